@@ -2,62 +2,13 @@
 
 #include <algorithm>
 
-#include "base/status_macros.h"
-
 namespace forerun {
 namespace {
 
 using grammar::Grammar;
-using grammar::GrammarState;
 using grammar::TokenMasks;
 
 constexpr size_t kMostKept = 64;
-
-class GrammarConstraint : public TokenConstraint {
- public:
-  GrammarConstraint(Grammar grammar, std::shared_ptr<TokenMasks> masks,
-                    std::vector<int32_t> end_tokens)
-      : grammar_(std::move(grammar)),
-        masks_(std::move(masks)),
-        end_tokens_(std::move(end_tokens)) {}
-
-  State start() const override { return std::make_shared<GrammarState>(grammar_.start()); }
-
-  State after(const State& state, TokenId token) const override {
-    const grammar::VocabularyTrie& vocabulary = masks_->vocabulary();
-    if (token < 0 || token >= vocabulary.vocab_size()) return nullptr;
-    const std::string_view bytes = vocabulary.token(token);
-    if (bytes.empty()) return nullptr;
-    auto next = std::make_shared<GrammarState>(of(state));
-    return next->accept(bytes) ? next : nullptr;
-  }
-
-  void allow(const State& state, std::span<uint32_t> words) const override {
-    const size_t needed = masks_->vocabulary().mask_words();
-    bool may_end = false;
-    if (words.size() >= needed) {
-      may_end = masks_->write(of(state), words);
-    } else {  // rows that are shorter than the vocabulary
-      std::vector<uint32_t> all(needed);
-      may_end = masks_->write(of(state), all);
-      std::copy_n(all.begin(), words.size(), words.begin());
-    }
-    if (!may_end) return;
-    for (const int32_t token : end_tokens_) {
-      const auto word = static_cast<size_t>(token) / 32;
-      if (word < words.size()) words[word] |= 1u << (token % 32);
-    }
-  }
-
- private:
-  static const GrammarState& of(const State& state) {
-    return *static_cast<const GrammarState*>(state.get());
-  }
-
-  const Grammar grammar_;
-  const std::shared_ptr<TokenMasks> masks_;
-  const std::vector<int32_t> end_tokens_;
-};
 
 Result<Grammar> compile(const OutputFormat& format) {
   switch (format.kind) {
@@ -86,6 +37,7 @@ std::shared_ptr<TokenMasks> OutputFormats::masks() {
   const std::lock_guard lock(mutex_);
   if (masks_ == nullptr) {
     masks_ = std::make_shared<TokenMasks>(std::make_shared<grammar::VocabularyTrie>(tokenizer_));
+    threads_ = std::make_shared<MaskThreads>();
   }
   return masks_;
 }
@@ -106,18 +58,26 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
     });
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
-      return kept_.front().constraint;
+      return std::shared_ptr<const TokenConstraint>(
+          std::make_shared<GrammarConstraint>(kept_.front().shared));
     }
   }
   Result<Grammar> grammar = compile(format);
   if (!grammar.ok()) return grammar.status().with_context("output_format");
   const std::shared_ptr<TokenMasks> masks = this->masks();
-  FORERUN_RETURN_IF_ERROR(masks->prepare(*grammar).with_context("output_format"));
-  auto made = std::make_shared<GrammarConstraint>(std::move(*grammar), masks, end_tokens_);
+  const Result<uint32_t> prepared = masks->prepare(*grammar);
+  if (!prepared.ok()) return prepared.status().with_context("output_format");
+  auto made = std::make_shared<const GrammarConstraint::Format>(
+      GrammarConstraint::Format{.grammar = std::move(*grammar),
+                                .prepared = *prepared,
+                                .masks = masks,
+                                .end_tokens = end_tokens_,
+                                .threads = threads_});
   const std::lock_guard lock(mutex_);
   kept_.push_front({format, made});
   if (kept_.size() > kMostKept) kept_.pop_back();
-  return std::shared_ptr<const TokenConstraint>(std::move(made));
+  return std::shared_ptr<const TokenConstraint>(
+      std::make_shared<GrammarConstraint>(std::move(made)));
 }
 
 }  // namespace forerun

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/grammar_constraint.h"
+#include "engine/mask_threads.h"
 #include "forerun/output_format.h"
 #include "forerun/status.h"
 #include "grammar/grammar.h"
@@ -23,14 +25,14 @@ class OutputFormats {
   // there are none, formats are refused.
   OutputFormats(const Tokenizer& tokenizer, std::vector<int32_t> end_tokens);
 
-  // Null for kAny. Messages begin with "output_format". Compiles on the calling thread where it is
-  // a new one; any thread.
+  // Null for kAny; else one request's. Messages begin with "output_format". Compiles on the calling
+  // thread where the format is a new one; any thread.
   Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
 
  private:
   struct Kept {
     OutputFormat format;
-    std::shared_ptr<const TokenConstraint> constraint;
+    std::shared_ptr<const GrammarConstraint::Format> shared;
   };
 
   // The vocabulary is read with the first format.
@@ -40,7 +42,8 @@ class OutputFormats {
   const std::vector<int32_t> end_tokens_;
   std::mutex mutex_;
   std::shared_ptr<grammar::TokenMasks> masks_;
-  std::list<Kept> kept_;  // the latest first
+  std::shared_ptr<MaskThreads> threads_;  // as masks_
+  std::list<Kept> kept_;                  // the latest first
 };
 
 }  // namespace forerun

@@ -1,6 +1,7 @@
 #include "grammar/grammar.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,13 @@ Walker& thread_walker() {
 Result<Grammar> Grammar::compile(const RuleSet& rules, uint32_t root, const GrammarLimits& limits) {
   FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<const Program> program,
                            compile_rules(rules, root, limits));
+  Walker& walker = thread_walker();
+  walker.begin_at_root(*program);
+  if (walker.halted()) {
+    return Status(StatusCode::kResourceExhausted,
+                  "grammar: found more than " + std::to_string(kMaxPlaces) +
+                      " ways in which a text can begin; accepted are fewer alternatives");
+  }
   return Grammar(std::move(program));
 }
 
@@ -89,18 +97,28 @@ GrammarState Grammar::start() const {
 }
 
 bool GrammarState::accept(std::string_view bytes) {
-  if (bytes.empty()) return true;
+  uint64_t steps = 0;
+  return advance(bytes, UINT64_MAX, steps) == Advance::kAccepted;
+}
+
+Advance GrammarState::advance(std::string_view bytes, uint64_t max_steps, uint64_t& steps) {
+  if (bytes.empty()) return Advance::kAccepted;
   Walker& walker = thread_walker();
+  const uint64_t first_step = walker.steps();
   std::shared_ptr<const Configuration> reached = configuration_;
   for (size_t at = 0; at < bytes.size(); at += kChunkBytes) {
     walker.begin(*program_, reached->places, reached->complete);
+    walker.limit(max_steps - std::min(max_steps, walker.steps() - first_step));
     for (const char c : bytes.substr(at, kChunkBytes)) {
-      if (!walker.push(static_cast<uint8_t>(c))) return false;
+      if (walker.push(static_cast<uint8_t>(c))) continue;
+      steps += walker.steps() - first_step;
+      return walker.halted() ? Advance::kHalted : Advance::kRefused;
     }
     reached = keep_level(walker, *program_);
   }
+  steps += walker.steps() - first_step;
   configuration_ = std::move(reached);
-  return true;
+  return Advance::kAccepted;
 }
 
 bool GrammarState::is_complete() const { return configuration_->complete; }

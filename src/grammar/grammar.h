@@ -77,13 +77,22 @@ class Grammar {
   std::shared_ptr<const Program> program_;
 };
 
+// What became of bytes that a state was given.
+enum class Advance : uint8_t {
+  kAccepted,
+  kRefused,  // no text of the grammar goes on with them
+  kHalted,   // not known: it takes more steps than it may, or than a walker (walker.h) takes
+};
+
 class GrammarState {
  public:
   // Advances by `bytes` and returns true, or returns false and stays as it was if no text of the
-  // grammar goes on with them. No bytes: true, and nothing changes. A text that can be read in
-  // thousands of ways at once is given up (walker.h): TokenMasks::prepare refuses grammars like
-  // that.
+  // grammar goes on with them. No bytes: true, and nothing changes. False as well where a walker
+  // halts: the text can be read in thousands of ways at once.
   bool accept(std::string_view bytes);
+  // As accept(), in at most so many steps of a walker; adds those taken to `steps`. Stays as it was
+  // unless kAccepted.
+  Advance advance(std::string_view bytes, uint64_t max_steps, uint64_t& steps);
 
   // The text so far is a whole text of the grammar: a reply may end here.
   bool is_complete() const;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "grammar/grammar.h"
+#include "grammar/testing.h"
 #include "grammar/token_masks.h"
 #include "text/testing.h"
 #include "text/tokenizer.h"
@@ -154,6 +155,49 @@ void build_trie(benchmark::State& state, const std::string& name) {
   for (auto _ : state) benchmark::DoNotOptimize(VocabularyTrie(*tokenizer).trie().nodes().data());
 }
 
+// A mask before each token of a text, and the steps and microseconds of the dearest.
+void greedy_masks(benchmark::State& state, const std::string& name, const GreedyGrammar& greedy) {
+  const auto tokenizer = text::load_shared_tokenizer(name);
+  const auto grammar = Grammar::from_text(greedy.text);
+  if (!tokenizer || !grammar.ok()) {
+    state.SkipWithError(tokenizer ? "a grammar is broken" : "no such data under ../shared/data");
+    return;
+  }
+  TokenMasks masks(std::make_shared<const VocabularyTrie>(*tokenizer));
+  std::string text;
+  while (text.size() < 400) text += " the quick brown fox jumps over the lazy dog";
+  const auto ids = tokenizer->encode(text, {.add_special_tokens = false});
+  Times times;
+  uint64_t most = 0, sum = 0, tokens = 0, advancing = 0;
+  for (auto _ : state) {
+    masks.clear();
+    const Result<uint32_t> prepared = masks.prepare(*grammar);
+    GrammarState at = grammar->start();
+    for (const int32_t id : *ids) {
+      if (!prepared.ok()) break;
+      const auto begin = std::chrono::steady_clock::now();
+      uint64_t steps = 0;
+      const auto mask = masks.find(at, *prepared, UINT64_MAX, steps);
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+              .count());
+      most = std::max(most, mask->steps);
+      sum += mask->steps;
+      if (mask->too_costly) break;
+      if (at.advance(masks.vocabulary().token(id), UINT64_MAX, advancing) != Advance::kAccepted) {
+        break;
+      }
+      ++tokens;
+    }
+  }
+  state.counters["tokens"] = static_cast<double>(tokens);
+  state.counters["most_steps"] = static_cast<double>(most);
+  state.counters["steps"] = static_cast<double>(sum);
+  state.counters["advancing"] = static_cast<double>(advancing);
+  state.counters["p50_us"] = percentile(times, 0.5);
+  state.counters["p99_us"] = percentile(times, 0.99);
+}
+
 const int registered = [] {
   for (const char* name :
        {"llama3.1", "qwen2.5", "deepseek-coder", "gpt2", "llama2-tinyllama", "mistral-v0.3"}) {
@@ -163,6 +207,15 @@ const int registered = [] {
         ->Iterations(10);
     benchmark::RegisterBenchmark(("build_trie/" + std::string(name)).c_str(), build_trie, name)
         ->Unit(benchmark::kMillisecond);
+  }
+  for (const GreedyGrammar& greedy : greedy_grammars()) {
+    for (const char* name : {"llama3.1", "gpt2"}) {
+      benchmark::RegisterBenchmark(
+          ("greedy_masks/" + std::string(name) + "/" + greedy.name).c_str(), greedy_masks, name,
+          greedy)
+          ->Unit(benchmark::kMillisecond)
+          ->Iterations(1);
+    }
   }
   for (const Case& one : cases()) {
     benchmark::RegisterBenchmark(("compile/" + one.name).c_str(), compile_case, one)

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kDenseShare = 64;  // ids take less than bits below a share of one in this many
 constexpr size_t kCheckpointTokens = 8192;
+constexpr uint64_t kStepsOfRest = 4;  // what a rest costs: a string that is copied and sorted
 
 void set_bit(std::span<uint32_t> mask, int32_t id) {
   mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
@@ -39,10 +40,12 @@ class NodeAnalysis {
   }
 
   NodeMask run(uint64_t max_steps) {
-    const uint64_t steps_before = walker_.steps();
+    first_step_ = walker_.steps();
+    max_steps_ = max_steps;
+    walker_.limit(max_steps);
     for (uint32_t at = 0; at < nodes_.size();) {
-      mask_.steps = walker_.steps() - steps_before + rests_.size();
-      mask_.given_up = mask_.steps >= max_steps;
+      mask_.steps = steps();
+      if (mask_.steps >= max_steps_) mask_.given_up = true;
       if (mask_.given_up) break;
       const ByteTrie::Node& node = nodes_[at];
       while (walker_.levels() > node.depth) {
@@ -55,7 +58,8 @@ class NodeAnalysis {
         exits_.push_back({static_cast<uint16_t>(node.depth - 1), progress_.back()});
       }
       if (!walker_.push(node.byte)) {
-        if (!exits_.empty()) add_rests(at);
+        mask_.given_up = walker_.halted();
+        if (!exits_.empty() && !mask_.given_up) add_rests(at);
         at = node.end;
         continue;
       }
@@ -70,11 +74,15 @@ class NodeAnalysis {
       for (const int32_t id : vocabulary_.trie().ids(node)) accept(id);
       ++at;
     }
-    finish();
+    mask_.steps = steps();
+    if (mask_.steps >= max_steps_) mask_.given_up = true;
+    if (!mask_.given_up) finish();
     return std::move(mask_);
   }
 
  private:
+  uint64_t steps() const { return walker_.steps() - first_step_ + kStepsOfRest * rests_.size(); }
+
   // How far the loop's rounds are after the bytes of a level.
   struct Progress {
     uint16_t rounds = 0;   // that must be left
@@ -130,7 +138,7 @@ class NodeAnalysis {
 
   // Every token from node `at` down, cut at each exit.
   void add_rests(uint32_t at) {
-    for (uint32_t i = at; i < nodes_[at].end; ++i) {
+    for (uint32_t i = at; i < nodes_[at].end && steps() < max_steps_; ++i) {
       for (const int32_t id : vocabulary_.trie().ids(nodes_[i])) {
         for (const Exit& exit : exits_) {
           std::string rest(vocabulary_.token(id).substr(exit.length));
@@ -178,6 +186,7 @@ class NodeAnalysis {
   const std::vector<ByteTrie::Node>& nodes_;
   const VocabularyTrie& vocabulary_;
   Walker& walker_;
+  uint64_t first_step_ = 0, max_steps_ = 0;
   std::unordered_map<uint32_t, uint32_t> stay_classes_;  // by node: classes that lead back to it
   std::vector<Progress> progress_;                       // one a level of the walk
   std::vector<Exit> exits_;                              // ascending

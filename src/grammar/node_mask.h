@@ -13,7 +13,7 @@ namespace forerun::grammar {
 
 struct NodeMask {
   uint64_t steps = 0;     // of a walker (walker.h) that finding it took
-  bool given_up = false;  // at the limit: tokens that were not tried by then are left out
+  bool given_up = false;  // at the limit: nothing else is filled
   // Tokens that are accepted whatever the node's rule returns to: one bit a token, or their ids.
   bool dense = false;
   std::vector<uint32_t> bits;

@@ -37,6 +37,25 @@ std::vector<std::string> synthetic_tokens(std::string_view sample, size_t count,
   return tokens;
 }
 
+std::vector<GreedyGrammar> greedy_grammars() {
+  std::string any, rules = "root ::= r0\n";
+  for (int i = 0; i < 12; ++i) any += (i ? " | r" : "r") + std::to_string(i);
+  for (int i = 0; i < 12; ++i) {
+    const std::string name = "r" + std::to_string(i);
+    rules += name + " ::= [a-z ] (" + any + ") (" + any + ")? | [a-z ]\n";
+  }
+  return {
+      {"both_sides", "root ::= x\nx ::= [a-z ] | [a-z ] x | [a-z ] x [a-z ]"},
+      {"twice_itself", "root ::= x\nx ::= [a-z ] | [a-z ] x x"},
+      {"three_times", "root ::= x\nx ::= [a-z ] | [a-z ] x x | [a-z ] x x x"},
+      {"nullable", "root ::= x\nx ::= \"\" | [a-z ] x y | [a-z ] y x\ny ::= \"\" | [a-z ] y"},
+      {"nested", "root ::= x\nx ::= [a-z ] y | [a-z ]\ny ::= x z | x\nz ::= x y | y [a-z ]"},
+      {"counted", "root ::= x{1,400}\nx ::= [a-z ]+ | [a-z ] y\ny ::= [a-z ]*"},
+      {"counted_rules", "root ::= (x | y){1,300}\nx ::= [a-z ] y?\ny ::= [a-z ] x?"},
+      {"alternatives", rules, /*always_costly=*/true},
+  };
+}
+
 std::vector<uint32_t> brute_force_mask(const GrammarState& state,
                                        const VocabularyTrie& vocabulary) {
   std::vector<uint32_t> mask(vocabulary.mask_words());

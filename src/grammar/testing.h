@@ -21,6 +21,14 @@ bool matches(const Grammar& grammar, std::string_view text);
 // through characters) and from what JSON is made of.
 std::vector<std::string> synthetic_tokens(std::string_view sample, size_t count, uint32_t seed);
 
+// Grammars that read words and blanks in many ways.
+struct GreedyGrammar {
+  const char* name;
+  std::string text;
+  bool always_costly = false;  // after a short text as after a long one: it has too many rules
+};
+std::vector<GreedyGrammar> greedy_grammars();
+
 // The mask as write() should give it: every token tried on a copy of the state.
 std::vector<uint32_t> brute_force_mask(const GrammarState& state, const VocabularyTrie& vocabulary);
 

@@ -10,6 +10,7 @@
 //                    state.accept(masks.vocabulary().token(id));
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,15 +27,26 @@ namespace forerun::grammar {
 struct Place;
 
 // Steps are those of a walker (walker.h), some 10 ns each: counted, not timed, so that every
-// machine leaves out the same.
+// machine refuses the same.
 struct TokenMaskLimits {
   size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
   size_t state_bytes = 64 << 20;  // kept masks of states
   // Of one node; one that reads everything needs less than a tenth of it at 128k tokens.
   uint64_t node_steps = 5'000'000;
-  // Of what depends on one state's stack; usual ones need some hundreds.
-  uint64_t state_steps = 1'000'000;
+  // Of the mask of one state, nodes that are prepared aside; usual ones need some hundreds.
+  uint64_t state_steps = 4'000'000;
   uint64_t prepare_steps = 30'000'000;  // after which prepare() leaves the other nodes for later
+};
+
+// A state's mask as it is kept, shared by all who need it.
+struct StateMask {
+  // Bit i % 32 of word i / 32 is set if the state accepts token i's bytes; mask_words() words.
+  std::vector<uint32_t> bits;
+  // What it costs where nothing but the grammar's prepared nodes is kept: a function of grammar,
+  // vocabulary and state, whoever asks and whatever was kept when it was made.
+  uint64_t steps = 0;
+  bool too_costly = false;  // past the limits; then no bit is there
+  size_t size_bytes() const { return sizeof(StateMask) + bits.size() * sizeof(uint32_t); }
 };
 
 // What was put away under keys, up to a size: when a generation is full it becomes the old one and
@@ -82,34 +94,54 @@ class TokenMasks {
                       const TokenMaskLimits& limits = {});
 
   const VocabularyTrie& vocabulary() const { return *vocabulary_; }
+  const TokenMaskLimits& limits() const { return limits_; }
 
-  // Writes vocabulary().mask_words() words: bit i % 32 of word i / 32 is set if `state` accepts
-  // token i's bytes. Words of `mask` beyond them are set to 0; `mask` must not be shorter. Returns
-  // whether the reply may end here, so whether end tokens are allowed beside the set bits; where it
-  // may not and no bit is set, the vocabulary lacks the bytes to go on.
-  bool write(const GrammarState& state, std::span<uint32_t> mask);
+  // The mask of `state`; null where the calling thread would need more than `max_steps` for it,
+  // which is never so for UINT64_MAX. Adds the steps that it took to `steps`. `prepared`: what
+  // prepare() has said of the state's grammar.
+  std::shared_ptr<const StateMask> find(const GrammarState& state, uint32_t prepared,
+                                        uint64_t max_steps, uint64_t& steps);
 
-  // Computes what write() would compute when it first comes to each node of `grammar`, up to
-  // prepare_steps and half of what is kept, so that a request that has been prepared off the
-  // engine's thread does not wait there. A node costs microseconds, or a millisecond where most of
-  // the vocabulary is possible.
+  // Writes the mask's words, and 0 to those of `words` beyond them; `words` must not be shorter. No
+  // bit is set where the mask is too costly. Returns whether the reply may end here, so whether end
+  // tokens are allowed beside the set bits; where it may not and no bit is set, the vocabulary
+  // lacks the bytes to go on.
+  bool write(const GrammarState& state, std::span<uint32_t> words);
+
+  // Computes what find() would compute when it first comes to each node of `grammar`, up to
+  // prepare_steps and half of what is kept, so that a request that has been prepared where it is
+  // submitted rarely waits for a mask. A node costs microseconds, or a millisecond where most of
+  // the vocabulary is possible. Returns how many of the grammar's first nodes have been prepared:
+  // the same whenever it is called.
   //
-  // kResourceExhausted where a node of the grammar takes more than node_steps: it reads texts in so
-  // many ways at once that it should be refused. write() would leave out the tokens that it has not
-  // come to try.
-  Status prepare(const Grammar& grammar);
+  // kResourceExhausted where one of them takes more than node_steps: it reads texts in so many ways
+  // at once that no mask there would be made.
+  Result<uint32_t> prepare(const Grammar& grammar);
 
   // Forgets every mask: for measuring.
   void clear();
 
  private:
-  struct StateMask {
-    std::vector<uint32_t> bits;
-    size_t size_bytes() const { return sizeof(StateMask) + bits.size() * sizeof(uint32_t); }
+  // A walk's bounds: `spent` of what the caller may spend, `charged` of what a mask may cost.
+  struct Budget {
+    uint64_t max_spent = 0, spent = 0;
+    uint64_t max_charged = 0, charged = 0;
+    uint64_t left() const {
+      return std::min(max_spent - std::min(spent, max_spent),
+                      max_charged - std::min(charged, max_charged));
+    }
+    void take(uint64_t steps) {
+      spent += steps;
+      charged += steps;
+    }
   };
+  enum class Outcome : uint8_t { kDone, kLate, kTooCostly };
 
-  std::shared_ptr<const NodeMask> node_mask(const Program& program, const Place& place);
-  void compute(const GrammarState& state, std::span<uint32_t> mask);
+  // Null where it would take more than `max_steps`.
+  std::shared_ptr<const NodeMask> node_mask(const Program& program, const Place& place,
+                                            uint64_t max_steps, uint64_t& steps);
+  Outcome compute(const GrammarState& state, uint32_t prepared, std::span<uint32_t> mask,
+                  Budget& budget);
 
   std::shared_ptr<const VocabularyTrie> vocabulary_;
   std::mutex mutex_;  // of the members below; never held while a mask is computed

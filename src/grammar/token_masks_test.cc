@@ -149,7 +149,7 @@ TEST(TokenMasks, GrammarsThatReadATextInTooManyWaysAreRefused) {
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
   TokenMasks masks(std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 500, 9)),
                    {.node_steps = 20'000});
-  const Status status = masks.prepare(*grammar);
+  const Status status = masks.prepare(*grammar).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("so many ways"), std::string::npos) << status.message();
   // What is asked all the same is answered within bounds.
@@ -157,6 +157,65 @@ TEST(TokenMasks, GrammarsThatReadATextInTooManyWaysAreRefused) {
   for (int i = 0; i < 3 && state.accept("abcdefgh"); ++i) {
     std::vector<uint32_t> mask(masks.vocabulary().mask_words());
     masks.write(state, mask);
+  }
+}
+
+// Grammars that read a text in many ways: their masks are what brute force says, and cost no more
+// after a long text than after a short one, since what can happen next is what counts.
+TEST(TokenMasks, TextsThatAreReadInManyWaysStayCheap) {
+  const auto vocabulary =
+      std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 250, 14));
+  std::mt19937 random(15);
+  for (const GreedyGrammar& greedy : greedy_grammars()) {
+    SCOPED_TRACE(greedy.name);
+    if (greedy.always_costly) continue;
+    const Result<Grammar> grammar = Grammar::from_text(greedy.text);
+    ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+    TokenMasks masks(vocabulary);
+    const Result<uint32_t> prepared = masks.prepare(*grammar);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+    EXPECT_GT(compare_on_walks(*grammar, *vocabulary, masks, random, 2, 12), 2);
+    GrammarState state = grammar->start();
+    uint64_t early = 0, late = 0;
+    for (int i = 0; i < 240; ++i) {
+      uint64_t steps = 0;
+      const auto mask = masks.find(state, *prepared, UINT64_MAX, steps);
+      ASSERT_FALSE(mask->too_costly) << "after " << i << " bytes";
+      (i < 40 ? early : late) = std::max(i < 40 ? early : late, mask->steps);
+      ASSERT_EQ(state.advance(i % 5 == 4 ? " " : "e", UINT64_MAX, steps), Advance::kAccepted) << i;
+    }
+    EXPECT_LE(late, 12 * early) << early;
+  }
+}
+
+// What a caller may spend decides when a mask is made, never what it is or costs.
+TEST(TokenMasks, BoundsOfTheCallerChangeNothing) {
+  const auto vocabulary =
+      std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 250, 16));
+  for (const GreedyGrammar& greedy : greedy_grammars()) {
+    SCOPED_TRACE(greedy.name);
+    const Result<Grammar> grammar = Grammar::from_text(greedy.text);
+    ASSERT_TRUE(grammar.ok());
+    TokenMasks whole(vocabulary, {.state_steps = 3'000}),
+        in_parts(vocabulary, {.state_steps = 3'000});
+    const uint32_t prepared = *whole.prepare(*grammar);  // in_parts makes nodes when they come
+    GrammarState state = grammar->start();
+    int late = 0;
+    for (int i = 0; i < 30; ++i) {
+      uint64_t steps = 0;
+      const auto expected = whole.find(state, prepared, UINT64_MAX, steps);
+      std::shared_ptr<const StateMask> found;
+      for (uint64_t bound = 1; found == nullptr; bound *= 4) {
+        found = in_parts.find(state, prepared, bound, steps);
+        late += found == nullptr;
+      }
+      EXPECT_EQ(found->bits, expected->bits) << i;
+      EXPECT_EQ(found->steps, expected->steps) << i;
+      EXPECT_EQ(found->too_costly, expected->too_costly) << i;
+      EXPECT_EQ(expected->too_costly, expected->bits.empty()) << i;
+      if (state.advance("e", UINT64_MAX, steps) != Advance::kAccepted) break;
+    }
+    EXPECT_GT(late, 10);
   }
 }
 

@@ -2,8 +2,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace forerun::grammar {
+namespace {
+
+constexpr size_t kFew = 12;      // places of a level
+constexpr size_t kJoins = 1024;  // that are remembered
+
+}  // namespace
 
 void Walker::start_walk(const Program& program) {
   program_ = &program;
@@ -11,10 +18,13 @@ void Walker::start_walk(const Program& program) {
   places_.clear();
   arena_.release_to({});
   if (callers_.size() < program.rules.size()) callers_.resize(program.rules.size());
-  too_many_ = false;
+  too_many_ = halted_ = false;
   bounded_ = true;
+  limit_ = UINT64_MAX;
   last_step_ = steps_ + kMaxStepsOfByte;
+  last_join_step_ = steps_ + kMaxJoinSteps;
   ++level_number_;
+  ++walk_;
   levels_.emplace_back();
 }
 
@@ -36,6 +46,7 @@ void Walker::begin_at_root(const Program& program) {
   called_.push_back(root.order);
   levels_.back().complete = root.reads_empty;
   close();
+  halted_ = std::exchange(too_many_, false);
 }
 
 void Walker::begin(const Program& program, std::span<const Place> places, bool complete) {
@@ -53,13 +64,17 @@ void Walker::begin_after(const Program& program, const Frame* frame) {
   start_walk(program);
   return_from(frame);
   close();
+  halted_ = std::exchange(too_many_, false);
 }
 
 bool Walker::push(uint8_t byte) {
   const size_t first = levels_.back().first_place;
   const size_t count = places_.size() - first;
   steps_ += count;
-  last_step_ = steps_ + kMaxStepsOfByte;
+  halted_ = steps_ > limit_;
+  if (halted_) return false;
+  last_step_ = std::min(limit_, steps_ + kMaxStepsOfByte);
+  last_join_step_ = steps_ + kMaxJoinSteps;
   ++level_number_;
   levels_.push_back({places_.size(), false, false, arena_.mark()});
   if (count == 1) {
@@ -90,7 +105,7 @@ bool Walker::push(uint8_t byte) {
   if (!too_many_ && (places_.size() > level.first_place || level.complete || level.escaped)) {
     return true;
   }
-  too_many_ = false;
+  halted_ = std::exchange(too_many_, false);
   pop();
   return false;
 }
@@ -107,7 +122,7 @@ void Walker::step() {
 
 void Walker::add(const Place& place) {
   step();
-  if (too_many_ || !is_new(place)) return;
+  if (too_many_ || !is_new(place) || is_covered(place)) return;
   if (places_.size() - levels_.back().first_place >= kMaxPlaces) {
     too_many_ = true;
     return;
@@ -117,30 +132,108 @@ void Walker::add(const Place& place) {
 
 // Few places are compared, many are looked up.
 bool Walker::is_new(const Place& place) {
-  constexpr size_t kFew = 12;
   const size_t first = levels_.back().first_place, count = places_.size() - first;
   if (count < kFew) {
     return std::none_of(places_.begin() + static_cast<std::ptrdiff_t>(first), places_.end(),
                         [&](const Place& other) { return same_place(other, place); });
   }
-  if (slots_.empty()) slots_.resize(4 * kMaxPlaces);
-  const auto slot_of = [&](const Place& at) {
-    uint64_t hash = text::mix_bits(static_cast<uint64_t>(at.node) << 32 | at.rounds);
-    if (at.frame) hash = text::mix_bits(hash ^ at.frame->hash.low);
-    return static_cast<size_t>(hash) % slots_.size();
-  };
-  const auto insert = [&](const Place& at, size_t index) {
-    size_t slot = slot_of(at);
-    for (; slots_[slot].level == level_number_; slot = (slot + 1) % slots_.size()) {
-      if (same_place(places_[slots_[slot].place], at)) return false;
-    }
-    slots_[slot] = {static_cast<uint32_t>(index), level_number_};
-    return true;
-  };
   if (count == kFew) {
-    for (size_t i = first; i < places_.size(); ++i) insert(places_[i], i);
+    for (size_t i = first; i < places_.size(); ++i) index_place(places_[i], i);
   }
-  return insert(place, places_.size());
+  return index_place(place, places_.size());
+}
+
+// False where an equal one is there.
+bool Walker::index_place(const Place& place, size_t index) {
+  if (slots_.empty()) slots_.resize(4 * kMaxPlaces);
+  uint64_t hash = text::mix_bits(static_cast<uint64_t>(place.node) << 32 | place.rounds);
+  if (place.frame) hash = text::mix_bits(hash ^ place.frame->hash.low);
+  size_t slot = static_cast<size_t>(hash) % slots_.size();
+  for (; slots_[slot].level == level_number_; slot = (slot + 1) % slots_.size()) {
+    if (same_place(places_[slots_[slot].place], place)) return false;
+  }
+  slots_[slot] = {static_cast<uint32_t>(index), level_number_};
+  return true;
+}
+
+bool Walker::is_covered(const Place& place) {
+  const size_t first = levels_.back().first_place;
+  if (places_.size() - first >= kFew) return false;
+  for (size_t i = first; i < places_.size(); ++i) {
+    const Place other = places_[i];
+    if (other.node != place.node || other.rounds != place.rounds) continue;
+    if (join(other.frame, place.frame, 0) == other.frame) return true;
+  }
+  return false;
+}
+
+const Frame* Walker::join(const Frame* a, const Frame* b, size_t depth) {
+  if (a == b) return a;
+  const auto is_known = [](const Frame* frame) { return frame && frame != unknown_frame(); };
+  if (!is_known(a) || !is_known(b) || depth >= kMaxJoinDepth) return nullptr;
+  if (a->hash == b->hash) return a;
+  step();
+  if (too_many_ || steps_ > last_join_step_) return nullptr;
+  if (joins_.empty()) joins_.resize(kJoins);
+  Join& remembered = joins_[(a->hash.low ^ b->hash.high) % kJoins];
+  if (remembered.a == a->hash && remembered.b == b->hash) {
+    if (remembered.walk == walk_ && remembered.covers) return remembered.is_a ? a : b;
+    if (remembered.level == level_number_ && !remembered.covers) return remembered.made;
+  }
+  while (joined_.size() <= depth) joined_.emplace_back();
+  std::vector<Place>& callers = joined_[depth];
+  callers.assign(a->places().begin(), a->places().end());
+  callers.insert(callers.end(), b->places().begin(), b->places().end());
+  steps_ += callers.size();
+  const Hash128 hash = join_places(callers, depth + 1);
+  if (too_many_) return nullptr;
+  Join& found = joins_[(a->hash.low ^ b->hash.high) % kJoins];
+  found = {.a = a->hash, .b = b->hash, .walk = walk_, .level = level_number_};
+  found.is_a = hash == a->hash;
+  found.covers = found.is_a || hash == b->hash;
+  if (found.covers) return found.is_a ? a : b;
+  found.made = arena_.make(hash, callers);
+  return found.made;
+}
+
+Hash128 Walker::join_places(std::vector<Place>& places, size_t depth) {
+  Hash128 hash = make_canonical(places);
+  size_t kept = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (kept > 0 && places[kept - 1].node == places[i].node &&
+        places[kept - 1].rounds == places[i].rounds) {
+      if (const Frame* both = join(places[kept - 1].frame, places[i].frame, depth)) {
+        places[kept - 1].frame = both;
+        continue;
+      }
+    }
+    places[kept++] = places[i];
+  }
+  if (kept == places.size()) return hash;
+  places.resize(kept);
+  return make_canonical(places);
+}
+
+void Walker::join_level() {
+  const size_t first = levels_.back().first_place;
+  const std::span<const Place> level = std::span(places_).subspan(first);
+  const auto has_twin = [&](size_t i) {
+    return std::any_of(level.begin(), level.begin() + static_cast<std::ptrdiff_t>(i),
+                       [&](const Place& other) {
+                         return other.node == level[i].node && other.rounds == level[i].rounds;
+                       });
+  };
+  bool twins = level.size() >= kFew;
+  for (size_t i = 1; i < level.size() && !twins; ++i) twins = has_twin(i);
+  if (!twins) return;
+  std::vector<Place> all(level.begin(), level.end());
+  steps_ += all.size();
+  join_places(all, 0);
+  places_.resize(first);
+  places_.insert(places_.end(), all.begin(), all.end());
+  ++level_number_;
+  if (all.size() < kFew) return;
+  for (size_t i = first; i < places_.size(); ++i) index_place(places_[i], i);
 }
 
 void Walker::return_from(const Frame* frame) {
@@ -170,14 +263,15 @@ void Walker::call(const Node& from, const Place& place) {
       std::push_heap(called_.begin(), called_.end(), std::greater<>());
     }
     step();
-    // A call that its caller ends with returns to the caller's callers: recursion at the end of a
-    // rule keeps the stack as it is.
-    if (back.only_accepting && place.frame != unknown_frame()) {
+    // Where the caller may end with the call, the call returns to the caller's callers as well. So
+    // frames name all to whom a text may return at once, and those of a longer stack mostly cover
+    // those of a shorter one. Recursion at the end of a rule keeps the stack as it is.
+    const bool inherits = place.frame != unknown_frame() && may_end(back, rounds);
+    if (inherits) {
       callers.insert(callers.end(), place.frame->places().begin(), place.frame->places().end());
       steps_ += place.frame->caller_count;
-    } else {
-      callers.push_back({edge.target, rounds, place.frame});
     }
+    if (!inherits || !back.only_accepting) callers.push_back({edge.target, rounds, place.frame});
     if (steps_ > last_step_) too_many_ = true;
   }
 }
@@ -188,6 +282,7 @@ void Walker::close() {
     const Place place = places_[i];
     if (may_end(program_->nodes[place.node], place.rounds)) return_from(place.frame);
   }
+  if (!too_many_) join_level();
   for (size_t i = first; i < places_.size() && !too_many_; ++i) {
     const Node& node = program_->nodes[places_[i].node];
     if (node.call_count != 0) call(node, places_[i]);
@@ -198,8 +293,9 @@ void Walker::close() {
     called_.pop_back();
     std::vector<Place>& callers = callers_[order];
     if (!too_many_) {
-      const Hash128 hash = make_canonical(callers);
-      too_many_ = callers.size() > kMaxPlaces;
+      steps_ += callers.size() - 1;
+      const Hash128 hash = join_places(callers, 0);
+      too_many_ = too_many_ || callers.size() > kMaxPlaces;
       const CompiledRule& rule = program_->rules[program_->rule_of_order[order]];
       const Node& start = program_->nodes[rule.start];
       const uint32_t rounds = start.loop == LoopPart::kHead ? rule.initial_rounds : 0;

@@ -2,12 +2,20 @@
 //
 // A level is the set of places (frame.h) where the grammar can be after the bytes so far. It is
 // closed: rules that are over have returned, and rules that can begin have their starts in the set;
-// places at which only calls begin are left out. A walker keeps its memory from walk to walk, so
+// places at which only calls begin are left out.
+//
+// A text that can be read in many ways leads to one node with many frames. Such places are joined:
+// to return to whom either frame names is to return to whom the two together name. So a level has
+// about as many places as the grammar has nodes, however long the text is. What is not joined,
+// since its frames are too deep, is only longer.
+//
+// A walker keeps its memory from walk to walk, so
 // one a thread is kept. Not thread-safe. The program and the frames of the first level must outlive
 // the walk.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -16,10 +24,13 @@
 
 namespace forerun::grammar {
 
-// Places of one level, callers of one frame, and steps that one byte may take, past which a text
-// counts as not accepted: only a grammar that reads one text in very many ways comes near.
+// Places of one level, callers of one frame, and steps that one byte may take, past which a walk
+// is halted: only a grammar that reads one text in very many ways comes near.
 constexpr size_t kMaxPlaces = 1024;
 constexpr uint64_t kMaxStepsOfByte = 200'000;
+// How deep frames are looked into to join them, and in how many of a byte's steps.
+constexpr size_t kMaxJoinDepth = 2000;
+constexpr uint64_t kMaxJoinSteps = 50'000;
 
 class Walker {
  public:
@@ -29,10 +40,18 @@ class Walker {
   void begin(const Program& program, std::span<const Place> places, bool complete);
   // The first level is one place, and loops count their rounds without bounds.
   void begin_unbounded(const Program& program, const Place& place);
-  // The first level is where a rule with frame `frame` may be after its end.
+  // The first level is where a rule with frame `frame` may be after its end. halted() where that
+  // is past a bound of one level, as after begin_at_root().
   void begin_after(const Program& program, const Frame* frame);
 
-  // Reads one byte. False, and no level is added, where the grammar cannot go on with it.
+  // The walk that has begun is halted where it takes more than so many further steps.
+  void limit(uint64_t steps) { limit_ = steps < UINT64_MAX - steps_ ? steps_ + steps : UINT64_MAX; }
+  // The last push() was given up, past limit() or a bound of one level: what it would have said is
+  // not known.
+  bool halted() const { return halted_; }
+
+  // Reads one byte. False, and no level is added, where the grammar cannot go on with it, or where
+  // the walk is halted.
   bool push(uint8_t byte);
   // Takes the last level back; never the first.
   void pop();
@@ -67,10 +86,19 @@ class Walker {
   bool has_edge(const Place& place) const;
   void add(const Place& place);
   bool is_new(const Place& place);
+  bool index_place(const Place& place, size_t index);
   void step();
   void return_from(const Frame* frame);
   void call(const Node& from, const Place& place);
   void close();
+  // Who either frame returns to: one of the two where it names the other's callers as well. Null
+  // where that is too deep, or one of them is unknown.
+  const Frame* join(const Frame* a, const Frame* b, size_t depth);
+  // Joins the frames of places at one node and returns the hash of what is left, canonical.
+  Hash128 join_places(std::vector<Place>& places, size_t depth);
+  // Whether a place at its node is there from which everything follows that follows from it.
+  bool is_covered(const Place& place);
+  void join_level();
 
   const Program* program_ = nullptr;
   std::vector<Level> levels_;
@@ -85,9 +113,23 @@ class Walker {
   std::vector<Slot> slots_;
   uint64_t level_number_ = 0;
   FrameArena arena_;
+  // What join() has found: of a walk, that one of two frames covers the other; of a level, a frame
+  // that was made.
+  struct Join {
+    Hash128 a, b;
+    uint64_t walk = 0, level = 0;
+    bool covers = false, is_a = false;
+    const Frame* made = nullptr;
+  };
+  std::vector<Join> joins_;
+  uint64_t walk_ = 0;
+  uint64_t last_join_step_ = UINT64_MAX;   // of the byte that is being read
+  std::deque<std::vector<Place>> joined_;  // scratch, by depth
   uint64_t steps_ = 0;
   uint64_t last_step_ = UINT64_MAX;  // of the byte that is being read
+  uint64_t limit_ = UINT64_MAX;      // the walk's last step
   bool too_many_ = false;
+  bool halted_ = false;
   bool bounded_ = true;
 };
 

@@ -23,24 +23,25 @@ inline std::shared_ptr<RequestChannel> open_channel(EngineLoop& loop,
 }
 
 inline void submit_to_loop(EngineLoop& loop, Request request, const Tokenizer& tokenizer,
-                           std::shared_ptr<RequestChannel> channel, const ModelFacts& models = {}) {
+                           std::shared_ptr<RequestChannel> channel, const ModelFacts& models = {},
+                           std::shared_ptr<const TokenConstraint> constraint = nullptr) {
   SamplingParams sampling = resolve_sampling(request.sampling, {}, 0);
   const SpeculationOptions speculation =
       request.speculation.value_or(SpeculationOptions{.strategy = "autoregressive"});
   auto plan = resolve_speculation(speculation, models);
   auto active = std::make_unique<ActiveRequest>(std::move(request), std::move(sampling),
-                                                /*constraint=*/nullptr, std::move(plan).value(),
+                                                std::move(constraint), std::move(plan).value(),
                                                 tokenizer, std::vector<int32_t>{});
   active->connect(std::make_shared<EventStream>(std::move(channel), 0));
   loop.submit(std::move(active));
 }
 
 // Dropping what it returns cancels the request.
-inline std::shared_ptr<RequestStream> submit_to_loop(EngineLoop& loop, Request request,
-                                                     const Tokenizer& tokenizer,
-                                                     const ModelFacts& models = {}) {
+inline std::shared_ptr<RequestStream> submit_to_loop(
+    EngineLoop& loop, Request request, const Tokenizer& tokenizer, const ModelFacts& models = {},
+    std::shared_ptr<const TokenConstraint> constraint = nullptr) {
   auto channel = open_channel(loop, std::make_shared<EventQueue>(), 0);
-  submit_to_loop(loop, std::move(request), tokenizer, channel, models);
+  submit_to_loop(loop, std::move(request), tokenizer, channel, models, std::move(constraint));
   return std::make_shared<PulledRequest>(std::move(channel));
 }
 

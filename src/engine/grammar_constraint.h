@@ -1,0 +1,58 @@
+// GrammarConstraint: a grammar as a constraint on one request's tokens, with masks that are made
+// within a budget, and off the Steps where they take long.
+//
+// States form a tree over the tokens that have been asked for, of guesses as well. A new one is
+// nothing but its parent and its token; what the grammar makes of it and its mask come with
+// prepare(). Costs are counted along the path from the start, as if nothing had been kept, so
+// whether a request exceeds its budget is a function of its own tokens: not of guesses, of other
+// requests or of the machine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/mask_threads.h"
+#include "grammar/grammar.h"
+#include "grammar/token_masks.h"
+#include "step/token_constraint.h"
+
+namespace forerun {
+
+// Steps of a grammar's walker, some 10 ns each.
+struct MaskBudget {
+  uint64_t request = 100'000'000;  // of all masks of a request,
+  uint64_t per_token = 500'000;    // and so many more for each of its tokens
+  uint64_t token = 2'000'000;      // of advancing by one token; a mask: TokenMaskLimits
+  int64_t inline_steps = 10'000;   // of a mask that is made at once
+};
+
+class GrammarConstraint : public TokenConstraint {
+ public:
+  // What requests of one format have in common.
+  struct Format {
+    grammar::Grammar grammar;
+    uint32_t prepared = 0;  // TokenMasks::prepare()
+    std::shared_ptr<grammar::TokenMasks> masks;
+    std::vector<int32_t> end_tokens;
+    std::shared_ptr<MaskThreads> threads;
+    MaskBudget budget = {};
+  };
+  explicit GrammarConstraint(std::shared_ptr<const Format> format);
+
+  State start() const override;
+  State after(const State& state, TokenId token) const override;
+  void allow(const State& state, std::span<uint32_t> words) const override;
+  MaskState prepare(const State& state, int64_t& steps) const override;
+  bool is_late(const State& state) const override;
+  Status error(const State& state) const override;
+
+ private:
+  struct Node;
+  struct Tree;
+
+  const std::shared_ptr<Tree> tree_;
+  const std::shared_ptr<Node> root_;
+};
+
+}  // namespace forerun
