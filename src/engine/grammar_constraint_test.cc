@@ -36,7 +36,7 @@ std::shared_ptr<GrammarConstraint::Format> format_of(const std::string& text,
   auto grammar = Grammar::from_text(text);
   EXPECT_TRUE(grammar.ok()) << grammar.status().message();
   auto masks = std::make_shared<TokenMasks>(
-      vocabulary(), grammar::TokenMaskLimits{.state_steps = 300'000});
+      vocabulary(), grammar::TokenMaskLimits{.state_steps = 200'000});
   const auto prepared = masks->prepare(*grammar);
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
   return std::make_shared<GrammarConstraint::Format>(
@@ -140,7 +140,6 @@ TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
       const Walked expected = walk(format, false, 1'000'000'000, 40);
       failed += !expected.error.empty();
       EXPECT_EQ(walk(format, true, 0, 40), expected);  // all of it is kept
-      EXPECT_EQ(walk(format_of(greedy.text, budget), true, 0, 40), expected);
       EXPECT_EQ(walk(format_of(greedy.text, budget), true, 500, 40), expected);
     }
   }
