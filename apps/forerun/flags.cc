@@ -146,7 +146,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->type_name("SIZE");
   command.add_option("--draft-window", options.draft_window,
                      "Tokens of each request that the draft keeps in its KV cache, the first and "
-                     "the last ones: room for longer texts (default: all)");
+                     "the last ones: room for longer texts (default: all, or as many as the "
+                     "draft was made for)");
   command.add_option("--step-budget-ms", options.step_budget_ms,
                      "Longest Step while a prompt is read beside requests that decode (default: by "
                      "what Steps cost, 1.8 times as long as without the prompt)");
@@ -161,10 +162,20 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
   command.add_option("--top-k", flags.top_k, "Keep the k most likely tokens; 0 keeps all");
   command.add_option("--top-p", flags.top_p, "Keep the smallest set with this probability");
   command.add_option("--min-p", flags.min_p, "Drop tokens less likely than this times the best");
-  command.add_option("--repetition-penalty", flags.repetition_penalty, "1 is off");
+  command.add_option("--repetition-penalty", flags.repetition_penalty, "0.01 to 100; 1 is off")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            float penalty = 0.0f;
+            const bool good = parse_number(std::string_view(text), penalty) &&
+                              penalty >= kLeastRepetitionPenalty &&
+                              penalty <= kMostRepetitionPenalty;
+            return good ? "" : "found '" + text + "', accepted are 0.01 to 100";
+          },
+          ""));
   command.add_option("--presence-penalty", flags.presence_penalty, "0 is off");
   command.add_option("--frequency-penalty", flags.frequency_penalty, "0 is off");
-  add_texts(command, "--logit-bias", flags.logit_bias, "TOKEN:BIAS, e.g. 50256:-100; may repeat")
+  add_texts(command, "--logit-bias", flags.logit_bias,
+            "TOKEN:BIAS, a bias from -100 to 100, e.g. 50256:-100; may repeat")
       ->type_name("TOKEN:BIAS");
   command
       .add_option_function<std::string>(
@@ -232,11 +243,11 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
     const size_t colon = entry.find(':');
     const std::string_view text = entry;
     if (colon == std::string::npos || !parse_number(text.substr(0, colon), token) ||
-        !parse_number(text.substr(colon + 1), bias)) {
+        !parse_number(text.substr(colon + 1), bias) || std::abs(bias) > kMostLogitBias) {
       return Status(StatusCode::kInvalidArgument,
                     "--logit-bias: found '" + entry +
-                        "', accepted is TOKEN:BIAS, a token's id and a finite number that a float "
-                        "holds, such as 11:-5.5");
+                        "', accepted is TOKEN:BIAS, a token's id and a number from -100 to 100, "
+                        "such as 11:-5.5");
     }
     options.logit_bias.emplace_back(token, bias);
   }

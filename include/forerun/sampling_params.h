@@ -9,6 +9,11 @@
 
 namespace forerun {
 
+// What is accepted of them. Beyond lies nothing but one token again and again, or none.
+inline constexpr float kLeastRepetitionPenalty = 0.01f;
+inline constexpr float kMostRepetitionPenalty = 100.0f;
+inline constexpr float kMostLogitBias = 100.0f;  // and as much below 0
+
 // Every value said: what a token is a function of.
 struct SamplingParams {
   float temperature = 1.0f;  // 0 is greedy; never negative
@@ -17,14 +22,14 @@ struct SamplingParams {
   float min_p = 0.0f;        // drop tokens less likely than min_p times the most likely, in [0, 1]
 
   // Over prompt and output, as in Hugging Face transformers: positive logits are divided by it,
-  // negative ones multiplied. 1 is off; must be > 0.
+  // negative ones multiplied. 1 is off; from 0.01 to 100.
   float repetition_penalty = 1.0f;
   // Over the output only, as in OpenAI's API: logit -= presence (once) + frequency * count.
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
 
-  std::vector<std::pair<int32_t, float>> logit_bias;  // (token id, added to its logit),
-                                                      // each token once
+  // (token id, added to its logit, from -100 to 100), each token once.
+  std::vector<std::pair<int32_t, float>> logit_bias;
 
   uint64_t seed = 0;
   int32_t logprobs = -1;  // report the chosen token's log-probability and this many

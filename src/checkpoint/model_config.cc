@@ -245,7 +245,7 @@ Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path&
   defaults.temperature = fields.number("temperature", 0, 1e6);
   defaults.top_p = fields.number("top_p", 0, 1);
   defaults.min_p = fields.number("min_p", 0, 1);
-  defaults.repetition_penalty = fields.number("repetition_penalty", 1e-6, 1e6);
+  defaults.repetition_penalty = fields.number("repetition_penalty", 0.01, 100);
   if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
     defaults.top_k = static_cast<int32_t>(*top_k < 0 ? 0 : *top_k);  // -1 and 0 both keep all
   }

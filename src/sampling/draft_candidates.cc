@@ -44,7 +44,7 @@ Status rank_by_logprob(int32_t count, ProcessedRow* row, SamplerScratch& scratch
   FORERUN_RETURN_IF_ERROR(best_kept(count, row, scratch, &best));
   for (const RankedToken& ranked : best) {
     const auto score = static_cast<double>(row->score_of(ranked.logit));
-    out->push_back({ranked.token, static_cast<float>(score - log_sum)});
+    out->push_back({ranked.token, std::max(static_cast<float>(score - log_sum), kLowestLogprob)});
   }
   return {};
 }
@@ -138,7 +138,8 @@ Status rank_by_shared_noise(const RowContext& context, int32_t count, ProcessedR
   const double log_sum = top + std::log(sum);
   out->resize(std::min(static_cast<size_t>(count), out->size()));
   for (Candidate& candidate : *out) {
-    candidate.logprob = static_cast<float>(static_cast<double>(candidate.logprob) - log_sum);
+    candidate.logprob = std::max(
+        static_cast<float>(static_cast<double>(candidate.logprob) - log_sum), kLowestLogprob);
   }
   return {};
 }

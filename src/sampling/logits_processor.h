@@ -7,7 +7,8 @@
 // in that of Hugging Face transformers. Tokens are ordered by (logit descending, id ascending), so
 // every filter keeps a prefix of one order. Probabilities are summed in fixed point, so no result
 // depends on the order of summation, nor on how a group of devices shares the vocabulary. -inf
-// masks a token; NaN and +inf are errors.
+// masks a token; NaN and +inf are errors of the row (kInvalidArgument), and no edit makes a finite
+// logit one of the three.
 #pragma once
 
 #include <cstdint>

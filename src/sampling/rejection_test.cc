@@ -200,6 +200,20 @@ TEST(Rejection, GreedyAcceptsTheArgMaxOnly) {
   EXPECT_EQ(outcome.token, 1);
 }
 
+TEST(Rejection, BadLogitsAreTheRowsFault) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    Case test = cases()[0];
+    test.params.temperature = temperature;
+    test.target[3] = NAN;
+    RowContext context;
+    context.params = &test.params;
+    SamplerScratch scratch;
+    RejectionOutcome outcome;
+    EXPECT_EQ(accept_child(test.target, context, {}, nullptr, scratch, &outcome).code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(Rejection, AMissingDistributionIsReported) {
   const Case test = cases()[0];
   RowContext context;

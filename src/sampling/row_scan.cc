@@ -89,14 +89,15 @@ Status RowScan::start(const LogitsRow& logits, int32_t position, std::vector<flo
     }
   });
   if (!all_good) {
-    return Status(StatusCode::kInternal, "the logits for position " + std::to_string(position) +
-                                             " hold NaN or +inf; finite numbers and -inf are "
-                                             "accepted: are the checkpoint's weights damaged?");
+    return Status(StatusCode::kInvalidArgument,
+                  "the logits for position " + std::to_string(position) +
+                      " hold NaN or +inf; finite numbers and -inf are accepted: are the "
+                      "checkpoint's weights damaged?");
   }
   if (best_.token < 0) {
-    return Status(StatusCode::kInternal, "every one of " + std::to_string(logits.vocab) +
-                                             " tokens is masked (-inf) at position " +
-                                             std::to_string(position));
+    return Status(StatusCode::kInvalidArgument, "every one of " + std::to_string(logits.vocab) +
+                                                    " tokens is masked (-inf) at position " +
+                                                    std::to_string(position));
   }
   return {};
 }

@@ -11,8 +11,6 @@
 namespace forerun {
 namespace {
 
-constexpr float kLowestLogprob = -9999.0f;
-
 struct BestKey {
   float key = -std::numeric_limits<float>::infinity();
   TokenId token = -1;  // nothing offered yet

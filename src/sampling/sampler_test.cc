@@ -183,12 +183,83 @@ TEST(Sampler, BadLogitsAreReportedWithTheirPosition) {
     std::vector<float> logits(700, 0.0f);
     logits[650] = bad;
     const Status status = sample_token(logits, context, scratch, &sampled, nullptr);
-    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find("321"), std::string::npos) << status.message();
   }
   const std::vector<float> masked(700, -kInfinity);
   EXPECT_EQ(sample_token(masked, context, scratch, &sampled, nullptr).code(),
-            StatusCode::kInternal);
+            StatusCode::kInvalidArgument);
+}
+
+// Parameters that no check has seen: biases and penalties that overflow, and temperatures at the
+// ends of what floats hold. Finite logits give a token whatever comes; others are the row's fault.
+TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  SamplerScratch scratch;
+  TokenCounts history;
+  history.add(100, /*is_prompt=*/true);
+  history.add(200, /*is_prompt=*/false);
+  history.add(200, /*is_prompt=*/false);
+  std::vector<float> logits = random_logits(700, 5, 8.0f);
+  logits[100] = 12.0f;
+  logits[200] = -12.0f;
+  logits[300] = kMost;
+  logits[301] = -kMost;
+  logits[302] = -kInfinity;
+  const std::vector<TokenId> path = {100, 300, 301};
+  for (const float bias : {0.0f, 3e38f, -3e38f, kMost, -kMost, kInfinity}) {
+    for (const float repetition : {1.0f, 1e-3f, 1e-42f, 1e30f}) {
+      for (const float other : {0.0f, kMost, -kMost}) {
+        for (const float temperature : {0.0f, 1e-5f, 1.0f, kMost}) {
+          SamplingParams params;
+          for (const int32_t token : {100, 200, 300, 301}) {
+            params.logit_bias.emplace_back(token, bias);
+          }
+          params.repetition_penalty = repetition;
+          params.presence_penalty = other;
+          params.frequency_penalty = -other;
+          params.temperature = temperature;
+          params.top_p = repetition < 1.0f ? 0.9f : 1.0f;
+          params.min_p = bias > 0.0f ? 0.1f : 0.0f;
+          params.logprobs = 2;
+          RowContext context;
+          context.params = &params;
+          context.position = 9;
+          context.history = &history;
+          context.path = path;
+          const std::span<const float> edited = edited_logits(logits, context, scratch);
+          for (size_t token = 0; token < edited.size(); ++token) {
+            ASSERT_EQ(std::isfinite(edited[token]), std::isfinite(logits[token])) << token;
+          }
+          SampledToken sampled;
+          std::vector<Candidate> top;
+          Status status = sample_token(logits, context, scratch, &sampled, &top);
+          EXPECT_TRUE(status.ok()) << status.message();
+          EXPECT_TRUE(std::isfinite(sampled.logprob));
+          for (const bool shared : {true, false}) {
+            status = top_candidates(logits, context, 20, shared, scratch, &top);
+            EXPECT_TRUE(status.ok()) << status.message();
+            for (const Candidate& candidate : top) EXPECT_TRUE(std::isfinite(candidate.logprob));
+          }
+          DraftDistribution drawn;
+          status = draw_candidates(logits, context, 3, scratch, &top, &drawn);
+          EXPECT_TRUE(status.ok()) << status.message();
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, NanBiasesAreTheRowsFault) {
+  SamplerScratch scratch;
+  SamplingParams params;
+  params.logit_bias = {{3, NAN}};
+  RowContext context;
+  context.params = &params;
+  SampledToken sampled;
+  const std::vector<float> logits(700, 0.0f);
+  EXPECT_EQ(sample_token(logits, context, scratch, &sampled, nullptr).code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(TopCandidates, RankAndWeighTheProcessedDistribution) {

@@ -273,6 +273,25 @@ TEST_P(SummarizedRows, AreSeldomFetched) {
   }
 }
 
+// Parameters that no check has seen.
+TEST_P(SummarizedRows, EditsThatOverflowLeaveFiniteLogits) {
+  Question question;
+  question.logits = random_logits(300, 3, 9.0f);
+  TokenCounts counts;
+  for (TokenId token = 0; token < 40; ++token) counts.add(token * 7, token < 20);
+  question.context.params = &question.params;
+  question.context.position = 60;
+  question.context.history = &counts;
+  question.params.logit_bias = {{5, 3e38f}, {7, 3e38f}, {14, -3e38f}, {290, 3e38f}};
+  question.params.repetition_penalty = 1e-3f;
+  question.params.presence_penalty = -3e38f;
+  for (const float temperature : {0.0f, 0.8f}) {
+    question.params.temperature = temperature;
+    check_sample(question, "overflowing edits");
+    check_candidates(question, 8, true, "candidates behind overflowing edits");
+  }
+}
+
 TEST_P(SummarizedRows, ErrorsAreThoseOfRowsInMemory) {
   Question question;
   question.context.params = &question.params;
@@ -290,8 +309,13 @@ TEST_P(SummarizedRows, ErrorsAreThoseOfRowsInMemory) {
     const Status found = sample_token(device.row(), question.context, scratch_, &token, nullptr);
     const Status expected =
         sample_token(question.logits, question.context, scratch_, &token, nullptr);
-    EXPECT_EQ(found.code(), StatusCode::kInternal);
+    EXPECT_EQ(found.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(found.message(), expected.message());
+    FakeDevice drafting(question.logits, question.context,
+                        candidates_query(question.context, 4, true, 300), GetParam());
+    std::vector<Candidate> top;
+    EXPECT_EQ(top_candidates(drafting.row(), question.context, 4, true, scratch_, &top).message(),
+              expected.message());
   }
   // A flat row must be fetched for top-p, and that may fail.
   question.logits.assign(5000, 1.0f);

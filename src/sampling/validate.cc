@@ -36,8 +36,10 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
   if (!(params.min_p >= 0.0f && params.min_p <= 1.0f)) {
     return refuse("min_p", number(params.min_p), "0 to 1");
   }
-  if (!(params.repetition_penalty > 0.0f) || !std::isfinite(params.repetition_penalty)) {
-    return refuse("repetition_penalty", number(params.repetition_penalty), "a positive number");
+  if (!(params.repetition_penalty >= kLeastRepetitionPenalty &&
+        params.repetition_penalty <= kMostRepetitionPenalty)) {
+    return refuse("repetition_penalty", number(params.repetition_penalty),
+                  number(kLeastRepetitionPenalty) + " to " + number(kMostRepetitionPenalty));
   }
   if (!std::isfinite(params.presence_penalty)) {
     return refuse("presence_penalty", number(params.presence_penalty), "a finite number");
@@ -50,9 +52,9 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
       return refuse("logit_bias", "token " + std::to_string(token),
                     "0 to " + std::to_string(vocab - 1));
     }
-    if (!std::isfinite(bias)) {
+    if (!(bias >= -kMostLogitBias && bias <= kMostLogitBias)) {
       return refuse("logit_bias", number(bias) + " for token " + std::to_string(token),
-                    "finite numbers");
+                    number(-kMostLogitBias) + " to " + number(kMostLogitBias));
     }
   }
   std::vector<int32_t> biased;

@@ -18,6 +18,9 @@ TEST(ValidateSamplingParams, AcceptsDefaultsAndExtremes) {
   params.top_k = 1000000;
   params.logprobs = 100;
   params.logit_bias = {{0, -100.0f}, {99, 100.0f}};
+  params.repetition_penalty = 0.01f;
+  EXPECT_TRUE(validate_sampling_params(params, 100).ok());
+  params.repetition_penalty = 100.0f;
   EXPECT_TRUE(validate_sampling_params(params, 100).ok());
 }
 
@@ -38,6 +41,10 @@ TEST(ValidateSamplingParams, NamesTheParameterAndWhatItFound) {
       {"min_p", "-0.1", [](SamplingParams& p) { p.min_p = -0.1f; }},
       {"min_p", "2", [](SamplingParams& p) { p.min_p = 2.0f; }},
       {"repetition_penalty", "0", [](SamplingParams& p) { p.repetition_penalty = 0.0f; }},
+      {"repetition_penalty", "1e-42", [](SamplingParams& p) { p.repetition_penalty = 1e-42f; }},
+      {"repetition_penalty", "0.009", [](SamplingParams& p) { p.repetition_penalty = 0.009f; }},
+      {"repetition_penalty", "101", [](SamplingParams& p) { p.repetition_penalty = 101.0f; }},
+      {"repetition_penalty", "nan", [](SamplingParams& p) { p.repetition_penalty = NAN; }},
       {"repetition_penalty", "-1", [](SamplingParams& p) { p.repetition_penalty = -1.0f; }},
       {"presence_penalty", "nan", [](SamplingParams& p) { p.presence_penalty = NAN; }},
       {"frequency_penalty", "inf", [](SamplingParams& p) { p.frequency_penalty = INFINITY; }},
@@ -52,6 +59,14 @@ TEST(ValidateSamplingParams, NamesTheParameterAndWhatItFound) {
       {"logit_bias", "nan",
        [](SamplingParams& p) {
          p.logit_bias = {{5, NAN}};
+       }},
+      {"logit_bias", "3e+38",
+       [](SamplingParams& p) {
+         p.logit_bias = {{5, 3e38f}};
+       }},
+      {"logit_bias", "-101",
+       [](SamplingParams& p) {
+         p.logit_bias = {{5, -101.0f}};
        }},
       {"logit_bias", "token 5 twice",
        [](SamplingParams& p) {

@@ -195,12 +195,21 @@ class Flags(process.CommandLine):
             "6",
             "a:1",
             "6:1x",
+            "6:3e38",
+            "6:-100.5",
         ):
             self.refused(
                 generate("--prompt", "x", "--logit-bias", entry),
                 "--logit-bias",
                 f"'{entry}'",
                 "TOKEN:BIAS",
+            )
+        for penalty in ("1e-42", "0.009", "101", "nan", "0", "x"):
+            self.refused(
+                generate("--prompt", "x", "--repetition-penalty", penalty),
+                "--repetition-penalty",
+                f"'{penalty}'",
+                "0.01 to 100",
             )
         for seed in ("18446744073709551616", "-1", "abc", "1.5", "random1"):
             self.refused(

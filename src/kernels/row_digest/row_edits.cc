@@ -14,7 +14,7 @@ void edit_logits(std::span<float> logits, int32_t first_token, const RowEdits& e
     return held ? &logits[static_cast<size_t>(index)] : nullptr;
   };
   for (const auto& [token, bias] : edits.biases) {
-    if (float* const logit = find(token)) *logit += bias;
+    if (float* const logit = find(token)) *logit = biased(*logit, bias);
   }
   // The path's tokens are set aside, since a penalty cannot be applied twice.
   std::vector<float> aside;

@@ -25,13 +25,28 @@ struct Penalties {
   float frequency = 0.0f;
 };
 
+// What a finite logit has become by an edit: where that overflows, the largest float or the
+// smallest one. A logit that was not finite is left as it is: -inf masks a token, the others are
+// errors.
+constexpr float saturated(float before, float after) {
+  constexpr float kMost = 3.402823466e+38f;
+  if (!(before >= -kMost && before <= kMost)) return after;
+  return after > kMost ? kMost : after < -kMost ? -kMost : after;
+}
+
+// A bias of -inf masks the token.
+constexpr float biased(float logit, float bias) {
+  return bias < -3.402823466e+38f ? logit + bias : saturated(logit, logit + bias);
+}
+
 // Repetition as in Hugging Face transformers, then frequency and presence as in vLLM.
 constexpr float penalized(float logit, int32_t output_count, const Penalties& penalties) {
   if (penalties.repetition != 1.0f) {
-    logit = logit > 0.0f ? logit / penalties.repetition : logit * penalties.repetition;
+    logit = saturated(logit,
+                      logit > 0.0f ? logit / penalties.repetition : logit * penalties.repetition);
   }
-  logit = logit - penalties.frequency * static_cast<float>(output_count);
-  if (output_count > 0) logit = logit - penalties.presence;
+  logit = saturated(logit, logit - penalties.frequency * static_cast<float>(output_count));
+  if (output_count > 0) logit = saturated(logit, logit - penalties.presence);
   return logit;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "server/api/format_fields.h"
@@ -14,22 +15,21 @@ namespace {
 
 constexpr int64_t kLongestDeadline_ms = 86'400'000;  // a day
 
-constexpr double kMost = std::numeric_limits<float>::max();
-
 // {"50256": -100}
 void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingOptions& sampling) {
   const Json* const biases = fields.any_object("logit_bias");
   if (biases == nullptr) return;
   const std::string accepted = "an object of up to " + std::to_string(facts.options.most_biases) +
                                " token ids below " + std::to_string(facts.info.vocab_size) +
-                               ", each with a number";
+                               ", each with a number from -100 to 100";
   if (biases->size() > facts.options.most_biases) return fields.refuse("logit_bias", accepted);
   for (const auto& [key, bias] : biases->items()) {
     int32_t token = 0;
     const char* const end = key.data() + key.size();
     const auto [stopped, error] = std::from_chars(key.data(), end, token);
     const bool good = error == std::errc() && stopped == end && token >= 0 &&
-                      token < facts.info.vocab_size && bias.is_number();
+                      token < facts.info.vocab_size && bias.is_number() &&
+                      std::abs(bias.get<double>()) <= double{kMostLogitBias};
     if (!good) return fields.refuse("logit_bias", accepted);
     sampling.logit_bias.emplace_back(token, bias.get<float>());
   }
@@ -44,7 +44,8 @@ void read_sampling(OrderedFieldReader& fields, const ServerFacts& facts,
   if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
     sampling.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1, 0: all
   }
-  sampling.repetition_penalty = fields.number("repetition_penalty", 1e-3, kMost);
+  sampling.repetition_penalty =
+      fields.number("repetition_penalty", 0.01, double{kMostRepetitionPenalty});
   sampling.presence_penalty = fields.number("presence_penalty", -2.0, 2.0).value_or(0.0f);
   sampling.frequency_penalty = fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0f);
   if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {

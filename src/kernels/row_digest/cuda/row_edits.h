@@ -45,7 +45,8 @@ class RowEditing {
     const auto thread = static_cast<int>(threadIdx.x);
     const auto* const biases = list<TokenBias>(edits_.biases_offset);
     for (int i = thread; i < edits_.num_biases; i += kThreads) {
-      if (float* const logit = place(biases[i].token)) *logit += biases[i].bias;
+      float* const logit = place(biases[i].token);
+      if (logit != nullptr) *logit = biased(*logit, biases[i].bias);
     }
     if (edits_.num_history > 0 || edits_.num_path > 0) penalize(thread);
     if (edits_.mask == nullptr) return __syncthreads();
