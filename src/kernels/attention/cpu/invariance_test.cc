@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/sanitized.h"
@@ -165,6 +166,40 @@ TEST_P(AttentionInvariance, SiblingsAreInvisible) {
   cache_.put(table_, 502, 1, 502);
   cache_.put(table_, 503, 1, 503);
   EXPECT_EQ(row_of(together, 0), plain(501, 0));
+}
+
+// A slot of NaN, in the middle of what others of the same call see: 0 x NaN is never computed.
+TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
+  for (const int32_t poisoned : {64, 97, 107, 127}) {
+    std::vector<AttentionRow> rows;
+    for (int32_t position = 60; position < 140; ++position) rows.push_back(prefix_row(position));
+    const std::vector<float> sound = run_attention(queries(rows), rows, cache_.kv(), kHeads, 0, 1);
+    cache_.poison(table_, poisoned);
+    for (const int32_t team_size : {1, 3}) {
+      const std::vector<float> out =
+          run_attention(queries(rows), rows, cache_.kv(), kHeads, 0, team_size);
+      for (size_t row = 0; row < rows.size(); ++row) {
+        if (rows[row].position < poisoned) {
+          EXPECT_EQ(row_of(out, row), row_of(sound, row)) << rows[row].position;
+        } else {
+          EXPECT_TRUE(std::isnan(row_of(out, row)[0])) << rows[row].position;
+        }
+      }
+    }
+    // A path beside it: slots behind the poisoned one, for positions from there on.
+    std::vector<int32_t> path;
+    for (int32_t position = poisoned; position < poisoned + 5; ++position) {
+      path.push_back(position + 1);
+      cache_.put(table_, position + 1, 1, position);
+    }
+    AttentionRow branch = prefix_row(poisoned + 4);
+    branch.boundary = poisoned;
+    branch.ancestors = path.data();
+    const std::vector<AttentionRow> both = {branch, prefix_row(poisoned)};
+    const std::vector<float> out = run_attention(queries(both), both, cache_.kv(), kHeads, 0, 1);
+    EXPECT_EQ(row_of(out, 0), row_of(sound, static_cast<size_t>(poisoned + 4 - 60)));
+    for (int32_t slot = poisoned; slot < poisoned + 6; ++slot) cache_.put(table_, slot, 1, slot);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Caches, AttentionInvariance, testing::Values(DType::kF32, DType::kBf16));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <tuple>
@@ -107,6 +108,28 @@ TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
       expect_the_most_important(the, importance, 1e-4);
     }
   }
+}
+
+// Rows of guesses may be NaN: the others choose as if these were not there.
+TEST_P(KvSelect, QueriesOfNanSayNothing) {
+  const int32_t observers = std::get<2>(GetParam());
+  const int32_t faulty = observers / 2;
+  if (faulty == 0) GTEST_SKIP() << "one observer";
+  const auto gathered = [&] {
+    std::vector<std::vector<std::byte>> slots;
+    for (int32_t to = 0; to < 128 * kKvHeads; ++to) {
+      slots.push_back(slot_of(blocks_[static_cast<size_t>(to / kKvHeads / 64)], to / kKvHeads % 64,
+                              to % kKvHeads));
+    }
+    return slots;
+  };
+  KvSelectionCall sound = call(640, 128, 0);
+  sound.queries = {queries_.data() + faulty * width_, {observers - faulty, width_}};
+  select(sound, 1);
+  const std::vector<std::vector<std::byte>> expected = gathered();
+  std::fill_n(queries_.begin(), faulty * width_, std::numeric_limits<float>::quiet_NaN());
+  select(call(640, 128, 0), 2);
+  EXPECT_EQ(gathered(), expected);
 }
 
 // By what the index has of the tokens to choose from, which is built and then grows.
