@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -113,6 +114,13 @@ StoredTensor float_tensor(const ToySpec& spec, const DecoderTensor& wanted) {
   for (int64_t index = 0; index < element_count(wanted.shape); ++index) {
     const float unit = noise.unit(index) + spec.perturbation * other.unit(index);
     store_float(tensor.bytes, index, spec.dtype, mean + deviation * unit);
+  }
+  if (wanted.role != TensorRole::kEmbedding) return tensor;
+  const int64_t width = wanted.shape[1];
+  for (const int64_t token : spec.nan_embeddings) {
+    for (int64_t index = token * width; index < (token + 1) * width; ++index) {
+      store_float(tensor.bytes, index, spec.dtype, std::numeric_limits<float>::quiet_NaN());
+    }
   }
   return tensor;
 }

@@ -63,6 +63,7 @@ struct ToySpec {
   int32_t num_shards = 1;             // more than one writes model.safetensors.index.json
   bool transformers5_config = false;  // rope_parameters and dtype in place of the older fields
   bool bare_names = false;            // tensor names without "model." in front
+  std::vector<int32_t> nan_embeddings = {};  // tokens whose embedding is NaN
 };
 
 // A tensor as it goes into a safetensors file.

@@ -245,15 +245,6 @@ void EngineLoop::start(Running waited) {
   finish_turn(running, start_strategy(running));
 }
 
-std::unique_ptr<Strategy> EngineLoop::make_strategy(Running& running) {
-  const ActiveRequest& request = *running.request;
-  running.costs_version = batch_costs_.version();
-  return request.plan().make_strategy(
-      {.shared = shared_acceptance_,
-       .costs = batch_costs_.for_newcomer(),
-       .record_rounds = request.request().record_rounds || options_.recorder != nullptr});
-}
-
 RequestDriver::State EngineLoop::start_strategy(Running& running) {
   ActiveRequest& request = *running.request;
   return running.driver.start(
@@ -264,12 +255,6 @@ RequestDriver::State EngineLoop::start_strategy(Running& running) {
        .sampling = request.sampling()},
       [&](StrategyOutput& out) { return request.accept(out, turn_begin_); },
       [&](WorkItem item) { submit(running, std::move(item)); });
-}
-
-RequestDriver::State EngineLoop::start_next_strategy(Running& running) {
-  report(running);  // under the name of the one before
-  running.driver.change_strategy(make_strategy(running));
-  return start_strategy(running);
 }
 
 void EngineLoop::submit(const Running& running, WorkItem item) {
@@ -291,7 +276,8 @@ void EngineLoop::handle(WorkResult& result) {
     options_.load->note_draft_fault();
   }
   TurnTimer timer(options_.recorder, result);
-  const bool goes_on = running.driver.state() == RequestDriver::State::kRunning;
+  const bool goes_on =
+      running.driver.state() == RequestDriver::State::kRunning && !running.draft_is_out;
   const auto accept = [&](StrategyOutput& out) {
     timer.note(out);
     if (goes_on && options_.automatic != nullptr && !out.tokens.empty()) {
@@ -308,9 +294,11 @@ void EngineLoop::handle(WorkResult& result) {
   };
   RequestDriver::State state = running.driver.on_result(
       result, accept, [&](WorkItem item) { submit(running, std::move(item)); });
+  state = leave_out_faulty_draft(running, result, state);
   if (state == RequestDriver::State::kDrained) state = start_next_strategy(running);
   if (state == RequestDriver::State::kFailed) {
-    end(running.sequence, FinishReason::kError, result.status);
+    count_in_batch(running);
+    end(running.sequence, FinishReason::kError, running.driver.error());
     return;
   }
   count_in_batch(running);

@@ -86,6 +86,7 @@ class EngineLoop {
     bool decodes = false;        // it has had a token since
     int64_t tokens_counted = 0;  // where it does: as many as batch_costs_ knows of
     uint64_t costs_version = 0;  // that its strategy was told
+    bool draft_is_out = false;   // a row of its draft gave nothing: it goes on without the model
   };
 
   // A request that has ended, whose reader is still to be told.
@@ -122,6 +123,9 @@ class EngineLoop {
   // The driver is drained: the plan's strategy goes on.
   RequestDriver::State start_next_strategy(Running& running);
   void handle(WorkResult& result);
+  // Where the draft's rows give nothing (RowResult::status): the request goes on without it.
+  RequestDriver::State leave_out_faulty_draft(Running& running, const WorkResult& result,
+                                              RequestDriver::State state);
   void submit(const Running& running, WorkItem item);
   // Tells the load meter what has come since the last call.
   void report(Running& running) const;

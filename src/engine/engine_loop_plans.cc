@@ -1,9 +1,12 @@
-// Requests that go on by another plan: what their readers ask for, and what suits the load where
-// they leave it to the engine.
+// Requests that go on by another plan: what their readers ask for, what suits the load where they
+// leave it to the engine, and what is left where the draft gives nothing.
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "engine/engine_loop.h"
 #include "step/step.h"
 
@@ -51,6 +54,36 @@ void EngineLoop::change_plans(const std::function<bool(ActiveRequest&)>& take_pl
     finish_turn(running, start_next_strategy(running));
   }
   at_hand_ = kNone;
+}
+
+std::unique_ptr<Strategy> EngineLoop::make_strategy(Running& running) {
+  const ActiveRequest& request = *running.request;
+  running.costs_version = batch_costs_.version();
+  const StrategyParts parts = {
+      .shared = shared_acceptance_,
+      .costs = batch_costs_.for_newcomer(),
+      .record_rounds = request.request().record_rounds || options_.recorder != nullptr};
+  return running.draft_is_out ? without_draft_model(request.plan()).make_strategy(parts)
+                              : request.plan().make_strategy(parts);
+}
+
+RequestDriver::State EngineLoop::start_next_strategy(Running& running) {
+  report(running);  // under the name of the one before
+  running.driver.change_strategy(make_strategy(running));
+  return start_strategy(running);
+}
+
+// Its KV is likely to hold what makes every further row give nothing as well.
+RequestDriver::State EngineLoop::leave_out_faulty_draft(Running& running, const WorkResult& result,
+                                                        RequestDriver::State state) {
+  if (result.role != Role::kDraft || running.draft_is_out) return state;
+  const auto faulty = std::find_if(result.rows.begin(), result.rows.end(),
+                                   [](const RowResult& row) { return !row.status.ok(); });
+  if (faulty == result.rows.end()) return state;
+  running.draft_is_out = true;
+  log_line(LogLevel::kWarning,
+           faulty->status.message() + "; the request goes on without the draft model");
+  return state == RequestDriver::State::kRunning ? running.driver.drain() : state;
 }
 
 }  // namespace forerun

@@ -9,14 +9,36 @@
 
 namespace forerun {
 
-// What `work` returns, or what it has thrown. Running out of KV blocks (kResourceExhausted), which
-// a request can wait for, is never told by a device.
+// A Step's failure, or a device's, with a code that says so: it is never the fault of a request
+// (kInvalidArgument and the like), and nothing that one can wait for (kResourceExhausted).
+inline Status failure_of_step(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+    case StatusCode::kCorrupt:
+    case StatusCode::kCancelled:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kInternal:
+      return status;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kNotFound:
+    case StatusCode::kUnsupported:
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kOverloaded:
+      break;
+  }
+  return Status(StatusCode::kInternal, status.message());
+}
+
+// Whether the sampler found the row itself wrong: the request's fault, not the device's.
+inline bool is_fault_of_row(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument;
+}
+
+// What `work` returns, or what it has thrown.
 template <class Work>
 Status guarded(const Work& work) {
   try {
-    Status status = work();
-    if (status.code() != StatusCode::kResourceExhausted) return status;
-    return Status(StatusCode::kInternal, status.message());
+    return failure_of_step(work());
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kInternal, "no memory for a Step");
   } catch (const std::exception& error) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/exec_rig_test.h"
+#include "exec/guarded.h"
 
 namespace forerun {
 namespace {
@@ -172,7 +173,7 @@ TEST(RealExecutor, FailuresStayWithTheirSequence) {
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
 }
 
-TEST(RealExecutor, NanLogitsFailTheirItemOnly) {
+TEST(RealExecutor, NanLogitsAreTheirRowsAlone) {
   Rig rig({.on_step = {}});
   rig.target.poison_position = 4;
   // Beyond the common vocabulary NaN is never looked at, so poison a model whose whole row is live.
@@ -185,8 +186,28 @@ TEST(RealExecutor, NanLogitsFailTheirItemOnly) {
   for (int index = 0; index < 3; ++index) {
     const auto result = rig.next();
     ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->status.ok(), result->sequence == 2u) << result->status.message();
+    EXPECT_TRUE(result->status.ok()) << result->status.message();
+    ASSERT_EQ(result->rows.size(), 1u);
+    const RowResult& row = result->rows[0];
+    EXPECT_EQ(row.status.ok(), result->sequence == 2u);
+    if (row.status.ok()) continue;
+    EXPECT_EQ(row.status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(row.status.message().find(role_name(result->role)), std::string::npos);
+    EXPECT_NE(row.status.message().find("position 5"), std::string::npos) << row.status.message();
+    EXPECT_EQ(row.token, -1);
+    EXPECT_TRUE(row.top.empty());
   }
+}
+
+// What is wrong with a Step is never told as a request's own fault.
+TEST(RealExecutor, AStepsFailureIsNoRequestsFault) {
+  for (const StatusCode code : {StatusCode::kInvalidArgument, StatusCode::kResourceExhausted,
+                                StatusCode::kUnsupported, StatusCode::kNotFound}) {
+    EXPECT_EQ(guarded([&] { return Status(code, "row 3: no such slot"); }).code(),
+              StatusCode::kInternal);
+  }
+  EXPECT_EQ(guarded([] { return Status(StatusCode::kDeadlineExceeded, "late"); }).code(),
+            StatusCode::kDeadlineExceeded);
 }
 
 TEST(RealExecutor, ADeviceErrorReachesEveryItemOfTheStep) {

@@ -276,7 +276,7 @@ void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status
     PendingItem& item = *piece.item;
     item.result.step_seconds += seconds;
     item.result.step_sequences = static_cast<int32_t>(step->pieces.size());
-    Status outcome = status;
+    Status outcome = failure_of_step(status);
     const auto note = [&outcome](const Status& other) {
       if (outcome.ok() && !other.ok()) outcome = other;
     };
@@ -288,7 +288,15 @@ void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status
       return is_of(results, result) || is_of(item.result.scores, result);
     };
     for (; task < built.tasks.size() && owns(built.tasks[task].result); ++task) {
-      note(built.tasks[task].status);
+      if (is_of(results, built.tasks[task].result) && is_fault_of_row(built.tasks[task].status)) {
+        RowResult& faulty = *built.tasks[task].result;
+        faulty.status = built.tasks[task].status.with_context(describe(sequence));
+        faulty.token = -1;
+        faulty.logprob = 0.0f;
+        faulty.top.clear();
+      } else {
+        note(built.tasks[task].status);
+      }
       const auto row = piece.first_item_row +
                        static_cast<size_t>(built.tasks[task].step_row - piece.first_step_row);
       if (item.dead.empty() || !item.dead[row] || !is_of(results, built.tasks[task].result)) {
@@ -299,7 +307,12 @@ void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status
     for (;
          rejection < built.rejections.size() && built.rejections[rejection].result == &item.result;
          ++rejection) {
-      note(built.rejections[rejection].status);
+      const Status& walked = built.rejections[rejection].status;
+      if (is_fault_of_row(walked)) {
+        item.result.walk_status = walked.with_context(describe(sequence));
+      } else {
+        note(walked);
+      }
     }
     --sequence.steps_under_way;
     sequence.samples_under_way -= piece.samples ? 1 : 0;

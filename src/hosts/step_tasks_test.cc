@@ -174,7 +174,7 @@ TEST(StepTasks, AnswersComeBackToWhoHasAsked) {
   there.results[0].logprob = -0.5f;
   there.results[0].top = {{17, -0.5f}, {18, -1.0f}};
   there.tasks[2].skipped = true;
-  there.tasks[1].status = Status(StatusCode::kInternal, "broken");
+  there.tasks[1].status = Status(StatusCode::kInvalidArgument, "broken");
   there.drawn = there.draft;
   there.verified.accepted = {99};
   there.verified.bonus = 5;
@@ -193,6 +193,7 @@ TEST(StepTasks, AnswersComeBackToWhoHasAsked) {
   ASSERT_EQ(here.results[0].top.size(), 2u);
   EXPECT_EQ(here.results[0].top[1].token, 18);
   EXPECT_TRUE(here.tasks[2].skipped);
+  EXPECT_EQ(here.tasks[1].status.code(), StatusCode::kInvalidArgument);  // it tells whose fault it is
   EXPECT_EQ(here.tasks[1].status.message(), "broken");
   EXPECT_EQ(here.drawn.total, 12345u);
   EXPECT_EQ(here.verified.accepted, std::vector<NodeId>{99});

@@ -57,6 +57,7 @@ class OfflineRunner {
       active.driver.on_result(
           *result, [&](StrategyOutput& out) { return accept(active, out); },
           [&](WorkItem item) { submit(active, std::move(item)); });
+      if (active.driver.state() == RequestDriver::State::kFailed) return active.driver.error();
       count_in_batch(active, *result);
       close_if_over(found->first, active);
       FORERUN_RETURN_IF_ERROR(admit());

@@ -120,13 +120,18 @@ struct RowResult {
   float logprob = 0.0f;        // kSample: log-probability of `token` before temperature and
                                // filters, where SamplingParams::logprobs >= 0
   std::vector<Candidate> top;  // kTopK, kDraw; kSample: alternatives, where logprobs > 0
+  // Not ok: the row's logits give nothing (NaN, or all are masked), and there is neither a token
+  // nor a candidate. It is the request's error once its text needs this row, and nobody's before:
+  // of a draft, and of a guess that is refused, it means nothing.
+  Status status = {};
 };
 
 struct WorkResult {
   SequenceId sequence = 0;
   Role role = Role::kTarget;
   uint64_t tag = 0;
-  // Not ok: not all of the rows ran, and the sequence must be dropped. Where `waits_for_memory`
+  // Not ok: not all of the rows ran, and the sequence must be dropped. Faults of single rows are
+  // told with the rows. Where `waits_for_memory`
   // (then kResourceExhausted) the item is still there: it runs once others have given KV blocks
   // back, unless its sequence is dropped first; its result follows.
   Status status;
@@ -146,6 +151,9 @@ struct WorkResult {
   // after the last of them.
   std::vector<NodeId> accepted;
   TokenId bonus = -1;
+  // Likewise: why there is no bonus, where the last accepted node's row gives nothing (RowResult::
+  // status).
+  Status walk_status;
   // Where SamplingParams::logprobs >= 0: what kSample would say of each of them, the bonus last.
   std::vector<RowResult> walked;
   // Of the target's prefix rows whose next token is the prompt's, where

@@ -26,6 +26,8 @@ void Autoregressive::start(const RequestView& request, StrategyOutput& out) {
 void Autoregressive::on_result(const WorkResult& result, StrategyOutput& out) {
   if (!result.status.ok() || result.rows.empty()) return;
   const RowResult& row = result.rows.back();
+  out.error = row.status;
+  if (!out.error.ok()) return;
   out.tokens.push_back({.token = row.token, .logprob = row.logprob, .top = row.top});
   ++stats_.emitted_tokens;
   const int32_t position = length_++;

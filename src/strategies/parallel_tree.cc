@@ -128,6 +128,7 @@ void ParallelTree::on_result(const WorkResult& result, StrategyOutput& out) {
   if (!result.status.ok() || result.tag == 0) return;
   if (result.tag == verification_tag_) {
     on_verified(result, out);
+    if (!out.error.ok()) return;
   } else {
     for (DraftStep& step : steps_) {
       if (step.tag == result.tag) on_drafted(step, result);
@@ -157,6 +158,7 @@ void ParallelTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   stats_.emitted_tokens += static_cast<int64_t>(tokens_.size() - first);
   stats_.drafted_tokens += verification_.guesses();
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
+  if (!out.error.ok()) return;
   const NodeId next = tree_.child(verification_.path().back(), tokens_.back());
   if (target_prefilled_) {
     if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, next));

@@ -153,6 +153,7 @@ void Pipelined::on_result(const WorkResult& result, StrategyOutput& out) {
     if (result.tag == entering_tag_) entering_tag_ = 0;
   } else if (!flights_.empty() && flights_.front().tag == result.tag) {
     on_verified(result, out);
+    if (!out.error.ok()) return;
   }
   go_on(out);
 }
@@ -190,6 +191,8 @@ bool Pipelined::walk(StrategyOutput& out) {
   NodeId next = tree_.root();
   bool hit = true;
   for (auto drawn = drawn_.find(next); hit && drawn != drawn_.end(); drawn = drawn_.find(next)) {
+    out.error = drawn->second.status;
+    if (!out.error.ok()) return false;
     path_.push_back(next);
     if (is_lossy_) choose_token(next, drawn->second);
     learn(next, drawn->second.token);

@@ -56,7 +56,8 @@ StrategyStats RequestDriver::stats() const {
 bool RequestDriver::take_result(WorkResult& result) {
   if (result.tag >> kTagBits != strategy_number_) return false;
   result.tag &= (uint64_t{1} << kTagBits) - 1;
-  const bool answers = !result.rows.empty() || result.bonus >= 0 || result.left_out;
+  const bool answers =
+      !result.rows.empty() || result.bonus >= 0 || result.left_out || !result.walk_status.ok();
   if (result.role == Role::kTarget && answers) {
     --target_items_;
     answered_ = true;

@@ -41,7 +41,7 @@ class RequestDriver {
     kDraining,  // waits for what is in flight of the target or offered; nothing more is submitted
     kDrained,   // between rounds: change_strategy() is next
     kOver,      // accept() said so
-    kFailed,    // a result failed: what the strategy knows of its KV no longer holds
+    kFailed,    // error() says why: a result failed, or the text needs a row that gives no token
   };
 
   RequestDriver() = default;
@@ -76,7 +76,7 @@ class RequestDriver {
   template <AcceptsOutput Accept, std::invocable<WorkItem> Submit>
   State on_result(WorkResult& result, Accept&& accept, Submit&& submit) {
     if (state_ != State::kRunning && state_ != State::kDraining) return state_;
-    if (!result.status.ok()) return state_ = State::kFailed;
+    if (!result.status.ok()) return fail(result.status);
     if (!take_result(result)) return state_;
     out_.clear();
     strategy_->on_result(result, out_);
@@ -91,6 +91,8 @@ class RequestDriver {
   }
 
   State state() const { return state_; }
+  // Of kFailed.
+  const Status& error() const { return error_; }
   // Of all its strategies. What a strategy counted for work that was not submitted is left out.
   StrategyStats stats() const;
   // "none" without one.
@@ -118,9 +120,14 @@ class RequestDriver {
   // False where the result is an earlier strategy's.
   bool take_result(WorkResult& result);
   void note(WorkItem& item);
+  State fail(const Status& error) {
+    error_ = error;
+    return state_ = State::kFailed;
+  }
   template <typename Accept, typename Submit>
   State deliver(Accept& accept, Submit& submit) {
     if (accept(out_)) return state_ = State::kOver;
+    if (!out_.error.ok()) return fail(out_.error);
     if (state_ == State::kDraining) return state_ = is_idle() ? State::kDrained : state_;
     for (WorkItem& item : out_.work) {
       note(item);
@@ -140,6 +147,7 @@ class RequestDriver {
   StrategyStats earlier_;   // of strategies before this one
   StrategyStats at_drain_;  // of this one
   State state_ = State::kWaiting;
+  Status error_;
   StrategyOutput out_;  // of one turn; kept for its memory
 };
 

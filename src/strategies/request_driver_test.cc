@@ -22,7 +22,9 @@ class Recorder : public Strategy {
   void on_result(const WorkResult& result, StrategyOutput& out) override {
     told_->push_back(static_cast<TokenId>(result.tag));
     answer(out);
+    if (result.tag == kFaultyRow) out.error = Status(StatusCode::kInvalidArgument, "NaN");
   }
+  static constexpr uint64_t kFaultyRow = 99;
   void on_costs(const CostTable&) override {}
   StrategyStats stats() const override {
     return {.target_steps = turns_, .emitted_tokens = turns_};
@@ -99,6 +101,20 @@ TEST_F(RequestDriverTest, KeepsFailedResultsFromTheStrategy) {
   EXPECT_EQ(result(4), State::kFailed);
   EXPECT_EQ(told_, (std::vector<TokenId>{7}));
   EXPECT_EQ(emitted_.size(), 1u);
+}
+
+TEST_F(RequestDriverTest, FailsBehindTheTokensBeforeAFaultyRow) {
+  start({7});
+  EXPECT_EQ(result(Recorder::kFaultyRow), State::kFailed);
+  EXPECT_EQ(driver_.error().message(), "NaN");
+  EXPECT_EQ(emitted_, (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(submitted_, (std::vector<uint64_t>{10, 11}));
+}
+
+TEST_F(RequestDriverTest, IsOverWhereATokenBeforeAFaultyRowEndsTheRequest) {
+  last_token_ = 2;
+  start({7});
+  EXPECT_EQ(result(Recorder::kFaultyRow), State::kOver);
 }
 
 TEST_F(RequestDriverTest, GoesOnWithAnotherStrategyAndCountsForBoth) {

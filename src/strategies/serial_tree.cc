@@ -136,6 +136,8 @@ void SerialTree::on_result(const WorkResult& result, StrategyOutput& out) {
       return;
     case Phase::kPrefill:
       if (result.rows.empty()) return;
+      out.error = result.rows.back().status;
+      if (!out.error.ok()) return;
       out.tokens.push_back({.token = result.rows.back().token,
                             .logprob = result.rows.back().logprob,
                             .top = result.rows.back().top});

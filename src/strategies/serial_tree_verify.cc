@@ -26,6 +26,7 @@ void SerialTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   take_emitted(out, before);
   stats_.drafted_tokens += verification_.guesses();
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
+  if (!out.error.ok()) return;
   const NodeId next = next_root();
   if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, next));
   growth_->on_verified(tree_, verification_.nodes().size(), verification_.path(),

@@ -115,6 +115,8 @@ void SparseSelf::on_result(const WorkResult& result, StrategyOutput& out) {
 void SparseSelf::on_prefilled(const WorkResult& result, StrategyOutput& out) {
   if (result.rows.empty()) return;
   const RowResult& row = result.rows.back();
+  out.error = row.status;
+  if (!out.error.ok()) return;
   out.tokens.push_back({.token = row.token, .logprob = row.logprob, .top = row.top});
   guesses_.add_verified(out.tokens);
   ++stats_.emitted_tokens;
@@ -226,11 +228,12 @@ void SparseSelf::on_verified(const WorkResult& result, StrategyOutput& out) {
   const size_t before = out.tokens.size();
   if (!verification_.follow(tree_, result, out)) return;
   guesses_.add_verified(std::span(out.tokens).subspan(before));
-  const auto emitted = static_cast<int32_t>(verification_.path().size());
+  const auto emitted = static_cast<int32_t>(out.tokens.size() - before);
   length_ += emitted;
   stats_.emitted_tokens += emitted;
   stats_.drafted_tokens += verification_.guesses();
-  stats_.accepted_tokens += emitted - 1;
+  stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
+  if (!out.error.ok()) return;
   if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, kNoNode));
   verification_.add_edits(edits_);
   guesses_.move_root(tree_, verification_.path(), verification_.sampled().back(), length_ - 1);

@@ -169,6 +169,21 @@ Result<PlanPtr> resolve_speculation(const SpeculationOptions& options, const Mod
   return resolve_for(*strategy, options, models);
 }
 
+SpeculationPlan without_draft_model(const SpeculationPlan& plan) {
+  if (!plan.source.model) return plan;
+  SpeculationPlan left = plan;
+  left.source.model = false;
+  const bool is_sparse_self = plan.strategy == find_strategy("sparse_self");
+  const bool guesses = is_sparse_self || !left.source.others.empty();
+  // Rule `rejection` takes draws of the model, and has no other source.
+  if (plan.strategy->needs_draft_model || !guesses || plan.accept.rule == AcceptRule::kRejection) {
+    left.strategy = find_strategy("autoregressive");
+    left.source = {};
+  }
+  if (!is_sparse_self) left.view = {};  // the draft's
+  return left;
+}
+
 Status check_view(const SpeculationPlan& plan, Role role) {
   const auto& [kind, budget] = plan.view;
   if (kind == nullptr) return Status();

@@ -63,8 +63,12 @@ struct StrategyOutput {
   std::vector<WorkItem> work;
   std::vector<EmittedToken> tokens;
   std::vector<RoundRecord> rounds;  // only where StrategyParts::record_rounds
+  // Not ok: no token can follow `tokens`, since the row that it comes from gives none
+  // (RowResult::status). The request fails unless one of `tokens` ends it; `work` is of no use.
+  Status error;
 
   void clear() {
+    error = {};
     work.clear();
     tokens.clear();
     rounds.clear();

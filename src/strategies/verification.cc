@@ -56,6 +56,11 @@ void Verification::follow_samples(const TokenTree& tree, const WorkResult& resul
   NodeId node = nodes_[0];
   while (node != kNoNode) {
     const RowResult& drawn = result.rows[place_of(node)];
+    if (!drawn.status.ok()) {
+      path_.push_back(node);
+      out.error = drawn.status;
+      return;
+    }
     NodeId next = tree.child(node, drawn.token);
     if (next != kNoNode && place_of(next) == nodes_.size()) next = kNoNode;
     path_.push_back(node);
@@ -81,6 +86,10 @@ void Verification::follow_rejection(const TokenTree& tree, const WorkResult& res
   for (NodeId node : result.accepted) {
     emit(path_.size() - 1, tree.token(node), /*drafted=*/true);
     path_.push_back(node);
+  }
+  if (!result.walk_status.ok()) {
+    out.error = result.walk_status;
+    return;
   }
   emit(path_.size() - 1, result.bonus, /*drafted=*/false);
 }

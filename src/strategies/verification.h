@@ -26,7 +26,9 @@ class Verification {
 
   // Follows the target's tokens from the root down as far as they were verified, and emits them:
   // those of path() that lie below the root, and the one after its last node. False, and nothing
-  // done, where the result lacks the root's row, or any under rule `rejection`.
+  // done, where the result lacks the root's row, or any under rule `rejection`. Where the walk
+  // comes to a row that gives no token (RowResult::status), out.error says so; sampled() is then
+  // one shorter than path(), and nothing further is asked of the object.
   bool follow(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
   // The nodes taken, the root first, and what was drawn after each of them; as of follow().
   std::span<const NodeId> path() const { return path_; }

@@ -7,11 +7,14 @@ stream ends with the text of an undisturbed run.
 """
 
 import concurrent.futures
+import json
 import os
 import random
 import shutil
 import signal
+import struct
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -23,6 +26,33 @@ KILLS = 4
 DEADLY_READS = None
 POISON = [7, 77, 777]  # again and again: deadly_reads.cc looks for it
 PROMPTS = ["def read_lines(path):", "class Stack:", "import os\n", "The quick brown fox", "x = ["]
+
+
+FAULTY = 7001  # its embedding is NaN
+
+
+def write_with_faulty_token(folder):
+    """The demo target with a head of its own, and NaN where a token is embedded."""
+    shutil.copytree(serving.TARGET, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["tie_word_embeddings"] = False
+    (folder / "config.json").write_text(json.dumps(config))
+    data = (folder / "model.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header, tensors = json.loads(data[8 : 8 + length]), bytearray(data[8 + length :])
+    embedding = header["model.embed_tokens.weight"]
+    begin, end = embedding["data_offsets"]
+    head = tensors[begin:end]
+    header["lm_head.weight"] = {
+        **embedding,
+        "data_offsets": [len(tensors), len(tensors) + len(head)],
+    }
+    row = (end - begin) // embedding["shape"][0]
+    tensors[begin + FAULTY * row : begin + (FAULTY + 1) * row] = b"\xff\x7f" * (row // 2)
+    encoded = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(
+        struct.pack("<Q", len(encoded)) + encoded + tensors + head
+    )
 
 
 def worker_of(server):
@@ -141,6 +171,28 @@ class Isolated(unittest.TestCase):
             self.assertNotEqual(worker_of(server), first, "no process has died")
             self.assertEqual(self.call(server, cases[0], True), expected[cases[0]])
             print(f"{len(jobs)} requests as undisturbed beside one that processes die of")
+
+    def test_faults_of_rows_are_their_requests(self):
+        """Logits of NaN, and parameters that made some, cost no process: eleven of each."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model"
+            write_with_faulty_token(model)
+            with serving.Server("--isolate", model=model) as server:
+                text = self.call(server, ("x = [", 3), False)
+                worker = worker_of(server)
+                faulty = {"prompt": [5, FAULTY, 6], "max_tokens": 4, "temperature": 0}
+                biased = {"prompt": "x", "logit_bias": {"100": 3e38}, "repetition_penalty": 0.001}
+                for body, words in [(faulty, "NaN"), (biased, "logit_bias|repetition_penalty")]:
+                    for _ in range(11):
+                        status, _, answer = server.post("/v1/completions", body)
+                        self.assertEqual(status, 400, answer)
+                        self.assertEqual(answer["error"]["type"], "invalid_request_error")
+                        self.assertRegex(answer["error"]["message"], words)
+                _, _, events = server.post("/v1/completions", {**faulty, "stream": True})
+                self.assertIn("invalid_request_error", str(events))
+                self.assertEqual(server.get("/ready")[0], 200)
+                self.assertEqual(self.call(server, ("x = [", 3), True), text)
+                self.assertEqual(worker_of(server), worker, "the engine was started anew")
 
     def test_what_is_refused_is_refused_as_ever(self):
         with serving.Server("--isolate") as server:

@@ -30,17 +30,17 @@ class Server:
     """A server of the demo pair on a free port, ended with the `with` block. `model`: another."""
 
     def __init__(self, *flags, env=None, draft=True, model=TARGET):
-        self.model = model
         self.flags = [str(flag) for flag in flags]
         self.env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name, **(env or {})}
         if "--port" not in self.flags:
             self.flags += ["--port", "0"]
         self.draft = ["--draft", str(DRAFT)] if draft else []
+        self.model = str(model)
 
     def __enter__(self):
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [_forerun, "serve", "--model", str(self.model), *self.draft, *self.flags],
+            [_forerun, "serve", "--model", self.model, *self.draft, *self.flags],
             stdout=subprocess.PIPE,
             stderr=self.log,
             env=self.env,

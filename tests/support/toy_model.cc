@@ -71,10 +71,20 @@ Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec) {
   return write_text(dir / "tokenizer.json", byte_tokenizer_json());
 }
 
-ToyPair::ToyPair(const ToySpec& target, float perturbation) {
+namespace {
+
+ToySpec perturbed(ToySpec spec, float perturbation) {
+  spec.perturbation = perturbation;
+  return spec;
+}
+
+}  // namespace
+
+ToyPair::ToyPair(const ToySpec& target, float perturbation)
+    : ToyPair(target, perturbed(target, perturbation)) {}
+
+ToyPair::ToyPair(const ToySpec& target, const ToySpec& draft) {
   must(write_toy_model(dir_.path() / "target", target));
-  ToySpec draft = target;
-  draft.perturbation = perturbation;
   must(write_toy_model(dir_.path() / "draft", draft));
 }
 

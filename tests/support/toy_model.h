@@ -23,6 +23,7 @@ class ToyPair {
  public:
   // `target`'s draft has the same shape with perturbed weights.
   explicit ToyPair(const ToySpec& target, float perturbation = 0.15f);
+  ToyPair(const ToySpec& target, const ToySpec& draft);
   std::string target() const { return (dir_.path() / "target").string(); }
   std::string draft() const { return (dir_.path() / "draft").string(); }
 
