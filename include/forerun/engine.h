@@ -101,7 +101,8 @@ struct EngineOptions {
   // How many tokens of a request's KV the draft model keeps, whatever the strategy: its first ones
   // and the latest, as view "streaming_llm" of that budget shows them. Its part of the memory is
   // then as small for texts of any length, and the target's cache the larger; it may guess worse.
-  // 192 and more; 0: all of them. Never changes a token.
+  // 192 and more; 0: all of them, or as many as the draft was made for where that is less than the
+  // context (EngineInfo::draft_window says what it has come to). Never changes a token.
   int32_t draft_window = 0;
   // Requests with the same beginning share its KV, with those that run and, until memory is needed,
   // with those that have ended. Never changes a token.
@@ -140,8 +141,9 @@ struct EngineInfo {
   std::string numeric_fingerprint;  // output is bit-identical among strategies that share it
   std::string emulated;             // the machine of EngineOptions::emulate, with its source
   std::string planner_report;       // what was measured and chosen, a readable table
-  int32_t max_context_tokens = 0;
-  int32_t vocab_size = 0;  // tokens that may be fed and come out: ids below it
+  int32_t max_context_tokens = 0;   // the target's
+  int32_t draft_window = 0;         // tokens of a request's KV that the draft model keeps; 0: all
+  int32_t vocab_size = 0;           // tokens that may be fed and come out: ids below it
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;  // reserved for the cache, paged in on demand
   std::vector<int32_t> eos_token_ids;

@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -78,6 +79,10 @@ Checkpoint::~Checkpoint() = default;
 
 const std::filesystem::path& Checkpoint::dir() const { return impl_->dir; }
 const ModelConfig& Checkpoint::config() const { return impl_->config; }
+
+void Checkpoint::extend_positions(int32_t max_position) {
+  impl_->config.max_position = std::max(impl_->config.max_position, max_position);
+}
 
 const RawTensor* Checkpoint::find(std::string_view name) const { return impl_->table.find(name); }
 std::span<const RawTensor> Checkpoint::tensors() const { return impl_->table.tensors(); }

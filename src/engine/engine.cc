@@ -5,11 +5,13 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "engine/active_request.h"
 #include "engine/check_options.h"
 #include "engine/device_spec.h"
 #include "engine/device_splits.h"
+#include "engine/draft_context.h"
 #include "engine/engine_info.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_text.h"
@@ -88,6 +90,7 @@ class EngineImpl : public Engine {
   EngineOptions options_;
   EngineInfo info_;
   std::optional<OpenedModels> opened_;
+  std::string draft_context_;  // what is to be said of it
   std::optional<EngineText> text_;
   Placement placement_;
   ModelsToLoad to_load_;
@@ -129,6 +132,8 @@ Status EngineImpl::open() {
   FORERUN_RETURN_IF_ERROR(parse_numerics(options_).status());
   FORERUN_RETURN_IF_ERROR(check_options(options_, placement_));
   FORERUN_ASSIGN_OR_RETURN(opened_, open_models(options_));
+  FORERUN_ASSIGN_OR_RETURN(draft_context_, fit_draft_context(options_, *opened_));
+  if (!draft_context_.empty()) log_line(LogLevel::kWarning, draft_context_);
   text_.emplace(opened_->target);
   facts_ = facts_of(*opened_);
   FORERUN_ASSIGN_OR_RETURN(to_load_, models_to_load(options_, placement_, *opened_));
@@ -188,6 +193,7 @@ Status EngineImpl::start() {
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
   if (known.from_cache) info_.planner_report = "step costs as an earlier start has measured them\n";
+  if (!draft_context_.empty()) info_.planner_report += draft_context_ + "\n";
   info_.planner_report += describe_stages(*models_, opened_->target.checkpoint.config());
   info_.planner_report += describe_costs(known.costs) + choice.report;
   if (chosen_) {

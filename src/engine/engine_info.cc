@@ -45,6 +45,7 @@ EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& targ
     info.emulated = emulated->name + ": " + emulated->machine + " (" + emulated->source + ")";
   }
   info.max_context_tokens = models.memory().max_context_tokens;
+  info.draft_window = models.memory().draft_window;
   info.vocab_size = target.live_vocab();
   info.weight_bytes = models.memory().weight_bytes();
   info.kv_bytes = models.memory().kv_bytes();

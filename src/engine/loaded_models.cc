@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -211,11 +210,10 @@ Status LoadedModels::plan(const ModelsToLoad& models) {
 
 Status LoadedModels::plan_own(const ModelsToLoad& models) {
   std::vector<DeviceMemory> memories;
-  int32_t longest_context = std::numeric_limits<int32_t>::max();
+  const int32_t longest_context = part(Role::kTarget).opened->checkpoint.config().max_position;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     const Part& model = part(role);
     if (model.opened == nullptr) continue;
-    longest_context = std::min(longest_context, model.opened->checkpoint.config().max_position);
     for (size_t idx = 0; idx < model.stages.size(); ++idx) {
       const Stage& stage = model.stages[idx];
       const std::string name = model.stages.size() > 1 ? " stage " + std::to_string(idx + 1) : "";

@@ -157,6 +157,7 @@ void visit_fields(Visitor& visit, EngineInfo& info) {
   visit("emulated", info.emulated);
   visit("planner_report", info.planner_report);
   visit("max_context_tokens", info.max_context_tokens);
+  visit("draft_window", info.draft_window);
   visit("vocab_size", info.vocab_size);
   visit("weight_bytes", info.weight_bytes);
   visit("kv_bytes", info.kv_bytes);
