@@ -3,7 +3,7 @@
 
 FORERUN_PACKAGES=(g++ cmake ninja-build ccache git pkg-config
   nlohmann-json3-dev libcli11-dev libpcre2-dev libedit-dev libtomlplusplus-dev
-  libboost-dev prometheus-cpp-dev libgtest-dev libbenchmark-dev libopenmpi-dev openmpi-bin)
+  libboost-dev prometheus-cpp-dev libgtest-dev libbenchmark-dev libxxhash-dev libopenmpi-dev openmpi-bin)
 # numpy multiplies a hundred times faster through OpenBLAS than through Debian's reference BLAS.
 FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils dpkg-dev iproute2
   python3 python3-venv python3-numpy libopenblas0-pthread chromium)

@@ -172,4 +172,14 @@ const std::filesystem::path& TensorTable::file_of(const RawTensor& tensor) const
   return main_file_;
 }
 
+int64_t TensorTable::offset_of(const RawTensor& tensor) const {
+  for (const MappedFile& file : files_) {
+    const auto bytes = file.bytes();
+    if (tensor.bytes.data() >= bytes.data() && tensor.bytes.data() <= bytes.data() + bytes.size()) {
+      return tensor.bytes.data() - bytes.data();
+    }
+  }
+  return 0;
+}
+
 }  // namespace forerun
