@@ -1,6 +1,7 @@
 #include "hosts/remote_stages.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -13,12 +14,39 @@
 
 namespace forerun {
 
-RemoteStages::RemoteStages(Hosts* hosts, const PipelineFacts& facts)
-    : hosts_(hosts), facts_(facts) {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+
+}  // namespace
+
+RemoteStages::RemoteStages(Hosts* hosts, const PipelineFacts& facts,
+                           const StepDeadlineOptions& deadlines)
+    : hosts_(hosts), facts_(facts), deadlines_(facts.num_stages, deadlines) {
   hosts_->messenger().listen([this](Incoming&& incoming) { take_in(std::move(incoming)); });
+  watch_ = std::thread([this] { look_for_late_stages(); });
 }
 
-RemoteStages::~RemoteStages() { hosts_->messenger().unlisten(); }
+RemoteStages::~RemoteStages() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_one();
+  watch_.join();
+  hosts_->messenger().unlisten();
+}
+
+void RemoteStages::look_for_late_stages() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, kBetweenLooks, [this] { return stopping_; })) {
+    const auto late = deadlines_.find_late(StepDeadlines::Clock::now());
+    if (!late || !failed_.ok()) continue;
+    const int32_t rank = late->stage + 1;
+    fail(Status(StatusCode::kDeadlineExceeded, late->what).with_context(hosts_->describe(rank)),
+         rank);
+  }
+}
 
 void RemoteStages::issue(StepInTransit step) {
   Messenger& messenger = hosts_->messenger();
@@ -31,6 +59,8 @@ void RemoteStages::issue(StepInTransit step) {
   ByteWriter to_last(&tasks);
   to_last.number(number);
   write_tasks(step.tasks, step.rejections, to_last);
+  const double work = work_of(step.message->rows, *facts_.config);
+  const auto rows = static_cast<int32_t>(step.message->rows.size());
   used_ = std::move(step.message);
 
   const std::lock_guard lock(mutex_);
@@ -41,6 +71,7 @@ void RemoteStages::issue(StepInTransit step) {
                         .tell = step.tell,
                         .start_ns = std::max(now_ns, entered_ns_)});
   if (!failed_.ok()) return end_under_way();
+  deadlines_.issue(number, rows, work, StepDeadlines::Clock::now());
   messenger.send(1, std::move(frame));
   messenger.send(hosts_->num_stages(), std::move(tasks));
 }
@@ -95,6 +126,8 @@ Status RemoteStages::note_entered(const Incoming& incoming) {
   ByteReader from(incoming.payload());
   const auto number = from.number<uint64_t>("step");
   FORERUN_RETURN_IF_ERROR(from.finish());
+  deadlines_.pass(incoming.from - 1, number, StepDeadlines::Clock::now());
+  if (incoming.from != 1) return {};
   entered_ns_ = steady_ns();
   for (UnderWay& step : under_way_) {
     if (step.number == number) {
@@ -115,6 +148,7 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
                       (under_way_.empty() ? "none" : std::to_string(under_way_.front().number)));
   }
   UnderWay& step = under_way_.front();
+  deadlines_.pass(incoming.from - 1, number, StepDeadlines::Clock::now());
   Status ran = read_status(from);
   FORERUN_RETURN_IF_ERROR(from.status());
   FORERUN_RETURN_IF_ERROR(read_answers(from, step.tasks, step.rejections));

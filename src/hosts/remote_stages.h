@@ -1,27 +1,30 @@
 // The coordinator's end of a pipeline whose stages are other processes: messages go to the first
 // stage, what rows want to the last, drops to all; entry notices and answers come back.
 //
-// A rank that is lost ends the pipeline: what is under way fails, naming the rank, and so does
-// everything after it.
+// A rank that is lost, or works on a Step for too long (step_deadlines.h), ends the pipeline: what
+// is under way fails, naming the rank, and so does everything after it.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 
 #include "exec/stages/stage_transport.h"
 #include "forerun/status.h"
 #include "hosts/hosts.h"
+#include "hosts/step_deadlines.h"
 
 namespace forerun {
 
 class RemoteStages : public StageTransport {
  public:
   // `hosts`, the coordinator's, must outlive it.
-  RemoteStages(Hosts* hosts, const PipelineFacts& facts);
+  RemoteStages(Hosts* hosts, const PipelineFacts& facts, const StepDeadlineOptions& deadlines = {});
   ~RemoteStages() override;
 
   const PipelineFacts& facts() const override { return facts_; }
@@ -45,6 +48,7 @@ class RemoteStages : public StageTransport {
   // `rank`: the one that it began with.
   void fail(const Status& why, int32_t rank);
   void end_under_way();
+  void look_for_late_stages();
 
   Hosts* const hosts_;
   const PipelineFacts facts_;
@@ -53,6 +57,10 @@ class RemoteStages : public StageTransport {
   std::deque<UnderWay> under_way_;
   int64_t entered_ns_ = 0;  // when the first stage was done with the last Step that it told of
   Status failed_;
+  StepDeadlines deadlines_;
+  bool stopping_ = false;
+  std::condition_variable stop_;
+  std::thread watch_;
 };
 
 }  // namespace forerun

@@ -28,7 +28,9 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 
 // A launch of fake stages, and the pipeline over them.
 struct Launch {
-  explicit Launch(int32_t num_stages, const LinkSpeed& speed = {}) : network(num_stages + 1) {
+  explicit Launch(int32_t num_stages, const LinkSpeed& speed = {},
+                  const StepDeadlineOptions& deadlines = {})
+      : network(num_stages + 1) {
     for (int32_t stage = 0; stage < num_stages; ++stage) {
       decoders.push_back(std::make_unique<FakeDecoder>(kVocab, kBlocks, 1));
       decoders.back()->set_stage(stage, num_stages);
@@ -45,7 +47,8 @@ struct Launch {
                               .kv_blocks = kBlocks,
                               .kv_block_bytes = 1000 * num_stages,
                               .num_stages = num_stages};
-    pipeline = std::make_unique<StagePipeline>(std::make_unique<RemoteStages>(hosts.get(), facts));
+    pipeline = std::make_unique<StagePipeline>(
+        std::make_unique<RemoteStages>(hosts.get(), facts, deadlines));
   }
   ~Launch() { stop(); }
 
@@ -189,6 +192,43 @@ TEST(RemoteStages, AStageThatFailsFailsThatStepAlone) {
     EXPECT_TRUE(launch.pipeline->run(again.step, {&again.task, 1}, {}, {}).ok());
     EXPECT_EQ(again.result.token, greedy({5}));
   }
+}
+
+// It answers pings all the same.
+TEST(RemoteStages, AStageThatHangsEndsThePipelineByName) {
+  for (const size_t hung : {0, 1}) {
+    Launch launch(3, {}, {.floor = milliseconds(2000), .weight_bytes = {}});
+    OneRow good(1, 3, 0), stuck(2, 4, 0), late(3, 5, 0);
+    EXPECT_TRUE(launch.pipeline->run(good.step, {&good.task, 1}, {}, {}).ok());
+    std::atomic<bool> hangs = true;
+    launch.decoders[hung]->while_running = [&hangs] { hangs.wait(true); };
+    const Status failed = launch.pipeline->run(stuck.step, {&stuck.task, 1}, {}, {});
+    EXPECT_EQ(failed.code(), StatusCode::kDeadlineExceeded);
+    const std::string number = std::to_string(hung + 1);
+    EXPECT_TRUE(failed.message().starts_with("rank " + number + " (stage " + number +
+                                             " of 3): has worked on Step 2 (1 rows) for 2."))
+        << failed.message();
+    EXPECT_EQ(launch.hosts->failure().message(), failed.message());
+    EXPECT_FALSE(launch.pipeline->run(late.step, {&late.task, 1}, {}, {}).ok());
+    hangs = false;
+    hangs.notify_all();
+    launch.stop();
+  }
+}
+
+// Many Steps wait for a slow stage, each for longer than one may take; none is late.
+TEST(RemoteStages, StepsThatWaitAreNotLate) {
+  Launch launch(2, {.delay = milliseconds(50)}, {.floor = milliseconds(2000), .weight_bytes = {}});
+  launch.decoders[0]->while_running = [] { std::this_thread::sleep_for(milliseconds(150)); };
+  Told told;
+  std::vector<std::unique_ptr<OneRow>> rows;
+  for (int32_t idx = 0; idx < 20; ++idx) {
+    rows.push_back(std::make_unique<OneRow>(1, idx, idx));
+    launch.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, {}, &told.tell);
+  }
+  ASSERT_TRUE(told.wait_for(rows.size()));
+  for (const Status& status : told.statuses) EXPECT_TRUE(status.ok()) << status.message();
+  launch.stop();
 }
 
 // Links are cut between the coordinator and a stage, and between two stages: what is under way

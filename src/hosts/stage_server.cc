@@ -102,7 +102,7 @@ class StageServer {
     status = worker_.run(message_, status, dropped_, tasks.tasks(), tasks.rejections());
     served_ = message_.step;
     dropped_.pass(served_);
-    if (hosts_.rank() == 1) {
+    if (!worker_.is_last()) {
       Bytes entered = hosts_.messenger().begin(FrameKind::kEntered);
       ByteWriter(&entered).number(served_);
       hosts_.messenger().send(0, std::move(entered));
