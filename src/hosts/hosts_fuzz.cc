@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "hosts/frame.h"
+#include "hosts/host_file.h"
 #include "hosts/stage_frames.h"
 #include "hosts/stage_message_bytes.h"
 #include "hosts/status_bytes.h"
@@ -64,6 +67,17 @@ void read_back(ByteReader& from) {
   (void)read_answers(from, tasks, rejections);
 }
 
+// What is accepted is read again as the same, line by line.
+void read_host_file(std::string_view text) {
+  const auto hosts = parse_host_file(text, "hosts");
+  if (!hosts.ok()) return;
+  std::string again;
+  for (const HostAddress& host : *hosts) again += host.line();
+  const auto same = parse_host_file(again, "again");
+  if (!same.ok() || *same != *hosts) std::abort();
+  if (again.find_first_of("$;|&`'\"\\<>(){}*?!,") != std::string::npos) std::abort();
+}
+
 }  // namespace
 }  // namespace forerun
 
@@ -74,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (all.empty()) return 0;
   const auto bytes = all.subspan(1);
   ByteReader from(bytes);
-  switch (data[0] % 5) {
+  switch (data[0] % 6) {
     case 0:
       read_step(from, bytes);
       break;
@@ -86,6 +100,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 3:
       (void)read_dropped(from);
+      break;
+    case 4:
+      read_host_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
       break;
     default:
       (void)read_status(from);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "supervisor/launch_folder.h"
@@ -35,10 +36,24 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options) {
     // says what has happened after that.
     command.insert(command.end(), {"--gmca", "odls_base_sigkill_timeout", "0"});
   }
+  if (const char* const isa = std::getenv("FORERUN_ISA"); isa != nullptr && *isa != '\0') {
+    command.insert(command.end(), {"-x", "FORERUN_ISA"});
+  }
+  // mpirun shortens lists of names to patterns, which addresses of IPv6 are none for.
+  if (std::any_of(options.hosts.begin(), options.hosts.end(),
+                  [](const std::string& host) { return host.find(':') != std::string::npos; })) {
+    command.insert(command.end(), {"--gmca", "regx", "naive"});
+  }
   // A part of the launch a line, so that ranks are in the order of the lines.
   for (size_t rank = 0; rank < options.hosts.size(); ++rank) {
     if (rank > 0) command.emplace_back(":");
-    command.insert(command.end(), {"-n", "1", "--host", options.hosts[rank]});
+    const auto file = options.host_files.find(options.hosts[rank]);
+    command.insert(command.end(), {"-n", "1"});
+    if (file != options.host_files.end()) {
+      command.insert(command.end(), {"--hostfile", file->second});
+    } else {
+      command.insert(command.end(), {"--host", options.hosts[rank]});
+    }
     command.insert(command.end(), options.process.begin(), options.process.end());
   }
   return command;

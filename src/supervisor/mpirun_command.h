@@ -1,6 +1,7 @@
 // The command that starts a process on each of some hosts.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,9 @@
 namespace forerun {
 
 struct MpirunOptions {
-  std::vector<std::string> hosts;    // a process each, in this order (hosts/host_file.h)
+  std::vector<std::string> hosts;  // names, a process each, in this order (hosts/host_file.h)
+  // By name the host file that says more of a host (hosts/host_lines.h).
+  std::map<std::string, std::string> host_files;
   std::string network;               // an interface, or a network as 10.0.0.0/24; empty: all
   std::string folder;                // of the launch's files (launch_folder.h); empty: mpirun's own
   std::vector<std::string> process;  // what each runs: program and arguments
@@ -20,7 +23,7 @@ struct MpirunOptions {
 // something else. Messages begin with "--network".
 Status check_network(const std::string& network);
 
-// Hosts and network have been checked.
+// Hosts and network have been checked. Hands FORERUN_ISA of this process' environment on.
 std::vector<std::string> mpirun_command(const MpirunOptions& options);
 
 }  // namespace forerun
