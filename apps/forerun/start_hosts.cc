@@ -1,13 +1,16 @@
 #include "start_hosts.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -16,8 +19,11 @@
 
 #include "base/status_macros.h"
 #include "hosts/host_file.h"
+#include "hosts/host_lines.h"
 #include "interrupt.h"
+#include "supervisor/lines.h"
 #include "supervisor/mpirun_command.h"
+#include "supervisor/mpirun_notices.h"
 #include "text_input.h"
 
 namespace forerun::app {
@@ -38,25 +44,37 @@ Result<std::vector<std::string>> own_command() {
   return command;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command) {
+[[noreturn]] void become(const std::vector<std::string>& command, int errors) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   arguments.push_back(nullptr);
+  dup2(errors, STDERR_FILENO);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun then ends all ranks
   execvp(arguments.front(), arguments.data());
   _exit(kNotFound);
 }
 
-// The child's exit code, or 128 and its signal. Signals to this process go to the child.
-int wait_for(pid_t child) {
+void print(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+// The child's exit code, or 128 and its signal. Signals to this process go to the child; what it
+// writes to `errors` is written here without mpirun's boxes.
+int wait_for(pid_t child, LineReader& errors, MpirunNotices& notices) {
   int status = 0;
-  for (bool told = false; waitpid(child, &status, WNOHANG) == 0;) {
+  bool told = false;
+  for (bool ended = false; !ended;) {
+    ended = waitpid(child, &status, WNOHANG) != 0;
+    std::vector<std::string> lines;
+    static_cast<void>(errors.read(lines));  // at its end there are no more
+    for (std::string& line : lines) print(notices.push(std::move(line)));
     // Calls that wait go on after a signal here.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (InterruptGuard::interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);
   }
+  print(notices.finish());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -71,22 +89,32 @@ Result<std::string> own_program() {
 
 Status start_on_hosts(const HostStart& start) {
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--hosts", start.file));
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, parse_host_file(text, start.file));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<HostAddress> hosts, parse_host_file(text, start.file));
   FORERUN_RETURN_IF_ERROR(check_network(start.network));
   MpirunOptions mpirun;
-  mpirun.hosts = hosts;
+  for (const HostAddress& host : hosts) mpirun.hosts.push_back(host.name);
+  FORERUN_ASSIGN_OR_RETURN(const HostLines lines, HostLines::make(hosts));
+  mpirun.host_files = lines.paths();
   mpirun.network = start.network;
   FORERUN_ASSIGN_OR_RETURN(mpirun.process, own_command());
   const std::vector<std::string> command = mpirun_command(mpirun);
 
   const InterruptGuard guard;
+  std::array<int, 2> errors{-1, -1};
+  if (pipe2(errors.data(), O_CLOEXEC) != 0) {
+    return Status(StatusCode::kResourceExhausted,
+                  std::string("--hosts: no pipe: ") + std::strerror(errno));
+  }
+  LineReader reader(errors[0]);
   const pid_t child = fork();
-  if (child == 0) become(command);
+  if (child == 0) become(command, errors[1]);
+  close(errors[1]);
   if (child < 0) {
     return Status(StatusCode::kInternal,
                   std::string("--hosts: no process for mpirun: ") + std::strerror(errno));
   }
-  const int code = wait_for(child);
+  MpirunNotices notices(mpirun.hosts);
+  const int code = wait_for(child, reader, notices);
   if (InterruptGuard::interrupted()) return Status(StatusCode::kCancelled, "interrupted");
   if (code == 0) return {};
   if (code == kNotFound) {

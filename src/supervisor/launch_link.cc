@@ -58,6 +58,7 @@ LaunchLink::LaunchLink(const SupervisorOptions& options, LaunchFolder folder,
     : options_(options),
       folder_(std::move(folder)),
       process_(std::move(process)),
+      notices_(options.hosts),
       started_(Clock::now()),
       heard_(started_),
       looked_(started_) {}
@@ -143,9 +144,12 @@ void LaunchLink::read_errors() {
   // Its end is that of the output, too.
   (void)process_->errors().read(lines);
   for (std::string& line : lines) {
-    if (take_log_line(line)) continue;
-    const bool is_rule = line.find_first_not_of("- ") == std::string::npos;
-    if (is_rule) continue;
+    if (!take_log_line(line)) add_complaints(notices_.push(std::move(line)));
+  }
+}
+
+void LaunchLink::add_complaints(std::vector<std::string> lines) {
+  for (std::string& line : lines) {
     log_line(LogLevel::kInfo, "launch: " + line);
     if (complaints_.size() == kMostComplaints) complaints_.pop_front();
     complaints_.push_back(std::move(line));
@@ -160,6 +164,7 @@ LaunchFailure LaunchLink::why_it_ended() {
     any = poll(&event, 1, 20) > 0;
     read_errors();
   }
+  add_complaints(notices_.finish());
   const std::optional<int> code = process_->exit_code();
   if (code == kNoProgram && complaints_.empty()) {
     has_left_ = true;

@@ -15,6 +15,7 @@
 #include "supervisor/launch_folder.h"
 #include "supervisor/launch_process.h"
 #include "supervisor/message.h"
+#include "supervisor/mpirun_notices.h"
 #include "supervisor/relaunch_policy.h"
 #include "supervisor/supervisor_options.h"
 
@@ -43,12 +44,14 @@ class LaunchLink {
   LaunchLink(const SupervisorOptions& options, LaunchFolder folder,
              std::unique_ptr<LaunchProcess> process);
   void read_errors();
+  void add_complaints(std::vector<std::string> lines);
   LaunchFailure why_it_ended();
   std::optional<LaunchFailure> look_for_silence();
 
   const SupervisorOptions& options_;
   const LaunchFolder folder_;
   const std::unique_ptr<LaunchProcess> process_;
+  MpirunNotices notices_;
   const Clock::time_point started_;
   Clock::time_point heard_;
   Clock::time_point looked_;
