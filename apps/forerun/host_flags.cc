@@ -52,8 +52,9 @@ std::chrono::milliseconds HostFlags::silence() const { return milliseconds_of(si
 std::chrono::milliseconds HostFlags::start() const { return milliseconds_of(start_s); }
 
 std::vector<std::string> HostFlags::arguments() const {
-  std::vector<std::string> arguments = {"--silence-s", std::to_string(silence_s), "--start-s",
-                                        std::to_string(start_s)};
+  std::vector<std::string> arguments = {"--silence-s", std::to_string(silence_s),
+                                        "--start-s",   std::to_string(start_s),
+                                        "--step-s",    std::to_string(step_s)};
   const auto add = [&](const char* flag, const std::string& value) {
     arguments.insert(arguments.end(), {flag, value});
   };
@@ -80,6 +81,13 @@ void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& grou
   command
       .add_option("--start-s", flags.start_s,
                   "All processes have started and met within so many seconds")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--step-s", flags.step_s,
+                  "A stage that works on a Step for so many seconds, and ten times what such a "
+                  "Step has taken, is lost")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->group(group);
@@ -125,6 +133,7 @@ Result<std::unique_ptr<Hosts>> join_hosts(const HostFlags& flags) {
   options.timeout = std::max(flags.start() - used, std::chrono::milliseconds(1));
   options.messenger.longest_silence = flags.silence();
   options.messenger.ping_every = options.messenger.longest_silence / 20;
+  options.longest_step = milliseconds_of(flags.step_s);
   return Hosts::join(std::move(transport), options);
 }
 

@@ -16,6 +16,7 @@ struct HostFlags {
   std::string secret_file;
   double silence_s = 10.0;
   double start_s = 60.0;
+  double step_s = 60.0;
   double link_delay_ms = 0.0;
   double link_gbit = 0.0;
   std::string link_cuts;

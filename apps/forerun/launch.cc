@@ -10,6 +10,7 @@
 #include "engine/stage_host.h"
 #include "host_flags.h"
 #include "hosts/host_file.h"
+#include "hosts/host_lines.h"
 #include "hosts/mpi_transport.h"
 #include "interrupt.h"
 #include "start_hosts.h"
@@ -37,7 +38,8 @@ Status run_rank(const HostFlags& flags, EngineOptions& engine, const std::functi
   const bool is_coordinator = engine.hosts->is_coordinator();
   Status status = is_coordinator ? run() : run_stage_host(engine);
   // A coordinator that fails by itself has told the others, who leave as after a good end.
-  must_end_launch = engine.hosts->has_lost_anybody() || (!is_coordinator && !status.ok());
+  must_end_launch = engine.hosts->has_lost_anybody() || !engine.hosts->failure().ok() ||
+                    (!is_coordinator && !status.ok());
   engine.hosts.reset();
   return status;
 }
@@ -90,16 +92,21 @@ Result<std::unique_ptr<Engine>> make_isolated(const std::string& program, int32_
 Status supervise(const LaunchFlags& flags) {
   MpirunOptions mpirun;
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--hosts", flags.start.file));
-  FORERUN_ASSIGN_OR_RETURN(mpirun.hosts, parse_host_file(text, flags.start.file));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<HostAddress> hosts,
+                           parse_host_file(text, flags.start.file));
+  for (const HostAddress& host : hosts) mpirun.hosts.push_back(host.name);
   FORERUN_RETURN_IF_ERROR(check_network(flags.start.network));
   FORERUN_RETURN_IF_ERROR(check_secret(flags.hosts));
+  FORERUN_ASSIGN_OR_RETURN(HostLines made, HostLines::make(hosts));
+  auto lines = std::make_shared<HostLines>(std::move(made));
+  mpirun.host_files = lines->paths();
   mpirun.network = flags.start.network;
   FORERUN_ASSIGN_OR_RETURN(const std::string program, own_program());
   mpirun.process = {program, "serve-launch"};
   const std::vector<std::string> arguments = flags.hosts.arguments();
   mpirun.process.insert(mpirun.process.end(), arguments.begin(), arguments.end());
   is_supervised = true;
-  make = [flags, mpirun](const EngineOptions& engine) {
+  make = [flags, mpirun, lines](const EngineOptions& engine) {
     return make_supervised(flags, mpirun, engine);
   };
   return {};

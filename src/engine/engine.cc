@@ -141,7 +141,8 @@ Status EngineImpl::open() {
     to_load_.emulated_stages = emulator_->profile().stages->stages;
   }
   if (options_.hosts == nullptr) return Status();
-  return options_.hosts->agree(facts_of_host(options_, to_load_, placement_));
+  FORERUN_RETURN_IF_ERROR(options_.hosts->agree(facts_of_host(options_, to_load_, placement_)));
+  return agree_on_isa(*options_.hosts);
 }
 
 Status EngineImpl::load_models() {

@@ -13,6 +13,7 @@
 #include "engine/model_facts.h"
 #include "engine/numerics_options.h"
 #include "engine/stage_plan.h"
+#include "engine/weight_agreement.h"
 #include "exec/decoder_step_runner.h"
 #include "exec/stages/stage_pipeline.h"
 #include "exec/stages/stage_threads.h"
@@ -60,12 +61,11 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
     FORERUN_RETURN_IF_ERROR(loaded->make_devices(models, role));
   }
   FORERUN_RETURN_IF_ERROR(loaded->plan(models));
-  Status status;
-  for (const Role role : {Role::kTarget, Role::kDraft}) {
-    if (status.ok()) status = loaded->load_part(models, role);
+  if (loaded->hosts_ != nullptr) {
+    FORERUN_RETURN_IF_ERROR(loaded->load_with_others(models));
+    return loaded;
   }
-  if (loaded->hosts_ != nullptr) status = loaded->exchange_facts(status);
-  FORERUN_RETURN_IF_ERROR(status);
+  FORERUN_RETURN_IF_ERROR(loaded->load_parts(models));
   return loaded;
 }
 
@@ -237,6 +237,13 @@ Status LoadedModels::plan_own(const ModelsToLoad& models) {
   return Status();
 }
 
+Status LoadedModels::load_parts(const ModelsToLoad& models) {
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    FORERUN_RETURN_IF_ERROR(load_part(models, role));
+  }
+  return Status();
+}
+
 Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   Part& model = part(role);
   for (Stage& stage : model.stages) {
@@ -301,8 +308,14 @@ std::unique_ptr<StepRunner> LoadedModels::make_runner(Role role) const {
                         .live_vocab = live_vocab,
                         .kv_blocks = memory_.kv_blocks(role),
                         .num_stages = static_cast<int32_t>(model.stages.size())};
-    for (const Stage& stage : model.stages) facts.kv_block_bytes += stage.facts.kv_block_bytes;
-    return std::make_unique<StagePipeline>(std::make_unique<RemoteStages>(hosts_, facts));
+    StepDeadlineOptions deadlines;
+    deadlines.floor = hosts_->longest_step();
+    for (const Stage& stage : model.stages) {
+      facts.kv_block_bytes += stage.facts.kv_block_bytes;
+      deadlines.weight_bytes.push_back(held_bytes(model.opened->checkpoint, stage.layers));
+    }
+    return std::make_unique<StagePipeline>(
+        std::make_unique<RemoteStages>(hosts_, facts, deadlines));
   }
   if (model.stages.size() == 1) {
     const Stage& stage = model.stages.front();

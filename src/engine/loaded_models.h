@@ -136,6 +136,7 @@ class LoadedModels {
   const Part& part(Role role) const { return parts_[static_cast<size_t>(role)]; }
   Status plan(const ModelsToLoad& models);
   Status plan_own(const ModelsToLoad& models);
+  Status load_parts(const ModelsToLoad& models);
   Status load_part(const ModelsToLoad& models, Role role);
   Status load_stage(const ModelsToLoad& models, Role role, Stage& stage);
   // In a launch: as many blocks as the process with the least room has (loaded_models_hosts.cc).
@@ -144,6 +145,9 @@ class LoadedModels {
   Result<std::vector<OwnedGpu>> own_gpus() const;
   // Compares them with the other processes', and fails in all where two have the same one.
   Status keep_gpus_apart();
+  // In a launch: load_parts(), and whether the weights of all are the same
+  // (loaded_models_hosts.cc).
+  Status load_with_others(const ModelsToLoad& models);
   // In a launch: hears what the stages elsewhere are, or tells of the own one.
   Status exchange_facts(const Status& loaded);
   std::unique_ptr<StepRunner> make_runner(Role role) const;

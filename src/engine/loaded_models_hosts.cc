@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "engine/gpu.h"
 #include "engine/loaded_models.h"
+#include "engine/weight_agreement.h"
 #include "hosts/hosts.h"
 
 namespace forerun {
@@ -103,6 +104,24 @@ Status LoadedModels::plan_together(const Status& own) {
   FORERUN_RETURN_IF_ERROR(read_plan(settled, memory_));
   if (has_draft() && memory_.draft_window == 0) memory_.draft_blocks = memory_.target_blocks;
   return {};
+}
+
+Status LoadedModels::load_with_others(const ModelsToLoad& models) {
+  const Checkpoint& checkpoint = part(Role::kTarget).opened->checkpoint;
+  Result<std::vector<TensorFact>> weights = std::vector<TensorFact>();
+  // A stage first, whose pages are then in memory, the coordinator while the stages load.
+  if (!hosts_->is_coordinator()) {
+    const LayerRange own = target_layers()[static_cast<size_t>(hosts_->rank() - 1)];
+    weights = digest_held_tensors(checkpoint, {&own, 1}, *models.options);
+  }
+  Status status = weights.status();
+  if (status.ok()) status = load_parts(models);
+  if (status.ok() && hosts_->is_coordinator()) {
+    weights = digest_held_tensors(checkpoint, target_layers(), *models.options);
+    status = weights.status();
+  }
+  FORERUN_RETURN_IF_ERROR(exchange_facts(status));
+  return agree_on_weights(*hosts_, *weights);
 }
 
 Status LoadedModels::exchange_facts(const Status& loaded) {

@@ -41,6 +41,7 @@ Status load_and_serve(const EngineOptions& options) {
   Hosts& hosts = *options.hosts;
   OpenedStage stage;
   FORERUN_RETURN_IF_ERROR(hosts.agree(open_stage(options, stage)));
+  FORERUN_RETURN_IF_ERROR(agree_on_isa(hosts));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
                            LoadedModels::load(stage.to_load, stage.placement));
   const PipelineStage here = models->stage_here();

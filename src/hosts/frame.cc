@@ -35,7 +35,8 @@ Result<FrameHeader> read_frame(std::span<const std::byte> frame) {
   const auto version = from.number<uint16_t>("version");
   if (version != kFrameVersion) {
     from.fail("version", "found " + std::to_string(version) + ", accepted is " +
-                             std::to_string(kFrameVersion));
+                             std::to_string(kFrameVersion) +
+                             ": it is of another version of Forerun");
   }
   const auto kind = from.number<uint8_t>("kind");
   if (kind > kLastFrameKind) {

@@ -12,7 +12,7 @@ namespace forerun {
 
 // Of headers, greetings and reports, which are read before builds are compared (host_agreement.cc
 // of the engine refuses another build): changes when one of them does.
-inline constexpr uint16_t kFrameVersion = 1;
+inline constexpr uint16_t kFrameVersion = 2;
 inline constexpr size_t kFrameHeaderBytes = 23;
 // A prompt's rows of the widest models are a hundredth of it.
 inline constexpr size_t kMostFrameBytes = size_t{1} << 30;
@@ -27,7 +27,7 @@ enum class FrameKind : uint8_t {
   kStep,      // to a stage: a StageMessage
   kTasks,     // to the last stage: what the Step's rows want
   kDrop,      // to every stage: rows that may be left out
-  kEntered,   // to the coordinator: the first stage is done with a Step
+  kEntered,   // to the coordinator: a stage, not the last, is done with a Step
   kRetired,   // to the coordinator: a Step's answers
 };
 inline constexpr uint8_t kLastFrameKind = static_cast<uint8_t>(FrameKind::kRetired);

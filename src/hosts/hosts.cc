@@ -1,5 +1,6 @@
 #include "hosts/hosts.h"
 
+#include <map>
 #include <random>
 #include <utility>
 
@@ -14,9 +15,11 @@ using Clock = Messenger::Clock;
 // Longer than a model takes to load; whoever dies meanwhile is noticed by its silence.
 constexpr auto kLongestRound = std::chrono::hours(24);
 
-// Neither is told: they are secrets.
-Status another_secret() {
-  return Status(StatusCode::kInvalidArgument, "it has another secret than this process");
+// Neither is told: they are secrets. The coordinator and the stage say the same of it.
+Status another_secret(const std::string& who, const std::string& coordinator) {
+  return Status(StatusCode::kInvalidArgument,
+                "secret: " + who + " has another one than " + coordinator +
+                    "; accepted is a --secret-file of the same content on every host");
 }
 
 uint64_t draw_generation() {
@@ -43,8 +46,10 @@ Result<std::unique_ptr<Hosts>> Hosts::join(std::unique_ptr<Transport> transport,
                   "draft, and one a stage of the target");
   }
   auto hosts = std::unique_ptr<Hosts>(new Hosts(std::move(transport), options));
-  FORERUN_RETURN_IF_ERROR(hosts->is_coordinator() ? hosts->greet() : hosts->answer());
-  return hosts;
+  const Status joined = hosts->is_coordinator() ? hosts->greet() : hosts->answer();
+  if (joined.ok()) return hosts;
+  hosts->end(joined);  // the others say the same
+  return joined;
 }
 
 Hosts::~Hosts() { end(Status(StatusCode::kCancelled, "the coordinator has left")); }
@@ -98,10 +103,13 @@ Status Hosts::greet() {
     if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
     if (incoming->kind != FrameKind::kReport || answered[from_rank]) continue;
     ByteReader from(incoming->payload());
+    const bool refuses = from.flag("refusal");
     const std::string secret = from.text("secret");
     names_[from_rank] = from.text("host");
     FORERUN_RETURN_IF_ERROR(from.finish());
-    if (secret != options_.secret) return another_secret().with_context(describe(incoming->from));
+    if (refuses || secret != options_.secret) {
+      return another_secret(describe(incoming->from), describe(0));
+    }
     answered[from_rank] = true;
     messenger_.watch(incoming->from);
     --left;
@@ -126,15 +134,18 @@ Status Hosts::answer() {
     const std::string secret = from.text("secret");
     const std::string host = from.text("host");
     FORERUN_RETURN_IF_ERROR(from.finish());
-    if (secret != options_.secret) return another_secret().with_context(describe(0));
     names_[0] = host;
     messenger_.set_generation(header->generation);
     messenger_.watch(0);
+    // A secret of its own is no other's to see.
+    const bool refuses = secret != options_.secret;
     Bytes answer = messenger_.begin(FrameKind::kReport);
     ByteWriter to(&answer);
-    to.text(options_.secret);
+    to.flag(refuses);
+    to.text(refuses ? "" : options_.secret);
     to.text(options_.host);
     messenger_.send(0, std::move(answer));
+    if (refuses) return another_secret(describe(rank()), describe(0));
     return take_notice().status();  // all have answered
   }
 }
@@ -238,20 +249,29 @@ Bytes write_facts(const HostFacts& facts) {
 // The first fact in which a report differs.
 Status compare(const HostFacts& facts, const std::string& who, const Bytes& report,
                const std::string& coordinator) {
+  std::map<std::string, std::string> theirs;
   ByteReader from(report);
-  size_t left = from.count("facts", 16);
-  for (const auto& [name, value] : facts) {
-    const std::string found_name = left > 0 ? from.text("fact") : "";
-    const std::string found = left > 0 ? from.text("fact") : "";
-    FORERUN_RETURN_IF_ERROR(from.status());
-    if (left > 0) --left;
-    if (found_name == name && found == value) continue;
-    const std::string shown = found_name == name ? found : "nothing";
-    return Status(StatusCode::kInvalidArgument, name + ": " + who + " has '" + shown + "', " +
-                                                    coordinator + " has '" + value +
-                                                    "'; accepted is the same in all processes");
+  for (size_t left = from.count("facts", 16); left > 0; --left) {
+    std::string name = from.text("fact");
+    theirs[std::move(name)] = from.text("fact");
   }
-  return {};
+  FORERUN_RETURN_IF_ERROR(from.finish());
+  const auto differs = [&](const std::string& name, const std::string& found,
+                           const std::string& value) {
+    return Status(StatusCode::kInvalidArgument, name + ": " + who + " has " + found + ", " +
+                                                    coordinator + " has " + value +
+                                                    "; accepted is the same in all processes");
+  };
+  const auto quoted = [](const std::string& value) { return "'" + value + "'"; };
+  for (const auto& [name, value] : facts) {
+    const auto found = theirs.find(name);
+    if (found == theirs.end()) return differs(name, "none", quoted(value));
+    if (found->second != value) return differs(name, quoted(found->second), quoted(value));
+    theirs.erase(found);
+  }
+  if (theirs.empty()) return {};
+  const auto& [name, value] = *theirs.begin();
+  return differs(name, quoted(value), "none");
 }
 
 }  // namespace

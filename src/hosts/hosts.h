@@ -39,9 +39,11 @@ struct HostsOptions {
   // Until all have greeted each other: processes start at different times.
   std::chrono::milliseconds timeout{60000};
   MessengerOptions messenger = {};
+  // What a Step may take at a stage in any case (step_deadlines.h).
+  std::chrono::milliseconds longest_step{60000};
 };
 
-// What must be the same in all processes: name and value each, in one order.
+// What must be the same in all processes: name and value each, told apart in this order.
 using HostFacts = std::vector<std::pair<std::string, std::string>>;
 
 class Hosts {
@@ -57,6 +59,7 @@ class Hosts {
   int32_t num_stages() const { return messenger_.num_ranks() - 1; }
   bool is_coordinator() const { return rank() == 0; }
   const LocalPlace& place() const { return options_.place; }
+  std::chrono::milliseconds longest_step() const { return options_.longest_step; }
   // Whether the coordinator has ended the launch, or does so within `timeout`: then this stage
   // need not say why it leaves. Not while somebody listens to the messenger.
   bool is_dismissed(std::chrono::milliseconds timeout);

@@ -121,8 +121,10 @@ bool Messenger::send_queued() {
 void Messenger::take_in(Received&& received) {
   const auto header = read_frame(received.message);
   if (!header.ok()) return lose(received.from, header.status());
-  if (header->kind != FrameKind::kGreeting &&
-      (header->generation != generation_ || generation_ == 0)) {
+  if (header->kind == FrameKind::kGreeting) {
+    greeted_ = header->generation;
+  } else if (header->generation == 0 ||
+             header->generation != (generation_ == 0 ? greeted_ : generation_.load())) {
     return;
   }
   {

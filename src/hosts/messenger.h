@@ -58,7 +58,8 @@ class Messenger {
   int32_t num_ranks() const { return num_ranks_; }
   const MessengerOptions& options() const { return options_; }
 
-  // Frames from now on carry it, and others are thrown away. Until it is set, all but greetings.
+  // Frames from now on carry it, and others are thrown away. Until it is set, all but greetings and
+  // what comes behind one.
   void set_generation(uint64_t generation) { generation_ = generation; }
   bool has_lost_anybody() const { return any_lost_; }
   // From now on notices where the rank falls silent.
@@ -101,6 +102,7 @@ class Messenger {
   const int32_t rank_;
   const int32_t num_ranks_;
   std::atomic<uint64_t> generation_{0};
+  uint64_t greeted_ = 0;  // the thread's: of the last greeting
 
   std::mutex sending_;
   std::condition_variable queued_;

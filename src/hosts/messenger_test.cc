@@ -170,23 +170,41 @@ TEST(Hosts, AFailureOfAStageReachesAllWithItsName) {
   });
 }
 
+// All say the same of it, and nobody shows a secret: also of one who has none.
 TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
-  const auto options = [](int32_t rank) {
-    HostsOptions made = named(rank);
-    made.secret = rank == 1 ? "another" : "the secret";
-    made.timeout = milliseconds(300);
-    return made;
-  };
-  run_ranks(3, options, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
-    if (rank == 2) return;
-    ASSERT_FALSE(joined.ok());
-    EXPECT_EQ(joined.status().message().find("the secret is"), std::string::npos);
-    if (rank == 0) {
-      EXPECT_NE(joined.status().message().find("rank 1 (stage 1 of 2)"), std::string::npos);
-    } else {
-      EXPECT_NE(joined.status().message().find("another secret"), std::string::npos);
-    }
-  });
+  const std::pair<const char*, const char*> cases[] = {
+      {"the secret", "another"}, {"", "another"}, {"the secret", ""}};
+  for (const auto& [ours, others] : cases) {
+    const std::string own = ours;
+    const std::string other = others;
+    const auto options = [&own, &other](int32_t rank) {
+      HostsOptions made = named(rank);
+      made.secret = rank == 1 ? other : own;
+      return made;
+    };
+    run_ranks(3, options, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+      ASSERT_FALSE(joined.ok()) << rank;
+      EXPECT_EQ(
+          joined.status().message(),
+          "secret: rank 1 (stage 1 of 2, host host1) has another one than rank 0 (the "
+          "coordinator, host host0); accepted is a --secret-file of the same content on every "
+          "host");
+    });
+  }
+}
+
+TEST(Hosts, AFactThatOneSideLacksIsNamed) {
+  for (const int32_t lacks : {0, 2}) {
+    run_ranks(3, named, [lacks](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+      ASSERT_TRUE(joined.ok());
+      HostFacts facts = {{"a", "1"}, {"c", "3"}};
+      if (rank != lacks) facts.insert(facts.begin() + 1, {"b", "2"});
+      const Status agreed = (*joined)->agree(facts);
+      const std::string who = lacks == 0 ? "rank 1 (stage 1 of 2, host host1) has '2'"
+                                         : "rank 2 (stage 2 of 2, host host2) has none";
+      EXPECT_TRUE(agreed.message().starts_with("b: " + who)) << agreed.message();
+    });
+  }
 }
 
 }  // namespace

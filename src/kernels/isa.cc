@@ -1,8 +1,11 @@
 #include "kernels/isa.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "kernels/restrict_isa.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -115,6 +118,9 @@ const Choice& the_choice() {
   return choice;
 }
 
+constexpr uint8_t kUnrestricted = 0xff;
+std::atomic<uint8_t> restricted{kUnrestricted};
+
 }  // namespace
 
 const char* isa_name(Isa isa) {
@@ -161,8 +167,21 @@ bool isa_is_emulated(Isa isa) {
 #endif
 }
 
-Isa current_isa() { return the_choice().isa; }
+Isa current_isa() {
+  const uint8_t isa = restricted.load(std::memory_order_relaxed);
+  return isa == kUnrestricted ? the_choice().isa : static_cast<Isa>(isa);
+}
 
 Status check_isa() { return the_choice().status; }
+
+Status restrict_isa(Isa isa) {
+  if (isa > current_isa()) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("instruction set: found ") + isa_name(isa) +
+                      ", this process accepts those up to " + isa_name(current_isa()));
+  }
+  restricted = static_cast<uint8_t>(isa);
+  return {};
+}
 
 }  // namespace forerun
