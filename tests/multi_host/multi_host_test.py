@@ -220,10 +220,10 @@ class Refusals(Launched):
             "has '0'",
         )
 
-    def test_another_model_is_named_with_both_fingerprints(self):
+    def test_another_model_is_named_by_a_field_of_its_config(self):
         self.refused(
             self.one_rank_of_three_with(generate("--draft", DRAFT, model=DRAFT)),
-            "model fingerprint: rank 2 (stage 2 of 2",
+            "config.json, hidden_size: rank 2 (stage 2 of 2",
             "rank 0 (the coordinator",
         )
 
