@@ -22,7 +22,7 @@ struct FileState {
   bool operator==(const FileState&) const = default;
 };
 
-// Of an open file; nothing where the system does not say.
+// The state of an open file; nothing where the system does not say.
 std::optional<FileState> state_of_file(const std::filesystem::path& path, int descriptor);
 // Whether a change at `now_ns`, of the system's clock, would show in the times of change.
 bool is_settled(const FileState& state, int64_t now_ns);

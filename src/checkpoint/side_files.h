@@ -9,10 +9,10 @@
 
 namespace forerun {
 
-// Of config.json, generation_config.json, quant_config.json and tokenizer_config.json every field,
-// "config.json, rope_scaling.factor" with its value as JSON; of tokenizer.json the digest of its
-// bytes. A value that is long is told by its digest, and so is a file that is no JSON. Of a file
-// that is not there nothing is told. In the order of names.
+// Every field of config.json, generation_config.json, quant_config.json and tokenizer_config.json,
+// such as "config.json, rope_scaling.factor" with its value as JSON, and the digest of
+// tokenizer.json's bytes. A long value is told by its digest, and so is a file that is no JSON. A
+// file that is not there has no fields. In the order of names.
 std::vector<std::pair<std::string, std::string>> side_file_facts(const std::filesystem::path& dir);
 
 }  // namespace forerun

@@ -44,7 +44,7 @@ TEST_F(SideFiles, DoNotTellSpacesAndOrder) {
   EXPECT_EQ(facts(), one);
 }
 
-// Of what is long the value differs all the same, wherever it does.
+// A long value differs all the same, wherever it does.
 TEST_F(SideFiles, TellLongValuesByDigest) {
   std::string members;
   for (int idx = 0; idx < 100; ++idx) {

@@ -35,8 +35,8 @@ struct TensorDigests {
   int64_t read_bytes = 0;    // the rest was kept
 };
 
-// Of a checkpoint that opens, tensors by names as Checkpoint::find() takes them. kNotFound or
-// kCorrupt, naming the file or the tensor, where one cannot be read or is not there.
+// The digests of tensors of a checkpoint that opens, by names as Checkpoint::find() takes them.
+// kNotFound or kCorrupt, naming the file or the tensor, where one cannot be read or is not there.
 Result<TensorDigests> digest_tensors(const std::filesystem::path& dir,
                                      std::span<const std::string> names,
                                      const DigestOptions& options);

@@ -21,8 +21,8 @@ struct TensorFact {
   std::string digest;  // tensor_digests.h
 };
 
-// Of the tensors that stages of these layers load, each once. Reads all of them, where their
-// digests have not been kept beside `options.cost_cache`; tells `options.on_progress`. Fails as
+// The tensors that stages of these layers load, each once. Reads all of them, where their digests
+// have not been kept beside `options.cost_cache`; tells `options.on_progress`. Fails as
 // digest_tensors().
 Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
                                                     std::span<const LayerRange> layers,

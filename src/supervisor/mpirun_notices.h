@@ -12,7 +12,7 @@ namespace forerun {
 
 class MpirunNotices {
  public:
-  // Of every process of the launch by rank.
+  // `hosts`: of every process of the launch by rank.
   explicit MpirunNotices(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
 
   // The next line; gives those that are to be shown now, in order.
