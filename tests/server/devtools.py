@@ -235,6 +235,11 @@ class Page:
         ]
         self.call("Emulation.setEmulatedMedia", features=listed)
 
+    def force_colours(self):
+        """As in the high contrast of a system."""
+        forced = {"name": "forced-colors", "value": "active"}
+        self.call("Emulation.setEmulatedMedia", features=[forced])
+
     def screenshot(self, path):
         data = self.call("Page.captureScreenshot", format="png")["data"]
         with open(path, "wb") as file:

@@ -608,6 +608,29 @@ class PageTest(serving.ServerTest):
         self.page.resize(1600, 900)
         self.assertTrue(self.page.evaluate(fits))
 
+    def test_the_narrowest_pages_show_everything(self):
+        self.page.resize(320, 740)
+        self.assertTrue(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+        # The model's name has a line of its own, not the few pixels beside the buttons.
+        self.assertGreater(self.page.evaluate("byId('model').clientWidth"), 200)
+        name = "byId('speed-plain').querySelector('dt')"
+        bar = "byId('speed-plain').querySelector('.bar')"
+        text = f"(() => {{ const r = new Range(); r.selectNodeContents({name}); return r; }})()"
+        self.assertLess(
+            self.page.evaluate(f"{text}.getBoundingClientRect().right + 3"),
+            self.page.evaluate(f"{bar}.getBoundingClientRect().left"),
+        )
+
+    def test_bars_are_filled_in_high_contrast(self):
+        self.page.force_colours()
+        colours = self.page.evaluate(
+            "all('.bar-fill').map((fill) => [getComputedStyle(fill).backgroundColor,"
+            " getComputedStyle(fill.parentElement).backgroundColor])"
+        )
+        self.assertEqual(len(colours), 4)
+        for fill, ground in colours:
+            self.assertNotEqual(fill, ground)
+
     def test_contrast_in_light_and_dark(self):
         self.guess()
         self.ask()
