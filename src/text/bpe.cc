@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
-// Up to here a scan for the lowest rank beats the heap.
+// Up to here a scan for the lowest rank beats the queue.
 constexpr size_t kScanSymbols = 40;
 
 std::string byte_token(uint32_t byte) {
@@ -66,6 +66,7 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
     }
     bpe.index_word_boundaries(json);
   }
+  bpe.measure_longest_token();
   return bpe;
 }
 
@@ -120,6 +121,7 @@ Status Bpe::read_merges(const TokenizerJson& json) {
     while (merges_[at].pair != UINT64_MAX && merges_[at].pair != merge.pair) at = (at + 1) & mask;
     merges_[at] = merge;  // of a repeated pair the last rank holds
   }
+  num_ranks_ = json.merges.size();
   merges_fingerprint_ = print;
   return {};
 }
@@ -164,6 +166,23 @@ void Bpe::index_word_boundaries(const TokenizerJson& json) {
     }
   }
   may_cut_ = true;
+}
+
+void Bpe::measure_longest_token() {
+  const bool has_all_bytes =
+      std::all_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id >= 0; });
+  const bool keeps_all =
+      (raw_bytes_ || byte_fallback_) ? has_all_bytes : unk_id_ >= 0 && !fuse_unk_;
+  if (!keeps_all) return;
+  size_t longest = 4;  // an unknown character
+  std::string raw;
+  for (int32_t id = 0; id < vocab_.end_id(); ++id) {
+    if (!vocab_.has(id)) continue;
+    raw.clear();
+    const bool is_raw = raw_bytes_ && append_from_byte_alphabet(vocab_.text(id), raw);
+    longest = std::max(longest, is_raw ? raw.size() : vocab_.text(id).size());
+  }
+  longest_token_bytes_ = longest;
 }
 
 const Bpe::Merge* Bpe::find_merge(int32_t left, int32_t right) const {
@@ -227,7 +246,7 @@ void Bpe::encode_uncached(std::string_view word, Scratch& scratch,
   if (scratch.symbols.size() <= kScanSymbols) {
     merge_by_scan(scratch, out);
   } else {
-    merge_by_heap(scratch, out);
+    merge_by_queue(scratch, out);
   }
 }
 
@@ -297,43 +316,43 @@ void Bpe::merge_by_scan(Scratch& scratch, std::vector<int32_t>& out) const {
   out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-void Bpe::merge_by_heap(Scratch& scratch, std::vector<int32_t>& out) const {
+void Bpe::merge_by_queue(Scratch& scratch, std::vector<int32_t>& out) const {
   const int32_t count = static_cast<int32_t>(scratch.symbols.size());
   std::vector<Scratch::Link>& links = scratch.links;
-  std::vector<Scratch::Candidate>& heap = scratch.heap;
+  PairQueue& pairs = scratch.pairs;
   links.resize(static_cast<size_t>(count));
-  heap.clear();
   for (int32_t i = 0; i < count; ++i) {
     links[i] = {scratch.symbols[i], i - 1, i + 1 < count ? i + 1 : -1};
   }
-  const auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.pos > b.pos;
-  };
-  const auto candidate_at = [&](int32_t pos) {
+  pairs.reset(num_ranks_);
+  const auto rate = [&](int32_t pos) {
     const Merge* merge = find_merge(links[pos].id, links[links[pos].next].id);
-    if (merge) heap.push_back({merge->rank, pos, merge->joined});
-    return merge != nullptr;
+    if (merge) pairs.push({merge->rank, pos, merge->joined});
   };
-  for (int32_t i = 0; i + 1 < count; ++i) candidate_at(i);
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    const Scratch::Candidate top = heap.front();
-    std::pop_heap(heap.begin(), heap.end(), later);
-    heap.pop_back();
-    Scratch::Link& left = links[top.pos];
+  for (int32_t i = 0; i + 1 < count; ++i) rate(i);
+  while (const std::optional<PairQueue::Pair> top = pairs.pop()) {
+    Scratch::Link& left = links[top->pos];
     if (left.id < 0 || left.next < 0) continue;
     Scratch::Link& right = links[left.next];
     // The pair may have changed since it was pushed.
     const Merge* merge = find_merge(left.id, right.id);
-    if (!merge || merge->joined != top.joined) continue;
-    left.id = top.joined;
+    if (!merge || merge->joined != top->joined) continue;
+    left.id = top->joined;
     right.id = -1;
     left.next = right.next;
-    if (right.next >= 0) links[right.next].prev = top.pos;
-    if (left.next >= 0 && candidate_at(top.pos)) std::push_heap(heap.begin(), heap.end(), later);
-    if (left.prev >= 0 && candidate_at(left.prev)) std::push_heap(heap.begin(), heap.end(), later);
+    if (right.next >= 0) links[right.next].prev = top->pos;
+    if (left.prev >= 0) rate(left.prev);
+    if (left.next >= 0) rate(top->pos);
   }
   for (int32_t at = 0; at >= 0; at = links[at].next) out.push_back(links[at].id);
+}
+
+void Bpe::Scratch::trim() {
+  constexpr size_t kMostKeptSymbols = size_t{1} << 16;
+  if (symbols.capacity() <= kMostKeptSymbols && links.capacity() <= kMostKeptSymbols) return;
+  symbols = {};
+  links = {};
+  pairs = {};
 }
 
 }  // namespace forerun::text

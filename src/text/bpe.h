@@ -4,8 +4,9 @@
 // among equals, is joined until no pair has a rank. Const and thread-safe after build; every
 // caller brings its own Scratch.
 //
-// Time: O(n log n) for a piece of n symbols, whatever the piece; short words are scanned instead,
-// and words seen before are copied from the scratch's cache.
+// Time: O(n log n) for a piece of n symbols, whatever the piece, and O(n) where new pairs come up
+// from left to right, as in runs of one character; short words are scanned instead, and words seen
+// before are copied from the scratch's cache.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "forerun/status.h"
+#include "text/pair_queue.h"
 #include "text/token_table.h"
 #include "text/tokenizer_json.h"
 #include "text/word_cache.h"
@@ -29,13 +31,12 @@ class Bpe {
       int32_t id, prev, next;
     };
     std::vector<Link> links;
-    struct Candidate {
-      uint32_t rank;
-      int32_t pos, joined;
-    };
-    std::vector<Candidate> heap;
+    PairQueue pairs;
     std::vector<uint32_t> ranks;
     std::vector<int32_t> joined;
+
+    // Lets the memory go that a word of megabytes has left behind.
+    void trim();
   };
 
   // `byte_level`: pieces come as raw bytes although the vocabulary is written in the byte alphabet
@@ -54,6 +55,10 @@ class Bpe {
   // or nothing, as the file says.
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const;
 
+  // The most bytes of a piece that one token can stand for; 0 where bytes may be left out, or many
+  // unknown characters become one token, so that there is no such number.
+  size_t longest_token_bytes() const { return longest_token_bytes_; }
+
   // As written in the file.
   const TokenTable& vocab() const { return vocab_; }
   // Over what `encode` depends on beside the vocabulary: merges and options.
@@ -71,13 +76,14 @@ class Bpe {
   Status read_merges(const TokenizerJson& json);
   void index_raw_bytes();
   void index_word_boundaries(const TokenizerJson& json);
+  void measure_longest_token();
 
   const Merge* find_merge(int32_t left, int32_t right) const;
   void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
   void encode_uncached(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
   void split_symbols(std::string_view word, std::vector<int32_t>& symbols) const;
   void merge_by_scan(Scratch& scratch, std::vector<int32_t>& out) const;
-  void merge_by_heap(Scratch& scratch, std::vector<int32_t>& out) const;
+  void merge_by_queue(Scratch& scratch, std::vector<int32_t>& out) const;
 
   TokenTable vocab_;
   TokenTable raw_vocab_;                 // raw_bytes_ only: the tokens as the bytes they stand for
@@ -93,6 +99,8 @@ class Bpe {
   // U+2581: true where no token holds the two side by side, so that no merge can cross.
   std::array<bool, 256> cut_before_mark_{};
   bool may_cut_ = false;
+  size_t num_ranks_ = 0;
+  size_t longest_token_bytes_ = 0;
   uint64_t merges_fingerprint_ = 0;
 };
 

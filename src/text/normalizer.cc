@@ -139,6 +139,30 @@ Status Normalizer::append(const JsonValue& field, int depth, std::vector<Step>& 
   return {};
 }
 
+size_t Normalizer::most_shrink() const {
+  // One character of a normal form is made of four at most, of up to four bytes each; lower case
+  // makes one byte of three (U+212A).
+  constexpr size_t kFormShrink = 16;
+  constexpr size_t kLowerShrink = 3;
+  constexpr size_t kMostShrink = size_t{1} << 20;  // beyond it the bound says nothing
+  size_t shrink = 1;
+  for (const Step& step : steps_) {
+    if (std::holds_alternative<Form>(step)) {
+      shrink *= kFormShrink;
+    } else if (std::holds_alternative<Lowercase>(step)) {
+      shrink *= kLowerShrink;
+    } else if (const auto* literal = std::get_if<ReplaceText>(&step)) {
+      if (literal->pattern.empty()) continue;
+      if (literal->content.empty()) return 0;
+      shrink *= (literal->pattern.size() + literal->content.size() - 1) / literal->content.size();
+    } else if (std::holds_alternative<ReplaceRegex>(step) || std::holds_alternative<Strip>(step)) {
+      return 0;
+    }
+    if (shrink > kMostShrink) return 0;
+  }
+  return shrink;
+}
+
 Result<std::string_view> Normalizer::apply(std::string_view text, Scratch& scratch,
                                            Regex::Matcher& matcher) const {
   const size_t max_bytes = kMaxGrowth * (text.size() + 1024);

@@ -25,6 +25,8 @@ class Normalizer {
   static Result<Normalizer> build(const JsonValue& field);
 
   bool empty() const { return steps_.empty(); }
+  // A text becomes shorter by this factor at most, in bytes; 0: by any.
+  size_t most_shrink() const;
 
   // The rewritten text: `text` itself where nothing changed, else a view of `scratch` that lives
   // until its next use. `text` must be well-formed UTF-8 and must not lie in `scratch`.

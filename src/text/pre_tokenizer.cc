@@ -1,5 +1,6 @@
 #include "text/pre_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -63,6 +64,13 @@ Result<PreTokenizer> PreTokenizer::build(const JsonValue& field) {
 void PreTokenizer::spell_bytes() {
   steps_.push_back(SpellBytes{});
   ends_in_byte_level_ = false;
+}
+
+bool PreTokenizer::keeps_all() const {
+  return std::none_of(steps_.begin(), steps_.end(), [](const Step& step) {
+    const auto* split = std::get_if<Split>(&step);
+    return split != nullptr && split->behavior == SplitBehavior::kRemoved;
+  });
 }
 
 Status PreTokenizer::append(const JsonValue& field, int depth, std::vector<Step>& out) {

@@ -37,6 +37,9 @@ class PreTokenizer {
   bool ends_in_byte_level() const { return ends_in_byte_level_; }
   void spell_bytes();
 
+  // Whether every byte of a text is in one of its pieces.
+  bool keeps_all() const;
+
   // Cuts `text` (well-formed UTF-8, kept as a view).
   Status apply(std::string_view text, bool starts_input, Regex::Matcher& matcher,
                Pieces& pieces) const;

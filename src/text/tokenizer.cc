@@ -1,5 +1,6 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -138,6 +139,7 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name,
         impl->normalizer.apply(token.content, scratch.normalizer, scratch.matcher));
     normalized_tokens.back().content = std::string(content);
   }
+  impl->measure_longest_token(added, normalized_tokens);
   impl->raw_finder = text::AddedTokenFinder(raw_tokens);
   impl->normalized_finder = text::AddedTokenFinder(normalized_tokens);
   impl->added = std::move(added);
@@ -172,6 +174,7 @@ void Tokenizer::Impl::return_scratch(std::unique_ptr<text::EncodeScratch> scratc
     scratch->pieces = text::Pieces();
     scratch->normalizer = text::Normalizer::Scratch();
   }
+  scratch->bpe.trim();
   const std::lock_guard<std::mutex> lock(scratch_mutex);
   if (idle_scratch.size() < kMaxIdleScratch) idle_scratch.push_back(std::move(scratch));
 }
@@ -181,9 +184,20 @@ Status Tokenizer::Impl::encode_plain(std::string_view text, bool starts_input,
                                      std::vector<int32_t>& out) const {
   FORERUN_RETURN_IF_ERROR(pre_tokenizer.apply(text, starts_input, scratch.matcher, scratch.pieces));
   const std::string_view pieces_text = scratch.pieces.text;
+  const size_t longest = bpe.longest_token_bytes();
+  const auto is_over = [&](size_t bytes) {
+    const size_t least = longest == 0 ? 0 : (bytes + longest - 1) / longest;
+    scratch.is_over = scratch.is_over || out.size() + least > scratch.most_tokens;
+    return scratch.is_over;
+  };
+  size_t rest = 0;
+  for (const text::PieceSpan& span : scratch.pieces.spans) rest += span.end - span.begin;
   for (const text::PieceSpan& span : scratch.pieces.spans) {
+    if (is_over(rest)) return {};
     bpe.encode(pieces_text.substr(span.begin, span.end - span.begin), scratch.bpe, out);
+    rest -= span.end - span.begin;
   }
+  static_cast<void>(is_over(0));
   return {};
 }
 
@@ -191,8 +205,10 @@ Status Tokenizer::Impl::encode_text(std::string_view text, bool starts_input, bo
                                     text::EncodeScratch& scratch, std::vector<int32_t>& out) const {
   raw_finder.find(text, parse_special, scratch.segments);
   for (const text::Segment& segment : scratch.segments) {
+    if (scratch.is_over) return {};
     if (segment.id >= 0) {
       out.push_back(segment.id);
+      scratch.is_over = out.size() > scratch.most_tokens;
       continue;
     }
     FORERUN_ASSIGN_OR_RETURN(
@@ -206,8 +222,10 @@ Status Tokenizer::Impl::encode_text(std::string_view text, bool starts_input, bo
     }
     normalized_finder.find(normalized, parse_special, scratch.normalized_segments);
     for (const text::Segment& inner : scratch.normalized_segments) {
+      if (scratch.is_over) return {};
       if (inner.id >= 0) {
         out.push_back(inner.id);
+        scratch.is_over = out.size() > scratch.most_tokens;
         continue;
       }
       FORERUN_RETURN_IF_ERROR(encode_plain(normalized.substr(inner.begin, inner.end - inner.begin),
@@ -247,7 +265,7 @@ Status Tokenizer::Impl::encode_bytes(std::string_view text, bool parse_special,
                                      text::EncodeScratch& scratch,
                                      std::vector<int32_t>& out) const {
   bool starts_input = true;
-  while (!text.empty()) {
+  while (!text.empty() && !scratch.is_over) {
     const size_t good = text::well_formed_prefix(text);
     FORERUN_RETURN_IF_ERROR(
         encode_text(text.substr(0, good), starts_input, parse_special, scratch, out));
@@ -265,25 +283,63 @@ Status Tokenizer::Impl::encode_bytes(std::string_view text, bool parse_special,
   return {};
 }
 
+void Tokenizer::Impl::measure_longest_token(const std::vector<text::AddedToken>& raw,
+                                            const std::vector<text::AddedToken>& normalized) {
+  const size_t shrink = normalizer.most_shrink();
+  if (bpe.longest_token_bytes() == 0 || shrink == 0 || !pre_tokenizer.keeps_all()) return;
+  size_t longest = bpe.longest_token_bytes();
+  for (const auto* list : {&raw, &normalized}) {
+    for (const text::AddedToken& token : *list) {
+      if (token.lstrip || token.rstrip) return;  // any number of blanks around it are its own
+      longest = std::max(longest, token.content.size());
+    }
+  }
+  longest_token_bytes = longest * shrink;
+}
+
+bool Tokenizer::Impl::is_certainly_over(size_t text_bytes, size_t most_tokens) const {
+  return longest_token_bytes > 0 && text_bytes / longest_token_bytes > most_tokens;
+}
+
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
                                                const EncodeOptions& options) const {
+  bool unused = false;
+  return impl_->encode(text, options, SIZE_MAX, &unused);
+}
+
+Result<std::optional<std::vector<int32_t>>> Tokenizer::encode_within(
+    std::string_view text, size_t most_tokens, const EncodeOptions& options) const {
+  bool is_over = impl_->is_certainly_over(text.size(), most_tokens);
+  if (is_over) return std::optional<std::vector<int32_t>>();
+  FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                           impl_->encode(text, options, most_tokens, &is_over));
+  if (is_over) return std::optional<std::vector<int32_t>>();
+  return std::optional<std::vector<int32_t>>(std::move(ids));
+}
+
+Result<std::vector<int32_t>> Tokenizer::Impl::encode(std::string_view text,
+                                                     const EncodeOptions& options,
+                                                     size_t most_tokens, bool* is_over) const {
   if (text.size() > kMaxTextBytes) {
     return Status(StatusCode::kInvalidArgument,
                   "text of " + std::to_string(text.size()) + " bytes; accepted: at most 256 MiB");
   }
   std::vector<int32_t> out;
-  if (options.add_special_tokens) out = impl_->post_processor.before;
-  out.reserve(out.size() + text.size() / 3 + 8);
-  std::unique_ptr<text::EncodeScratch> scratch = impl_->take_scratch();
-  const Status status = impl_->keeps_ill_formed(text)
-                            ? impl_->encode_bytes(text, options.parse_special, *scratch, out)
-                            : impl_->encode_replaced(text, options.parse_special, *scratch, out);
-  impl_->return_scratch(std::move(scratch));
+  if (options.add_special_tokens) out = post_processor.before;
+  out.reserve(out.size() + std::min(text.size() / 3, most_tokens) + 8);
+  std::unique_ptr<text::EncodeScratch> scratch = take_scratch();
+  scratch->most_tokens = most_tokens;
+  scratch->is_over = false;
+  const Status status = keeps_ill_formed(text)
+                            ? encode_bytes(text, options.parse_special, *scratch, out)
+                            : encode_replaced(text, options.parse_special, *scratch, out);
+  const bool was_over = scratch->is_over;
+  return_scratch(std::move(scratch));
   FORERUN_RETURN_IF_ERROR(status);
   if (options.add_special_tokens) {
-    const std::vector<int32_t>& behind = impl_->post_processor.behind;
-    out.insert(out.end(), behind.begin(), behind.end());
+    out.insert(out.end(), post_processor.behind.begin(), post_processor.behind.end());
   }
+  *is_over = was_over || out.size() > most_tokens;
   return out;
 }
 

@@ -59,6 +59,12 @@ class Tokenizer {
   Result<std::vector<int32_t>> encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
+  // The same where there are at most `most_tokens`; nothing where there are more, for which the
+  // text need not be read to its end, or at all: a token stands for so many bytes at most as the
+  // longest one has, unless the file's rules remove text.
+  Result<std::optional<std::vector<int32_t>>> encode_within(
+      std::string_view text, size_t most_tokens, const EncodeOptions& options = {}) const;
+
   // The text of `ids`, always well-formed UTF-8 (broken sequences become U+FFFD). Ids without a
   // token are skipped, special tokens as well if asked.
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;

@@ -22,6 +22,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const int32_t id : *ids) streamed += stream.push(id);
     streamed += stream.finish();
     if (streamed != tokenizer->decode(*ids)) std::abort();
+    for (const size_t most : {ids->size() / 2, ids->size()}) {
+      const auto within = tokenizer->encode_within(text, most);
+      if (!within.ok()) continue;
+      if (within->has_value() != (ids->size() <= most)) std::abort();
+      if (within->has_value() && **within != *ids) std::abort();
+    }
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 // What a Tokenizer holds. Shared by tokenizer.cc and tokenizer_compare.cc only.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct EncodeScratch {
   Pieces pieces;
   Bpe::Scratch bpe;
   std::vector<Segment> segments, normalized_segments;
+  size_t most_tokens = SIZE_MAX;  // more are certain once is_over is set, and encoding has ended
+  bool is_over = false;
 };
 
 }  // namespace text
@@ -44,6 +47,14 @@ struct Tokenizer::Impl {
   Status encode_plain(std::string_view text, bool starts_input, text::EncodeScratch& scratch,
                       std::vector<int32_t>& out) const;
 
+  // The ids of `text` as long as they are at most `most_tokens`, `is_over` where they are more.
+  Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options,
+                                      size_t most_tokens, bool* is_over) const;
+  // Whether a text of so many bytes has more than `most_tokens` tokens, whatever it says.
+  bool is_certainly_over(size_t text_bytes, size_t most_tokens) const;
+  void measure_longest_token(const std::vector<text::AddedToken>& raw,
+                             const std::vector<text::AddedToken>& normalized);
+
   std::unique_ptr<text::EncodeScratch> take_scratch() const;
   void return_scratch(std::unique_ptr<text::EncodeScratch> scratch) const;
 
@@ -58,6 +69,8 @@ struct Tokenizer::Impl {
   text::TokenDecoder decoder;
   std::string splitting;  // normalizer and pre-tokenizer in canonical JSON
   uint64_t fingerprint = 0;
+  // The most bytes of a text that one token can stand for; 0: there is no such number.
+  size_t longest_token_bytes = 0;
 
   // Scratch memory of encoders that are not running now.
   mutable std::mutex scratch_mutex;
