@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/check_request.h"
 #include "engine/engine_text.h"
 #include "engine/event_queue.h"
 #include "engine/load_meter.h"
@@ -47,6 +48,10 @@ class NullEngine : public Engine {
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
     return text_.tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
+  }
+  Result<std::vector<int32_t>> tokenize_prompt(const std::string& text,
+                                               bool add_special_tokens) const override {
+    return prompt_tokens(model_, info_.max_context_tokens, text, add_special_tokens);
   }
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
     return text_.tokenizer().decode(tokens, /*skip_special=*/false);

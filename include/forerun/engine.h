@@ -201,6 +201,11 @@ class Engine {
   virtual EngineLoad load() const = 0;
   // Blocks of KV in use by running requests, target and draft.
   virtual int64_t kv_blocks_in_use() const = 0;
+
+  // The tokens of a request's prompt, as tokenize() has them. Fails as submit() does where they
+  // have no room in the context, at once where the text's length alone says so.
+  virtual Result<std::vector<int32_t>> tokenize_prompt(const std::string& text,
+                                                       bool add_special_tokens) const = 0;
 };
 
 }  // namespace forerun

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,12 +22,18 @@ Status check_tokens(const char* field, const std::vector<int32_t>& tokens, int32
   return Status();
 }
 
+// The server knows it by its words (api_error.cc).
+Status too_long(const std::string& found, int32_t max_context_tokens) {
+  return Status(StatusCode::kInvalidArgument,
+                "prompt: found " + found + " tokens, the context holds " +
+                    std::to_string(max_context_tokens) + " with at least one to write");
+}
+
 Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Request& request) {
   if (request.prompt_tokens.empty()) {
     FORERUN_ASSIGN_OR_RETURN(
         request.prompt_tokens,
-        target.tokenizer.encode(request.prompt,
-                                {.add_special_tokens = request.add_special_tokens}));
+        prompt_tokens(target, max_context_tokens, request.prompt, request.add_special_tokens));
   }
   if (request.prompt_tokens.empty()) {
     return Status(StatusCode::kInvalidArgument,
@@ -36,9 +43,7 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   FORERUN_RETURN_IF_ERROR(check_tokens("prompt", request.prompt_tokens, target.live_vocab()));
   const auto prompt_size = static_cast<int64_t>(request.prompt_tokens.size());
   if (prompt_size >= max_context_tokens) {
-    return Status(StatusCode::kInvalidArgument,
-                  "prompt: found " + std::to_string(prompt_size) + " tokens, the context holds " +
-                      std::to_string(max_context_tokens) + " with at least one to write");
+    return too_long(std::to_string(prompt_size), max_context_tokens);
   }
   return Status();
 }
@@ -94,6 +99,17 @@ Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_l
                       " (EngineOptions::max_logprobs)");
   }
   return Status();
+}
+
+Result<std::vector<int32_t>> prompt_tokens(const OpenedModel& target, int32_t max_context_tokens,
+                                           const std::string& text, bool add_special_tokens) {
+  const int32_t most = max_context_tokens - 1;
+  FORERUN_ASSIGN_OR_RETURN(
+      std::optional<std::vector<int32_t>> tokens,
+      target.tokenizer.encode_within(text, static_cast<size_t>(most),
+                                     {.add_special_tokens = add_special_tokens}));
+  if (!tokens) return too_long("more than " + std::to_string(most), max_context_tokens);
+  return std::move(*tokens);
 }
 
 Status check_request(const OpenedModel& target, int32_t max_context_tokens, Request& request) {

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "engine/active_request.h"
 #include "engine/check_options.h"
+#include "engine/check_request.h"
 #include "engine/device_spec.h"
 #include "engine/device_splits.h"
 #include "engine/draft_context.h"
@@ -48,6 +49,10 @@ class EngineImpl : public Engine {
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
     return text_->tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
+  }
+  Result<std::vector<int32_t>> tokenize_prompt(const std::string& text,
+                                               bool add_special_tokens) const override {
+    return prompt_tokens(opened_->target, info_.max_context_tokens, text, add_special_tokens);
   }
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
     return text_->tokenizer().decode(tokens, /*skip_special=*/false);

@@ -50,6 +50,10 @@ class SupervisedEngine : public Engine {
                                         bool add_special_tokens) const override {
     return text_.tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
   }
+  Result<std::vector<int32_t>> tokenize_prompt(const std::string& text,
+                                               bool add_special_tokens) const override {
+    return prompt_tokens(target_, info_.max_context_tokens, text, add_special_tokens);
+  }
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
     return text_.tokenizer().decode(tokens, /*skip_special=*/false);
   }

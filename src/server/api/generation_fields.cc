@@ -177,7 +177,7 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
   for (Request& prompt : prompts) {
     if (prompt.sampling.prompt_logprobs < 0) continue;
     if (prompt.prompt_tokens.empty()) {
-      auto tokens = engine.tokenize(prompt.prompt, prompt.add_special_tokens);
+      auto tokens = engine.tokenize_prompt(prompt.prompt, prompt.add_special_tokens);
       if (!tokens.ok()) return api_error(tokens.status());
       prompt.prompt_tokens = std::move(*tokens);
     }
