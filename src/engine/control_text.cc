@@ -43,11 +43,16 @@ ControlText::ControlText(const Engine& engine)
 bool ControlText::mark_text(std::string& text) const {
   bool found = false;
   for (const std::string& name : names_) {
-    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
-      text.insert(at + 1, mark_);
-      at += 1 + mark_.size();
-      found = true;
+    size_t at = text.find(name);
+    if (at == std::string::npos) continue;
+    found = true;
+    std::string marked;  // whole, since a text may be megabytes of names
+    size_t from = 0;
+    for (; at != std::string::npos; at = text.find(name, at + 1)) {
+      marked.append(text, from, at + 1 - from).append(mark_);
+      from = at + 1;
     }
+    text = std::move(marked.append(text, from));
   }
   return found;
 }
