@@ -69,6 +69,19 @@ constexpr std::string_view kLongParts[] = {
     "Upgrade: h2c\r\n",
     "\xff",
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "Transfer-Encoding: gzip, chunked\r\n",
+    "Transfer-Encoding: chunked, identity\r\n",
+    "Content-Encoding: gzip\r\n",
+    "Expect: more\r\n",
+    "GET http://localhost/health HTTP/1.1\r\n",
+    "OPTIONS * HTTP/1.1\r\n",
+    "CONNECT localhost:80 HTTP/1.1\r\n",
+    "/%68ealth",
+    "%00",
+    "5;name=\"value\"\r\nabcde\r\n",
+    "0\r\nX-Trailer: a\r\nContent-Length: 5\r\n\r\n",
+    "GET /health HTTP/1.1\nHost: localhost\n\n",
+    "Access-Control-Request-Headers: x-stainless-os, \x7f\r\n",
 };
 
 std::string unpack(const uint8_t* data, size_t size) {
@@ -155,6 +168,7 @@ std::string answer_to(const std::string& input, size_t piece, const AccessPolicy
   {
     auto connection = std::make_shared<Connection>(
         asio::ip::tcp::socket(context, asio::ip::tcp::v4(), ends[0]), options, handling,
+        std::make_shared<BodyBudget>(options.body_memory_bytes),
         [&is_closed](Connection*) { is_closed = true; });
     connection->start();
     const auto turn = [&] {
@@ -189,8 +203,13 @@ std::string answer_to(const std::string& input, size_t piece, const AccessPolicy
 
 // Was wrong once: a last chunk that comes byte by byte.
 constexpr std::string_view kChunksByTheByte =
-    "POST /x HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+    "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
     "chunked\r\n\r\n0\r\n\r\n";
+
+// Whose bodies were requests once.
+constexpr std::string_view kHidden =
+    "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+constexpr std::string_view kCodings[] = {"identity", "gzip", "xchunked", "chunked, identity", ""};
 
 }  // namespace
 
@@ -200,6 +219,14 @@ extern "C" int LLVMFuzzerInitialize(int* /*count*/, char*** /*arguments*/) {
   const std::string whole = answer_to(input, input.size(), open);
   if (!whole.starts_with("HTTP/1.1 200") || answer_to(input, 1, open) != whole) {
     fail("a last chunk by the byte is answered in another way", input, whole);
+  }
+  for (const std::string_view coding : kCodings) {
+    const std::string hiding = std::string(kHidden) + "Transfer-Encoding: " + std::string(coding) +
+                               "\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const std::string answer = answer_to(hiding, hiding.size(), open);
+    if (answer.find("HTTP/1.1", 1) != std::string::npos) {
+      fail("a body is taken for a request", hiding, answer);
+    }
   }
   return 0;
 }

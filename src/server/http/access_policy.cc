@@ -88,7 +88,7 @@ std::optional<size_t> AccessPolicy::key_of(const HttpRequest& head) const {
 
 std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
   const std::string_view host = head.header("Host");
-  if (!options_.hosts.empty()) {
+  if (!options_.hosts.empty() && head.count("Host") > 0) {
     const bool known = std::any_of(
         options_.hosts.begin(), options_.hosts.end(),
         [&](const std::string& name) { return equal_ignoring_case(name, without_port(host)); });
@@ -111,16 +111,42 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
     return Refusal{415, "Content-Type: found '" + std::string(head.header("Content-Type")) +
                             "', accepted is application/json"};
   }
+  if (head.method == "POST") {
+    for (const std::string& coding : list_of(head.headers, "Content-Encoding")) {
+      if (coding.empty() || equal_ignoring_case(coding, "identity")) continue;
+      return Refusal{415,
+                     "Content-Encoding: found '" + coding + "', accepted are bodies as they are",
+                     {{"Accept-Encoding", "identity"}}};
+    }
+  }
   return std::nullopt;
+}
+
+// OpenAI's JavaScript library sends a dozen of X-Stainless-* headers, others have their own. What
+// the server does not know it does not read, so all that an allowed origin asks for may come.
+std::string AccessPolicy::allowed_headers(const HttpRequest& head) {
+  std::string allowed = "authorization, content-type, x-request-id";
+  for (const std::string& name : list_of(head.headers, "Access-Control-Request-Headers")) {
+    if (!name.empty() && std::all_of(name.begin(), name.end(), is_token_char)) {
+      allowed += ", " + name;
+    }
+  }
+  return allowed;
 }
 
 HttpHeaders AccessPolicy::cors_headers(const HttpRequest& head) const {
   const std::string_view origin = head.header("Origin");
   if (origin.empty() || !is_known_origin(origin)) return {};
-  return {{"Access-Control-Allow-Origin", std::string(origin)},
-          {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
-          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Vary", "Origin"}};
+  HttpHeaders headers = {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}};
+  if (head.method != "OPTIONS") {
+    headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+    return headers;
+  }
+  headers.back().second = "Origin, Access-Control-Request-Headers";
+  headers.emplace_back("Access-Control-Allow-Headers", allowed_headers(head));
+  headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+  headers.emplace_back("Access-Control-Max-Age", "600");
+  return headers;
 }
 
 }  // namespace forerun::server

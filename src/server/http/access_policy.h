@@ -29,6 +29,7 @@ struct AccessOptions {
 struct Refusal {
   int status = 403;
   std::string message;
+  HttpHeaders headers = {};  // of the answer
 };
 
 class AccessPolicy {
@@ -36,7 +37,8 @@ class AccessPolicy {
   explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}
 
   // Why a request is not taken, from its headers; nothing where it is. In this order: its Host, its
-  // Origin, its key, the content type of its body.
+  // Origin, its key, content type and coding of its body. A request without any Host, which no
+  // browser sends, is taken.
   std::optional<Refusal> refuse(const HttpRequest& head) const;
   // What keeps the cached prefixes of those with different keys apart: which of several keys it
   // has. Empty where there is one at most.
@@ -48,6 +50,7 @@ class AccessPolicy {
 
  private:
   bool is_known_origin(std::string_view origin) const;
+  static std::string allowed_headers(const HttpRequest& head);
   // Its place in api_keys.
   std::optional<size_t> key_of(const HttpRequest& head) const;
 

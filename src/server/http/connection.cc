@@ -1,19 +1,15 @@
 #include "server/http/connection.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <boost/asio/dispatch.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/read.hpp>
-#include <boost/beast/http/write.hpp>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
-#include <ctime>
-#include <sstream>
 #include <utility>
 
 namespace forerun::server {
@@ -26,6 +22,11 @@ namespace {
 
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr int64_t kMostDiscardedBytes = 64 << 20;
+constexpr size_t kHeadPiece = 4096;
+// Beside the head's own most: what one read brings of a body. It also bounds what a chunk's
+// extensions, and trailers, may have.
+constexpr size_t kBodyPiece = 64 << 10;
+constexpr const char* kEnding = "the server is ending";
 
 // Fit for headers and logs.
 bool is_fit_id(std::string_view id) {
@@ -48,87 +49,33 @@ std::string new_id() {
   return text;
 }
 
-std::string http_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[64];
-  const size_t length = std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return std::string(text, length);
-}
-
-// What an Exchange tells its connection, on the loop's thread.
-class ConnectionExchange : public Exchange {
- public:
-  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t number)
-      : connection_(std::move(connection)), number_(number) {}
-  ~ConnectionExchange() override {
-    if (begun_) return;
-    HttpResponse response;
-    response.status = 500;
-    respond(std::move(response));
-  }
-
-  void respond(HttpResponse response) override {
-    begun_ = true;
-    tell([number = number_, response = std::move(response)](Connection& connection) mutable {
-      connection.respond(number, std::move(response));
-    });
-  }
-  void begin_events() override {
-    begun_ = true;
-    tell([number = number_](Connection& connection) { connection.begin_events(number); });
-  }
-  void send_event(const std::string& data, const std::string& event) override {
-    tell([number = number_, data, event](Connection& connection) {
-      connection.send_event(number, data, event);
-    });
-  }
-  void end_events() override {
-    tell([number = number_](Connection& connection) { connection.end_events(number); });
-  }
-  void when_gone(std::function<void()> on_gone) override {
-    tell([number = number_, on_gone = std::move(on_gone)](Connection& connection) mutable {
-      connection.when_gone(number, std::move(on_gone));
-    });
-  }
-
- private:
-  template <class Message>
-  void tell(Message message) {
-    asio::dispatch(connection_->executor(),
-                   [connection = connection_, message = std::move(message)]() mutable {
-                     message(*connection);
-                   });
-  }
-
-  const std::shared_ptr<Connection> connection_;
-  const uint64_t number_;
-  bool begun_ = false;
-};
-
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, const HttpOptions& options,
-                       const HttpHandlers& handlers, std::function<void(Connection*)> on_closed)
+                       const HttpHandlers& handlers, std::shared_ptr<BodyBudget> bodies,
+                       std::function<void(Connection*)> on_closed)
     : socket_(std::move(socket)),
       options_(options),
       handlers_(handlers),
-      on_closed_(std::move(on_closed)) {
+      on_closed_(std::move(on_closed)),
+      bodies_(std::move(bodies)) {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
 }
 
-void Connection::start() { be_idle(); }
+void Connection::start() {
+  idle_since_ = Clock::now();
+  be_idle();
+}
 
 void Connection::turn_away(int status, const std::string& message) { fail(status, message); }
 
 void Connection::be_idle() {
   state_ = State::kIdle;
-  idle_since_ = Clock::now();
   read_deadline_ = idle_since_ + options_.idle_time;
   request_ = {};
+  body_memory_ = nullptr;
   if (buffer_.size() > 0 || std::exchange(has_input_, false)) return read_request();
   buffer_ = {};  // an idle connection holds no memory that it need not
   wait_readable();
@@ -153,7 +100,8 @@ void Connection::on_readable() {
     case State::kAnswering: {
       char byte = 0;
       const ssize_t count = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-      if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return close();
+      if (count == 0) return on_peer_done();
+      if (count < 0 && errno != EAGAIN && errno != EINTR) return close();
       if (count < 0) return wait_readable();
       has_input_ = true;
       return;
@@ -166,63 +114,94 @@ void Connection::on_readable() {
   }
 }
 
+// From here on there is nothing to wait for: check() looks whether it has gone.
+void Connection::on_peer_done() {
+  if (std::exchange(peer_done_, true)) return;
+  ask_whether_there(Clock::now());
+}
+
 void Connection::read_request() {
   state_ = State::kReading;
   read_deadline_ = Clock::now() + options_.header_time;
+  version_ = 11;
+  head_only_ = false;
+  scanner_ = HeadScanner(static_cast<size_t>(options_.max_header_bytes));
+  buffer_.max_size(static_cast<size_t>(options_.max_header_bytes) + 2 * kBodyPiece);
+  scan_head();
+}
+
+std::string_view Connection::buffered() const {
+  const auto bytes = buffer_.data();
+  return {static_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void Connection::scan_head() {
+  switch (scanner_.scan(buffered())) {
+    case HeadScanner::Verdict::kWhole:
+      return parse_head();
+    case HeadScanner::Verdict::kBad:
+      return fail(400, "not an HTTP request: " + std::string(scanner_.fault()));
+    case HeadScanner::Verdict::kTooLong:
+      return fail(431, "headers: accepted are up to " + std::to_string(options_.max_header_bytes) +
+                           " bytes");
+    case HeadScanner::Verdict::kMore:
+      break;
+  }
+  if (!scanner_.has_begun() && buffer_.size() > 0) {  // empty lines alone, as some clients add them
+    buffer_.consume(buffer_.size());
+    return be_idle();
+  }
+  socket_.async_read_some(buffer_.prepare(kHeadPiece),
+                          [self = shared_from_this()](const error_code& error, size_t count) {
+                            self->on_head_bytes(error, count);
+                          });
+}
+
+void Connection::on_head_bytes(const error_code& error, size_t count) {
+  if (state_ != State::kReading) return;  // it was cut off meanwhile
+  if (error == asio::error::eof && scanner_.has_begun()) {
+    return fail(400, "not an HTTP request: it ends within its headers");
+  }
+  if (error) return refuse_malformed(error);
+  buffer_.commit(count);
+  scan_head();
+}
+
+void Connection::parse_head() {
+  buffer_.consume(scanner_.blank_bytes());
+  const size_t length = scanner_.head_end() - scanner_.blank_bytes();
+  const std::string_view line = buffered().substr(0, buffered().find('\r'));
   parser_.emplace();
-  parser_->header_limit(static_cast<std::uint32_t>(options_.max_header_bytes));
+  // The scanner has counted already.
+  parser_->header_limit(static_cast<std::uint32_t>(options_.max_header_bytes + 1));
   parser_->body_limit(static_cast<std::uint64_t>(options_.max_body_bytes));
-  http::async_read_header(
-      socket_, buffer_, *parser_,
-      [self = shared_from_this()](const error_code& error, size_t) { self->on_header(error); });
-}
-
-void Connection::refuse_malformed(const error_code& error) {
-  if (state_ == State::kClosed) return;
-  if (timed_out_) return fail(408, "the request took longer to arrive than it may");
-  if (error == http::error::header_limit) {
-    return fail(
-        431, "headers: accepted are up to " + std::to_string(options_.max_header_bytes) + " bytes");
+  error_code error;
+  parser_->put(asio::const_buffer(buffer_.data().data(), length), error);
+  if (error == http::error::bad_version && ends_in_http_version(line)) {
+    return fail(505, "request line: found '" + std::string(line.substr(line.size() - 8)) +
+                         "', accepted are HTTP/1.1 and HTTP/1.0");
   }
-  if (error == http::error::body_limit) {
-    return fail(413,
-                "body: accepted are up to " + std::to_string(options_.max_body_bytes) + " bytes");
-  }
-  const bool is_http = error.category() == make_error_code(http::error::end_of_stream).category();
-  if (error == http::error::end_of_stream || !is_http) return close();  // it has left
-  fail(400, "not an HTTP request: " + error.message());
-}
-
-void Connection::on_header(const error_code& error) {
-  if (error || state_ == State::kClosed) return refuse_malformed(error);
-  take_head();
-  if (!request_.header("Transfer-Encoding").empty() && !request_.header("Content-Length").empty()) {
-    return fail(400, "Content-Length: found beside Transfer-Encoding, accepted is one of them");
+  buffer_.consume(length);
+  if (!error || error == http::error::body_limit) take_fields();
+  if (error) return refuse_malformed(error);
+  const std::string target(parser_->get().target());
+  if (const std::optional<HeadFault> fault = read_head(target, request_)) {
+    return fail(fault->status, fault->message);
   }
   if (std::optional<HttpResponse> refusal = handlers_.refuse(request_)) {
     return answer_and_close(std::move(*refusal));
   }
-  if (parser_->is_done()) return handle();
-  if (equal_ignoring_case(request_.header("Expect"), "100-continue")) {
-    send("HTTP/1.1 100 Continue\r\n\r\n");
-  }
-  read_deadline_ = Clock::now() + options_.body_time;
-  http::async_read(
-      socket_, buffer_, *parser_,
-      [self = shared_from_this()](const error_code& failed, size_t) { self->on_body(failed); });
+  begin_body();
 }
 
-void Connection::take_head() {
+void Connection::take_fields() {
   const auto& message = parser_->get();
   version_ = message.version();
   keep_alive_ = message.keep_alive();
   request_ = {};
+  request_.version = version_;
   request_.method = std::string(message.method_string());
   head_only_ = request_.method == "HEAD";
-  const std::string target(message.target());
-  const size_t mark = target.find('?');
-  request_.path = target.substr(0, mark);
-  if (mark != std::string::npos) request_.query = target.substr(mark + 1);
   for (const auto& field : message) {
     request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   }
@@ -230,9 +209,61 @@ void Connection::take_head() {
   request_.id = is_fit_id(given) ? std::string(given) : new_id();
 }
 
+void Connection::refuse_malformed(const error_code& error) {
+  if (timed_out_) return fail(408, "the request took longer to arrive than it may");
+  if (error == http::error::body_limit) {
+    return fail(413,
+                "body: accepted are up to " + std::to_string(options_.max_body_bytes) + " bytes");
+  }
+  if (error == http::error::buffer_overflow) {
+    return fail(431, "body: a chunk's extensions or the trailers are longer than may be");
+  }
+  if (error == http::error::bad_content_length) {
+    return fail(400, "Content-Length: accepted is one decimal number, without Transfer-Encoding");
+  }
+  if (error == http::error::bad_transfer_encoding) {
+    return fail(400, "Transfer-Encoding: accepted is 'chunked' once, without Content-Length");
+  }
+  const bool is_http = error.category() == make_error_code(http::error::end_of_stream).category();
+  if (error == http::error::end_of_stream || !is_http) return close();  // it has left
+  fail(400, "not an HTTP request: " + error.message());
+}
+
+void Connection::begin_body() {
+  if (parser_->is_done()) return handle();
+  body_memory_ = std::make_shared<BodyMemory>(bodies_);
+  const auto announced = parser_->content_length();
+  if (announced && !bodies_->has_room(static_cast<int64_t>(*announced))) return refuse_body();
+  for (const std::string& member : list_of(request_.headers, "Expect")) {
+    if (version_ < 11 || member.empty()) continue;
+    send("HTTP/1.1 100 Continue\r\n\r\n");
+    break;
+  }
+  body_deadline_ = Clock::now() + options_.body_time;
+  read_body();
+}
+
+void Connection::read_body() {
+  read_deadline_ = std::min(body_deadline_, Clock::now() + options_.body_stall_time);
+  http::async_read_some(
+      socket_, buffer_, *parser_,
+      [self = shared_from_this()](const error_code& error, size_t) { self->on_body(error); });
+}
+
 void Connection::on_body(const error_code& error) {
-  if (error || state_ == State::kClosed) return refuse_malformed(error);
-  handle();
+  if (state_ != State::kReading) return;
+  if (error) return refuse_malformed(error);
+  if (!body_memory_->grow_to(static_cast<int64_t>(parser_->get().body().size()))) {
+    return refuse_body();
+  }
+  if (parser_->is_done()) return handle();
+  read_body();
+}
+
+void Connection::refuse_body() {
+  parser_.reset();
+  body_memory_ = nullptr;
+  fail(503, "body: the memory for bodies that are under way is full");
 }
 
 void Connection::handle() {
@@ -240,125 +271,20 @@ void Connection::handle() {
   read_deadline_ = Clock::time_point::max();
   HttpRequest whole = request_;  // the head stays, for the answer's
   whole.body = std::move(parser_->get().body());
+  whole.body_memory = std::exchange(body_memory_, nullptr);
   parser_.reset();
   is_stream_ = false;
+  head_sent_ = false;
   answer_ended_ = false;
   ++number_;
   if (buffer_.size() == 0) wait_readable();
-  handlers_.handle(std::move(whole),
-                   std::make_shared<ConnectionExchange>(shared_from_this(), number_));
-}
-
-bool Connection::answers(uint64_t number) const {
-  return number == number_ && state_ == State::kAnswering && !answer_ended_;
-}
-
-void Connection::fail(int status, const std::string& message) {
-  answer_and_close(handlers_.failure(status, message));
-}
-
-void Connection::answer_and_close(HttpResponse response) {
-  state_ = State::kAnswering;
-  read_deadline_ = Clock::time_point::max();
-  keep_alive_ = false;
-  is_stream_ = false;
-  answer_ended_ = false;
-  respond(++number_, std::move(response));
-}
-
-std::string Connection::head_of(const HttpResponse& response, bool is_stream) {
-  keep_alive_ = keep_alive_ && !draining_;
-  http::response<http::empty_body> head(static_cast<http::status>(response.status), version_);
-  head.set(http::field::date, http_date());
-  head.set(http::field::content_type, response.content_type);
-  for (const auto& [name, value] : response.headers) head.set(name, value);
-  for (const auto& [name, value] : handlers_.headers(request_)) head.set(name, value);
-  if (!request_.id.empty()) head.set("X-Request-Id", request_.id);
-  // A client of HTTP/1.0 knows no chunks: its stream ends with the connection.
-  if (is_stream && version_ < 11) keep_alive_ = false;
-  if (is_stream && version_ >= 11) head.chunked(true);
-  if (!is_stream) head.content_length(response.body.size());
-  head.keep_alive(keep_alive_);
-  std::ostringstream text;
-  text << head.base();
-  return std::move(text).str();
-}
-
-void Connection::respond(uint64_t number, HttpResponse response) {
-  if (!answers(number)) return;
-  std::string bytes = head_of(response, /*is_stream=*/false);
-  if (!head_only_) bytes += response.body;
-  answer_ended_ = true;
-  send(std::move(bytes));
-}
-
-void Connection::begin_events(uint64_t number) {
-  if (!answers(number)) return;
-  is_stream_ = true;
-  HttpResponse head;
-  head.content_type = "text/event-stream; charset=utf-8";
-  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-  send(head_of(head, /*is_stream=*/true));
-}
-
-void Connection::send_event(uint64_t number, const std::string& data, const std::string& event) {
-  if (!answers(number) || !is_stream_) return;
-  std::string bytes;
-  bytes.reserve(data.size() + event.size() + 32);
-  if (!event.empty()) bytes += "event: " + event + "\n";
-  bytes += "data: " + data + "\n\n";
-  if (version_ < 11) return send(std::move(bytes));
-  char size[24];
-  std::snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
-  send(size + bytes + "\r\n");
-}
-
-void Connection::end_events(uint64_t number) {
-  if (!answers(number) || !is_stream_) return;
-  answer_ended_ = true;
-  send(version_ < 11 ? "" : "0\r\n\r\n");
-}
-
-void Connection::when_gone(uint64_t number, std::function<void()> on_gone) {
-  if (answers(number)) {
-    on_gone_ = std::move(on_gone);
-  } else if (number != number_ || state_ == State::kClosed) {
-    on_gone();
-  }
-}
-
-void Connection::send(std::string bytes) {
-  unsent_ += bytes;
-  if (static_cast<int64_t>(unsent_.size()) > options_.max_unsent_bytes && is_stream_) {
-    return close();
-  }
-  flush();
-}
-
-void Connection::flush() {
-  if (!writing_.empty()) return;
-  if (unsent_.empty()) {
-    if (answer_ended_ && state_ == State::kAnswering) go_on();
-    return;
-  }
-  std::swap(writing_, unsent_);
-  write_deadline_ = Clock::now() + options_.write_time;
-  asio::async_write(
-      socket_, asio::buffer(writing_),
-      [self = shared_from_this()](const error_code& error, size_t) { self->on_written(error); });
-}
-
-void Connection::on_written(const error_code& error) {
-  if (state_ == State::kClosed) return;
-  write_deadline_ = Clock::time_point::max();
-  if (error) return close();
-  writing_.clear();
-  flush();
+  handlers_.handle(std::move(whole), exchange());
 }
 
 void Connection::go_on() {
   on_gone_ = nullptr;
   answer_ended_ = false;
+  idle_since_ = Clock::now();
   if (keep_alive_ && !draining_) return be_idle();
   linger();
 }
@@ -396,7 +322,20 @@ void Connection::drain() {
   if (state_ == State::kIdle) close();
 }
 
-void Connection::check_deadlines(Clock::time_point now) {
+void Connection::cut_off() {
+  if (state_ == State::kReading) fail(503, kEnding);
+}
+
+void Connection::check(Clock::time_point now) {
+  // While an answer is made and more has come already nobody waits for the socket.
+  if (state_ == State::kAnswering && (peer_done_ || has_input_ || buffer_.size() > 0)) {
+    pollfd peer{socket_.native_handle(), POLLRDHUP, 0};
+    if (::poll(&peer, 1, 0) > 0) {
+      if ((peer.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return close();
+      if ((peer.revents & POLLRDHUP) != 0) on_peer_done();
+    }
+    if (peer_done_ && now >= next_ask_) ask_whether_there(now);
+  }
   if (now >= write_deadline_) return close();
   if (now < read_deadline_) return;
   if (state_ != State::kReading) return close();

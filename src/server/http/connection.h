@@ -13,7 +13,10 @@
 #include <optional>
 #include <string>
 
+#include "server/http/body_budget.h"
+#include "server/http/head_scanner.h"
 #include "server/http/http_server.h"
+#include "server/http/request_head.h"
 
 namespace forerun::server {
 
@@ -21,18 +24,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `options` and `handlers` must live as long as it does. `on_closed` is called once, at its end.
+  // `options` and `handlers` must live as long as it does. `bodies`: what it shares with the
+  // server's other connections. `on_closed` is called once, at its end.
   Connection(boost::asio::ip::tcp::socket socket, const HttpOptions& options,
-             const HttpHandlers& handlers, std::function<void(Connection*)> on_closed);
+             const HttpHandlers& handlers, std::shared_ptr<BodyBudget> bodies,
+             std::function<void(Connection*)> on_closed);
 
   // Waits for the first request.
   void start();
   // Answers without a request, and closes.
   void turn_away(int status, const std::string& message);
-  // Ends what has taken longer than it may.
-  void check_deadlines(Clock::time_point now);
+  // Ends what has taken longer than it may, and notices a client that has gone although there is
+  // nothing to read from it. Several times a second.
+  void check(Clock::time_point now);
   // Closes after the present answer; at once where there is none.
   void drain();
+  // Refuses a request that has not come whole, with 503. One that is answered goes on.
+  void cut_off();
   void close();
 
   bool is_idle() const { return state_ == State::kIdle; }
@@ -60,15 +68,26 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_readable();
   void on_readable();
   void read_request();
-  void on_header(const boost::system::error_code& error);
+  void scan_head();
+  void on_head_bytes(const boost::system::error_code& error, size_t count);
+  void parse_head();
+  void take_fields();
+  void begin_body();
+  void read_body();
   void on_body(const boost::system::error_code& error);
   void refuse_malformed(const boost::system::error_code& error);
-  void take_head();
+  void refuse_body();
   void handle();
+  std::shared_ptr<Exchange> exchange();  // of the present request
+  std::string_view buffered() const;
+  // A client that has sent all it will send: has it gone, or does it wait for its answer?
+  void on_peer_done();
+  void ask_whether_there(Clock::time_point now);
   // The last answer of the connection.
   void fail(int status, const std::string& message);
   void answer_and_close(HttpResponse response);
   std::string head_of(const HttpResponse& response, bool is_stream);
+  void send_piece(const std::string& bytes);  // of a stream
   void send(std::string bytes);
   void flush();
   void on_written(const boost::system::error_code& error);
@@ -83,8 +102,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const HttpHandlers& handlers_;
   std::function<void(Connection*)> on_closed_;
   State state_ = State::kIdle;
+  const std::shared_ptr<BodyBudget> bodies_;
   boost::beast::flat_buffer buffer_;
+  HeadScanner scanner_;
   std::optional<Parser> parser_;
+  std::shared_ptr<BodyMemory> body_memory_;
   HttpRequest request_;
   uint64_t number_ = 0;  // of the present request
   unsigned version_ = 11;
@@ -94,12 +116,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool waiting_ = false;       // for something to read
   bool has_input_ = false;     // the next request has begun while this one is answered
   bool timed_out_ = false;     // while a request was read
+  bool peer_done_ = false;     // it will send no more
+  bool head_sent_ = false;     // of the answer
   bool is_stream_ = false;     // the answer is
   bool answer_ended_ = false;  // all of it is in unsent_, or written
   std::function<void()> on_gone_;
   std::string writing_, unsent_;
   int64_t discarded_bytes_ = 0;
   Clock::time_point idle_since_;
+  Clock::time_point body_deadline_ = Clock::time_point::max();
+  Clock::time_point next_ask_;  // where peer_done_
   Clock::time_point read_deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
 };

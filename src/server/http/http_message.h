@@ -1,6 +1,7 @@
 // One HTTP exchange as handlers see it: what was asked, and what is answered. Plain data.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,14 +13,18 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string id;  // of this exchange: the client's X-Request-Id where it is fit, else a new one
-  std::string method;  // "GET"
-  std::string path;    // without the query
-  std::string query;   // behind the '?', as it came
+  unsigned version = 11;  // 10: HTTP/1.0
+  std::string method;     // "GET"
+  std::string path;       // without the query, %XX decoded; "*": OPTIONS of the whole server
+  std::string query;      // behind the '?', as it came
   HttpHeaders headers;
   std::string body;
+  // The body's part of the memory for bodies (body_budget.h), until the last copy of it goes.
+  std::shared_ptr<const void> body_memory;
 
-  // The first header of this name, whatever its case; empty: there is none.
+  // The first header of this name, whatever its case; empty: there is none, or it is empty.
   std::string_view header(std::string_view name) const;
+  size_t count(std::string_view name) const;
 };
 
 struct HttpResponse {
@@ -31,5 +36,10 @@ struct HttpResponse {
 
 // Whether both are equal but for the case of ASCII letters.
 bool equal_ignoring_case(std::string_view a, std::string_view b);
+// Whether a token of RFC 9110 (5.6.2) may have it: a method, a header's name.
+bool is_token_char(char byte);
+// The members of a list such as `Expect`'s over all headers of that name, without white space;
+// empty members count (RFC 9110, 5.6.1, lets them be passed over, which the caller decides).
+std::vector<std::string> list_of(const HttpHeaders& headers, std::string_view name);
 
 }  // namespace forerun::server

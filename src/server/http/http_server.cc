@@ -44,6 +44,7 @@ class AsioHttpServer : public HttpServer {
   AsioHttpServer(EventLoop& loop, const HttpOptions& options, HttpHandlers handlers)
       : options_(options),
         handlers_(std::move(handlers)),
+        bodies_(std::make_shared<BodyBudget>(options.body_memory_bytes)),
         acceptor_(loop.impl().context),
         sweeper_(loop.impl().context),
         most_connections_(most_connections(options.max_connections)) {}
@@ -53,17 +54,20 @@ class AsioHttpServer : public HttpServer {
   uint16_t port() const override { return port_; }
   int32_t connections() const override { return static_cast<int32_t>(connections_.size()); }
   void drain(std::function<void()> done) override;
+  void cut_off() override;
   void close_all() override;
 
  private:
   void accept();
   void on_accepted(const error_code& error, tcp::socket socket);
   bool make_room();
+  std::vector<std::shared_ptr<Connection>> all_connections() const;
   void sweep();
   void on_closed(Connection* connection);
 
   const HttpOptions options_;
   const HttpHandlers handlers_;
+  const std::shared_ptr<BodyBudget> bodies_;
   tcp::acceptor acceptor_;
   asio::steady_timer sweeper_;
   const int32_t most_connections_;
@@ -116,7 +120,7 @@ void AsioHttpServer::on_accepted(const error_code& error, tcp::socket socket) {
     return;
   }
   const bool has_room = make_room();
-  auto connection = std::make_shared<Connection>(std::move(socket), options_, handlers_,
+  auto connection = std::make_shared<Connection>(std::move(socket), options_, handlers_, bodies_,
                                                  [this](Connection* closed) { on_closed(closed); });
   connections_.emplace(connection.get(), connection);
   if (has_room) {
@@ -140,15 +144,20 @@ bool AsioHttpServer::make_room() {
   return oldest != nullptr;
 }
 
+// A copy: they close, and go, one after the other.
+std::vector<std::shared_ptr<Connection>> AsioHttpServer::all_connections() const {
+  std::vector<std::shared_ptr<Connection>> all;
+  all.reserve(connections_.size());
+  for (const auto& [connection, owner] : connections_) all.push_back(owner);
+  return all;
+}
+
 void AsioHttpServer::sweep() {
   sweeper_.expires_after(kSweepEvery);
   sweeper_.async_wait([this](const error_code& stopped) {
     if (stopped) return;
     const auto now = Connection::Clock::now();
-    std::vector<std::shared_ptr<Connection>> all;
-    all.reserve(connections_.size());
-    for (const auto& [connection, owner] : connections_) all.push_back(owner);
-    for (const auto& connection : all) connection->check_deadlines(now);
+    for (const auto& connection : all_connections()) connection->check(now);
     sweep();
   });
 }
@@ -164,19 +173,19 @@ void AsioHttpServer::drain(std::function<void()> done) {
   drained_ = std::move(done);
   error_code ignored;
   acceptor_.close(ignored);
-  std::vector<std::shared_ptr<Connection>> all;
-  for (const auto& [connection, owner] : connections_) all.push_back(owner);
-  for (const auto& connection : all) connection->drain();
+  for (const auto& connection : all_connections()) connection->drain();
   if (!connections_.empty()) return;
   if (const auto drained = std::exchange(drained_, nullptr)) drained();
+}
+
+void AsioHttpServer::cut_off() {
+  for (const auto& connection : all_connections()) connection->cut_off();
 }
 
 void AsioHttpServer::close_all() {
   error_code ignored;
   acceptor_.close(ignored);
-  std::vector<std::shared_ptr<Connection>> all;
-  for (const auto& [connection, owner] : connections_) all.push_back(owner);
-  for (const auto& connection : all) connection->close();
+  for (const auto& connection : all_connections()) connection->close();
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+// The memory that all bodies take together which are being received, or wait to be read, or are.
+// Bytes count once they have come: what a header announces costs nothing.
+//
+// Threads: any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace forerun::server {
+
+class BodyBudget {
+ public:
+  // Bodies of up to so many bytes may have all of the budget, larger ones 7/8 of it: large ones
+  // that stall do not keep out everyday calls.
+  static constexpr int64_t kSmallBody = 64 << 10;
+
+  explicit BodyBudget(int64_t most_bytes) : most_bytes_(most_bytes) {}
+
+  int64_t used() const { return used_; }
+  // Whether a body of `bytes` would have room now.
+  bool has_room(int64_t bytes) const { return used_ + bytes <= limit(bytes); }
+
+ private:
+  friend class BodyMemory;
+  bool take(int64_t bytes, int64_t body_bytes);
+  int64_t limit(int64_t body_bytes) const {
+    return body_bytes <= kSmallBody ? most_bytes_ : most_bytes_ - most_bytes_ / 8;
+  }
+
+  const int64_t most_bytes_;
+  std::atomic<int64_t> used_{0};
+};
+
+// One body's part. It is given back when this goes.
+class BodyMemory {
+ public:
+  explicit BodyMemory(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
+  ~BodyMemory();
+  BodyMemory(const BodyMemory&) = delete;
+  BodyMemory& operator=(const BodyMemory&) = delete;
+
+  // From now on the body has so many bytes, never fewer than before. False: the budget has no room
+  // for more, and nothing has changed.
+  bool grow_to(int64_t bytes);
+
+ private:
+  const std::shared_ptr<BodyBudget> budget_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace forerun::server

@@ -1,0 +1,56 @@
+// Where a request's head ends, and whether its lines are lines by RFC 9112 (2.2, 5.1, 5.2): each
+// ends in CRLF, none is folded, names touch their colons, no control character is in them. Byte by
+// byte, so that the verdict does not depend on how the bytes were cut into pieces. What fields
+// mean is request_head.h's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace forerun::server {
+
+class HeadScanner {
+ public:
+  enum class Verdict : uint8_t { kMore, kWhole, kBad, kTooLong };
+
+  // `most_bytes`: of the head, empty lines in front of it included.
+  explicit HeadScanner(size_t most_bytes = 0) : most_bytes_(most_bytes) {}
+
+  // `bytes`: all that have come since it was made, those of earlier calls in front. After another
+  // verdict than kMore it must not be called again.
+  Verdict scan(std::string_view bytes);
+
+  // Whether anything but whole empty lines has come.
+  bool has_begun() const { return place_ != Place::kBefore; }
+  // Bytes of the empty lines in front of the head; and of those and the head, once it is whole.
+  size_t blank_bytes() const { return blank_bytes_; }
+  size_t head_end() const { return at_; }
+  // After kBad: what was found, and what is accepted.
+  std::string_view fault() const { return fault_; }
+
+ private:
+  enum class Place : uint8_t {
+    kBefore,       // empty lines in front
+    kBeforeEnd,    // a CR among them
+    kRequestLine,  // the first line
+    kLineEnd,      // the CR at the end of any line
+    kLineStart,    // where a field or the empty line begins
+    kName,         // a field's name
+    kValue,        // behind its colon
+    kHeadEnd       // the CR of the empty line
+  };
+  // Takes one byte; false: fault_ says why not.
+  bool take(unsigned char byte);
+  bool take_in_line(unsigned char byte);
+  bool refuse(std::string_view fault);
+
+  size_t most_bytes_;
+  size_t at_ = 0;
+  size_t blank_bytes_ = 0;
+  Place place_ = Place::kBefore;
+  bool is_whole_ = false;
+  std::string_view fault_;
+};
+
+}  // namespace forerun::server
