@@ -18,8 +18,6 @@
 namespace forerun::server {
 namespace {
 
-constexpr int kWorkers = 2;
-constexpr size_t kMostWaitingCalls = 1024;
 constexpr std::chrono::seconds kRetryAfter{1};
 
 constexpr std::array<std::string_view, 6> kPosts = {"/v1/chat/completions", "/v1/completions",
@@ -93,7 +91,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::create(Engine& engine, EventLoop& 
   auto client = EngineClient::create(engine, loop);
   if (!client.ok()) return client.status();
   server->client_ = std::move(*client);
-  server->workers_ = std::make_unique<WorkerPool>(kWorkers, kMostWaitingCalls);
+  server->workers_ = std::make_unique<WorkerPool>(WorkerPool::Options{});
   return server;
 }
 
@@ -210,7 +208,8 @@ void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& excha
     return respond(request, *exchange, std::move(*refusal));
   }
   auto shared = std::make_shared<HttpRequest>(std::move(request));
-  const bool taken = workers_->try_post([this, shared, exchange] { run_post(*shared, exchange); });
+  const bool taken = workers_->try_post(static_cast<int64_t>(shared->body.size()),
+                                        [this, shared, exchange] { run_post(*shared, exchange); });
   if (taken) return;
   ApiError error = api_error(429, "as many calls wait to be read as may");
   error.retry_after = kRetryAfter;

@@ -1,11 +1,33 @@
 #include "server/worker_pool.h"
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace forerun::server {
+namespace {
 
-WorkerPool::WorkerPool(int num_threads, size_t most_waiting) : most_waiting_(most_waiting) {
-  for (int idx = 0; idx < num_threads; ++idx) threads_.emplace_back([this] { run(); });
+// About a tenth of a core where others want it, all of it where they do not.
+constexpr int kNiceOfLarge = 10;
+
+void be_nice() {
+  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
+  // Where it may not be had the thread works as the others do.
+  static_cast<void>(::setpriority(PRIO_PROCESS, thread, kNiceOfLarge));
+}
+
+}  // namespace
+
+WorkerPool::WorkerPool(const Options& options) : options_(options) {
+  for (int idx = 0; idx < options_.threads; ++idx) {
+    threads_.emplace_back([this] { run(small_); });
+  }
+  threads_.emplace_back([this] {
+    be_nice();
+    run(large_);
+  });
 }
 
 WorkerPool::~WorkerPool() {
@@ -13,29 +35,31 @@ WorkerPool::~WorkerPool() {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
   }
-  changed_.notify_all();
+  small_.changed.notify_all();
+  large_.changed.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool WorkerPool::try_post(std::function<void()> task) {
+bool WorkerPool::try_post(int64_t bytes, std::function<void()> task) {
+  Lane& lane = bytes > options_.large_bytes ? large_ : small_;
   {
     const std::lock_guard lock(mutex_);
-    if (stopped_ || tasks_.size() >= most_waiting_) return false;
-    tasks_.push_back(std::move(task));
+    const size_t waiting = small_.tasks.size() + large_.tasks.size();
+    if (stopped_ || waiting >= options_.most_waiting) return false;
+    lane.tasks.push(bytes, std::move(task));
   }
-  changed_.notify_one();
+  lane.changed.notify_one();
   return true;
 }
 
-void WorkerPool::run() {
+void WorkerPool::run(Lane& lane) {
   while (true) {
     std::function<void()> task;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopped_ || !tasks_.empty(); });
+      lane.changed.wait(lock, [&] { return stopped_ || lane.tasks.size() > 0; });
       if (stopped_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      task = lane.tasks.pop();
     }
     task();
   }

@@ -1,34 +1,50 @@
 // Threads for what must not hold up the loop: reading large requests, templates, tokenizing.
+//
+// Large tasks have one thread of their own, at a lower priority for the system's scheduler, so that
+// they neither hold up small ones nor take a core from an engine that computes. Where small tasks
+// wait, smaller ones come first, but each of them is overtaken by a bounded number.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "server/task_queue.h"
+
 namespace forerun::server {
 
 class WorkerPool {
  public:
-  WorkerPool(int num_threads, size_t most_waiting);
+  struct Options {
+    int threads = 2;                 // for small tasks; there is one more for large ones
+    size_t most_waiting = 1024;      // of both kinds together
+    int64_t large_bytes = 64 << 10;  // a task of more bytes is large
+  };
+
+  explicit WorkerPool(const Options& options);
   // Waits for what runs; what has not begun is dropped.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Runs `task` on one of the threads. False where as many wait already as may. From any thread.
-  bool try_post(std::function<void()> task);
+  // Runs `task`, which reads so many bytes, on one of the threads. False where as many wait already
+  // as may. From any thread.
+  bool try_post(int64_t bytes, std::function<void()> task);
 
  private:
-  void run();
+  struct Lane {
+    TaskQueue tasks;
+    std::condition_variable changed;
+  };
+  void run(Lane& lane);
 
-  const size_t most_waiting_;
+  const Options options_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
+  Lane small_, large_;
   bool stopped_ = false;
   std::vector<std::thread> threads_;
 };
