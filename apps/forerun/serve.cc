@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kKeyVariable = "FORERUN_API_KEY";
 constexpr int32_t kMaxWaitingRequests = 256;
+constexpr std::chrono::seconds kLastWords{2};
 constexpr int32_t kRelaunches = 10;  // in a row, with nothing done between
 
 struct ServeFlags {
@@ -37,6 +38,7 @@ struct ServeFlags {
   bool public_metrics = false;
   bool isolate = false;
   double header_seconds = 10.0;
+  double body_stall_seconds = 10.0;
   double idle_seconds = 300.0;
   double drain_seconds = 30.0;
 };
@@ -65,7 +67,7 @@ Result<server::AccessOptions> access_options(const ServeFlags& flags) {
 }
 
 // Ends the server at the first signal, once its requests are done or the time for it is over; the
-// second signal ends what is left at once.
+// second signal cuts off what is left, the third one does not wait for that to be written.
 class Shutdown {
  public:
   Shutdown(server::EventLoop& loop, server::ApiServer& api, server::HttpServer& http,
@@ -73,15 +75,23 @@ class Shutdown {
       : loop_(loop), api_(api), http_(http), drain_seconds_(drain_seconds) {}
 
   void on_signal() {
-    if (std::exchange(begun_, true)) return end();
+    if (std::exchange(begun_, true)) return cut_off();
     std::cerr << "forerun: ending; requests under way have " << drain_seconds_
               << " s, a second signal ends them now" << std::endl;
     api_.begin_drain();
     http_.drain([this] { loop_.stop(); });
-    loop_.after(milliseconds(drain_seconds_), [this] { end(); });
+    loop_.after(milliseconds(drain_seconds_), [this] { cut_off(); });
   }
 
  private:
+  // What is left is told so, and has kLastWords to take it.
+  void cut_off() {
+    if (std::exchange(cut_off_, true)) return end();
+    api_.cut_off();
+    http_.cut_off();
+    loop_.after(kLastWords, [this] { end(); });
+  }
+
   void end() {
     http_.close_all();
     loop_.stop();
@@ -92,6 +102,7 @@ class Shutdown {
   server::HttpServer& http_;
   const double drain_seconds_;
   bool begun_ = false;
+  bool cut_off_ = false;
 };
 
 std::string address_of(const ServeFlags& flags, uint16_t port) {
@@ -108,8 +119,14 @@ Status run_serve(const ServeFlags& flags) {
   FORERUN_ASSIGN_OR_RETURN(
       const server::ChatFormat format,
       server::find_chat_format(*engine, flags.tool_format, flags.reasoning_format));
+  if (flags.http.body_memory_bytes < flags.http.max_body_bytes) {
+    return refused("--body-memory: found " + std::to_string(flags.http.body_memory_bytes) +
+                   ", accepted is at least --max-body, " +
+                   std::to_string(flags.http.max_body_bytes));
+  }
   server::HttpOptions http_options = flags.http;
   http_options.header_time = milliseconds(flags.header_seconds);
+  http_options.body_stall_time = milliseconds(flags.body_stall_seconds);
   http_options.idle_time = milliseconds(flags.idle_seconds);
   server::EventLoop loop;
   FORERUN_ASSIGN_OR_RETURN(
@@ -157,11 +174,22 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
   command.add_option("--max-body", flags.http.max_body_bytes, "Most bytes of a request's body")
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 30))
       ->capture_default_str();
+  command
+      .add_option("--body-memory", flags.http.body_memory_bytes,
+                  "Most bytes of all requests' bodies together that are under way or being read; "
+                  "what comes beyond is told to come again (status 503)")
+      ->check(CLI::Range(int64_t{1024}, int64_t{1} << 40))
+      ->capture_default_str();
   command.add_option("--max-connections", flags.http.max_connections,
                      "Most open connections (default: as many as the process may have)");
   command
       .add_option("--header-seconds", flags.header_seconds,
                   "How long a request's headers may take to arrive, from the first byte on")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command
+      .add_option("--body-stall-seconds", flags.body_stall_seconds,
+                  "How long a request's body may pause before the request is refused (status 408)")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command

@@ -19,6 +19,7 @@ namespace forerun::server {
 namespace {
 
 constexpr std::chrono::seconds kRetryAfter{1};
+constexpr const char* kEnding = "the server is ending";
 
 constexpr std::array<std::string_view, 6> kPosts = {"/v1/chat/completions", "/v1/completions",
                                                     "/v1/embeddings",       "/tokenize",
@@ -33,6 +34,21 @@ bool contains(const std::array<std::string_view, N>& paths, std::string_view pat
     if (each == path) return true;
   }
   return false;
+}
+
+bool is_path(const std::string& path) { return contains(kPosts, path) || contains(kGets, path); }
+
+const char* methods_of(const std::string& path) {
+  if (contains(kPosts, path)) return "POST, OPTIONS";
+  return contains(kGets, path) ? "GET, HEAD, OPTIONS" : "GET, HEAD, POST, OPTIONS";
+}
+
+// RFC 9110, 9.3.7. What a page of another origin may do is AccessPolicy's to say.
+HttpResponse options_of(const HttpRequest& request) {
+  HttpResponse response;
+  response.status = 204;
+  response.headers.emplace_back("Allow", methods_of(request.path));
+  return response;
 }
 
 // A path as metrics name it: of a fixed set, whatever clients ask for.
@@ -119,7 +135,9 @@ void ApiServer::count_connections_by(std::function<int32_t()> connections) {
 std::optional<HttpResponse> ApiServer::refuse(const HttpRequest& head) const {
   const std::optional<Refusal> refusal = access_.refuse(head);
   if (!refusal) return std::nullopt;
-  return error_response(api_error(refusal->status, refusal->message));
+  HttpResponse response = error_response(api_error(refusal->status, refusal->message));
+  for (const auto& header : refusal->headers) response.headers.push_back(header);
+  return response;
 }
 
 void ApiServer::respond(const HttpRequest& request, Exchange& exchange, HttpResponse response) {
@@ -128,7 +146,7 @@ void ApiServer::respond(const HttpRequest& request, Exchange& exchange, HttpResp
 }
 
 HttpResponse ApiServer::ready() const {
-  if (draining_) return error_response(api_error(503, "the server is ending"));
+  if (draining_) return error_response(api_error(503, kEnding));
   const EngineLoad load = client_->engine().load();
   if (load.condition != EngineCondition::kServing) {
     return error_response(api_error(503, "not ready: " + load.condition_reason));
@@ -174,19 +192,12 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
   if (request.method == "POST" && contains(kPosts, request.path)) {
     return post(std::move(request), exchange);
   }
-  if (request.method == "OPTIONS") {
-    HttpResponse response;
-    response.status = 204;
-    return respond(request, *exchange, std::move(response));
-  }
+  if (request.method == "OPTIONS") return respond(request, *exchange, options_of(request));
   if (is_get) {
     if (std::optional<HttpResponse> response = get(request)) {
       return respond(request, *exchange, std::move(*response));
     }
   }
-  const auto is_path = [](const std::string& path) {
-    return contains(kPosts, path) || contains(kGets, path);
-  };
   const bool is_known = is_path(request.path);
   const std::string under_v1 = "/v1" + request.path;
   const std::string why = is_known            ? ": accepted is another method"
@@ -195,14 +206,14 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
   const ApiError error = api_error(is_known ? 405 : 404, request.method + " " + request.path + why);
   HttpResponse response = error_response(error);
   if (is_known) {
-    response.headers.emplace_back("Allow", contains(kPosts, request.path) ? "POST" : "GET, HEAD");
+    response.headers.emplace_back("Allow", methods_of(request.path));
   }
   respond(request, *exchange, std::move(response));
 }
 
 void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   if (draining_) {
-    return respond(request, *exchange, error_response(api_error(503, "the server is ending")));
+    return respond(request, *exchange, error_response(api_error(503, kEnding)));
   }
   if (std::optional<HttpResponse> refusal = refuse_where_given_up()) {
     return respond(request, *exchange, std::move(*refusal));
@@ -218,6 +229,7 @@ void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& excha
 
 void ApiServer::run_post(const HttpRequest& request,
                          const std::shared_ptr<Exchange>& exchange) try {
+  if (cut_off_) return respond(request, *exchange, error_response(api_error(503, kEnding)));
   Engine& engine = client_->engine();
   const std::string& path = request.path;
   if (path == "/tokenize") {
@@ -263,13 +275,37 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
   // Before the salt of the call's own: nobody can name another key's.
   const std::string salt = access_.salt_of(request);
   for (Request& prompt : call.prompts) prompt.cache_salt.insert(0, salt);
-  const auto on_end = [this, id = request.id, route = route_of(request)](const CallEnd& end) {
+  const uint64_t number = ++generations_begun_;
+  const auto on_end = [this, number, id = request.id,
+                       route = route_of(request)](const CallEnd& end) {
+    {
+      const std::lock_guard lock(generations_mutex_);
+      generations_.erase(number);
+    }
     metrics_.count_answer(route, end.status);
     log_call(id, route, end);
   };
   const auto generation = std::make_shared<Generation>(*client_, loop_, metrics_, exchange,
                                                        std::move(call.writer), on_end);
+  {
+    const std::lock_guard lock(generations_mutex_);
+    generations_.emplace(number, generation);
+  }
   generation->start(std::move(call.prompts));
+  // It may have begun after cut_off() had looked for those that run.
+  if (cut_off_) loop_.post([generation] { generation->cut_off(kEnding); });
+}
+
+void ApiServer::cut_off() {
+  cut_off_ = true;
+  std::vector<std::shared_ptr<Generation>> running;
+  {
+    const std::lock_guard lock(generations_mutex_);
+    for (const auto& [number, weak] : generations_) {
+      if (auto generation = weak.lock()) running.push_back(std::move(generation));
+    }
+  }
+  for (const auto& generation : running) generation->cut_off(kEnding);
 }
 
 }  // namespace forerun::server

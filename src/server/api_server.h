@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "forerun/engine.h"
 #include "server/api/chat_format.h"
@@ -30,6 +32,9 @@ class ApiServer {
   void count_connections_by(std::function<int32_t()> connections);
   // From now on /ready says no, and new work is refused with 503.
   void begin_drain() { draining_ = true; }
+  // Ends what is still being answered with status 503, or an error event where a stream has begun,
+  // and whatever comes later too. On the loop's thread.
+  void cut_off();
 
  private:
   ApiServer(EventLoop& loop, AccessOptions access, const ChatFormat& format);
@@ -56,6 +61,10 @@ class ApiServer {
   Metrics metrics_;
   std::function<int32_t()> connections_;
   std::atomic<bool> draining_{false};
+  std::atomic<bool> cut_off_{false};
+  std::atomic<uint64_t> generations_begun_{0};
+  std::mutex generations_mutex_;  // guards those that run
+  std::unordered_map<uint64_t, std::weak_ptr<Generation>> generations_;
   std::unique_ptr<EngineClient> client_;
   std::unique_ptr<WorkerPool> workers_;  // last: what runs there uses all of the above
 };

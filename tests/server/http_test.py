@@ -52,7 +52,7 @@ class Plain(serving.ServerTest):
         self.refused(self.server.get("/v1/nothing"), 404, "/v1/nothing")
         answer = self.server.call("DELETE", "/health")
         self.refused(answer, 405, "DELETE")
-        self.assertEqual(answer[1]["Allow"], "GET, HEAD")
+        self.assertEqual(answer[1]["Allow"], "GET, HEAD, OPTIONS")
 
     def test_head_has_no_body(self):
         status, headers, body = self.server.call("HEAD", "/health")
@@ -124,7 +124,7 @@ class Plain(serving.ServerTest):
     def test_malformed_requests(self):
         cases = [
             (b"nonsense\r\n\r\n", b"400"),
-            (b"GET /health HTTP/9.9\r\n\r\n", b"400"),
+            (b"GET /health HTTP/9.9\r\n\r\n", b"505"),
             (b"GET /health HTTP/1.1\r\nbad header\r\n\r\n", b"400"),
             (raw("POST", CHAT, b"", "Content-Length: 5", "Transfer-Encoding: chunked"), b"400"),
             (raw("GET", "/health", b"", "X-Long: " + "x" * 40000), b"431"),

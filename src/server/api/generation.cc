@@ -35,7 +35,10 @@ void Generation::start(std::vector<Request> prompts) {
   });
 }
 
+void Generation::cut_off(const std::string& why) { fail(api_error(503, why)); }
+
 void Generation::begin() {
+  if (ended_) return;  // it was cut off before
   begun_ = true;
   exchange_->when_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end(kClientLeft, "the client left");

@@ -42,6 +42,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Submits all prompts; where one is refused, none of them runs and the answer says why. On any
   // thread but the loop's, once.
   void start(std::vector<Request> prompts);
+  // Ends it with status 503, unless it has ended. On the loop's thread.
+  void cut_off(const std::string& why);
 
  private:
   using Clock = std::chrono::steady_clock;
