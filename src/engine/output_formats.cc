@@ -13,7 +13,7 @@ constexpr size_t kMostKept = 64;
 Result<Grammar> compile(const OutputFormat& format) {
   switch (format.kind) {
     case OutputFormat::Kind::kJsonSchema:
-      return Grammar::from_json_schema(format.text);
+      return Grammar::from_json_schema(format.text, {}, grammar::SchemaReading::kIntent);
     case OutputFormat::Kind::kGrammar: {
       std::vector<grammar::NamedSchema> schemas;
       for (const auto& [name, schema] : format.schemas) schemas.push_back({name, schema});

@@ -62,7 +62,7 @@ class SubsetConstruction {
     // States that do nothing of their own would tell sets apart that are the same.
     std::erase_if(set, [&](uint32_t state) {
       const Nfa::State& s = nfa_.states[state];
-      return s.bytes.empty() && s.calls.empty() && state != rule_.end && state != rule_.head &&
+      return s.bytes.empty() && s.calls.empty() && state != rule_.end && !rule_.is_head(state) &&
              state != rule_.start;
     });
     std::sort(set.begin(), set.end());
@@ -135,7 +135,7 @@ class SubsetConstruction {
     return {};
   }
 
-  // kHead: the sets with the loop's head. kBody: others on a way from a head to a head.
+  // kHead: the sets with a head of the loop. kBody: others on a way from a head to a head.
   void mark_loop() {
     const size_t count = dfa_.states.size();
     std::vector<std::vector<uint32_t>> ahead(count), back(count);
@@ -148,7 +148,10 @@ class SubsetConstruction {
       };
       for (const ByteEdge& edge : state.edges) join(edge.target);
       for (const CallEdge& call : state.calls) join(call.target);
-      if (std::binary_search(sets_[at]->begin(), sets_[at]->end(), rule_.head)) heads.push_back(at);
+      if (std::any_of(sets_[at]->begin(), sets_[at]->end(),
+                      [&](uint32_t s) { return rule_.is_head(s); })) {
+        heads.push_back(at);
+      }
     }
     const std::vector<bool> after = reachable(ahead, heads), before = reachable(back, heads);
     for (size_t at = 0; at < count; ++at) {

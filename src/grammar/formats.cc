@@ -35,8 +35,58 @@ std::string ipv6() {
   return all;
 }
 
-const std::array<std::pair<std::string_view, std::string>, 11>& formats() {
-  static const std::array<std::pair<std::string_view, std::string>, 11> table = {{
+// A URI with `letters` beside the reserved characters; without a scheme too if `relative`.
+std::string uri(const std::string& letters, bool relative) {
+  const std::string escape = "|%[0-9A-Fa-f]{2})";
+  const std::string segment = "([" + letters + "._~!$&'()*+,;=:@-]" + escape + "*";
+  const std::string first = "([" + letters + "._~!$&'()*+,;=@-]" + escape + "+";  // no colon
+  const std::string user = "(([" + letters + "._~!$&'()*+,;=:-]" + escape + "*@)?";
+  const std::string host =
+      "(([" + letters + "._~!$&'()*+,;=-]" + escape + "*|\\[[0-9A-Fa-f:.]+\\])";
+  const std::string more = "([" + letters + "._~!$&'()*+,;=:@/?-]" + escape + "*";
+  const std::string tail = "(\\?" + more + ")?(#" + more + ")?";
+  const std::string authority = "//" + user + host + "(:[0-9]{1,5})?(/" + segment + ")*";
+  // A path that begins with two slashes would be an authority.
+  const std::string rooted = "/(" + segment + "(/" + segment + ")*)?";
+  const std::string absolute = "[A-Za-z][A-Za-z0-9+.-]*:(" + authority + "|/|/([" + letters +
+                               "._~!$&'()*+,;=:@-]" + escape + "+(/" + segment + ")*|([" + letters +
+                               "._~!$&'()*+,;=:@-]" + escape + "+(/" + segment + ")*)?" + tail;
+  if (!relative) return absolute;
+  return absolute + "|(" + authority + "|/|/([" + letters + "._~!$&'()*+,;=:@-]" + escape + "+(/" +
+         segment + ")*|" + first + "(/" + segment + ")*)?" + tail;
+}
+
+std::string uri_template() {
+  const std::string name = "[A-Za-z0-9_]+(\\.[A-Za-z0-9_]+)*(:[1-9][0-9]{0,3}|\\*)?";
+  return "([A-Za-z0-9._~!$&()*+,;=:@/?#\\[\\]-]|%[0-9A-Fa-f]{2}|\\{[+#./;?&]?" + name + "(," +
+         name + ")*\\})*";
+}
+
+// Regular expressions with groups three deep, without back-references.
+std::string regex() {
+  const std::string escape = "\\\\[dDwWsSbBtnrfv0.^$*+?()[\\]{}|/\\\\\"'@:;,_#%&=<>!~`-]";
+  // {m,n} with m of at most as many digits as n, so that it is not above n.
+  std::string counts = "[0-9]{1,3}|[0-9]{1,3},|[0-9],[1-9][0-9]{1,4}|[0-9]{2},[1-9][0-9]{2,4}";
+  for (char low = '0'; low <= '9'; ++low) counts += std::string("|") + low + ",[" + low + "-9]";
+  const std::string quantifier = "([*+?]\\??|\\{(" + counts + ")\\}\\??)?";
+  const std::string member = "([^\\]\\\\[^-]|" + escape + "|0-9|a-z|A-Z|a-f|A-F)";
+  const std::string set = "\\[\\^?" + member + "+-?\\]";
+  const std::string plain = "[^\\\\*+?()[\\]{}|]|" + escape + "|" + set;
+  std::string all = "((" + plain + ")" + quantifier + ")*";
+  all += "(\\|" + all + ")*";
+  for (int level = 0; level < 3; ++level) {
+    const std::string group = "\\((\\?[:=!])?" + all + "\\)";
+    const std::string part = "((" + plain + "|" + group + ")" + quantifier + ")*";
+    all = part + "(\\|" + part + ")*";
+  }
+  return all;
+}
+
+const std::string kAscii = "A-Za-z0-9";
+const std::string kWide = "A-Za-z0-9\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef";
+
+const std::array<std::pair<std::string_view, std::string>, 18>& formats() {
+  static const std::array<std::pair<std::string_view, std::string>, 18> table = {{
       {"date-time", kDate + "T" + kClock + kZone},
       {"date", kDate},
       {"time", kClock + kZone},
@@ -49,11 +99,15 @@ const std::array<std::pair<std::string_view, std::string>, 11>& formats() {
       {"hostname", kHost},
       {"ipv4", kIpv4},
       {"ipv6", ipv6()},
-      {"uri", "[A-Za-z][A-Za-z0-9+.-]*:(//" + kHost +
-                  "(:[0-9]{1,5})?)?(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*"
-                  "(\\?([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
-                  "(#([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"},
+      {"uri", uri(kAscii, false)},
+      {"uri-reference", uri(kAscii, true)},
+      {"iri", uri(kWide, false)},
+      {"iri-reference", uri(kWide, true)},
+      {"uri-template", uri_template()},
+      {"regex", regex()},
+      {"idn-email", "[" + kWide + "!#$%&'*+/=?^_`{|}~.-]+@[" + kWide + ".-]+"},
       {"json-pointer", "(/([^~/]|~[01])*)*"},
+      {"relative-json-pointer", "(0|[1-9][0-9]{0,8})(#|(/([^~/]|~[01])*)*)"},
   }};
   return table;
 }
@@ -65,14 +119,6 @@ std::optional<std::string> pattern_of_format(std::string_view format) {
     if (name == format) return "^(" + pattern + ")$";
   }
   return std::nullopt;
-}
-
-std::string known_formats() {
-  std::string names;
-  for (const auto& [name, pattern] : formats()) {
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  return names;
 }
 
 }  // namespace forerun::grammar

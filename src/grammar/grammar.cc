@@ -63,7 +63,8 @@ Result<Grammar> Grammar::from_text(std::string_view text, std::span<const NamedS
   RuleSet rules;
   std::vector<NamedRule> defined;
   for (const NamedSchema& named : schemas) {
-    const Result<RuleId> rule = read_json_schema(named.schema, limits, rules);
+    const Result<RuleId> rule =
+        read_json_schema(named.schema, limits, SchemaReading::kIntent, rules);
     if (!rule.ok()) return rule.status().with_context("rule \"" + named.name + "\"");
     defined.push_back({named.name, *rule});
   }
@@ -71,9 +72,10 @@ Result<Grammar> Grammar::from_text(std::string_view text, std::span<const NamedS
   return compile(rules, root, limits);
 }
 
-Result<Grammar> Grammar::from_json_schema(std::string_view schema, const GrammarLimits& limits) {
+Result<Grammar> Grammar::from_json_schema(std::string_view schema, const GrammarLimits& limits,
+                                          SchemaReading reading) {
   RuleSet rules;
-  FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_json_schema(schema, limits, rules));
+  FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_json_schema(schema, limits, reading, rules));
   return compile(rules, root, limits);
 }
 

@@ -21,6 +21,7 @@
 #include "forerun/status.h"
 #include "grammar/limits.h"
 #include "grammar/program.h"
+#include "grammar/schema_reading.h"
 
 namespace forerun::grammar {
 
@@ -35,13 +36,13 @@ struct NamedSchema {
 
 class Grammar {
  public:
-  // `schema`: the JSON text of a schema.
+  // `schema`: the JSON text of a schema, taken as `reading` says.
   //
   // Fails with kInvalidArgument for text that is no JSON or no schema, kUnsupported for what
   // Forerun does not do of JSON Schema, kResourceExhausted past a limit. Messages hold the JSON
   // pointer of the place, what was found and what is accepted.
-  static Result<Grammar> from_json_schema(std::string_view schema,
-                                          const GrammarLimits& limits = {});
+  static Result<Grammar> from_json_schema(std::string_view schema, const GrammarLimits& limits = {},
+                                          SchemaReading reading = SchemaReading::kLetter);
 
   // Any JSON object, in the form that schema.h describes.
   static Result<Grammar> json_object(const GrammarLimits& limits = {});
@@ -53,7 +54,8 @@ class Grammar {
 
   // As above, with rules that schemas define: JSON between fixed texts, as tool calls are.
   // E.g. the text `root ::= "<tool_call>\n" call "\n</tool_call>"` and a schema named "call".
-  // Limits on the size of texts hold for each, all others for the whole.
+  // Limits on the size of texts hold for each, all others for the whole. Schemas are read as
+  // SchemaReading::kIntent has them.
   static Result<Grammar> from_text(std::string_view text, std::span<const NamedSchema> schemas,
                                    const GrammarLimits& limits = {});
 

@@ -21,6 +21,7 @@ namespace {
 using forerun::grammar::Grammar;
 using forerun::grammar::GrammarLimits;
 using forerun::grammar::GrammarState;
+using forerun::grammar::SchemaReading;
 using forerun::grammar::TokenMasks;
 using forerun::grammar::VocabularyTrie;
 
@@ -43,7 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   limits.max_states = 2000;
   limits.max_expressions = 20'000;
   limits.max_work = 300'000;
-  const auto grammar = data[0] % 2 == 0 ? Grammar::from_json_schema(source, limits)
+  const auto reading = data[0] % 4 == 0 ? SchemaReading::kLetter : SchemaReading::kIntent;
+  const auto grammar = data[0] % 2 == 0 ? Grammar::from_json_schema(source, limits, reading)
                                         : Grammar::from_text(source, limits);
   if (!grammar.ok()) {
     if (grammar.status().message().empty()) std::abort();

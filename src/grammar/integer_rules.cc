@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -11,9 +12,13 @@ namespace {
 
 // Digit strings of one length after another, as a graph. A state is how many digits are still to
 // come, whether those so far are the bounds' own first digits, and what they leave divided.
+//
+// With `places` the last so many digits stand behind a point, and are left out where all that are
+// still to come are zeros.
 class DigitGraph {
  public:
-  DigitGraph(RuleSet& rules, int64_t multiple_of) : rules_(rules), multiple_of_(multiple_of) {
+  DigitGraph(RuleSet& rules, int64_t multiple_of, size_t places = 0)
+      : rules_(rules), multiple_of_(multiple_of), places_(places), point_(rules.literal(".")) {
     for (int digit = 0; digit < 10; ++digit) {
       digits_.push_back(rules.literal(std::string(1, static_cast<char>('0' + digit))));
     }
@@ -21,13 +26,13 @@ class DigitGraph {
 
   // 0 <= first <= last.
   ExprId between(int64_t first, int64_t last) {
-    const size_t shortest = std::to_string(first).size(), longest = std::to_string(last).size();
-    int64_t power = 1;  // the least number of `length` digits
-    for (size_t length = 1; length <= longest; ++length, power *= 10) {
-      if (length < shortest) continue;
-      const int64_t least = length == 1 ? 0 : power;
-      low_ = std::to_string(std::max(first, least));
-      high_ = std::to_string(length == longest ? last : power * 10 - 1);
+    const size_t shortest = std::max(std::to_string(first).size(), places_ + 1);
+    const size_t longest = std::max(std::to_string(last).size(), places_ + 1);
+    for (size_t length = shortest; length <= longest; ++length) {
+      const int64_t power = power_of_ten(length - 1);  // the least number of so many digits
+      const int64_t least = length == places_ + 1 ? 0 : power;
+      low_ = padded(std::max(first, least), length);
+      high_ = padded(length == longest ? last : power * 10 - 1, length);
       length_ = length;
       tight_.clear();
       add_edges(0, length, true, true, 0);
@@ -37,6 +42,16 @@ class DigitGraph {
   }
 
  private:
+  static int64_t power_of_ten(size_t digits) {
+    int64_t power = 1;
+    for (; digits > 0; --digits) power *= 10;
+    return power;
+  }
+  static std::string padded(int64_t value, size_t length) {
+    const std::string digits = std::to_string(value);
+    return std::string(length - std::min(length, digits.size()), '0') + digits;
+  }
+
   // Whether the digits so far equal those of the lower, the upper bound.
   using Tight = std::tuple<size_t, bool, bool, int64_t>;
 
@@ -59,16 +74,27 @@ class DigitGraph {
     const uint32_t number = found->second;
     if (!inserted) return number;
     ++state_count_;
-    if (left > 0) {
-      add_edges(number, left, at_low, at_high, rest);
-    } else if (rest == 0) {
-      loose_ends_.push_back(number);
+    if (left <= places_ && may_end(left, at_low, rest)) loose_ends_.push_back(number);
+    if (left == 0) return number;
+    uint32_t next = number;
+    if (left == places_) {
+      next = state_count_++;
+      edges_.push_back({number, point_, next});
     }
+    add_edges(next, left, at_low, at_high, rest);
     return number;
+  }
+
+  // Whether zeros in place of the digits that are left make a number that is allowed.
+  bool may_end(size_t left, bool at_low, int64_t rest) const {
+    const bool below = at_low && low_.find_first_not_of('0', length_ - left) != std::string::npos;
+    return !below && rest * (power_of_ten(left) % multiple_of_) % multiple_of_ == 0;
   }
 
   RuleSet& rules_;
   const int64_t multiple_of_;
+  const size_t places_;
+  const ExprId point_;
   std::vector<ExprId> digits_;
   std::string low_, high_;  // both of `length_` digits
   size_t length_ = 0;
@@ -80,17 +106,69 @@ class DigitGraph {
 
 }  // namespace
 
-ExprId integers_between(RuleSet& rules, int64_t first, int64_t last, int64_t multiple_of) {
+namespace {
+
+ExprId signed_digits(RuleSet& rules, int64_t first, int64_t last, int64_t multiple_of,
+                     size_t places) {
   std::vector<ExprId> parts;
   if (first <= last && last >= 0) {
-    parts.push_back(DigitGraph(rules, multiple_of).between(std::max<int64_t>(first, 0), last));
+    parts.push_back(
+        DigitGraph(rules, multiple_of, places).between(std::max<int64_t>(first, 0), last));
   }
   if (first <= last && first < 0) {
     const ExprId positive =
-        DigitGraph(rules, multiple_of).between(std::max<int64_t>(1, -last), -first);
+        DigitGraph(rules, multiple_of, places).between(std::max<int64_t>(1, -last), -first);
     parts.push_back(rules.sequence({rules.literal("-"), positive}));
   }
   return rules.choice(std::move(parts));
+}
+
+// `value` in units of the last of `places` digits after the point.
+Decimal scaled(Decimal value, int places) {
+  for (; places > 0; --places) {
+    value.whole += value.fraction.empty() ? '0' : value.fraction[0];
+    if (!value.fraction.empty()) value.fraction.erase(0, 1);
+  }
+  value.whole.erase(0, std::min(value.whole.find_first_not_of('0'), value.whole.size() - 1));
+  return value;
+}
+
+}  // namespace
+
+ExprId integers_between(RuleSet& rules, int64_t first, int64_t last, int64_t multiple_of) {
+  return signed_digits(rules, first, last, multiple_of, 0);
+}
+
+std::optional<Multiple> Multiple::of(const Decimal& value) {
+  constexpr size_t kMostPlaces = 9;
+  if (value.negative || value.is_zero() || value.fraction.size() > kMostPlaces) return std::nullopt;
+  Multiple multiple;
+  multiple.places = static_cast<int>(value.fraction.size());
+  multiple.step = scaled(value, multiple.places).floor(kLargestMultiple + 1);
+  if (multiple.step > kLargestMultiple) return std::nullopt;
+  return multiple;
+}
+
+int64_t Multiple::whole_step() const {
+  int64_t unit = 1;
+  for (int i = 0; i < places; ++i) unit *= 10;
+  return step / std::gcd(step, unit);
+}
+
+ExprId multiples_between(RuleSet& rules, const std::optional<NumberBound>& least,
+                         const std::optional<NumberBound>& most, const Multiple& multiple) {
+  constexpr int64_t kMost = 999'999'999'999'999;  // 15 digits: exact as doubles
+  int64_t first = -kMost, last = kMost;
+  if (least) {
+    const Decimal bound = scaled(least->value, multiple.places);
+    first = least->inclusive ? bound.ceil(kMost + 1) : bound.floor(kMost + 1) + 1;
+  }
+  if (most) {
+    const Decimal bound = scaled(most->value, multiple.places);
+    last = most->inclusive ? bound.floor(kMost + 1) : bound.ceil(kMost + 1) - 1;
+  }
+  return signed_digits(rules, std::max(first, -kMost), std::min(last, kMost), multiple.step,
+                       static_cast<size_t>(multiple.places));
 }
 
 }  // namespace forerun::grammar

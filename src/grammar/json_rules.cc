@@ -173,6 +173,18 @@ ExprId JsonRules::number() {
   });
 }
 
+ExprId JsonRules::fraction() {
+  return once(fraction_, "JSON fraction", [&] {
+    constexpr uint32_t kMostFractionDigits = 6;  // with those before the point, exact as doubles
+    const ExprId digit = rules_.chars(one_of("0123456789"));
+    const ExprId some = rules_.chars(one_of("123456789"));
+    const ExprId whole =
+        rules_.choice({rules_.literal("0"), rules_.sequence({some, rules_.repeat(digit, 0, 8)})});
+    return rules_.sequence({rules_.optional(rules_.literal("-")), whole, rules_.literal("."),
+                            rules_.repeat(digit, 0, kMostFractionDigits - 1), some});
+  });
+}
+
 const CodePointSet& JsonRules::escaped_chars() {
   static const CodePointSet chars = unescaped_chars().complement();
   return chars;

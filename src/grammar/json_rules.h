@@ -34,6 +34,8 @@ class JsonRules {
   // min to max characters; max may be kUnbounded.
   ExprId string_of_length(uint32_t min, uint32_t max);
   ExprId number();
+  // Numbers that are no integers, without exponent.
+  ExprId fraction();
 
   // Between an opening bracket or comma and what follows, or before a closing bracket.
   ExprId gap();
@@ -56,7 +58,7 @@ class JsonRules {
   ExprId once(std::optional<RuleId>& rule, const char* name, Make make);
 
   RuleSet& rules_;
-  std::optional<RuleId> value_, object_, array_, string_, number_, line_;
+  std::optional<RuleId> value_, object_, array_, string_, number_, fraction_, line_;
   std::map<std::pair<uint32_t, uint32_t>, RuleId> lengths_;
 };
 

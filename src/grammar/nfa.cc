@@ -82,7 +82,19 @@ class Builder {
       states.start = new_state();
       states.end = new_state();
       rule_name_ = &rule.name;
-      if (rule.counted) {
+      if (rule.counted && rule.loop.body_is_graph) {
+        const Expr& graph = rules_.expr(rule.loop.body);
+        states.head = static_cast<uint32_t>(nfa_.states.size());
+        states.head_count = graph.state_count;
+        nfa_.states.resize(nfa_.states.size() + graph.state_count);
+        FORERUN_RETURN_IF_ERROR(add(rule.loop.before, states.start, states.head));
+        for (const GraphEdge& edge : graph.edges) {
+          FORERUN_RETURN_IF_ERROR(add(edge.expr, states.head + edge.from, states.head + edge.to));
+        }
+        for (const uint32_t end : graph.ends) {
+          FORERUN_RETURN_IF_ERROR(add(rule.loop.after, states.head + end, states.end));
+        }
+      } else if (rule.counted) {
         states.head = new_state();
         inlines_ = false;
         FORERUN_RETURN_IF_ERROR(add(rule.loop.before, states.start, states.head));

@@ -40,8 +40,11 @@ struct Nfa {
   };
   struct RuleStates {
     uint32_t start = 0, end = 0;
-    uint32_t head = UINT32_MAX;  // between two rounds, in a counted rule
+    // Between two rounds, in a counted rule: `head_count` states from `head`.
+    uint32_t head = UINT32_MAX, head_count = 1;
     bool reads_empty = false;
+
+    bool is_head(uint32_t state) const { return state - head < head_count; }
   };
   std::vector<State> states;
   std::vector<RuleStates> rules;

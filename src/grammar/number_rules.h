@@ -23,11 +23,27 @@ struct NumberBound {
 };
 
 // Digits before the point that a bound of numbers_between() may have.
-constexpr size_t kMostBoundDigits = 12;
+constexpr size_t kMostBoundDigits = 15;
 
 // Numbers without exponent between the bounds, where given; up to 15 digits before the point, and
 // so few after it that rounding to a double carries none across a bound.
 ExprId numbers_between(RuleSet& rules, const std::optional<NumberBound>& least,
                        const std::optional<NumberBound>& most);
+
+// What numbers are multiples of: `step` units of the last of `places` digits after the point.
+struct Multiple {
+  int64_t step = 1;  // 1 to kLargestMultiple
+  int places = 0;
+
+  // Nothing for what is no such number above zero.
+  static std::optional<Multiple> of(const Decimal& value);
+  // What integers that are multiples of it are multiples of.
+  int64_t whole_step() const;
+};
+
+// Numbers without exponent between the bounds that are multiples of `multiple`; up to 15 digits, of
+// which no more than its places after the point. multiple.places must be above 0.
+ExprId multiples_between(RuleSet& rules, const std::optional<NumberBound>& least,
+                         const std::optional<NumberBound>& most, const Multiple& multiple);
 
 }  // namespace forerun::grammar

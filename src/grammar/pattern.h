@@ -4,9 +4,11 @@
 // their opposites (as ECMAScript has them without flags: ASCII but for \s), \t \n \r \f \v \0 \xHH
 // \uHHHH \u{H...} and escaped punctuation, groups ((...), (?:...), (?<name>...)), alternatives, the
 // quantifiers * + ? {m} {m,} {m,n} and their lazy forms (which match the same texts), and ^ and $
-// anywhere. A pattern matches anywhere in a text unless it is anchored. Refused by name: look-ahead
-// and look-behind, back-references, \b and \B, \p and \P, flags. The work is linear in the text
-// whatever the pattern; what would need too many states is refused when it is compiled.
+// anywhere. As ECMAScript has it without flags, "{" that begins no quantifier is itself, and so is
+// "-" beside a class within a class. A pattern matches anywhere in a text unless it is anchored.
+// Refused by name: look-ahead and look-behind, back-references, \b and \B, \p and \P, flags. The
+// work is linear in the text whatever the pattern; what would need too many states is refused when
+// it is compiled.
 #pragma once
 
 #include <string_view>

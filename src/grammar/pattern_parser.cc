@@ -198,8 +198,13 @@ class Parser {
         break;
     }
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (at_ + 1 >= pattern_.size() || letter || static_cast<uint8_t>(c) >= 0x80 ||
-        (c >= '0' && c <= '9')) {
+    if (static_cast<uint8_t>(c) >= 0x80) {
+      ++at_;
+      const text::CodePoint wide = text::first_code_point(pattern_.substr(at_));
+      at_ += wide.len_bytes;
+      return CodePointSet(wide.value, wide.value);
+    }
+    if (at_ + 1 >= pattern_.size() || letter || (c >= '0' && c <= '9')) {
       return refuse("the escape \\" + std::string(at_ + 1 < pattern_.size() ? 1 : 0, c),
                     "\\d \\w \\s \\t \\n \\r \\f \\v \\xHH \\uHHHH and escaped punctuation");
     }
@@ -251,6 +256,14 @@ class Parser {
       const auto single = [](const CodePointSet& set) {
         return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
       };
+      // ECMAScript without flags: a hyphen beside \d or \w is itself.
+      if (first.ranges().size() > 0 && last.ranges().size() > 0 &&
+          (!single(first) || !single(last))) {
+        chars.add(first);
+        chars.add('-', '-');
+        chars.add(last);
+        continue;
+      }
       if (!single(first) || !single(last) || first.ranges()[0].first > last.ranges()[0].first) {
         return refuse("a range that is none", "first-last, two characters in order");
       }
@@ -277,7 +290,7 @@ class Parser {
       min = 1;
     } else if (take("?")) {
       max = 1;
-    } else if (peek() == '{') {
+    } else if (peek() == '{' && peek(1) >= '0' && peek(1) <= '9') {
       const size_t begin = at_++;
       const std::optional<uint32_t> first = take_count();
       if (first) min = max = *first;
@@ -292,7 +305,8 @@ class Parser {
       return {};
     }
     take("?");  // a lazy quantifier matches the same texts
-    if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') {
+    const bool counted = peek() == '{' && peek(1) >= '0' && peek(1) <= '9';
+    if (peek() == '*' || peek() == '+' || peek() == '?' || counted) {
       return refuse("two quantifiers in a row", "one");
     }
     PatternNode repeat;

@@ -52,8 +52,9 @@ struct Expr {
 // Rule "before body* after" where the machine counts the rounds instead of having a state for each.
 struct CountedLoop {
   ExprId before = 0, body = 0, after = 0;
-  uint32_t initial = 0;       // the count when `before` has been read: 0 or 1
-  uint32_t min = 0, max = 0;  // of the count where `after` begins
+  bool body_is_graph = false;  // `body` is a graph whose edges are rounds; `after` follows its ends
+  uint32_t initial = 0;        // the count when `before` has been read: 0 or 1
+  uint32_t min = 0, max = 0;   // of the count where `after` begins
 };
 
 struct Rule {
@@ -84,7 +85,8 @@ class RuleSet {
   RuleId add_rule(std::string name, bool shared = false);
   void define(RuleId rule, ExprId expr);
   // `body` must be prefix-free and, where `before` can be empty, initial 0: chars(), a rule() that
-  // is shared, or a sequence that ends in one and begins apart from `after`.
+  // is shared, or a sequence that ends in one and begins apart from `after`; so must be every edge
+  // of a body that is a graph.
   void define(RuleId rule, const CountedLoop& loop);
 
   // add_rule and define in one.

@@ -30,10 +30,19 @@ int nesting_of(std::string_view text) {
   return deepest;
 }
 
+// A member's name that begins as this folder's own keywords do; null: none.
+const std::string* internal_name(const Json& json) {
+  for (auto member = json.begin(); json.is_structured() && member != json.end(); ++member) {
+    if (json.is_object() && member.key().starts_with(kInternalMark)) return &member.key();
+    if (const std::string* name = internal_name(*member)) return name;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& limits,
-                                RuleSet& rules) {
+                                SchemaReading reading, RuleSet& rules) {
   if (schema.size() > limits.max_text_bytes) {
     return refuse_at("#", std::to_string(schema.size()) + " bytes",
                      "up to " + std::to_string(limits.max_text_bytes),
@@ -46,7 +55,11 @@ Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& li
   }
   Json document = Json::parse(schema, nullptr, false);
   if (document.is_discarded()) return refuse_at("#", "text that is no JSON", "a JSON schema");
-  SchemaResolver resolver(std::move(document), limits);
+  if (const std::string* name = internal_name(document)) {
+    return refuse_at("#", "the name " + shown(Json(*name)),
+                     "names that do not begin with the character U+0001", StatusCode::kUnsupported);
+  }
+  SchemaResolver resolver(std::move(document), limits, reading);
   return SchemaReader(resolver, limits, rules).read_document();
 }
 

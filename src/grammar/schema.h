@@ -1,26 +1,29 @@
-// Reads a JSON schema: the subset that structured outputs use, as rules of what a reply may be.
+// Reads a JSON schema of any draft from 4 to 2020-12 as rules of what a reply may be.
 //
 // Supported, beside true, false and {}:
 //   type (one or a list), enum, const, anyOf, oneOf (where the alternatives exclude one another for
-//   a reason that is found, schema_exclusive.h), allOf of what can be merged (schema_merge.h), $ref
-//   within the document (any JSON pointer, "#"; recursion included);
-//   objects: properties, required, additionalProperties; minProperties and maxProperties where the
-//   rest implies them, and minProperties 1;
-//   arrays: items, prefixItems, minItems, maxItems;
-//   strings: minLength, maxLength, pattern (pattern.h), format (formats.h; not beside pattern);
-//   numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (integers up to
-//   1000).
-// Ignored: title, description, default, examples, deprecated, readOnly, writeOnly, $schema, $id,
-//   $comment, and names that begin with "x-". Everything else is refused by name.
+//   a reason that is found, schema_exclusive.h, or can be read without one another), allOf
+//   (schema_merge.h), not and if/then/else (of what has an opposite, schema_negate.h), $ref within
+//   the document (any JSON pointer, "#", anchors; recursion included);
+//   objects: properties, patternProperties, propertyNames (pattern, format, enum, const, lengths),
+//   required, additionalProperties, dependencies, dependentRequired, dependentSchemas,
+//   maxProperties, minProperties up to the listed properties and one;
+//   arrays: items and prefixItems, in the older spelling too, minItems, maxItems, uniqueItems (of
+//   up to 8 listed values); strings: minLength, maxLength, pattern (pattern.h), format (formats.h);
+//   numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum (draft 4's booleans too),
+//   multipleOf (up to 1000, or up to 1000 steps of a decimal place).
+// Refused by name: contains, unevaluatedProperties, unevaluatedItems, $dynamicRef, $recursiveRef,
+//   $ref to other documents, and what of the above is out of bounds. All other names, and formats
+//   that are not known, are annotations.
 //
 // Texts are a subset of what the schema allows, in the form of json_rules.h, so every reply is
 // valid, but not every valid text can be a reply:
-//  - properties come in the schema's order, then additional ones, whose names differ from all
-//  listed;
-//  - without additionalProperties an object with `properties` has no others, and without `items` an
-//    array with `prefixItems` ends with those, unless minItems asks for more;
-//  - without `type`, keywords of one kind of value alone (say `properties`) mean that kind;
-//  - integers have up to 18 digits and no fraction; numbers with a bound have no exponent.
+//  - names of additional properties differ from all listed, and have one spelling;
+//  - what schema_reading.h says of the order of properties, and of SchemaReading::kIntent;
+//  - texts of a pattern that has no upper bound of its own may end before a maxLength of thousands
+//  where it can not be counted (but not below 1000 characters);
+//  - integers have up to 18 digits and no fraction; numbers with a bound or multipleOf have no
+//  exponent.
 #pragma once
 
 #include <string_view>
@@ -28,6 +31,7 @@
 #include "forerun/status.h"
 #include "grammar/limits.h"
 #include "grammar/rule_set.h"
+#include "grammar/schema_reading.h"
 
 namespace forerun::grammar {
 
@@ -35,6 +39,6 @@ namespace forerun::grammar {
 //
 // Fails with kInvalidArgument, kUnsupported or kResourceExhausted, as Grammar::from_json_schema().
 Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& limits,
-                                RuleSet& rules);
+                                SchemaReading reading, RuleSet& rules);
 
 }  // namespace forerun::grammar

@@ -1,8 +1,10 @@
 // Arrays: items that are alike, counted, and tuples.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "grammar/schema_judge.h"
 #include "grammar/schema_reader.h"
 
 namespace forerun::grammar {
@@ -10,9 +12,9 @@ namespace forerun::grammar {
 Result<ExprId> SchemaReader::read_array(const Json& schema, const std::string& at, int depth) {
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> least, count_at(schema, "minItems", at));
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> most, count_at(schema, "maxItems", at));
-  if (const auto unique = schema.find("uniqueItems"); unique != schema.end() && *unique != false) {
-    return refuse_at(child_of(at, "uniqueItems"), shown(*unique), "false",
-                     StatusCode::kUnsupported);
+  const auto unique = schema.find("uniqueItems");
+  if (unique != schema.end() && *unique != false && most.value_or(2) > 1) {
+    return read_unique(schema, at, least.value_or(0), most.value_or(kUnbounded));
   }
   std::vector<ExprId> first;
   if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
@@ -29,13 +31,9 @@ Result<ExprId> SchemaReader::read_array(const Json& schema, const std::string& a
   std::optional<ExprId> rest;
   if (const auto items = schema.find("items"); items != schema.end()) {
     const std::string place = child_of(at, "items");
-    if (items->is_array()) {
-      return refuse_at(place, "a list of schemas", "prefixItems for a tuple",
-                       StatusCode::kUnsupported);
-    }
     FORERUN_ASSIGN_OR_RETURN(const ExprId item, read(*items, place, depth + 1));
     if (!is_never(item)) rest = item;
-  } else if (first.empty() || min > first.size()) {
+  } else if (first.empty() || min > first.size() || resolver_.reading() == SchemaReading::kLetter) {
     rest = json_.value();
   }
   // Nothing can follow an item that nothing can be.
@@ -50,6 +48,49 @@ Result<ExprId> SchemaReader::read_array(const Json& schema, const std::string& a
   if (!first.empty()) return tuple_graph(first, rest, min, max);
   if (min == 0 && max == kUnbounded && !schema.contains("items")) return json_.array();
   return counted_items(as_rule(child_of(at, "items"), *rest), min, max);
+}
+
+// Items that differ, where they are a few listed values. State: which of them were written, a bit
+// each.
+Result<ExprId> SchemaReader::read_unique(const Json& schema, const std::string& at, uint32_t min,
+                                         uint32_t max) {
+  constexpr size_t kMostValues = 8;
+  Json values;
+  if (const auto items = schema.find("items");
+      items != schema.end() && !schema.contains("prefixItems")) {
+    FORERUN_ASSIGN_OR_RETURN(const Json item, resolver_.flattened(*items, child_of(at, "items")));
+    bool all_fit = item.is_object() && item.contains("enum");
+    for (size_t i = 0; all_fit && i < item.at("enum").size(); ++i) {
+      FORERUN_ASSIGN_OR_RETURN(const Verdict fits,
+                               judge(resolver_, item, item.at("enum")[i], child_of(at, "items")));
+      all_fit = fits == Verdict::kYes;
+    }
+    if (all_fit) values = item.at("enum");
+  }
+  if (!values.is_array() || values.size() > kMostValues) {
+    return refuse_at(child_of(at, "uniqueItems"), "true",
+                     "true where maxItems is 1 or items are an enum of up to " +
+                         std::to_string(kMostValues) + " values",
+                     StatusCode::kUnsupported);
+  }
+  const uint32_t end = 1u << values.size();
+  const ExprId gap = json_.gap(), comma = rules_.sequence({rules_.literal(","), gap});
+  const ExprId close = rules_.sequence({gap, rules_.literal("]")});
+  std::vector<ExprId> items;
+  for (const Json& value : values) items.push_back(fixed_value(value));
+  std::vector<GraphEdge> edges;
+  for (uint32_t written = 0; written < end; ++written) {
+    const auto count = static_cast<uint32_t>(std::popcount(written));
+    if (count >= min && count <= max) {
+      edges.push_back({written, written == 0 ? rules_.literal("]") : close, end});
+    }
+    for (size_t i = 0; i < items.size() && count < max; ++i) {
+      if ((written >> i) & 1) continue;
+      edges.push_back(
+          {written, rules_.sequence({written == 0 ? gap : comma, items[i]}), written | 1u << i});
+    }
+  }
+  return rules_.sequence({rules_.literal("["), rules_.graph(end + 1, std::move(edges), {end})});
 }
 
 // `item` must be a call of a shared rule.

@@ -6,32 +6,44 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "grammar/formats.h"
 
 namespace forerun::grammar {
 namespace {
 
-constexpr std::array<std::string_view, 10> kAnnotations = {
-    "title",    "description", "default", "examples", "deprecated",
-    "readOnly", "writeOnly",   "$schema", "$id",      "$comment"};
-
 // The kind of value that a keyword is about; 0: any.
-constexpr std::array<std::pair<std::string_view, uint8_t>, 30> kKeywords = {{
+constexpr std::array<std::pair<std::string_view, uint8_t>, 44> kKeywords = {{
     {"type", 0},
     {"enum", 0},
     {"const", 0},
     {"anyOf", 0},
     {"oneOf", 0},
     {"allOf", 0},
+    {"not", 0},
+    {"if", 0},
+    {"then", 0},
+    {"else", 0},
     {"$ref", 0},
-    {"$defs", 0},
-    {"definitions", 0},
+    {"$dynamicRef", 0},
+    {"$recursiveRef", 0},
+    {kExcluded, 0},
     {"properties", kObjectType},
+    {"patternProperties", kObjectType},
+    {"propertyNames", kObjectType},
     {"required", kObjectType},
     {"additionalProperties", kObjectType},
+    {"unevaluatedProperties", kObjectType},
     {"minProperties", kObjectType},
     {"maxProperties", kObjectType},
+    {"dependencies", kObjectType},
+    {"dependentRequired", kObjectType},
+    {"dependentSchemas", kObjectType},
+    {kForbidden, kObjectType},
     {"items", kArrayType},
+    {"additionalItems", kArrayType},
     {"prefixItems", kArrayType},
+    {"unevaluatedItems", kArrayType},
+    {"contains", kArrayType},
     {"minItems", kArrayType},
     {"maxItems", kArrayType},
     {"uniqueItems", kArrayType},
@@ -39,14 +51,22 @@ constexpr std::array<std::pair<std::string_view, uint8_t>, 30> kKeywords = {{
     {"maxLength", kStringType},
     {"pattern", kStringType},
     {"format", kStringType},
+    {kTexts, kStringType},
     {"minimum", kNumberType},
     {"maximum", kNumberType},
     {"exclusiveMinimum", kNumberType},
     {"exclusiveMaximum", kNumberType},
     {"multipleOf", kNumberType},
-    {"nullable", 0},
-    {"strict", 0},
 }};
+
+// `value` says nothing beside "unevaluatedProperties" and its kin.
+bool says_nothing(std::string_view keyword, const Json& value, const Json& schema) {
+  if (keyword == "contains") {
+    const auto least = schema.find("minContains");
+    return least != schema.end() && *least == 0 && !schema.contains("maxContains");
+  }
+  return value == true || (value.is_object() && value.empty());
+}
 
 }  // namespace
 
@@ -75,31 +95,27 @@ std::string child_of(std::string_view at, std::string_view name) {
 }
 
 bool is_annotation(std::string_view keyword) {
-  return keyword.starts_with("x-") ||
-         std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
+  return std::none_of(kKeywords.begin(), kKeywords.end(),
+                      [&](const auto& entry) { return entry.first == keyword; });
 }
 
 Status check_keywords(const Json& schema, const std::string& at) {
-  for (const auto& [name, value] : schema.items()) {
-    const std::string& keyword = name;
-    if (is_annotation(keyword)) continue;
-    const bool known = std::any_of(kKeywords.begin(), kKeywords.end(),
-                                   [&](const auto& entry) { return entry.first == keyword; });
-    if (known && keyword != "nullable" && keyword != "strict") continue;
-    if (value.is_boolean() && !value.template get<bool>() && known) continue;
-    return refuse_at(child_of(at, keyword), "the keyword \"" + keyword + "\"",
-                     keyword == "nullable" ? "a list of types with \"null\""
-                                           : "the keywords that Forerun supports",
-                     StatusCode::kUnsupported);
+  for (const char* keyword :
+       {"unevaluatedProperties", "unevaluatedItems", "contains", "$dynamicRef", "$recursiveRef"}) {
+    const auto found = schema.find(keyword);
+    if (found == schema.end() || says_nothing(keyword, *found, schema)) continue;
+    return refuse_at(child_of(at, keyword), "the keyword \"" + std::string(keyword) + "\"",
+                     "the keywords that Forerun supports", StatusCode::kUnsupported);
   }
   return {};
 }
 
 bool has_assertions(const Json& schema, std::string_view except) {
   for (const auto& [name, value] : schema.items()) {
-    if (name != except && name != "$defs" && name != "definitions" && !is_annotation(name)) {
-      return true;
-    }
+    if (name == except || is_annotation(name)) continue;
+    const bool unknown_format = name == "format" && value.is_string() &&
+                                !pattern_of_format(value.template get_ref<const std::string&>());
+    if (!unknown_format) return true;
   }
   return false;
 }
@@ -120,14 +136,15 @@ uint8_t type_of_value(const Json& value) {
 Result<uint8_t> types_of(const Json& schema, const std::string& at) {
   uint8_t types = kAllTypes;
   if (const auto found = schema.find("type"); found != schema.end()) {
-    constexpr std::array<std::pair<std::string_view, uint8_t>, 7> kNames = {
+    constexpr std::array<std::pair<std::string_view, uint8_t>, 8> kNames = {
         {{"null", kNullType},
          {"boolean", kBooleanType},
          {"object", kObjectType},
          {"array", kArrayType},
          {"string", kStringType},
          {"integer", kIntegerType},
-         {"number", kNumberType}}};
+         {"number", kNumberType},
+         {kFractionName, kFractionType}}};
     types = 0;
     const Json list = found->is_array() ? *found : Json::array({*found});
     for (const Json& name : list) {
@@ -146,6 +163,9 @@ Result<uint8_t> types_of(const Json& schema, const std::string& at) {
   if (const auto found = schema.find("const"); found != schema.end()) {
     listed = type_of_value(*found);
   } else if (const auto values = schema.find("enum"); values != schema.end()) {
+    if (!values->is_array()) {
+      return refuse_at(child_of(at, "enum"), shown(*values), "a list of values");
+    }
     for (const Json& value : *values) listed = static_cast<uint8_t>(listed | type_of_value(value));
   } else {
     listed = kAllTypes;
@@ -156,7 +176,11 @@ Result<uint8_t> types_of(const Json& schema, const std::string& at) {
 uint8_t types_suggested(const Json& schema) {
   uint8_t types = 0;
   for (const auto& [keyword, type] : kKeywords) {
-    if (type != 0 && schema.contains(keyword)) types = static_cast<uint8_t>(types | type);
+    if (type == 0 || !schema.contains(keyword)) continue;
+    // A format that is not known says nothing, whatever it stands beside.
+    const bool nothing =
+        keyword == "format" && !has_assertions({{"format", schema.at("format")}}, "");
+    if (!nothing) types = static_cast<uint8_t>(types | type);
   }
   return types == 0 ? uint8_t{kAllTypes} : types;
 }
@@ -168,6 +192,11 @@ Result<std::optional<uint32_t>> count_at(const Json& schema, const char* keyword
   const std::optional<Decimal> value =
       found->is_number() ? Decimal::parse(found->dump()) : std::nullopt;
   constexpr int64_t kMost = 1'000'000'000;
+  const bool most = std::string_view(keyword).starts_with("max");
+  if (value && !value->negative && value->fraction.empty() && most &&
+      value->floor(kMost) >= kMost) {
+    return std::optional<uint32_t>();  // no reply comes near it
+  }
   if (!value || value->negative || !value->fraction.empty() || value->floor(kMost) >= kMost) {
     return refuse_at(child_of(at, keyword), shown(*found), "a whole number from 0 to 999,999,999");
   }

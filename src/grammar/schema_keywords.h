@@ -37,11 +37,31 @@ std::string shown(const Json& value);
 // `at` and one more step, escaped as JSON pointers demand.
 std::string child_of(std::string_view at, std::string_view name);
 
-// Keywords that say nothing about what a text may be.
+// Keywords that only this folder writes, into schemas that it merges. A document with such a name
+// is refused (schema.cc), so that nobody else does.
+constexpr char kInternalMark = '\x01';
+constexpr const char* kForbidden =
+    "\x01"
+    "forbidden";  // names that an object must not have
+constexpr const char* kExcluded =
+    "\x01"
+    "excluded";  // values that it must not be
+// What a string must be beside `pattern` and `format`: a list of {"pattern"}, {"format"} and
+// {"notPattern"}.
+constexpr const char* kTexts =
+    "\x01"
+    "texts";
+constexpr const char* kFractionName =
+    "\x01"
+    "fraction";  // a type: numbers that are no integers
+
+// Names of keywords that say nothing about what a text may be: all that no draft from 4 to 2020-12
+// lets assert anything.
 bool is_annotation(std::string_view keyword);
-// Refuses the first keyword of `schema` that Forerun does not know.
+// Refuses the first keyword of `schema` that asserts what Forerun does not do.
 Status check_keywords(const Json& schema, const std::string& at);
-// Whether `schema` has a keyword beside annotations, definitions and `except`.
+// Whether `schema` has a keyword beside annotations, definitions, formats that are not known and
+// `except`.
 bool has_assertions(const Json& schema, std::string_view except);
 
 // The kinds that `type`, or the values of enum or const, allow; kAllTypes where nothing is said.

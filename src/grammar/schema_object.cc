@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "grammar/char_dfa.h"
+#include "grammar/pattern.h"
 #include "grammar/schema_reader.h"
 #include "text/utf8.h"
 
@@ -11,6 +13,10 @@ namespace {
 
 // Names written out at each place they may begin; beyond, each property is a rule that is called.
 constexpr size_t kMostInlineNameBytes = 4096;
+constexpr size_t kMostPatterns = 40;  // of names, in one object
+constexpr uint64_t kMostCountedStates = 4096;
+// Required properties of an object that may have any order, and the states of all such objects.
+constexpr size_t kMostUnordered = 9, kMostUnorderedStates = 8000;
 
 bool lists(const Json& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -20,23 +26,104 @@ bool lists(const Json& names, const std::string& name) {
 
 Result<ExprId> SchemaReader::read_object(const Json& schema, const std::string& at, int depth) {
   std::vector<std::string> names;
+  FORERUN_ASSIGN_OR_RETURN(const NamePatterns patterns, read_name_patterns(schema, at));
   FORERUN_ASSIGN_OR_RETURN(std::vector<Property> properties,
-                           read_properties(schema, at, depth, names));
+                           read_properties(schema, at, depth, names, patterns));
   FORERUN_ASSIGN_OR_RETURN(const std::optional<ExprId> additional,
-                           read_additional(schema, at, depth, names));
-  for (size_t i = 0; i < properties.size(); ++i) {
-    if (properties[i].required && !properties[i].possible) return rules_.never();
+                           read_additional(schema, at, depth, names, patterns));
+  size_t required = 0, possible = 0;
+  for (const Property& property : properties) {
+    if (property.required && !property.possible) return rules_.never();
+    required += property.required;
+    possible += property.possible;
   }
-  bool may_be_empty = true;
-  FORERUN_RETURN_IF_ERROR(
-      check_property_counts(schema, at, properties, additional.has_value(), may_be_empty));
+  FORERUN_ASSIGN_OR_RETURN(PropertyCounts counts,
+                           read_property_counts(schema, at, properties, additional.has_value()));
+  if (counts.max < std::max<size_t>(required, counts.min)) return rules_.never();
+  const bool free = counts.min <= std::max<size_t>(required, 1) &&
+                    (counts.max == kUnbounded || (!additional && possible <= counts.max));
+  if (!free) return counted_object(properties, additional, counts, at);
+  const bool may_be_empty = counts.min == 0;
   const bool plain = names.empty() && additional && may_be_empty;
-  if (plain && !schema.contains("additionalProperties")) return json_.object();
+  if (plain && !schema.contains("additionalProperties") && patterns.patterns.empty() &&
+      !patterns.all) {
+    return json_.object();
+  }
+  if (resolver_.reading() == SchemaReading::kLetter && required <= kMostUnordered &&
+      (unordered_states_ += size_t{1} << required) <= kMostUnorderedStates) {
+    return unordered_object(properties, additional, may_be_empty);
+  }
   return object_graph(std::move(properties), additional, may_be_empty);
 }
 
+Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& schema,
+                                                                    const std::string& at) {
+  NamePatterns result;
+  if (const auto found = schema.find("patternProperties"); found != schema.end()) {
+    const std::string place = child_of(at, "patternProperties");
+    if (!found->is_object()) return refuse_at(place, shown(*found), "an object of schemas");
+    for (const auto& [pattern, value] : found->items()) {
+      Result<CharNfa> nfa = read_pattern(pattern, limits_);
+      if (!nfa.ok()) return nfa.status().with_context("schema: " + child_of(place, pattern));
+      result.patterns.emplace_back(std::move(*nfa), value);
+    }
+    if (result.patterns.size() > kMostPatterns) {
+      return refuse_at(place, std::to_string(result.patterns.size()) + " patterns",
+                       "up to " + std::to_string(kMostPatterns), StatusCode::kUnsupported);
+    }
+  }
+  const auto found = schema.find("propertyNames");
+  if (found == schema.end()) return result;
+  const std::string place = child_of(at, "propertyNames");
+  FORERUN_ASSIGN_OR_RETURN(const Json names, resolver_.flattened(*found, place));
+  if (names.is_boolean()) {
+    result.none = names == false;
+    return result;
+  }
+  FORERUN_RETURN_IF_ERROR(check_keywords(names, place));
+  FORERUN_ASSIGN_OR_RETURN(const uint8_t types, types_of(names, place));
+  if ((types & kStringType) == 0) {
+    result.none = true;
+    return result;
+  }
+  for (const char* keyword : {"anyOf", "oneOf"}) {
+    if (!names.contains(keyword)) continue;
+    return refuse_at(child_of(place, keyword), "alternatives of names",
+                     "pattern, format, enum, const and lengths", StatusCode::kUnsupported);
+  }
+  std::vector<CharNfa> all;
+  if (names.contains("enum") || names.contains("const")) {
+    const Json values = names.contains("const") ? Json::array({names.at("const")}) : names["enum"];
+    std::vector<std::string> texts;
+    for (const Json& value : values) {
+      if (value.is_string()) texts.push_back(value.get<std::string>());
+    }
+    all.push_back(literal_texts(texts));
+  }
+  FORERUN_ASSIGN_OR_RETURN(std::optional<CharNfa> texts, read_texts(names, place));
+  if (texts) all.push_back(std::move(*texts));
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> least,
+                           count_at(names, "minLength", place));
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> most, count_at(names, "maxLength", place));
+  if (least || most) {
+    CharNfa any;
+    any.states.push_back({{{CodePointSet::all(), 0}}, true});
+    Result<CharNfa> sized = with_length(any, least.value_or(0), most.value_or(kUnbounded), 10'000);
+    if (!sized.ok()) return sized.status().with_context("schema: " + place);
+    all.push_back(std::move(*sized));
+  }
+  if (all.empty()) return result;
+  Result<CharDfa> dfa = read_together(all, limits_);
+  if (!dfa.ok()) return dfa.status().with_context("schema: " + place);
+  const uint64_t wanted = (uint64_t{1} << all.size()) - 1;
+  result.all = texts_where(*dfa, [&](uint64_t marks) { return marks == wanted; });
+  result.none = result.all->states.empty();
+  return result;
+}
+
 Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(
-    const Json& schema, const std::string& at, int depth, std::vector<std::string>& names) {
+    const Json& schema, const std::string& at, int depth, std::vector<std::string>& names,
+    const NamePatterns& patterns) {
   const Json none = Json::object(), no_names = Json::array();
   const auto found = schema.find("properties");
   const Json& listed = found == schema.end() ? none : *found;
@@ -48,28 +135,49 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(
   if (!required.is_array() || !std::all_of(required.begin(), required.end(), is_string)) {
     return refuse_at(child_of(at, "required"), shown(required), "a list of names");
   }
+  const auto banned = schema.find(kForbidden);
+  const Json& forbidden = banned == schema.end() ? no_names : *banned;
   std::vector<Property> properties;
-  const auto add = [&](const std::string& name, ExprId value, bool is_required) {
+  std::set<std::string> seen;
+  // `own`: what is said of the name itself; patterns that it matches are added.
+  const auto add = [&](const std::string& name, const Json* own,
+                       const std::string& own_at) -> Status {
+    if (!seen.insert(name).second) return {};
+    bool possible = !patterns.none && !lists(forbidden, name);
+    if (patterns.all && !accepts(*patterns.all, name)) possible = false;
+    Json parts = Json::array();
+    if (own) parts.push_back(*own);
+    for (const auto& [nfa, value] : patterns.patterns) {
+      if (accepts(nfa, name)) parts.push_back(value);
+    }
+    ExprId value = rules_.never();
+    if (possible && parts.size() == 1) {
+      FORERUN_ASSIGN_OR_RETURN(value, read(parts[0], own_at, depth + 1));
+    } else if (possible) {
+      FORERUN_ASSIGN_OR_RETURN(
+          value, read(parts.empty() ? Json(true) : Json{{"allOf", parts}}, own_at, depth + 1));
+    }
     names.push_back(name);
     properties.push_back(
-        {json_.member(name, value), is_required, !is_never(value), name.size() + 4});
+        {json_.member(name, value), lists(required, name), !is_never(value), name.size() + 4});
+    return {};
   };
   for (const auto& [name, value] : listed.items()) {
-    FORERUN_ASSIGN_OR_RETURN(const ExprId expr, read(value, child_of(place, name), depth + 1));
-    add(name, expr, lists(required, name));
+    FORERUN_RETURN_IF_ERROR(add(name, &value, child_of(place, name)));
   }
-  // Names that are demanded but not listed have the schema of additional ones.
+  // Names that are demanded but not listed: a pattern's, or else additional ones.
+  const auto additional = schema.find("additionalProperties");
   for (const Json& name : required) {
     const std::string& text = name.get_ref<const std::string&>();
-    if (std::find(names.begin(), names.end(), text) != names.end()) continue;
-    const auto additional = schema.find("additionalProperties");
-    if (additional == schema.end()) {
-      add(text, json_.value(), true);
-      continue;
-    }
-    FORERUN_ASSIGN_OR_RETURN(const ExprId expr,
-                             read(*additional, child_of(at, "additionalProperties"), depth + 1));
-    add(text, expr, true);
+    const bool matched =
+        std::any_of(patterns.patterns.begin(), patterns.patterns.end(),
+                    [&](const auto& pattern) { return accepts(pattern.first, text); });
+    const bool said = additional != schema.end() && !matched;
+    FORERUN_RETURN_IF_ERROR(add(text, said ? &*additional : nullptr,
+                                child_of(at, said ? "additionalProperties" : "required")));
+  }
+  for (const Json& name : forbidden) {
+    FORERUN_RETURN_IF_ERROR(add(name.get<std::string>(), nullptr, at));
   }
   return properties;
 }
@@ -77,16 +185,66 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(
 // Members beyond the listed ones; nothing where there are none.
 Result<std::optional<ExprId>> SchemaReader::read_additional(const Json& schema,
                                                             const std::string& at, int depth,
-                                                            const std::vector<std::string>& names) {
+                                                            const std::vector<std::string>& names,
+                                                            const NamePatterns& patterns) {
+  if (patterns.none) return std::optional<ExprId>();
   const auto found = schema.find("additionalProperties");
-  if (found == schema.end() && schema.contains("properties")) return std::optional<ExprId>();
-  const Json any(true);
-  FORERUN_ASSIGN_OR_RETURN(
-      const ExprId value,
-      read(found == schema.end() ? any : *found, child_of(at, "additionalProperties"), depth + 1));
+  const bool closed = found == schema.end() && resolver_.reading() == SchemaReading::kIntent &&
+                      (schema.contains("properties") || schema.contains("patternProperties"));
+  const Json rest = closed ? Json(false) : found == schema.end() ? Json(true) : *found;
+  if (!patterns.patterns.empty() || patterns.all) {
+    FORERUN_ASSIGN_OR_RETURN(std::vector<ExprId> members,
+                             other_members(rest, at, depth, names, patterns));
+    if (members.empty()) return std::optional<ExprId>();
+    return std::optional(rules_.choice(std::move(members)));
+  }
+  FORERUN_ASSIGN_OR_RETURN(const ExprId value,
+                           read(rest, child_of(at, "additionalProperties"), depth + 1));
   if (is_never(value)) return std::optional<ExprId>();
   return std::optional(
       rules_.sequence({other_names(names), rules_.literal(":"), json_.space(), value}));
+}
+
+// A member for each set of patterns that some name matches, with what all of them say.
+Result<std::vector<ExprId>> SchemaReader::other_members(const Json& additional,
+                                                        const std::string& at, int depth,
+                                                        const std::vector<std::string>& names,
+                                                        const NamePatterns& patterns) {
+  const size_t count = patterns.patterns.size();
+  std::vector<CharNfa> nfas;
+  for (const auto& [nfa, value] : patterns.patterns) nfas.push_back(nfa);
+  nfas.push_back(literal_texts(names));
+  if (patterns.all) nfas.push_back(*patterns.all);
+  const std::string place = child_of(at, count > 0 ? "patternProperties" : "propertyNames");
+  Result<CharDfa> dfa = read_together(nfas, limits_);
+  if (!dfa.ok()) return dfa.status().with_context("schema: " + place);
+  std::set<uint64_t> kinds;
+  for (const CharDfa::State& state : dfa->states) kinds.insert(state.marks);
+  const uint64_t listed = uint64_t{1} << count, allowed = patterns.all ? listed << 1 : 0;
+  std::vector<ExprId> members;
+  for (const uint64_t kind : kinds) {
+    if ((kind & listed) != 0 || (kind & allowed) != allowed) continue;
+    Json parts = Json::array();
+    for (size_t i = 0; i < count; ++i) {
+      if ((kind >> i) & 1) parts.push_back(patterns.patterns[i].second);
+    }
+    const bool matches = !parts.empty();
+    const Json schema = !matches            ? additional
+                        : parts.size() == 1 ? parts[0]
+                                            : Json{{"allOf", parts}};
+    FORERUN_ASSIGN_OR_RETURN(
+        const ExprId value,
+        read(schema, matches ? place : child_of(at, "additionalProperties"), depth + 1));
+    if (is_never(value)) continue;
+    FORERUN_ASSIGN_OR_RETURN(
+        const ExprId name,
+        quoted_texts(texts_where(*dfa, [&](uint64_t marks) { return marks == kind; }), 0,
+                     kUnbounded, place));
+    if (is_never(name)) continue;
+    members.push_back(
+        rules_.sequence({as_rule("names", name), rules_.literal(":"), json_.space(), value}));
+  }
+  return members;
 }
 
 // A name in quotes that is none of `names`. With `names` it has one spelling, since an escaped
@@ -135,27 +293,111 @@ ExprId SchemaReader::other_names(const std::vector<std::string>& names) {
   return as_rule("other names", rules_.sequence({quote, name, quote}));
 }
 
-Status SchemaReader::check_property_counts(const Json& schema, const std::string& at,
-                                           const std::vector<Property>& properties, bool open,
-                                           bool& may_be_empty) {
+Result<SchemaReader::PropertyCounts> SchemaReader::read_property_counts(
+    const Json& schema, const std::string& at, const std::vector<Property>& properties, bool open) {
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> min,
                            count_at(schema, "minProperties", at));
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> max,
                            count_at(schema, "maxProperties", at));
-  const auto required = static_cast<size_t>(
+  const auto possible = static_cast<size_t>(
       std::count_if(properties.begin(), properties.end(),
-                    [](const Property& property) { return property.required; }));
-  if (min && *min > std::max<size_t>(required, 1)) {
+                    [](const Property& property) { return property.possible; }));
+  // Names that are not listed may repeat, and a name that repeats is one property.
+  if (min && open && *min > possible + 1) {
     return refuse_at(child_of(at, "minProperties"), std::to_string(*min),
-                     "1, or no more than there are required properties", StatusCode::kUnsupported);
-  }
-  may_be_empty = !min || *min == 0;
-  if (max && (open || *max < properties.size())) {
-    return refuse_at(child_of(at, "maxProperties"), std::to_string(*max),
-                     "no fewer than there are properties, and additionalProperties: false",
+                     "1, or no more than there are listed properties and one",
                      StatusCode::kUnsupported);
   }
-  return {};
+  if (min && !open && *min > possible) return PropertyCounts{*min, 0};
+  return PropertyCounts{min.value_or(0), max.value_or(kUnbounded)};
+}
+
+// State (i, n): properties up to i are past, and n were written, or at least n where there is no
+// bound above. Behind them, others are counted on; together they count as one towards the least.
+Result<ExprId> SchemaReader::counted_object(const std::vector<Property>& properties,
+                                            std::optional<ExprId> additional, PropertyCounts counts,
+                                            const std::string& at) {
+  const auto listed = static_cast<uint32_t>(properties.size());
+  const bool bounded = counts.max != kUnbounded;
+  const uint64_t top = bounded ? (additional ? counts.max : std::min(counts.max, listed))
+                               : std::min(counts.min, listed + 1);
+  const uint64_t rows = uint64_t{listed} + 1 + (additional ? 1 + listed : 0);
+  if (rows * (top + 1) > kMostCountedStates) {
+    return refuse_at(child_of(at, bounded ? "maxProperties" : "minProperties"),
+                     std::to_string(bounded ? counts.max : counts.min),
+                     "counts that take up to " + std::to_string(kMostCountedStates) + " states",
+                     StatusCode::kUnsupported);
+  }
+  const auto most = static_cast<uint32_t>(top);
+  const auto state = [&](uint32_t i, uint32_t n) { return i * (most + 1) + n; };
+  const uint32_t end = static_cast<uint32_t>(rows) * (most + 1);
+  const ExprId gap = json_.gap(), comma = rules_.sequence({rules_.literal(","), gap});
+  const ExprId empty = rules_.empty(), brace = rules_.literal("}");
+  const ExprId close = rules_.sequence({gap, brace});
+  std::vector<GraphEdge> edges;
+  const auto write = [&](uint32_t from, uint32_t n, ExprId member, uint32_t to_row, bool first) {
+    if (bounded && n == most) return;
+    edges.push_back({from, rules_.sequence({first ? gap : comma, member}),
+                     state(to_row, std::min(n + 1, most))});
+  };
+  // Whether none was written is told by n, but where n says no more than "any number".
+  if (most == 0) {
+    return counts.min == 0 ? rules_.literal("{}") : rules_.never();
+  }
+  for (uint32_t i = 0; i < listed; ++i) {
+    const ExprId member = as_rule("property", properties[i].member);
+    for (uint32_t n = 0; n <= std::min(i, most); ++n) {
+      if (!properties[i].required) edges.push_back({state(i, n), empty, state(i + 1, n)});
+      if (properties[i].possible) write(state(i, n), n, member, i + 1, n == 0);
+    }
+  }
+  for (uint32_t n = 0; n <= most; ++n) {
+    const uint32_t past = state(listed, n);
+    if (n >= counts.min) edges.push_back({past, n == 0 ? brace : close, end});
+    if (!additional || n > listed) continue;
+    // Row listed + 1 + n: n listed ones, then others.
+    const uint32_t row = listed + 1 + n;
+    write(past, n, *additional, row, n == 0);
+    for (uint32_t m = n; m <= most; ++m) {
+      write(state(row, m), m, *additional, row, false);
+      if (n + 1 >= counts.min) edges.push_back({state(row, m), close, end});
+    }
+  }
+  return rules_.sequence({rules_.literal("{"), rules_.graph(end + 1, std::move(edges), {end})});
+}
+
+// State: which of the required properties were written, a bit each; behind these, the same where
+// nothing was written yet. Names may repeat, as in JSON.
+ExprId SchemaReader::unordered_object(const std::vector<Property>& properties,
+                                      std::optional<ExprId> additional, bool may_be_empty) {
+  std::vector<ExprId> required, others;
+  for (const Property& property : properties) {
+    if (!property.possible) continue;
+    (property.required ? required : others).push_back(property.member);
+  }
+  if (additional) others.push_back(*additional);
+  for (ExprId& member : required) member = as_rule("property", member);
+  const uint32_t all = 1u << required.size(), begin = all, end = all + 1;
+  const ExprId other = as_rule("properties", rules_.choice(std::move(others)));
+  const ExprId gap = json_.gap(), comma = rules_.sequence({rules_.literal(","), gap});
+  const ExprId brace = rules_.literal("}");
+  // State 0 of a graph is where it begins: it and `begin` change places.
+  const auto state = [&](uint32_t s) { return s == begin ? 0 : s == 0 ? begin : s; };
+  std::vector<GraphEdge> edges;
+  for (uint32_t from = 0; from <= begin; ++from) {
+    const uint32_t written = from == begin ? 0 : from;
+    const ExprId between = from == begin ? gap : comma;
+    if (!is_never(other)) {
+      edges.push_back({state(from), rules_.sequence({between, other}), state(written)});
+    }
+    for (size_t i = 0; i < required.size(); ++i) {
+      edges.push_back(
+          {state(from), rules_.sequence({between, required[i]}), state(written | 1u << i)});
+    }
+  }
+  if (may_be_empty && all == 1) edges.push_back({0, brace, end});
+  edges.push_back({state(all - 1), rules_.sequence({gap, brace}), end});
+  return rules_.sequence({rules_.literal("{"), rules_.graph(end + 1, std::move(edges), {end})});
 }
 
 // State i: properties up to i are past, none was written. State n + 1 + i: some were. Then the end.

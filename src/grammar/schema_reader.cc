@@ -6,7 +6,9 @@
 
 #include "base/status_macros.h"
 #include "grammar/schema_exclusive.h"
+#include "grammar/schema_judge.h"
 #include "grammar/schema_merge.h"
+#include "grammar/schema_negate.h"
 
 namespace forerun::grammar {
 
@@ -38,18 +40,35 @@ Result<ExprId> SchemaReader::read(const Json& schema, const std::string& at, int
                      StatusCode::kResourceExhausted);
   }
   FORERUN_RETURN_IF_ERROR(check_keywords(schema, at));
-  if (const auto ref = schema.find("$ref"); ref != schema.end()) {
-    if (!has_assertions(schema, "$ref")) return read_reference(*ref, at, depth);
-  }
-  if (schema.contains("$ref") || schema.contains("allOf")) {
-    FORERUN_ASSIGN_OR_RETURN(const Json flat, resolver_.flattened(schema, at));
-    return read(flat, at, depth + 1);
-  }
+  if (resolver_.is_reference(schema)) return read_reference(schema.at("$ref"), at, depth);
+  if (resolver_.needs_flattening(schema)) return read_flattened(schema, at, depth);
   if (schema.contains("anyOf")) return read_alternatives(schema, "anyOf", at, depth);
   if (schema.contains("oneOf")) return read_alternatives(schema, "oneOf", at, depth);
   if (schema.contains("enum") || schema.contains("const")) return read_values(schema, at);
   if (!has_assertions(schema, "")) return json_.value();
   return read_types(schema, at, depth);
+}
+
+// What merging makes is the same wherever a schema is merged in the same way, so that a schema that
+// holds itself within an allOf comes to an end.
+Result<ExprId> SchemaReader::read_flattened(const Json& schema, const std::string& at, int depth) {
+  const auto parts = schema.find("allOf");
+  if (parts != schema.end() && parts->is_array() && parts->size() == 1 &&
+      !has_assertions(schema, "allOf") && (*parts)[0].is_object()) {
+    return read((*parts)[0], child_of(child_of(at, "allOf"), "0"), depth + 1);
+  }
+  FORERUN_ASSIGN_OR_RETURN(const Json flat, resolver_.flattened(schema, at));
+  if (!flat.is_object()) return read(flat, at, depth);
+  const auto [found, inserted] = merged_.try_emplace(flat.dump());
+  if (inserted) {
+    const RuleId rule = rules_.add_rule(at.empty() ? "#" : at, true);
+    found->second = rule;
+    FORERUN_ASSIGN_OR_RETURN(const ExprId expr, read(flat, at, depth + 1));
+    rules_.define(rule, expr);
+    if (is_never(expr)) nevers_.insert(rule);
+    return is_never(expr) ? expr : rules_.rule(rule);
+  }
+  return nevers_.contains(found->second) ? rules_.never() : rules_.rule(found->second);
 }
 
 Result<ExprId> SchemaReader::read_reference(const Json& ref, const std::string& at, int depth) {
@@ -65,6 +84,17 @@ Result<ExprId> SchemaReader::read_reference(const Json& ref, const std::string& 
   return rules_.rule(rule);
 }
 
+namespace {
+
+Status refuse_overlap(const std::string& at, size_t other) {
+  return refuse_at(at, "an alternative that may hold together with number " + std::to_string(other),
+                   "anyOf, or alternatives that differ in type, in a required property's const or "
+                   "enum, or in required properties under additionalProperties: false",
+                   StatusCode::kUnsupported);
+}
+
+}  // namespace
+
 // anyOf and oneOf. What stands beside it holds for every alternative.
 Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* keyword,
                                                const std::string& at, int depth) {
@@ -73,12 +103,13 @@ Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* k
   if (!parts.is_array() || parts.empty()) {
     return refuse_at(place, shown(parts), "a list of at least one schema");
   }
+  const bool one = std::string_view(keyword) == "oneOf";
   Json siblings = schema;
   siblings.erase(keyword);
   const bool alone = !has_assertions(schema, keyword);
   std::vector<Json> whole;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (alone) {
+    if (alone && !one) {
       whole.push_back(parts[i]);
       continue;
     }
@@ -87,39 +118,40 @@ Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* k
     if (part.is_object()) {
       FORERUN_RETURN_IF_ERROR(check_keywords(part, part_at));
     }
+    if (alone) {
+      whole.push_back(part);
+      continue;
+    }
     FORERUN_ASSIGN_OR_RETURN(Json merged, merge_schemas(siblings, part, part_at));
     whole.push_back(std::move(merged));
+  }
+  std::vector<Json> exact = whole;  // what is read; by themselves, references stay what they are
+  if (alone) exact.assign(parts.begin(), parts.end());
+  for (size_t i = 0; i < whole.size() && one; ++i) {
+    const std::string part_at = child_of(place, std::to_string(i));
+    for (size_t j = 0; j < i; ++j) {
+      FORERUN_ASSIGN_OR_RETURN(const bool excluded,
+                               exclude_one_another(resolver_, whole[i], whole[j], part_at));
+      if (excluded) continue;
+      // Each of the two as what the other is not.
+      for (const auto& [of, other] : {std::pair(i, j), std::pair(j, i)}) {
+        FORERUN_ASSIGN_OR_RETURN(const std::optional<Json> rest,
+                                 negated(resolver_, parts[other], part_at, 0));
+        if (!rest) return refuse_overlap(part_at, j);
+        exact[of] = Json{{"allOf", Json::array({std::move(exact[of]), *rest})}};
+      }
+    }
   }
   std::vector<ExprId> alternatives;
   for (size_t i = 0; i < whole.size(); ++i) {
     const std::string part_at = child_of(place, std::to_string(i));
-    for (size_t j = 0; j < i && std::string_view(keyword) == "oneOf"; ++j) {
-      FORERUN_ASSIGN_OR_RETURN(const bool excluded,
-                               exclude_one_another(resolver_, whole[i], whole[j], part_at));
-      if (excluded) continue;
-      return refuse_at(part_at,
-                       "an alternative that may hold together with number " + std::to_string(j),
-                       "anyOf, or alternatives that differ in type, in a required property's "
-                       "const or enum, or in required properties under additionalProperties: "
-                       "false",
-                       StatusCode::kUnsupported);
-    }
-    FORERUN_ASSIGN_OR_RETURN(const ExprId part, read(whole[i], part_at, depth + 1));
+    FORERUN_ASSIGN_OR_RETURN(const ExprId part, read(exact[i], part_at, depth + 1));
     if (!is_never(part)) alternatives.push_back(part);
   }
   return rules_.choice(std::move(alternatives));
 }
 
 Result<ExprId> SchemaReader::read_values(const Json& schema, const std::string& at) {
-  for (const auto& [name, value] : schema.items()) {
-    const bool fits = name == "enum" || name == "const" || name == "type" || name == "$defs" ||
-                      name == "definitions" || is_annotation(name);
-    if (!fits) {
-      return refuse_at(child_of(at, name), "\"" + name + "\" beside enum or const",
-                       "type beside them, and values that satisfy the rest",
-                       StatusCode::kUnsupported);
-    }
-  }
   Json values = schema.contains("const") ? Json::array({schema.at("const")}) : schema.at("enum");
   if (!values.is_array()) return refuse_at(child_of(at, "enum"), shown(values), "a list of values");
   if (schema.contains("const") && schema.contains("enum")) {
@@ -127,9 +159,23 @@ Result<ExprId> SchemaReader::read_values(const Json& schema, const std::string& 
     if (std::find(listed.begin(), listed.end(), values[0]) == listed.end()) return rules_.never();
   }
   FORERUN_ASSIGN_OR_RETURN(const uint8_t types, types_of(schema, at));
+  Json rest = schema;
+  rest.erase("enum");
+  rest.erase("const");
+  const bool alone = !has_assertions(rest, "type");
   std::vector<ExprId> parts;
   for (const Json& value : values) {
-    if ((type_of_value(value) & types) != 0) parts.push_back(fixed_value(value));
+    if ((type_of_value(value) & types) == 0) continue;
+    if (!alone) {
+      FORERUN_ASSIGN_OR_RETURN(const Verdict satisfies, judge(resolver_, rest, value, at));
+      if (satisfies == Verdict::kNo) continue;
+      if (satisfies == Verdict::kUnknown) {
+        return refuse_at(at, "values beside keywords that they can not be judged by",
+                         "enum and const beside patterns, lengths, bounds and members",
+                         StatusCode::kUnsupported);
+      }
+    }
+    parts.push_back(fixed_value(value));
   }
   const bool many = parts.size() > 4;
   const ExprId choice = rules_.choice(std::move(parts));
@@ -140,6 +186,14 @@ Result<ExprId> SchemaReader::read_values(const Json& schema, const std::string& 
 ExprId SchemaReader::fixed_value(const Json& value) {
   if (value.is_string()) {
     return rules_.literal(json_quoted(value.get_ref<const std::string&>()));
+  }
+  if (value.is_number_float()) {
+    // 2.0 is 2, and most write it so.
+    const std::optional<Decimal> number = Decimal::parse(value.dump());
+    if (number && number->fraction.empty() && number->whole.size() <= 15) {
+      return rules_.choice({rules_.literal(value.dump()),
+                            rules_.literal((number->negative ? "-" : "") + number->whole)});
+    }
   }
   if (!value.is_structured()) return rules_.literal(value.dump());
   const bool object = value.is_object();
@@ -157,14 +211,27 @@ ExprId SchemaReader::fixed_value(const Json& value) {
 
 Result<ExprId> SchemaReader::read_types(const Json& schema, const std::string& at, int depth) {
   FORERUN_ASSIGN_OR_RETURN(uint8_t types, types_of(schema, at));
-  if (!schema.contains("type")) types = types_suggested(schema);
+  if (!schema.contains("type") && resolver_.reading() == SchemaReading::kIntent) {
+    types = types_suggested(schema);
+  }
   const std::string name = at.empty() ? "#" : at;
   std::vector<ExprId> parts;
   const auto add = [&](ExprId part) {
     if (!is_never(part)) parts.push_back(part);
   };
-  if (types & kNullType) add(rules_.literal("null"));
-  if (types & kBooleanType) add(rules_.choice({rules_.literal("true"), rules_.literal("false")}));
+  const Json excluded = schema.contains(kExcluded) ? schema.at(kExcluded) : Json::array();
+  const auto allowed = [&](const Json& value) {
+    return std::find(excluded.begin(), excluded.end(), value) == excluded.end();
+  };
+  if (types & kBooleanType && allowed(true)) add(rules_.literal("true"));
+  if (types & kBooleanType && allowed(false)) add(rules_.literal("false"));
+  for (const Json& value : excluded) {
+    if (value.is_string() || value.is_boolean() || value.is_null()) continue;
+    if ((type_of_value(value) & types) == 0) continue;
+    return refuse_at(at, "all values but " + shown(value), "strings, true, false and null in not",
+                     StatusCode::kUnsupported);
+  }
+  if (types & kNullType && allowed(nullptr)) add(rules_.literal("null"));
   if (types & kObjectType) {
     FORERUN_ASSIGN_OR_RETURN(const ExprId part, read_object(schema, at, depth));
     add(as_rule(name, part));
@@ -178,8 +245,7 @@ Result<ExprId> SchemaReader::read_types(const Json& schema, const std::string& a
     add(as_rule(name, part));
   }
   if (types & kNumberType) {
-    FORERUN_ASSIGN_OR_RETURN(const ExprId part,
-                             read_number(schema, at, (types & kFractionType) == 0));
+    FORERUN_ASSIGN_OR_RETURN(const ExprId part, read_number(schema, at, types & kNumberType));
     add(as_rule(name, part));
   }
   return rules_.choice(std::move(parts));

@@ -1,5 +1,6 @@
 #include "grammar/schema_resolver.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -9,7 +10,16 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kMostMerges = 5000;
+constexpr size_t kMostMerges = 20'000;
+constexpr size_t kMostMergedValues = 3'000'000;  // copied by all merges together
+
+size_t values_in(const Json& json) {
+  size_t count = 1;
+  if (json.is_structured()) {
+    for (const Json& member : json) count += values_in(member);
+  }
+  return count;
+}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -41,14 +51,58 @@ std::string unescaped(std::string_view step) {
   return name;
 }
 
+// Names that places of `schema` give themselves: $anchor, and identifiers that are fragments.
+void find_anchors(const Json& schema, int depth, std::map<std::string, const Json*>& anchors) {
+  if (depth == 0 || !schema.is_structured()) return;
+  if (schema.is_object()) {
+    for (const char* keyword : {"$anchor", "$id", "id"}) {
+      const auto found = schema.find(keyword);
+      if (found == schema.end() || !found->is_string()) continue;
+      const std::string& name = found->get_ref<const std::string&>();
+      if (keyword[1] == 'a' && !name.empty()) anchors.try_emplace("#" + name, &schema);
+      if (name.size() > 1 && name[0] == '#') anchors.try_emplace(name, &schema);
+    }
+  }
+  for (const Json& member : schema) find_anchors(member, depth - 1, anchors);
+}
+
 }  // namespace
+
+SchemaResolver::SchemaResolver(Json document, const GrammarLimits& limits, SchemaReading reading)
+    : document_(std::move(document)), limits_(limits), reading_(reading) {
+  find_anchors(document_, 3 * limits.max_depth, anchors_);
+  if (!document_.is_object()) return;
+  if (const auto draft = document_.find("$schema");
+      draft != document_.end() && draft->is_string()) {
+    const std::string& name = draft->get_ref<const std::string&>();
+    for (const char* old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
+      lone_references_ |= name.find(old) != std::string::npos;
+    }
+  }
+  for (const char* keyword : {"$id", "id"}) {
+    const auto id = document_.find(keyword);
+    if (id == document_.end() || !id->is_string() || !identifier_.empty()) continue;
+    identifier_ = id->get<std::string>();
+    identifier_.resize(std::min(identifier_.find('#'), identifier_.size()));
+  }
+}
+
+bool SchemaResolver::is_reference(const Json& schema) const {
+  const auto ref = schema.find("$ref");
+  return ref != schema.end() && (lone_references_ || !has_assertions(schema, "$ref"));
+}
 
 Result<const Json*> SchemaResolver::target(const Json& ref, const std::string& at) const {
   const std::string place = child_of(at, "$ref");
   if (!ref.is_string()) return refuse_at(place, shown(ref), "a string");
-  const std::string& text = ref.get_ref<const std::string&>();
+  std::string text = ref.get<std::string>();
+  if (!identifier_.empty() && text.starts_with(identifier_) &&
+      (text.size() == identifier_.size() || text[identifier_.size()] == '#')) {
+    text = text.size() == identifier_.size() ? "#" : text.substr(identifier_.size());
+  }
+  if (const auto anchor = anchors_.find(text); anchor != anchors_.end()) return anchor->second;
   if (text != "#" && !text.starts_with("#/")) {
-    return refuse_at(place, shown(ref), "\"#\" or \"#/...\", a place of this schema",
+    return refuse_at(place, shown(ref), "\"#\", \"#/...\" or an anchor, a place of this schema",
                      StatusCode::kUnsupported);
   }
   const Json* found = &document_;
@@ -62,7 +116,8 @@ Result<const Json*> SchemaResolver::target(const Json& ref, const std::string& a
     if (found->is_object()) {
       if (const auto member = found->find(step); member != found->end()) next = &*member;
     } else if (found->is_array() && !step.empty() && step.size() < 7 &&
-               step.find_first_not_of("0123456789") == std::string::npos) {
+               step.find_first_not_of("0123456789") == std::string::npos &&
+               (step == "0" || step[0] != '0')) {  // RFC 6901: no leading zeros
       const auto index = static_cast<size_t>(std::stoul(step));
       if (index < found->size()) next = &(*found)[index];
     }
@@ -77,28 +132,33 @@ Result<Json> SchemaResolver::flattened(const Json& schema, const std::string& at
     if (schema.is_boolean()) return schema;
     return refuse_at(at, shown(schema), "a schema: an object, true or false");
   }
-  if (!schema.contains("$ref") && !schema.contains("allOf")) return schema;
-  if (depth > limits_.max_depth || ++merges_ > kMostMerges) {
+  if (!needs_flattening(schema)) return schema;
+  merged_values_ += values_in(schema);
+  if (depth > limits_.max_depth || ++merges_ > kMostMerges || merged_values_ > kMostMergedValues) {
     return refuse_at(at, "$ref and allOf that lead on and on",
                      "up to " + std::to_string(limits_.max_depth) + " levels and " +
-                         std::to_string(kMostMerges) + " merges",
+                         std::to_string(kMostMerges) + " merges of " +
+                         std::to_string(kMostMergedValues) + " values",
                      StatusCode::kResourceExhausted);
   }
   FORERUN_RETURN_IF_ERROR(check_keywords(schema, at));
-  Json merged = schema;
+  FORERUN_ASSIGN_OR_RETURN(Json merged, respelled(schema, at, depth));
+  Json ref, parts;
+  if (const auto found = merged.find("$ref"); found != merged.end()) ref = std::move(*found);
+  if (const auto found = merged.find("allOf"); found != merged.end()) parts = std::move(*found);
   merged.erase("$ref");
   merged.erase("allOf");
-  if (const auto ref = schema.find("$ref"); ref != schema.end()) {
-    FORERUN_ASSIGN_OR_RETURN(const Json* named, target(*ref, at));
+  if (!ref.is_null()) {
+    FORERUN_ASSIGN_OR_RETURN(const Json* named, target(ref, at));
     FORERUN_ASSIGN_OR_RETURN(const Json part, flattened(*named, child_of(at, "$ref"), depth + 1));
     FORERUN_ASSIGN_OR_RETURN(merged, merge_schemas(merged, part, at));
   }
-  if (const auto parts = schema.find("allOf"); parts != schema.end()) {
+  if (!parts.is_null()) {
     const std::string place = child_of(at, "allOf");
-    if (!parts->is_array()) return refuse_at(place, shown(*parts), "a list of schemas");
-    for (size_t i = 0; i < parts->size(); ++i) {
+    if (!parts.is_array()) return refuse_at(place, shown(parts), "a list of schemas");
+    for (size_t i = 0; i < parts.size(); ++i) {
       const std::string part_at = child_of(place, std::to_string(i));
-      FORERUN_ASSIGN_OR_RETURN(const Json part, flattened((*parts)[i], part_at, depth + 1));
+      FORERUN_ASSIGN_OR_RETURN(const Json part, flattened(parts[i], part_at, depth + 1));
       FORERUN_ASSIGN_OR_RETURN(merged, merge_schemas(merged, part, part_at));
     }
   }

@@ -1,35 +1,53 @@
-// $ref and allOf: a schema's document, and any place of it without them.
+// $ref, allOf, `not`, conditions and older spellings: a schema's document, and any place of it
+// without them.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "forerun/status.h"
 #include "grammar/limits.h"
 #include "grammar/schema_keywords.h"
+#include "grammar/schema_reading.h"
 
 namespace forerun::grammar {
 
 class SchemaResolver {
  public:
-  SchemaResolver(Json document, const GrammarLimits& limits)
-      : document_(std::move(document)), limits_(limits) {}
+  SchemaResolver(Json document, const GrammarLimits& limits, SchemaReading reading);
 
   const Json& document() const { return document_; }
+  const GrammarLimits& limits() const { return limits_; }
+  SchemaReading reading() const { return reading_; }
 
-  // What `ref` ("#" or "#/...") names; lives as long as the resolver. `at`: where it stands.
+  // What `ref` names: "#", "#/...", an anchor of the document, or these behind the document's own
+  // identifier; lives as long as the resolver. `at`: where it stands.
   Result<const Json*> target(const Json& ref, const std::string& at) const;
 
-  // `schema` with its own $ref and allOf, not those of its members, merged into it.
+  // Whether `schema`, an object, is a $ref and nothing that asserts beside it.
+  bool is_reference(const Json& schema) const;
+  // Whether flattened() would change `schema`, an object.
+  bool needs_flattening(const Json& schema) const;
+
+  // `schema` with its own $ref, allOf, `not`, conditions and dependencies, not those of its
+  // members, merged into it, and keywords of older drafts as those of 2020-12.
   //
   // kResourceExhausted where that is nested past the limit, as it is where a schema is merged with
   // itself without end.
   Result<Json> flattened(const Json& schema, const std::string& at, int depth = 0);
 
  private:
+  // schema_spelling.cc: the same schema without what flattened() does not merge.
+  Result<Json> respelled(const Json& schema, const std::string& at, int depth);
+
   Json document_;
   const GrammarLimits& limits_;
-  size_t merges_ = 0;
+  const SchemaReading reading_;
+  bool lone_references_ = false;  // drafts up to 7: what stands beside $ref says nothing
+  std::string identifier_;        // of the document, without "#"
+  std::map<std::string, const Json*> anchors_;
+  size_t merges_ = 0, merged_values_ = 0;
 };
 
 }  // namespace forerun::grammar

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "grammar/char_dfa.h"
 #include "grammar/char_nfa.h"
 #include "grammar/formats.h"
 #include "grammar/number_rules.h"
@@ -11,52 +12,142 @@
 
 namespace forerun::grammar {
 
+namespace {
+
+// Beyond, lengths of a pattern's texts are counted instead of having a state for each.
+constexpr uint64_t kMostUnrolled = 400;
+// States of a pattern and a length together, where they can not be counted.
+constexpr uint64_t kMostSizedStates = 20'000;
+constexpr uint32_t kFewestSizedChars = 1000;  // that texts may have where these do not suffice
+
+}  // namespace
+
 Result<ExprId> SchemaReader::read_string(const Json& schema, const std::string& at) {
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> least, count_at(schema, "minLength", at));
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> most, count_at(schema, "maxLength", at));
-  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> pattern, string_at(schema, "pattern", at));
-  FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> format,
-                           string_at(schema, "format", at));
   const uint32_t min = least.value_or(0), max = most.value_or(kUnbounded);
-  std::string place = child_of(at, "pattern");
-  if (format) {
-    place = child_of(at, "format");
-    if (pattern) {
-      return refuse_at(place, "\"format\" beside \"pattern\"", "one of them",
-                       StatusCode::kUnsupported);
+  FORERUN_ASSIGN_OR_RETURN(std::optional<CharNfa> texts, read_texts(schema, at));
+  if (!texts) return json_.string_of_length(min, max);
+  return quoted_texts(std::move(*texts), min, max,
+                      child_of(at, schema.contains("pattern") ? "pattern" : "format"));
+}
+
+Result<std::optional<CharNfa>> SchemaReader::read_texts(const Json& schema, const std::string& at) {
+  std::vector<CharNfa> nfas;
+  uint64_t wanted = 0;  // those that must match; the others must not
+  std::string place = at;
+  const auto add = [&](const std::string& pattern, bool matches) -> Status {
+    Result<CharNfa> nfa = read_pattern(pattern, limits_);
+    if (!nfa.ok()) return nfa.status().with_context("schema: " + place);
+    if (matches) wanted |= uint64_t{1} << nfas.size();
+    nfas.push_back(std::move(*nfa));
+    return {};
+  };
+  const auto add_all = [&](const Json& of, const std::string& of_at) -> Status {
+    for (const char* keyword : {"pattern", "notPattern", "format"}) {
+      if (keyword[0] == 'n' && &of == &schema) continue;  // no keyword of schemas
+      FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                               string_at(of, keyword, of_at));
+      if (!text) continue;
+      place = child_of(of_at, keyword[0] == 'n' ? "not/pattern" : keyword);
+      const bool format = keyword[0] == 'f';
+      const std::optional<std::string> pattern = format ? pattern_of_format(*text) : text;
+      if (pattern) FORERUN_RETURN_IF_ERROR(add(*pattern, keyword[0] != 'n'));
     }
-    pattern = pattern_of_format(*format);
-    if (!pattern) {
-      return refuse_at(place, "\"" + *format + "\"", known_formats(), StatusCode::kUnsupported);
+    return {};
+  };
+  FORERUN_RETURN_IF_ERROR(add_all(schema, at));
+  if (const auto more = schema.find(kTexts); more != schema.end()) {
+    for (const Json& part : *more) FORERUN_RETURN_IF_ERROR(add_all(part, at));
+  }
+  std::vector<std::string> excluded;
+  if (const auto values = schema.find(kExcluded); values != schema.end()) {
+    for (const Json& value : *values) {
+      if (value.is_string()) excluded.push_back(value.get<std::string>());
     }
   }
-  if (!pattern) return json_.string_of_length(min, max);
-  Result<CharNfa> nfa = read_pattern(*pattern, limits_);
-  if (nfa.ok() && (min > 0 || max != kUnbounded)) {
-    nfa = with_length(*nfa, min, max, limits_.max_states);
+  if (!excluded.empty()) nfas.push_back(literal_texts(excluded));
+  if (nfas.empty()) return std::optional<CharNfa>();
+  if (nfas.size() == 1 && wanted == 1) return std::optional(std::move(nfas[0]));
+  if (nfas.size() > 32) {
+    return refuse_at(at, std::to_string(nfas.size()) + " patterns that hold together", "up to 32",
+                     StatusCode::kUnsupported);
   }
-  if (!nfa.ok()) return nfa.status().with_context("schema: " + place);
+  const Result<CharDfa> dfa = read_together(nfas, limits_);
+  if (!dfa.ok()) return dfa.status().with_context("schema: " + place);
+  return std::optional(texts_where(*dfa, [&](uint64_t marks) { return marks == wanted; }));
+}
+
+// Whether a count may stop the texts of `nfa` anywhere: every one that has begun is whole, and
+// where there is a least length, every one goes on. Makes `nfa` deterministic if so.
+Result<bool> SchemaReader::make_countable(CharNfa& nfa, uint32_t min, const std::string& at) {
+  Result<CharDfa> dfa = read_together({&nfa, 1}, limits_);
+  if (!dfa.ok()) return dfa.status().with_context("schema: " + at);
+  nfa = texts_where(*dfa, [](uint64_t marks) { return marks != 0; });
+  for (size_t i = 0; i < nfa.states.size(); ++i) {
+    if ((i > 0 && !nfa.states[i].end) || (min > 0 && nfa.states[i].edges.empty())) return false;
+  }
+  return true;
+}
+
+Result<ExprId> SchemaReader::quoted_texts(CharNfa nfa, uint32_t min, uint32_t max,
+                                          const std::string& at) {
+  const LengthRange lengths = lengths_of(nfa);
+  if (lengths.fewest == UINT32_MAX || lengths.fewest > max) return rules_.never();
+  if (lengths.fewest >= min) min = 0;
+  if (lengths.most <= max) max = kUnbounded;
+  const bool bounded = min > 0 || max != kUnbounded;
+  const uint64_t longest = max != kUnbounded ? max : min;
+  bool counts = bounded && longest * nfa.states.size() > kMostUnrolled;
+  if (counts) {
+    FORERUN_ASSIGN_OR_RETURN(counts, make_countable(nfa, min, at));
+  }
+  if (!counts && max != kUnbounded && longest * nfa.states.size() > kMostSizedStates) {
+    // Texts beyond these are longer than replies are.
+    const auto most = static_cast<uint32_t>(kMostSizedStates / nfa.states.size());
+    if (most < min || most < kFewestSizedChars) {
+      return refuse_at(at, "a pattern with these lengths",
+                       "one that takes up to " + std::to_string(kMostSizedStates) + " states",
+                       StatusCode::kResourceExhausted);
+    }
+    max = most;
+  }
+  if (bounded && !counts) {
+    Result<CharNfa> sized = with_length(nfa, min, max, limits_.max_states);
+    if (!sized.ok()) return sized.status().with_context("schema: " + at);
+    nfa = std::move(*sized);
+  }
   std::vector<GraphEdge> edges;
   std::vector<uint32_t> ends;
-  for (uint32_t from = 0; from < nfa->states.size(); ++from) {
-    for (const CharNfa::Edge& edge : nfa->states[from].edges) {
+  for (uint32_t from = 0; from < nfa.states.size(); ++from) {
+    for (const CharNfa::Edge& edge : nfa.states[from].edges) {
       edges.push_back({from, json_.string_chars(edge.chars), edge.to});
     }
-    if (nfa->states[from].end) ends.push_back(from);
+    if (nfa.states[from].end) ends.push_back(from);
     if (rules_.expr_count() > 4 * limits_.max_expressions) {
       return refuse_at(
-          place,
-          "a pattern with more than " + std::to_string(4 * limits_.max_expressions) + " moves",
+          at, "a pattern with more than " + std::to_string(4 * limits_.max_expressions) + " moves",
           "fewer repetitions", StatusCode::kResourceExhausted);
     }
   }
   if (ends.empty()) return rules_.never();
-  const auto count = static_cast<uint32_t>(nfa->states.size());
+  const auto count = static_cast<uint32_t>(nfa.states.size());
   const ExprId quote = rules_.literal("\"");
-  return rules_.sequence({quote, rules_.graph(count, std::move(edges), std::move(ends)), quote});
+  const ExprId graph = rules_.graph(count, std::move(edges), std::move(ends));
+  if (!counts) return rules_.sequence({quote, graph, quote});
+  CountedLoop loop;
+  loop.before = loop.after = quote;
+  loop.body = graph;
+  loop.body_is_graph = true;
+  loop.min = min;
+  loop.max = max;
+  const RuleId rule = rules_.add_rule("pattern of a length");
+  rules_.define(rule, loop);
+  return rules_.rule(rule);
 }
 
-Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& at, bool integer) {
+Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& at, int types) {
+  const bool integer = (types & kFractionType) == 0;
   std::optional<NumberBound> least, most;
   for (const bool lower : {true, false}) {
     std::optional<NumberBound>& bound = lower ? least : most;
@@ -66,8 +157,10 @@ Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& 
       FORERUN_ASSIGN_OR_RETURN(const std::optional<Decimal> value, decimal_at(schema, keyword, at));
       if (!value) continue;
       if (!integer && value->whole.size() > kMostBoundDigits) {
-        return refuse_at(child_of(at, keyword), shown(schema.at(keyword)),
-                         "bounds of up to 12 digits before the point", StatusCode::kUnsupported);
+        // Numbers with a bound have fewer digits: it holds for all of them, or for none.
+        if (value->negative != lower) return rules_.never();
+        if (!bound) bound = NumberBound{*Decimal::parse(lower ? "-1e15" : "1e15"), true};
+        continue;
       }
       const int order = bound ? compare(*value, bound->value) : 0;
       const bool replaces = !bound || (lower ? order > 0 : order < 0) || (order == 0 && !inclusive);
@@ -76,15 +169,25 @@ Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& 
   }
   FORERUN_ASSIGN_OR_RETURN(const std::optional<Decimal> multiple,
                            decimal_at(schema, "multipleOf", at));
+  if (multiple && (multiple->negative || multiple->is_zero())) {
+    return refuse_at(child_of(at, "multipleOf"), shown(schema.at("multipleOf")), "numbers above 0");
+  }
+  if ((types & kIntegerType) == 0) {
+    if (!least && !most && !multiple) return json_.fraction();
+    return refuse_at(at, "bounds of numbers that are no integers", "bounds of numbers or integers",
+                     StatusCode::kUnsupported);
+  }
   int64_t multiple_of = 1;
   if (multiple) {
-    multiple_of = multiple->floor(kLargestMultiple + 1);
-    if (multiple->negative || !multiple->fraction.empty() || multiple_of < 1 ||
-        multiple_of > kLargestMultiple) {
+    const std::optional<Multiple> step = Multiple::of(*multiple);
+    if (!step) {
       return refuse_at(child_of(at, "multipleOf"), shown(schema.at("multipleOf")),
-                       "whole numbers from 1 to " + std::to_string(kLargestMultiple),
+                       "up to 9 digits after the point, and up to " +
+                           std::to_string(kLargestMultiple) + " in steps of the last one",
                        StatusCode::kUnsupported);
     }
+    if (!integer && step->places > 0) return multiples_between(rules_, least, most, *step);
+    multiple_of = step->whole_step();
   }
   if (!integer && !multiple) {
     return least || most ? numbers_between(rules_, least, most) : json_.number();

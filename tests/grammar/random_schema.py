@@ -107,11 +107,18 @@ class Maker:
                 self.all_of,
                 self.reference,
                 self.tree,
+                self.name_patterns,
+                self.dependent,
+                self.condition,
+                self.overlapping,
+                self.unique,
             ]
             kinds = kinds[8:] * 2 + kinds[:8]
         schema, instance = self.rng.choice(kinds)(depth)
         if isinstance(schema, dict) and self.rng.random() < 0.1:
             schema = {"description": 'a "description"', **schema, "default": 3}
+        if isinstance(schema, dict) and self.rng.random() < 0.05:
+            schema = {"javaType": "a.B", **schema, "propertyOrder": 3, "links": [{"rel": "self"}]}
         return schema, instance
 
     def null(self, _):
@@ -137,6 +144,13 @@ class Maker:
 
     def number(self, _):
         rng = self.rng
+        if rng.random() < 0.2:
+            step = rng.choice([0.5, 2.5, 0.25])  # exact as doubles, for the judge
+            return {
+                "type": "number",
+                "multipleOf": step,
+                "minimum": -1000,
+            }, lambda: rng.randint(-99, 99) * step
         low = round(rng.uniform(-1000, 1000), rng.randint(0, 4))
         high = round(low + rng.uniform(0.1, 1000), 4)
         schema = {"type": "number"}
@@ -161,7 +175,12 @@ class Maker:
             pattern, make = rng.choice(PATTERNS)
             schema = {"type": "string", "pattern": pattern}
             if rng.random() < 0.3:
-                schema["maxLength"] = 60
+                schema["maxLength"] = rng.choice([60, 5000])
+            if rng.random() < 0.2:
+                schema["not"] = {"enum": ["foobar", "b b"]}
+                return schema, lambda: next(
+                    t for t in iter(lambda: make(rng), 0) if t not in schema["not"]["enum"]
+                )
             return schema, lambda: make(rng)
         if kind == 2:
             name = rng.choice(list(FORMAT_MAKERS))
@@ -284,6 +303,80 @@ class Maker:
             }
 
         return {"allOf": [first, second]}, instance
+
+    def name_patterns(self, depth):
+        """Properties by patterns of their names."""
+        first, make_first = self.any(depth - 1)
+        other, make_other = self.any(depth - 1)
+        rng = self.rng
+        schema = {
+            "type": "object",
+            "patternProperties": {"^n_": first},
+            "additionalProperties": rng.choice([False, other]),
+            "propertyNames": {"pattern": "^[a-z_]*$", "maxLength": 12},
+        }
+        if rng.random() < 0.3:
+            schema["maxProperties"] = 2
+
+        def instance():
+            value = {}
+            if rng.random() < 0.7:
+                value["n_" + text_of(rng, "abc", 0, 3)] = make_first()
+            if schema["additionalProperties"] is not False and rng.random() < 0.5:
+                value["o" + text_of(rng, "abc", 0, 3)] = make_other()
+            return value
+
+        return schema, instance
+
+    def dependent(self, depth):
+        makers = {name: self.any(depth - 1) for name in "abc"}
+        rng = self.rng
+        schema = {
+            "type": "object",
+            "properties": {name: made[0] for name, made in makers.items()},
+            "additionalProperties": False,
+            rng.choice(["dependencies", "dependentRequired"]): {"a": ["c"]},
+        }
+        if "dependencies" in schema:  # no keyword of the judge's draft
+            schema["dependentRequired"] = schema["dependencies"]
+
+        def instance():
+            names = rng.choice(["", "b", "c", "bc", "ac", "abc"])
+            return {name: makers[name][1]() for name in names}
+
+        return schema, instance
+
+    def condition(self, depth):
+        rest, make = self.any(depth - 1)
+        rng = self.rng
+        schema = {
+            "type": "object",
+            "properties": {"kind": {"enum": ["x", "y"]}, "rest": rest},
+            "required": ["kind"],
+            "additionalProperties": False,
+            "if": {"properties": {"kind": {"const": "x"}}},
+            "then": {"required": ["rest"]},
+            "else": {"not": {"required": ["rest"]}},
+        }
+        return schema, lambda: rng.choice([{"kind": "y"}, {"kind": "x", "rest": make()}])
+
+    def overlapping(self, depth):
+        """Alternatives that are told apart by what they demand."""
+        first, make_first = self.any(depth - 1)
+        second, make_second = self.any(depth - 1)
+        schema = {
+            "type": "object",
+            "properties": {"first": first, "second": second},
+            "oneOf": [{"required": ["first"]}, {"required": ["second"]}],
+        }
+        return schema, lambda: self.rng.choice(
+            [lambda: {"first": make_first()}, lambda: {"second": make_second()}]
+        )()
+
+    def unique(self, _):
+        values = ["a", "b", 3, None]
+        schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True}
+        return schema, lambda: self.rng.sample(values, self.rng.randint(0, 4))
 
     def reference(self, depth):
         name = f"d{len(self.defs)}" + self.rng.choice(["", "/~ %"])

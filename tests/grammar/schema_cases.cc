@@ -2,12 +2,17 @@
 //
 //   schema_cases TOKENIZER_JSON
 //
-// Each line of standard input is {"schema": ..., "count": N, "seed": S, "texts": [...]}. The answer
+// Each line of standard input is {"schema": ..., "count": N, "seed": S, "texts": [...]}, with
+// "reading": "letter" (if left out) or "intent" (grammar/schema_reading.h). The answer
 // holds, under "derived", N texts walked by random allowed tokens, in turn of the tokenizer's
 // vocabulary and of one made of random pieces (null where a walk found no end), and under
 // "accepted" whether each of "texts" is a whole text of the grammar; or "error", why the schema is
+// refused. Without "count" nothing is walked; instead "compile_us" and "prepare_us" say what
+// compiling the schema and preparing its masks took of this thread, "nodes" how large it is, "read"
+// how many bytes of each text the grammar goes along with, and "error" may also be why masks are
 // refused.
 #include <cstdint>
+#include <ctime>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,6 +28,7 @@
 namespace {
 
 using forerun::grammar::Grammar;
+using forerun::grammar::SchemaReading;
 using forerun::grammar::TokenMasks;
 using forerun::grammar::VocabularyTrie;
 using Json = nlohmann::ordered_json;
@@ -52,9 +58,61 @@ bool masks_hold(const Grammar& grammar, TokenMasks& masks, std::mt19937& random)
   return true;
 }
 
-Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic, TokenMasks& small) {
+double thread_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+SchemaReading reading_of(const Json& question) {
+  return question.value("reading", "letter") == "intent" ? SchemaReading::kIntent
+                                                         : SchemaReading::kLetter;
+}
+
+Json accepted_of(const Grammar& grammar, const Json& question) {
+  Json accepted = Json::array();
+  for (const Json& text : question["texts"]) {
+    accepted.push_back(forerun::grammar::matches(grammar, text.get_ref<const std::string&>()));
+  }
+  return accepted;
+}
+
+// How many bytes of `text` the grammar goes along with.
+size_t bytes_read(const Grammar& grammar, const std::string& text) {
+  forerun::grammar::GrammarState state = grammar.start();
+  size_t read = 0;
+  while (read < text.size() && state.accept({&text[read], 1})) ++read;
+  return read;
+}
+
+// What a schema of a corpus costs, and which texts it accepts.
+Json measured(const Json& question, TokenMasks& masks) {
   Json reply;
-  const auto grammar = Grammar::from_json_schema(question["schema"].dump());
+  const std::string schema = question["schema"].dump();
+  const double begin = thread_us();
+  const auto grammar = Grammar::from_json_schema(schema, {}, reading_of(question));
+  const double compiled = thread_us();
+  reply["compile_us"] = compiled - begin;
+  if (!grammar.ok()) {
+    reply["error"] = grammar.status().message();
+    return reply;
+  }
+  const forerun::Status prepared = masks.prepare(*grammar);
+  reply["prepare_us"] = thread_us() - compiled;
+  reply["nodes"] = grammar->node_count();
+  if (!prepared.ok()) reply["error"] = prepared.message();
+  reply["accepted"] = accepted_of(*grammar, question);
+  for (const Json& text : question["texts"]) {
+    reply["read"].push_back(bytes_read(*grammar, text.get_ref<const std::string&>()));
+  }
+  return reply;
+}
+
+Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic, TokenMasks& small) {
+  if (!question.contains("count")) return measured(question, real);
+  Json reply;
+  const auto grammar =
+      Grammar::from_json_schema(question["schema"].dump(), {}, reading_of(question));
   if (!grammar.ok()) return Json{{"error", grammar.status().message()}};
   std::mt19937 random(question["seed"].get<uint32_t>());
   reply["derived"] = Json::array();
@@ -63,11 +121,7 @@ Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic, Token
         forerun::grammar::random_text(*grammar, i % 2 == 0 ? real : synthetic, random, kSoftLimit);
     reply["derived"].push_back(text ? Json(*text) : Json());
   }
-  reply["accepted"] = Json::array();
-  for (const Json& text : question["texts"]) {
-    reply["accepted"].push_back(
-        forerun::grammar::matches(*grammar, text.get_ref<const std::string&>()));
-  }
+  reply["accepted"] = accepted_of(*grammar, question);
   reply["masks_hold"] = masks_hold(*grammar, small, random);
   return reply;
 }

@@ -106,7 +106,13 @@ def judge(cases, tokenizer, count):
             if not validator.is_valid(other):
                 texts.append((written(other, rng), False))
         questions.append(
-            {"schema": schema, "count": DERIVED, "seed": seed, "texts": [text for text, _ in texts]}
+            {
+                "schema": schema,
+                "reading": rng.choice(["letter", "intent"]),
+                "count": DERIVED,
+                "seed": seed,
+                "texts": [text for text, _ in texts],
+            }
         )
         validators.append(validator)
         wanted.append([valid for _, valid in texts])

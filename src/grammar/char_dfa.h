@@ -1,0 +1,46 @@
+// CharDfa: several automata over characters read at once, which tells which of them a text is of.
+// What intersections, complements and names that match some patterns but not others are made from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/status.h"
+#include "grammar/char_nfa.h"
+#include "grammar/limits.h"
+
+namespace forerun::grammar {
+
+struct CharDfa {
+  struct State {
+    std::vector<CharNfa::Edge> edges;  // their sets are disjoint and together every character
+    uint64_t marks = 0;                // bit i: a text that ends here is one of automaton i
+  };
+  std::vector<State> states;  // [0] is where it begins
+};
+
+// At most 64 automata. kResourceExhausted past a number of states or moves.
+Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits& limits);
+
+// The texts of `dfa` whose marks `wanted` says yes to, without states that lead to none of them; no
+// states at all where there is no such text.
+CharNfa texts_where(const CharDfa& dfa, const std::function<bool(uint64_t)>& wanted);
+
+// Exactly these texts. They must be UTF-8.
+CharNfa literal_texts(std::span<const std::string> texts);
+
+bool accepts(const CharNfa& nfa, std::string_view text);
+
+// Fewest and most characters of a text; most is UINT32_MAX where there is no bound. No text at all:
+// fewest is UINT32_MAX.
+struct LengthRange {
+  uint32_t fewest = UINT32_MAX;
+  uint32_t most = 0;
+};
+LengthRange lengths_of(const CharNfa& nfa);
+
+}  // namespace forerun::grammar
