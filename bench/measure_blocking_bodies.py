@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What large bodies cost a server's other clients.
 
-    measure_blocking_bodies.py FORERUN [--turns 5] [--tokens 200] [--senders 4] [--out FILE.json]
+    measure_blocking_bodies.py FORERUN [--turns 5] [--tokens 200] [--senders 4] [--kind WORDS] [--out F.json]
 
 Serves the demo pair. A neighbour reads a stream and notes the gaps between its events; small calls
 are timed to their answer. Both in turns: undisturbed, and while `senders` clients send, without
@@ -99,13 +99,16 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--senders", type=int, default=4)
+    parser.add_argument(
+        "--kind", default="", help="only kinds of bodies that have this in their name"
+    )
     parser.add_argument("--out")
     arguments = parser.parse_args()
     serving._forerun = arguments.forerun
     results = {}
     with serving.Server() as server:
         one_turn(server, 50, 0, None)  # warms up
-        for kind in KINDS:
+        for kind in filter(lambda name: arguments.kind in name, KINDS):
             figures = {"undisturbed": Turn(), "disturbed": Turn()}
             for _ in range(arguments.turns):
                 for name, loaded in (("undisturbed", None), ("disturbed", kind)):

@@ -69,7 +69,7 @@ TEST(HeadScanner, CountsEmptyLinesAndTheHead) {
 struct Case {
   std::string method = "POST";
   std::string target = "/v1/completions";
-  HttpHeaders headers;
+  HttpHeaders headers = {};
   unsigned version = 11;
   bool adds_host = true;
 };
