@@ -57,6 +57,8 @@ struct GrammarConstraint::Node {
   bool queued = false;
 
   TokenId token = -1;
+  // Where a text begins that is not the grammar's whole; nothing: at the grammar's start.
+  std::optional<GrammarState> begin;
   // What it has become.
   std::optional<GrammarState> state;
   std::shared_ptr<const StateMask> mask;
@@ -76,7 +78,7 @@ struct GrammarConstraint::Tree {
   // those above may have come out by then. Adds what the thread spent to `steps`.
   bool resolve(const std::shared_ptr<Node>& node, uint64_t max_steps, uint64_t& steps);
   // What `node` is to become, `parent` being known; null: the start. False as above.
-  bool find(const Node* parent, TokenId token, uint64_t max_steps, uint64_t& steps, Node& found);
+  bool find(const Node* parent, const Node& node, uint64_t max_steps, uint64_t& steps, Node& found);
 };
 
 bool GrammarConstraint::Tree::resolve(const std::shared_ptr<Node>& node, uint64_t max_steps,
@@ -97,7 +99,7 @@ bool GrammarConstraint::Tree::resolve(const std::shared_ptr<Node>& node, uint64_
   bool done = true;
   for (auto at = path.rbegin(); at != path.rend() && done; ++at) {
     Node found;
-    done = find(known.get(), (*at)->token, max_steps - std::min(max_steps, spent), spent, found);
+    done = find(known.get(), **at, max_steps - std::min(max_steps, spent), spent, found);
     if (!done) break;
     std::shared_ptr<Node> above;
     const std::lock_guard lock(mutex);
@@ -116,7 +118,7 @@ bool GrammarConstraint::Tree::resolve(const std::shared_ptr<Node>& node, uint64_
   return done;
 }
 
-bool GrammarConstraint::Tree::find(const Node* parent, TokenId token, uint64_t max_steps,
+bool GrammarConstraint::Tree::find(const Node* parent, const Node& node, uint64_t max_steps,
                                    uint64_t& steps, Node& found) {
   const MaskBudget& budget = format->budget;
   uint64_t charged = 0;
@@ -126,7 +128,7 @@ bool GrammarConstraint::Tree::find(const Node* parent, TokenId token, uint64_t m
     return true;
   };
   if (parent == nullptr) {
-    found.state = format->grammar.start();
+    found.state = node.begin ? *node.begin : format->grammar.start();
   } else {
     found.tokens = parent->tokens + 1;
     const Phase above = parent->phase.load(std::memory_order_acquire);
@@ -137,7 +139,7 @@ bool GrammarConstraint::Tree::find(const Node* parent, TokenId token, uint64_t m
     }
     found.state = parent->state;
     const uint64_t most = std::min(max_steps, budget.token);
-    switch (found.state->advance(format->masks->vocabulary().token(token), most, charged)) {
+    switch (found.state->advance(format->masks->vocabulary().token(node.token), most, charged)) {
       case Advance::kAccepted:
         break;
       case Advance::kRefused:
@@ -175,6 +177,16 @@ GrammarConstraint::GrammarConstraint(std::shared_ptr<const Format> format)
     : tree_(std::make_shared<Tree>(std::move(format))), root_(std::make_shared<Node>()) {}
 
 TokenConstraint::State GrammarConstraint::start() const { return root_; }
+
+TokenConstraint::State GrammarConstraint::start_behind(std::string_view bytes) const {
+  const Format& format = *tree_->format;
+  auto node = std::make_shared<Node>();
+  node->begin = format.grammar.start();
+  uint64_t steps = 0;
+  const Advance advanced = node->begin->advance(bytes, format.budget.token, steps);
+  if (advanced != Advance::kAccepted) return nullptr;
+  return node;
+}
 
 TokenConstraint::State GrammarConstraint::after(const State& state, TokenId token) const {
   const grammar::VocabularyTrie& vocabulary = tree_->format->masks->vocabulary();

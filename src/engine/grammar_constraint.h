@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "engine/mask_threads.h"
@@ -41,6 +42,8 @@ class GrammarConstraint : public TokenConstraint {
   explicit GrammarConstraint(std::shared_ptr<const Format> format);
 
   State start() const override;
+  // The state of an output that begins with `bytes`, which no token need end; null where none does.
+  State start_behind(std::string_view bytes) const;
   State after(const State& state, TokenId token) const override;
   void allow(const State& state, std::span<uint32_t> words) const override;
   MaskState prepare(const State& state, int64_t& steps) const override;

@@ -9,6 +9,7 @@ using grammar::Grammar;
 using grammar::TokenMasks;
 
 constexpr size_t kMostKept = 64;
+constexpr size_t kMostTags = 8;  // a server has two: its template's, opened by the prompt or not
 
 Result<Grammar> compile(const OutputFormat& format) {
   switch (format.kind) {
@@ -54,12 +55,11 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
       return kept.format.kind == format.kind && kept.format.text == format.text &&
-             kept.format.schemas == format.schemas;
+             kept.format.schemas == format.schemas && kept.format.reasoning == format.reasoning;
     });
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
-      return std::shared_ptr<const TokenConstraint>(
-          std::make_shared<GrammarConstraint>(kept_.front().shared));
+      return constraint_of(kept_.front());
     }
   }
   Result<Grammar> grammar = compile(format);
@@ -67,17 +67,53 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
   const std::shared_ptr<TokenMasks> masks = this->masks();
   const Result<uint32_t> prepared = masks->prepare(*grammar);
   if (!prepared.ok()) return prepared.status().with_context("output_format");
-  auto made = std::make_shared<const GrammarConstraint::Format>(
-      GrammarConstraint::Format{.grammar = std::move(*grammar),
-                                .prepared = *prepared,
-                                .masks = masks,
-                                .end_tokens = end_tokens_,
-                                .threads = threads_});
+  Kept made{.format = format,
+            .shared = std::make_shared<const GrammarConstraint::Format>(
+                GrammarConstraint::Format{.grammar = std::move(*grammar),
+                                          .prepared = *prepared,
+                                          .masks = masks,
+                                          .end_tokens = end_tokens_,
+                                          .threads = threads_})};
+  if (!format.reasoning.close.empty()) {
+    made.edges = ReasoningConstraint::find_edges(reasoning_tokens(format.reasoning),
+                                                 GrammarConstraint(made.shared), end_tokens_);
+  }
   const std::lock_guard lock(mutex_);
-  kept_.push_front({format, made});
+  kept_.push_front(std::move(made));
   if (kept_.size() > kMostKept) kept_.pop_back();
-  return std::shared_ptr<const TokenConstraint>(
-      std::make_shared<GrammarConstraint>(std::move(made)));
+  return constraint_of(kept_.front());
+}
+
+std::shared_ptr<const TokenConstraint> OutputFormats::constraint_of(const Kept& kept) {
+  auto constraint = std::make_shared<const GrammarConstraint>(kept.shared);
+  if (kept.edges == nullptr) return constraint;
+  return std::make_shared<const ReasoningConstraint>(kept.edges, std::move(constraint));
+}
+
+// Reads the vocabulary outside of the lock: two threads may do so at once, and one is kept.
+std::shared_ptr<const ReasoningTokens> OutputFormats::reasoning_tokens(
+    const OutputReasoning& tags) {
+  std::shared_ptr<const std::vector<std::string>> bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& kept : reasoning_tokens_) {
+      if (kept->tags() == tags) return kept;
+    }
+    bytes = token_bytes_;
+  }
+  if (bytes == nullptr) {
+    auto read = std::make_shared<std::vector<std::string>>();
+    for (int32_t id = 0; id < tokenizer_.vocab_size(); ++id) {
+      read->push_back(tokenizer_.token_bytes(id).value_or(""));
+    }
+    bytes = std::move(read);
+  }
+  auto made = std::make_shared<const ReasoningTokens>(tags, bytes);
+  const std::lock_guard lock(mutex_);
+  token_bytes_ = std::move(bytes);
+  if (reasoning_tokens_.size() == kMostTags) reasoning_tokens_.clear();
+  reasoning_tokens_.push_back(made);
+  return made;
 }
 
 }  // namespace forerun

@@ -10,6 +10,7 @@
 
 #include "engine/grammar_constraint.h"
 #include "engine/mask_threads.h"
+#include "engine/reasoning_constraint.h"
 #include "forerun/output_format.h"
 #include "forerun/status.h"
 #include "grammar/grammar.h"
@@ -33,17 +34,24 @@ class OutputFormats {
   struct Kept {
     OutputFormat format;
     std::shared_ptr<const GrammarConstraint::Format> shared;
+    // Where the format is to hold behind reasoning.
+    std::shared_ptr<const ReasoningConstraint::Edges> edges = {};
   };
 
+  // One request's.
+  static std::shared_ptr<const TokenConstraint> constraint_of(const Kept& kept);
   // The vocabulary is read with the first format.
   std::shared_ptr<grammar::TokenMasks> masks();
+  std::shared_ptr<const ReasoningTokens> reasoning_tokens(const OutputReasoning& tags);
 
   const Tokenizer& tokenizer_;
   const std::vector<int32_t> end_tokens_;
   std::mutex mutex_;
   std::shared_ptr<grammar::TokenMasks> masks_;
-  std::shared_ptr<MaskThreads> threads_;  // as masks_
-  std::list<Kept> kept_;                  // the latest first
+  std::shared_ptr<MaskThreads> threads_;                         // as masks_
+  std::list<Kept> kept_;                                         // the latest first
+  std::shared_ptr<const std::vector<std::string>> token_bytes_;  // by id, names of special tokens
+  std::vector<std::shared_ptr<const ReasoningTokens>> reasoning_tokens_;
 };
 
 }  // namespace forerun

@@ -76,10 +76,17 @@ void visit_fields(Visitor& visit, SamplingParams& sampling) {
 }
 
 template <class Visitor>
+void visit_fields(Visitor& visit, OutputReasoning& reasoning) {
+  visit("close", reasoning.close);
+  visit("open", reasoning.open);
+}
+
+template <class Visitor>
 void visit_fields(Visitor& visit, OutputFormat& format) {
   visit("kind", format.kind);
   visit("text", format.text);
   visit("schemas", format.schemas);
+  visit("reasoning", format.reasoning);
   if (format.kind > OutputFormat::Kind::kRegex) {
     visit.fail("kind", "0 to 4");
     format.kind = OutputFormat::Kind::kAny;
