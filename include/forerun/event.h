@@ -93,6 +93,10 @@ struct Event {
   // Set on the request's last event: every sample has finished.
   bool last = false;
   FinishReason reason = FinishReason::kStop;
+  // kStop: which of the request's own stops it was, a text of Request::stop or a token of
+  // Request::stop_tokens. Neither: an end token of the checkpoint's.
+  std::string stop_text;
+  int32_t stop_token = -1;
   Status error;  // kError
   RequestStats stats;
 };

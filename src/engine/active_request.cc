@@ -1,6 +1,7 @@
 #include "engine/active_request.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -50,6 +51,10 @@ ActiveRequest::ActiveRequest(Request request, SamplingParams sampling,
       prompt_size_(static_cast<int32_t>(tokens_.size())),
       reported_tokens_(tokens_.size()),
       submitted_(Clock::now()) {
+  std::copy_if(request_.stop_tokens.begin(), request_.stop_tokens.end(),
+               std::back_inserter(own_ends_), [&](int32_t token) {
+                 return request_.ignore_eos || std::count(eos.begin(), eos.end(), token) == 0;
+               });
   if (!request_.ignore_eos) end_tokens_.insert(end_tokens_.end(), eos.begin(), eos.end());
   std::sort(end_tokens_.begin(), end_tokens_.end());
   // The text goes on from the prompt's: some decoders drop a space at the start of a stream only,
@@ -112,6 +117,7 @@ bool ActiveRequest::accept_token(EmittedToken& token) {
   if (sampling_.logprobs >= 0) next_event_.logprobs.push_back(to_logprobs(token));
   if (std::binary_search(end_tokens_.begin(), end_tokens_.end(), token.token)) {
     reason_ = FinishReason::kStop;
+    if (std::count(own_ends_.begin(), own_ends_.end(), token.token) > 0) stop_token_ = token.token;
     return true;
   }
   if (request_.stop.empty()) {
@@ -207,6 +213,10 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
   }
   event.finished = true;
   event.reason = reason;
+  if (reason == FinishReason::kStop) {
+    event.stop_text = stop_matcher_.stopped_by();
+    event.stop_token = stop_token_;
+  }
   event.error = std::move(error);
   RequestStats& out = event.stats;
   out.prompt_tokens = prompt_size_;

@@ -51,6 +51,7 @@ std::string StopMatcher::push(std::string_view text, bool may_stop) {
   }
   if (first != std::string::npos) {
     stopped_ = true;
+    stopped_by_ = held_.substr(first, stop_size);
     std::string out = held_.substr(0, first + (keep_stop_ ? stop_size : 0));
     held_.clear();
     return out;

@@ -25,6 +25,8 @@ class StopMatcher {
   // The stream has ended: what was held back.
   std::string finish();
   bool stopped() const { return stopped_; }
+  // The stop string that stopped it; empty: none has.
+  const std::string& stopped_by() const { return stopped_by_; }
 
  private:
   // One stop string, and how much of it the text so far ends with.
@@ -48,6 +50,7 @@ class StopMatcher {
   bool keep_stop_ = false;
   std::string held_;  // the end of the text that may belong to a stop string
   bool stopped_ = false;
+  std::string stopped_by_;
 };
 
 }  // namespace forerun

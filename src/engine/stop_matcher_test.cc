@@ -18,6 +18,7 @@ TEST(StopMatcher, CutsBeforeTheStopHoweverTheTextArrives) {
       out += matcher.finish();
       EXPECT_EQ(out, "one two thre ");
       EXPECT_TRUE(matcher.stopped());
+      EXPECT_EQ(matcher.stopped_by(), "three");
     }
   }
 }
@@ -43,6 +44,7 @@ TEST(StopMatcher, ReleasesHeldTextAtTheEnd) {
   EXPECT_EQ(matcher.push("a</"), "a");
   EXPECT_EQ(matcher.finish(), "</");
   EXPECT_FALSE(matcher.stopped());
+  EXPECT_EQ(matcher.stopped_by(), "");
 }
 
 // Before some place no stop string ends, however the text arrives and whatever was held back.

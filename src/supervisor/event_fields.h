@@ -92,6 +92,8 @@ void visit_fields(Visitor& visit, Event& event) {
   visit("finished", event.finished);
   if (!event.finished) return;
   visit("reason", event.reason);
+  visit("stop_text", event.stop_text);
+  visit("stop_token", event.stop_token);
   visit("error", event.error);
   visit("stats", event.stats);
   if (event.reason > FinishReason::kError) event.reason = FinishReason::kError;

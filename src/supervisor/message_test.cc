@@ -25,6 +25,7 @@ DownMessage full_submit() {
   request.sampling.logit_bias = {{5, -1.5f}, {6, 1e-30f}};
   request.sampling.seed = std::numeric_limits<uint64_t>::max();
   request.stop = {"", "x"};
+  request.output_format.reasoning = {.close = "</think>", .open = "<think>"};
   request.deadline = std::chrono::milliseconds(1500);
   request.priority = -3;
   request.speculation = SpeculationOptions{.strategy = "pipelined", .verify_tokens = 4};
@@ -45,6 +46,8 @@ UpMessage full_event() {
   event.rounds = {{{{4, -1, 0.25f, true}}, 7}};
   event.finished = true;
   event.reason = FinishReason::kError;
+  event.stop_text = "né";
+  event.stop_token = 70000;
   event.error =
       Status(StatusCode::kOverloaded, "later").with_retry_after(std::chrono::milliseconds(20));
   event.stats.seed = 1ull << 63;
@@ -62,6 +65,7 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_FALSE(down->request.sampling.top_k.has_value());
   EXPECT_EQ(down->request.prompt, full_submit().request.prompt);
   EXPECT_EQ(down->request.sampling.seed, full_submit().request.sampling.seed);
+  EXPECT_EQ(down->request.output_format.reasoning, full_submit().request.output_format.reasoning);
 
   const std::string event = write_message(full_event());
   const auto up = read_up_message(event);
@@ -70,6 +74,8 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_EQ(up->event.error.retry_after().count(), 20);
   EXPECT_EQ(up->event.logprobs[0][0].logprob, -0.1f);
   EXPECT_EQ(up->event.time_s, 0.75);
+  EXPECT_EQ(up->event.stop_text, "né");
+  EXPECT_EQ(up->event.stop_token, 70000);
   EXPECT_TRUE(std::isinf(up->event.logprobs[0][1].logprob));
 }
 
