@@ -42,18 +42,20 @@ std::vector<OutputDelta> AssistantOutput::push(std::string_view text) {
   return state_->sink.take();
 }
 
-std::vector<OutputDelta> AssistantOutput::finish() {
+std::vector<OutputDelta> AssistantOutput::finish(bool is_cut) {
   std::string certain;
   state_->end_names.finish(certain);
   state_->take(certain);
   std::string content;
-  state_->splitter.finish(content);
+  state_->splitter.finish(content, is_cut);
   state_->scanner.push(content, state_->sink);
-  state_->scanner.finish(state_->sink);
+  state_->scanner.finish(state_->sink, is_cut);
   return state_->sink.take();
 }
 
 int32_t AssistantOutput::num_tool_calls() const { return state_->sink.num_calls(); }
+
+bool AssistantOutput::ends_within_call() const { return state_->scanner.ends_within_call(); }
 
 bool AssistantOutput::is_over() const { return state_->scanner.is_over(); }
 

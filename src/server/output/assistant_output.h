@@ -6,9 +6,11 @@
 // head of a call (up to the arguments' first character), of an end token's name, or one of the
 // newlines that go with a tag.
 //
-// Nothing is lost: what looks like a call and is none is content. Where the arguments of a call
-// that has begun stop being JSON, the rest of the text is content; where the text ends within them,
-// they are what came. A head of a call that the text ends in is content.
+// What looks like a call and is none is content. Where the arguments of a call that has begun stop
+// being JSON, the rest of the text is content; where the text ends within them, they are what came,
+// and the call is not whole: ends_within_call(). A head of a call that the model ends in is
+// content, one that was cut (by a length or a stop string) is dropped, as is what may begin a tag
+// there.
 //
 // One answer, one thread. Holds no reference to its options.
 #pragma once
@@ -59,12 +61,15 @@ class AssistantOutput {
   // end within none. Neighbouring deltas differ in kind or call.
   std::vector<OutputDelta> push(std::string_view text);
 
-  // The text has ended: what was held back. Nothing may be pushed after it.
-  std::vector<OutputDelta> finish();
+  // The text has ended: what was held back. Nothing may be pushed after it. `is_cut`: it was ended
+  // by its length or by something of the request's, not by the model.
+  std::vector<OutputDelta> finish(bool is_cut = false);
 
-  // How many calls have begun. If any, an answer that ended by itself has finish_reason
-  // "tool_calls".
+  // How many calls have begun. If any, and the last one is whole, an answer that ended by itself
+  // has finish_reason "tool_calls".
   int32_t num_tool_calls() const;
+  // After finish(): the last call is not whole, so it is none.
+  bool ends_within_call() const;
 
   // True once the one call that was allowed is complete: further text changes nothing, and the
   // request may be ended.

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <ostream>
+#include <utility>
 
 #include "server/output/call_frame.h"
 #include "server/output/testing.h"
@@ -149,6 +151,78 @@ TEST(AssistantOutput, ACallThatIsCutKeepsWhatCame) {
                  {"", "", {{"call_0", "f", "{\"a\": \"b"}}});
   expect_message(options, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_c",
                  {"", "", {{"call_0", "f", "{}"}}});
+}
+
+// Wherever the text is cut, no markup is content, and a call is one from its arguments' last byte
+// on.
+TEST(AssistantOutput, NothingOfACallThatIsCutIsContent) {
+  using enum ToolFormat;
+  for (const ToolFormat format :
+       {kHermes, kLlamaJson, kLlamaFunction, kMistral, kQwenCoder, kDeepSeek, kJsonList}) {
+    SCOPED_TRACE(tool_format_name(format));
+    const CallFrame frame = call_frame(format);
+    const std::string arguments = R"({"a": "b"})";
+    const auto joined = [&](std::initializer_list<std::string_view> parts) {
+      std::string text;
+      for (const std::string_view part : parts) text += part;
+      return text;
+    };
+    std::string text = joined({frame.before_all, frame.before_name, "f", frame.before_arguments,
+                               arguments, frame.after_arguments, frame.after_all});
+    size_t whole_at = text.find(arguments) + arguments.size();
+    if (format == kQwenCoder) {
+      text = "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>";
+      whole_at = text.find("\n</tool_call>");
+    }
+    if (format == kMistral) ++whole_at;  // an id may stand behind the arguments
+    for (size_t cut = 1; cut <= text.size(); ++cut) {
+      AssistantOutput output(options_for(format));
+      ParsedMessage message;
+      add_deltas(output.push(std::string_view(text).substr(0, cut)), message);
+      add_deltas(output.finish(/*is_cut=*/true), message);
+      EXPECT_EQ(message.content, "") << text.substr(0, cut);
+      EXPECT_EQ(output.ends_within_call(), !message.calls.empty() && cut < whole_at);
+      if (cut < whole_at) continue;
+      ASSERT_EQ(message.calls.size(), 1u) << text.substr(0, cut);
+      EXPECT_EQ(message.calls[0].arguments, arguments);
+    }
+  }
+  // What cannot be a call any more, or never was, is text however it ends.
+  const std::pair<ToolFormat, const char*> texts[] = {
+      {kLlamaJson, R"({"city": "Bonn", "da)"},
+      {kLlamaJson, R"({"name": "Bob", "age)"},
+      {kHermes, "<tool_call>{\"name\": \"nobody's\", \"argum"},
+      {kHermes, "if a < b:\n  "},
+      {kNone, "<tool_call>{\"name\""}};
+  for (const auto& [format, text] : texts) {
+    AssistantOutputOptions options = options_for(format);
+    options.tools = {{"f", "{}"}};
+    AssistantOutput output(options);
+    ParsedMessage message;
+    add_deltas(output.push(text), message);
+    add_deltas(output.finish(/*is_cut=*/true), message);
+    EXPECT_EQ(message.content, text);
+    EXPECT_FALSE(output.ends_within_call());
+  }
+}
+
+TEST(AssistantOutput, AModelThatEndsWithinACallHasMadeNone) {
+  AssistantOutput output(options_for(ToolFormat::kHermes));
+  output.push("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ");
+  output.finish();
+  EXPECT_TRUE(output.ends_within_call());
+}
+
+TEST(AssistantOutput, ATagOfReasoningThatIsCutIsNoContent) {
+  AssistantOutputOptions options;
+  options.reasoning_format = ReasoningFormat::kThink;
+  for (const char* const text : {"<", "<thi", "<think>", "<think>\nabc</thi"}) {
+    AssistantOutput output(options);
+    ParsedMessage message;
+    add_deltas(output.push(text), message);
+    add_deltas(output.finish(/*is_cut=*/true), message);
+    EXPECT_EQ(message.content, "") << text;
+  }
 }
 
 TEST(AssistantOutput, LlamaCalls) {

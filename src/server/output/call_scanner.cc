@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/output/literal.h"
+
 namespace forerun::server {
 namespace {
 
@@ -47,8 +49,9 @@ void CallScanner::take(char byte, CallSink& sink) {
   }
 }
 
-void CallScanner::open(std::unique_ptr<CallForm> form) {
+void CallScanner::open(std::unique_ptr<CallForm> form, bool is_untagged) {
   form_ = std::move(form);
+  form_is_untagged_ = is_untagged;
   form_has_call_ = false;
   held_ = search_.held();
   search_.clear();
@@ -62,7 +65,7 @@ void CallScanner::in_text(char byte, CallSink& sink) {
     return;
   }
   if (at_answer_start_ && byte == '{' && !search_.holds_partial_tag()) {
-    open(make_untagged_form(format_));
+    open(make_untagged_form(format_), /*is_untagged=*/true);
     in_form(byte, sink);
     return;
   }
@@ -73,7 +76,7 @@ void CallScanner::in_text(char byte, CallSink& sink) {
     search_.hold_all_spaces(false);
   }
   if (opening_idx != TagSearch::kNothing) {
-    open(openings_[static_cast<size_t>(opening_idx)].make_form());
+    open(openings_[static_cast<size_t>(opening_idx)].make_form(), /*is_untagged=*/false);
   }
 }
 
@@ -84,7 +87,7 @@ void CallScanner::in_form(char byte, CallSink& sink) {
   const uint64_t events = sink.num_call_events();
   const CallForm::Step step = form_->push(byte, sink);
   if (step == CallForm::Step::kBad) {
-    give_up();
+    give_up(sink);
     return;
   }
   if (sink.num_call_events() != events || step != CallForm::Step::kMore) {
@@ -102,9 +105,10 @@ void CallScanner::end_form() {
   search_.hold_all_spaces(true);
 }
 
-void CallScanner::give_up() {
+void CallScanner::give_up(CallSink& sink) {
   std::string again = std::exchange(held_, {});
   if (form_has_call_) {
+    sink.leave_call();
     end_form();
   } else {
     // Its first character may open no other: every tag is tried once at a place.
@@ -117,11 +121,23 @@ void CallScanner::give_up() {
   bytes_read_again_ += again.size();
 }
 
-void CallScanner::finish(CallSink& sink) {
+bool CallScanner::holds_markup() const {
+  if (!form_is_untagged_ || form_has_call_) return true;
+  std::string text = held_;
+  std::erase_if(text, is_json_space);
+  for (const std::string_view head : {R"({"name":")", R"({"type":"function")"}) {
+    if (text.starts_with(head) || head.starts_with(text)) return true;
+  }
+  return false;
+}
+
+void CallScanner::finish(CallSink& sink, bool is_cut) {
   if (is_over_) return;
   if (form_ != nullptr) {
-    if (!form_->finish(sink)) text_ += held_;
-  } else if (is_after_call_ && !search_.holds_partial_tag()) {
+    const bool is_dropped = is_cut && holds_markup();
+    if (!is_dropped && !form_->finish(sink)) text_ += held_;
+    ends_within_call_ = !sink.last_call_is_whole();
+  } else if (search_.holds_partial_tag() ? is_cut : is_after_call_) {
     search_.clear();
   }
   text_ += search_.held();

@@ -18,18 +18,24 @@ class CallScanner {
   explicit CallScanner(ToolFormat format);
 
   void push(std::string_view text, CallSink& sink);
-  void finish(CallSink& sink);
+  // `is_cut`: the text has ended where the model did not end it.
+  void finish(CallSink& sink, bool is_cut);
   // True once the only call that the sink allows is complete; what follows is dropped.
   bool is_over() const { return is_over_; }
+  // True after finish() where the last call is not complete.
+  bool ends_within_call() const { return ends_within_call_; }
 
  private:
   void take(char byte, CallSink& sink);
   void in_text(char byte, CallSink& sink);
   void in_form(char byte, CallSink& sink);
-  void open(std::unique_ptr<CallForm> form);
+  void open(std::unique_ptr<CallForm> form, bool is_untagged);
   void end_form();
   // What the form has taken is no call: to be read again as text.
-  void give_up();
+  void give_up(CallSink& sink);
+  // Whether what is held of a text that was cut is a call's: a whole tag is, without one what
+  // begins as calls do.
+  bool holds_markup() const;
 
   const ToolFormat format_;
   const std::vector<CallOpening> openings_;
@@ -42,7 +48,9 @@ class CallScanner {
   std::string text_;     // found to be content, not yet put out
   std::string pending_;  // bytes to be taken, the next one last
   size_t bytes_read_again_ = 0;  // beyond a limit no more calls are looked for
+  bool form_is_untagged_ = false;
   bool is_over_ = false;
+  bool ends_within_call_ = false;
 };
 
 }  // namespace forerun::server

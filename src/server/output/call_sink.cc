@@ -48,6 +48,16 @@ void CallSink::begin_call(std::string name, std::string id) {
   }
   deltas_.push_back(std::move(delta));
   ++num_call_events_;
+  arguments_scanner_ = {};
+  arguments_are_whole_ = false;
+}
+
+void CallSink::arguments(std::string_view text) {
+  add(OutputDelta::Kind::kToolArguments, num_calls_ - 1, text);
+  for (size_t idx = 0; idx < text.size() && !arguments_are_whole_; ++idx) {
+    // Forms put out nothing that JSON does not go on with.
+    arguments_are_whole_ = arguments_scanner_.push(text[idx]) == JsonScanner::Step::kEnd;
+  }
 }
 
 void CallSink::add(OutputDelta::Kind kind, int32_t call_idx, std::string_view text) {

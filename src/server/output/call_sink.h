@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/output/json_scanner.h"
 #include "server/output/output_delta.h"
 #include "server/output/tool_use.h"
 
@@ -41,15 +42,17 @@ class CallSink {
   void reasoning(std::string_view text) { add(OutputDelta::Kind::kReasoning, -1, text); }
   // A call begins. Empty id: one is made.
   void begin_call(std::string name, std::string id);
-  void arguments(std::string_view text) {
-    add(OutputDelta::Kind::kToolArguments, num_calls_ - 1, text);
-  }
+  void arguments(std::string_view text);
 
   // Whether a call of this name may begin now.
   bool may_call(std::string_view name) const;
   const CallableTools& tools() const { return tools_; }
   bool parallel() const { return parallel_; }
   int32_t num_calls() const { return num_calls_; }
+  // Whether the arguments of the last call are complete; true where there is none.
+  bool last_call_is_whole() const { return num_calls_ == 0 || arguments_are_whole_; }
+  // Its arguments have broken off: what follows is text, and it stays what it was.
+  void leave_call() { arguments_are_whole_ = true; }
   // Counts the calls and pieces of arguments so far, to see whether one was added.
   uint64_t num_call_events() const { return num_call_events_; }
 
@@ -62,6 +65,8 @@ class CallSink {
   bool parallel_;
   std::function<std::string(int32_t)> make_call_id_;
   int32_t num_calls_ = 0;
+  JsonScanner arguments_scanner_;  // of the last call
+  bool arguments_are_whole_ = false;
   uint64_t num_call_events_ = 0;
   std::vector<OutputDelta> deltas_;
 };

@@ -49,8 +49,9 @@ void ReasoningSplitter::push(std::string_view text, std::string& reasoning, std:
   }
 }
 
-void ReasoningSplitter::finish(std::string& content) {
-  if (place_ == Place::kBefore) content += open_.held();
+void ReasoningSplitter::finish(std::string& content, bool is_cut) {
+  if (place_ != Place::kBefore) return;
+  content += is_cut ? std::string(open_.held_spaces()) : open_.held();
 }
 
 }  // namespace forerun::server

@@ -26,14 +26,14 @@ void add_deltas(const std::vector<OutputDelta>& deltas, ParsedMessage& message) 
 }
 
 ParsedMessage parse_in_pieces(const AssistantOutputOptions& options, std::string_view text,
-                              size_t first_bytes, size_t piece_bytes) {
+                              size_t first_bytes, size_t piece_bytes, bool is_cut) {
   AssistantOutput output(options);
   ParsedMessage message;
   add_deltas(output.push(text.substr(0, first_bytes)), message);
   for (size_t at = first_bytes; at < text.size(); at += piece_bytes) {
     add_deltas(output.push(text.substr(at, piece_bytes)), message);
   }
-  add_deltas(output.finish(), message);
+  add_deltas(output.finish(is_cut), message);
   if (output.num_tool_calls() != static_cast<int32_t>(message.calls.size())) {
     message.content += "\nbroken: number of calls";
   }

@@ -24,9 +24,10 @@ struct ParsedMessage {
 // an empty delta, a piece of arguments for a call other than the last, neighbours of one kind.
 void add_deltas(const std::vector<OutputDelta>& deltas, ParsedMessage& message);
 
-// Takes the text in pieces of so many bytes, the first of `first_bytes`.
+// Takes the text in pieces of so many bytes, the first of `first_bytes`. `is_cut`: the model did
+// not end it.
 ParsedMessage parse_in_pieces(const AssistantOutputOptions& options, std::string_view text,
-                              size_t first_bytes, size_t piece_bytes);
+                              size_t first_bytes, size_t piece_bytes, bool is_cut = false);
 
 inline ParsedMessage parse_whole(const AssistantOutputOptions& options, std::string_view text) {
   return parse_in_pieces(options, text, text.size(), 1);

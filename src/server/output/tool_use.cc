@@ -49,6 +49,7 @@ Result<OfferedTool> read_tool(const OrderedJsonValue& tool, Json& list) {
   if (!description.is_null() && !description.is_string()) return description.refuse("a string");
   const OrderedJsonValue parameters = function["parameters"];
   FORERUN_RETURN_IF_ERROR(check_object(parameters, "a JSON schema, an object"));
+  out.parameters_path = parameters.name();
   out.parameters_json = parameters.is_null() ? "{}" : json_line(*parameters.get());
   FORERUN_ASSIGN_OR_RETURN(out.strict, function["strict"].bool_or(false));
 
@@ -169,6 +170,9 @@ Result<ToolUse> read_tool_use(const std::string& tools_json, const std::string& 
       FORERUN_RETURN_IF_ERROR(read_choice(OrderedJsonValue(&choice, "", "tool_choice"), use));
     }
   }
+  // Calls that are forced by a grammar have no end of their own.
+  if (use.choice == ToolUse::Choice::kNamed) use.parallel = false;
+  if (use.choice == ToolUse::Choice::kRequired) use.parallel = parallel_tool_calls.value_or(false);
   if (use.choice == ToolUse::Choice::kNone) {
     use.callable.clear();
     use.tools_json.clear();

@@ -34,6 +34,8 @@ TEST(ToolUse, BothShapesBecomeOne) {
   EXPECT_EQ(use->callable[0].parameters_json, R"({"type":"object","properties":{}})");
   EXPECT_TRUE(use->callable[0].strict);
   EXPECT_EQ(use->callable[1].name, "g");
+  EXPECT_EQ(use->callable[0].parameters_path, "tools[0].function.parameters");
+  EXPECT_EQ(use->callable[1].parameters_path, "tools[1].parameters");
   EXPECT_EQ(
       use->tools_json,
       R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{}}}},)"
@@ -57,6 +59,14 @@ TEST(ToolUse, Choices) {
     // The prompt stays that of the other choices, and so does its KV.
     EXPECT_NE(named->tools_json.find("\"f\""), std::string::npos);
   }
+  // One call where OpenAI says one; without an end of their own, no more unless asked for.
+  const char* const by_name = R"({"type":"function","name":"g"})";
+  EXPECT_FALSE(read_tool_use(kTools, by_name, std::nullopt)->parallel);
+  EXPECT_FALSE(read_tool_use(kTools, by_name, true)->parallel);
+  EXPECT_FALSE(read_tool_use(kTools, "\"required\"", std::nullopt)->parallel);
+  EXPECT_FALSE(read_tool_use(kTools, "\"required\"", false)->parallel);
+  EXPECT_TRUE(read_tool_use(kTools, "\"required\"", true)->parallel);
+  EXPECT_TRUE(read_tool_use(kTools, "\"auto\"", std::nullopt)->parallel);
   const auto allowed = read_tool_use(
       kTools,
       R"({"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"f"}]})",
