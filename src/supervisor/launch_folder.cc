@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -117,6 +118,7 @@ void LaunchFolder::leave_sweeper(const std::string& name) {
   const pid_t daemon = getppid();
   if (fork() != 0) return;
   setsid();
+  prctl(PR_SET_NAME, "forerun-sweeper");  // as ps shows it
   // Whoever reads what the launch says waits for the end of it.
   if (close_range(0, ~0U, 0) != 0) {
     for (int descriptor = 0; descriptor < 1024; ++descriptor) close(descriptor);

@@ -178,11 +178,14 @@ class OverANetwork(unittest.TestCase):
 
 
 def serving():
-    """Processes of supervised launches of this program, wherever they are."""
+    """Processes of supervised launches of this program, wherever they are. Those that remove a
+    launch's files stay as long as mpirun's daemon on their host."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().split(b"\0")
+            if (folder / "comm").read_text().strip() == "forerun-sweeper":
+                continue
         except OSError:
             continue
         if command[:2] == [os.fsencode(os.path.realpath(FORERUN)), b"serve-launch"]:

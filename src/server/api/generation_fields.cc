@@ -142,13 +142,13 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
   request.keep_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   request.stop_tokens = read_tokens(fields, "stop_token_ids", 64).value_or(std::vector<int32_t>());
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  request.deadline =
+      std::chrono::milliseconds(fields.integer("deadline_ms", 1, kLongestDeadline_ms).value_or(0));
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.num_samples =
       static_cast<int32_t>(fields.integer("n", 1, facts.options.most_choices).value_or(1));
   request.priority =
       -static_cast<int32_t>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
-  request.deadline =
-      std::chrono::milliseconds(fields.integer("deadline_ms", 1, kLongestDeadline_ms).value_or(0));
   request.min_new_tokens =
       static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   if (auto salt = fields.string("cache_salt")) {
