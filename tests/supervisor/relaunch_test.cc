@@ -93,7 +93,7 @@ TEST_F(Relaunch, ADraftThatWasLeftOutComesBack) {
 }
 
 TEST_F(Relaunch, DeathsOfTheCoordinatorKeepTheDraft) {
-  write_faults({"die 1", "die 1", "die 1"});
+  write_faults({"fail 0 0 rank 0: gone", "die 0", "fail 0 0 rank 0: gone"});
   const auto engine = create();
   ASSERT_NE(engine, nullptr);
   expect_same(complete(*engine, request(7)), alone(request(7)));
