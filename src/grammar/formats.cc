@@ -68,7 +68,7 @@ std::string regex() {
   // {m,n} with m of at most as many digits as n, so that it is not above n.
   std::string counts = "[0-9]{1,3}|[0-9]{1,3},|[0-9],[1-9][0-9]{1,4}|[0-9]{2},[1-9][0-9]{2,4}";
   for (char low = '0'; low <= '9'; ++low) counts += std::string("|") + low + ",[" + low + "-9]";
-  const std::string quantifier = "([*+?]\\??|\\{(" + counts + ")\\}\\??)?";
+  const std::string quantifier = "([*+?]\\??|\\{(" + counts + ")\\}\\?{0,1}){0,1}";
   const std::string member = "([^\\]\\\\[^-]|" + escape + "|0-9|a-z|A-Z|a-f|A-F)";
   const std::string set = "\\[\\^?" + member + "+-?\\]";
   const std::string plain = "[^\\\\*+?()[\\]{}|]|" + escape + "|" + set;

@@ -198,6 +198,13 @@ ExprId JsonRules::escape_tails() {
   return rules_.choice(std::move(tails));
 }
 
+ExprId JsonRules::string_chars_by_call(const CodePointSet& chars) {
+  if (chars.intersection(escaped_chars()) != escaped_chars()) return string_chars(chars);
+  const ExprId tails = once(tails_, "JSON escape", [&] { return escape_tails(); });
+  return rules_.choice({rules_.chars(chars.intersection(unescaped_chars())),
+                        rules_.sequence({rules_.literal("\\"), tails})});
+}
+
 ExprId JsonRules::string_chars(const CodePointSet& chars) {
   std::vector<ExprId> kinds;
   if (CodePointSet plain = chars.intersection(unescaped_chars()); !plain.empty()) {

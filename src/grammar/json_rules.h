@@ -46,6 +46,9 @@ class JsonRules {
 
   // One character of `chars` within quotes, in its one spelling.
   ExprId string_chars(const CodePointSet& chars);
+  // The same where many states read such characters: what follows a backslash is a call of one rule
+  // for all of them, if `chars` has every character that is escaped.
+  ExprId string_chars_by_call(const CodePointSet& chars);
   // The characters that string_chars() escapes, and what follows the backslash of each.
   static const CodePointSet& escaped_chars();
   ExprId escape_tails();
@@ -58,7 +61,7 @@ class JsonRules {
   ExprId once(std::optional<RuleId>& rule, const char* name, Make make);
 
   RuleSet& rules_;
-  std::optional<RuleId> value_, object_, array_, string_, number_, fraction_, line_;
+  std::optional<RuleId> value_, object_, array_, string_, number_, fraction_, line_, tails_;
   std::map<std::pair<uint32_t, uint32_t>, RuleId> lengths_;
 };
 

@@ -20,8 +20,8 @@
 // valid, but not every valid text can be a reply:
 //  - names of additional properties differ from all listed, and have one spelling;
 //  - what schema_reading.h says of the order of properties, and of SchemaReading::kIntent;
-//  - texts of a pattern that has no upper bound of its own may end before a maxLength of thousands
-//  where it can not be counted (but not below 1000 characters);
+//  - texts of a pattern that has no upper bound of its own may end before a large maxLength where
+//  it can not be counted (schema_scalar.cc), but not below 256 characters;
 //  - integers have up to 18 digits and no fraction; numbers with a bound or multipleOf have no
 //  exponent.
 #pragma once

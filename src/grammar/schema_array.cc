@@ -59,7 +59,7 @@ Result<ExprId> SchemaReader::read_unique(const Json& schema, const std::string& 
   if (const auto items = schema.find("items");
       items != schema.end() && !schema.contains("prefixItems")) {
     FORERUN_ASSIGN_OR_RETURN(const Json item, resolver_.flattened(*items, child_of(at, "items")));
-    bool all_fit = item.is_object() && item.contains("enum");
+    bool all_fit = item.is_object() && item.contains("enum") && item.at("enum").is_array();
     for (size_t i = 0; all_fit && i < item.at("enum").size(); ++i) {
       FORERUN_ASSIGN_OR_RETURN(const Verdict fits,
                                judge(resolver_, item, item.at("enum")[i], child_of(at, "items")));

@@ -99,6 +99,8 @@ class Negation {
       return true;
     }
     if (name == "required" && list) {
+      const auto is_string = [](const Json& key) { return key.is_string(); };
+      if (!std::all_of(value.begin(), value.end(), is_string)) return false;
       for (const Json& key : value) add_part("object", kForbidden, Json::array({key}));
       return true;
     }

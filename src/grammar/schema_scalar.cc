@@ -17,8 +17,8 @@ namespace {
 // Beyond, lengths of a pattern's texts are counted instead of having a state for each.
 constexpr uint64_t kMostUnrolled = 400;
 // States of a pattern and a length together, where they can not be counted.
-constexpr uint64_t kMostSizedStates = 20'000;
-constexpr uint32_t kFewestSizedChars = 1000;  // that texts may have where these do not suffice
+constexpr uint64_t kMostSizedStates = 4000;
+constexpr uint32_t kFewestSizedChars = 256;  // that texts may have where these do not suffice
 
 }  // namespace
 
@@ -112,6 +112,7 @@ Result<ExprId> SchemaReader::quoted_texts(CharNfa nfa, uint32_t min, uint32_t ma
     }
     max = most;
   }
+  const bool many = !counts && longest * nfa.states.size() > kMostUnrolled;
   if (bounded && !counts) {
     Result<CharNfa> sized = with_length(nfa, min, max, limits_.max_states);
     if (!sized.ok()) return sized.status().with_context("schema: " + at);
@@ -121,7 +122,9 @@ Result<ExprId> SchemaReader::quoted_texts(CharNfa nfa, uint32_t min, uint32_t ma
   std::vector<uint32_t> ends;
   for (uint32_t from = 0; from < nfa.states.size(); ++from) {
     for (const CharNfa::Edge& edge : nfa.states[from].edges) {
-      edges.push_back({from, json_.string_chars(edge.chars), edge.to});
+      const ExprId chars =
+          many ? json_.string_chars_by_call(edge.chars) : json_.string_chars(edge.chars);
+      edges.push_back({from, chars, edge.to});
     }
     if (nfa.states[from].end) ends.push_back(from);
     if (rules_.expr_count() > 4 * limits_.max_expressions) {

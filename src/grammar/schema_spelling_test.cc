@@ -225,7 +225,9 @@ TEST(SchemaSpelling, LongTextsOfAPatternAreCounted) {
         {"\"a-b\"", "\"" + std::string(998, 'b') + "-a\""},
         {"\"a-\"", "\"" + std::string(999, 'b') + "-a\""});
   check(R"({"type":"string","pattern":"^([a-z]+-)+$","maxLength":65535})",
-        {"\"a-\"", "\"" + std::string(1000, 'b') + "-\""}, {"\"a\""});
+        {"\"a-\"", "\"" + std::string(600, 'b') + "-\""}, {"\"a\""});
+  check(R"({"type":"string","pattern":"end$","maxLength":5000})",
+        {"\"end\"", "\"" + std::string(200, 'b') + "\\n end\""}, {"\"end \""});
   // Lengths that the pattern implies cost nothing.
   check(R"({"type":"string","pattern":"^.{2}$","minLength":1,"maxLength":100000})", {"\"ab\""},
         {"\"a\""});

@@ -2,15 +2,15 @@
 """A corpus of real JSON schemas through the grammars: how many compile, why others do not, what it costs.
 
     schema_corpus.py SCHEMA_CASES TOKENIZER_JSON FOLDER [--draw N] [--seed S] [--llguidance]
-                     [--list REASON] [--out FILE]
+                     [--reading letter|intent] [--reorder] [--out FILE]
 
 FOLDER holds JSON files of {"schema": ..., "tests": [{"valid": ..., "data": ...}]}, as the folder
 maskbench/data of guidance-ai/jsonschemabench does. Without --draw all are taken, else N by the seed.
 Each schema is compiled and its masks are prepared; each instance is written compact, as Python writes
 it and indented, and the grammar must accept all three where the instance is valid, none where it is
-not. A valid instance whose properties are not in the order of the schema is written in that order as
-well (--help says how). --llguidance counts what that package compiles (where it is installed).
-Exits with 1 where an instance is judged wrong.
+not. --reorder writes properties in the order of the schema, the only one that is accepted with
+--reading intent. --llguidance counts what that package compiles (where it is installed). --out keeps
+what was found of each schema as JSON. Exits with 1 where an instance is judged wrong.
 """
 
 import argparse
@@ -160,12 +160,16 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--llguidance", action="store_true")
     parser.add_argument("--reading", choices=["letter", "intent"], default="letter")
+    parser.add_argument("--reorder", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     paths = sorted(options.folder.glob("*.json"))
     if options.draw:
         paths = sorted(random.Random(options.seed).sample(paths, options.draw))
     cases = [{"name": p.name, "kind": collection_of(p), **json.loads(p.read_text())} for p in paths]
+    for case in cases if options.reorder else []:
+        for test in case["tests"]:
+            test["data"] = in_order(case["schema"], [case["schema"]], test["data"])
     answers = ask([options.cases, options.tokenizer], cases, options.reading)
     reasons = collections.Counter()
     table = collections.defaultdict(collections.Counter)
