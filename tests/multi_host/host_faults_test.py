@@ -338,7 +338,7 @@ def trial(args, network, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("forerun")
-    parser.add_argument("--faults", type=int, default=4)
+    parser.add_argument("--faults", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reboots", default="")
     parser.add_argument("--report", action="store_true")
