@@ -35,16 +35,27 @@ void RoleWorker::find_states(RoleSequence& sequence, PendingItem& item) {
   });
   item.constrained.assign(rows.size(), nullptr);
   State prefix = sequence.constrained;  // at its end
+  int32_t prefix_length = sequence.kv.prefix_length();
   const auto state_of = [&](NodeId node) -> State {
     if (node == kNoNode) return prefix;
     for (auto each = known.rbegin(); each != known.rend(); ++each) {
       if (each->node == node) return each->state;
     }
-    return nullptr;
+    std::vector<TokenId> path;  // from the node upwards
+    for (int32_t at = sequence.kv.find(node); at >= 0;
+         at = sequence.kv.tree_rows()[static_cast<size_t>(at)].parent_idx) {
+      path.push_back(sequence.kv.tree_rows()[static_cast<size_t>(at)].token);
+    }
+    State state = sequence.constrained;
+    for (auto token = path.rbegin(); token != path.rend() && state != nullptr; ++token) {
+      state = constraint.after(state, *token);
+    }
+    return state;
   };
   for (size_t idx = 0; idx < rows.size(); ++idx) {
     const WorkRow& row = rows[idx];
     const bool is_prefix = row.node == kNoNode;
+    prefix_length += is_prefix ? 1 : 0;
     if (is_prefix && row.position < sequence.spec.prompt_tokens) {
       if (row.want != Want::kNothing) item.constrained[idx] = prefix;
       continue;
@@ -57,6 +68,8 @@ void RoleWorker::find_states(RoleSequence& sequence, PendingItem& item) {
       known.push_back({row.node, number, item.constrained[idx]});
     }
   }
+  // Nodes that may still become part of the prompt are no output then.
+  if (prefix_length < sequence.spec.prompt_tokens) known.clear();
   if (prefix != sequence.constrained) known.push_back({kNoNode, number, prefix});
 }
 
