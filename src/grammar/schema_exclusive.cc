@@ -15,13 +15,6 @@ namespace {
 
 constexpr int kMostDepth = 6;
 
-// The values that enum or const list; null: any.
-Json listed_values(const Json& schema) {
-  if (const auto value = schema.find("const"); value != schema.end()) return Json::array({*value});
-  const auto values = schema.find("enum");
-  return values != schema.end() && values->is_array() ? *values : Json();
-}
-
 bool forbids(const Json& schema, const std::string& name) {
   const auto forbidden = schema.find(kForbidden);
   return forbidden != schema.end() &&

@@ -11,7 +11,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr size_t kMostMerges = 20'000;
-constexpr size_t kMostMergedValues = 3'000'000;  // copied by all merges together
+constexpr size_t kMostMergedValues = 1'500'000;  // copied by all merges together
 
 size_t values_in(const Json& json) {
   size_t count = 1;
