@@ -200,7 +200,7 @@ TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
   history.add(100, /*is_prompt=*/true);
   history.add(200, /*is_prompt=*/false);
   history.add(200, /*is_prompt=*/false);
-  std::vector<float> logits = random_logits(700, 5, 8.0f);
+  std::vector<float> logits = random_logits(700, 5, 8.0f, false);
   logits[100] = 12.0f;
   logits[200] = -12.0f;
   logits[300] = kMost;

@@ -250,6 +250,25 @@ TEST(SpeculationPlan, OnlySerialTreesOfNoSetSizeTakeTheTextAsASourceUnasked) {
   }
 }
 
+TEST(WithoutDraftModel, WhatIsLeftGuessesOrDecodesPlainly) {
+  const auto left = [](const SpeculationOptions& options) {
+    return describe(without_draft_model(*resolve_speculation(options).value()));
+  };
+  EXPECT_EQ(left({.strategy = "serial_tree"}),
+            "serial_tree, shape adaptive, source suffix, accept match");
+  EXPECT_EQ(left({.strategy = "serial_tree", .view = "streaming_llm", .view_budget = 192}),
+            "serial_tree, shape adaptive, source suffix, accept match");
+  EXPECT_EQ(left({.strategy = "sparse_self", .source = "model"}),
+            "sparse_self, view streaming_llm");
+  EXPECT_EQ(left({.strategy = "serial_tree", .source = "model"}), "autoregressive");
+  EXPECT_EQ(left({.strategy = "parallel_tree"}), "autoregressive");
+  EXPECT_EQ(left({.strategy = "pipelined"}), "autoregressive");
+  EXPECT_EQ(left({.strategy = "serial_tree", .shape = "chain", .accept = "rejection"}),
+            "autoregressive");
+  EXPECT_EQ(left({.strategy = "serial_tree", .source = "ngram"}),
+            "serial_tree, shape adaptive, source ngram, accept match");
+}
+
 TEST(OptionsFor, AStrategyAreThoseThatItUses) {
   const SpeculationOptions all{.strategy = "auto",
                                .source = "model",
