@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -11,8 +12,13 @@ namespace forerun {
 
 Result<HostLines> HostLines::make(const std::vector<HostAddress>& hosts) {
   HostLines lines;
+  // mpirun finds no room on hosts by name beside others by file: all come one way.
+  if (std::all_of(hosts.begin(), hosts.end(),
+                  [](const HostAddress& host) { return host.is_plain(); })) {
+    return lines;
+  }
   for (const HostAddress& host : hosts) {
-    if (host.is_plain() || lines.paths_.contains(host.name)) continue;
+    if (lines.paths_.contains(host.name)) continue;
     const std::string line = host.line();
     const int descriptor = memfd_create("forerun-host", MFD_CLOEXEC);
     if (descriptor >= 0) lines.descriptors_.push_back(descriptor);

@@ -18,8 +18,8 @@ class HostLines {
   HostLines& operator=(HostLines&&) = delete;
   ~HostLines();
 
-  // By the names of those hosts that are more than a name. May be read by this user's processes
-  // while this one lives, and this object.
+  // By the names of the hosts; none where all hosts are no more than names. May be read by this
+  // user's processes while this one lives, and this object.
   const std::map<std::string, std::string>& paths() const { return paths_; }
 
  private:

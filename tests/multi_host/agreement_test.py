@@ -242,7 +242,7 @@ class Hangs(unittest.TestCase):
         code, _, stderr = launch.finish(timeout=1)
         self.assertNotEqual(code, 0)
         self.assertRegex(
-            stderr, r"rank 2 \(stage 2 of 2, host .*\): has worked on Step \d+ \(1 rows\) for"
+            stderr, r"rank 2 \(stage 2 of 2, host .*\): has worked on Step \d+ \(\d+ rows\) for"
         )
         self.assertTrue(all_gone(numbers))
 
@@ -274,7 +274,7 @@ class HostFiles(unittest.TestCase):
 
     def test_a_host_that_ssh_does_not_reach_is_one_line(self):
         hosts = written("hosts-bad.txt", "localhost\nbadhost\n")
-        trace = [FORERUN, "trace", *generate("--hosts", hosts)[2:], "--out", os.devnull]
+        trace = [FORERUN, "trace", *generate("--hosts", hosts)[2:], "--json", os.devnull]
         for command in (generate("--hosts", hosts), trace):
             done = run(command, env=self.env)
             self.assertNotEqual(done.returncode, 0)
