@@ -35,8 +35,8 @@ std::shared_ptr<GrammarConstraint::Format> format_of(const std::string& text,
                                                      const MaskBudget& budget = {}) {
   auto grammar = Grammar::from_text(text);
   EXPECT_TRUE(grammar.ok()) << grammar.status().message();
-  auto masks = std::make_shared<TokenMasks>(
-      vocabulary(), grammar::TokenMaskLimits{.state_steps = 200'000});
+  auto masks =
+      std::make_shared<TokenMasks>(vocabulary(), grammar::TokenMaskLimits{.state_steps = 200'000});
   const auto prepared = masks->prepare(*grammar);
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
   return std::make_shared<GrammarConstraint::Format>(
