@@ -57,8 +57,7 @@ struct GrammarConstraint::Node {
   bool queued = false;
 
   TokenId token = -1;
-  // Where a text begins that is not the grammar's whole; nothing: at the grammar's start.
-  std::optional<GrammarState> begin;
+  std::string text;  // in place of a token
   // What it has become.
   std::optional<GrammarState> state;
   std::shared_ptr<const StateMask> mask;
@@ -128,7 +127,7 @@ bool GrammarConstraint::Tree::find(const Node* parent, const Node& node, uint64_
     return true;
   };
   if (parent == nullptr) {
-    found.state = node.begin ? *node.begin : format->grammar.start();
+    found.state = format->grammar.start();
   } else {
     found.tokens = parent->tokens + 1;
     const Phase above = parent->phase.load(std::memory_order_acquire);
@@ -139,7 +138,9 @@ bool GrammarConstraint::Tree::find(const Node* parent, const Node& node, uint64_
     }
     found.state = parent->state;
     const uint64_t most = std::min(max_steps, budget.token);
-    switch (found.state->advance(format->masks->vocabulary().token(node.token), most, charged)) {
+    const std::string_view bytes = node.token < 0 ? std::string_view(node.text)
+                                                  : format->masks->vocabulary().token(node.token);
+    switch (found.state->advance(bytes, most, charged)) {
       case Advance::kAccepted:
         break;
       case Advance::kRefused:
@@ -178,13 +179,13 @@ GrammarConstraint::GrammarConstraint(std::shared_ptr<const Format> format)
 
 TokenConstraint::State GrammarConstraint::start() const { return root_; }
 
-TokenConstraint::State GrammarConstraint::start_behind(std::string_view bytes) const {
-  const Format& format = *tree_->format;
-  auto node = std::make_shared<Node>();
-  node->begin = format.grammar.start();
+TokenConstraint::State GrammarConstraint::begin(std::string_view bytes) const {
+  GrammarState state = tree_->format->grammar.start();
   uint64_t steps = 0;
-  const Advance advanced = node->begin->advance(bytes, format.budget.token, steps);
-  if (advanced != Advance::kAccepted) return nullptr;
+  if (state.advance(bytes, tree_->format->budget.token, steps) == Advance::kRefused) return nullptr;
+  auto node = std::make_shared<Node>();
+  node->text = bytes;
+  node->parent = root_;
   return node;
 }
 

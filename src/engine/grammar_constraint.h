@@ -42,8 +42,8 @@ class GrammarConstraint : public TokenConstraint {
   explicit GrammarConstraint(std::shared_ptr<const Format> format);
 
   State start() const override;
-  // The state of an output that begins with `bytes`, which no token need end; null where none does.
-  State start_behind(std::string_view bytes) const;
+  // Behind these bytes at the start, which need not be a token's; null where no output begins so.
+  State begin(std::string_view bytes) const;
   State after(const State& state, TokenId token) const override;
   void allow(const State& state, std::span<uint32_t> words) const override;
   MaskState prepare(const State& state, int64_t& steps) const override;

@@ -117,7 +117,7 @@ TokenConstraint::State ReasoningConstraint::step(const At& at, TokenId token,
     // Whether it is the format's has to be known, not only asked for.
     if (at.format != nullptr) {
       std::string text = edges_->tokens->tags().open.substr(0, at.matched);
-      format = format_->start_behind(text.append(bytes));
+      format = format_->begin(text.append(bytes));
     }
     if (State opened = open(at.matched, bytes, format)) return opened;
   } else {
@@ -153,7 +153,7 @@ TokenConstraint::State ReasoningConstraint::leave(size_t line_breaks,
     return std::make_shared<const At>(At{.place = Place::kBehind, .matched = line_breaks + most});
   }
   for (size_t skipped = most + 1; skipped-- > 0;) {
-    State format = format_->start_behind(bytes.substr(skipped));
+    State format = format_->begin(bytes.substr(skipped));
     if (format == nullptr) continue;
     return std::make_shared<const At>(At{.place = Place::kFormat, .format = std::move(format)});
   }
