@@ -9,7 +9,8 @@ enum class SchemaReading : uint8_t {
   // As the specification has it: objects and tuples may have members that are not listed,
   // properties
   // have any order (where an object has no more than nine required ones, and the schema no more of
-  // such objects than a limit; else the schema's), and a keyword of one kind of value says nothing
+  // such objects than a limit, and no counts of properties to keep; else the schema's), and a
+  // keyword of one kind of value says nothing
   // of the others.
   kLetter,
   // As it is meant where a model writes: properties come in the schema's order, an object with
