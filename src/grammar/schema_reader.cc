@@ -95,37 +95,6 @@ Status refuse_overlap(const std::string& at, size_t other) {
 
 }  // namespace
 
-// Whether a required property can be seen to allow nothing, so that `schema` does not either. Many
-// conditions one beside another would multiply if what contradicts itself were read on.
-Result<bool> SchemaReader::demands_nothing(const Json& schema, const std::string& at) {
-  if (!schema.is_object()) return schema == false;
-  const auto required = schema.find("required"), properties = schema.find("properties");
-  if (required == schema.end() || !required->is_array()) return false;
-  for (const Json& name : *required) {
-    if (!name.is_string()) continue;
-    const std::string& key = name.get_ref<const std::string&>();
-    if (const auto banned = schema.find(kForbidden); banned != schema.end()) {
-      if (std::find(banned->begin(), banned->end(), name) != banned->end()) return true;
-    }
-    if (properties == schema.end() || !properties->is_object() || !properties->contains(key)) {
-      continue;
-    }
-    const Json& property = properties->at(key);
-    if (!property.is_object() || !property.contains("allOf")) continue;
-    FORERUN_ASSIGN_OR_RETURN(const Json flat,
-                             resolver_.flattened(property, child_of(at, "properties")));
-    if (flat == false) return true;
-    if (!flat.is_object() || !flat.contains("enum") || !flat.at("enum").is_array()) continue;
-    bool some = false;
-    for (const Json& value : flat.at("enum")) {
-      FORERUN_ASSIGN_OR_RETURN(const Verdict fits, judge(resolver_, flat, value, at));
-      some = some || fits != Verdict::kNo;
-    }
-    if (!some) return true;
-  }
-  return false;
-}
-
 // anyOf and oneOf. What stands beside it holds for every alternative.
 Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* keyword,
                                                const std::string& at, int depth) {
@@ -176,8 +145,6 @@ Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* k
   std::vector<ExprId> alternatives;
   for (size_t i = 0; i < whole.size(); ++i) {
     const std::string part_at = child_of(place, std::to_string(i));
-    FORERUN_ASSIGN_OR_RETURN(const bool nothing, demands_nothing(exact[i], part_at));
-    if (nothing) continue;
     FORERUN_ASSIGN_OR_RETURN(const ExprId part, read(exact[i], part_at, depth + 1));
     if (!is_never(part)) alternatives.push_back(part);
   }

@@ -41,7 +41,6 @@ class SchemaReader {
   Result<ExprId> read_reference(const Json& ref, const std::string& at, int depth);
   Result<ExprId> read_alternatives(const Json& schema, const char* keyword, const std::string& at,
                                    int depth);
-  Result<bool> demands_nothing(const Json& schema, const std::string& at);
   Result<ExprId> read_types(const Json& schema, const std::string& at, int depth);
   Result<ExprId> read_values(const Json& schema, const std::string& at);
   ExprId fixed_value(const Json& value);

@@ -133,20 +133,6 @@ TEST(SchemaSpelling, NotAndConditions) {
         {R"({"k":"x"})", R"({"k":"y","n":1})"});
 }
 
-TEST(SchemaSpelling, ManyConditionsDoNotMultiply) {
-  std::string kinds, conditions;
-  for (int i = 0; i < 24; ++i) {
-    const std::string kind = "\"k" + std::to_string(i) + "\"";
-    kinds += (i ? "," : "") + kind;
-    conditions += (i ? "," : "") + std::string(R"({"if":{"properties":{"kind":{"const":)") + kind +
-                  R"(}},"required":["kind"]},"then":{"required":["n)" + std::to_string(i) + "\"]}}";
-  }
-  const std::string schema = R"({"type":"object","properties":{"kind":{"enum":[)" + kinds +
-                             R"(]}},"required":["kind"],"allOf":[)" + conditions + "]}";
-  check(schema, {R"({"kind":"k3","n3":1})", R"({"kind":"k23","n23":1,"n1":2})"},
-        {R"({"kind":"k3"})", R"({"kind":"k3","n4":1})", "{}"});
-}
-
 TEST(SchemaSpelling, OneOfThatOverlaps) {
   check(
       R"({"type":"object","properties":{"a":{},"b":{}},"oneOf":[{"required":["a"]},{"required":["b"]}]})",
