@@ -332,18 +332,16 @@ class Typed(process.CommandLine):
         self.assertEqual(self.leave(), 0)
 
     def test_keys_during_an_answer_are_held_back(self):
-        self.start(max_tokens=600)
+        self.start(max_tokens=400)
         self.seen = b""
         self.send("hello\r")
         self.wait_for("hello\r\n")
         while len(self.seen) < 60:  # the answer has begun
             self.seen += os.read(self.terminal, 65536)
         self.send("lateX\x7fr \x1b[200~on\x1b[201~")
-        self.wait_for("tokens/s", "› ", "later on")
-        answer = self.seen[: self.seen.rindex(b"tokens/s")]
-        self.assertNotIn(b"late", answer)
-        self.command(" and more\x03\x15/max-tokens 4", "")
-        self.command("later on", "4 tokens")
+        self.wait_for("tokens/s", "› ", "late", "on")
+        self.assertNotIn(b"late", self.seen[: self.seen.rindex(b"tokens/s")])
+        self.command("", "tokens/s")
         self.assertEqual(self.saved(), ["hello", "later on"])
         self.assertEqual(self.leave(), 0)
 
