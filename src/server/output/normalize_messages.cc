@@ -53,8 +53,9 @@ class Normalizer {
 
 Result<std::string> part_text(const OrderedJsonValue& part) {
   if (!part.is_object()) return part.refuse("an object such as {\"type\": \"text\"}");
-  FORERUN_RETURN_IF_ERROR(part["type"].as_choice({"text"}).status());
-  return part["text"].as_string();
+  // An answer that was refused comes back as a part of its own kind.
+  FORERUN_ASSIGN_OR_RETURN(const std::string type, part["type"].as_choice({"text", "refusal"}));
+  return part[type].as_string();
 }
 
 Result<Json> Normalizer::content_of(const OrderedJsonValue& message) const {

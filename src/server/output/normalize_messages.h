@@ -11,7 +11,8 @@ namespace forerun::server {
 // Checks a request's `messages` (a JSON list) and gives them in the shape that a template with
 // these facts takes:
 // - role "developer" becomes "system";
-// - content in parts becomes text (a newline between two parts), or text becomes parts;
+// - content in parts, of text or a refusal, becomes text (a newline between two parts), or text
+//   becomes parts;
 // - content null becomes ""; where the facts want it null beside tool calls, content that is there
 //   becomes a message of its own before them;
 // - `arguments` of tool calls, JSON text or an object, becomes what the facts say; an empty list of
@@ -22,7 +23,8 @@ namespace forerun::server {
 // - `reasoning_content` and `name` stay, other members are left out.
 //
 // kInvalidArgument names the first wrong member by its path, what was found and what is accepted,
-// such as "messages[2].content[0].type: found \"image_url\"; accepted: \"text\"".
+// such as "messages[2].content[0].type: found \"image_url\"; accepted: \"text\" or
+// \"refusal\"".
 Result<std::string> normalize_messages(const std::string& messages_json,
                                        const TemplateFacts& facts);
 

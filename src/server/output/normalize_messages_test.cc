@@ -35,6 +35,11 @@ TEST(NormalizeMessages, PartsBecomeText) {
             R"([{"role":"user","content":[{"type":"text","text":"a"}]}])");
 }
 
+TEST(NormalizeMessages, ARefusalIsTextOfItsTurn) {
+  EXPECT_EQ(after_user(R"({"role":"assistant","content":[{"type":"refusal","refusal":"No."}]})"),
+            R"({"role":"assistant","content":"No."})");
+}
+
 TEST(NormalizeMessages, RolesAndUnknownMembers) {
   EXPECT_EQ(normalized(R"([{"role":"developer","content":"d","name":"n","cache":1}])"),
             R"([{"role":"system","content":"d","name":"n"}])");
@@ -110,7 +115,7 @@ TEST(NormalizeMessages, NamesTheWrongMember) {
       {R"([{"role":"user","content":5}])",
        "messages[0].content: found 5; accepted: a string or a list of parts"},
       {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
-       "messages[0].content[0].type: found \"image_url\"; accepted: \"text\""},
+       "messages[0].content[0].type: found \"image_url\"; accepted: \"text\" or \"refusal\""},
       {R"([{"role":"user","content":[{"type":"text"}]}])",
        "messages[0].content[0].text: found nothing; accepted: a string"},
       {R"([{"role":"user","content":["x"]}])",

@@ -72,12 +72,22 @@ bool probe_calls(const RenderMessages& render, const Json& content, const std::s
   return true;
 }
 
+constexpr const char* kTools =
+    R"([{"type": "function", "function": {"name": "probe_tool", "description": "none",)"
+    R"( "parameters": {"type": "object", "properties": {"probe_key": {"type": "string"}}}}}])";
+
+void probe_tools(const RenderMessages& render, TemplateFacts& facts) {
+  Json user = {{"role", "user"}};
+  user["content"] = kText;
+  if (facts.wants_content_parts) {
+    user["content"] = Json::array({{{"type", "text"}, {"text", kText}}});
+  }
+  facts.renders_tools = contains(rendered(render, Json::array({user}), kTools), "probe_tool");
+}
+
 void probe_calls(const RenderMessages& render, TemplateFacts& facts) {
   // Some templates take no conversation with calls unless there are tools.
-  const std::string tools =
-      R"([{"type": "function", "function": {"name": "probe_tool", "description": "none",)"
-      R"( "parameters": {"type": "object", "properties": {"probe_key": {"type": "string"}}}}}])";
-  for (const std::string& offered : {std::string(), tools}) {
+  for (const std::string& offered : {std::string(), std::string(kTools)}) {
     for (const Json& content : {Json(""), Json(nullptr)}) {
       if (probe_calls(render, content, offered, facts)) return;
     }
@@ -89,6 +99,7 @@ void probe_calls(const RenderMessages& render, TemplateFacts& facts) {
 TemplateFacts probe_template(const RenderMessages& render) {
   TemplateFacts facts;
   probe_content(render, facts);
+  probe_tools(render, facts);
   probe_calls(render, facts);
   return facts;
 }

@@ -21,7 +21,9 @@ struct TemplateFacts {
   bool wants_nine_character_ids = false;
   // A message may hold one tool call only.
   bool wants_single_calls = false;
-  // Tool calls of earlier messages reach the text at all.
+  // The tools that a request offers reach the text at all.
+  bool renders_tools = false;
+  // Tool calls of earlier messages do.
   bool renders_tool_calls = false;
   // Which form the template writes them in; kNone where they are not rendered or not known.
   ToolFormat tool_format = ToolFormat::kNone;

@@ -105,6 +105,7 @@ TEST(TemplateRoundTrip, CallsComeBack) {
     const TemplateFacts facts = chat.facts();
     EXPECT_FALSE(facts.wants_content_parts);
     EXPECT_TRUE(facts.renders_tool_calls);
+    EXPECT_TRUE(facts.renders_tools);
     EXPECT_EQ(facts.wants_arguments_text, expected.arguments_text);
     EXPECT_EQ(facts.wants_null_content, expected.null_content);
     EXPECT_EQ(facts.wants_nine_character_ids, expected.nine_character_ids);
