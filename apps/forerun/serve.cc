@@ -129,9 +129,11 @@ Status run_serve(const ServeFlags& flags) {
   http_options.body_stall_time = milliseconds(flags.body_stall_seconds);
   http_options.idle_time = milliseconds(flags.idle_seconds);
   server::EventLoop loop;
+  server::ApiOptions api_options = flags.api;
+  api_options.num_slots = flags.engine.max_active_requests;
   FORERUN_ASSIGN_OR_RETURN(
       const std::unique_ptr<server::ApiServer> api,
-      server::ApiServer::create(*engine, loop, flags.api, std::move(access), format));
+      server::ApiServer::create(*engine, loop, std::move(api_options), std::move(access), format));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<server::HttpServer> http,
                            server::HttpServer::listen(loop, http_options, api->handlers()));
   api->count_connections_by([&http] { return http->connections(); });

@@ -291,7 +291,7 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
     const std::lock_guard lock(generations_mutex_);
     generations_.emplace(number, generation);
   }
-  generation->start(std::move(call.prompts));
+  generation->start(std::move(call.prompts), std::move(call.names), call.prompts_are_listed);
   // It may have begun after cut_off() had looked for those that run.
   if (cut_off_) loop_.post([generation] { generation->cut_off(kEnding); });
 }

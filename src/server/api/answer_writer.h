@@ -10,6 +10,11 @@
 
 namespace forerun::server {
 
+// Whether a text that has ended was ended by something else than the model.
+inline bool was_cut(const Event& last) {
+  return last.reason != FinishReason::kStop || !last.stop_text.empty() || last.stop_token >= 0;
+}
+
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;

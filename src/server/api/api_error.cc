@@ -1,6 +1,8 @@
 #include "server/api/api_error.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "server/json.h"
 
@@ -35,6 +37,33 @@ std::string field_of(const std::string& message) {
   return end != std::string::npos && end > 0 && message[end] == ':' ? message.substr(0, end) : "";
 }
 
+// The message with the client's path of its field.
+std::string renamed(const std::string& message, const ParamNames& names) {
+  const std::pair<std::string, std::string>* longest = nullptr;
+  for (const auto& name : names) {
+    const size_t size = name.first.size();
+    const bool fits = message.starts_with(name.first) && size < message.size() &&
+                      std::string_view(":.[").find(message[size]) != std::string_view::npos;
+    if (fits && (longest == nullptr || size > longest->first.size())) longest = &name;
+  }
+  return longest == nullptr ? message : longest->second + message.substr(longest->first.size());
+}
+
+// The engine's own words (check_request.cc), not a client's within a message, as OpenAI says it,
+// which clients look for. Empty: it is about something else.
+std::string context_error(const std::string& message) {
+  constexpr std::string_view kFound = "prompt: found ";
+  constexpr std::string_view kHolds = " tokens, the context holds ";
+  const size_t holds = message.find(kHolds);
+  if (!message.starts_with(kFound) || holds == std::string::npos) return "";
+  const size_t limit = holds + kHolds.size();
+  const size_t limit_end = message.find_first_not_of("0123456789", limit);
+  return "This model's maximum context length is " + message.substr(limit, limit_end - limit) +
+         " tokens. However, the prompt has " +
+         message.substr(kFound.size(), holds - kFound.size()) +
+         " tokens, and one at least must be left to write. Please reduce the length of the prompt.";
+}
+
 }  // namespace
 
 ApiError api_error(int status, const std::string& message) {
@@ -65,13 +94,13 @@ ApiError api_error(int status, const std::string& message) {
   return error;
 }
 
-ApiError api_error(const Status& failure) {
-  ApiError error = api_error(http_status(failure.code()), failure.message());
+ApiError api_error(const Status& failure, const ParamNames& names) {
+  ApiError error = api_error(http_status(failure.code()), renamed(failure.message(), names));
   error.retry_after = failure.retry_after();
-  if (error.status == 400) error.param = field_of(failure.message());
-  // The engine's own words (check_request.cc), not a client's within a message.
-  if (error.param == "prompt" &&
-      failure.message().find(" tokens, the context holds ") != std::string::npos) {
+  if (error.status != 400) return error;
+  error.param = field_of(error.message);
+  if (std::string said = context_error(failure.message()); !said.empty()) {
+    error.message = std::move(said);
     error.code = "context_length_exceeded";
   }
   return error;

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "forerun/status.h"
 #include "server/http/http_message.h"
@@ -18,10 +20,15 @@ struct ApiError {
   std::chrono::milliseconds retry_after{0};
 };
 
+// How messages name a field, and where the client wrote it: {"output_format",
+// "response_format.json_schema.schema"}, {"messages[1].content", "input[0].output"}. A message that
+// begins so is told with the client's path, the longest name that fits first.
+using ParamNames = std::vector<std::pair<std::string, std::string>>;
+
 // An error with this status and OpenAI's type for it.
 ApiError api_error(int status, const std::string& message);
 // What an engine refused, or how a request of it failed.
-ApiError api_error(const Status& failure);
+ApiError api_error(const Status& failure, const ParamNames& names = {});
 
 // {"error": {...}} on one line.
 std::string error_json(const ApiError& error);

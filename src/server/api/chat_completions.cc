@@ -19,9 +19,10 @@ void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request
   if (!wanted && top && *top > 0) fields.refuse("top_logprobs", "0 unless \"logprobs\" is true");
 }
 
-void read_length(OrderedFieldReader& fields, Request& request) {
+void read_length(OrderedFieldReader& fields, Request& request, ParamNames& names) {
   const auto older = fields.integer("max_tokens", 1, INT32_MAX);
   const auto newer = fields.integer("max_completion_tokens", 1, INT32_MAX);
+  if (newer) names.emplace_back("max_tokens", "max_completion_tokens");
   // Without either the answer may fill the context.
   request.max_new_tokens = static_cast<int32_t>(newer.value_or(older.value_or(INT32_MAX)));
 }
@@ -77,26 +78,36 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   Request request;
   StreamFields stream;
   Conversation conversation;
-  read_generation(fields, facts, request);
+  GenerationCall call;
+  read_generation(fields, facts, request, call.names);
   read_stream(fields, stream);
   read_logprobs(fields, facts, request);
   const auto prompt_logprobs = read_prompt_logprobs(fields, facts, stream.stream);
   request.sampling.prompt_logprobs = prompt_logprobs.value_or(-1);
-  read_length(fields, request);
-  read_response_format(fields, "response_format", request.output_format);
+  read_length(fields, request, call.names);
+  read_response_format(fields, "response_format", "response_format",
+                       {request.output_format, call.names});
   read_conversation(fields, conversation);
   refuse_what_is_not_done(fields);
   if (!fields.ok()) return api_error(fields.status());
   request.record_rounds = stream.speculation;
   AssistantOutputOptions output;
-  if (const auto error = make_chat_prompt(engine, format, conversation, request, output)) {
+  if (const auto error =
+          make_chat_prompt(engine, format, conversation, call.names, request, output)) {
     return *error;
   }
-  if (const auto error = limit_scores(engine, facts, {&request, 1})) return *error;
-  GenerationCall call;
-  call.writer =
-      make_chat_writer(engine, facts, stream, output, static_cast<size_t>(request.num_samples),
-                       "chatcmpl-" + call_id, prompt_logprobs);
+  if (const auto error = limit_scores(engine, facts, {&request, 1}, call.names)) return *error;
+  ChatAnswerOptions answer;
+  if (stream.wants_prompt_tokens()) {
+    if (const auto error = tokenize_prompts(engine, {&request, 1}, call.names)) return *error;
+    answer.prompt_tokens = request.prompt_tokens;
+  }
+  answer.stream = stream;
+  answer.output = std::move(output);
+  answer.num_choices = static_cast<size_t>(request.num_samples);
+  answer.id = "chatcmpl-" + call_id;
+  answer.prompt_logprobs = prompt_logprobs;
+  call.writer = make_chat_writer(engine, facts, std::move(answer));
   call.prompts.push_back(std::move(request));
   return call;
 }

@@ -1,6 +1,25 @@
 #include "server/api/chat_format.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 namespace forerun::server {
+namespace {
+
+// By the published checkpoints of the format, or by this one.
+bool has_special_tags(const Engine& engine, ReasoningFormat format) {
+  const ReasoningTags tags = reasoning_tags(format);
+  if (tags.close.empty() || reasoning_format_needs_special_tokens(format)) {
+    return !tags.close.empty();
+  }
+  const std::vector<std::string> control = engine.control_tokens();
+  return std::any_of(control.begin(), control.end(), [&](const std::string& name) {
+    return name == tags.open || name == tags.close;
+  });
+}
+
+}  // namespace
 
 Result<ChatFormat> find_chat_format(const Engine& engine, const std::string& tool_format,
                                     const std::string& reasoning_format) {
@@ -24,12 +43,14 @@ Result<ChatFormat> find_chat_format(const Engine& engine, const std::string& too
     const Result<ToolFormat> named = tool_format_of_name(tool_format);
     if (!named.ok()) return named.status();
     format.tools = *named;
+    format.names_tools = *named != ToolFormat::kNone;
   }
   if (reasoning_format != "auto") {
     const Result<ReasoningFormat> named = reasoning_format_of_name(reasoning_format);
     if (!named.ok()) return named.status();
     format.reasoning = *named;
   }
+  format.reasoning_is_special = has_special_tags(engine, format.reasoning);
   return format;
 }
 

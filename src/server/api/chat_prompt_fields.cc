@@ -16,9 +16,15 @@ constexpr const char* kNoParameters = R"({"type": "object", "additionalPropertie
 
 std::string text_or_nothing(const Json& json) { return json.is_null() ? "" : json_line(json); }
 
-ApiError field_error(const Status& failure, const std::string& field) {
-  ApiError error = api_error(failure);
+ApiError field_error(const Status& failure, const std::string& field, const ParamNames& names) {
+  ApiError error = api_error(failure, names);
   if (error.param.empty()) error.param = field;
+  return error;
+}
+
+ApiError refused(const std::string& field, const std::string& message) {
+  ApiError error = api_error(400, field + ": " + message);
+  error.param = field;
   return error;
 }
 
@@ -37,24 +43,24 @@ void show_special_tokens(const Engine& engine, Request& request, AssistantOutput
 }
 
 // The output becomes calls of the tools that may be called, each with arguments by its schema.
-std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, OutputFormat& format) {
-  const auto refused = [](const std::string& message) {
-    ApiError error = api_error(400, message);
-    error.param = "tool_choice";
-    return error;
-  };
+std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamNames& names,
+                                    OutputFormat& format) {
+  constexpr const char* kChoice = "tool_choice";
+  constexpr int kMostCalls = 16;  // a model that does not end its answer is ended
   const CallFrame frame = call_frame(tools);
   if (frame.before_name.empty()) {
-    return refused(
-        "tool_choice: the checkpoint's chat template has no form for calls, so that "
-        "none can be forced (serve --tool-format names one)");
+    return refused(kChoice,
+                   "the checkpoint's chat template has no form for calls, so that none can be "
+                   "forced (serve --tool-format names one)");
   }
   if (format.kind != OutputFormat::Kind::kAny) {
-    return refused("tool_choice: found beside a format of the answer; accepted: one of them");
+    return refused(kChoice, "found beside a format of the answer; accepted: one of them");
   }
-  const bool several = frame.more_than_one && use.parallel;
   std::string text = "root ::= " + grammar_literal(frame.before_all) + " call";
-  if (several) text += " (" + grammar_literal(frame.between) + " call)*";
+  if (frame.more_than_one && use.parallel) {
+    text +=
+        " (" + grammar_literal(frame.between) + " call){0," + std::to_string(kMostCalls - 1) + "}";
+  }
   text += " " + grammar_literal(frame.after_all) + "\ncall ::=";
   std::string rules;
   for (size_t idx = 0; idx < use.callable.size(); ++idx) {
@@ -64,6 +70,7 @@ std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, Output
     rules += "\ntool-" + number + " ::= " + grammar_literal(frame.before_name) + " " +
              grammar_literal(tool.name) + " " + grammar_literal(frame.before_arguments) +
              " arguments-" + number + " " + grammar_literal(frame.after_arguments);
+    names.emplace_back("output_format: rule \"arguments-" + number + "\"", tool.parameters_path);
     const bool has_parameters = tool.parameters_json != "{}";
     format.schemas.emplace_back("arguments-" + number,
                                 has_parameters ? tool.parameters_json : kNoParameters);
@@ -96,19 +103,18 @@ std::string text_of_message(const Json& message) {
 // transformers' `continue_final_message` does.
 std::optional<ApiError> cut_behind_final_message(const std::string& messages_json,
                                                  std::string& rendered) {
-  const auto refused = [](const char* why) {
-    ApiError error = api_error(400, std::string("continue_final_message: ") + why);
-    error.param = "continue_final_message";
-    return error;
-  };
+  constexpr const char* kField = "continue_final_message";
   const Json messages = Json::parse(messages_json);
   const std::string text =
       messages.back().value("role", "") == "assistant" ? text_of_message(messages.back()) : "";
   const std::string_view wanted = stripped(text);
-  if (wanted.empty()) return refused("accepted: a last message of the assistant's with text");
+  if (wanted.empty()) {
+    return refused(kField, "accepted: a last message of the assistant's with text");
+  }
   const size_t begin = rendered.rfind(wanted);
   if (begin == std::string::npos) {
-    return refused("the checkpoint's template does not write the last message's text as it is");
+    return refused(kField,
+                   "the checkpoint's template does not write the last message's text as it is");
   }
   // Blanks at the text's end stay where the template leaves them.
   const std::string_view tail =
@@ -119,23 +125,70 @@ std::optional<ApiError> cut_behind_final_message(const std::string& messages_jso
   return std::nullopt;
 }
 
+// Tools that no model would see, and a choice among none.
+std::optional<ApiError> check_tools(const ChatFormat& format, const Conversation& conversation,
+                                    const ToolUse& use) {
+  const Json& choice = conversation.tool_choice;
+  const bool chooses = !choice.is_null() && choice != "none";
+  if (chooses && conversation.tools.is_null() && !conversation.tools_may_be_missing) {
+    return refused("tool_choice", "found beside no \"tools\"; accepted: \"none\", or tools");
+  }
+  if (use.choice == ToolUse::Choice::kNone || format.facts.renders_tools || format.names_tools) {
+    return std::nullopt;
+  }
+  return refused("tools",
+                 "the checkpoint's chat template leaves them out, so that the model would not see "
+                 "them; accepted: none, or \"tool_choice\": \"none\" (serve --tool-format names a "
+                 "form of calls for a model that knows one all the same)");
+}
+
+// Whether a variable of the template says that the model shall not reason.
+bool reasoning_is_off(const Json& variables) {
+  if (!variables.is_object()) return false;
+  for (const char* const name : {"enable_thinking", "thinking"}) {
+    const auto found = variables.find(name);
+    if (found != variables.end() && *found == false) return true;
+  }
+  return false;
+}
+
+// A format holds behind the reasoning, should there be any.
+void hold_behind_reasoning(const ChatFormat& format, const Conversation& conversation,
+                           bool begins_in_reasoning, Request& request) {
+  const ReasoningTags tags = reasoning_tags(format.reasoning);
+  OutputReasoning& reasoning = request.output_format.reasoning;
+  if (request.output_format.kind == OutputFormat::Kind::kAny || tags.close.empty()) return;
+  if (begins_in_reasoning) {
+    reasoning.close = tags.close;
+    return;
+  }
+  const bool may_open = conversation.add_generation_prompt &&
+                        !reasoning_is_off(conversation.template_variables) &&
+                        !stripped(request.prompt).ends_with(tags.close);
+  if (may_open) reasoning = {.close = std::string(tags.close), .open = std::string(tags.open)};
+}
+
 }  // namespace
 
 std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
-                                         const Conversation& conversation, Request& request,
-                                         AssistantOutputOptions& output) {
+                                         const Conversation& conversation, ParamNames& names,
+                                         Request& request, AssistantOutputOptions& output) {
+  names.emplace_back("prompt", "messages");
   const Result<ToolUse> use =
       read_tool_use(text_or_nothing(conversation.tools), text_or_nothing(conversation.tool_choice),
                     conversation.parallel_tool_calls);
-  if (!use.ok()) return field_error(use.status(), "tools");
+  if (!use.ok()) return field_error(use.status(), "tools", names);
+  if (const auto error = check_tools(format, conversation, *use)) return *error;
   const bool is_forced =
       use->choice == ToolUse::Choice::kRequired || use->choice == ToolUse::Choice::kNamed;
   if (is_forced) {
-    if (const auto error = force_calls(format.tools, *use, request.output_format)) return *error;
+    if (const auto error = force_calls(format.tools, *use, names, request.output_format)) {
+      return *error;
+    }
   }
   const Result<std::string> messages =
       normalize_messages(json_line(conversation.messages), format.facts);
-  if (!messages.ok()) return field_error(messages.status(), "messages");
+  if (!messages.ok()) return field_error(messages.status(), "messages", names);
 
   ChatPrompt prompt;
   prompt.messages_json = *messages;
@@ -144,7 +197,7 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
   prompt.add_generation_prompt = conversation.add_generation_prompt;
   const bool is_marked = format.control->mark(prompt);
   Result<std::string> rendered = engine.apply_chat_template(prompt);
-  if (!rendered.ok()) return field_error(rendered.status(), "messages");
+  if (!rendered.ok()) return field_error(rendered.status(), "messages", names);
   if (conversation.continue_final_message) {
     if (const auto error = cut_behind_final_message(prompt.messages_json, *rendered)) return *error;
   }
@@ -152,14 +205,14 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
   request.add_special_tokens = false;
   if (is_marked) {
     Result<std::vector<int32_t>> tokens = format.control->tokenize(engine, request.prompt);
-    if (!tokens.ok()) return field_error(tokens.status(), "messages");
+    if (!tokens.ok()) return field_error(tokens.status(), "messages", names);
     request.prompt_tokens = std::move(*tokens);
   }
 
   output.reasoning_format = format.reasoning;
-  output.begins_in_reasoning =
-      !is_forced && prompt_opens_reasoning(format.reasoning, request.prompt);
-  bool shows_special = reasoning_format_needs_special_tokens(format.reasoning);
+  output.begins_in_reasoning = prompt_opens_reasoning(format.reasoning, request.prompt);
+  hold_behind_reasoning(format, conversation, output.begins_in_reasoning, request);
+  bool shows_special = format.reasoning_is_special;
   if (use->choice != ToolUse::Choice::kNone) {
     output.tool_format = format.tools;
     output.tools = use->callable;

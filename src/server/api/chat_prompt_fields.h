@@ -20,13 +20,15 @@ struct Conversation {
   std::optional<bool> parallel_tool_calls;
   Json template_variables;  // an object, or null
   bool add_generation_prompt = true;
+  bool tools_may_be_missing = false;    // beside a tool_choice of "auto"
   bool continue_final_message = false;  // the answer goes on where the last message's text ends
 };
 
 // Renders the conversation into `request` and says how its answer is to be read; or what is wrong
-// with it.
+// with it. `names`: where the client wrote what this calls "messages[0]" and so on; it gets what
+// the engine calls the schemas of calls that are forced.
 std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
-                                         const Conversation& conversation, Request& request,
-                                         AssistantOutputOptions& output);
+                                         const Conversation& conversation, ParamNames& names,
+                                         Request& request, AssistantOutputOptions& output);
 
 }  // namespace forerun::server

@@ -16,7 +16,10 @@ struct Choice {
   AssistantOutput output;
   bool begun = false;
   std::string reason;
+  Json stop_reason;
+  int64_t num_tokens = 0;
   // Of a whole answer.
+  std::vector<int32_t> tokens;
   std::string content, reasoning;
   Json tool_calls = Json::array();
   Json logprobs;
@@ -77,17 +80,25 @@ Json message_json(Choice& choice) {
   return message;
 }
 
+// A call that was cut is none. What follows the only call that is allowed is dropped, however the
+// text ended.
+void end_choice(Choice& choice, const Event& event) {
+  const bool calls = choice.output.num_tool_calls() > 0 && !choice.output.ends_within_call() &&
+                     (event.reason == FinishReason::kStop || choice.output.is_over());
+  choice.reason = calls ? "tool_calls" : finish_reason_name(event.reason);
+  choice.stop_reason = stop_reason_json(event);
+}
+
 class ChatWriter : public AnswerWriter {
  public:
-  ChatWriter(const Engine& engine, const ServerFacts& facts, const StreamFields& stream,
-             const AssistantOutputOptions& output, size_t num_choices, std::string id,
-             std::optional<int32_t> prompt_logprobs)
+  ChatWriter(const Engine& engine, const ServerFacts& facts, ChatAnswerOptions options)
       : engine_(engine),
         facts_(facts),
-        stream_(stream),
-        prompt_logprobs_wanted_(prompt_logprobs),
-        id_(std::move(id)) {
-    for (size_t idx = 0; idx < num_choices; ++idx) choices_.emplace_back(output);
+        stream_(options.stream),
+        prompt_logprobs_wanted_(options.prompt_logprobs),
+        prompt_tokens_(std::move(options.prompt_tokens)),
+        id_(std::move(options.id)) {
+    for (size_t idx = 0; idx < options.num_choices; ++idx) choices_.emplace_back(options.output);
   }
 
   void begin(Exchange& exchange) override {
@@ -114,6 +125,7 @@ class ChatWriter : public AnswerWriter {
   const ServerFacts& facts_;
   const StreamFields stream_;
   const std::optional<int32_t> prompt_logprobs_wanted_;
+  const std::vector<int32_t> prompt_tokens_;
   const std::string id_;
   const int64_t created_ = unix_seconds();
   std::vector<Choice> choices_;
@@ -126,7 +138,11 @@ Json ChatWriter::chunk(size_t index, Json delta, Json logprobs, const std::strin
   Json choice = {{"index", index}, {"delta", std::move(delta)}, {"logprobs", std::move(logprobs)}};
   choice["finish_reason"] = reason.empty() ? Json() : Json(reason);
   chunk["choices"] = Json::array({std::move(choice)});
-  if (stream_.include_usage) chunk["usage"] = nullptr;
+  if (stream_.continuous_usage) {
+    chunk["usage"] = Usage::so_far(prompt_tokens_.size(), choices_[index].num_tokens);
+  } else if (stream_.include_usage) {
+    chunk["usage"] = nullptr;
+  }
   return chunk;
 }
 
@@ -137,18 +153,25 @@ void ChatWriter::take(Exchange& exchange, int32_t /*prompt_idx*/, const Event& e
     prompt_logprobs_ = prompt_logprobs_json(engine_, event, *prompt_logprobs_wanted_);
   }
   std::vector<OutputDelta> deltas = choice.output.push(event.text);
+  choice.num_tokens += static_cast<int64_t>(event.tokens.size());
   if (event.finished) {
-    for (OutputDelta& delta : choice.output.finish()) deltas.push_back(std::move(delta));
+    for (OutputDelta& delta : choice.output.finish(was_cut(event))) {
+      deltas.push_back(std::move(delta));
+    }
     usage_.add(event);
-    const bool calls = choice.output.num_tool_calls() > 0 && event.reason == FinishReason::kStop;
-    choice.reason = calls ? "tool_calls" : finish_reason_name(event.reason);
+    end_choice(choice, event);
   }
   if (stream_.stream) return stream_event(exchange, index, event, deltas);
   for (const OutputDelta& delta : deltas) append(choice, delta);
+  if (event.finished && choice.output.ends_within_call())
+    choice.tool_calls.erase(choice.tool_calls.size() - 1);
+  if (stream_.token_ids) {
+    choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
+  }
   if (event.logprobs.empty()) return;
   if (choice.logprobs.is_null())
     choice.logprobs = {{"content", Json::array()}, {"refusal", nullptr}};
-  for (Json& token : chat_logprobs(engine_, event)) {
+  for (Json& token : chat_logprobs(engine_, event, stream_.tokens_as_ids)) {
     choice.logprobs["content"].push_back(std::move(token));
   }
 }
@@ -157,26 +180,36 @@ void ChatWriter::stream_event(Exchange& exchange, size_t index, const Event& eve
                               const std::vector<OutputDelta>& deltas) {
   Choice& choice = choices_[index];
   if (!std::exchange(choice.begun, true)) {
-    exchange.send_event(
-        json_line(chunk(index, {{"role", "assistant"}, {"content", ""}}, nullptr, "")));
+    Json first = chunk(index, {{"role", "assistant"}, {"content", ""}}, nullptr, "");
+    if (stream_.token_ids) first["prompt_token_ids"] = prompt_tokens_;
+    exchange.send_event(json_line(first));
   }
-  // Probabilities and rounds go with the first chunk of their event, which may have no text yet.
+  // Probabilities, tokens and rounds go with the first chunk of their event, which may have no text
+  // yet.
   Json logprobs;
   if (!event.logprobs.empty()) {
-    logprobs = {{"content", chat_logprobs(engine_, event)}, {"refusal", nullptr}};
+    logprobs = {{"content", chat_logprobs(engine_, event, stream_.tokens_as_ids)},
+                {"refusal", nullptr}};
   }
   Json rounds;
   if (stream_.speculation && !event.tokens.empty()) rounds = speculation_json(engine_, event);
+  Json tokens;
+  if (stream_.token_ids && !event.tokens.empty()) tokens = event.tokens;
   std::vector<Json> parts;
   for (const OutputDelta& delta : deltas) parts.push_back(delta_json(delta));
-  if (parts.empty() && (!logprobs.is_null() || !rounds.is_null())) parts.push_back(Json::object());
+  const bool has_more = !logprobs.is_null() || !rounds.is_null() || !tokens.is_null() ||
+                        (stream_.continuous_usage && !event.tokens.empty());
+  if (parts.empty() && has_more) parts.push_back(Json::object());
   for (Json& part : parts) {
     Json sent = chunk(index, std::move(part), std::exchange(logprobs, nullptr), "");
     if (!rounds.is_null()) sent["choices"][0]["speculation"] = std::exchange(rounds, nullptr);
+    if (!tokens.is_null()) sent["choices"][0]["token_ids"] = std::exchange(tokens, nullptr);
     exchange.send_event(json_line(sent));
   }
   if (!event.finished) return;
-  exchange.send_event(json_line(chunk(index, Json::object(), nullptr, choice.reason)));
+  Json last = chunk(index, Json::object(), nullptr, choice.reason);
+  last["choices"][0]["stop_reason"] = choice.stop_reason;
+  exchange.send_event(json_line(last));
 }
 
 void ChatWriter::finish(Exchange& exchange) {
@@ -195,8 +228,11 @@ void ChatWriter::finish(Exchange& exchange) {
     answer["choices"].push_back({{"index", index},
                                  {"message", message_json(choice)},
                                  {"logprobs", std::move(choice.logprobs)},
-                                 {"finish_reason", choice.reason}});
+                                 {"finish_reason", choice.reason},
+                                 {"stop_reason", std::move(choice.stop_reason)}});
+    if (stream_.token_ids) answer["choices"].back()["token_ids"] = std::move(choice.tokens);
   }
+  if (stream_.token_ids) answer["prompt_token_ids"] = prompt_tokens_;
   answer["usage"] = usage_.json();
   if (prompt_logprobs_wanted_) answer["prompt_logprobs"] = std::move(prompt_logprobs_);
   HttpResponse response;
@@ -213,12 +249,8 @@ void ChatWriter::fail(Exchange& exchange, const ApiError& error) {
 }  // namespace
 
 std::unique_ptr<AnswerWriter> make_chat_writer(const Engine& engine, const ServerFacts& facts,
-                                               const StreamFields& stream,
-                                               const AssistantOutputOptions& output,
-                                               size_t num_choices, const std::string& id,
-                                               std::optional<int32_t> prompt_logprobs) {
-  return std::make_unique<ChatWriter>(engine, facts, stream, output, num_choices, id,
-                                      prompt_logprobs);
+                                               ChatAnswerOptions options) {
+  return std::make_unique<ChatWriter>(engine, facts, std::move(options));
 }
 
 }  // namespace forerun::server

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "server/api/answer_writer.h"
 #include "server/api/generation_fields.h"
@@ -12,12 +13,17 @@
 
 namespace forerun::server {
 
-// `engine` and `facts` must outlive it. `prompt_logprobs`: alternatives of the prompt's tokens that
-// the answer has.
+struct ChatAnswerOptions {
+  StreamFields stream;
+  AssistantOutputOptions output;
+  size_t num_choices = 1;
+  std::string id;
+  std::optional<int32_t> prompt_logprobs;  // alternatives of the prompt's tokens that it has
+  std::vector<int32_t> prompt_tokens;      // where StreamFields wants them
+};
+
+// `engine` and `facts` must outlive it.
 std::unique_ptr<AnswerWriter> make_chat_writer(const Engine& engine, const ServerFacts& facts,
-                                               const StreamFields& stream,
-                                               const AssistantOutputOptions& output,
-                                               size_t num_choices, const std::string& id,
-                                               std::optional<int32_t> prompt_logprobs);
+                                               ChatAnswerOptions options);
 
 }  // namespace forerun::server

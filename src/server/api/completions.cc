@@ -24,7 +24,9 @@ struct CompletionFields {
   int32_t echoed_logprobs = -1;            // alternatives of echoed tokens; -1: no such list
   std::vector<int32_t> first_tokens;       // of prompts that have one
   std::optional<int32_t> prompt_logprobs;  // vLLM's
-  std::set<std::string> without_text;      // control tokens
+  std::set<std::string> control_tokens;
+  bool shows_special = false;                       // tokens of those names are in the text
+  std::vector<std::vector<int32_t>> prompt_tokens;  // by prompt, where those are asked for
   int32_t samples = 1;
 };
 
@@ -36,6 +38,8 @@ bool is_tokens(const Json& value) {
          });
 }
 
+bool is_list_of_prompts(const Json& prompt) { return !prompt.is_string() && !is_tokens(prompt); }
+
 // A string, a list of tokens, or a list of either.
 void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Request& shared,
                   std::vector<Request>& prompts) {
@@ -43,23 +47,29 @@ void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Re
                                std::to_string(facts.options.most_prompts) + " of either";
   const Json* const given = fields.any("prompt");
   if (given == nullptr) return fields.refuse("prompt", accepted);
-  const auto add = [&](const Json& prompt) {
+  const auto add = [&](const Json& prompt, const std::string& path) {
     Request request = shared;
     if (prompt.is_string()) {
       request.prompt = prompt.get<std::string>();
     } else if (is_tokens(prompt)) {
       request.prompt_tokens = prompt.get<std::vector<int32_t>>();
+    } else if (prompt.is_number()) {
+      return fields.refuse("prompt", accepted);
     } else {
-      fields.refuse("prompt", accepted);
+      const char* const each = "a string or a list of token ids";
+      fields.refuse(path, path == "prompt" ? accepted : each, StatusCode::kInvalidArgument,
+                    OrderedJsonValue(&prompt).described());
     }
     prompts.push_back(std::move(request));
   };
-  if (given->is_string() || is_tokens(*given)) return add(*given);
+  if (!is_list_of_prompts(*given)) return add(*given, "prompt");
   const auto most = static_cast<size_t>(facts.options.most_prompts);
   if (!given->is_array() || given->empty() || given->size() > most) {
     return fields.refuse("prompt", accepted);
   }
-  for (const Json& prompt : *given) add(prompt);
+  for (size_t idx = 0; idx < given->size(); ++idx) {
+    add((*given)[idx], "prompt[" + std::to_string(idx) + "]");
+  }
 }
 
 void refuse_what_is_not_done(OrderedFieldReader& fields) {
@@ -76,7 +86,6 @@ void refuse_what_is_not_done(OrderedFieldReader& fields) {
 void echo_prompts(const Engine& engine, const std::vector<Request>& prompts,
                   CompletionFields& fields) {
   if (!fields.echo) return;
-  for (const std::string& name : engine.control_tokens()) fields.without_text.insert(name);
   for (const Request& prompt : prompts) {
     fields.echoed.push_back(prompt.prompt.empty() ? engine.detokenize(prompt.prompt_tokens)
                                                   : prompt.prompt);
@@ -110,8 +119,11 @@ class CompletionWriter : public AnswerWriter {
     std::string text;
     Json logprobs;
     Json prompt_logprobs;
-    int64_t offset = 0;
+    TextOffset offset;
     std::string reason;
+    Json stop_reason;
+    std::vector<int32_t> tokens;
+    int64_t num_tokens = 0;
   };
 
   Json envelope() const {
@@ -121,11 +133,20 @@ class CompletionWriter : public AnswerWriter {
             {"model", facts_.model()},
             {"system_fingerprint", facts_.info.numeric_fingerprint}};
   }
+  // Of the answer's tokens, or of a prompt's, where special tokens may have been added to the text.
+  TokenSpelling spelling(bool is_echo) const {
+    static const std::set<std::string> kNone;
+    return {.as_ids = fields_.stream.tokens_as_ids,
+            .without_text = is_echo || !fields_.shows_special ? &fields_.control_tokens : &kNone};
+  }
+  const std::vector<int32_t>& prompt_of(size_t index) const {
+    return fields_.prompt_tokens[index / static_cast<size_t>(fields_.samples)];
+  }
   // What stands before the choice's own text, and how likely it is.
   void begin_choice(Choice& choice, size_t prompt_idx, const Event& event, std::string& text,
                     Json& logprobs) const;
-  void stream_event(Exchange& exchange, size_t index, const Event& event, const std::string& text,
-                    Json logprobs);
+  void stream_event(Exchange& exchange, size_t index, bool begins, const Event& event,
+                    const std::string& text, Json logprobs);
 
   const Engine& engine_;
   const ServerFacts& facts_;
@@ -142,21 +163,28 @@ void CompletionWriter::take(Exchange& exchange, int32_t prompt_idx, const Event&
   Choice& choice = choices_[index];
   std::string text = event.text;
   Json logprobs;
-  if (!std::exchange(choice.begun, true)) {
+  const bool begins = !std::exchange(choice.begun, true);
+  if (begins) {
     begin_choice(choice, static_cast<size_t>(prompt_idx), event, text, logprobs);
   }
   if (!event.logprobs.empty()) {
     if (logprobs.is_null()) logprobs = no_completion_logprobs();
-    append_completion_logprobs(engine_, event, logprobs, choice.offset);
+    append_completion_logprobs(engine_, event, spelling(/*is_echo=*/false), logprobs,
+                               choice.offset);
   }
   if (event.finished) {
     usage_.add(event);
     choice.reason = finish_reason_name(event.reason);
+    choice.stop_reason = stop_reason_json(event);
   }
+  choice.num_tokens += static_cast<int64_t>(event.tokens.size());
   if (fields_.stream.stream) {
-    return stream_event(exchange, index, event, text, std::move(logprobs));
+    return stream_event(exchange, index, begins, event, text, std::move(logprobs));
   }
   choice.text += text;
+  if (fields_.stream.token_ids) {
+    choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
+  }
   if (logprobs.is_null()) return;
   if (choice.logprobs.is_null()) choice.logprobs = no_completion_logprobs();
   for (const auto& [name, list] : logprobs.items()) {
@@ -172,25 +200,33 @@ void CompletionWriter::begin_choice(Choice& choice, size_t prompt_idx, const Eve
   if (!fields_.echo) return;
   const std::string& echoed = fields_.echoed[prompt_idx];
   text = echoed + text;
-  choice.offset = static_cast<int64_t>(text::count_code_points(echoed));
+  choice.offset = TextOffset(static_cast<int64_t>(text::count_code_points(echoed)));
   if (fields_.echoed_logprobs < 0) return;
   logprobs = no_completion_logprobs();
   append_prompt_logprobs(engine_, event,
                          {.first_token = fields_.first_tokens[prompt_idx],
                           .count = fields_.echoed_logprobs,
-                          .text = echoed,
-                          .without_text = &fields_.without_text},
-                         logprobs);
+                          .text = echoed},
+                         spelling(/*is_echo=*/true), logprobs);
 }
 
-void CompletionWriter::stream_event(Exchange& exchange, size_t index, const Event& event,
-                                    const std::string& text, Json logprobs) {
+void CompletionWriter::stream_event(Exchange& exchange, size_t index, bool begins,
+                                    const Event& event, const std::string& text, Json logprobs) {
   Json choice = {{"index", index}, {"text", text}, {"logprobs", std::move(logprobs)}};
   choice["finish_reason"] = event.finished ? Json(choices_[index].reason) : Json();
+  choice["stop_reason"] = choices_[index].stop_reason;
+  if (fields_.stream.token_ids) {
+    if (begins) choice["prompt_token_ids"] = prompt_of(index);
+    choice["token_ids"] = event.tokens;
+  }
   if (fields_.stream.speculation) choice["speculation"] = speculation_json(engine_, event);
   Json chunk = envelope();
   chunk["choices"] = Json::array({std::move(choice)});
-  if (fields_.stream.include_usage) chunk["usage"] = nullptr;
+  if (fields_.stream.continuous_usage) {
+    chunk["usage"] = Usage::so_far(prompt_of(index).size(), choices_[index].num_tokens);
+  } else if (fields_.stream.include_usage) {
+    chunk["usage"] = nullptr;
+  }
   exchange.send_event(json_line(chunk));
 }
 
@@ -208,9 +244,13 @@ void CompletionWriter::finish(Exchange& exchange) {
     answer["choices"].push_back({{"index", index},
                                  {"text", std::move(choice.text)},
                                  {"logprobs", std::move(choice.logprobs)},
-                                 {"finish_reason", choice.reason}});
-    if (!fields_.prompt_logprobs) continue;
-    answer["choices"].back()["prompt_logprobs"] = std::move(choice.prompt_logprobs);
+                                 {"finish_reason", choice.reason},
+                                 {"stop_reason", std::move(choice.stop_reason)}});
+    Json& added = answer["choices"].back();
+    if (fields_.prompt_logprobs) added["prompt_logprobs"] = std::move(choice.prompt_logprobs);
+    if (!fields_.stream.token_ids) continue;
+    added["prompt_token_ids"] = prompt_of(index);
+    added["token_ids"] = std::move(choice.tokens);
   }
   HttpResponse response;
   response.body = json_line(answer);
@@ -234,8 +274,10 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
   OrderedFieldReader fields{OrderedJsonValue(&object)};
   Request shared;
   CompletionFields own;
-  read_generation(fields, facts, shared);
-  read_response_format(fields, "response_format", shared.output_format);
+  GenerationCall call;
+  read_generation(fields, facts, shared, call.names);
+  read_response_format(fields, "response_format", "response_format",
+                       {shared.output_format, call.names});
   read_stream(fields, own.stream);
   shared.max_new_tokens =
       static_cast<int32_t>(fields.integer("max_tokens", 0, INT32_MAX).value_or(kDefaultMaxTokens));
@@ -250,7 +292,6 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
   shared.sampling.prompt_logprobs = std::max(own.prompt_logprobs.value_or(-1), own.echoed_logprobs);
   refuse_what_is_not_done(fields);
   own.samples = shared.num_samples;
-  GenerationCall call;
   read_prompts(fields, facts, shared, call.prompts);
   const size_t choices = call.prompts.size() * static_cast<size_t>(own.samples);
   if (choices > static_cast<size_t>(facts.options.most_choices)) {
@@ -258,7 +299,17 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
                            std::to_string(facts.options.most_choices));
   }
   if (!fields.ok()) return api_error(fields.status());
-  if (const auto error = limit_scores(engine, facts, call.prompts)) return *error;
+  call.prompts_are_listed = is_list_of_prompts(*fields.any("prompt"));
+  if (!own.prompt_logprobs) call.names.emplace_back("prompt_logprobs", "logprobs");
+  if (const auto error = limit_scores(engine, facts, call.prompts, call.names)) return *error;
+  if (own.stream.wants_prompt_tokens()) {
+    if (const auto error = tokenize_prompts(engine, call.prompts, call.names)) return *error;
+    for (const Request& prompt : call.prompts) own.prompt_tokens.push_back(prompt.prompt_tokens);
+  }
+  own.shows_special = !shared.skip_special_tokens;
+  if (shared.sampling.logprobs >= 0) {
+    for (const std::string& name : engine.control_tokens()) own.control_tokens.insert(name);
+  }
   echo_prompts(engine, call.prompts, own);
   call.writer = std::make_unique<CompletionWriter>(engine, facts, std::move(own), "cmpl-" + call_id,
                                                    call.prompts.size());

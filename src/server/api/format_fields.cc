@@ -11,13 +11,15 @@ using Kind = OutputFormat::Kind;
 
 constexpr size_t kMostChoices = 1024;
 
-void set(OrderedFieldReader& fields, const char* name, OutputFormat& format, Kind kind,
-         std::string text) {
-  if (format.kind != Kind::kAny) {
+// `path`: where the text stands in the call, in the field `name` of `fields`.
+void set(OrderedFieldReader& fields, const char* name, const std::string& path, FormatField into,
+         Kind kind, std::string text) {
+  if (into.format.kind != Kind::kAny) {
     return fields.refuse(name, "nothing beside another field that says what the answer is like");
   }
-  format.kind = kind;
-  format.text = std::move(text);
+  into.format.kind = kind;
+  into.format.text = std::move(text);
+  into.names.emplace_back("output_format", path);
 }
 
 // {"schema": {...}}, with a name and "strict", which is always so here.
@@ -47,7 +49,8 @@ std::string grammar_literal(std::string_view text) {
   return quoted + '"';
 }
 
-void read_response_format(OrderedFieldReader& fields, const char* name, OutputFormat& format) {
+void read_response_format(OrderedFieldReader& fields, const char* name, const std::string& path,
+                          FormatField format) {
   const Json* const object = fields.any_object(name);
   auto inner = fields.object(name);
   if (!inner) return;
@@ -58,18 +61,19 @@ void read_response_format(OrderedFieldReader& fields, const char* name, OutputFo
   if (*type == "text") return;
   // llama-server's "json_object" may have a schema, too.
   if (*type == "json_object" && inner->any("schema") == nullptr) {
-    return set(fields, name, format, Kind::kJsonObject, "");
+    return set(fields, name, path, format, Kind::kJsonObject, "");
   }
   const Json* const nested = inner->any_object("json_schema");
   const Json* const schema = schema_of(nested != nullptr ? *nested : *object);
   if (schema == nullptr) return fields.refuse(name, accepted);
-  set(fields, name, format, Kind::kJsonSchema, json_line(*schema));
+  set(fields, name, path + (nested != nullptr ? ".json_schema.schema" : ".schema"), format,
+      Kind::kJsonSchema, json_line(*schema));
 }
 
 namespace {
 
 // vLLM's newer spelling of all guides, one of them at a time.
-void read_structured_outputs(OrderedFieldReader& fields, OutputFormat& format) {
+void read_structured_outputs(OrderedFieldReader& fields, FormatField format) {
   constexpr const char* kName = "structured_outputs";
   auto outputs = fields.object(kName);
   if (!outputs) return;
@@ -82,39 +86,42 @@ void read_structured_outputs(OrderedFieldReader& fields, OutputFormat& format) {
   const auto grammar = outputs->string("grammar");
   if (outputs->any("structural_tag") != nullptr) return fields.refuse(kName, accepted);
   int given = 0;
-  const auto take = [&](bool is_given, Kind kind, auto&& text) {
+  const auto take = [&](bool is_given, const char* member, Kind kind, auto&& text) {
     if (!is_given) return;
     ++given;
-    set(fields, kName, format, kind, text());
+    set(fields, kName, std::string(kName) + "." + member, format, kind, text());
   };
-  take(json != nullptr, Kind::kJsonSchema,
+  take(json != nullptr, "json", Kind::kJsonSchema,
        [&] { return json->is_string() ? json->get<std::string>() : json_line(*json); });
-  take(json_object.value_or(false), Kind::kJsonObject, [] { return std::string(); });
-  take(regex.has_value(), Kind::kRegex, [&] { return *regex; });
-  take(choices && !choices->empty(), Kind::kGrammar, [&] { return choices_grammar(*choices); });
-  take(grammar.has_value(), Kind::kGrammar, [&] { return *grammar; });
+  take(json_object.value_or(false), "json_object", Kind::kJsonObject, [] { return std::string(); });
+  take(regex.has_value(), "regex", Kind::kRegex, [&] { return *regex; });
+  take(choices && !choices->empty(), "choice", Kind::kGrammar,
+       [&] { return choices_grammar(*choices); });
+  take(grammar.has_value(), "grammar", Kind::kGrammar, [&] { return *grammar; });
   if (given != 1) fields.refuse(kName, accepted);
 }
 
 }  // namespace
 
-void read_guides(OrderedFieldReader& fields, OutputFormat& format) {
+void read_guides(OrderedFieldReader& fields, FormatField format) {
   for (const char* const name : {"guided_json", "json_schema"}) {
     const Json* const schema = fields.any(name);
     if (schema == nullptr) continue;
     // vLLM takes the schema as a text, too.
-    set(fields, name, format, Kind::kJsonSchema,
+    set(fields, name, name, format, Kind::kJsonSchema,
         schema->is_string() ? schema->get<std::string>() : json_line(*schema));
   }
   for (const char* const name : {"grammar", "guided_grammar"}) {
-    if (const auto text = fields.string(name)) set(fields, name, format, Kind::kGrammar, *text);
+    if (const auto text = fields.string(name))
+      set(fields, name, name, format, Kind::kGrammar, *text);
   }
   if (const auto choices = fields.string_or_strings("guided_choice", kMostChoices)) {
     if (choices->empty()) return fields.refuse("guided_choice", "a list of texts");
-    set(fields, "guided_choice", format, Kind::kGrammar, choices_grammar(*choices));
+    set(fields, "guided_choice", "guided_choice", format, Kind::kGrammar,
+        choices_grammar(*choices));
   }
   if (const auto regex = fields.string("guided_regex")) {
-    set(fields, "guided_regex", format, Kind::kRegex, *regex);
+    set(fields, "guided_regex", "guided_regex", format, Kind::kRegex, *regex);
   }
   read_structured_outputs(fields, format);
 }

@@ -8,17 +8,26 @@
 
 #include "forerun/output_format.h"
 #include "json/field_reader.h"
+#include "server/api/api_error.h"
 
 namespace forerun::server {
 
+// A format, and where it stands in the call: what the engine calls "output_format".
+struct FormatField {
+  OutputFormat& format;
+  ParamNames& names;
+};
+
 // The field `name` of `fields`, {"type": "text" | "json_object" | "json_schema", ...}; the schema
-// beside the type or in an object "json_schema". Errors are left in `fields`.
-void read_response_format(OrderedFieldReader& fields, const char* name, OutputFormat& format);
+// beside the type or in an object "json_schema". `path`: the field's in the call. Errors are left
+// in `fields`.
+void read_response_format(OrderedFieldReader& fields, const char* name, const std::string& path,
+                          FormatField format);
 
 // `text` as a literal of a grammar text.
 std::string grammar_literal(std::string_view text);
 
 // The extensions. At most one of all may be given.
-void read_guides(OrderedFieldReader& fields, OutputFormat& format);
+void read_guides(OrderedFieldReader& fields, FormatField format);
 
 }  // namespace forerun::server

@@ -1,5 +1,6 @@
 #include "server/api/generation.h"
 
+#include <string>
 #include <utility>
 
 namespace forerun::server {
@@ -16,7 +17,8 @@ Generation::Generation(EngineClient& client, EventLoop& loop, Metrics& metrics,
       writer_(std::move(writer)),
       on_end_(std::move(on_end)) {}
 
-void Generation::start(std::vector<Request> prompts) {
+void Generation::start(std::vector<Request> prompts, ParamNames names, bool prompts_are_listed) {
+  names_ = std::move(names);
   prompts_left_ = prompts.size();
   last_token_s_.resize(prompts.size());
   Status refused;
@@ -28,9 +30,12 @@ void Generation::start(std::vector<Request> prompts) {
                            Event&& event) { self->on_event(prompt_idx, std::move(event)); });
     refused = handle.status();
     if (refused.ok()) handles_.push_back(std::move(*handle));
+    if (!refused.ok() && prompts_are_listed) {
+      names_.emplace_back("prompt", "prompt[" + std::to_string(idx) + "]");
+    }
   }
   loop_.post([self = shared_from_this(), refused] {
-    if (!refused.ok()) return self->fail(api_error(refused));
+    if (!refused.ok()) return self->fail(api_error(refused, self->names_));
     self->begin();
   });
 }
@@ -65,7 +70,7 @@ void Generation::take(int32_t prompt_idx, const Event& event) {
   if (event.finished) {
     metrics_.observe_end(event.stats, event.reason,
                          std::chrono::duration<double>(Clock::now() - start_).count());
-    if (event.reason == FinishReason::kError) return fail(api_error(event.error));
+    if (event.reason == FinishReason::kError) return fail(api_error(event.error, names_));
     if (event.reason == FinishReason::kCancelled) {
       return fail(api_error(503, "the request was cancelled: the server is ending"));
     }

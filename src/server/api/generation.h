@@ -21,6 +21,8 @@ namespace forerun::server {
 struct GenerationCall {
   std::vector<Request> prompts;  // at least one
   std::unique_ptr<AnswerWriter> writer;
+  ParamNames names;                 // of what the engine may find wrong
+  bool prompts_are_listed = false;  // "prompt" is a list of them
 };
 
 // How a call ended, for the log.
@@ -41,7 +43,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // Submits all prompts; where one is refused, none of them runs and the answer says why. On any
   // thread but the loop's, once.
-  void start(std::vector<Request> prompts);
+  void start(std::vector<Request> prompts, ParamNames names, bool prompts_are_listed);
   // Ends it with status 503, unless it has ended. On the loop's thread.
   void cut_off(const std::string& why);
 
@@ -62,6 +64,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::unique_ptr<AnswerWriter> writer_;
   const std::function<void(const CallEnd&)> on_end_;
   const Clock::time_point start_ = Clock::now();
+  ParamNames names_;
   std::vector<std::shared_ptr<RequestHandle>> handles_;
   struct EarlyEvent {
     int32_t prompt_idx = 0;

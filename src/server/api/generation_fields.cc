@@ -55,14 +55,19 @@ void read_sampling(OrderedFieldReader& fields, const ServerFacts& facts,
 }
 
 // Fields of SpeculationOptions by their own names, and "strategy" also outside of the object.
-void read_speculation(OrderedFieldReader& fields, Request& request) {
+void read_speculation(OrderedFieldReader& fields, Request& request, ParamNames& names) {
   SpeculationOptions options;
   bool given = false;
   if (auto inner = fields.object("speculation")) {
+    const auto note = [&](const char* name) {
+      if (inner->has(name)) names.emplace_back(name, std::string("speculation.") + name);
+    };
     const auto read_text = [&](const char* name, std::string& text) {
+      note(name);
       text = inner->string(name).value_or(text);
     };
     const auto read_count = [&](const char* name, std::optional<int32_t>& count) {
+      note(name);
       if (const auto value = inner->integer(name, 0, 1 << 20)) count = static_cast<int32_t>(*value);
     };
     read_text("strategy", options.strategy);
@@ -79,9 +84,23 @@ void read_speculation(OrderedFieldReader& fields, Request& request) {
   }
   if (const auto strategy = fields.string("strategy")) {
     options.strategy = *strategy;
+    std::erase_if(names, [](const auto& name) { return name.first == "strategy"; });
     given = true;
   }
   if (given) request.speculation = options;
+}
+
+std::vector<int32_t> read_stop_tokens(OrderedFieldReader& fields, const ServerFacts& facts) {
+  constexpr const char* kName = "stop_token_ids";
+  const auto tokens = read_tokens(fields, kName, 64);
+  if (!tokens) return {};
+  for (size_t idx = 0; idx < tokens->size(); ++idx) {
+    if ((*tokens)[idx] < facts.info.vocab_size) continue;
+    fields.refuse(std::string(kName) + "[" + std::to_string(idx) + "]",
+                  "an id below " + std::to_string(facts.info.vocab_size),
+                  StatusCode::kInvalidArgument, std::to_string((*tokens)[idx]));
+  }
+  return *tokens;
 }
 
 // The object that a body holds.
@@ -125,14 +144,17 @@ void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone
   }
 }
 
-void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
+void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request,
+                     ParamNames& names) {
+  names.emplace_back("num_samples", "n");
+
   refuse_given(fields, {{"bad_words", "null; \"logit_bias\" makes tokens unlikely"},
                         {"allowed_token_ids", "null; \"grammar\" says what may be written"},
                         {"truncate_prompt_tokens", "null; prompts are read whole"},
                         {"use_beam_search", "false; answers are sampled"},
                         {"logits_processors", "null"}});
   read_sampling(fields, facts, request.sampling);
-  read_speculation(fields, request);
+  read_speculation(fields, request, names);
   if (auto stop = fields.string_or_strings("stop", facts.options.most_stop_strings)) {
     if (std::any_of(stop->begin(), stop->end(), [](const auto& text) { return text.empty(); })) {
       fields.refuse("stop", "texts of at least one character");
@@ -140,7 +162,7 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
     request.stop = std::move(*stop);
   }
   request.keep_stop = fields.boolean("include_stop_str_in_output").value_or(false);
-  request.stop_tokens = read_tokens(fields, "stop_token_ids", 64).value_or(std::vector<int32_t>());
+  request.stop_tokens = read_stop_tokens(fields, facts);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.deadline =
       std::chrono::milliseconds(fields.integer("deadline_ms", 1, kLongestDeadline_ms).value_or(0));
@@ -158,7 +180,7 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
     }
     request.cache_salt = std::move(*salt);
   }
-  read_guides(fields, request.output_format);
+  read_guides(fields, {request.output_format, names});
 }
 
 std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
@@ -171,33 +193,47 @@ std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const Se
   return static_cast<int32_t>(*count);
 }
 
+std::optional<ApiError> tokenize_prompts(const Engine& engine, std::span<Request> prompts,
+                                         const ParamNames& names) {
+  for (Request& prompt : prompts) {
+    if (!prompt.prompt_tokens.empty()) continue;
+    auto tokens = engine.tokenize(prompt.prompt, prompt.add_special_tokens);
+    if (!tokens.ok()) return api_error(tokens.status(), names);
+    prompt.prompt_tokens = std::move(*tokens);
+  }
+  return std::nullopt;
+}
+
 std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,
-                                     std::span<Request> prompts) {
+                                     std::span<Request> prompts, const ParamNames& names) {
   int64_t scores = 0;
   for (Request& prompt : prompts) {
     if (prompt.sampling.prompt_logprobs < 0) continue;
-    if (prompt.prompt_tokens.empty()) {
-      auto tokens = engine.tokenize_prompt(prompt.prompt, prompt.add_special_tokens);
-      if (!tokens.ok()) return api_error(tokens.status());
-      prompt.prompt_tokens = std::move(*tokens);
-    }
+    if (auto error = tokenize_prompts(engine, {&prompt, 1}, names)) return error;
     scores += static_cast<int64_t>(prompt.prompt_tokens.size()) * prompt.num_samples *
               (prompt.sampling.prompt_logprobs + 1);
   }
   if (scores <= facts.options.most_scores) return std::nullopt;
-  return api_error(400, "prompt_logprobs: found " + std::to_string(scores) +
-                            " scores (n times the tokens of the prompts times the alternatives and "
-                            "one); accepted: up to " +
-                            std::to_string(facts.options.most_scores));
+  const Status refused(StatusCode::kInvalidArgument,
+                       "prompt_logprobs: found " + std::to_string(scores) +
+                           " scores (n times the tokens of the prompts times the alternatives and "
+                           "one); accepted: up to " +
+                           std::to_string(facts.options.most_scores));
+  return api_error(refused, names);
 }
 
 void read_stream(OrderedFieldReader& fields, StreamFields& stream) {
   stream.stream = fields.boolean("stream").value_or(false);
   stream.speculation = fields.boolean("return_speculation").value_or(false);
+  stream.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
+  stream.token_ids = fields.boolean("return_token_ids").value_or(false);
   auto options = fields.object("stream_options");
   if (!options) return;
   if (!stream.stream) return fields.refuse("stream_options", "nothing unless \"stream\" is true");
   stream.include_usage = options->boolean("include_usage").value_or(false);
+  // As in vLLM, it adds to the former.
+  stream.continuous_usage =
+      options->boolean("continuous_usage_stats").value_or(false) && stream.include_usage;
 }
 
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts,

@@ -20,8 +20,15 @@ namespace forerun::server {
 struct StreamFields {
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  // vLLM's: in every chunk
+  bool token_ids = false;         // vLLM's "return_token_ids": of the prompt and of the answer
+  bool tokens_as_ids =
+      false;  // vLLM's "return_tokens_as_token_ids": log-probabilities name them so
   // Forerun's own: which tokens had been guessed, and the trees of their rounds, beside the text.
   bool speculation = false;
+
+  // Whether the prompts' tokens must be known before they are read.
+  bool wants_prompt_tokens() const { return continuous_usage || token_ids; }
 };
 
 // A list of up to `most` token ids.
@@ -36,16 +43,21 @@ struct FieldNotDone {
 // Refuses those that are given with anything but false or an empty list.
 void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone> names);
 
-// Sampling, length, stops and speculation. Errors are left in `fields`.
-void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request);
+// Sampling, length, stops, speculation and guides. Errors are left in `fields`; `names` gets what
+// the engine calls otherwise.
+void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request,
+                     ParamNames& names);
 void read_stream(OrderedFieldReader& fields, StreamFields& stream);
 // vLLM's: alternatives to report of each token of the prompt, not where the answer is a stream.
 std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
                                             bool stream);
+// Turns the prompts' texts into tokens.
+std::optional<ApiError> tokenize_prompts(const Engine& engine, std::span<Request> prompts,
+                                         const ParamNames& names);
 // Whether the scores of these prompts are more than an answer may hold. Turns texts whose tokens
 // are to be scored into tokens.
 std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,
-                                     std::span<Request> prompts);
+                                     std::span<Request> prompts, const ParamNames& names);
 // The object that a call's body holds; 400 where it holds none, 404 where it asks for another model
 // than this server's.
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts, Json* object);

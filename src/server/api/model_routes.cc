@@ -53,7 +53,7 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
   const SamplingParams& sampling = facts.info.default_sampling;
   return {{"model_alias", facts.model()},
           {"model_path", facts.info.model_name},
-          {"total_slots", engine.load().running_requests},
+          {"total_slots", facts.options.num_slots},
           {"chat_template", engine.chat_template()},
           {"numeric_fingerprint", facts.info.numeric_fingerprint},
           {"build_info", std::string("forerun ") + FORERUN_VERSION},
@@ -67,15 +67,15 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
             {"min_p", sampling.min_p}}}};
 }
 
-// Forerun has no slots: each request that is decoded shows as one.
+// Requests have no slot of their own: of as many as may run at once, the first ones are taken.
 Json slots_json(const Engine& engine, const ServerFacts& facts) {
   Json slots = Json::array();
   const int32_t running = engine.load().running_requests;
-  for (int32_t idx = 0; idx < running; ++idx) {
+  for (int32_t idx = 0; idx < std::max(running, facts.options.num_slots); ++idx) {
     slots.push_back({{"id", idx},
                      {"n_ctx", facts.info.max_context_tokens},
-                     {"is_processing", true},
-                     {"speculative", true}});
+                     {"speculative", true},
+                     {"is_processing", idx < running}});
   }
   return slots;
 }
@@ -94,7 +94,8 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
     conversation.add_generation_prompt =
         fields.boolean("add_generation_prompt").value_or(!conversation.continue_final_message);
     AssistantOutputOptions unused;
-    if (const auto error = make_chat_prompt(engine, format, conversation, request, unused)) {
+    ParamNames names;
+    if (const auto error = make_chat_prompt(engine, format, conversation, names, request, unused)) {
       return *error;
     }
   } else {

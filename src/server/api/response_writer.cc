@@ -1,8 +1,11 @@
 #include "server/api/response_writer.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "server/api/content_tokens.h"
+#include "server/api/token_json.h"
 #include "server/api/usage.h"
 #include "server/json.h"
 
@@ -17,13 +20,14 @@ struct Item {
   std::string id;
   std::string text;  // or the arguments of a call
   std::string call_id, name;
+  Json logprobs = Json::array();  // of the tokens of the text
 };
 
-Json text_part(const std::string& text) {
+Json text_part(const std::string& text, const Json& logprobs = Json::array()) {
   return {{"type", "output_text"},
           {"text", text},
           {"annotations", Json::array()},
-          {"logprobs", Json::array()}};
+          {"logprobs", logprobs}};
 }
 
 Json item_json(const Item& item, const char* status) {
@@ -40,7 +44,7 @@ Json item_json(const Item& item, const char* status) {
     }
     case Kind::kContent: {
       Json content = Json::array();
-      if (!begun) content.push_back(text_part(item.text));
+      if (!begun) content.push_back(text_part(item.text, item.logprobs));
       return {{"type", "message"},
               {"id", item.id},
               {"role", "assistant"},
@@ -57,13 +61,16 @@ Json item_json(const Item& item, const char* status) {
 
 class ResponseWriter : public AnswerWriter {
  public:
-  ResponseWriter(const ServerFacts& facts, bool stream, ResponseEcho echo,
+  ResponseWriter(const Engine& engine, const ServerFacts& facts, bool stream, ResponseEcho echo,
                  const AssistantOutputOptions& output, std::string call_id)
-      : facts_(facts),
+      : engine_(engine),
+        facts_(facts),
         stream_(stream),
         echo_(std::move(echo)),
         call_id_(std::move(call_id)),
-        output_(output) {}
+        output_(output) {
+    if (echo_.num_logprobs >= 0) content_tokens_.emplace(engine, output);
+  }
 
   void begin(Exchange& exchange) override {
     if (!stream_) return;
@@ -86,15 +93,19 @@ class ResponseWriter : public AnswerWriter {
     return {{"item_id", items_.back().id}, {"output_index", items_.size() - 1}};
   }
 
+  const Engine& engine_;
   const ServerFacts& facts_;
   const bool stream_;
   const ResponseEcho echo_;
   const std::string call_id_;
   const int64_t created_ = unix_seconds();
   AssistantOutput output_;
+  std::optional<ContentTokens> content_tokens_;  // where log-probabilities are wanted
+  Json logprobs_ = Json::array();                // of tokens of the text, until it is told
   std::vector<Item> items_;
   bool item_open_ = false;
-  bool incomplete_ = false;  // cut by its length
+  bool incomplete_ = false;   // cut by its length
+  bool item_is_cut_ = false;  // the last one
   int64_t sequence_ = 0;
   Usage usage_;
 };
@@ -110,7 +121,7 @@ Json ResponseWriter::response_json(const char* status) const {
   Json output = Json::array();
   const bool ended = std::string_view(status) != "in_progress";
   for (const Item& item : items_) {
-    const bool is_cut = ended && incomplete_ && &item == &items_.back();
+    const bool is_cut = ended && item_is_cut_ && &item == &items_.back();
     output.push_back(item_json(item, is_cut ? "incomplete" : "completed"));
   }
   Json json = {{"id", "resp_" + call_id_},
@@ -170,10 +181,10 @@ void ResponseWriter::end_item(Exchange& exchange) {
   Json done = place();
   switch (item.kind) {
     case Kind::kContent: {
-      done.update({{"content_index", 0}, {"text", item.text}, {"logprobs", Json::array()}});
+      done.update({{"content_index", 0}, {"text", item.text}, {"logprobs", item.logprobs}});
       send(exchange, "response.output_text.done", std::move(done));
       Json part = place();
-      part.update({{"content_index", 0}, {"part", text_part(item.text)}});
+      part.update({{"content_index", 0}, {"part", text_part(item.text, item.logprobs)}});
       send(exchange, "response.content_part.done", std::move(part));
       break;
     }
@@ -188,7 +199,7 @@ void ResponseWriter::end_item(Exchange& exchange) {
   }
   send(exchange, "response.output_item.done",
        {{"output_index", items_.size() - 1},
-        {"item", item_json(item, incomplete_ ? "incomplete" : "completed")}});
+        {"item", item_json(item, item_is_cut_ ? "incomplete" : "completed")}});
 }
 
 void ResponseWriter::take_delta(Exchange& exchange, const OutputDelta& delta) {
@@ -207,16 +218,31 @@ void ResponseWriter::take_delta(Exchange& exchange, const OutputDelta& delta) {
   if (delta.kind == Kind::kReasoning) {
     return send(exchange, "response.reasoning_text.delta", std::move(more));
   }
-  more["logprobs"] = Json::array();
+  for (const Json& entry : logprobs_) items_.back().logprobs.push_back(entry);
+  more["logprobs"] = std::exchange(logprobs_, Json::array());
   send(exchange, "response.output_text.delta", std::move(more));
 }
 
 void ResponseWriter::take(Exchange& exchange, int32_t /*prompt_idx*/, const Event& event) {
+  if (content_tokens_) {
+    for (const std::vector<TokenLogprob>& token : content_tokens_->take(event)) {
+      logprobs_.push_back(chat_logprob_json(engine_, token, /*as_ids=*/false));
+    }
+  }
   for (const OutputDelta& delta : output_.push(event.text)) take_delta(exchange, delta);
   if (!event.finished) return;
-  for (const OutputDelta& delta : output_.finish()) take_delta(exchange, delta);
+  for (const OutputDelta& delta : output_.finish(was_cut(event))) take_delta(exchange, delta);
+  if (!items_.empty() && items_.back().kind == Kind::kContent) {
+    for (const Json& entry : logprobs_) items_.back().logprobs.push_back(entry);
+  }
   usage_.add(event);
   incomplete_ = event.reason == FinishReason::kLength;
+  item_is_cut_ = incomplete_ || output_.ends_within_call();
+  // A call that was cut is none; in a stream it has been told of.
+  if (output_.ends_within_call() && !stream_) {
+    items_.pop_back();
+    item_open_ = item_is_cut_ = false;
+  }
   end_item(exchange);
 }
 
@@ -243,11 +269,11 @@ void ResponseWriter::fail(Exchange& exchange, const ApiError& error) {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> make_response_writer(const ServerFacts& facts, bool stream,
-                                                   ResponseEcho echo,
+std::unique_ptr<AnswerWriter> make_response_writer(const Engine& engine, const ServerFacts& facts,
+                                                   bool stream, ResponseEcho echo,
                                                    const AssistantOutputOptions& output,
                                                    const std::string& call_id) {
-  return std::make_unique<ResponseWriter>(facts, stream, std::move(echo), output, call_id);
+  return std::make_unique<ResponseWriter>(engine, facts, stream, std::move(echo), output, call_id);
 }
 
 }  // namespace forerun::server

@@ -1,6 +1,7 @@
 // The answers of /v1/responses: a "response", or the events in which it comes about.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,12 @@ namespace forerun::server {
 // Fields of the call that its answer repeats.
 struct ResponseEcho {
   Json fields = Json::object();
+  int32_t num_logprobs = -1;  // alternatives of the text's tokens; -1: no log-probabilities
 };
 
-// `facts` must outlive it.
-std::unique_ptr<AnswerWriter> make_response_writer(const ServerFacts& facts, bool stream,
-                                                   ResponseEcho echo,
+// `engine` and `facts` must outlive it.
+std::unique_ptr<AnswerWriter> make_response_writer(const Engine& engine, const ServerFacts& facts,
+                                                   bool stream, ResponseEcho echo,
                                                    const AssistantOutputOptions& output,
                                                    const std::string& call_id);
 

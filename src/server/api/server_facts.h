@@ -18,6 +18,7 @@ struct ApiOptions {
   size_t most_biases = 1024;
   size_t most_salt_bytes = 1024;
   int32_t max_logprobs = 20;
+  int32_t num_slots = 64;  // requests that may run at once
   // Scored tokens of prompts in one answer, each alternative counted: one takes some 300 bytes.
   int64_t most_scores = 500'000;
 };

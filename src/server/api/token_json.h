@@ -15,26 +15,50 @@ namespace forerun::server {
 // The text of a token; bytes that are no whole character become U+FFFD.
 std::string token_text(const Engine& engine, int32_t token);
 
-// Chat: a list of {"token", "logprob", "bytes", "top_logprobs"}, one for each token of the event.
-Json chat_logprobs(const Engine& engine, const Event& event);
+// vLLM's "stop_reason": the text or the token of the request's own that ended it, or null.
+Json stop_reason_json(const Event& event);
+
+// {"token", "logprob", "bytes", "top_logprobs"} of a token and its alternatives. `as_ids`: tokens
+// are told as "token_id:N".
+Json chat_logprob_json(const Engine& engine, const std::vector<TokenLogprob>& token, bool as_ids);
+// Chat: a list of them, one for each token of the event.
+Json chat_logprobs(const Engine& engine, const Event& event, bool as_ids);
+
+// Whole characters of a text whose tokens may cut them.
+class TextOffset {
+ public:
+  explicit TextOffset(int64_t characters = 0) : characters_(characters) {}
+  void add(std::string_view bytes);
+  int64_t characters() const { return characters_; }
+
+ private:
+  int64_t characters_;
+  std::string partial_;  // the beginning of the next one
+};
+
+// How a choice of /v1/completions tells tokens: by their texts, those that are no whole characters
+// by their bytes ("bytes:\\xe2\\x80", as OpenAI does), or as "token_id:N".
+struct TokenSpelling {
+  bool as_ids = false;
+  // Names of special tokens that are not in the text.
+  const std::set<std::string>* without_text = nullptr;
+};
 
 // /v1/completions: appends to {"tokens", "token_logprobs", "top_logprobs", "text_offset"}.
-// `offset`: of the first token in the choice's text, in characters; moved behind the last one.
+// `offset`: of the first token in the choice's text; moved behind the last one.
 Json no_completion_logprobs();
-void append_completion_logprobs(const Engine& engine, const Event& event, Json& logprobs,
-                                int64_t& offset);
+void append_completion_logprobs(const Engine& engine, const Event& event,
+                                const TokenSpelling& spelling, Json& logprobs, TextOffset& offset);
 // The same of a prompt that is echoed: of `first_token`, before which nothing stands, nulls; of the
 // others as many alternatives as there are, at most `count`. Tokens named in `without_text` take no
-// place in the text.
+// place in the text unless it spells them.
 struct EchoedPrompt {
   int32_t first_token = 0;
   int32_t count = 0;      // -1: the prompt is echoed without log-probabilities
   std::string_view text;  // as it is echoed
-  // Names of special tokens: those that were put before the text have no place in it.
-  const std::set<std::string>* without_text = nullptr;
 };
 void append_prompt_logprobs(const Engine& engine, const Event& event, const EchoedPrompt& prompt,
-                            Json& logprobs);
+                            const TokenSpelling& spelling, Json& logprobs);
 
 // vLLM's "prompt_logprobs": null for the first token, then {"<id>": {"logprob", "rank",
 // "decoded_token"}} of each one and its `count` likeliest alternatives. The rank is null where the

@@ -42,6 +42,12 @@ Json Usage::speculation() const {
           {"decode_s", decode_s_}};
 }
 
+Json Usage::so_far(size_t prompt_tokens, int64_t output_tokens) {
+  return {{"prompt_tokens", prompt_tokens},
+          {"completion_tokens", output_tokens},
+          {"total_tokens", static_cast<int64_t>(prompt_tokens) + output_tokens}};
+}
+
 Json Usage::json() const {
   return {{"prompt_tokens", prompt_tokens_},
           {"completion_tokens", output_tokens_},

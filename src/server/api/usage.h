@@ -1,6 +1,8 @@
 // What a call has used, summed over its prompts and samples.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "forerun/event.h"
@@ -14,6 +16,8 @@ class Usage {
   void add(const Event& last_of_sample);
   // OpenAI's "usage", with what speculation came to as an extension.
   Json json() const;
+  // The same while a choice is being written, as far as it is known then.
+  static Json so_far(size_t prompt_tokens, int64_t output_tokens);
 
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t output_tokens() const { return output_tokens_; }
