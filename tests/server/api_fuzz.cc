@@ -88,7 +88,9 @@ constexpr std::string_view kNames[] = {
     "min_tokens", "cache_salt", "add_special_tokens", "priority", "deadline_ms", "ignore_eos",
     "role", "content", "type", "function", "name", "arguments", "parameters", "tool_calls",
     "tool_call_id", "call_id", "output", "instructions", "chat_template_kwargs",
-    "add_generation_prompt", "tokens", "with_pieces", "max_output_tokens",
+    "add_generation_prompt", "tokens", "with_pieces", "max_output_tokens", "include",
+    "return_token_ids", "return_tokens_as_token_ids", "continuous_usage_stats", "refusal",
+    "enable_thinking", "tool_choice", "skip_special_tokens",
     // Of schemas.
     "json_schema", "schema", "properties", "required", "items", "prefixItems", "enum", "const",
     "anyOf", "oneOf", "allOf", "$ref", "$defs", "pattern", "minLength", "maxLength", "minimum",
@@ -140,6 +142,10 @@ constexpr std::string_view kTexts[] = {"user",
                                        "<|im_end|>",
                                        "\xff\xfe",
                                        "{\"x\": 1}",
+                                       "refusal",
+                                       "message.output_text.logprobs",
+                                       "<think>",
+                                       "</think>",
                                        "a",
                                        ""};
 
@@ -231,6 +237,8 @@ Event event_of(const Request& request, int32_t sample_idx, bool is_last) {
   event.finished = is_last;
   event.last = is_last;
   event.reason = FinishReason::kStop;
+  if (is_last && !request.stop.empty()) event.stop_text = request.stop.front();
+  if (is_last && !request.stop_tokens.empty()) event.stop_token = request.stop_tokens.front();
   return event;
 }
 

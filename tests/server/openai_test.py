@@ -108,8 +108,8 @@ class Client(serving.ServerTest):
                 },
             }
         ]
-        answer = self.chat(tools=tools, tool_choice="auto")
-        self.assertIn(answer.choices[0].finish_reason, ("stop", "length", "tool_calls"))
+        with self.assertRaisesRegex(openai.BadRequestError, "chat template leaves them out"):
+            self.chat(tools=tools, tool_choice="auto")
         messages = [
             {"role": "user", "content": "Look."},
             {
@@ -125,7 +125,25 @@ class Client(serving.ServerTest):
             },
             {"role": "tool", "tool_call_id": "call_1", "content": "seen"},
         ]
-        self.chat(messages=messages, tools=tools)
+        with serving.Server("--tool-format", "hermes") as server:
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+            for sent in (messages[:1], messages):
+                answer = client.chat.completions.create(
+                    model=self.model, max_tokens=12, messages=sent, tools=tools, tool_choice="auto"
+                )
+                self.assertIn(answer.choices[0].finish_reason, ("stop", "length", "tool_calls"))
+
+    def test_probabilities_of_responses(self):
+        answer = self.client.responses.create(
+            model=self.model,
+            input="Write a loop.",
+            max_output_tokens=6,
+            top_logprobs=2,
+            include=["message.output_text.logprobs"],
+        )
+        logprobs = answer.output[0].content[0].logprobs
+        self.assertEqual("".join(entry.token for entry in logprobs), answer.output_text)
+        self.assertEqual([len(entry.top_logprobs) for entry in logprobs], [2] * len(logprobs))
 
     def test_responses(self):
         asked = {"model": self.model, "instructions": "Be brief.", "max_output_tokens": 12}
@@ -255,17 +273,24 @@ class Shapes(serving.ServerTest):
         _, _, answer = self.server.post("/v1/chat/completions", {**chat, "n": 2})
         self.check("CreateChatCompletionResponse", answer)
         for event in self.server.stream(
-            "/v1/chat/completions", {**chat, "stream_options": {"include_usage": True}}
+            "/v1/chat/completions",
+            {
+                **chat,
+                "return_token_ids": True,
+                "stop": "e",
+                "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            },
         ):
             self.check("CreateChatCompletionStreamResponse", event)
-        text = {"prompt": "def f(", "max_tokens": 5, "logprobs": 1}
+        text = {"prompt": "def f(", "max_tokens": 5, "logprobs": 1, "return_token_ids": True}
         self.check("CreateCompletionResponse", self.server.post("/v1/completions", text)[2])
         # The specification has no shape of a chunk, whose reason is null until the last one.
         for event in self.server.stream("/v1/completions", text):
             for choice in event["choices"]:
                 choice["finish_reason"] = choice["finish_reason"] or "stop"
             self.check("CreateCompletionResponse", event)
-        asked = {"input": "x", "max_output_tokens": 5}
+        asked = {"input": "x", "max_output_tokens": 5, "top_logprobs": 1}
+        asked["include"] = ["message.output_text.logprobs"]
         self.check("Response", self.server.post("/v1/responses", asked)[2])
         for event in self.server.stream("/v1/responses", asked, ends_with=None):
             self.check("ResponseStreamEvent", event)

@@ -27,14 +27,14 @@ _forerun = ""
 
 
 class Server:
-    """A server of the demo pair on a free port, ended with the `with` block. `model`: another."""
+    """A server of the demo pair on a free port, ended with the `with` block. `model`, `draft`: others."""
 
     def __init__(self, *flags, env=None, draft=True, model=TARGET):
         self.flags = [str(flag) for flag in flags]
         self.env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name, **(env or {})}
         if "--port" not in self.flags:
             self.flags += ["--port", "0"]
-        self.draft = ["--draft", str(DRAFT)] if draft else []
+        self.draft = ["--draft", str(DRAFT if draft is True else draft)] if draft else []
         self.model = str(model)
 
     def __enter__(self):
