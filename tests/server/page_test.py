@@ -190,7 +190,8 @@ class PageTest(serving.ServerTest):
         self.page.wait("!byId('send').hidden")
         self.assertIn("stopped", self.page.evaluate("all('.figures')[0].textContent"))
         length = self.page.evaluate("lastText().length")
-        self.page.wait("fetch('/slots').then((each) => each.json()).then((each) => !each.length)")
+        idle = "!slots.some((slot) => slot.is_processing)"
+        self.page.wait(f"fetch('/slots').then((got) => got.json()).then((slots) => {idle})")
         self.assertEqual(self.page.evaluate("lastText().length"), length)
         # What there is of it can be compared, and the conversation goes on.
         self.page.evaluate("byId('compare').click()")
