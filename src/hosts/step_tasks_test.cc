@@ -193,7 +193,7 @@ TEST(StepTasks, AnswersComeBackToWhoHasAsked) {
   ASSERT_EQ(here.results[0].top.size(), 2u);
   EXPECT_EQ(here.results[0].top[1].token, 18);
   EXPECT_TRUE(here.tasks[2].skipped);
-  EXPECT_EQ(here.tasks[1].status.code(), StatusCode::kInvalidArgument);  // it tells whose fault it is
+  EXPECT_EQ(here.tasks[1].status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(here.tasks[1].status.message(), "broken");
   EXPECT_EQ(here.drawn.total, 12345u);
   EXPECT_EQ(here.verified.accepted, std::vector<NodeId>{99});
