@@ -47,6 +47,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+Status refused(const std::string& message) { return {StatusCode::kInvalidArgument, message}; }
+
 Result<server::AccessOptions> access_options(const ServeFlags& flags) {
   server::AccessOptions access = flags.access;
   access.metrics_need_key = !flags.public_metrics;

@@ -132,7 +132,7 @@ TEST_P(LateMasks, ASequenceMayBeClosedThatWaitsForOne) {
 INSTANTIATE_TEST_SUITE_P(Runs, LateMasks,
                          ::testing::Values(Runs{"Inline"}, Runs{"Threaded", true},
                                            Runs{"Stages", true, 2}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& runs) { return std::string(runs.param.name); });
 
 // The root's mask is there, the guess's is not: the guess is left out, and its child with it.
 TEST(LateMasksOfGuesses, ThatNeedNotBeRunAreLeftOut) {

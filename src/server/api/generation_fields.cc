@@ -197,7 +197,7 @@ std::optional<ApiError> tokenize_prompts(const Engine& engine, std::span<Request
                                          const ParamNames& names) {
   for (Request& prompt : prompts) {
     if (!prompt.prompt_tokens.empty()) continue;
-    auto tokens = engine.tokenize(prompt.prompt, prompt.add_special_tokens);
+    auto tokens = engine.tokenize_prompt(prompt.prompt, prompt.add_special_tokens);
     if (!tokens.ok()) return api_error(tokens.status(), names);
     prompt.prompt_tokens = std::move(*tokens);
   }
