@@ -312,8 +312,7 @@ def trial(args, network, folder):
         assert not clients.wrong, "\n".join(clients.wrong)
         assert clients.results["right"] > 0
         numbers = [number for host in range(HOSTS) for number in network.processes(host)]
-        service.launch.process.send_signal(signal.SIGINT)
-        service.launch.process.send_signal(signal.SIGINT)
+        service.launch.process.send_signal(signal.SIGINT)  # nothing is under way: one ends it
         code, _, err = service.launch.finish(timeout=60)
         assert code in (0, 130), f"{code}\n{err}"
         own = {os.getpid(), *(int(path.name) for path in Path("/proc/self/task").iterdir())}
