@@ -155,7 +155,7 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
     // A process of ours that ends with 1 says why itself.
     const std::string code = value_of(text, "Exit code:");
     if (code == "1") return;
-    const int rank = number_of(behind(behind(text, "Process name:"), ","));
+    const int rank = number_of(behind(behind(text, "Process name:"), "],"));
     return show("mpirun: " + name_of(rank) + " has ended with exit code " + code, shown);
   }
   for (const char* const known :
