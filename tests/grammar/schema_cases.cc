@@ -97,10 +97,10 @@ Json measured(const Json& question, TokenMasks& masks) {
     reply["error"] = grammar.status().message();
     return reply;
   }
-  const forerun::Status prepared = masks.prepare(*grammar);
+  const auto prepared = masks.prepare(*grammar);
   reply["prepare_us"] = thread_us() - compiled;
   reply["nodes"] = grammar->node_count();
-  if (!prepared.ok()) reply["error"] = prepared.message();
+  if (!prepared.ok()) reply["error"] = prepared.status().message();
   reply["accepted"] = accepted_of(*grammar, question);
   for (const Json& text : question["texts"]) {
     reply["read"].push_back(bytes_read(*grammar, text.get_ref<const std::string&>()));
