@@ -15,7 +15,7 @@ namespace {
 std::atomic<MappedRange*> first_range{nullptr};
 std::mutex changes;  // of the list and of who is free; the handler does without
 
-// As a signal handler may write.
+// Writes with nothing but what a signal handler may call.
 void say(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(STDERR_FILENO, text.data(), text.size());

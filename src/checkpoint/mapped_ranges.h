@@ -25,7 +25,7 @@ class MappedRange {
   // That has `address`; null: none has. Valid until its file is closed.
   static const MappedRange* find(const std::byte* address);
 
-  // As MappedFile::check().
+  // See MappedFile::check().
   Status check() const;
 
   // Puts zeros in place of all of the file that has `address`, and marks it. False where no file

@@ -112,7 +112,7 @@ TEST(GrammarConstraint, AMaskIsTheSameWhoeverMakesIt) {
     const Walked at_once = walk(format, false, 1'000'000'000, 12);
     EXPECT_EQ(walk(format_of(greedy.text), true, 0, 12), at_once);
     EXPECT_TRUE(at_once.error.empty()) << at_once.error;
-    // As the grammar says.
+    // It is what the grammar itself says of each token.
     const GrammarConstraint constraint(format);
     TokenConstraint::State state = constraint.start();
     grammar::GrammarState expected = format->grammar.start();

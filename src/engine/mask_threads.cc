@@ -90,7 +90,7 @@ std::shared_ptr<MaskThreads::Account> MaskThreads::Queue::choose(bool takes_all)
 }
 
 void MaskThreads::Queue::run(bool takes_all) {
-  // Of this thread alone, on Linux.
+  // On Linux a thread has a niceness of its own.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   std::unique_lock lock(mutex);
   while (true) {

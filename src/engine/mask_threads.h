@@ -23,7 +23,7 @@ class MaskThreads {
   // At most so many steps; adds those taken to `steps`. Whether it is done; else it is called again
   // with a larger bound, in the end with UINT64_MAX.
   using Work = std::function<bool(uint64_t max_steps, uint64_t& steps)>;
-  // Of a request. Its work is done in the order in which it came, one piece at a time.
+  // A request's. Its work is done in the order in which it came, one piece at a time.
   class Account;
 
   static constexpr uint64_t kFirstBound = 500'000;  // steps of some 10 ns

@@ -143,7 +143,8 @@ TEST(DraftContext, RequestsFindRoomForTheirWindows) {
   std::vector<std::shared_ptr<RequestStream>> streams;
   for (int32_t idx = 0; idx < 6; ++idx) {
     Request request = request_of(380 + idx, idx % 2 == 0);
-    request.speculation = SpeculationOptions{.strategy = "serial_tree", .source = "model"};
+    request.speculation =
+        SpeculationOptions{.strategy = "serial_tree", .source = "model", .shape = "chain"};
     streams.push_back(engine->submit(request).value());
   }
   for (auto& stream : streams) {
@@ -189,7 +190,8 @@ TEST(DraftContext, WithWindowsOfItsOwnTheDraftKeepsThem) {
   Request request = request_of(400, false);
   request.speculation = SpeculationOptions{.strategy = "autoregressive"};
   const Output plain = complete(*engine, request);
-  request.speculation = SpeculationOptions{.strategy = "serial_tree", .source = "model"};
+  request.speculation =
+      SpeculationOptions{.strategy = "serial_tree", .source = "model", .shape = "chain"};
   const Output output = complete(*engine, request);
   EXPECT_TRUE(output.error.ok()) << output.error.message();
   EXPECT_EQ(output.tokens, plain.tokens);

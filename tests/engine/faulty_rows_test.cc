@@ -280,6 +280,7 @@ TEST_F(FaultyRows, OfAGroupAsOfOneDevice) {
     const Output alone = complete(*engine, request);
     for (const char* strategy : {"serial_tree", "parallel_tree", "sparse_self", "pipelined"}) {
       request.speculation = SpeculationOptions{.strategy = strategy};
+      if (request.speculation->strategy == "sparse_self") request.speculation->view_budget = 256;
       const Output output = complete(*engine, request);
       EXPECT_EQ(output.tokens, alone.tokens) << strategy;
       EXPECT_EQ(output.error.code(), alone.error.code()) << output.error.message();
@@ -319,6 +320,9 @@ TEST_F(FaultyRows, LeaveNothingInKvThatOthersGet) {
         for (const char* strategy : {"serial_tree", "sparse_self", "pipelined"}) {
           Request request = all[idx];
           request.speculation = SpeculationOptions{.strategy = strategy};
+          if (request.speculation->strategy == "sparse_self") {
+            request.speculation->view_budget = 192;
+          }
           streams.push_back(engine->submit(request).value());
           numbers.push_back(idx);
         }
