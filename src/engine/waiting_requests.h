@@ -23,7 +23,7 @@ class WaitingRequests {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Of the tokens that requests of higher classes get, a class that waits is owed this share, less
+  // A class that waits is owed this share of the tokens that requests of higher classes get, less
   // what it gets itself. It comes to a tenth of all tokens where requests are alike.
   static constexpr double kShare = 1.0 / 8;
   // Its first request goes next once it is owed so many tokens.

@@ -269,8 +269,8 @@ RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& 
   return context;
 }
 
-// Of a row whose mask has failed. A draft's guesses are not masked then; of the target nothing is
-// drawn after it.
+// Why a row's mask has failed, for the target, which draws nothing then; ok for a draft, whose
+// guesses go unmasked.
 Status StepBuilder::mask_error(const RoleSequence& sequence, const PendingItem& item,
                                size_t row_idx) const {
   if (role_ == Role::kDraft || item.constrained.empty()) return {};

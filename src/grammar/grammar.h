@@ -92,8 +92,8 @@ class GrammarState {
   // grammar goes on with them. No bytes: true, and nothing changes. False as well where a walker
   // halts: the text can be read in thousands of ways at once.
   bool accept(std::string_view bytes);
-  // As accept(), in at most so many steps of a walker; adds those taken to `steps`. Stays as it was
-  // unless kAccepted.
+  // Like accept(), in at most so many steps of a walker; adds those taken to `steps`. Changes the
+  // state only where it returns kAccepted.
   Advance advance(std::string_view bytes, uint64_t max_steps, uint64_t& steps);
 
   // The text so far is a whole text of the grammar: a reply may end here.

@@ -138,7 +138,7 @@ Result<bool> arrays_exclude(SchemaResolver& resolver, const Json& a, const Json&
   return exclude_one_another(resolver, *x, *y, at, depth + 1);
 }
 
-// Of a list of values, all are none of the other schema's.
+// Whether the other schema takes none of a schema's listed values.
 Result<bool> values_exclude(SchemaResolver& resolver, const Json& a, const Json& b,
                             const std::string& at, int depth) {
   const bool one = a.contains("const");

@@ -33,7 +33,7 @@ struct TokenMaskLimits {
   size_t state_bytes = 64 << 20;  // kept masks of states
   // Of one node; one that reads everything needs less than a tenth of it at 128k tokens.
   uint64_t node_steps = 5'000'000;
-  // Of the mask of one state, nodes that are prepared aside; usual ones need some hundreds.
+  // For one state's mask, beside prepared nodes; usual masks need some hundreds.
   uint64_t state_steps = 4'000'000;
   uint64_t prepare_steps = 30'000'000;  // after which prepare() leaves the other nodes for later
 };
