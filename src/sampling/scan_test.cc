@@ -146,13 +146,14 @@ TEST(Scan, SurvivorsIncludeEveryTokenThatReachesTheBound) {
                            static_cast<uint32_t>(position),
                            static_cast<uint32_t>(NoiseStream::kTarget), first_token};
         const int64_t blocks = (count + kScanBlock - 1) / kScanBlock;
-        for (float bound : {-30.0f, -12.0f, -6.0f, -2.0f, 3.0f}) {
+        for (float bound : {-kInfinity, -30.0f, -12.0f, -6.0f, -2.0f, 3.0f}) {
           std::vector<Survivor> found(static_cast<size_t>(blocks * kScanBlock));
           found.resize(static_cast<size_t>(variant.kernels->noise_survivors(
               row.data(), count, lanes.data(), scale, key, bound, 0, blocks, found.data())));
           std::set<int32_t> tokens;
           for (const Survivor& survivor : found) {
             EXPECT_TRUE(tokens.insert(survivor.token).second);
+            ASSERT_LT(survivor.token, count) << variant.name << " bound " << bound;
             EXPECT_EQ(survivor.noise_bits,
                       noise_bits(seed, NoiseStream::kTarget, position,
                                  first_token + static_cast<uint32_t>(survivor.token)));
