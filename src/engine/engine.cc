@@ -284,6 +284,10 @@ EngineLoad EngineImpl::load() const {
   EngineLoad load = load_->load();
   load.target_kv = loop_->kv_load(Role::kTarget);
   load.draft_kv = loop_->kv_load(Role::kDraft);
+  if (const Status weights = models_->check_weights(Role::kTarget); !weights.ok()) {
+    load.condition = EngineCondition::kGivenUp;
+    load.condition_reason = weights.message();
+  }
   return load;
 }
 

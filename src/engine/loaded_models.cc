@@ -102,6 +102,13 @@ Status LoadedModels::make_devices(const ModelsToLoad& models, Role role) {
   return Status();
 }
 
+Status LoadedModels::check_weights(Role role) const {
+  for (const Stage& stage : part(role).stages) {
+    if (stage.decoder != nullptr) FORERUN_RETURN_IF_ERROR(stage.decoder->check_weights());
+  }
+  return {};
+}
+
 std::vector<LayerRange> LoadedModels::target_layers() const {
   std::vector<LayerRange> layers;
   for (const Stage& stage : part(Role::kTarget).stages) layers.push_back(stage.layers);

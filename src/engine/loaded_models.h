@@ -77,6 +77,8 @@ class LoadedModels {
   double readings_a_choice(Role role) const {
     return part(role).stages.back().facts.readings_a_choice;
   }
+  // Decoder::check_weights() of the model's stages that are here.
+  Status check_weights(Role role) const;
   // Of the target's stages; one: it is not cut.
   std::vector<LayerRange> target_layers() const;
   // In a stage's process: the stage.

@@ -144,7 +144,7 @@ Status CpuDecoder::forward(const Step& step) {
     }));
     chunk_.first_logits_row += static_cast<int64_t>(chunk_.wanted.size());
   }
-  return files_.check();
+  return check_weights();
 }
 
 LogitsPart CpuDecoder::logits(int32_t rank) const {

@@ -55,6 +55,7 @@ class CpuDecoder : public Decoder {
   bool selects_kv() const override { return true; }
   double readings_a_choice() const override { return 6.0; }  // measured
   bool quantizes_keys() const override { return config_.head_dim >= 8; }
+  Status check_weights() const override { return files_.check(); }
   int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;

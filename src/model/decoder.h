@@ -56,6 +56,9 @@ class Decoder {
   // Whether selections may find tokens by quantized keys (KvSelection::index_blocks;
   // kInvalidArgument where it is false).
   virtual bool quantizes_keys() const { return false; }
+  // Whether the weights that passes read still are what they were when they were loaded; the error
+  // that every pass would end with. From any thread.
+  virtual Status check_weights() const { return {}; }
   // Devices that hold a part of the model each.
   virtual int32_t degree() const { return 1; }
   // Of the last forward, which went well; valid until the next one. The parts of ranks 0 to

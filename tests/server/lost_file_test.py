@@ -91,9 +91,12 @@ class LostFile(unittest.TestCase):
                     self.assertIn(str(self.file), message)
                     self.assertIn(words, message)
                     status, _, body = server.post("/v1/completions", {"prompt": "x"})
-                    self.assertEqual(status, 500)
+                    self.assertEqual(status, 503)
                     self.assertIn(str(self.file), body["error"]["message"])
-                    self.assertEqual(server.get("/health")[0], 200)
+                    for path in ("/health", "/ready"):
+                        status, _, body = server.get(path)
+                        self.assertEqual(status, 503, path)
+                        self.assertIn(words, str(body), path)
                     self.assertIsNone(server.process.poll(), "the process has ended")
                     lines = [line for line in server.stderr().splitlines() if words in line]
                     self.assertEqual(len(lines), 1, server.stderr())
