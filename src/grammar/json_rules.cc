@@ -8,7 +8,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr uint32_t kMostIndentSpaces = 32, kMostIndentTabs = 8;
+constexpr uint32_t kMostIndentSpaces = 64, kMostIndentTabs = 16;
 constexpr uint32_t kMostDigits = 18, kMostExponentDigits = 2;
 
 std::string escape_of(uint32_t c) {

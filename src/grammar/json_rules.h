@@ -2,7 +2,7 @@
 //
 // One form of every value is accepted, so that a model cannot fill its reply with blanks: after
 // "{",
-// "[" and "," nothing, one space, or a line break with up to 32 spaces or 8 tabs of indentation;
+// "[" and "," nothing, one space, or a line break with up to 64 spaces or 16 tabs of indentation;
 // the same before "}" and "]" of what is not empty; after ":" nothing or one space; nothing
 // elsewhere. Numbers have up to 18 digits before the point, 18 after it and 2 in the exponent,
 // which keeps them finite as doubles. Where a text is fixed (names, enum, const) or described by a

@@ -70,6 +70,48 @@ class FractionGraph {
   std::vector<uint32_t> ends_;
 };
 
+constexpr int64_t kLargestExponent = 99;
+
+// The power of ten of the first digit of a value above zero.
+int64_t order_of(const Decimal& value) {
+  if (value.whole != "0") return static_cast<int64_t>(value.whole.size()) - 1;
+  return -static_cast<int64_t>(value.fraction.find_first_not_of('0')) - 1;
+}
+
+// d.ddd, an exponent of the sign given and of `first` or more; no more digits than a double keeps
+// apart, so that 9.99... is none of the next power of ten.
+ExprId with_exponent(RuleSet& rules, ExprId sign, int64_t first) {
+  std::vector<ExprId> exponents;
+  if (first <= 9) {
+    exponents.push_back(
+        rules.sequence({rules.optional(rules.literal("0")), integers_between(rules, first, 9, 1)}));
+  }
+  if (first <= kLargestExponent) {
+    exponents.push_back(integers_between(rules, std::max<int64_t>(first, 10), kLargestExponent, 1));
+  }
+  const ExprId fraction = rules.sequence(
+      {rules.literal("."), rules.repeat(rules.chars(CodePointSet('0', '9')), 1, kMostDigits - 1)});
+  return rules.sequence({rules.chars(CodePointSet('1', '9')), rules.optional(fraction),
+                         rules.choice({rules.literal("e"), rules.literal("E")}), sign,
+                         rules.choice(std::move(exponents))});
+}
+
+// Of the numbers with exponents from `low` to `high` (null: no upper bound) those that programs
+// write so: near zero, and large ones where nothing bounds them.
+std::vector<ExprId> magnitudes_with_exponent(RuleSet& rules, const NumberBound& low,
+                                             const NumberBound* high) {
+  std::vector<ExprId> parts;
+  if (low.value.is_zero() && (!high || !high->value.is_zero())) {
+    const int64_t first = high ? std::max<int64_t>(1 - order_of(high->value), 1) : 1;
+    parts.push_back(with_exponent(rules, rules.literal("-"), first));
+  }
+  if (!high) {
+    const int64_t first = low.value.is_zero() ? 1 : std::max<int64_t>(order_of(low.value) + 1, 1);
+    parts.push_back(with_exponent(rules, rules.optional(rules.literal("+")), first));
+  }
+  return parts;
+}
+
 // Non-negative numbers from `low` to `high`; null: no upper bound.
 ExprId magnitudes(RuleSet& rules, const NumberBound& low, const NumberBound* high) {
   const int64_t first = low.value.floor(kLargestWhole);
@@ -77,7 +119,7 @@ ExprId magnitudes(RuleSet& rules, const NumberBound& low, const NumberBound* hig
   if (first > last) return rules.never();
   const size_t digits = std::max(low.value.whole.size(), high ? high->value.whole.size() : 1);
   const size_t max_fraction = kMostDigits - std::min(digits, kMostDigits - 1);
-  std::vector<ExprId> parts;
+  std::vector<ExprId> parts = magnitudes_with_exponent(rules, low, high);
   const auto with_whole = [&](int64_t from, int64_t to, const NumberBound* at_low,
                               const NumberBound* at_high) {
     if (from > to) return;

@@ -25,8 +25,10 @@ struct NumberBound {
 // Digits before the point that a bound of numbers_between() may have.
 constexpr size_t kMostBoundDigits = 15;
 
-// Numbers without exponent between the bounds, where given; up to 15 digits before the point, and
-// so few after it that rounding to a double carries none across a bound.
+// Numbers between the bounds, where given; up to 15 digits before the point, and so few after it
+// that rounding to a double carries none across a bound. With an exponent (d.ddde-06) are accepted
+// those whose first digit stands behind that of every bound, and large ones where no bound is
+// above.
 ExprId numbers_between(RuleSet& rules, const std::optional<NumberBound>& least,
                        const std::optional<NumberBound>& most);
 

@@ -78,6 +78,9 @@ SchemaResolver::SchemaResolver(Json document, const GrammarLimits& limits, Schem
     for (const char* old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
       lone_references_ |= name.find(old) != std::string::npos;
     }
+    before_draft_6_ =
+        reading_ == SchemaReading::kLetter &&
+        (name.find("draft-03") != std::string::npos || name.find("draft-04") != std::string::npos);
   }
   for (const char* keyword : {"$id", "id"}) {
     const auto id = document_.find(keyword);

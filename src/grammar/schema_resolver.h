@@ -45,7 +45,9 @@ class SchemaResolver {
   const GrammarLimits& limits_;
   const SchemaReading reading_;
   bool lone_references_ = false;  // drafts up to 7: what stands beside $ref says nothing
-  std::string identifier_;        // of the document, without "#"
+  bool before_draft_6_ =
+      false;                // by the letter: keywords that came with drafts 6 and 7 say nothing
+  std::string identifier_;  // of the document, without "#"
   std::map<std::string, const Json*> anchors_;
   size_t merges_ = 0, merged_values_ = 0;
 };

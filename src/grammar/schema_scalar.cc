@@ -216,7 +216,12 @@ Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& 
   }
   const auto [found, inserted] = integers_.try_emplace({first, last, multiple_of});
   if (inserted) {
-    found->second = as_rule("integer", integers_between(rules_, first, last, multiple_of));
+    ExprId integers = integers_between(rules_, first, last, multiple_of);
+    if (resolver_.reading() == SchemaReading::kLetter && !is_never(integers)) {
+      // 6000.0 is an integer by the specification.
+      integers = rules_.sequence({integers, rules_.optional(rules_.literal(".0"))});
+    }
+    found->second = as_rule("integer", integers);
   }
   return found->second;
 }

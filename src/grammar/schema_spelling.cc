@@ -18,6 +18,10 @@ constexpr std::array<const char*, 8> kRespelled = {"not",
                                                    "dependentSchemas",
                                                    "additionalItems"};
 
+// Assertions that drafts 3 and 4 do not know.
+constexpr std::array<const char*, 6> kSinceDraft6 = {"const", "contains", "propertyNames",
+                                                     "if",    "then",     "else"};
+
 bool is_bool_bound(const Json& schema, const char* keyword) {
   const auto found = schema.find(keyword);
   return found != schema.end() && found->is_boolean();
@@ -92,12 +96,21 @@ bool SchemaResolver::needs_flattening(const Json& schema) const {
   for (const char* keyword : kRespelled) {
     if (schema.contains(keyword)) return true;
   }
+  for (const char* keyword : kSinceDraft6) {
+    if (before_draft_6_ && schema.contains(keyword)) return true;
+  }
   return has_list_of_items(schema) || is_bool_bound(schema, "exclusiveMinimum") ||
          is_bool_bound(schema, "exclusiveMaximum");
 }
 
 Result<Json> SchemaResolver::respelled(const Json& schema, const std::string& at, int depth) {
   if (lone_references_ && schema.contains("$ref")) return Json{{"$ref", schema.at("$ref")}};
+  if (before_draft_6_) {
+    Json known = schema;
+    size_t erased = 0;
+    for (const char* keyword : kSinceDraft6) erased += known.erase(keyword);
+    if (erased > 0) return respelled(known, at, depth);
+  }
   Json result = schema;
   Json parts = Json::array();
   if (const auto found = result.find("allOf"); found != result.end()) {

@@ -319,6 +319,26 @@ TEST(SchemaSpelling, ByTheLetterAndAsMeant) {
   }
 }
 
+TEST(SchemaSpelling, WholeNumbersWithAPointAreIntegersByTheLetter) {
+  check(R"({"type":"integer","minimum":-6000})", {"6000.0", "-6000.0", "0.0", "7"},
+        {"6000.5", "-6001.0", "6000.", "6000.00"});
+  check(R"({"anyOf":[{"type":"string"},{"type":"integer","multipleOf":5}]})", {"5.0", "\"a\""},
+        {"6.0", "5.5"});
+  const auto intent =
+      Grammar::from_json_schema(R"({"type":"integer"})", {}, SchemaReading::kIntent);
+  ASSERT_TRUE(intent.ok());
+  EXPECT_FALSE(matches(*intent, "1.0"));
+}
+
+TEST(SchemaSpelling, KeywordsThatDraft4DoesNotKnow) {
+  const std::string parts = R"("type":"object","properties":{"a":{"const":1},"b":{"type":"null"}},)"
+                            R"("if":{"properties":{"a":{"enum":[2]}}},"then":{"required":["b"]})";
+  check(R"({"$schema":"http://json-schema.org/draft-04/schema#",)" + parts + "}",
+        {R"({"a":3})", R"({"a":2})", R"({"b":null})"}, {R"({"b":1})"});
+  check(R"({"$schema":"http://json-schema.org/draft-07/schema#",)" + parts + "}", {R"({"a":1})"},
+        {R"({"a":3})", R"({"a":2})"});
+}
+
 TEST(CharDfa, TellsWhichPatternsMatch) {
   std::vector<CharNfa> nfas;
   for (const char* pattern : {"^a*$", "b", "^\u6f22.$"}) {

@@ -168,6 +168,19 @@ TEST(Schema, IntegerBoundsOfEveryKind) {
   expect_refused(R"({"type":"integer","minimum":3,"maximum":2})", kInvalid, {"no finite text"});
 }
 
+TEST(Schema, BoundedNumbersMayHaveExponents) {
+  check(R"({"type":"number","minimum":0,"maximum":1})", {"1e-06", "9.99E-1", "1.5e-07", "2e-5"},
+        {"1e0", "1e1", "1e+1", "-1e-06", "1e-100", "0.5e-06", "10e-06"});
+  check(R"({"type":"number","exclusiveMinimum":0,"maximum":1e-5})", {"1e-06", "9.9e-6", "0.00001"},
+        {"1e-05", "1e-5", "1.1e-05", "0"});
+  check(R"({"type":"number","minimum":250})", {"1e3", "1.5e+20", "250", "2.5E4"},
+        {"1e2", "9e02", "1e-06", "-1e3"});
+  check(R"({"type":"number","minimum":-3,"maximum":1e7})", {"-1e-06", "3e-06", "-9e-1"},
+        {"-1e0", "-1e1", "1e6", "-3e-0"});
+  check(R"({"type":"number","maximum":-0.5})", {"-1e1", "-2.5e20", "-0.5"},
+        {"-1e-06", "1e1", "-9e-1"});
+}
+
 TEST(Schema, NumberBoundsAreExact) {
   check(R"({"type":"number","minimum":0,"maximum":1})", {"0", "0.0", "0.25", "1", "1.00", "0.999"},
         {"-0.1", "1.01", "2", "-0", "1e0", "1.000000000000000001"});
