@@ -195,8 +195,9 @@ void Chat::print_help() const {
   }
   std::cout << "//...             a message that begins with a slash\n"
                "Alt-Enter begins another line, Ctrl-C clears the text or stops an answer, Ctrl-R "
-               "finds what was typed.\nWhat is pasted is part of the text; what is typed during an "
-               "answer waits for its end.\n"
+               "finds earlier text.\nPasted text becomes part of the message; text that is typed "
+               "during an "
+               "answer waits until the answer ends.\n"
             << std::flush;
 }
 

@@ -145,9 +145,9 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
           "the free memory)")
       ->type_name("SIZE");
   command.add_option("--draft-window", options.draft_window,
-                     "Tokens of each request that the draft keeps in its KV cache, the first and "
-                     "the last ones: room for longer texts (default: all, or as many as the "
-                     "draft was made for)");
+                     "How many tokens of each request the draft keeps in its KV cache, the first "
+                     "and the latest ones; fewer leave room for longer texts (default: all, or "
+                     "as many as the draft was made for)");
   command.add_option("--step-budget-ms", options.step_budget_ms,
                      "Longest Step while a prompt is read beside requests that decode (default: by "
                      "what Steps cost, 1.8 times as long as without the prompt)");

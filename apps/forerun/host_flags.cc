@@ -86,8 +86,8 @@ void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& grou
       ->group(group);
   command
       .add_option("--step-s", flags.step_s,
-                  "A stage that works on a Step for so many seconds, and ten times what such a "
-                  "Step has taken, is lost")
+                  "Seconds that a stage may work on a Step, beyond the time to read its weights "
+                  "at 100 MB/s and ten times what such a Step has taken; a slower one is lost")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->group(group);
@@ -128,7 +128,7 @@ Result<std::unique_ptr<Hosts>> join_hosts(const HostFlags& flags) {
   }
   options.host = host_name();
   options.place = place_on_machine();
-  // What MPI's start has left of it.
+  // MPI's start has used up a part of --start-s; the greeting gets the rest.
   const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
   options.timeout = std::max(flags.start() - used, std::chrono::milliseconds(1));
   options.messenger.longest_silence = flags.silence();

@@ -143,8 +143,8 @@ Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Statu
       ->group(kGroup);
   command
       ->add_option("--relaunches", flags->relaunches,
-                   "With --hosts: what dies is started again; after more than so many failures "
-                   "within ten minutes, with nothing done between, no more")
+                   "With --hosts: how many failures within ten minutes, with no work done between "
+                   "them, are followed by another start; one more ends the command")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str()
       ->group(kGroup);

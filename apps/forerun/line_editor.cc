@@ -37,8 +37,8 @@ unsigned char begin_another_line(EditLine* editor, int) {
   return el_insertstr(editor, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-// Terminals put a pasted text between these, where they are asked to: then its line breaks end no
-// message, and its tabs and escapes are no keys.
+// Bracketed paste: a terminal that is asked for it puts pasted text between two marks, so that line
+// breaks in the text do not end the message, and tabs and escapes are not taken for keys.
 constexpr std::string_view kAskForPasteMarks = "\x1b[?2004h";
 constexpr std::string_view kNoPasteMarks = "\x1b[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
@@ -55,7 +55,7 @@ unsigned char insert_paste(EditLine* editor, int) {
     const bool is_break = key == L'\r' || key == L'\n';
     if (key == L'\n' && at > 0 && text[at - 1] == L'\r') continue;
     if (is_break) kept += L'\n';
-    // Other control characters are keys that nobody has pressed.
+    // Other control characters would be taken for keys that nobody has pressed.
     if (!is_break && (key == L'\t' || (key >= 0x20 && key != 0x7f))) kept += key;
   }
   if (kept.empty()) return CC_NORM;
@@ -109,9 +109,9 @@ struct LineEditor::Terminal {
     el_set(editor, EL_ADDFN, "another-line", "Begin another line", begin_another_line);
     el_set(editor, EL_ADDFN, "clear-text", "Clear the text", clear_text);
     el_set(editor, EL_ADDFN, "suspend", "Back to the shell", suspend);
-    // Text that is inserted into a line of several rows would lose what is behind it: libedit then
-    // tells the terminal to shift characters that have gone to the next row. Without that ability
-    // it writes them again.
+    // Inserting into a line that takes several rows would lose the characters behind the insertion:
+    // libedit tells the terminal to shift a row's characters, although they have moved to the next
+    // row. For a terminal without these abilities it writes the characters again.
     for (const char* ability : {"ic", "IC", "im", "ei", "dc", "DC", "dm", "ed"}) {
       el_set(editor, EL_SETTC, ability, "", nullptr);
     }
@@ -137,8 +137,8 @@ struct LineEditor::Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // Until the next text is asked for, keys are neither shown nor acted upon, Ctrl-C and its like
-  // aside: they wait, and are the beginning of that text.
+  // Until the next text is asked for, keys are neither shown nor acted upon, except Ctrl-C and
+  // other signals: the keys wait and become the beginning of that text.
   void hold_keys_back() const {
     if (!is_known) return;
     termios quiet = before;

@@ -1,9 +1,10 @@
 // Lines from a person, who edits and finds them again, or from a pipe.
 //
 // On a terminal: Alt-Enter begins another line of the same text, Ctrl-C clears it, Ctrl-D leaves,
-// the up and down keys walk through what was typed, also in earlier sessions. What is pasted
-// becomes part of the text, with its line breaks and tabs. Text is UTF-8 whatever the locale says.
-// What is typed between two texts is not shown before the second one is read, which begins with it.
+// the up and down keys walk through what was typed, also in earlier sessions. Pasted text becomes
+// part of the line's text, with line breaks and tabs. Text is UTF-8 whatever the locale says. Keys
+// that are typed between two reads are not shown until the second read, whose text begins with
+// them.
 #pragma once
 
 #include <memory>

@@ -68,8 +68,9 @@ Result<server::AccessOptions> access_options(const ServeFlags& flags) {
   return access;
 }
 
-// Ends the server at the first signal, once its requests are done or the time for it is over; the
-// second signal cuts off what is left, the third one does not wait for that to be written.
+// Ends the server at the first signal, once its requests are done or --drain-seconds are over. The
+// second signal cuts off the requests that are left; the third one does not wait until they have
+// been told.
 class Shutdown {
  public:
   Shutdown(server::EventLoop& loop, server::ApiServer& api, server::HttpServer& http,
@@ -86,7 +87,7 @@ class Shutdown {
   }
 
  private:
-  // What is left is told so, and has kLastWords to take it.
+  // Requests that are left get an error, and their clients have kLastWords to read it.
   void cut_off() {
     if (std::exchange(cut_off_, true)) return end();
     api_.cut_off();
@@ -162,9 +163,10 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
                                  "'Authorization: Bearer KEY'. Also the variable ") +
                          kKeyVariable + " (default: no key is asked for)");
   command
-      .add_option("--min-priority", flags.access.min_priority,
-                  "The least \"priority\" that clients may send: what is lower is served first. A "
-                  "line KEY min_priority=N of the key file allows another one to that key's owner")
+      .add_option(
+          "--min-priority", flags.access.min_priority,
+          "The least \"priority\" that clients may send; lower ones are served first. A line "
+          "KEY min_priority=N in the key file sets another limit for that key")
       ->check(CLI::Range(-server::kMaxPriority, server::kMaxPriority))
       ->capture_default_str();
   command.add_flag("--public-metrics", flags.public_metrics, "/metrics needs no API key");
@@ -180,8 +182,8 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str();
   command
       .add_option("--body-memory", flags.http.body_memory_bytes,
-                  "Most bytes of all requests' bodies together that are under way or being read; "
-                  "what comes beyond is told to come again (status 503)")
+                  "Most bytes that the bodies of all requests may take together until they are "
+                  "read; a request beyond that gets status 503 with Retry-After")
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 40))
       ->capture_default_str();
   command.add_option("--max-connections", flags.http.max_connections,
@@ -231,8 +233,7 @@ Command add_serve(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--priority-ageing", flags->engine.priority_ageing_s,
-                   "Seconds after which a request that waits gains one level of priority; 0: none "
-                   "does")
+                   "Seconds after which a request that waits gains one level of priority; 0: never")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command->add_flag("--isolate", flags->isolate,

@@ -95,14 +95,15 @@ Status be_stage(const std::shared_ptr<Hosts>& hosts) {
 Status serve_launch(const ServeFlags& flags) {
   if (!flags.folder.empty()) {
     if (!LaunchFolder::is_name(flags.folder)) {
-      return Status(StatusCode::kInvalidArgument, "--launch-folder: found '" + flags.folder +
-                                                      "', accepted is what a supervisor gives");
+      return Status(StatusCode::kInvalidArgument,
+                    "--launch-folder: found '" + flags.folder +
+                        "', accepted is a name that a supervisor made");
     }
-    LaunchFolder::leave_sweeper(flags.folder);  // while there is one thread
+    LaunchFolder::leave_sweeper(flags.folder);  // it forks, so while the process has one thread
     if (!flags.answer) LaunchFolder::remove_abandoned();
   }
-  if (flags.answer) return Status();  // it is here, and so is this program
-  const ParentWatch watch;            // mpirun, or its like on this host
+  if (flags.answer) return Status();  // that the program runs is the answer
+  const ParentWatch watch;            // watches mpirun, or mpirun's daemon on this host
   log_to_supervisor();
   std::signal(SIGPIPE, SIG_IGN);
   if (flags.alone) {
@@ -128,7 +129,8 @@ Command add_serve_launch(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
   add_host_flags(*command, flags->hosts, "");
   command->add_option("--launch-folder", flags->folder);
-  command->add_flag("--answer", flags->answer, "End well: this host can take part in a launch");
+  command->add_flag("--answer", flags->answer,
+                    "Only exit with 0, to say that this host can take part in a launch");
   command->add_flag("--alone", flags->alone, "This process is all of the launch");
   return {command, [flags] { return serve_launch(*flags); }};
 }

@@ -60,15 +60,16 @@ void print(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// The child's exit code, or 128 and its signal. Signals to this process go to the child; what it
-// writes to `errors` is written here without mpirun's boxes.
+// Returns the child's exit code, or 128 plus the signal that ended it. Passes signals to this
+// process on to the child. Writes the lines that the child puts into `errors` to standard error,
+// without mpirun's boxes.
 int wait_for(pid_t child, LineReader& errors, MpirunNotices& notices) {
   int status = 0;
   bool told = false;
   for (bool ended = false; !ended;) {
     ended = waitpid(child, &status, WNOHANG) != 0;
     std::vector<std::string> lines;
-    static_cast<void>(errors.read(lines));  // at its end there are no more
+    static_cast<void>(errors.read(lines));  // false at the end, when no more lines come
     for (std::string& line : lines) print(notices.push(std::move(line)));
     // Calls that wait go on after a signal here.
     if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -103,7 +104,7 @@ Status start_on_hosts(const HostStart& start) {
   std::array<int, 2> errors{-1, -1};
   if (pipe2(errors.data(), O_CLOEXEC) != 0) {
     return Status(StatusCode::kResourceExhausted,
-                  std::string("--hosts: no pipe: ") + std::strerror(errno));
+                  std::string("--hosts: cannot make a pipe: ") + std::strerror(errno));
   }
   LineReader reader(errors[0]);
   const pid_t child = fork();

@@ -7,7 +7,7 @@
 // halves of a name are plain text. Conversations without such names, nearly all, are tokenized as
 // they are.
 //
-// Threads: const methods may be called from any.
+// Threads: const methods may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,20 @@ class Engine;
 
 class ControlText {
  public:
-  // Reads the names of the engine's special tokens once: milliseconds. Keeps no reference to it.
+  // Reads the names of the engine's special tokens once: milliseconds. Keeps no reference to the
+  // engine.
   explicit ControlText(const Engine& engine);
 
   // What an application needs of this class: renders the conversation by the engine's template, as
-  // Engine::apply_chat_template (and fails as that does), into `request`: `prompt`,
-  // `add_special_tokens` and, where a text has the name of a special token, `prompt_tokens`.
+  // Engine::apply_chat_template does, and fails where that fails. Fills `prompt`,
+  // `add_special_tokens` and, where a text has the name of a special token, `prompt_tokens` of
+  // `request`.
   Status render(const Engine& engine, ChatPrompt prompt, Request& request) const;
 
-  // The same in steps. Puts marks into the names that stand in texts of the prompt's JSON, at any
-  // depth, names of members aside. Whether there were any. JSON that is broken or nests deeper than
-  // 200 levels stays as it is; templates refuse it.
+  // The two steps of render() by themselves. mark() puts marks into the names that it finds in the
+  // strings of the prompt's JSON, at any depth, except in names of members; returns whether it
+  // found any. JSON that is broken or nests deeper than 200 levels stays as it is; templates refuse
+  // it.
   bool mark(ChatPrompt& prompt) const;
   // The tokens of a rendered text that has marks.
   Result<std::vector<int32_t>> tokenize(const Engine& engine, const std::string& rendered) const;
@@ -44,7 +47,7 @@ class ControlText {
   bool mark_json(std::string& text) const;
 
   std::vector<std::string> names_;
-  std::string mark_;  // a text that nobody can know
+  std::string mark_;  // random, so that no message can contain it
 };
 
 }  // namespace forerun

@@ -89,9 +89,9 @@ struct EngineOptions {
   // Requests that may wait for their turn. submit() refuses with kOverloaded what would make more
   // than this and max_active_requests together; samples count one by one. -1: no limit.
   int32_t max_waiting_requests = -1;
-  // A request that waits gains one level of Request::priority each time so many seconds have
-  // passed; 0: none does. Whatever it is, while a class of lower priority waits about a tenth of
-  // the tokens is kept for it. At most 86400.
+  // A request that waits gains one level of Request::priority each time this many seconds have
+  // passed; 0: waiting raises no priority. Whatever the value, about a tenth of the tokens is kept
+  // for requests of a lower priority while any of them waits. At most 86400.
   double priority_ageing_s = 10.0;
   // Most alternatives that a request may ask for (SamplingOptions::logprobs).
   int32_t max_logprobs = 20;
@@ -99,10 +99,11 @@ struct EngineOptions {
   // request, at most half of the free memory.
   int64_t kv_memory_bytes = 0;
   // How many tokens of a request's KV the draft model keeps, whatever the strategy: its first ones
-  // and the latest, as view "streaming_llm" of that budget shows them. Its part of the memory is
-  // then as small for texts of any length, and the target's cache the larger; it may guess worse.
-  // 192 and more; 0: all of them, or as many as the draft was made for where that is less than the
-  // context (EngineInfo::draft_window says what it has come to). Never changes a token.
+  // and the latest, as view "streaming_llm" of that budget shows them. The draft's part of the
+  // memory then stays that small for texts of any length, which leaves more to the target's cache;
+  // the draft may guess worse. 192 and more; 0: all of them, or as many as the draft was made for
+  // where that is less than the context (EngineInfo::draft_window has the number that is used).
+  // Never changes a token.
   int32_t draft_window = 0;
   // Requests with the same beginning share its KV, with those that run and, until memory is needed,
   // with those that have ended. Never changes a token.
@@ -202,8 +203,9 @@ class Engine {
   // Blocks of KV in use by running requests, target and draft.
   virtual int64_t kv_blocks_in_use() const = 0;
 
-  // The tokens of a request's prompt, as tokenize() has them. Fails as submit() does where they
-  // have no room in the context, at once where the text's length alone says so.
+  // The tokens of a request's prompt, as tokenize() gives them. Fails as submit() does where the
+  // context has no room for them, and does so without tokenizing where the text's length alone
+  // rules it out.
   virtual Result<std::vector<int32_t>> tokenize_prompt(const std::string& text,
                                                        bool add_special_tokens) const = 0;
 };

@@ -30,9 +30,9 @@ struct StrategyLoad {
 
 // Whether an engine can do work at all.
 enum class EngineCondition : uint8_t {
-  kServing,  // it can, or will again within seconds
+  kServing,  // it can work, or will again within seconds
   kAway,     // its processes are being replaced and that takes long: requests wait
-  kGivenUp,  // nothing will come of it any more: requests are refused
+  kGivenUp,  // it will not work again: requests are refused
 };
 
 // A snapshot. Samples of one request count one by one.
@@ -55,8 +55,8 @@ struct EngineLoad {
   int64_t reused_prompt_tokens = 0;  // whose KV was there already
   int64_t ended_requests = 0;        // however they ended
   int64_t preemptions = 0;
-  // Items of work that the draft's devices, or a defect, have failed (kInternal). A request's own
-  // fault is none.
+  // Items of draft work that failed by a device's error or a defect (kInternal). Items that failed
+  // by a request's own fault do not count.
   int64_t draft_faults = 0;
   std::vector<StrategyLoad> strategies;  // of those that have had requests
 };

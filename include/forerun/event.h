@@ -94,7 +94,7 @@ struct Event {
   bool last = false;
   FinishReason reason = FinishReason::kStop;
   // kStop: which of the request's own stops it was, a text of Request::stop or a token of
-  // Request::stop_tokens. Neither: an end token of the checkpoint's.
+  // Request::stop_tokens. Neither is set where an end token of the checkpoint ended the output.
   std::string stop_text;
   int32_t stop_token = -1;
   Status error;  // kError

@@ -1,10 +1,11 @@
 // What a request's output must be like: any text, JSON, or what a grammar describes.
 //
-// A model that reasons before it answers does so freely: the format holds for what follows.
+// A model that reasons before it answers reasons freely: the format holds for the text behind the
+// reasoning.
 //
 // Every token is drawn from those that keep the output within the format, with their own
 // probabilities; it ends where the format lets it, so an output that was not cut by its length is
-// whole. Exact under speculation as everything else.
+// whole. Speculation changes none of these tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@
 
 namespace forerun {
 
-// Text before an output's own format: any, up to the first `close`. The line breaks that may follow
-// (two at most) belong to neither.
+// Text before an output's own format: any, up to the first `close`. Up to two line breaks may
+// follow; they belong neither to this text nor to the format.
 struct OutputReasoning {
   std::string close = {};  // such as "</think>"; empty: the format holds from the first token on
-  // What opens it: an output that begins so reasons first, another follows the format at once.
-  // Empty: the prompt has opened it.
+  // The tag that opens the reasoning: an output that begins with it reasons first, any other output
+  // follows the format at once. Empty: the prompt has opened the reasoning.
   std::string open = {};
   bool operator==(const OutputReasoning&) const = default;
 };

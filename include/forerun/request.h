@@ -45,9 +45,10 @@ struct Request {
   bool ignore_eos = false;
   bool skip_special_tokens = true;        // in the text
   std::chrono::milliseconds deadline{0};  // 0: none; counts from submission
-  // The higher is admitted and served first; of equal priority who came first. A request that finds
-  // no place or no KV memory takes those of one that runs and has a lower priority, which goes on
-  // later. Waiting raises a priority (EngineOptions::priority_ageing_s). Never changes a token.
+  // Requests of a higher priority are admitted and served first; among equals, those that came
+  // first. A request that finds no place or no KV memory takes those of a running request of a
+  // lower priority, which goes on later. Waiting raises a priority
+  // (EngineOptions::priority_ageing_s). Never changes a token.
   int32_t priority = 0;
 
   // Instead of the engine's own: requests with different strategies run concurrently.

@@ -9,10 +9,10 @@
 
 namespace forerun {
 
-// What is accepted of them. Beyond lies nothing but one token again and again, or none.
+// The accepted ranges. Values beyond them only repeat one token for ever, or allow none.
 inline constexpr float kLeastRepetitionPenalty = 0.01f;
 inline constexpr float kMostRepetitionPenalty = 100.0f;
-inline constexpr float kMostLogitBias = 100.0f;  // and as much below 0
+inline constexpr float kMostLogitBias = 100.0f;  // and down to -100
 
 // Every value said: what a token is a function of.
 struct SamplingParams {

@@ -1,5 +1,5 @@
-// What an application may install so that a weight file that is cut short costs requests, and not
-// the process.
+// A signal handler that an application may install, so that a weight file that is cut short costs
+// requests instead of the process.
 #pragma once
 
 namespace forerun {
@@ -12,9 +12,9 @@ namespace forerun {
 //
 // The library never calls it. The handler acts on addresses of Forerun's own maps alone; any other
 // SIGBUS goes to the handler that was there before, or, where there was none, ends the process as
-// it would have. Whoever installs a handler later calls this one for what is not theirs. Uses no
-// lock and no memory within the handler. May be called at any time and any number of times; from
-// the second time on it does nothing.
+// it would have. A handler that is installed later must pass on to this one the faults that are not
+// its own. The handler takes no lock and allocates nothing. This function may be called at any time
+// and any number of times; from the second time on it does nothing.
 void install_sigbus_handler();
 
 }  // namespace forerun
