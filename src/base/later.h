@@ -1,13 +1,13 @@
-// Moments that lie some duration ahead, whatever the duration: durations come from callers, and
-// "as long as possible" is a usual one.
+// Adds a duration to a moment without overflow: durations come from callers, and many pass the
+// largest one to say "as long as possible".
 #pragma once
 
 #include <chrono>
 
 namespace forerun {
 
-// `from` + `by`; the last moment that the clock has where that would lie behind it, and `from`
-// itself where `by` is negative.
+// Returns `from` + `by`; where the sum would overflow, the last moment that the clock has; where
+// `by` is negative, `from`.
 template <class Clock, class Duration, class Rep, class Period>
 std::chrono::time_point<Clock, Duration> later(std::chrono::time_point<Clock, Duration> from,
                                                std::chrono::duration<Rep, Period> by) {
@@ -15,7 +15,7 @@ std::chrono::time_point<Clock, Duration> later(std::chrono::time_point<Clock, Du
   using By = std::chrono::duration<Rep, Period>;
   if (by <= By::zero()) return from;
   const Duration most = Moment::max() - from;
-  // In the coarser of both units, so that neither overflows.
+  // Compares in the coarser of the two units, so that neither side overflows.
   if constexpr (std::ratio_less_equal_v<typename Duration::period, Period>) {
     if (by >= std::chrono::duration_cast<By>(most)) return Moment::max();
   } else {

@@ -1,4 +1,4 @@
-// What may go to a terminal of texts that come from files, models' names and clients.
+// Makes texts from files, names of models and clients safe to print on a terminal.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace forerun {
 
-// All of `text`, with what a terminal would obey, or could not show, escaped byte by byte (\x1b):
-// control characters but tabs and line breaks, also those of two bytes (U+0080 to U+009F) and those
-// that turn the direction of a line, and bytes that are no UTF-8. printable() (printable.h) does
-// the same for parts of messages, in one line.
+// Returns all of `text`. Escapes byte by byte (\x1b) what a terminal would obey or could not show:
+// control characters other than tabs and line breaks, those of two bytes (U+0080 to U+009F) and
+// those that turn the direction of a line included, and bytes that are not UTF-8. printable()
+// (printable.h) does the same for parts of messages, in one line.
 std::string terminal_text(std::string_view text);
 
 }  // namespace forerun

@@ -52,8 +52,8 @@ class Checkpoint {
 
   const std::filesystem::path& dir() const;
   const ModelConfig& config() const;
-  // Positions to compute with, beyond the context that the model was made for: for a model that
-  // sees a window of the text.
+  // Lets positions go up to `max_position`, beyond the context that the model was made for: for a
+  // draft that sees only a window of the text.
   void extend_positions(int32_t max_position);
 
   // Null where there is no such tensor. The pointer lives as long as the Checkpoint. Names are

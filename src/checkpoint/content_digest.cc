@@ -1,6 +1,6 @@
 #include "checkpoint/content_digest.h"
 
-// Compiled in: a program that runs elsewhere needs no library for it.
+// xxHash is compiled in, so that machines that only run the program need no library for it.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -1,5 +1,6 @@
-// A digest of bytes, for telling copies of files and tensors apart: XXH3 of 128 bits. The same on
-// every machine. It notices mistakes and broken disks, not somebody who makes a collision.
+// A digest of bytes, for telling copies of files and tensors apart: XXH3 of 128 bits. Every machine
+// computes the same digest. It finds mistakes and broken disks; it does not defend against somebody
+// who makes a collision on purpose.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace forerun {
 
-// In 32 hexadecimal digits.
+// Returns 32 hexadecimal digits.
 std::string content_digest(std::span<const std::byte> bytes);
 
 }  // namespace forerun

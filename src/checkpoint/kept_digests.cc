@@ -20,8 +20,9 @@ namespace {
 
 constexpr std::string_view kTitle = "forerun tensor digests 1";
 constexpr size_t kDigestDigits = 32;
-constexpr std::uintmax_t kMaxFileBytes = 64 << 20;  // a tensor takes 50 bytes
-// Clocks of file systems are coarser than the system's: 10 ms here, 2 s on some.
+constexpr std::uintmax_t kMaxFileBytes = 64 << 20;  // a tensor takes some 50 bytes
+// File systems record times more coarsely than the system's clock: by up to 10 ms on Linux, by 2 s
+// on FAT.
 constexpr int64_t kSettledNs = 2'000'000'000;
 
 int64_t nanoseconds(const timespec& time) {
@@ -57,8 +58,9 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-// While it lives nobody else replaces files of the folder; where it cannot be had, somebody may,
-// and what one of the two has added is made anew another time.
+// While a process holds the lock, no other one replaces files of the folder. A process that cannot
+// get it goes on without; then the digests that one of two processes has added may be lost, and a
+// later start computes them anew.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder)

@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// What must be as it was for kept digests to hold.
+// The state of a file for which kept digests hold; any difference makes them void.
 struct FileState {
   std::string path;  // absolute
   uint64_t device = 0;
@@ -22,26 +22,29 @@ struct FileState {
   bool operator==(const FileState&) const = default;
 };
 
-// The state of an open file; nothing where the system does not say.
+// The state of an open file; nothing where the system does not tell it.
 std::optional<FileState> state_of_file(const std::filesystem::path& path, int descriptor);
-// Whether a change at `now_ns`, of the system's clock, would show in the times of change.
+// Whether a change at `now_ns` (of the system's clock) would get another time than the file has in
+// `state`.
 bool is_settled(const FileState& state, int64_t now_ns);
 
-// By the offset of a tensor's first byte: those of one file overlap only where they are empty.
+// Digests by the offset of their tensor's first byte: two tensors of one file share an offset only
+// where one is empty.
 using DigestsByPlace = std::map<int64_t, std::string>;
 
-// What `text`, of a file of kept digests, has for a file in this state: nothing where it is for
-// another state or is no such text.
+// The digests in `text`, the content of a file of kept digests; nothing where they are for another
+// state, or `text` is malformed.
 std::optional<DigestsByPlace> parse_kept_digests(std::string_view text, const FileState& state);
 std::string write_kept_digests(const FileState& state, const DigestsByPlace& digests);
 
-// Reads and replaces those files in a folder. Several processes may at a time.
+// Reads and replaces the files of kept digests in a folder. Several processes may use the folder at
+// a time.
 class KeptDigests {
  public:
   // `folder` empty: nothing is kept.
   explicit KeptDigests(std::filesystem::path folder) : folder_(std::move(folder)) {}
   DigestsByPlace find(const FileState& state) const;
-  // Adds to what is kept of the file. False where it cannot be written.
+  // Adds to the digests that are kept for the file. False where they cannot be written.
   bool keep(const FileState& state, const DigestsByPlace& digests) const;
   bool enabled() const { return !folder_.empty(); }
 

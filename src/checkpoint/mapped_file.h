@@ -1,6 +1,7 @@
 // A whole file, mapped read-only. Pages are read when first touched. If another process shortens
 // the file while it is mapped, touching the lost pages raises SIGBUS, as with any mapping, or reads
-// zeros where install_sigbus_handler() was called. check() tells of it, and of other changes.
+// zeros where install_sigbus_handler() was called. check() reports that, and other changes of the
+// file.
 //
 // Thread rules: const methods may be called from many threads.
 #pragma once
@@ -35,10 +36,10 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   // Starts at a page boundary; valid until destruction, also across moves.
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Whether all that was read of it so far is what the file held when it was opened. kInternal,
-  // with its name, where it has another size, was written to, or could not be read; and ever after.
-  // The first time it is logged, too. One system call. A file that was renamed or removed is as it
-  // was.
+  // Whether everything that was read from the map so far is what the file held when it was opened.
+  // Fails with kInternal and the file's name where the file has another size, was written to, or
+  // could not be read, and from then on always; the first failure is logged, too. Costs one system
+  // call. Renaming or removing a file does not change it.
   Status check() const { return range_->check(); }
 
  private:

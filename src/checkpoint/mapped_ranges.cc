@@ -13,9 +13,9 @@ namespace forerun {
 namespace {
 
 std::atomic<MappedRange*> first_range{nullptr};
-std::mutex changes;  // of the list and of who is free; the handler does without
+std::mutex changes;  // guards the list and is_free_; the handler takes no lock
 
-// Writes with nothing but what a signal handler may call.
+// Writes to standard error with nothing but calls that a signal handler may make.
 void say(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
@@ -68,9 +68,9 @@ const MappedRange* MappedRange::find(const std::byte* address) {
 bool MappedRange::replace_unreadable(const void* address) {
   auto* const range = const_cast<MappedRange*>(find(static_cast<const std::byte*>(address)));
   if (range == nullptr) return false;
-  // Before the zeros are there: whoever has read one finds the mark.
+  // The mark comes before the zeros, so that a thread that has read a zero finds the mark.
   range->is_unreadable_ = true;
-  // All of it, so that other pages cost no fault each, and the map stays one.
+  // The whole file is replaced: page by page, each page would cost a fault and split the map.
   void* const replaced = mmap(const_cast<std::byte*>(range->begin_.load()), range->bytes_.load(),
                               PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
                               /*fd=*/-1, 0);

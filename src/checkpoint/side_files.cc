@@ -14,8 +14,8 @@ namespace {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Longer values are told by their digest, larger objects as one value: a vocabulary is no list of
-// fields.
+// Values longer than this many characters are given by their digest; objects of more members count
+// as one value, since a vocabulary is not a list of fields.
 constexpr size_t kLongestValue = 100;
 constexpr size_t kMostMembers = 64;
 

@@ -1,5 +1,5 @@
-// What the files beside the weights say, as pairs of name and value, for comparing the copies of a
-// checkpoint that several machines have.
+// The content of the files beside the weights, as pairs of name and value, to compare the copies of
+// a checkpoint on several machines.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@ namespace forerun {
 
 // Every field of config.json, generation_config.json, quant_config.json and tokenizer_config.json,
 // such as "config.json, rope_scaling.factor" with its value as JSON, and the digest of
-// tokenizer.json's bytes. A long value is told by its digest, and so is a file that is no JSON. A
-// file that is not there has no fields. In the order of names.
+// tokenizer.json's bytes. A long value is given by its digest, and so is a file that is not JSON. A
+// file that is not there has no fields. Sorted by name.
 std::vector<std::pair<std::string, std::string>> side_file_facts(const std::filesystem::path& dir);
 
 }  // namespace forerun

@@ -24,7 +24,7 @@
 namespace forerun {
 namespace {
 
-// Part of what a digest is: the digest of a tensor is that of its blocks' digests.
+// Part of the digest's definition: the digest of a tensor is the digest of its blocks' digests.
 constexpr int64_t kBlockBytes = int64_t{4} << 20;
 
 class OpenFile {
@@ -76,13 +76,13 @@ struct OpenedFile {
 };
 
 struct Block {
-  size_t tensor = 0;  // of those that are to be read
+  size_t tensor = 0;  // an index among the tensors that must be read
   const OpenFile* file = nullptr;
   int64_t offset = 0;
   int64_t size = 0;
 };
 
-// Reads blocks on several threads; the first failure of any.
+// Reads and digests blocks on several threads. run() returns the first failure of any thread.
 class BlockReader {
  public:
   explicit BlockReader(const std::vector<Block>& blocks)
@@ -151,8 +151,8 @@ Result<OpenedFile*> open_once(const std::filesystem::path& path, const KeptDiges
   return file.get();
 }
 
-// What has been read, for later starts. A file that has changed meanwhile, or just before, is not
-// kept: its times may be those of its next change, too.
+// Keeps the digests that were made, for later starts. Skips a file that changed while it was read,
+// or just before: its next change might carry the same time.
 void keep_all(const KeptDigests& kept, const Files& files) {
   bool good = true;
   for (const auto& [path, file] : files) {
@@ -161,7 +161,8 @@ void keep_all(const KeptDigests& kept, const Files& files) {
     if (state_of_file(path, file->file.descriptor()) != file->state) continue;
     good = kept.keep(*file->state, file->made) && good;
   }
-  if (!good) log_line(LogLevel::kInfo, "digests of weights are not kept: no folder to write to");
+  if (!good)
+    log_line(LogLevel::kInfo, "digests of weights are not kept: their folder cannot be written to");
 }
 
 }  // namespace

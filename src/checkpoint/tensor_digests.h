@@ -1,5 +1,5 @@
-// Digests of tensors by their bytes alone: a tensor has the same one in whatever file it lies. Made
-// by several threads, and kept between starts.
+// Digests of tensors by their bytes alone: a tensor has the same digest in whatever file it lies.
+// Several threads make them, and they are kept between starts.
 //
 // Files are read, not mapped: the process' memory does not grow by what is read.
 #pragma once
@@ -16,27 +16,29 @@
 namespace forerun {
 
 struct DigestOptions {
-  // Where digests are kept, a file for each of the checkpoint's; made where it is not there. One
-  // holds for as long as path, device, inode, size and both times of change of the file are what
-  // they were. Empty: none are kept. Whatever is wrong with it is logged, once, and costs time.
+  // The folder in which digests are kept, one file for each file of the checkpoint; it is made
+  // where it does not exist. A digest holds for as long as path, device, inode, size, mtime and
+  // ctime of the file stay what they were. Empty: no digests are kept. A folder that cannot be used
+  // is logged once and costs time only.
   std::filesystem::path folder;
   int32_t threads = 1;
-  // Gets the fraction of the bytes that has been read, in [0, 1], from the calling thread. May be
-  // null.
+  // Called on the thread that called digest_tensors(), with the fraction of the blocks that have
+  // been taken up, in [0, 1]. May be null.
   std::function<void(double)> progress;
 };
 
 struct TensorDigests {
   struct One {
-    std::string file;    // the name of that which the tensor lies in
+    std::string file;    // the name of the file that holds the tensor
     std::string digest;  // 32 hexadecimal digits
   };
-  std::vector<One> tensors;  // those named, in their order
-  int64_t read_bytes = 0;    // the rest was kept
+  std::vector<One> tensors;  // the named tensors, in the order of the names
+  int64_t read_bytes = 0;    // the digests of all other bytes were kept
 };
 
-// The digests of tensors of a checkpoint that opens, by names as Checkpoint::find() takes them.
-// kNotFound or kCorrupt, naming the file or the tensor, where one cannot be read or is not there.
+// The digests of the tensors `names`, as Checkpoint::find() takes names, of a checkpoint that
+// Checkpoint::open() accepts. kNotFound or kCorrupt, with the name of the file or tensor, where a
+// file cannot be read or a tensor is missing.
 Result<TensorDigests> digest_tensors(const std::filesystem::path& dir,
                                      std::span<const std::string> names,
                                      const DigestOptions& options);

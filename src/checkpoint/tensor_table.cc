@@ -60,8 +60,8 @@ Result<TensorTable> TensorTable::open(const std::filesystem::path& dir) {
   std::error_code error;
   table.main_file_ = dir / "model.safetensors";
   const std::filesystem::path index = dir / "model.safetensors.index.json";
-  // An index says which files are the model, and a whole file beside it may be of another one: it
-  // is read where the index names it.
+  // An index says which files make up the model; a model.safetensors beside it may belong to
+  // another model, so it is read only where the index names it.
   if (std::filesystem::exists(index, error)) {
     const std::filesystem::path whole = std::exchange(table.main_file_, index);
     FORERUN_ASSIGN_OR_RETURN(const ShardMap shards, read_index(index));

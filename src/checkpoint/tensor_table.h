@@ -36,7 +36,7 @@ class TensorTable {
   std::string_view foreign_dtype(std::string_view name) const;
   // The file that holds `tensor`, which must be one of tensors().
   const std::filesystem::path& file_of(const RawTensor& tensor) const;
-  // Where in that file its first byte is.
+  // The offset of the tensor's first byte in that file.
   int64_t offset_of(const RawTensor& tensor) const;
   // For messages about a tensor that is nowhere.
   const std::filesystem::path& main_file() const { return main_file_; }

@@ -1,4 +1,4 @@
-// The files behind a checkpoint's tensors, to be asked whether they are what they were.
+// The files behind a checkpoint's tensors, and whether they have changed since they were mapped.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,16 @@ namespace forerun {
 class WeightFiles {
  public:
   WeightFiles() = default;
-  // Those that hold tensors of the names for which `holds`. The checkpoint must outlive it.
+  // Covers the files with a tensor for whose name `holds` returns true. The checkpoint must outlive
+  // this object.
   WeightFiles(const Checkpoint& checkpoint,
               const std::function<bool(std::string_view name)>& holds);
 
-  // MappedFile::check() of each. From any thread.
+  // The first failure of MappedFile::check() over the files. May be called from any thread.
   Status check() const;
 
  private:
-  std::vector<const MappedRange*> files_;  // each once
+  std::vector<const MappedRange*> files_;  // each file once
 };
 
 }  // namespace forerun
