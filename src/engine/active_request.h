@@ -103,7 +103,7 @@ class ActiveRequest {
   std::shared_ptr<const SpeculationPlan> plan_;
   std::shared_ptr<const SpeculationPlan> usual_plan_;
   std::vector<int32_t> end_tokens_;  // sorted
-  std::vector<int32_t> own_ends_;    // of them, those that are its own and no end tokens otherwise
+  std::vector<int32_t> own_ends_;  // the request's own end tokens, those of the checkpoint left out
   std::shared_ptr<EventStream> stream_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
@@ -129,7 +129,7 @@ class ActiveRequest {
   };
   std::array<RoleCount, kNumRoles> counts_;
   FinishReason reason_ = FinishReason::kLength;
-  int32_t stop_token_ = -1;  // of own_ends_, where it ended so
+  int32_t stop_token_ = -1;  // the one of own_ends_ that ended the output; -1: none did
   Event next_event_;
   std::vector<TokenId> without_text_;  // of its tokens, those whose text is still to come
 

@@ -22,7 +22,7 @@ Status check_tokens(const char* field, const std::vector<int32_t>& tokens, int32
   return Status();
 }
 
-// The server knows it by its words (api_error.cc).
+// The server recognizes this error by its wording (api_error.cc).
 Status too_long(const std::string& found, int32_t max_context_tokens) {
   return Status(StatusCode::kInvalidArgument,
                 "prompt: found " + found + " tokens, the context holds " +
@@ -48,7 +48,7 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   return Status();
 }
 
-// All of them are looked for in every byte of output.
+// Bounded, since every byte of output is compared with every stop string.
 Status check_stops(const std::vector<std::string>& stops) {
   constexpr size_t kMaxStops = 64;
   constexpr size_t kMaxStopBytes = 4096;

@@ -14,8 +14,8 @@ namespace forerun {
 // Whether the parameters are in range, with at most `max_logprobs` alternatives.
 Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_logprobs);
 
-// The tokens of a prompt's text. Fails where they leave the context no room for one more, without
-// reading all of a text that is too long.
+// The tokens of a prompt's text. Fails where they leave no room in the context for one token of
+// output; a text that is too long is not read to its end.
 Result<std::vector<int32_t>> prompt_tokens(const OpenedModel& target, int32_t max_context_tokens,
                                            const std::string& text, bool add_special_tokens);
 

@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kDeepest = 200;  // more than templates take; what follows is recursive
+constexpr int kDeepest = 200;  // more than templates accept; bounds the recursion below
 
-// Letters alone: filters of templates leave them as they are.
+// Only letters, which the filters of templates leave as they are.
 std::string random_mark() {
   constexpr int kLetters = 32;
   std::random_device random;
@@ -24,7 +24,8 @@ std::string random_mark() {
   return mark;
 }
 
-// `change` of every text in `json` but names of members; whether it has changed any.
+// Calls `change` for every string in `json` except names of members; returns whether any has
+// changed.
 template <class Change>
 bool change_texts(Json& json, const Change& change) {
   if (json.is_string()) return change(json.get_ref<std::string&>());
@@ -46,7 +47,7 @@ bool ControlText::mark_text(std::string& text) const {
     size_t at = text.find(name);
     if (at == std::string::npos) continue;
     found = true;
-    std::string marked;  // whole, since a text may be megabytes of names
+    std::string marked;  // a new string: inserting in place is quadratic for megabytes of names
     size_t from = 0;
     for (; at != std::string::npos; at = text.find(name, at + 1)) {
       marked.append(text, from, at + 1 - from).append(mark_);

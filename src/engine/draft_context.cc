@@ -21,14 +21,14 @@ Result<std::string> fit_draft_context(EngineOptions& options, OpenedModels& open
                            " tokens, the target's is " + std::to_string(context);
   if (has_window(*opened.draft)) {
     opened.draft->checkpoint.extend_positions(context);
-    return fact + ": the draft goes on by the sliding windows of its layers";
+    return fact + ": the draft keeps the sliding windows of its layers";
   }
   const int32_t window = made_for / kKvBlockTokens * kKvBlockTokens;
   if (!window_view().check(window).ok()) {
     return Status(StatusCode::kInvalidArgument,
                   "draft " + options.draft + ": " + fact +
-                      ", and too short for a window of it; accepted beside it: a draft for 192 "
-                      "tokens and more, or max_context_tokens up to " +
+                      ", which is too short for a window; accepted are a draft made for 192 tokens "
+                      "or more, or max_context_tokens up to " +
                       std::to_string(made_for));
   }
   opened.draft->checkpoint.extend_positions(context);

@@ -95,7 +95,7 @@ class EngineImpl : public Engine {
   EngineOptions options_;
   EngineInfo info_;
   std::optional<OpenedModels> opened_;
-  std::string draft_context_;  // what is to be said of it
+  std::string draft_context_;  // fit_draft_context()'s line for the log; empty: none
   std::optional<EngineText> text_;
   Placement placement_;
   ModelsToLoad to_load_;

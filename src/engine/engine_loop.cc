@@ -173,7 +173,8 @@ void EngineLoop::end_cancelled_and_late() {
 }
 
 bool EngineLoop::has_room(Running& waits, int32_t priority) {
-  // What memory ran short for would only be set aside again, unless others are before it.
+  // While memory is short, a newcomer would be the first to be set aside again, unless it outranks
+  // a running request.
   if (memory_is_short_ && !running_.empty() && !outranks_one(priority)) return false;
   const ActiveRequest& request = *waits.request;
   if (!waits.claim) {
@@ -189,12 +190,14 @@ std::optional<WaitingRequests<EngineLoop::Running>::Next> EngineLoop::next_that_
   auto next = waiting_.next(now);
   if (has_room(*next.entry, next.priority)) return next;
   if (next.is_owed) {
-    // It overtakes others where it can start at once; it does not hold them up.
+    // A request that is owed its turn overtakes others only where it can start at once; where it
+    // cannot, it does not hold them up.
     next = waiting_.next_by_level(now);
     if (has_room(*next.entry, next.priority)) return next;
   }
   if (!memory_is_short_) return std::nullopt;
-  // One that is first by its age waits for somebody to end; a more urgent one need not.
+  // A request that is first by its age waits until a running one ends; a more urgent one may take
+  // the place of a running one.
   next = waiting_.most_urgent(now);
   if (has_room(*next.entry, next.priority)) return next;
   return std::nullopt;

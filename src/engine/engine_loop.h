@@ -12,10 +12,10 @@
 // number of requests.
 //
 // Requests of higher priority are admitted first, of equal priority those that came first; none
-// waits for ever (waiting_requests.h). Where a request finds neither a place nor KV blocks, or
-// those that run find no more of these, the request of the least priority that has the fewest
-// tokens is set aside: it loses the least work, and comes back before those that have not begun.
-// For a request that waits only one of lower priority is.
+// waits for ever (waiting_requests.h). Where a waiting request finds no place or no KV blocks, or a
+// running one finds no more KV blocks, the running request of the least priority that has the
+// fewest tokens is set aside: it loses the least work, and comes back before those that have not
+// begun. A waiting request sets aside only requests of a lower priority.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ class EngineLoop {
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
     bool drafts_sequentially = true;    // a Step of the draft holds up the target
-    // A request that waits so long gains a level of priority; 0: none does.
+    // A request gains a level of priority each time it has waited this long; 0: never.
     Clock::duration priority_ageing{};
     LoadMeter* load = nullptr;                   // null: nobody asks
     AutoStrategy* automatic = nullptr;           // null: plans stay as they are resolved
@@ -78,15 +78,15 @@ class EngineLoop {
     SequenceId sequence = 0;
     std::optional<Admission::Claim> claim;  // while it waits, once it has come to the front
     Admission::Promise promise;
-    Clock::duration waited{};  // before it was admitted, all lives together
-    int32_t level = 0;         // its priority, with what waiting has added
+    Clock::duration waited{};  // before it was admitted, over all its admissions
+    int32_t level = 0;         // its priority plus what waiting has added
     // How often it has been set aside for others since it last had a token.
     int32_t set_aside_in_vain = 0;
     int64_t tokens_at_start = 0;
     bool decodes = false;        // it has had a token since
     int64_t tokens_counted = 0;  // where it does: as many as batch_costs_ knows of
     uint64_t costs_version = 0;  // that its strategy was told
-    bool draft_is_out = false;   // a row of its draft gave nothing: it goes on without the model
+    bool draft_is_out = false;  // a row of its draft was faulty: it goes on without the draft model
   };
 
   // A request that has ended, whose reader is still to be told.
@@ -108,9 +108,9 @@ class EngineLoop {
   // something to see, or some time has passed.
   void look_outside();
   void admit();
-  // Who is admitted next; nothing where there is no place, or not enough memory.
+  // The request to admit next; nothing where there is no place, or not enough memory.
   std::optional<WaitingRequests<Running>::Next> next_that_fits();
-  // Whether one that waits finds the KV blocks that it needs.
+  // Whether the KV blocks that `waits` needs are there.
   bool has_room(Running& waits, int32_t priority);
   bool shares_prefix(const ActiveRequest& request) const {
     return options_.share_prefixes && request.request().share_prefix && !request.wants_scores();
@@ -123,7 +123,8 @@ class EngineLoop {
   // The driver is drained: the plan's strategy goes on.
   RequestDriver::State start_next_strategy(Running& running);
   void handle(WorkResult& result);
-  // Where the draft's rows give nothing (RowResult::status): the request goes on without it.
+  // Where a row of the draft is faulty (RowResult::status), lets the request go on without the
+  // draft model.
   RequestDriver::State leave_out_faulty_draft(Running& running, const WorkResult& result,
                                               RequestDriver::State state);
   void submit(const Running& running, WorkItem item);
@@ -140,10 +141,10 @@ class EngineLoop {
   void drop_unsent();
   // The request found no KV blocks for its next rows: somebody gives some back.
   void make_room(const Running& starved, const Status& status);
-  // Whether one that runs is of a lower level than `priority`.
+  // Whether any running request has a lower level than `priority`.
   bool outranks_one(int32_t priority) const;
-  // One of a lower level than `priority` gives its place and its blocks to one that waits; false
-  // where none is to.
+  // Sets aside a running request of a lower level than `priority`, whose place and blocks then go
+  // to a waiting one; false where there is none to set aside.
   bool give_way(int32_t priority);
   // Whether `first` is set aside before `second`.
   static bool loses_less(const Running& first, const Running& second);
@@ -192,8 +193,8 @@ class EngineLoop {
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
   // until one can end, and none starts over again and again.
   bool memory_is_short_ = false;
-  // Turns in which nobody else is set aside for a request that waits for blocks: what the last one
-  // held returns after the Step in flight.
+  // Turns in which no further request is set aside for one that waits for blocks: the blocks of the
+  // last one return only after the Step in flight.
   int32_t turns_to_wait_ = 0;
 
   std::thread thread_;

@@ -1,5 +1,5 @@
-// What becomes of requests where memory runs out, the process's or a model's KV blocks, and of
-// those that give way to more urgent ones.
+// What happens to requests where the process's memory or a model's KV blocks run out, and to those
+// that give way to more urgent ones.
 #include <chrono>
 #include <new>
 #include <thread>
@@ -12,7 +12,8 @@ namespace {
 
 // How long the loop waits for others to give memory back.
 constexpr std::chrono::microseconds kPause{2000};
-// How often a request is set aside for others before it has a token again: then it is left to run.
+// How often a request may be set aside for others without a token between; after that it is left to
+// run.
 constexpr int32_t kMaxSetAsideInVain = 2;
 
 }  // namespace

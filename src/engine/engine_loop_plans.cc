@@ -1,5 +1,6 @@
-// Requests that go on by another plan: what their readers ask for, what suits the load where they
-// leave it to the engine, and what is left where the draft gives nothing.
+// Requests that go on by another plan: one that their reader asks for, one that suits the load
+// where they leave the choice to the engine, or one without the draft model where the draft's rows
+// are faulty.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -68,12 +69,12 @@ std::unique_ptr<Strategy> EngineLoop::make_strategy(Running& running) {
 }
 
 RequestDriver::State EngineLoop::start_next_strategy(Running& running) {
-  report(running);  // under the name of the one before
+  report(running);  // under the name of the strategy before
   running.driver.change_strategy(make_strategy(running));
   return start_strategy(running);
 }
 
-// Its KV is likely to hold what makes every further row give nothing as well.
+// The draft's KV is likely to hold NaN, which would make every further row faulty as well.
 RequestDriver::State EngineLoop::leave_out_faulty_draft(Running& running, const WorkResult& result,
                                                         RequestDriver::State state) {
   if (result.role != Role::kDraft || running.draft_is_out) return state;

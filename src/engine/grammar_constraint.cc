@@ -15,8 +15,8 @@ using grammar::GrammarState;
 using grammar::StateMask;
 
 constexpr char kSimplify[] =
-    "; accepted are grammars that read a text in few ways: alternatives that differ in their first "
-    "characters, and [a-z]* in place of a rule that calls itself beside itself";
+    "; accepted are grammars that can read a text in only a few ways: let alternatives differ in "
+    "their first characters, and write [a-z]* in place of a rule that calls itself twice";
 
 Status too_costly(int64_t tokens, const std::string& what) {
   return Status(StatusCode::kInvalidArgument, "output_format: after " + std::to_string(tokens) +
@@ -36,7 +36,8 @@ struct GrammarConstraint::Node {
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  // In a loop: a text that is resumed makes as many new nodes as it has tokens.
+  // Frees ancestors in a loop: a text that is resumed makes a chain of as many nodes as it has
+  // tokens, too deep to free by recursion.
   ~Node() {
     if (parent == nullptr) return;
     thread_local std::shared_ptr<Node>* next = nullptr;
@@ -50,18 +51,18 @@ struct GrammarConstraint::Node {
     next = nullptr;
   }
 
-  std::atomic<Phase> phase{Phase::kNew};  // what follows of it may be read once it is another
-  // Under the tree's mutex.
-  std::shared_ptr<Node> parent;  // while it is new; null: the start
+  std::atomic<Phase> phase{Phase::kNew};  // the results below may be read once it is no longer kNew
+  // Guarded by the tree's mutex.
+  std::shared_ptr<Node> parent;  // while the phase is kNew; null: the start
   std::vector<std::pair<TokenId, std::weak_ptr<Node>>> children;
   bool queued = false;
 
   TokenId token = -1;
-  std::string text;  // in place of a token
-  // What it has become.
+  std::string text;  // where begin() made the node: bytes in place of a token
+  // The results of find().
   std::optional<GrammarState> state;
   std::shared_ptr<const StateMask> mask;
-  uint64_t path_steps = 0;  // of all advances and masks up to here
+  uint64_t path_steps = 0;  // steps of all advances and masks from the start to this node
   int64_t tokens = 0;
   Status error;
 };
@@ -73,16 +74,17 @@ struct GrammarConstraint::Tree {
   const std::shared_ptr<const Format> format;
   const std::shared_ptr<MaskThreads::Account> account;
   std::mutex mutex;
-  // Brings the node, and those above it, out of kNew. False where that takes more than `max_steps`;
-  // those above may have come out by then. Adds what the thread spent to `steps`.
+  // Resolves the node and its ancestors, so that none is kNew. False where that takes more than
+  // `max_steps`; some ancestors may be resolved by then. Adds what the thread spent to `steps`.
   bool resolve(const std::shared_ptr<Node>& node, uint64_t max_steps, uint64_t& steps);
-  // What `node` is to become, `parent` being known; null: the start. False as above.
+  // Computes the results of `node` into `found`. `parent` must be resolved; null: the start.
+  // Returns false as resolve() does.
   bool find(const Node* parent, const Node& node, uint64_t max_steps, uint64_t& steps, Node& found);
 };
 
 bool GrammarConstraint::Tree::resolve(const std::shared_ptr<Node>& node, uint64_t max_steps,
                                       uint64_t& steps) {
-  std::vector<std::shared_ptr<Node>> path;  // of new ones, upwards
+  std::vector<std::shared_ptr<Node>> path;  // of new nodes, upwards
   std::shared_ptr<Node> known;
   {
     const std::lock_guard lock(mutex);
@@ -194,7 +196,7 @@ TokenConstraint::State GrammarConstraint::after(const State& state, TokenId toke
   if (token < 0 || token >= vocabulary.vocab_size() || vocabulary.token(token).empty()) {
     return nullptr;
   }
-  // Nodes are made by this class alone, and not const.
+  // Only this class makes nodes, and it makes them non-const.
   auto parent = std::const_pointer_cast<Node>(std::static_pointer_cast<const Node>(state));
   const std::lock_guard lock(tree_->mutex);
   for (const auto& [child_token, child] : parent->children) {
@@ -235,7 +237,7 @@ MaskState GrammarConstraint::prepare(const State& state, int64_t& steps) const {
   tree_->format->threads->add(tree_->account, [tree = tree_, waited = std::weak_ptr<Node>(node)](
                                                   uint64_t max_steps, uint64_t& taken) {
     const std::shared_ptr<Node> wanted = waited.lock();
-    return wanted == nullptr ||  // nobody asks any more
+    return wanted == nullptr ||  // no request holds the state any more
            tree->resolve(wanted, max_steps, taken);
   });
   return MaskState::kLate;

@@ -1,11 +1,11 @@
 // GrammarConstraint: a grammar as a constraint on one request's tokens, with masks that are made
 // within a budget, and off the Steps where they take long.
 //
-// States form a tree over the tokens that have been asked for, of guesses as well. A new one is
-// nothing but its parent and its token; what the grammar makes of it and its mask come with
-// prepare(). Costs are counted along the path from the start, as if nothing had been kept, so
-// whether a request exceeds its budget is a function of its own tokens: not of guesses, of other
-// requests or of the machine.
+// States form a tree over the tokens that have been asked for, those of guesses included. A new
+// state holds only its parent and its token; prepare() computes the grammar's state and the mask.
+// Costs are counted along the path from the start, as if nothing had been kept, so whether a
+// request exceeds its budget is a function of its own tokens: not of guesses, of other requests or
+// of the machine.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@
 
 namespace forerun {
 
-// Steps of a grammar's walker, some 10 ns each.
+// All bounds are steps of a grammar's walker, some 10 ns each for usual schemas.
 struct MaskBudget {
-  uint64_t request = 100'000'000;  // of all masks of a request,
-  uint64_t per_token = 500'000;    // and so many more for each of its tokens
-  uint64_t token = 2'000'000;      // of advancing by one token; a mask: TokenMaskLimits
-  int64_t inline_steps = 10'000;   // of a mask that is made at once
+  uint64_t request = 100'000'000;  // for all masks of a request,
+  uint64_t per_token = 500'000;    // and this many more for each of its tokens
+  uint64_t token = 2'000'000;      // to advance by one token; TokenMaskLimits bounds a mask
+  int64_t inline_steps = 10'000;   // for a mask that prepare() makes at once
 };
 
 class GrammarConstraint : public TokenConstraint {
@@ -42,7 +42,8 @@ class GrammarConstraint : public TokenConstraint {
   explicit GrammarConstraint(std::shared_ptr<const Format> format);
 
   State start() const override;
-  // Behind these bytes at the start, which need not be a token's; null where no output begins so.
+  // The state after `bytes` from the start, which need not be whole tokens; null where no output
+  // begins with them.
   State begin(std::string_view bytes) const;
   State after(const State& state, TokenId token) const override;
   void allow(const State& state, std::span<uint32_t> words) const override;

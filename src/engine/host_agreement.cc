@@ -23,8 +23,8 @@ std::string hex(uint64_t number) {
   return digits.data();
 }
 
-// Names, types and shapes of all tensors. Their bytes are compared by who loads them
-// (weight_agreement.h).
+// A digest of the names, types and shapes of all tensors. The tensors' bytes are compared while
+// they are loaded (weight_agreement.h).
 std::string tensors_fingerprint(const Checkpoint& checkpoint) {
   uint64_t hash = 0;
   for (const RawTensor& tensor : checkpoint.tensors()) {
@@ -88,7 +88,8 @@ Bytes write_isa(Isa isa) {
   return bytes;
 }
 
-// "scalar, as rank 2 (...); rank 0 (...) has avx2": whose it is, and who has another one.
+// The line for the log: which set all hosts use, which ranks have no better one, and what the other
+// ranks have.
 std::string describe_choice(const std::vector<Isa>& of_ranks, Isa least, const Hosts& hosts) {
   std::string of_least;
   std::string of_others;

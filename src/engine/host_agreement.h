@@ -7,13 +7,14 @@
 
 namespace forerun {
 
-// Version and build, the options that stages go by, and all of the target's checkpoint but the
-// bytes of its tensors: what its other files say, and names, types and shapes. Reads no weight.
+// Version and build, the options that stages depend on, the content of the files beside the
+// target's weights, and names, types and shapes of its tensors. Reads no weight.
 HostFacts facts_of_host(const EngineOptions& options, const ModelsToLoad& to_load,
                         const Placement& placement);
 
-// All processes use the least instruction set of any from here on; where they would have used
-// others the coordinator logs which it is, and whose. Before any kernel has run.
+// From here on all processes use the least instruction set that any of them has. Where they would
+// have used different ones, the coordinator logs the choice and the ranks. Must be called before
+// any kernel has run.
 Status agree_on_isa(Hosts& hosts);
 
 }  // namespace forerun

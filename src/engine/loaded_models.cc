@@ -256,7 +256,8 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   for (Stage& stage : model.stages) {
     if (!stage.is_here) continue;
     const Status loaded = load_stage(models, role, stage);
-    // What was read of a file that changed meanwhile is worth nothing, nor is what it led to.
+    // Asked before `loaded`: where a file changed meanwhile, an error found in its content only
+    // follows from that.
     const Checkpoint& checkpoint = model.opened->checkpoint;
     const auto holds = [&](std::string_view name) {
       return stage.layers.holds(name, checkpoint.config());

@@ -147,7 +147,7 @@ class LoadedModels {
   Result<std::vector<OwnedGpu>> own_gpus() const;
   // Compares them with the other processes', and fails in all where two have the same one.
   Status keep_gpus_apart();
-  // In a launch: load_parts(), and whether the weights of all are the same
+  // In a launch: load_parts(), then fails unless all processes have the same weights
   // (loaded_models_hosts.cc).
   Status load_with_others(const ModelsToLoad& models);
   // In a launch: hears what the stages elsewhere are, or tells of the own one.

@@ -109,7 +109,8 @@ Status LoadedModels::plan_together(const Status& own) {
 Status LoadedModels::load_with_others(const ModelsToLoad& models) {
   const Checkpoint& checkpoint = part(Role::kTarget).opened->checkpoint;
   Result<std::vector<TensorFact>> weights = std::vector<TensorFact>();
-  // A stage first, whose pages are then in memory, the coordinator while the stages load.
+  // A stage makes its digests before it loads, which leaves the pages in memory for loading. The
+  // coordinator makes its own afterwards, while the stages load.
   if (!hosts_->is_coordinator()) {
     const LayerRange own = target_layers()[static_cast<size_t>(hosts_->rank() - 1)];
     weights = digest_held_tensors(checkpoint, {&own, 1}, *models.options);

@@ -27,18 +27,19 @@ class MaskThreads::Account {
   };
   std::deque<Piece> pieces;
   uint64_t served = 0;
-  bool is_active = false;  // it waits, or a piece is under way
+  bool is_active = false;  // it is in `waiting`, or a thread runs a piece of it
 };
 
-// What threads share; it outlives the last of them.
+// What the threads share. Each thread holds a reference, so the queue outlives the last of them.
 struct MaskThreads::Queue {
-  std::mutex mutex;  // of everything here, and of accounts
+  std::mutex mutex;  // guards everything here, and all accounts
   std::condition_variable changed;
   bool stopping = false;
-  std::vector<std::shared_ptr<Account>> waiting;  // with work, none of it under way
-  uint64_t served = 0;  // steps of the account that was chosen last: where newcomers begin
+  std::vector<std::shared_ptr<Account>> waiting;  // accounts with work, of which no thread runs any
+  uint64_t served = 0;  // Account::served of the account chosen last, from which newcomers count
 
-  // Under the mutex. Null where there is nothing for the thread.
+  // Takes the account that is served next out of `waiting`; null where there is none for this
+  // thread. The mutex must be held.
   std::shared_ptr<Account> choose(bool takes_all);
   void run(bool takes_all);
 };
@@ -90,7 +91,7 @@ std::shared_ptr<MaskThreads::Account> MaskThreads::Queue::choose(bool takes_all)
 }
 
 void MaskThreads::Queue::run(bool takes_all) {
-  // On Linux a thread has a niceness of its own.
+  // On Linux each thread has a niceness of its own, so this changes only the calling thread.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   std::unique_lock lock(mutex);
   while (true) {
@@ -108,7 +109,7 @@ void MaskThreads::Queue::run(bool takes_all) {
     } catch (const std::bad_alloc&) {
       has_memory = false;
     }
-    if (done) piece.work = nullptr;  // what it holds goes outside of the lock
+    if (done) piece.work = nullptr;  // frees what the work holds while the lock is not held
     if (!has_memory) std::this_thread::sleep_for(kWaitForMemory);
     lock.lock();
     account->served += steps + 1;
@@ -123,7 +124,7 @@ void MaskThreads::Queue::run(bool takes_all) {
     waiting.push_back(std::move(account));
     changed.notify_all();
   }
-  // Work holds its account, mostly, and would be there for ever.
+  // Work usually holds a reference to its account, a cycle that would keep both alive for ever.
   const std::vector<std::shared_ptr<Account>> dropped = std::exchange(waiting, {});
   lock.unlock();
   for (const std::shared_ptr<Account>& account : dropped) account->pieces.clear();

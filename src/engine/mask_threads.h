@@ -1,9 +1,10 @@
 // MaskThreads: makes masks of tokens (grammar/token_masks.h) beside the Steps, for all requests.
 //
 // Threads share their time between requests by the steps that they have spent for each, not by the
-// work that each has queued: who asks for little comes before who has had much. Work is given up at
-// a bound and begun again, behind others, with a larger one; one thread takes no work with a larger
-// bound than the first. So what is cheap waits for a few milliseconds of what is expensive at most.
+// work that each has queued: a request that has asked for little comes before one that has had
+// much. Work is given up at a bound and begun again, behind other work, with a larger bound; one
+// thread takes only work with the first bound. So cheap work waits for expensive work for at most
+// one first bound, some milliseconds of that thread's time.
 //
 // They run at a lower priority than the threads that run Steps: on a machine without idle
 // processors they get a tenth of the time of one of these.
@@ -20,19 +21,20 @@ namespace forerun {
 // Any thread.
 class MaskThreads {
  public:
-  // At most so many steps; adds those taken to `steps`. Whether it is done; else it is called again
-  // with a larger bound, in the end with UINT64_MAX.
+  // Takes at most `max_steps` and adds those taken to `steps`. Returns whether it is done; if not,
+  // it is called again with a larger bound, the last time with UINT64_MAX.
   using Work = std::function<bool(uint64_t max_steps, uint64_t& steps)>;
-  // A request's. Its work is done in the order in which it came, one piece at a time.
+  // One request's account. The pieces of its work are done in the order in which they came, one at
+  // a time.
   class Account;
 
   static constexpr uint64_t kFirstBound = 500'000;  // steps of some 10 ns
-  static constexpr int kNiceness = 10;              // above that of the thread that makes them
+  static constexpr int kNiceness = 10;  // added to that of the thread that makes this object
 
-  // At least two.
+  // `threads`: at least two.
   explicit MaskThreads(int threads = 2);
-  // Ends what is under way; the rest is dropped. Work may hold the last reference to the object:
-  // then one of its threads comes here.
+  // Waits for the pieces that run and drops the others. Work may hold the last reference to this
+  // object, so the destructor may run on one of its own threads.
   ~MaskThreads();
 
   std::shared_ptr<Account> new_account();

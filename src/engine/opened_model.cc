@@ -45,7 +45,7 @@ Result<OpenedModels> open_models(const EngineOptions& options) {
 
 SamplingParams default_sampling(const GenerationDefaults& defaults) {
   SamplingParams params;
-  // Without do_sample as vLLM takes it, by the temperature; transformers is then greedy.
+  // Without do_sample the temperature decides, as in vLLM; transformers would be greedy.
   const bool sampled = defaults.do_sample.value_or(defaults.temperature.has_value());
   params.temperature = sampled ? defaults.temperature.value_or(1.0f) : 0.0f;
   params.top_k = defaults.top_k.value_or(params.top_k);

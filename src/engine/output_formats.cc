@@ -9,7 +9,8 @@ using grammar::Grammar;
 using grammar::TokenMasks;
 
 constexpr size_t kMostKept = 64;
-constexpr size_t kMostTags = 8;  // a server has two: its template's, opened by the prompt or not
+// A server uses two: its template's tags, opened by the prompt or by the output.
+constexpr size_t kMostTags = 8;
 
 Result<Grammar> compile(const OutputFormat& format) {
   switch (format.kind) {
@@ -90,7 +91,8 @@ std::shared_ptr<const TokenConstraint> OutputFormats::constraint_of(const Kept& 
   return std::make_shared<const ReasoningConstraint>(kept.edges, std::move(constraint));
 }
 
-// Reads the vocabulary outside of the lock: two threads may do so at once, and one is kept.
+// Reads the vocabulary without the lock: two threads may do so at once, and the first result is
+// kept.
 std::shared_ptr<const ReasoningTokens> OutputFormats::reasoning_tokens(
     const OutputReasoning& tags) {
   std::shared_ptr<const std::vector<std::string>> bytes;

@@ -26,19 +26,19 @@ class OutputFormats {
   // there are none, formats are refused.
   OutputFormats(const Tokenizer& tokenizer, std::vector<int32_t> end_tokens);
 
-  // Null for kAny; else one request's. Messages begin with "output_format". Compiles on the calling
-  // thread where the format is a new one; any thread.
+  // A constraint for one request; null for kAny. Error messages begin with "output_format".
+  // Compiles the format on the calling thread where it is new. May be called from any thread.
   Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
 
  private:
   struct Kept {
     OutputFormat format;
     std::shared_ptr<const GrammarConstraint::Format> shared;
-    // Where the format is to hold behind reasoning.
+    // Set where the format holds behind reasoning.
     std::shared_ptr<const ReasoningConstraint::Edges> edges = {};
   };
 
-  // One request's.
+  // A constraint for one request.
   static std::shared_ptr<const TokenConstraint> constraint_of(const Kept& kept);
   // The vocabulary is read with the first format.
   std::shared_ptr<grammar::TokenMasks> masks();

@@ -67,7 +67,7 @@ std::shared_ptr<const ReasoningConstraint::Edges> ReasoningConstraint::find_edge
   auto edges = std::make_shared<Edges>();
   edges->tokens = std::move(tokens);
   edges->end_tokens = std::move(end_tokens);
-  // Knows where tokens lead, not yet which of them may follow.
+  // With `edges` not yet filled it can step over tokens, but has no masks.
   const ReasoningConstraint steps(edges, std::make_shared<const GrammarConstraint>(format));
   const OutputReasoning& tags = edges->tokens->tags();
   for (size_t matched = 0; matched < tags.close.size(); ++matched) {
@@ -114,7 +114,8 @@ TokenConstraint::State ReasoningConstraint::step(const At& at, TokenId token,
   if (at.place == Place::kBehind) return leave(at.matched, bytes);
   State format;
   if (at.place == Place::kOpening) {
-    // Whether it is the format's has to be known, not only asked for.
+    // begin() resolves the state at once, since the next step needs to know whether the format
+    // allows it.
     if (at.format != nullptr) {
       std::string text = edges_->tokens->tags().open.substr(0, at.matched);
       format = format_->begin(text.append(bytes));
@@ -144,7 +145,8 @@ TokenConstraint::State ReasoningConstraint::reason(size_t matched, std::string_v
   return std::make_shared<const At>(At{.matched = matched});
 }
 
-// A line break may be the format's own first byte, too.
+// Tries to skip as many line breaks as possible first: a line break may also be the format's own
+// first byte.
 TokenConstraint::State ReasoningConstraint::leave(size_t line_breaks,
                                                   std::string_view bytes) const {
   const size_t first_other = std::min(bytes.find_first_not_of('\n'), bytes.size());

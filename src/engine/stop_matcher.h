@@ -25,7 +25,7 @@ class StopMatcher {
   // The stream has ended: what was held back.
   std::string finish();
   bool stopped() const { return stopped_; }
-  // The stop string that stopped it; empty: none has.
+  // The stop string that ended the text; empty: none has.
   const std::string& stopped_by() const { return stopped_by_; }
 
  private:
@@ -33,7 +33,7 @@ class StopMatcher {
   class Pattern {
    public:
     explicit Pattern(std::string stop);
-    // Takes the next byte of the text; whether the stop string is complete with it.
+    // Takes the next byte of the text; returns whether it completes the stop string.
     bool take(char byte);
     size_t size() const { return stop_.size(); }
     // Bytes at the end of the text that begin the stop string; never all of it.
@@ -41,7 +41,8 @@ class StopMatcher {
 
    private:
     std::string stop_;
-    // By length n - 1 of a prefix: the longest proper prefix of it that is its end, too.
+    // Entry n - 1, for the prefix of n bytes: the length of its longest border (a proper prefix
+    // that is a suffix, too).
     std::vector<uint32_t> shorter_;
     size_t matched_ = 0;
   };

@@ -92,7 +92,8 @@ Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
   std::vector<std::unique_ptr<ActiveRequest>> samples;
   for (int32_t idx = 0; idx < request.num_samples; ++idx) {
     sampling.seed = sample_seed(seed, idx);
-    if (idx > 0 && constraint != nullptr) {  // each has a budget for its masks
+    // Each sample gets a constraint, and so a mask budget, of its own.
+    if (idx > 0 && constraint != nullptr) {
       FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
     }
     samples.push_back(std::make_unique<ActiveRequest>(request, sampling, constraint, plan,

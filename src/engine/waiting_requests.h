@@ -1,9 +1,10 @@
-// The requests that wait to be admitted, and which of them is next: the one of the highest
-// priority, where waiting raises it, or one of a class that the higher ones have kept waiting for
-// too long (docs/decisions/0049-priorities.md). Among equals, who came first.
+// The requests that wait to be admitted, and which of them is next: the one of the highest priority
+// (waiting raises it), or one of a class that higher classes have kept waiting for too long
+// (docs/decisions/0049-priorities.md). A class is all waiting requests of one declared priority;
+// within a class, those that came first go first.
 //
-// One thread. What it does for a call grows with the number of priorities that wait, not with the
-// number of requests.
+// One thread. The work of a call grows with the number of classes, except keep_if(), which visits
+// every request.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +24,10 @@ class WaitingRequests {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A class that waits is owed this share of the tokens that requests of higher classes get, less
-  // what it gets itself. It comes to a tenth of all tokens where requests are alike.
+  // A waiting class is owed this share of the tokens that requests of higher classes get, less the
+  // tokens that its own requests get: about a tenth of all tokens where requests are alike.
   static constexpr double kShare = 1.0 / 8;
-  // Its first request goes next once it is owed so many tokens.
+  // A class's first request goes next once the class is owed this many tokens.
   static constexpr double kOwedTokens = 16.0;
 
   // A request gains one level of priority each time that it has waited for `ageing`; 0: never.
@@ -37,7 +38,8 @@ class WaitingRequests {
   void push_back(int32_t priority, Entry entry, Clock::time_point now) {
     classes_[priority].waiting.push_back({std::move(entry), now});
   }
-  // Comes back, to the front of its class; `since`: now, less the time that it has waited before.
+  // For a request that was set aside: puts it at the front of its class. `since`: now, less the
+  // time that it has waited before.
   void push_front(int32_t priority, Entry entry, Clock::time_point since) {
     classes_[priority].waiting.push_front({std::move(entry), since});
   }
@@ -46,12 +48,13 @@ class WaitingRequests {
   struct Next {
     Entry* entry = nullptr;
     int32_t priority = 0;  // declared
-    int32_t level = 0;     // with what waiting has added, at least that of all it overtakes
-    bool is_owed = false;  // it overtakes higher ones
+    // `priority` plus what waiting has added; at least the level of those that it overtakes.
+    int32_t level = 0;
+    bool is_owed = false;  // it overtakes requests of a higher level
     Clock::time_point since{};
   };
-  // Only where any wait. The first of the class that is owed most, where that is enough to overtake
-  // those of a higher level; otherwise as next_by_level().
+  // The first request of the class that is owed most, where that reaches kOwedTokens; otherwise
+  // next_by_level(). Must not be empty().
   Next next(Clock::time_point now) {
     Next highest = next_by_level(now);
     auto most = classes_.end();
@@ -63,7 +66,7 @@ class WaitingRequests {
     Waiting& first = most->second.waiting.front();
     return {&first.entry, most->first, highest.level, true, first.since};
   }
-  // Only where any wait: the first one of the highest level.
+  // The first request of the highest level. Must not be empty().
   Next next_by_level(Clock::time_point now) {
     Next next;
     for (auto& [priority, group] : classes_) {
@@ -74,25 +77,25 @@ class WaitingRequests {
     }
     return next;
   }
-  // Only where any wait: the first one of the highest declared priority.
+  // The first request of the highest declared priority. Must not be empty().
   Next most_urgent(Clock::time_point now) {
     auto& [priority, group] = *classes_.begin();
     Waiting& first = group.waiting.front();
     return {&first.entry, priority, level_of(priority, first.since, now), false, first.since};
   }
   int32_t highest_priority() const { return classes_.begin()->first; }
-  // Takes the first of a class.
+  // Removes and returns the first request of a class.
   Entry pop(int32_t priority) {
     const auto found = classes_.find(priority);
     Entry entry = std::move(found->second.waiting.front().entry);
     found->second.waiting.pop_front();
-    // It has had its turn: what follows it in the class is owed what comes from now on.
+    // The class has had its turn: its next request is owed only what accrues from now on.
     found->second.owed = std::min(found->second.owed, 0.0);
     if (found->second.waiting.empty()) classes_.erase(found);
     return entry;
   }
 
-  // A request of declared `priority` has put out so many tokens.
+  // A request of declared `priority` has put out `tokens`.
   void note_served(int32_t priority, int64_t tokens) {
     for (auto& [waiting, group] : classes_) {
       if (waiting < priority) group.owed += kShare * static_cast<double>(tokens);
@@ -101,7 +104,7 @@ class WaitingRequests {
     }
   }
 
-  // Calls visit(entry) for all that wait and drops those for which it returns false.
+  // Calls visit(entry) for every waiting request and drops those for which it returns false.
   void keep_if(const std::function<bool(Entry&)>& visit) {
     for (auto each = classes_.begin(); each != classes_.end();) {
       std::erase_if(each->second.waiting, [&](Waiting& waits) { return !visit(waits.entry); });
@@ -110,7 +113,8 @@ class WaitingRequests {
   }
 
  private:
-  // So that a class which has had much, or has waited for long, is not repaid for minutes.
+  // Bounds the account, so that a class that got much, or waited for long, is not repaid for
+  // minutes.
   static constexpr double kMaxOwedTokens = 1024.0;
 
   struct Waiting {
@@ -119,7 +123,7 @@ class WaitingRequests {
   };
   struct Class {
     std::deque<Waiting> waiting;  // at least one
-    double owed = 0.0;            // tokens, since some of it wait
+    double owed = 0.0;            // tokens, since the class began to wait
   };
 
   int32_t level_of(int32_t priority, Clock::time_point since, Clock::time_point now) const {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kFolder = "tensor-digests";
 
-// The names under which a checkpoint may have a decoder's tensor: as it is, or in AWQ's parts.
+// The names under which a checkpoint may hold a decoder's tensor: its own, or those of AWQ's parts.
 std::vector<std::string> stored_names(const std::string& name) {
   std::vector<std::string> names = {name};
   constexpr std::string_view kWeight = ".weight";
@@ -26,7 +26,8 @@ std::vector<std::string> stored_names(const std::string& name) {
   return names;
 }
 
-// Beside the user's step costs; of a host on which that folder cannot be, the host's own.
+// The folder of kept digests: inside that of the user's step costs, or, on a host that cannot make
+// it, inside the host's own cache folder.
 std::filesystem::path digest_folder(const EngineOptions& options) {
   if (options.cost_cache.empty()) return {};
   std::error_code error;

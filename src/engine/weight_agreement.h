@@ -16,23 +16,22 @@
 namespace forerun {
 
 struct TensorFact {
-  std::string name;    // as decoder_tensors() has it, of AWQ's parts their own
-  std::string file;    // in which it lies here
+  std::string name;    // as decoder_tensors() has it; AWQ's parts have their own names
+  std::string file;    // the file that holds it on this host
   std::string digest;  // tensor_digests.h
 };
 
-// The tensors that stages of these layers load, each once. Reads all of them, where their digests
-// have not been kept beside `options.cost_cache`; tells `options.on_progress`. Fails as
-// digest_tensors().
+// The tensors that stages of these layers load, each once. Reads those whose digests are not kept
+// in `options.cost_cache`, and reports to `options.on_progress`. Fails as digest_tensors() does.
 Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
                                                     std::span<const LayerRange> layers,
                                                     const EngineOptions& options);
 
-// How much a stage of these layers loads.
+// How many bytes of weights a stage of these layers loads.
 int64_t held_bytes(const Checkpoint& checkpoint, const LayerRange& layers);
 
-// The coordinator compares its own with those of every stage, and all fail where one differs,
-// naming tensor, files and ranks.
+// Called by every process: the coordinator compares `own` with the digests of every stage. Where
+// one differs all processes fail, with the tensor, both files and both ranks.
 Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own);
 
 }  // namespace forerun
