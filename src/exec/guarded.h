@@ -9,8 +9,8 @@
 
 namespace forerun {
 
-// A Step's failure, or a device's, with a code that says so: it is never the fault of a request
-// (kInvalidArgument and the like), and nothing that one can wait for (kResourceExhausted).
+// Gives a failure of a Step or device a code that says so: it is never a request's fault
+// (kInvalidArgument and the like), and waiting does not help (kResourceExhausted).
 inline Status failure_of_step(const Status& status) {
   switch (status.code()) {
     case StatusCode::kOk:
@@ -34,7 +34,7 @@ inline bool is_fault_of_row(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument;
 }
 
-// What `work` returns, or what it has thrown.
+// Returns what `work` returns; what it throws becomes a Status.
 template <class Work>
 Status guarded(const Work& work) {
   try {

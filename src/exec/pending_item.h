@@ -37,8 +37,8 @@ struct PendingItem {
   size_t rows_done = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;
-  // What the output's constraint makes of the text up to each row, where there is one: as many as
-  // rows, null where a row is of the prompt or nothing leads there.
+  // Where the sequence has a constraint: for each row, the constraint's state after the text up to
+  // it; null where the row belongs to the prompt or no output leads to it.
   std::vector<TokenConstraint::State> constrained;
   // Rows that edits submitted later drop, by their places; empty: none. They need not be run, and
   // the result leaves them out: those at `dead_results`, ascending.

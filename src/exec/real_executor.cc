@@ -18,7 +18,7 @@
 namespace forerun {
 namespace {
 
-// How often masks that are late are looked for: what makes them takes longer.
+// How often the executor looks whether late masks have come. Making one takes longer than this.
 constexpr std::chrono::microseconds kMaskLooks{200};
 
 }  // namespace

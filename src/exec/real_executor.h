@@ -90,7 +90,7 @@ class RealExecutor : public Executor {
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
   // Runs a Step of the role whose turn it is. Whether there was one.
   bool run_inline();
-  // Whether a role that runs inline has work that waits for masks.
+  // Whether any role that runs inline has work that waits for masks.
   bool waits_for_masks() const;
 
   Mailbox<FinishedItem> outbox_;

@@ -64,20 +64,20 @@ struct RoleSequence {
   // Its items follow each other without waiting for results (WorkItem::tells_entry): it has rows
   // for every Step, and fills a pipeline by itself.
   bool follows = false;
-  bool has_turn = false;    // in the worker's list of those whose next item is to be run
+  bool has_turn = false;    // in the worker's list of sequences whose next item is to be run
   int32_t passed_over = 0;  // Steps in a row that had no room for its next item
   bool closed = false;      // and kept until its last Step has retired
-  // A state whose mask its next rows wait for; null: they wait for none.
+  // The state whose mask the next rows wait for; null: they wait for none.
   TokenConstraint::State late;
-  // What its constraint makes of the text up to nodes that have KV, and to the rows of the latest
-  // item: one of them is where the next one goes on.
+  // The constraint's states at nodes that have KV and at the rows of the latest item; the next item
+  // continues from one of them.
   struct KnownState {
     NodeId node = kNoNode;
     uint64_t item = 0;
     TokenConstraint::State state;
   };
   std::vector<KnownState> known_states;
-  uint64_t constrained_items = 0;  // so far
+  uint64_t constrained_items = 0;  // items with a constraint so far
 
   // Whether its next item may be run now. A sampler that looks at the history reads the counts of
   // the prefix while its Step is under way, so nothing may be counted meanwhile; and after a

@@ -21,10 +21,10 @@
 // next one, which takes as many of their rows as cost it little, and goes no earlier than the first
 // stage is free, so that they stay together. Prompts go in pieces that fill the pipeline.
 //
-// Rows of a text that a constraint holds go into a Step once their masks are there. Those that take
-// little are made while the Step is built, within a budget a Step; a sequence with one that is late
-// is left out, and has its turn when it has come. Guesses that need not be run (WorkRow::chance)
-// are left out instead, so that the sequence does not wait for them.
+// Rows of a sequence with a constraint go into a Step only once their masks are there. Masks that
+// take little work are made while the Step is built, within a budget for the Step. A sequence that
+// waits for a late mask is left out, and has its turn when the mask has come. Guesses that need not
+// be run (WorkRow::chance) are left out instead, so that the sequence does not wait for them.
 //
 // Used by one thread at a time, except usage().
 #pragma once
@@ -64,7 +64,8 @@ class RoleWorker {
   void close(SequenceId sequence);
   // Whether step() has something to do.
   bool ready() const { return !ready_.empty() || memory_has_returned() || masks_have_come(); }
-  // Whether there is work that waits for masks: ready() is to be asked again without an event.
+  // Whether work waits for masks: the caller must ask ready() again, since no event tells when a
+  // mask has come.
   bool waits_for_masks() const { return !late_.empty(); }
   // Whether some of it is no prompt.
   bool decodes() const;
@@ -102,7 +103,8 @@ class RoleWorker {
   // Nothing may be queued, nor any sequence be open.
   Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences);
   static constexpr int32_t kMeasuredWants = 128;
-  // Counted work (TokenConstraint::prepare) on masks while a Step is built: half a millisecond.
+  // How many steps (TokenConstraint::prepare) may go to masks while a Step is built: some half a
+  // millisecond.
   static constexpr int64_t kMaskStepsOfStep = 50'000;
   // Most rows of prompts that a Step scores (SamplingParams::prompt_logprobs), a little more where
   // short prompts end: their logits are whole rows of the vocabulary, half a megabyte each where
@@ -147,12 +149,12 @@ class RoleWorker {
   }
   static bool is_late(const RoleSequence* sequence);
   bool masks_have_come() const;
-  // PendingItem::constrained, of an item that is about to begin.
+  // Fills PendingItem::constrained of an item that is about to begin.
   void find_states(RoleSequence& sequence, PendingItem& item);
-  // Leaves out guesses whose masks are not there, once those of rows that must be run are: false
-  // where one of these is late.
+  // Once the masks of all rows that must be run are there, removes guesses whose masks are not.
+  // False where a mask of a row that must be run is late.
   bool leave_out_late_guesses(RoleSequence& sequence, PendingItem& item);
-  // Whether the masks of the item's next `count` rows are there; asks for all of them.
+  // Asks for the masks of the item's next `count` rows; returns whether all of them are there.
   bool has_masks(RoleSequence& sequence, PendingItem& item, int32_t count);
   MaskState prepare_mask(const RoleSequence& sequence, const PendingItem& item, size_t row_idx);
   void wait_for_mask(RoleSequence& sequence);
@@ -191,7 +193,8 @@ class RoleWorker {
   std::vector<RoleSequence*> out_of_memory_;  // with items that found no blocks
   int64_t free_when_out_of_memory_ = 0;       // the least
   bool closed_since_out_of_memory_ = false;
-  std::vector<RoleSequence*> late_;  // whose next rows wait for masks, in the order of their turns
+  // Sequences whose next rows wait for masks, in the order of their turns.
+  std::vector<RoleSequence*> late_;
   // Of the Step being built.
   int32_t most_waiting_ = 0;         // sequences that wait for each result
   int32_t waiting_served_ = 0;       // of them so far
@@ -201,18 +204,18 @@ class RoleWorker {
   int32_t prompt_rows_ = 0;
   int32_t rows_for_prompts_ = 0;  // that decoding leaves to them
   int32_t scored_rows_ = 0;       // of prompts
-  int64_t mask_steps_ = 0;        // that may still be spent on masks
+  int64_t mask_steps_ = 0;        // steps that this Step may still spend on masks
   // What is ready while a Step is built: of decoding in the order of its turns, of prompts as they
   // came.
   struct Turn {
     bool prompt = false;
-    bool is_overdue = false;  // first of its kind, whatever its priority
+    bool is_overdue = false;  // goes first among prompts or decoding rows, whatever its priority
     int32_t priority = 0;
     uint64_t order = 0;
     RoleSequence* sequence = nullptr;
   };
   std::vector<Turn> turns_;
-  int32_t steps_since_overdue_ = 0;  // since a turn was overdue
+  int32_t steps_since_overdue_ = 0;  // Steps since the last overdue turn
   GuessRows guesses_;
   std::vector<DraftOffer> offers_;           // scratch
   std::vector<BlockInWork> blocks_in_work_;  // in part or in whole

@@ -279,12 +279,12 @@ bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
   return following_rows_ + rows <= most_following_rows_;
 }
 
-// One Step in sixteen gives the first turn to a sequence for which the last fifteen had no room and
-// whose priority is not the highest: whatever comes with a higher one, it moves.
+// One Step in sixteen gives the first turn to a sequence below the highest priority for which the
+// last fifteen had no room, so that it moves however many of a higher priority come.
 void RoleWorker::mark_overdue() {
   constexpr int32_t kMaxPassedOver = 15;
   if (++steps_since_overdue_ < kMaxPassedOver) return;
-  std::array<int32_t, 2> highest;  // of what decodes, of prompts
+  std::array<int32_t, 2> highest;  // [0]: of sequences that decode; [1]: of prompts
   highest.fill(std::numeric_limits<int32_t>::min());
   for (const Turn& turn : turns_) {
     highest[turn.prompt] = std::max(highest[turn.prompt], turn.priority);

@@ -1,4 +1,4 @@
-// Which rows' masks are there (TokenConstraint::prepare), and who waits for one.
+// Decides which rows' masks are there (TokenConstraint::prepare) and which sequences wait for one.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -34,7 +34,7 @@ void RoleWorker::find_states(RoleSequence& sequence, PendingItem& item) {
     return each.item + 1 < number && (each.node == kNoNode || sequence.kv.find(each.node) < 0);
   });
   item.constrained.assign(rows.size(), nullptr);
-  State prefix = sequence.constrained;  // at its end
+  State prefix = sequence.constrained;  // the state at the prefix's end
   int32_t prefix_length = sequence.kv.prefix_length();
   const auto state_of = [&](NodeId node) -> State {
     if (node == kNoNode) return prefix;
@@ -68,7 +68,8 @@ void RoleWorker::find_states(RoleSequence& sequence, PendingItem& item) {
       known.push_back({row.node, number, item.constrained[idx]});
     }
   }
-  // Nodes that may still become part of the prompt are no output then.
+  // Until the prompt is complete, nodes may still become part of it; states at them would not be
+  // those of output.
   if (prefix_length < sequence.spec.prompt_tokens) known.clear();
   if (prefix != sequence.constrained) known.push_back({kNoNode, number, prefix});
 }
@@ -101,7 +102,8 @@ bool RoleWorker::leave_out_late_guesses(RoleSequence& sequence, PendingItem& ite
     wait_for_mask(sequence);
     return false;
   }
-  // The others' masks need not be made: but for the first one's, which may be wanted next.
+  // The masks of guesses that are left out need not be made, except the first one's, which may be
+  // wanted next.
   bool left_out_one = false;
   std::vector<NodeId> left_out;
   size_t kept = 0;

@@ -269,8 +269,8 @@ RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& 
   return context;
 }
 
-// Why a row's mask has failed, for the target, which draws nothing then; ok for a draft, whose
-// guesses go unmasked.
+// For the target, which then draws nothing: why a row's mask has failed. Ok for a draft, whose
+// guesses are not masked then.
 Status StepBuilder::mask_error(const RoleSequence& sequence, const PendingItem& item,
                                size_t row_idx) const {
   if (role_ == Role::kDraft || item.constrained.empty()) return {};

@@ -1,10 +1,10 @@
-// What a request's output must be like, as samplers take it: which tokens may come after others.
+// A constraint on a request's output, as samplers use it: which tokens may come after others.
 //
-// A state stands for the output so far. It is immutable and cheap to copy, so a draft's tree can
-// have one a node. Samplers of target and draft mask what a state does not allow, in the same way,
-// so that speculation stays exact and guesses are rarely in vain.
+// A state stands for the output so far. It is immutable and cheap to copy, so each node of a
+// draft's tree can have one. Samplers of target and draft mask what a state does not allow, in the
+// same way, so that speculation stays exact and guesses are rarely in vain.
 //
-// Making a state's mask may take long. So whoever runs Steps asks for it before (prepare()), and
+// Making a state's mask may take long. So the executor asks for it beforehand (prepare()) and
 // leaves a request whose mask is late out of the Step; within a Step masks are only read.
 #pragma once
 
@@ -32,21 +32,23 @@ class TokenConstraint {
   virtual ~TokenConstraint() = default;
   // Before the first token of the output.
   virtual State start() const = 0;
-  // Null, or a state that allow() masks nothing for, where no output goes on with the token.
+  // The state after `token`; where no output continues with it, null or a state for which allow()
+  // masks nothing.
   virtual State after(const State& state, TokenId token) const = 0;
   // Sets bit i % 32 of word i / 32 for each token i that may come next, end tokens included where
   // the output may end, and clears all others. Sets all for a state that no output leads to, and
-  // for one whose mask has failed. Where the mask is not there it is made by the calling thread.
+  // for one whose mask has failed. Where the mask is not there, the calling thread makes it.
   virtual void allow(const State& state, std::span<uint32_t> words) const = 0;
 
   // Asks for the mask of a state, not null. Where it takes at most `steps` (counted work, some 10
-  // ns each) it is made at once, by the calling thread, and what it took is subtracted. Else it is
-  // late, for threads of the constraint's own to make. Whether it fails depends on nothing but the
-  // tokens before it.
+  // ns each), the calling thread makes it at once and subtracts what it took. Otherwise the mask is
+  // late, and the constraint's own threads make it. Whether it fails depends only on the tokens
+  // before it.
   virtual MaskState prepare(const State& /*state*/, int64_t& /*steps*/) const {
     return MaskState::kReady;
   }
-  // Of a state that prepare() has said to be late: whether it still is. Costs next to nothing.
+  // Whether the mask of a state for which prepare() returned kLate is still late. Costs next to
+  // nothing.
   virtual bool is_late(const State& /*state*/) const { return false; }
   // Why the mask has failed: the request's own fault.
   virtual Status error(const State& /*state*/) const { return {}; }

@@ -120,9 +120,9 @@ struct RowResult {
   float logprob = 0.0f;        // kSample: log-probability of `token` before temperature and
                                // filters, where SamplingParams::logprobs >= 0
   std::vector<Candidate> top;  // kTopK, kDraw; kSample: alternatives, where logprobs > 0
-  // Not ok: the row's logits give nothing (NaN, or all are masked), and there is neither a token
-  // nor a candidate. It is the request's error once its text needs this row, and nobody's before:
-  // of a draft, and of a guess that is refused, it means nothing.
+  // Not ok: the row is faulty (its logits hold NaN, or all are masked) and gives neither a token
+  // nor candidates. It becomes the request's error once the text needs this row; in a draft's row,
+  // or that of a refused guess, it is no error.
   Status status = {};
 };
 
@@ -130,10 +130,10 @@ struct WorkResult {
   SequenceId sequence = 0;
   Role role = Role::kTarget;
   uint64_t tag = 0;
-  // Not ok: not all of the rows ran, and the sequence must be dropped. Faults of single rows are
-  // told with the rows. Where `waits_for_memory`
-  // (then kResourceExhausted) the item is still there: it runs once others have given KV blocks
-  // back, unless its sequence is dropped first; its result follows.
+  // Not ok: not all of the rows ran, and the sequence must be dropped. Faults of single rows are in
+  // RowResult::status. With `waits_for_memory` the code is kResourceExhausted and the item is kept:
+  // it runs once others have given KV blocks back, unless its sequence is dropped first; its result
+  // follows.
   Status status;
   bool waits_for_memory = false;
   bool left_out = false;  // no row has run (WorkItem::gain), or none is left (tells_entry)
@@ -151,8 +151,8 @@ struct WorkResult {
   // after the last of them.
   std::vector<NodeId> accepted;
   TokenId bonus = -1;
-  // Likewise: why there is no bonus, where the last accepted node's row gives nothing (RowResult::
-  // status).
+  // verify_by_rejection: why there is no bonus, where the last accepted node's row is faulty
+  // (RowResult::status).
   Status walk_status;
   // Where SamplingParams::logprobs >= 0: what kSample would say of each of them, the bonus last.
   std::vector<RowResult> walked;

@@ -91,7 +91,7 @@ class RequestDriver {
   }
 
   State state() const { return state_; }
-  // Of kFailed.
+  // Why the driver is in kFailed.
   const Status& error() const { return error_; }
   // Of all its strategies. What a strategy counted for work that was not submitted is left out.
   StrategyStats stats() const;

@@ -175,12 +175,12 @@ SpeculationPlan without_draft_model(const SpeculationPlan& plan) {
   left.source.model = false;
   const bool is_sparse_self = plan.strategy == find_strategy("sparse_self");
   const bool guesses = is_sparse_self || !left.source.others.empty();
-  // Rule `rejection` takes draws of the model, and has no other source.
+  // Rule `rejection` needs draws of the draft model, so no other source can serve it.
   if (plan.strategy->needs_draft_model || !guesses || plan.accept.rule == AcceptRule::kRejection) {
     left.strategy = find_strategy("autoregressive");
     left.source = {};
   }
-  if (!is_sparse_self) left.view = {};  // the draft's
+  if (!is_sparse_self) left.view = {};  // it was the draft's view
   return left;
 }
 

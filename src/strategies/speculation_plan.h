@@ -94,8 +94,8 @@ Result<std::shared_ptr<const SpeculationPlan>> resolve_speculation(
     const SpeculationOptions& options, const ModelFacts& models = {},
     const AutoChoice& choice = {});
 
-// What goes on with a request whose draft model gives nothing: the same strategy where another
-// source guesses, else plain decoding. A plan that does without the model stays as it is.
+// The plan for a request whose draft model is faulty: the same strategy where another source can
+// guess, otherwise plain decoding. A plan that does not use the model stays as it is.
 SpeculationPlan without_draft_model(const SpeculationPlan& plan);
 
 // For StrategyEntry::check: whether this model can read the plan's view, if there is one.

@@ -63,7 +63,7 @@ struct StrategyOutput {
   std::vector<WorkItem> work;
   std::vector<EmittedToken> tokens;
   std::vector<RoundRecord> rounds;  // only where StrategyParts::record_rounds
-  // Not ok: no token can follow `tokens`, since the row that it comes from gives none
+  // Not ok: no token can follow `tokens`, since the row that would give it is faulty
   // (RowResult::status). The request fails unless one of `tokens` ends it; `work` is of no use.
   Status error;
 
