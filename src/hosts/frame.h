@@ -27,7 +27,7 @@ enum class FrameKind : uint8_t {
   kStep,      // to a stage: a StageMessage
   kTasks,     // to the last stage: what the Step's rows want
   kDrop,      // to every stage: rows that may be left out
-  kEntered,   // to the coordinator: a stage, not the last, is done with a Step
+  kEntered,   // to the coordinator: a stage other than the last is done with a Step
   kRetired,   // to the coordinator: a Step's answers
 };
 inline constexpr uint8_t kLastFrameKind = static_cast<uint8_t>(FrameKind::kRetired);

@@ -12,7 +12,7 @@ namespace forerun {
 namespace {
 
 constexpr size_t kLongestName = 253;  // of the domain name system
-constexpr size_t kLongestUser = 32;   // of Linux
+constexpr size_t kLongestUser = 32;   // as on Linux
 constexpr int32_t kMostProcesses = 1024;
 constexpr int32_t kMostPorts = 65535;
 constexpr std::string_view kBlank = " \t\r";
@@ -28,7 +28,7 @@ bool is_host_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_part_of_name);
 }
 
-// By its letters; whoever opens it knows better.
+// Only looks at the characters; the program that connects to the address parses it.
 bool is_ipv6_address(std::string_view name) {
   return name.size() <= 45 && std::count(name.begin(), name.end(), ':') >= 2 &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -66,10 +66,10 @@ std::optional<Field> field_of(std::string_view name) {
   return std::nullopt;
 }
 
-// What a line's words say: a host, and how many processes it has.
+// Reads one line: a host and how many processes it runs.
 class LineReader {
  public:
-  // `line` without comment and blanks at its ends, not empty.
+  // `line`: not empty, without its comment and without blanks at its ends.
   explicit LineReader(std::string_view line) : rest_(line) {}
 
   Status read() {
@@ -99,7 +99,7 @@ class LineReader {
                   "found '" + std::string(found) + "', accepted is " + accepted);
   }
 
-  // Up to a blank or a '=', which is a word of its own.
+  // The next word, which ends before a blank or '='; '=' is a word of its own.
   std::string_view next_word() {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size()));
     size_t end = std::min(rest_.find_first_of(" \t\r="), rest_.size());
@@ -147,7 +147,7 @@ class LineReader {
   std::optional<int32_t> max_slots_;
 };
 
-// Without what is not looked at.
+// The line without its comment and the blanks at its ends.
 std::string_view content_of(std::string_view line) {
   line = line.substr(0, line.find('#'));
   line = line.substr(0, line.find("//"));

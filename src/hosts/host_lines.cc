@@ -12,7 +12,8 @@ namespace forerun {
 
 Result<HostLines> HostLines::make(const std::vector<HostAddress>& hosts) {
   HostLines lines;
-  // mpirun finds no room on hosts by name beside others by file: all come one way.
+  // mpirun finds no slots on hosts given by name where others are given by file, so all hosts are
+  // given the same way.
   if (std::all_of(hosts.begin(), hosts.end(),
                   [](const HostAddress& host) { return host.is_plain(); })) {
     return lines;
@@ -24,8 +25,9 @@ Result<HostLines> HostLines::make(const std::vector<HostAddress>& hosts) {
     if (descriptor >= 0) lines.descriptors_.push_back(descriptor);
     if (descriptor < 0 ||
         write(descriptor, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-      return Status(StatusCode::kResourceExhausted,
-                    std::string("--hosts: no file for mpirun: ") + std::strerror(errno));
+      return Status(
+          StatusCode::kResourceExhausted,
+          std::string("--hosts: cannot make a host file for mpirun: ") + std::strerror(errno));
     }
     lines.paths_[host.name] =
         "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor);

@@ -1,5 +1,5 @@
-// Files of one host each for mpirun, which takes ports, users and addresses of IPv6 from files
-// alone. They have no name in any folder, so that none stays behind.
+// Host files of one line each for mpirun, which takes ports, users and addresses of IPv6 only from
+// files. The files have no name in any folder, so none can stay behind.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class HostLines {
   HostLines& operator=(HostLines&&) = delete;
   ~HostLines();
 
-  // By the names of the hosts; none where all hosts are no more than names. May be read by this
-  // user's processes while this one lives, and this object.
+  // The files' paths by the hosts' names; empty where all hosts are only names. This user's
+  // processes can read the files while this process and this object live.
   const std::map<std::string, std::string>& paths() const { return paths_; }
 
  private:

@@ -15,7 +15,7 @@ using Clock = Messenger::Clock;
 // Longer than a model takes to load; whoever dies meanwhile is noticed by its silence.
 constexpr auto kLongestRound = std::chrono::hours(24);
 
-// Neither is told: they are secrets. The coordinator and the stage say the same of it.
+// Shows neither value, since both are secrets. The coordinator and the stage word the error alike.
 Status another_secret(const std::string& who, const std::string& coordinator) {
   return Status(StatusCode::kInvalidArgument,
                 "secret: " + who + " has another one than " + coordinator +
@@ -48,7 +48,7 @@ Result<std::unique_ptr<Hosts>> Hosts::join(std::unique_ptr<Transport> transport,
   auto hosts = std::unique_ptr<Hosts>(new Hosts(std::move(transport), options));
   const Status joined = hosts->is_coordinator() ? hosts->greet() : hosts->answer();
   if (joined.ok()) return hosts;
-  hosts->end(joined);  // the others say the same
+  hosts->end(joined);  // the other processes report the same error
   return joined;
 }
 
@@ -137,7 +137,7 @@ Status Hosts::answer() {
     names_[0] = host;
     messenger_.set_generation(header->generation);
     messenger_.watch(0);
-    // A secret of its own is no other's to see.
+    // A stage with another secret refuses without sending its own.
     const bool refuses = secret != options_.secret;
     Bytes answer = messenger_.begin(FrameKind::kReport);
     ByteWriter to(&answer);
@@ -162,7 +162,8 @@ Result<Incoming> Hosts::next() {
     const bool is_lost = incoming.kind == FrameKind::kLost;
     const int32_t lost_rank = is_lost ? read_lost_rank(from) : 0;
     FORERUN_RETURN_IF_ERROR(from.finish());
-    // Who cannot go on by itself refuses to; who has lost another tells of a loss.
+    // A rank that itself cannot go on refuses; only a rank that has lost another one reports a
+    // loss.
     if (is_lost && lost_rank != incoming.from) {
       note_failure(why.with_context(describe(incoming.from)), lost_rank);
     }

@@ -39,11 +39,11 @@ struct HostsOptions {
   // Until all have greeted each other: processes start at different times.
   std::chrono::milliseconds timeout{60000};
   MessengerOptions messenger = {};
-  // What a Step may take at a stage in any case (step_deadlines.h).
+  // How long a Step may always take at a stage (step_deadlines.h adds to it).
   std::chrono::milliseconds longest_step{60000};
 };
 
-// What must be the same in all processes: name and value each, told apart in this order.
+// What must be the same in all processes: pairs of name and value, compared in this order.
 using HostFacts = std::vector<std::pair<std::string, std::string>>;
 
 class Hosts {
@@ -90,7 +90,7 @@ class Hosts {
   void give_notice(const Result<Bytes>& notice);
   // A stage: what the coordinator gives notice of, or why there is none.
   Result<Bytes> take_notice();
-  // Reads the rank that a sender's failure began with; in a frame of kLost it follows the status.
+  // Reads the rank that a failure began with, which follows the status in a frame of kLost.
   int32_t read_lost_rank(ByteReader& from) const;
   // Ends the launch: `why` goes to all who listen. Once.
   void end(const Status& why);

@@ -58,8 +58,8 @@ class Messenger {
   int32_t num_ranks() const { return num_ranks_; }
   const MessengerOptions& options() const { return options_; }
 
-  // Frames from now on carry it, and others are thrown away. Until it is set, all but greetings and
-  // what comes behind one.
+  // From now on frames carry this generation, and frames that carry another one are thrown away.
+  // Until it is set, only a greeting and the frames behind it are kept.
   void set_generation(uint64_t generation) { generation_ = generation; }
   bool has_lost_anybody() const { return any_lost_; }
   // From now on notices where the rank falls silent.
@@ -102,7 +102,7 @@ class Messenger {
   const int32_t rank_;
   const int32_t num_ranks_;
   std::atomic<uint64_t> generation_{0};
-  uint64_t greeted_ = 0;  // the thread's: of the last greeting
+  uint64_t greeted_ = 0;  // generation of the last greeting; used by the thread alone
 
   std::mutex sending_;
   std::condition_variable queued_;

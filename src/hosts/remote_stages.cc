@@ -102,7 +102,7 @@ void RemoteStages::take_in(Incoming&& incoming) {
         ByteReader from(incoming.payload());
         status = read_status(from);
         rank = hosts_->read_lost_rank(from);
-        // What is left of a message that is broken says nothing more.
+        // The rest of a broken message cannot be trusted, so nothing more is read from it.
         if (const Status read = from.finish(); !read.ok()) {
           status = read;
           rank = incoming.from;
@@ -164,7 +164,7 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
 
 void RemoteStages::fail(const Status& why, int32_t rank) {
   failed_ = why;
-  hosts_->note_failure(why, rank);  // before anybody is told of a Step
+  hosts_->note_failure(why, rank);  // before any Step's failure is reported
   end_under_way();
 }
 

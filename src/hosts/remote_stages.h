@@ -45,7 +45,7 @@ class RemoteStages : public StageTransport {
   Status note_entered(const Incoming& incoming);
   Status note_retired(const Incoming& incoming);
   void tell_entered(UnderWay& step);
-  // `rank`: the one that it began with.
+  // `rank`: the rank that the failure began with.
   void fail(const Status& why, int32_t rank);
   void end_under_way();
   void look_for_late_stages();

@@ -7,12 +7,12 @@
 namespace forerun {
 namespace {
 
-constexpr double kWorkOfWeights = 4.0;       // rows
-constexpr double kReadBytesPerSecond = 1e8;  // of a slow disk
+constexpr double kWorkOfWeights = 4.0;       // in rows
+constexpr double kReadBytesPerSecond = 1e8;  // a slow disk
 constexpr double kFirstBytesPerSecond = 1e10;
 constexpr double kForgotten = 0.9;
 constexpr double kPatience = 10.0;
-// Between two looks; longer ones are pauses of this process.
+// A longer time between two looks means that this process was stopped.
 constexpr std::chrono::seconds kLongestLook{2};
 
 double seconds(StepDeadlines::Clock::duration duration) {
@@ -28,7 +28,8 @@ std::string one_decimal(double number) {
 }  // namespace
 
 double work_of(std::span<const StepRow> rows, const ModelConfig& config) {
-  // Multiplications of a layer's weights for a row, and of attention for a token that it sees.
+  // `layer`: multiplications by a layer's weights for a row. `per_token`: those of attention for
+  // each token that the row sees, as a part of `layer`.
   const double hidden = config.hidden_size;
   const double heads = static_cast<double>(config.num_heads) * config.head_dim;
   const double kv_heads = static_cast<double>(config.num_kv_heads) * config.head_dim;
@@ -73,7 +74,8 @@ void StepDeadlines::pass(int32_t stage, uint64_t step, Clock::time_point now) {
   for (auto idx = static_cast<size_t>(0); idx <= static_cast<size_t>(stage); ++idx) {
     Stage& one = stages_[idx];
     if (one.done >= step) continue;
-    // How long those took whose own word is late is not known.
+    // Stages in front of this one have not reported yet, so how long each of them took is not
+    // known.
     if (idx == static_cast<size_t>(stage)) {
       const double took = seconds(now - std::max(one.done_at, passed->arrived[idx]));
       one.seconds_per_work = std::max(took / passed->work, kForgotten * one.seconds_per_work);
