@@ -6,8 +6,8 @@
 
 namespace forerun {
 
-// From now on current_isa() is `isa`, which comes before it in the order of Isa, or is it. Before
-// any kernel has run. kInvalidArgument for a later one.
+// Makes current_isa() return `isa` from now on. Must be called before any kernel has run. Fails
+// with kInvalidArgument where `isa` comes after current_isa() in the order of Isa.
 Status restrict_isa(Isa isa);
 
 }  // namespace forerun

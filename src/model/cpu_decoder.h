@@ -80,7 +80,7 @@ class CpuDecoder : public Decoder {
   const DType hidden_dtype_;
   CpuDeviceGroup* group_;
   int64_t kv_blocks_ = 0;
-  WeightFiles files_;  // of its layers: weights are read where they lie
+  WeightFiles files_;  // the files of its layers, whose weights are read from the map
   RopeTable rope_;
   std::vector<std::unique_ptr<CpuShard>> shards_;  // by rank
   ForwardChunk chunk_;

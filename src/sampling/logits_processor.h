@@ -44,8 +44,8 @@ struct RowContext {
   // path leads out of what is allowed (a guess does), nothing is masked: no token comes of it.
   const TokenConstraint* constraint = nullptr;
   const TokenConstraint::State* constrained = nullptr;
-  // Where the constraint is at the end of `path`, as far as the caller knows; else it is found from
-  // `constrained`.
+  // The constraint's state at the end of `path`, where the caller knows it; null: it is computed
+  // from `constrained`.
   const TokenConstraint::State* state = nullptr;
 };
 

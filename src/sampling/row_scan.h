@@ -27,11 +27,12 @@ struct RowEditor {
 class RowScan {
  public:
   RowScan() = default;
-  // Finds the best tokens; of a row in parts, together with the others. `lane_max` is working
-  // memory of this scan for as long as it is used. With an `editor` it scans the edited logits, by
-  // a summary of such ones or as it edits them itself. Fails with kInvalidArgument, the row's own
-  // fault, if a logit is NaN or +inf, or all are -inf, in any part; the message names the position.
-  // Whatever else fails is the device's, with another code.
+  // Finds the best tokens of a row, or of this scan's part of a row, together with the scans of the
+  // other parts. `lane_max` is working memory of this scan for as long as it is used. With an
+  // `editor` it scans the edited logits, by a summary of such ones or as it edits them itself.
+  // Fails with kInvalidArgument, the row's own fault, if a logit is NaN or +inf, or all are -inf,
+  // in any part; the message names the position. Any other failure is the device's and has another
+  // code.
   Status start(const LogitsRow& logits, int32_t position, std::vector<float>* lane_max,
                const RowEditor& editor = {});
 

@@ -44,7 +44,7 @@ Status token_logprobs(const LogitsRow& logits, int32_t position, TokenId token, 
                       SamplerScratch& scratch, float* logprob,
                       std::vector<Candidate>* alternatives);
 
-// Log-probabilities are finite: a lower one is given as this.
+// Log-probabilities are reported as finite numbers: lower ones are reported as this.
 inline constexpr float kLowestLogprob = -9999.0f;
 
 // Over how many candidates of shared noise their weights sum up to 1, or over as many as are asked

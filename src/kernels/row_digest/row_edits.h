@@ -25,9 +25,9 @@ struct Penalties {
   float frequency = 0.0f;
 };
 
-// What a finite logit has become by an edit: where that overflows, the largest float or the
-// smallest one. A logit that was not finite is left as it is: -inf masks a token, the others are
-// errors.
+// The result of an edit of the logit `before`: a finite logit whose edit overflows becomes the
+// largest or the lowest float. A logit that was not finite stays as it is: -inf masks a token, NaN
+// and +inf are errors.
 constexpr float saturated(float before, float after) {
   constexpr float kMost = 3.402823466e+38f;
   if (!(before >= -kMost && before <= kMost)) return after;

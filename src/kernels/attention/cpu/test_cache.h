@@ -54,7 +54,7 @@ class TestCache {
     fill_kv(sequence, position, static_cast<int64_t>(kv_.num_kv_heads) * kv_.head_dim, k, v);
     write(table, slot, k, v);
   }
-  // As what a row of NaN leaves.
+  // Fills the slot with NaN, as a row of NaN leaves it.
   void poison(const std::vector<int32_t>& table, int32_t slot) {
     const std::vector<float> nans(static_cast<size_t>(kv_.num_kv_heads * kv_.head_dim),
                                   std::numeric_limits<float>::quiet_NaN());

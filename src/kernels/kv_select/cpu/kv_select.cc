@@ -120,7 +120,7 @@ void add_weights(const KvSelectionCall& call, const PagedKv& kv, std::vector<flo
     for (int32_t tile = 0; tile < num_tiles; ++tile) {
       sum += kernels_of(kv).powers(of_tile(tile), kAttentionTile, highest);
     }
-    // A query of NaN says nothing: a guess's, that the text may never take.
+    // Skips queries of NaN: they come from a guess, which the text may never take.
     if (!(sum > 0.0)) continue;
     const auto share = static_cast<float>(1.0 / sum);
     for (int32_t begin = 0; begin < call.tokens; begin += kAttentionTile) {
