@@ -43,7 +43,7 @@ const char* methods_of(const std::string& path) {
   return contains(kGets, path) ? "GET, HEAD, OPTIONS" : "GET, HEAD, POST, OPTIONS";
 }
 
-// RFC 9110, 9.3.7. What a page of another origin may do is AccessPolicy's to say.
+// RFC 9110, 9.3.7. AccessPolicy decides what a page of another origin may do.
 HttpResponse options_of(const HttpRequest& request) {
   HttpResponse response;
   response.status = 204;
@@ -265,10 +265,11 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
   for (const Request& prompt : call.prompts) {
     const int32_t found = -prompt.priority;  // as the client counts
     if (found >= min_priority) continue;
-    ApiError error = api_error(400, "priority: found " + std::to_string(found) + ", accepted is " +
-                                        std::to_string(min_priority) +
-                                        " and more: what is lower is served first, and how low a "
-                                        "client may go its administrator says");
+    ApiError error =
+        api_error(400, "priority: found " + std::to_string(found) + ", accepted is " +
+                           std::to_string(min_priority) +
+                           " and more: lower values are served first, and the server's "
+                           "administrator decides how low a client may go");
     error.param = "priority";
     return respond(request, *exchange, error_response(error));
   }
@@ -292,7 +293,7 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
     generations_.emplace(number, generation);
   }
   generation->start(std::move(call.prompts), std::move(call.names), call.prompts_are_listed);
-  // It may have begun after cut_off() had looked for those that run.
+  // This generation may have begun after cut_off() went through those that were running.
   if (cut_off_) loop_.post([generation] { generation->cut_off(kEnding); });
 }
 

@@ -32,8 +32,8 @@ class ApiServer {
   void count_connections_by(std::function<int32_t()> connections);
   // From now on /ready says no, and new work is refused with 503.
   void begin_drain() { draining_ = true; }
-  // Ends what is still being answered with status 503, or an error event where a stream has begun,
-  // and whatever comes later too. On the loop's thread.
+  // Ends the requests that are still being answered, and all later ones, with status 503 or, where
+  // a stream has begun, an error event. Must be called on the loop's thread.
   void cut_off();
 
  private:
@@ -48,7 +48,8 @@ class ApiServer {
   void run_post(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                 GenerationCall call);
-  // Whether to send requests here, and whether anything will ever come of them.
+  // `/ready` and `/health`: whether to send requests here, and whether the engine will ever work
+  // again.
   HttpResponse ready() const;
   HttpResponse health() const;
   std::optional<HttpResponse> refuse_where_given_up() const;

@@ -18,7 +18,7 @@ class TaskQueue {
 
   size_t size() const { return waiting_.size(); }
   void push(int64_t bytes, std::function<void()> task);
-  // The next one; there must be one.
+  // Removes and returns the next task; there must be one.
   std::function<void()> pop();
 
  private:

@@ -9,12 +9,13 @@
 namespace forerun::server {
 namespace {
 
-// About a tenth of a core where others want it, all of it where they do not.
+// Leaves the thread about a tenth of a core where other threads want that core, and all of it where
+// none does.
 constexpr int kNiceOfLarge = 10;
 
 void be_nice() {
   const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
-  // Where it may not be had the thread works as the others do.
+  // Where this fails, the thread runs at the normal priority.
   static_cast<void>(::setpriority(PRIO_PROCESS, thread, kNiceOfLarge));
 }
 

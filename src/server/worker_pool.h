@@ -1,4 +1,4 @@
-// Threads for what must not hold up the loop: reading large requests, templates, tokenizing.
+// Threads for work that must not hold up the loop: parsing large requests, templates, tokenizing.
 //
 // Large tasks have one thread of their own, at a lower priority for the system's scheduler, so that
 // they neither hold up small ones nor take a core from an engine that computes. Where small tasks
@@ -31,8 +31,8 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Runs `task`, which reads so many bytes, on one of the threads. False where as many wait already
-  // as may. From any thread.
+  // Runs `task`, which reads `bytes` bytes, on one of the threads. False where `most_waiting` tasks
+  // wait already. May be called from any thread.
   bool try_post(int64_t bytes, std::function<void()> task);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace forerun::server {
 
-// Whether a text that has ended was ended by something else than the model.
+// Whether something other than the model ended the text whose last event is `last`.
 inline bool was_cut(const Event& last) {
   return last.reason != FinishReason::kStop || !last.stop_text.empty() || last.stop_token >= 0;
 }

@@ -37,7 +37,7 @@ std::string field_of(const std::string& message) {
   return end != std::string::npos && end > 0 && message[end] == ':' ? message.substr(0, end) : "";
 }
 
-// The message with the client's path of its field.
+// The message with its field's name replaced by the client's path of that field.
 std::string renamed(const std::string& message, const ParamNames& names) {
   const std::pair<std::string, std::string>* longest = nullptr;
   for (const auto& name : names) {
@@ -49,8 +49,8 @@ std::string renamed(const std::string& message, const ParamNames& names) {
   return longest == nullptr ? message : longest->second + message.substr(longest->first.size());
 }
 
-// The engine's own words (check_request.cc), not a client's within a message, as OpenAI says it,
-// which clients look for. Empty: it is about something else.
+// The engine's error for a prompt that is too long (check_request.cc), in OpenAI's words, which
+// clients look for. Empty for any other message, also one that only quotes those words.
 std::string context_error(const std::string& message) {
   constexpr std::string_view kFound = "prompt: found ";
   constexpr std::string_view kHolds = " tokens, the context holds ";

@@ -21,8 +21,9 @@ struct ApiError {
 };
 
 // How messages name a field, and where the client wrote it: {"output_format",
-// "response_format.json_schema.schema"}, {"messages[1].content", "input[0].output"}. A message that
-// begins so is told with the client's path, the longest name that fits first.
+// "response_format.json_schema.schema"}, {"messages[1].content", "input[0].output"}. In a message
+// that begins with such a name, the client's path replaces it; of several names that fit, the
+// longest counts.
 using ParamNames = std::vector<std::pair<std::string, std::string>>;
 
 // An error with this status and OpenAI's type for it.

@@ -17,9 +17,9 @@ struct ChatFormat {
   bool has_template = false;
   TemplateFacts facts;
   ToolFormat tools = ToolFormat::kNone;
-  bool names_tools = false;  // that form was named to the server, whatever the template says
+  bool names_tools = false;  // --tool-format named the form, whatever the template says
   ReasoningFormat reasoning = ReasoningFormat::kNone;
-  bool reasoning_is_special = false;  // its tags are special tokens, which texts leave out
+  bool reasoning_is_special = false;  // its tags are special tokens, which output texts leave out
 };
 
 // `tool_format` and `reasoning_format`: their names, or "auto" for what the template says.

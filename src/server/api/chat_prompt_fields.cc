@@ -46,7 +46,7 @@ void show_special_tokens(const Engine& engine, Request& request, AssistantOutput
 std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamNames& names,
                                     OutputFormat& format) {
   constexpr const char* kChoice = "tool_choice";
-  constexpr int kMostCalls = 16;  // a model that does not end its answer is ended
+  constexpr int kMostCalls = 16;  // bounds the answer of a model that never stops calling
   const CallFrame frame = call_frame(tools);
   if (frame.before_name.empty()) {
     return refused(kChoice,
@@ -125,7 +125,7 @@ std::optional<ApiError> cut_behind_final_message(const std::string& messages_jso
   return std::nullopt;
 }
 
-// Tools that no model would see, and a choice among none.
+// Refuses tools that the template would not show to the model, and a tool_choice without tools.
 std::optional<ApiError> check_tools(const ChatFormat& format, const Conversation& conversation,
                                     const ToolUse& use) {
   const Json& choice = conversation.tool_choice;
@@ -142,7 +142,7 @@ std::optional<ApiError> check_tools(const ChatFormat& format, const Conversation
                  "form of calls for a model that knows one all the same)");
 }
 
-// Whether a variable of the template says that the model shall not reason.
+// Whether a variable of the template tells the model not to reason.
 bool reasoning_is_off(const Json& variables) {
   if (!variables.is_object()) return false;
   for (const char* const name : {"enable_thinking", "thinking"}) {
@@ -152,7 +152,7 @@ bool reasoning_is_off(const Json& variables) {
   return false;
 }
 
-// A format holds behind the reasoning, should there be any.
+// Makes the request's format hold behind the reasoning, where the model may reason.
 void hold_behind_reasoning(const ChatFormat& format, const Conversation& conversation,
                            bool begins_in_reasoning, Request& request) {
   const ReasoningTags tags = reasoning_tags(format.reasoning);

@@ -24,9 +24,10 @@ struct Conversation {
   bool continue_final_message = false;  // the answer goes on where the last message's text ends
 };
 
-// Renders the conversation into `request` and says how its answer is to be read; or what is wrong
-// with it. `names`: where the client wrote what this calls "messages[0]" and so on; it gets what
-// the engine calls the schemas of calls that are forced.
+// Renders the conversation into `request` and fills in how the answer is to be read; returns what
+// is wrong with the conversation, if anything. `names`: where the client wrote what this function
+// calls "messages[0]" and so on; the engine's names for the schemas of forced calls are added to
+// it.
 std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
                                          const Conversation& conversation, ParamNames& names,
                                          Request& request, AssistantOutputOptions& output);

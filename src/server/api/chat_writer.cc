@@ -80,8 +80,8 @@ Json message_json(Choice& choice) {
   return message;
 }
 
-// A call that was cut is none. What follows the only call that is allowed is dropped, however the
-// text ended.
+// A call that was cut does not count as one. Text behind the only call that is allowed was dropped,
+// so the answer counts as whole however that text ended.
 void end_choice(Choice& choice, const Event& event) {
   const bool calls = choice.output.num_tool_calls() > 0 && !choice.output.ends_within_call() &&
                      (event.reason == FinishReason::kStop || choice.output.is_over());
@@ -184,8 +184,8 @@ void ChatWriter::stream_event(Exchange& exchange, size_t index, const Event& eve
     if (stream_.token_ids) first["prompt_token_ids"] = prompt_tokens_;
     exchange.send_event(json_line(first));
   }
-  // Probabilities, tokens and rounds go with the first chunk of their event, which may have no text
-  // yet.
+  // Probabilities, tokens and rounds are sent with the first chunk of their event, even where that
+  // chunk has no text.
   Json logprobs;
   if (!event.logprobs.empty()) {
     logprobs = {{"content", chat_logprobs(engine_, event, stream_.tokens_as_ids)},

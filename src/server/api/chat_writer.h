@@ -18,8 +18,9 @@ struct ChatAnswerOptions {
   AssistantOutputOptions output;
   size_t num_choices = 1;
   std::string id;
-  std::optional<int32_t> prompt_logprobs;  // alternatives of the prompt's tokens that it has
-  std::vector<int32_t> prompt_tokens;      // where StreamFields wants them
+  // Alternatives of each of the prompt's tokens; none: not asked for.
+  std::optional<int32_t> prompt_logprobs;
+  std::vector<int32_t> prompt_tokens;  // filled where StreamFields::wants_prompt_tokens()
 };
 
 // `engine` and `facts` must outlive it.

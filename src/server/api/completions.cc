@@ -25,8 +25,9 @@ struct CompletionFields {
   std::vector<int32_t> first_tokens;       // of prompts that have one
   std::optional<int32_t> prompt_logprobs;  // vLLM's
   std::set<std::string> control_tokens;
-  bool shows_special = false;                       // tokens of those names are in the text
-  std::vector<std::vector<int32_t>> prompt_tokens;  // by prompt, where those are asked for
+  bool shows_special = false;  // the text shows tokens named in control_tokens
+  // By prompt; filled where the client asks for token ids.
+  std::vector<std::vector<int32_t>> prompt_tokens;
   int32_t samples = 1;
 };
 
@@ -133,7 +134,8 @@ class CompletionWriter : public AnswerWriter {
             {"model", facts_.model()},
             {"system_fingerprint", facts_.info.numeric_fingerprint}};
   }
-  // Of the answer's tokens, or of a prompt's, where special tokens may have been added to the text.
+  // How tokens are spelled: those of the answer or, with `is_echo`, of a prompt, to which special
+  // tokens may have been added.
   TokenSpelling spelling(bool is_echo) const {
     static const std::set<std::string> kNone;
     return {.as_ids = fields_.stream.tokens_as_ids,

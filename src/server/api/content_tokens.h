@@ -1,5 +1,5 @@
-// ContentTokens: which tokens of an answer are its message's text, so that log-probabilities are
-// told of those alone, not of reasoning, calls and tags.
+// ContentTokens: which tokens of an answer make up its message's text. Log-probabilities are
+// reported for those alone, not for reasoning, calls and tags.
 #pragma once
 
 #include <set>
@@ -15,8 +15,8 @@ class ContentTokens {
  public:
   ContentTokens(const Engine& engine, const AssistantOutputOptions& output);
 
-  // The log-probabilities of the tokens that are known to be text by now: a token may be held back
-  // while it may belong to a tag. In order, each once.
+  // The log-probabilities of the tokens that have turned out to be text, in order, each once. A
+  // token is held back while it may still belong to a tag.
   std::vector<std::vector<TokenLogprob>> take(const Event& event);
 
  private:
@@ -24,12 +24,12 @@ class ContentTokens {
     size_t size_bytes = 0;
     std::vector<TokenLogprob> logprobs;
   };
-  // What has been held is decided: as much of its end as the deltas have text is text.
+  // Decides about the held tokens: as many of the last ones as cover the deltas' text are text.
   void read(const std::vector<OutputDelta>& deltas,
             std::vector<std::vector<TokenLogprob>>& text_tokens);
 
   const Engine& engine_;
-  const std::set<std::string> control_tokens_;  // which the text does not have
+  const std::set<std::string> control_tokens_;  // names of tokens that the text leaves out
   AssistantOutput output_;                      // reads the same answer token by token
   std::vector<Held> held_;
 };

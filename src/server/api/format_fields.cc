@@ -11,7 +11,7 @@ using Kind = OutputFormat::Kind;
 
 constexpr size_t kMostChoices = 1024;
 
-// `path`: where the text stands in the call, in the field `name` of `fields`.
+// `path`: where the format's text stands in the call; the field is `name` of `fields`.
 void set(OrderedFieldReader& fields, const char* name, const std::string& path, FormatField into,
          Kind kind, std::string text) {
   if (into.format.kind != Kind::kAny) {

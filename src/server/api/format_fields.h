@@ -12,7 +12,7 @@
 
 namespace forerun::server {
 
-// A format, and where it stands in the call: what the engine calls "output_format".
+// A format, and where the client wrote what the engine calls "output_format".
 struct FormatField {
   OutputFormat& format;
   ParamNames& names;

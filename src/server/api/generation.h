@@ -21,8 +21,8 @@ namespace forerun::server {
 struct GenerationCall {
   std::vector<Request> prompts;  // at least one
   std::unique_ptr<AnswerWriter> writer;
-  ParamNames names;                 // of what the engine may find wrong
-  bool prompts_are_listed = false;  // "prompt" is a list of them
+  ParamNames names;  // fields that the engine may refuse, and where the client wrote them
+  bool prompts_are_listed = false;  // "prompt" is a list of prompts
 };
 
 // How a call ended, for the log.
@@ -44,7 +44,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Submits all prompts; where one is refused, none of them runs and the answer says why. On any
   // thread but the loop's, once.
   void start(std::vector<Request> prompts, ParamNames names, bool prompts_are_listed);
-  // Ends it with status 503, unless it has ended. On the loop's thread.
+  // Ends the answer with status 503, unless it has ended. Must be called on the loop's thread.
   void cut_off(const std::string& why);
 
  private:

@@ -20,14 +20,13 @@ namespace forerun::server {
 struct StreamFields {
   bool stream = false;
   bool include_usage = false;
-  bool continuous_usage = false;  // vLLM's: in every chunk
-  bool token_ids = false;         // vLLM's "return_token_ids": of the prompt and of the answer
-  bool tokens_as_ids =
-      false;  // vLLM's "return_tokens_as_token_ids": log-probabilities name them so
+  bool continuous_usage = false;  // vLLM's "continuous_usage_stats": usage in every chunk
+  bool token_ids = false;         // vLLM's "return_token_ids": ids of prompt and answer
+  bool tokens_as_ids = false;     // vLLM's "return_tokens_as_token_ids"; for log-probabilities
   // Forerun's own: which tokens had been guessed, and the trees of their rounds, beside the text.
   bool speculation = false;
 
-  // Whether the prompts' tokens must be known before they are read.
+  // Whether the prompts must be tokenized before the engine gets them.
   bool wants_prompt_tokens() const { return continuous_usage || token_ids; }
 };
 
@@ -43,8 +42,8 @@ struct FieldNotDone {
 // Refuses those that are given with anything but false or an empty list.
 void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone> names);
 
-// Sampling, length, stops, speculation and guides. Errors are left in `fields`; `names` gets what
-// the engine calls otherwise.
+// Sampling, length, stops, speculation and guides. Errors are left in `fields`. Fields that the
+// engine calls by another name are added to `names`.
 void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request,
                      ParamNames& names);
 void read_stream(OrderedFieldReader& fields, StreamFields& stream);

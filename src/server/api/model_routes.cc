@@ -67,7 +67,8 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
             {"min_p", sampling.min_p}}}};
 }
 
-// Requests have no slot of their own: of as many as may run at once, the first ones are taken.
+// The engine does not assign slots: of as many as may run at once, the first ones are shown as
+// taken.
 Json slots_json(const Engine& engine, const ServerFacts& facts) {
   Json slots = Json::array();
   const int32_t running = engine.load().running_requests;

@@ -101,7 +101,7 @@ class ResponseWriter : public AnswerWriter {
   const int64_t created_ = unix_seconds();
   AssistantOutput output_;
   std::optional<ContentTokens> content_tokens_;  // where log-probabilities are wanted
-  Json logprobs_ = Json::array();                // of tokens of the text, until it is told
+  Json logprobs_ = Json::array();                // of the text's tokens that have not been sent yet
   std::vector<Item> items_;
   bool item_open_ = false;
   bool incomplete_ = false;   // cut by its length
@@ -238,7 +238,7 @@ void ResponseWriter::take(Exchange& exchange, int32_t /*prompt_idx*/, const Even
   usage_.add(event);
   incomplete_ = event.reason == FinishReason::kLength;
   item_is_cut_ = incomplete_ || output_.ends_within_call();
-  // A call that was cut is none; in a stream it has been told of.
+  // A call that was cut is left out, except in a stream, which has already sent a part of it.
   if (output_.ends_within_call() && !stream_) {
     items_.pop_back();
     item_open_ = item_is_cut_ = false;

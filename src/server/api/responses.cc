@@ -36,7 +36,7 @@ Json member_of(const Json& item, const char* name) {
   return found != item.end() ? *found : Json();
 }
 
-// Reads "input" into messages, and keeps which part of it each came from.
+// Reads "input" into messages, and keeps which part of "input" each message came from.
 class InputReader {
  public:
   InputReader(OrderedFieldReader& fields, Json& messages, ParamNames& names)
@@ -50,7 +50,7 @@ class InputReader {
   void add_item(const Json& item, const std::string& path);
 
  private:
-  // What is wrong at `member` of the last message stands at `path`.
+  // An error at `member` of the last message is reported at `path`.
   void name(const std::string& member, const std::string& path) {
     names_.emplace_back("messages[" + std::to_string(messages_.size() - 1) + "]" + member, path);
   }
@@ -126,8 +126,8 @@ void read_input(OrderedFieldReader& fields, Conversation& conversation, ParamNam
   }
 }
 
-// OpenAI's: log-probabilities of the text come where they are included, or alternatives of its
-// tokens are asked for. What else can be included is nothing that is made here.
+// As OpenAI's: the text's log-probabilities come where "include" names them or "top_logprobs" is
+// above 0. Whatever else "include" may name is not produced here.
 void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
   const auto top = fields.integer("top_logprobs", 0, facts.options.max_logprobs);
   bool wanted = top.value_or(0) > 0;
@@ -189,7 +189,8 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
   refuse_what_is_not_done(fields);
   read_text_format(fields, {request.output_format, call.names});
   read_input(fields, conversation, call.names);
-  conversation.tools_may_be_missing = true;  // answers without tools say "auto", too
+  // Responses without tools say "auto", and clients send it back.
+  conversation.tools_may_be_missing = true;
   if (const Json* const tools = fields.any_list("tools")) conversation.tools = *tools;
   if (const Json* const choice = fields.any("tool_choice")) conversation.tool_choice = *choice;
   conversation.parallel_tool_calls = fields.boolean("parallel_tool_calls");
@@ -204,7 +205,8 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
     if (error->param == "messages") error->param = "input";
     return *error;
   }
-  // A prompt that does not fit, say: names of the chat that it has become are none of the client's.
+  // Errors that the engine finds later, such as a prompt that does not fit, must name the client's
+  // field, not the chat's.
   for (auto& name : call.names) {
     if (name.second == "messages") name.second = "input";
   }

@@ -15,16 +15,16 @@ namespace forerun::server {
 // The text of a token; bytes that are no whole character become U+FFFD.
 std::string token_text(const Engine& engine, int32_t token);
 
-// vLLM's "stop_reason": the text or the token of the request's own that ended it, or null.
+// vLLM's "stop_reason": the request's own stop string or stop token that ended the output, or null.
 Json stop_reason_json(const Event& event);
 
 // {"token", "logprob", "bytes", "top_logprobs"} of a token and its alternatives. `as_ids`: tokens
-// are told as "token_id:N".
+// are named "token_id:N".
 Json chat_logprob_json(const Engine& engine, const std::vector<TokenLogprob>& token, bool as_ids);
 // Chat: a list of them, one for each token of the event.
 Json chat_logprobs(const Engine& engine, const Event& event, bool as_ids);
 
-// Whole characters of a text whose tokens may cut them.
+// Counts the whole characters of a text whose tokens may cut characters.
 class TextOffset {
  public:
   explicit TextOffset(int64_t characters = 0) : characters_(characters) {}
@@ -33,23 +33,23 @@ class TextOffset {
 
  private:
   int64_t characters_;
-  std::string partial_;  // the beginning of the next one
+  std::string partial_;  // the beginning of the next character
 };
 
-// How a choice of /v1/completions tells tokens: by their texts, those that are no whole characters
+// How a choice of /v1/completions names tokens: by their texts, those that are not whole characters
 // by their bytes ("bytes:\\xe2\\x80", as OpenAI does), or as "token_id:N".
 struct TokenSpelling {
   bool as_ids = false;
-  // Names of special tokens that are not in the text.
+  // Names of special tokens that the text leaves out.
   const std::set<std::string>* without_text = nullptr;
 };
 
 // /v1/completions: appends to {"tokens", "token_logprobs", "top_logprobs", "text_offset"}.
-// `offset`: of the first token in the choice's text; moved behind the last one.
+// `offset`: where the first token begins in the choice's text; moved behind the last token.
 Json no_completion_logprobs();
 void append_completion_logprobs(const Engine& engine, const Event& event,
                                 const TokenSpelling& spelling, Json& logprobs, TextOffset& offset);
-// The same of a prompt that is echoed: of `first_token`, before which nothing stands, nulls; of the
+// The same for a prompt that is echoed: nulls for `first_token`, which nothing predicts; for the
 // others as many alternatives as there are, at most `count`. Tokens named in `without_text` take no
 // place in the text unless it spells them.
 struct EchoedPrompt {

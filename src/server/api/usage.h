@@ -16,7 +16,7 @@ class Usage {
   void add(const Event& last_of_sample);
   // OpenAI's "usage", with what speculation came to as an extension.
   Json json() const;
-  // The same while a choice is being written, as far as it is known then.
+  // The usage so far, while a choice is still being written.
   static Json so_far(size_t prompt_tokens, int64_t output_tokens);
 
   int64_t prompt_tokens() const { return prompt_tokens_; }

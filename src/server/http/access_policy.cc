@@ -114,16 +114,18 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
   if (head.method == "POST") {
     for (const std::string& coding : list_of(head.headers, "Content-Encoding")) {
       if (coding.empty() || equal_ignoring_case(coding, "identity")) continue;
-      return Refusal{415,
-                     "Content-Encoding: found '" + coding + "', accepted are bodies as they are",
-                     {{"Accept-Encoding", "identity"}}};
+      return Refusal{
+          415,
+          "Content-Encoding: found '" + coding + "', accepted is identity: send the body as it is",
+          {{"Accept-Encoding", "identity"}}};
     }
   }
   return std::nullopt;
 }
 
-// OpenAI's JavaScript library sends a dozen of X-Stainless-* headers, others have their own. What
-// the server does not know it does not read, so all that an allowed origin asks for may come.
+// OpenAI's JavaScript library sends a dozen X-Stainless-* headers, and other libraries have headers
+// of their own. The server does not read headers that it does not know, so an allowed origin may
+// send all that it asks for.
 std::string AccessPolicy::allowed_headers(const HttpRequest& head) {
   std::string allowed = "authorization, content-type, x-request-id";
   for (const std::string& name : list_of(head.headers, "Access-Control-Request-Headers")) {

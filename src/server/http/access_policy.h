@@ -36,9 +36,9 @@ class AccessPolicy {
  public:
   explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}
 
-  // Why a request is not taken, from its headers; nothing where it is. In this order: its Host, its
-  // Origin, its key, content type and coding of its body. A request without any Host, which no
-  // browser sends, is taken.
+  // Why a request is refused, by its headers; nothing where it is accepted. Checks in this order
+  // Host, Origin, key, and the content type and coding of the body. A request without Host is
+  // accepted: no browser sends one.
   std::optional<Refusal> refuse(const HttpRequest& head) const;
   // What keeps the cached prefixes of those with different keys apart: which of several keys it
   // has. Empty where there is one at most.

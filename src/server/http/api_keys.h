@@ -15,12 +15,12 @@ constexpr int32_t kMaxPriority = 1'000'000;
 
 struct ApiKey {
   std::string key;
-  std::optional<int32_t> min_priority = {};  // instead of AccessOptions::min_priority
+  std::optional<int32_t> min_priority = {};  // replaces AccessOptions::min_priority for this key
 };
 
-// Reads a file with a key a line, and what its owner may behind it: "KEY min_priority=-10". Empty
-// lines and those that begin with '#' are left out. Fails where the file cannot be read, holds no
-// key or says something else, with the place.
+// Reads a file with one key a line, behind which the rights of its owner may stand: "KEY
+// min_priority=-10". Skips empty lines and those that begin with '#'. Fails, naming the line, where
+// a line says anything else, and where the file cannot be read or holds no key.
 Result<std::vector<ApiKey>> read_api_keys(const std::string& path);
 
 }  // namespace forerun::server

@@ -1,5 +1,5 @@
-// The memory that all bodies take together which are being received, or wait to be read, or are.
-// Bytes count once they have come: what a header announces costs nothing.
+// The memory that the bodies of all requests share, from their first byte until their request has
+// been read. Bytes count once they have arrived; an announced Content-Length costs nothing.
 //
 // Threads: any.
 #pragma once
@@ -13,8 +13,8 @@ namespace forerun::server {
 
 class BodyBudget {
  public:
-  // Bodies of up to so many bytes may have all of the budget, larger ones 7/8 of it: large ones
-  // that stall do not keep out everyday calls.
+  // Bodies of up to so many bytes may have all of the budget, larger ones 7/8 of it: so large
+  // bodies that stall do not keep out small calls.
   static constexpr int64_t kSmallBody = 64 << 10;
 
   explicit BodyBudget(int64_t most_bytes) : most_bytes_(most_bytes) {}
@@ -34,7 +34,7 @@ class BodyBudget {
   std::atomic<int64_t> used_{0};
 };
 
-// One body's part. It is given back when this goes.
+// One body's part of the budget, given back by the destructor.
 class BodyMemory {
  public:
   explicit BodyMemory(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
@@ -42,8 +42,8 @@ class BodyMemory {
   BodyMemory(const BodyMemory&) = delete;
   BodyMemory& operator=(const BodyMemory&) = delete;
 
-  // From now on the body has so many bytes, never fewer than before. False: the budget has no room
-  // for more, and nothing has changed.
+  // Raises the body's part to `bytes`, never less than before. False: the budget has no room for
+  // more, and nothing has changed.
   bool grow_to(int64_t bytes);
 
  private:

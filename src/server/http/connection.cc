@@ -23,8 +23,8 @@ namespace {
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr int64_t kMostDiscardedBytes = 64 << 20;
 constexpr size_t kHeadPiece = 4096;
-// Beside the head's own most: what one read brings of a body. It also bounds what a chunk's
-// extensions, and trailers, may have.
+// What one read may bring of a body, beyond the head's own limit. It also bounds a chunk's
+// extensions, and the trailers.
 constexpr size_t kBodyPiece = 64 << 10;
 constexpr const char* kEnding = "the server is ending";
 
@@ -114,7 +114,8 @@ void Connection::on_readable() {
   }
 }
 
-// From here on there is nothing to wait for: check() looks whether it has gone.
+// The socket has nothing more to read, so from here on check() finds out whether the client has
+// gone.
 void Connection::on_peer_done() {
   if (std::exchange(peer_done_, true)) return;
   ask_whether_there(Clock::now());
@@ -172,7 +173,7 @@ void Connection::parse_head() {
   const size_t length = scanner_.head_end() - scanner_.blank_bytes();
   const std::string_view line = buffered().substr(0, buffered().find('\r'));
   parser_.emplace();
-  // The scanner has counted already.
+  // The scanner has already limited the head's bytes.
   parser_->header_limit(static_cast<std::uint32_t>(options_.max_header_bytes + 1));
   parser_->body_limit(static_cast<std::uint64_t>(options_.max_body_bytes));
   error_code error;
@@ -210,13 +211,13 @@ void Connection::take_fields() {
 }
 
 void Connection::refuse_malformed(const error_code& error) {
-  if (timed_out_) return fail(408, "the request took longer to arrive than it may");
+  if (timed_out_) return fail(408, "the request took longer to arrive than is allowed");
   if (error == http::error::body_limit) {
     return fail(413,
                 "body: accepted are up to " + std::to_string(options_.max_body_bytes) + " bytes");
   }
   if (error == http::error::buffer_overflow) {
-    return fail(431, "body: a chunk's extensions or the trailers are longer than may be");
+    return fail(431, "body: a chunk's extensions or the trailers are too long");
   }
   if (error == http::error::bad_content_length) {
     return fail(400, "Content-Length: accepted is one decimal number, without Transfer-Encoding");
@@ -225,7 +226,7 @@ void Connection::refuse_malformed(const error_code& error) {
     return fail(400, "Transfer-Encoding: accepted is 'chunked' once, without Content-Length");
   }
   const bool is_http = error.category() == make_error_code(http::error::end_of_stream).category();
-  if (error == http::error::end_of_stream || !is_http) return close();  // it has left
+  if (error == http::error::end_of_stream || !is_http) return close();  // the client has left
   fail(400, "not an HTTP request: " + error.message());
 }
 
@@ -263,7 +264,7 @@ void Connection::on_body(const error_code& error) {
 void Connection::refuse_body() {
   parser_.reset();
   body_memory_ = nullptr;
-  fail(503, "body: the memory for bodies that are under way is full");
+  fail(503, "body: the memory for the bodies of all requests is full; send it again later");
 }
 
 void Connection::handle() {
@@ -327,7 +328,8 @@ void Connection::cut_off() {
 }
 
 void Connection::check(Clock::time_point now) {
-  // While an answer is made and more has come already nobody waits for the socket.
+  // While an answer is being made and more input has come already, no read waits on the socket, so
+  // the client's end would go unnoticed.
   if (state_ == State::kAnswering && (peer_done_ || has_input_ || buffer_.size() > 0)) {
     pollfd peer{socket_.native_handle(), POLLRDHUP, 0};
     if (::poll(&peer, 1, 0) > 0) {

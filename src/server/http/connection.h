@@ -24,8 +24,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `options` and `handlers` must live as long as it does. `bodies`: what it shares with the
-  // server's other connections. `on_closed` is called once, at its end.
+  // `options` and `handlers` must outlive the connection. `bodies`: the budget that it shares with
+  // the server's other connections. `on_closed` is called once, when the connection has ended.
   Connection(boost::asio::ip::tcp::socket socket, const HttpOptions& options,
              const HttpHandlers& handlers, std::shared_ptr<BodyBudget> bodies,
              std::function<void(Connection*)> on_closed);
@@ -34,12 +34,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   // Answers without a request, and closes.
   void turn_away(int status, const std::string& message);
-  // Ends what has taken longer than it may, and notices a client that has gone although there is
-  // nothing to read from it. Several times a second.
+  // Ends what has exceeded its time limit, and notices a client that has gone although there is
+  // nothing to read from it. To be called several times a second.
   void check(Clock::time_point now);
   // Closes after the present answer; at once where there is none.
   void drain();
-  // Refuses a request that has not come whole, with 503. One that is answered goes on.
+  // Refuses with 503 a request that has not arrived whole. A request that is being answered goes
+  // on.
   void cut_off();
   void close();
 
@@ -78,9 +79,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_malformed(const boost::system::error_code& error);
   void refuse_body();
   void handle();
-  std::shared_ptr<Exchange> exchange();  // of the present request
+  std::shared_ptr<Exchange> exchange();  // for the request that is being answered
   std::string_view buffered() const;
-  // A client that has sent all it will send: has it gone, or does it wait for its answer?
+  // The client has shut down its sending side: it may have gone, or wait for its answer.
   void on_peer_done();
   void ask_whether_there(Clock::time_point now);
   // The last answer of the connection.
@@ -116,7 +117,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool waiting_ = false;       // for something to read
   bool has_input_ = false;     // the next request has begun while this one is answered
   bool timed_out_ = false;     // while a request was read
-  bool peer_done_ = false;     // it will send no more
+  bool peer_done_ = false;     // the client will send no more
   bool head_sent_ = false;     // of the answer
   bool is_stream_ = false;     // the answer is
   bool answer_ended_ = false;  // all of it is in unsent_, or written
@@ -125,7 +126,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int64_t discarded_bytes_ = 0;
   Clock::time_point idle_since_;
   Clock::time_point body_deadline_ = Clock::time_point::max();
-  Clock::time_point next_ask_;  // where peer_done_
+  Clock::time_point next_ask_;  // used once peer_done_ is set
   Clock::time_point read_deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
 };

@@ -155,8 +155,8 @@ void Connection::send_piece(const std::string& bytes) {
   send(size + bytes + "\r\n");
 }
 
-// RFC 9110, 15.2: a client of HTTP/1.1 reads interim answers and passes over what it did not ask
-// for. In a stream of events a line that begins with a colon is a comment.
+// RFC 9110, 15.2: a client of HTTP/1.1 must read interim answers and ignore those that it did not
+// expect. In a stream of events a line that begins with a colon is a comment.
 void Connection::ask_whether_there(Clock::time_point now) {
   next_ask_ = now + options_.ask_every;
   if (answer_ended_ || !writing_.empty() || !unsent_.empty()) return;

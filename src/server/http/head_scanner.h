@@ -1,7 +1,7 @@
 // Where a request's head ends, and whether its lines are lines by RFC 9112 (2.2, 5.1, 5.2): each
 // ends in CRLF, none is folded, names touch their colons, no control character is in them. Byte by
-// byte, so that the verdict does not depend on how the bytes were cut into pieces. What fields
-// mean is request_head.h's.
+// byte, so that the verdict does not depend on how the bytes were cut into pieces. request_head.h
+// decides what the fields mean.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,17 @@ class HeadScanner {
  public:
   enum class Verdict : uint8_t { kMore, kWhole, kBad, kTooLong };
 
-  // `most_bytes`: of the head, empty lines in front of it included.
+  // `most_bytes`: how long the head may be, empty lines in front of it included.
   explicit HeadScanner(size_t most_bytes = 0) : most_bytes_(most_bytes) {}
 
-  // `bytes`: all that have come since it was made, those of earlier calls in front. After another
-  // verdict than kMore it must not be called again.
+  // `bytes`: all bytes that have come since the scanner was made, those of earlier calls included.
+  // Must not be called again after any verdict other than kMore.
   Verdict scan(std::string_view bytes);
 
   // Whether anything but whole empty lines has come.
   bool has_begun() const { return place_ != Place::kBefore; }
-  // Bytes of the empty lines in front of the head; and of those and the head, once it is whole.
+  // blank_bytes(): the bytes of the empty lines in front of the head. head_end(): those bytes and
+  // the head's, once the head is whole.
   size_t blank_bytes() const { return blank_bytes_; }
   size_t head_end() const { return at_; }
   // After kBad: what was found, and what is accepted.

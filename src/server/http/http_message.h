@@ -36,10 +36,11 @@ struct HttpResponse {
 
 // Whether both are equal but for the case of ASCII letters.
 bool equal_ignoring_case(std::string_view a, std::string_view b);
-// Whether a token of RFC 9110 (5.6.2) may have it: a method, a header's name.
+// Whether the byte may be part of a token of RFC 9110 (5.6.2), such as a method or a header's name.
 bool is_token_char(char byte);
-// The members of a list such as `Expect`'s over all headers of that name, without white space;
-// empty members count (RFC 9110, 5.6.1, lets them be passed over, which the caller decides).
+// The members of a list, such as that of `Expect`, over all headers of that name, without white
+// space. Empty members are included; the caller decides whether to skip them, as RFC 9110 (5.6.1)
+// allows.
 std::vector<std::string> list_of(const HttpHeaders& headers, std::string_view name);
 
 }  // namespace forerun::server

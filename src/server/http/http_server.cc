@@ -144,7 +144,7 @@ bool AsioHttpServer::make_room() {
   return oldest != nullptr;
 }
 
-// A copy: they close, and go, one after the other.
+// Returns a copy, since connections remove themselves from the list as they close.
 std::vector<std::shared_ptr<Connection>> AsioHttpServer::all_connections() const {
   std::vector<std::shared_ptr<Connection>> all;
   all.reserve(connections_.size());

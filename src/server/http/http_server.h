@@ -3,13 +3,13 @@
 //
 // What a client can cost: `max_connections` descriptors, `max_header_bytes` and `max_body_bytes` of
 // memory for `header_time` and `body_time` from a request's first byte on, `max_unsent_bytes` of an
-// answer that it does not read. All bodies together have `body_memory_bytes`, from their first
-// byte until their request has been let go. Who exceeds a limit gets the status that says so (400,
-// 408, 413, 431, 503) and is disconnected. Descriptors that run out make new connections wait, and
-// nothing else.
+// answer that it does not read. All bodies together may take `body_memory_bytes`, each from its
+// first byte until its request has been released. Who exceeds a limit gets the status that says so
+// (400, 408, 413, 431, 503) and is disconnected. Descriptors that run out make new connections
+// wait, and nothing else.
 //
-// A client that shuts down its sending side is answered still; one that has gone is noticed by what
-// its system says to an interim answer (decision 46).
+// A client that shuts down its sending side still gets its answer; one that has gone is noticed by
+// its system's reply to an interim answer (decision 46).
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,8 @@ struct HttpOptions {
   std::chrono::milliseconds header_time{10'000};      // from the first byte
   std::chrono::milliseconds body_time{60'000};        // from the header's end
   std::chrono::milliseconds body_stall_time{10'000};  // from one piece of a body to the next
-  std::chrono::milliseconds ask_every{5'000};    // whether a client that sends no more is there
+  // How often a client that sends no more is asked whether it is there.
+  std::chrono::milliseconds ask_every{5'000};
   std::chrono::milliseconds idle_time{300'000};  // between requests
   std::chrono::milliseconds write_time{60'000};  // for a client to take what is written at a time
 };
@@ -67,7 +68,7 @@ class HttpServer {
   // Takes no more connections and ends those without a request; the others after their answers.
   // `done` is called when the last one has gone. On the loop's thread.
   virtual void drain(std::function<void()> done) = 0;
-  // Refuses, with 503, requests that have not come whole.
+  // Refuses with 503 all requests that have not arrived whole.
   virtual void cut_off() = 0;
   // Ends what is left.
   virtual void close_all() = 0;

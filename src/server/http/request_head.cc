@@ -8,10 +8,10 @@ namespace {
 
 using Fault = std::optional<HeadFault>;
 
-// Of these more than one would have two readers believe different ones.
+// If one of these came twice, two readers might believe different ones.
 constexpr std::array<std::string_view, 5> kOnce = {"Host", "Content-Length", "Content-Type",
                                                    "Authorization", "Origin"};
-// RFC 9110's and 5789's; the server's routes say 404 or 405 to those that they do not have.
+// The methods of RFC 9110 and RFC 5789; routes answer 404 or 405 to those that they do not have.
 constexpr std::array<std::string_view, 8> kMethods = {"GET",    "HEAD",    "POST",  "PUT",
                                                       "DELETE", "OPTIONS", "TRACE", "PATCH"};
 
@@ -56,7 +56,7 @@ Fault check_body_length(const HttpRequest& head) {
                             "', which this server does not decode; accepted is 'chunked'"};
 }
 
-// Of RFC 3986's unreserved characters, sub-delims and '%'.
+// RFC 3986's unreserved characters, sub-delims and '%'.
 bool is_host_char(char byte) {
   const auto is_one_of = [byte](std::string_view set) {
     return set.find(byte) != std::string_view::npos;

@@ -1,6 +1,6 @@
-// What a request's head says, decided as RFC 9110 and 9112 have it where a parser leaves it open:
-// how long the body is, which host is meant, what the target names. A head in doubt is refused:
-// what two readers of it may understand differently is how one request hides in another.
+// Decides by RFC 9110 and 9112 what the HTTP parser leaves open in a request's head: how long the
+// body is, which host is meant, what the target names. An ambiguous head is refused, since a head
+// that two readers understand differently can hide one request in another.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,9 @@ struct HeadFault {
   std::string message;
 };
 
-// Fills path and query of `head`, whose other fields are there, from the request's target; of a
-// target that names a host, Host too. The connection must be closed after a fault.
+// Checks `head` and fills its path and query from the request's target, and Host where the target
+// names a host. All other fields of `head` must be filled. The connection must be closed after a
+// fault.
 std::optional<HeadFault> read_head(std::string_view target, HttpRequest& head);
 
 // Whether a request line ends in a version such as "HTTP/2.0".

@@ -1,4 +1,4 @@
-// AssistantOutput: a model's text as an assistant message, while it comes.
+// AssistantOutput: turns a model's text into an assistant message while the text comes.
 //
 // Takes the text of one answer in pieces and says what each adds: content, reasoning, the start of
 // a tool call, a piece of its arguments. The deltas of all pieces, put together, are the same
@@ -6,11 +6,11 @@
 // head of a call (up to the arguments' first character), of an end token's name, or one of the
 // newlines that go with a tag.
 //
-// What looks like a call and is none is content. Where the arguments of a call that has begun stop
-// being JSON, the rest of the text is content; where the text ends within them, they are what came,
-// and the call is not whole: ends_within_call(). A head of a call that the model ends in is
-// content, one that was cut (by a length or a stop string) is dropped, as is what may begin a tag
-// there.
+// Text that looks like a call and is not one is content. Where the arguments of a call that has
+// begun stop being JSON, the rest of the text is content; where the text ends within them, the
+// arguments so far stay and ends_within_call() says that the call is not whole. Where the text ends
+// within the head of a call, the head is content if the model ended the text; if something else did
+// (a length, a stop string), the head is dropped, and so is the possible beginning of a tag.
 //
 // One answer, one thread. Holds no reference to its options.
 #pragma once
@@ -61,14 +61,14 @@ class AssistantOutput {
   // end within none. Neighbouring deltas differ in kind or call.
   std::vector<OutputDelta> push(std::string_view text);
 
-  // The text has ended: what was held back. Nothing may be pushed after it. `is_cut`: it was ended
-  // by its length or by something of the request's, not by the model.
+  // Ends the text and returns what was held back. Nothing may be pushed after it. `is_cut`: the
+  // text's length or something in the request ended it, not the model.
   std::vector<OutputDelta> finish(bool is_cut = false);
 
   // How many calls have begun. If any, and the last one is whole, an answer that ended by itself
   // has finish_reason "tool_calls".
   int32_t num_tool_calls() const;
-  // After finish(): the last call is not whole, so it is none.
+  // After finish(): the last call is not whole, so it does not count as a call.
   bool ends_within_call() const;
 
   // True once the one call that was allowed is complete: further text changes nothing, and the

@@ -18,7 +18,7 @@ class CallScanner {
   explicit CallScanner(ToolFormat format);
 
   void push(std::string_view text, CallSink& sink);
-  // `is_cut`: the text has ended where the model did not end it.
+  // `is_cut`: something other than the model ended the text.
   void finish(CallSink& sink, bool is_cut);
   // True once the only call that the sink allows is complete; what follows is dropped.
   bool is_over() const { return is_over_; }
@@ -31,10 +31,10 @@ class CallScanner {
   void in_form(char byte, CallSink& sink);
   void open(std::unique_ptr<CallForm> form, bool is_untagged);
   void end_form();
-  // What the form has taken is no call: to be read again as text.
+  // What the form has taken turned out not to be a call; reads it again as text.
   void give_up(CallSink& sink);
-  // Whether what is held of a text that was cut is a call's: a whole tag is, without one what
-  // begins as calls do.
+  // Whether the text that is held when the text is cut belongs to a call: behind a whole tag it
+  // does; without a tag, where it begins as calls begin.
   bool holds_markup() const;
 
   const ToolFormat format_;

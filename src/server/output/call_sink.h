@@ -51,7 +51,8 @@ class CallSink {
   int32_t num_calls() const { return num_calls_; }
   // Whether the arguments of the last call are complete; true where there is none.
   bool last_call_is_whole() const { return num_calls_ == 0 || arguments_are_whole_; }
-  // Its arguments have broken off: what follows is text, and it stays what it was.
+  // The last call's arguments have stopped being JSON: the call stays as it is, and what follows is
+  // text.
   void leave_call() { arguments_are_whole_ = true; }
   // Counts the calls and pieces of arguments so far, to see whether one was added.
   uint64_t num_call_events() const { return num_call_events_; }

@@ -16,7 +16,7 @@ class ReasoningSplitter {
   // Appends what is certain of `text` to the two. Newlines at both ends of the reasoning and before
   // the content that follows it are dropped.
   void push(std::string_view text, std::string& reasoning, std::string& content);
-  // The text has ended; `is_cut`: where the model did not end it, perhaps within a tag.
+  // Ends the text. `is_cut`: something other than the model ended it, perhaps within a tag.
   void finish(std::string& content, bool is_cut);
 
  private:

@@ -21,9 +21,9 @@ struct TemplateFacts {
   bool wants_nine_character_ids = false;
   // A message may hold one tool call only.
   bool wants_single_calls = false;
-  // The tools that a request offers reach the text at all.
+  // Whether the tools that a request offers appear in the rendered text.
   bool renders_tools = false;
-  // Tool calls of earlier messages do.
+  // Whether tool calls of earlier messages appear in it.
   bool renders_tool_calls = false;
   // Which form the template writes them in; kNone where they are not rendered or not known.
   ToolFormat tool_format = ToolFormat::kNone;

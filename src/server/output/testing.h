@@ -24,8 +24,8 @@ struct ParsedMessage {
 // an empty delta, a piece of arguments for a call other than the last, neighbours of one kind.
 void add_deltas(const std::vector<OutputDelta>& deltas, ParsedMessage& message);
 
-// Takes the text in pieces of so many bytes, the first of `first_bytes`. `is_cut`: the model did
-// not end it.
+// Reads the text in pieces of `piece_bytes` bytes, the first one of `first_bytes`. `is_cut`:
+// something other than the model ended the text.
 ParsedMessage parse_in_pieces(const AssistantOutputOptions& options, std::string_view text,
                               size_t first_bytes, size_t piece_bytes, bool is_cut = false);
 

@@ -170,7 +170,8 @@ Result<ToolUse> read_tool_use(const std::string& tools_json, const std::string& 
       FORERUN_RETURN_IF_ERROR(read_choice(OrderedJsonValue(&choice, "", "tool_choice"), use));
     }
   }
-  // Calls that are forced by a grammar have no end of their own.
+  // A grammar of forced calls would let a model call for ever, so more than one call must be asked
+  // for.
   if (use.choice == ToolUse::Choice::kNamed) use.parallel = false;
   if (use.choice == ToolUse::Choice::kRequired) use.parallel = parallel_tool_calls.value_or(false);
   if (use.choice == ToolUse::Choice::kNone) {

@@ -14,14 +14,15 @@ struct OfferedTool {
   std::string name;
   std::string parameters_json;  // the JSON schema of its arguments, an object; "{}" if not given
   bool strict = false;          // arguments must follow the schema
-  std::string parameters_path = {};  // of the schema in the request: "tools[0].function.parameters"
+  // Where the request has the schema: "tools[0].function.parameters".
+  std::string parameters_path = {};
 };
 
 struct ToolUse {
   enum class Choice : uint8_t {
     kNone,      // no calls
     kAuto,      // the model chooses
-    kRequired,  // at least one call, of any offered tool; one unless more are asked for
+    kRequired,  // one call of any offered tool, or more where they are asked for
     kNamed,     // one call of the one tool in `callable`
   };
 
