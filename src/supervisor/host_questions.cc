@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{300};  // nothing of theirs is to be tidied up
+constexpr milliseconds kGrace{300};  // the commands leave nothing to tidy up
 
 }  // namespace
 

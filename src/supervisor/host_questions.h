@@ -1,5 +1,6 @@
-// Asks hosts, all at once, whether they can take part in a launch: runs a command for each
-// (SupervisorOptions::ask) that ends with 0 where it does. What the command says is thrown away.
+// Asks hosts, all at once, whether they can take part in a launch: runs a command for each host
+// (SupervisorOptions::ask) that ends with 0 where the host can. The command's output is thrown
+// away.
 //
 // Threads: one at a time, the one that made it.
 #pragma once
@@ -20,14 +21,14 @@ class HostQuestions {
  public:
   // `options` must outlive it.
   HostQuestions(const SupervisorOptions& options, const std::vector<std::string>& hosts);
-  // Ends what still runs.
+  // Ends the commands that still run.
   ~HostQuestions();
   HostQuestions(const HostQuestions&) = delete;
   HostQuestions& operator=(const HostQuestions&) = delete;
 
-  // Whether each has answered, or has had the time for it. Does not wait.
+  // Whether each host has answered or its time to answer is over. Does not wait.
   bool is_over();
-  // Those that have not answered well so far.
+  // The hosts whose command has not ended with 0 so far.
   std::vector<std::string> silent() const;
 
  private:
@@ -35,14 +36,14 @@ class HostQuestions {
   struct Question {
     std::string host;
     std::optional<LaunchFolder> folder;
-    std::unique_ptr<LaunchProcess> process;  // null: it has ended
+    std::unique_ptr<LaunchProcess> process;  // null: the command has ended
     bool has_answered = false;
   };
   std::vector<Question> questions_;
   const Clock::time_point deadline_;
 };
 
-// Whom there is something to ask: each once, this machine left out.
+// The hosts to ask: each once, without this machine.
 std::vector<std::string> hosts_to_ask(const std::vector<std::string>& hosts);
 
 }  // namespace forerun

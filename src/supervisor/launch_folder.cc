@@ -69,7 +69,7 @@ void remove_left_over(const char* parent) {
   }
 }
 
-// No start takes so long that nobody holds the folder yet.
+// By then every launch that is still starting has locked its folder.
 constexpr time_t kAbandonedAfter_s = 600;
 
 int open_folder(const fs::path& folder) {
@@ -92,7 +92,7 @@ void remove_abandoned_in(const char* parent) {
   }
 }
 
-// Until the process has ended.
+// Waits until the process has ended.
 void wait_for_end(pid_t process) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
   if (descriptor >= 0) {
@@ -114,19 +114,19 @@ void LaunchFolder::remove_abandoned() {
 }
 
 void LaunchFolder::leave_sweeper(const std::string& name) {
-  if (name.starts_with(own_prefix())) return;  // its supervisor removes them
+  if (name.starts_with(own_prefix())) return;  // this machine's supervisor removes them
   const pid_t daemon = getppid();
   if (fork() != 0) return;
   setsid();
-  prctl(PR_SET_NAME, "forerun-sweeper");  // as ps shows it
-  // Whoever reads what the launch says waits for the end of it.
+  prctl(PR_SET_NAME, "forerun-sweeper");  // the name that ps shows
+  // Readers of the launch's output wait for its end, so this process must not hold it open.
   if (close_range(0, ~0U, 0) != 0) {
     for (int descriptor = 0; descriptor < 1024; ++descriptor) close(descriptor);
   }
   for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) open("/dev/null", O_RDWR);
   for (const fs::path& folder : {session_folder(name), memory_folder(name)}) {
     mkdir(folder.c_str(), S_IRWXU);
-    flock(open_folder(folder), LOCK_SH);  // as long as this process is there
+    flock(open_folder(folder), LOCK_SH);  // held until this process ends
   }
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   wait_for_end(daemon);

@@ -31,12 +31,13 @@ class LaunchFolder {
   // Whether it is a name that make() gives.
   static bool is_name(const std::string& name);
 
-  // In a process of the launch that has one thread yet. On a machine that is not the supervisor's
-  // it leaves a process behind that removes the launch's files there when the process that has
-  // started this one, mpirun's daemon, has ended. That holds a lock on the folders.
+  // Must be called in a process of the launch that still has only one thread. On a machine other
+  // than the supervisor's, leaves a process (the sweeper) behind that removes the launch's files
+  // there once this process's parent, mpirun's daemon, has ended. Until then the sweeper holds a
+  // lock on the folders.
   static void leave_sweeper(const std::string& name);
-  // Removes what launches of other machines' supervisors have left on this one: folders that no
-  // sweeper holds, ten minutes after something was last made in them.
+  // Removes what launches of other machines' supervisors have left on this machine: folders that no
+  // sweeper holds and in which nothing was made for ten minutes.
   static void remove_abandoned();
 
  private:

@@ -84,12 +84,12 @@ std::optional<LaunchFailure> LaunchKeeper::run_launch(bool& is_worth_another) {
     return LaunchFailure{.status = link.status(), .rank = {}};
   }
   std::optional<LaunchFailure> failure = serve(**link);
-  // Where a request is on trial it is the cause: only a request can be left out.
+  // A death while a request is on trial is put down to that request.
   if (failure && is_death(*failure) && has_trial()) failure->kind = LaunchFailure::Kind::kRequest;
   if (failure) name_silent_hosts(*failure);
   questions_.reset();
   (*link)->end(/*politely=*/!failure);
-  // What has never run, and says why, would say it again.
+  // A launch that has never run and says why would only say the same again.
   const bool has_said_why = failure && ((*link)->has_left() || !(*link)->has_spoken() ||
                                         failure->kind == LaunchFailure::Kind::kRefusal);
   is_worth_another = was_ready() || !has_said_why;
@@ -98,7 +98,8 @@ std::optional<LaunchFailure> LaunchKeeper::run_launch(bool& is_worth_another) {
 
 bool LaunchKeeper::is_death(const LaunchFailure& failure) const {
   using Kind = LaunchFailure::Kind;
-  // Between hosts it is rather a link that is silent.
+  // Between hosts, silence is more likely a link's than a process's, so it does not count as a
+  // death.
   return failure.kind == Kind::kProcess || failure.kind == Kind::kRequest ||
          (failure.kind == Kind::kSilence && !options_.ask);
 }
@@ -188,7 +189,8 @@ std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
       break;
     case Kind::kState:
       state_ = std::move(message.state);
-      // Requests may go on plainly meanwhile; the draft does not come back by itself.
+      // Requests can go on without the draft for now, but a failed draft device does not recover by
+      // itself.
       if (has_draft_ && state_.load.draft_faults > 0) {
         return LaunchFailure{
             .status = Status(StatusCode::kInternal, "the draft's devices have failed"),
@@ -212,7 +214,7 @@ LaunchFailure LaunchKeeper::failure_of(const UpMessage& message) const {
   LaunchFailure failure;
   failure.status = message.status;
   if (message.kind == UpMessage::Kind::kRefused) failure.kind = LaunchFailure::Kind::kRefusal;
-  // A stage that is lost has died, or nobody hears of it: that is told by its code.
+  // A lost stage has died or is silent; the status code tells which.
   if (message.status.code() == StatusCode::kDeadlineExceeded) {
     failure.kind = LaunchFailure::Kind::kSilence;
   }

@@ -1,10 +1,10 @@
-// Keeps a launch running, and its requests whatever becomes of it: starts it, hands requests to it
-// and what comes of them to their readers, and when it is lost starts another, in which they go on
-// from their tokens.
+// Keeps a launch running, and keeps its requests when it is lost: starts it, hands requests to it
+// and their events to their readers, and when it is lost starts another launch, in which the
+// requests go on from their tokens.
 //
-// Threads: one of its own, which does all of that; all methods from any thread. Submitting waits a
-// second at most for the launch's answer, other calls until it answers or is lost, which its
-// silence bounds.
+// Threads: one of its own does all of that; all methods may be called from any thread. submit()
+// waits at most a second for the launch's answer. Other calls wait until the launch answers or is
+// lost, which the longest silence bounds.
 #pragma once
 
 #include <condition_variable>
@@ -42,7 +42,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // with why.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
-  // The latest that the launch has said of itself, and whether there is one.
+  // The latest state that the launch has reported, and whether there is a launch.
   EngineState state() const;
   // Ends the launch, and requests as cancelled.
   void stop();
@@ -57,9 +57,9 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
     std::vector<uint64_t> parts;  // their ids in this launch
     int launches = 0;
     bool cancel_sent = false;
-    bool is_fresh = false;    // this launch has it, and no token of it has come
-    bool died_fresh = false;  // the launch that is lost had it in that state
-    int deaths = 0;           // launches in a row that died in that state
+    bool is_fresh = false;    // this launch has the request, and no token of it has come
+    bool died_fresh = false;  // is_fresh when the launch was lost
+    int deaths = 0;           // launches in a row that died while is_fresh
   };
   struct Part {
     uint64_t request = 0;
@@ -75,31 +75,33 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   explicit LaunchKeeper(SupervisorOptions options);
   // The thread's, in the order of a launch's life; without the lock.
   void run();
-  // One launch, from its start to its end. Nothing where it ends for another with the draft, or the
-  // keeper stops. `is_worth_another`: not one that has never run, and has said why.
+  // Runs one launch, from its start to its end. Returns nothing where it ends to be replaced by one
+  // with the draft, or because the keeper stops. `is_worth_another`: false for a launch that has
+  // never run and has said why.
   std::optional<LaunchFailure> run_launch(bool& is_worth_another);
-  // Whether a request may be what it died of.
+  // Whether a request may have caused the failure.
   bool is_death(const LaunchFailure& failure) const;
-  // How the next launch is started.
+  // The options of the next launch.
   EngineOptions next_engine();
-  // Until the launch is lost; nothing where it is to end: the keeper stops, or the draft is to come
-  // back.
+  // Serves requests until the launch is lost. Returns nothing where the launch is to end: the
+  // keeper stops, or the draft is to come back.
   std::optional<LaunchFailure> serve(LaunchLink& link);
   std::optional<LaunchFailure> handle(UpMessage&& message);
   LaunchFailure failure_of(const UpMessage& message) const;
   void note_loss(const Status& why);
   bool has_trial() const;
   bool is_stopping() const;
-  // Until another launch may be started; false where none will be.
+  // Waits until another launch may be started; false where none will be.
   bool prepare_another(LaunchFailure& failure);
   void give_up(const Status& why);
-  // Looks after requests meanwhile; ends early where the keeper stops.
+  // Waits for `pause` and looks after requests meanwhile; returns early where the keeper stops.
   void rest(std::chrono::milliseconds pause);
-  // Asks all hosts once; whether all have answered.
+  // Asks all hosts once; returns whether all have answered.
   bool ask_hosts();
-  // Until all answer or the keeper stops.
+  // Asks again and again until all hosts answer or the keeper stops.
   void wait_for_hosts();
-  // Half of a launch's time to start has gone: who does not answer is named where it does not come.
+  // Asks hosts once half of the launch's time to start has gone, so that the error can name those
+  // that do not answer.
   void ask_while_starting(const LaunchLink& link, Clock::time_point begun);
   void name_silent_hosts(LaunchFailure& failure);
 
@@ -109,15 +111,15 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   void hand_over(uint64_t id, Entry& entry);
   // Those that launches have died with go on one at a time, when all others have got further.
   void hand_over_suspect();
-  // Counts a launch that has died against the requests that it had not got further with, and fails
-  // those that it is enough for.
+  // Counts the death of a launch against the requests that had got no token from it, and fails
+  // those that have reached kMostDeaths.
   void doubt_requests(const LaunchFailure& failure);
   void connect(uint64_t id, Entry& entry);
-  // Those that are cancelled, late, or have waited for a launch for too long.
+  // Ends the requests that are cancelled, late, or have waited for a launch for too long.
   void look_after_requests();
   bool is_late(const Entry& entry, Clock::time_point now) const;
   Status late(const Entry& entry) const;
-  // What requests wait for; empty while there is a launch.
+  // What requests are waiting for; empty while there is a launch.
   std::string why_waiting() const;
   EngineCondition condition() const;
   void answer(uint64_t call, const Status& status);
@@ -132,8 +134,8 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   SupervisorOptions options_;
   const std::shared_ptr<WakeDescriptor> waker_;
   const std::vector<std::string> hosts_to_ask_;
-  RelaunchPolicy policy_;                     // the thread's
-  std::unique_ptr<HostQuestions> questions_;  // the thread's
+  RelaunchPolicy policy_;                     // used by the keeper's thread alone
+  std::unique_ptr<HostQuestions> questions_;  // used by the keeper's thread alone
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -141,11 +143,12 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   Status given_up_;
   bool stopping_ = false;
   bool was_ready_ = false;
-  bool has_draft_ = true;  // false: the launch that runs, or comes next, lacks the one asked for
-  std::optional<Clock::time_point> lost_at_;  // since when there has been no launch
-  bool has_failed_again_ = false;             // and a start since then
-  Status lost_;                               // why the last one was lost
-  std::vector<std::string> away_;             // hosts that do not answer
+  bool has_draft_ = true;  // false: the present or next launch lacks the draft that was asked for
+  // When the last launch was lost; nothing while one runs.
+  std::optional<Clock::time_point> lost_at_;
+  bool has_failed_again_ = false;  // a start has failed since then
+  Status lost_;                    // why the last one was lost
+  std::vector<std::string> away_;  // hosts that do not answer
   EngineInfo info_;
   EngineState state_;
   std::optional<std::pair<std::string, double>> progress_;

@@ -1,4 +1,4 @@
-// While there is no launch: hosts that are asked whether they answer, and what is told of it.
+// While there is no launch: asks hosts whether they answer, and reports the result.
 #include <algorithm>
 #include <utility>
 
@@ -42,8 +42,9 @@ bool LaunchKeeper::ask_hosts() {
   }
   std::vector<std::string> silent = questions.silent();
   if (!stopping_ && silent != away_) {
-    log_line(LogLevel::kWarning,
-             silent.empty() ? "all hosts answer again" : list_of(silent) + ", which is waited for");
+    log_line(LogLevel::kWarning, silent.empty()
+                                     ? "all hosts answer again"
+                                     : list_of(silent) + "; the next launch waits for an answer");
   }
   away_ = std::move(silent);
   return away_.empty();

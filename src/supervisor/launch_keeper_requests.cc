@@ -12,9 +12,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{50};
-// A launch that is well answers at once.
+// A healthy launch answers at once.
 constexpr milliseconds kLongestAnswer{1000};
-// A launch ends what is late itself, unless it has stalled.
+// A launch ends its late requests itself, unless it has stalled; this leaves it time to do so.
 constexpr milliseconds kLate{500};
 
 // Of what only a launch can answer.
@@ -78,7 +78,7 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
     erase(id);
     return answered.status;
   }
-  // It stalls: the request waits for its answer, or for the next launch.
+  // The launch has not answered in time: the request waits for its answer, or for the next launch.
   if (const auto found = requests_.find(id); found != requests_.end() && found->second.queue) {
     connect(id, found->second);
   }
@@ -87,7 +87,8 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
 
 LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMessage message,
                                       uint64_t connects) {
-  // What submits is known by its part: its answer may come when nobody waits for it any more.
+  // A call that submits is numbered by its part of the request, since its answer may come when no
+  // call waits for it any more.
   const uint64_t id = connects != 0 ? message.id : ++last_id_;
   message.call = id;
   calls_[id].connects = connects;
@@ -97,7 +98,8 @@ LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMe
   if (connects != 0) {
     changed_.wait_for(lock, kLongestAnswer, is_over);
   } else {
-    // A launch that does not answer is lost by its silence: the thread says so.
+    // A launch that does not answer is lost by its silence, and the keeper's thread then ends this
+    // wait.
     changed_.wait(lock, is_over);
   }
   Call answered = std::move(calls_.at(id));

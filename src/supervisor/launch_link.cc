@@ -33,8 +33,8 @@ std::string in_seconds(milliseconds time) {
   return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + " s" : in_ms(time);
 }
 
-// Whether a line of mpirun's or of a rank's says more than others, to be shown. Nothing is decided
-// by it.
+// Whether a line of standard error names a rank and so deserves to be shown before others. Decides
+// nothing else.
 bool names_a_rank(const std::string& line, int32_t num_ranks) {
   constexpr std::string_view kWord = "rank ";
   for (size_t at = line.find(kWord); at != std::string::npos; at = line.find(kWord, at)) {
@@ -170,7 +170,7 @@ LaunchFailure LaunchLink::why_it_ended() {
     has_left_ = true;
     return failure(LaunchFailure::Kind::kProcess, StatusCode::kNotFound,
                    "cannot run '" + options_.command(folder_.name()).front() +
-                       "'; of mpirun: Debian has it in openmpi-bin");
+                       "' (Debian has mpirun in openmpi-bin)");
   }
   has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMostSignals);
   // Who names a rank says most; a rank's own words come before mpirun's.
@@ -202,8 +202,8 @@ void LaunchLink::end(bool politely) {
       if (!process_->input().write().ok()) break;
     }
   }
-  // One that has never spoken may be waiting for a host that does not answer, and has nothing to
-  // tidy up.
+  // A launch that has never spoken may be waiting for a host that does not answer, and has nothing
+  // to tidy up.
   const milliseconds grace =
       has_spoken_ ? options_.kill_timeout : std::min(options_.kill_timeout, kUnspokenGrace);
   process_->end(politely && has_spoken_ ? options_.end_timeout : milliseconds(0), grace);

@@ -55,7 +55,7 @@ struct UpMessage {
   uint64_t id = 0;
   uint64_t call = 0;
   Status status;
-  std::optional<int32_t> rank;  // that a failure began with
+  std::optional<int32_t> rank;  // kFailure: the rank that it began with
   EngineInfo info;
   EngineState state;
   Event event;

@@ -39,7 +39,7 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options) {
   if (const char* const isa = std::getenv("FORERUN_ISA"); isa != nullptr && *isa != '\0') {
     command.insert(command.end(), {"-x", "FORERUN_ISA"});
   }
-  // mpirun shortens lists of names to patterns, which addresses of IPv6 are none for.
+  // mpirun shortens lists of names to patterns, and crashes where a name is an IPv6 address.
   if (std::any_of(options.hosts.begin(), options.hosts.end(),
                   [](const std::string& host) { return host.find(':') != std::string::npos; })) {
     command.insert(command.end(), {"--gmca", "regx", "naive"});

@@ -10,8 +10,8 @@
 namespace forerun {
 
 struct MpirunOptions {
-  std::vector<std::string> hosts;  // names, a process each, in this order (hosts/host_file.h)
-  // By name the host file that says more of a host (hosts/host_lines.h).
+  std::vector<std::string> hosts;  // a name for each process, in order of rank (hosts/host_file.h)
+  // By host name: the host file with the host's user, port or IPv6 address (hosts/host_lines.h).
   std::map<std::string, std::string> host_files;
   std::string network;               // an interface, or a network as 10.0.0.0/24; empty: all
   std::string folder;                // of the launch's files (launch_folder.h); empty: mpirun's own
@@ -23,7 +23,7 @@ struct MpirunOptions {
 // something else. Messages begin with "--network".
 Status check_network(const std::string& network);
 
-// Hosts and network have been checked. Hands FORERUN_ISA of this process' environment on.
+// Hosts and network must have been checked. Passes FORERUN_ISA of this process's environment on.
 std::vector<std::string> mpirun_command(const MpirunOptions& options);
 
 }  // namespace forerun

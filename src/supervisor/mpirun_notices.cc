@@ -21,20 +21,20 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What ssh, or a shell behind it, says of a host that mpirun cannot start anything on.
+// Whether ssh, or the shell behind it, says with this line that mpirun can start nothing on a host.
 bool is_of_ssh(std::string_view line) {
   return line.starts_with("ssh: ") || has(line, "Permission denied (") ||
          has(line, "Host key verification failed") || has(line, "orted: ") ||
          line.starts_with("kex_exchange_identification") || has(line, "Connection closed by ");
 }
 
-// How many more have said something, and how to see all of it.
+// Whether the line only counts further messages of mpirun, or says how to see them.
 bool is_of_counting(std::string_view line) {
   return line.starts_with('[') &&
          (has(line, "sent help message help-") || has(line, "orte_base_help_aggregate"));
 }
 
-// What follows `name`; nothing where it is not there.
+// The text behind `name`; empty where `name` is not in it.
 std::string_view behind(std::string_view text, std::string_view name) {
   const size_t at = text.find(name);
   return at == std::string_view::npos ? std::string_view() : text.substr(at + name.size());
@@ -91,7 +91,7 @@ std::vector<std::string> MpirunNotices::push(std::string line) {
   } else if (in_box_) {
     box_.push_back(std::move(line));
     if (box_.size() < kMostBoxLines) return shown;
-    for (std::string& one : box_) show(std::move(one), shown);  // no box
+    for (std::string& one : box_) show(std::move(one), shown);  // these lines were not a box
     box_.clear();
     in_box_ = false;
   } else if (is_of_ssh(line)) {
@@ -152,7 +152,7 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
                 shown);
   }
   if (has(text, "Exit code:")) {
-    // A process of ours that ends with 1 says why itself.
+    // A Forerun process that ends with 1 has said why itself.
     const std::string code = value_of(text, "Exit code:");
     if (code == "1") return;
     const int rank = number_of(behind(behind(text, "Process name:"), "],"));

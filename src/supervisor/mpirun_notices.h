@@ -1,5 +1,5 @@
-// What a launch writes to standard error, without mpirun's boxes: a box of several lines between
-// two rules becomes one line that names the host, or none where the processes themselves say more.
+// Rewrites what a launch puts on standard error: each box of mpirun (several lines between two
+// rules) becomes one line that names the host, or no line where the processes themselves say more.
 //
 // Thread rules: one thread at a time.
 #pragma once
@@ -12,12 +12,12 @@ namespace forerun {
 
 class MpirunNotices {
  public:
-  // `hosts`: of every process of the launch by rank.
+  // `hosts`: the host of every process of the launch, by rank.
   explicit MpirunNotices(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
 
-  // The next line; gives those that are to be shown now, in order.
+  // Takes the next line; returns the lines to show now, in order.
   std::vector<std::string> push(std::string line);
-  // Nothing comes any more; gives what has been held back.
+  // No line comes any more; returns the lines that were held back.
   std::vector<std::string> finish();
 
  private:
@@ -28,9 +28,9 @@ class MpirunNotices {
 
   const std::vector<std::string> hosts_;
   bool in_box_ = false;
-  std::vector<std::string> box_;   // lines of the box that has not ended
-  std::vector<std::string> held_;  // of ssh, which mpirun's box on a host belongs to
-  std::string last_;               // shown: processes may say the same side by side
+  std::vector<std::string> box_;   // lines of the box that has begun and not ended
+  std::vector<std::string> held_;  // ssh's lines, kept until mpirun's box about that host
+  std::string last_;               // the last line shown; several processes may write the same line
 };
 
 }  // namespace forerun

@@ -39,7 +39,7 @@ void RelaunchPolicy::note_progress() {
 void RelaunchPolicy::note_ready(TimePoint now) {
   refusals_ = 0;
   is_draft_cleared_ = false;
-  // Refused with the draft, up without it: it is the draft's fault.
+  // The engine was refused with the draft and is up without it, so the draft is at fault.
   if (draft_ == Draft::kSuspected) leave_draft_out(now);
 }
 
@@ -47,7 +47,7 @@ bool RelaunchPolicy::with_draft(TimePoint now) {
   if (draft_ == Draft::kLeftOut && now >= draft_due_) {
     draft_ = Draft::kUsed;
     draft_back_ = now;
-    refusals_ = kRefusalsOfDraft - 1;  // it has been seen to fail: one refusal is enough
+    refusals_ = kRefusalsOfDraft - 1;  // the draft has failed before: one more refusal is enough
   }
   return draft_ == Draft::kUsed;
 }
@@ -58,7 +58,7 @@ bool RelaunchPolicy::wants_draft_back(TimePoint now, bool is_idle) const {
 }
 
 void RelaunchPolicy::leave_draft_out(TimePoint now) {
-  // One that has worked for long begins anew.
+  // A draft that has worked for long since it came back starts again with the shortest wait.
   if (draft_back_ == TimePoint() || now - draft_back_ > times_.longest_draft_after) {
     draft_after_ = times_.draft_after;
   } else {
@@ -71,13 +71,13 @@ void RelaunchPolicy::leave_draft_out(TimePoint now) {
 
 RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failure, TimePoint now) {
   using Kind = LaunchFailure::Kind;
-  // Neither is the launch's, and whoever waits for a host waits without a pause of this.
+  // Neither failure is the launch's own, and waiting for a host needs no pause besides.
   if (failure.kind == Kind::kRequest || failure.kind == Kind::kHostAway) return {};
   if (failure.kind == Kind::kDraft && draft_ == Draft::kUsed) {
     leave_draft_out(now);
     return {};
   }
-  if (draft_ == Draft::kSuspected) {  // without it it fails as well
+  if (draft_ == Draft::kSuspected) {  // the launch fails without the draft as well
     draft_ = Draft::kUsed;
     is_draft_cleared_ = true;
   }
@@ -110,11 +110,12 @@ Status RelaunchPolicy::give_up(const LaunchFailure& failure) const {
   const bool one_host = std::all_of(in_vain_.begin(), in_vain_.end(), is_of_one_host);
   const std::string who =
       one_host ? "host " + hosts_[static_cast<size_t>(*failure.rank)] + " has" : "the launch has";
-  // Nobody's request is to blame, and another service may do it: HTTP says 503.
+  // kCancelled, which HTTP reports as 503: no request is to blame, and another server may be able
+  // to answer.
   return Status(StatusCode::kCancelled,
                 who + " failed " + std::to_string(in_vain_.size()) + " times within " +
                     in_minutes(times_.forgiven_after) +
-                    " with nothing done between, and is not started again; at last: " +
+                    " with no work done between, and is not started again; the last failure: " +
                     failure.status.message());
 }
 

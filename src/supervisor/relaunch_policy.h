@@ -17,38 +17,39 @@ struct LaunchFailure {
   enum class Kind : uint8_t {
     kProcess,   // a process has died, or what it said was no message
     kSilence,   // nothing was heard of a process, or the launch has not come up
-    kRefusal,   // the engine cannot be made as it is asked for
+    kRefusal,   // the engine cannot be made with these options
     kDraft,     // the draft's devices have failed
     kRequest,   // a process has died while a request was on trial (SupervisorOptions)
     kHostAway,  // a host does not answer
   };
   Status status;
   Kind kind = Kind::kProcess;
-  // The process that it began with; nothing where that is not known.
+  // The rank that the failure began with; nothing where that is not known.
   std::optional<int32_t> rank;
 };
 
 struct RelaunchTimes {
   using milliseconds = std::chrono::milliseconds;
-  // Between the second start in a row and the third, and so on, twice as long each time.
+  // The pause between the second start in a row and the third; each further one is twice as long.
   milliseconds first_pause{500};
   milliseconds longest_pause = std::chrono::minutes(2);
-  // A failure no longer counts after that.
+  // After this time a failure no longer counts.
   milliseconds forgiven_after = std::chrono::minutes(10);
-  // A draft that was left out is tried again, twice as long later each time that it fails again.
+  // After this time a draft that was left out is tried again; the time doubles each time that the
+  // draft fails again.
   milliseconds draft_after = std::chrono::minutes(5);
   milliseconds longest_draft_after = std::chrono::hours(1);
-  // So long after that it is tried although requests are under way.
+  // How much later it is tried although requests are under way.
   milliseconds draft_patience = std::chrono::hours(1);
 };
 
 class RelaunchPolicy {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  // So many refusals in a row with the draft are followed by a start without it.
+  // After this many refusals in a row with the draft, a start without it follows.
   static constexpr int kRefusalsOfDraft = 2;
 
-  // Gives up at more than `relaunches` failures within RelaunchTimes::forgiven_after with nothing
+  // Gives up at more than `relaunches` failures within RelaunchTimes::forgiven_after with no work
   // done between. `hosts` by rank, for messages.
   RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts,
                  const RelaunchTimes& times = {});
@@ -58,17 +59,17 @@ class RelaunchPolicy {
     std::chrono::milliseconds pause{0};  // before it is started again
   };
   Decision note_failure(const LaunchFailure& failure, TimePoint now);
-  // A launch's engine is there.
+  // The engine of a launch is ready.
   void note_ready(TimePoint now);
   // A token has come, or the launch has stood for long: it was not all in vain.
   void note_progress();
 
-  // Whether a launch that is started now has the draft.
+  // Whether a launch that is started now should have the draft.
   bool with_draft(TimePoint now);
   // Whether a launch without the draft is to be replaced by one with it. `is_idle`: no request is
   // under way.
   bool wants_draft_back(TimePoint now, bool is_idle) const;
-  // How many starts have failed since something was done.
+  // How many starts have failed since work was last done.
   int32_t failures_in_row() const { return in_row_; }
   // "rank 2 (host b)"
   std::string describe(int32_t rank) const;
@@ -77,8 +78,8 @@ class RelaunchPolicy {
   enum class Draft : uint8_t {
     kNone,       // there is none
     kUsed,       // launches have it
-    kSuspected,  // one launch without it is to show whether refusals are its fault
-    kLeftOut,    // it has failed; back when it is due
+    kSuspected,  // one launch without it will show whether refusals are its fault
+    kLeftOut,    // it has failed, and comes back when it is due
   };
   struct Failure {
     TimePoint time;
@@ -95,8 +96,8 @@ class RelaunchPolicy {
   TimePoint draft_back_{};
   std::chrono::milliseconds draft_after_;
   int refusals_ = 0;               // in a row
-  bool is_draft_cleared_ = false;  // refused without it, too, since a launch was up
-  std::vector<Failure> in_vain_;   // those that are not forgiven
+  bool is_draft_cleared_ = false;  // since a launch was up, one without the draft was refused, too
+  std::vector<Failure> in_vain_;   // failures that still count
   int32_t in_row_ = 0;
 };
 

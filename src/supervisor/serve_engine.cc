@@ -107,7 +107,7 @@ class EngineService {
   static Status gone() { return Status(StatusCode::kCancelled, "the supervisor has left"); }
 
   void send(const UpMessage& message) { output_.push(write_message(message)); }
-  // Not ok where the launch is lost, of which the supervisor has been told then.
+  // Not ok where the launch is lost; the supervisor has been told by then.
   Status look_for_failure() {
     const LostLaunch failed = served_.failure ? served_.failure() : LostLaunch();
     if (failed.status.ok()) return {};
@@ -230,7 +230,7 @@ class EngineService {
       const bool has_failed = completion->event.reason == FinishReason::kError;
       if (completion->event.last) handles_.erase(completion->tag);
       if (has_failed) FORERUN_RETURN_IF_ERROR(look_for_failure());
-      // Before the event: what the engine says of itself tells whose error it is.
+      // The state goes before the event, since it tells the supervisor whose error the event is.
       if (has_failed || completion->event.last) tell_state();
       UpMessage message;
       message.kind = UpMessage::Kind::kEvent;

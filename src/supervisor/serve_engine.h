@@ -11,7 +11,8 @@
 
 namespace forerun {
 
-// Why a launch cannot go on: not ok, and the rank that it began with, where that is known.
+// Why a launch cannot go on (ok: it can), and the rank that the failure began with, where that is
+// known.
 struct LostLaunch {
   Status status;
   std::optional<int32_t> rank;

@@ -27,9 +27,10 @@ class SupervisedRequest {
   void connect(std::shared_ptr<EventQueue> queue, uint64_t tag, RequestChannel::EngineSide engine);
   const std::shared_ptr<RequestChannel>& channel() const { return channel_; }
 
-  // What a launch is to be asked for so that it goes on: all of it where nothing has come, else
-  // each sample that has not finished by itself, from its tokens. The second says which sample
-  // that is; -1: all. `plainly`: the launch has no draft.
+  // The requests to submit to a launch so that this one goes on: the whole request where no token
+  // has come, otherwise each sample that has not finished, as a request of its own that continues
+  // its tokens. The second member is the sample's index; -1: the whole request. `plainly`: the
+  // launch has no draft.
   std::vector<std::pair<Request, int32_t>> parts(bool plainly) const;
 
   // What has come of a part. `launches`: how many have worked on it.
@@ -42,7 +43,8 @@ class SupervisedRequest {
   bool is_late(Clock::time_point now) const { return deadline_ && *deadline_ < now; }
   bool has_deadline() const { return deadline_.has_value(); }
   Clock::time_point submitted() const { return submitted_; }
-  // `why`: what it has waited for; may be empty.
+  // The error of a request that has missed its deadline. `why`: what it has waited for; may be
+  // empty.
   Status late(const std::string& why) const;
   int32_t num_samples() const { return request_.num_samples; }
   void set_speculation(const SpeculationOptions& options) { request_.speculation = options; }

@@ -28,28 +28,27 @@ struct SupervisorOptions {
   // A launch that ends has so long to do it by itself, and again after SIGTERM.
   std::chrono::milliseconds end_timeout{5000};
   std::chrono::milliseconds kill_timeout{3000};
-  // So many failures are followed by another start; more, within RelaunchTimes::forgiven_after and
-  // with nothing done between, by none.
+  // How many failures within RelaunchTimes::forgiven_after, with no work done between, are followed
+  // by another start; one more ends the engine.
   int32_t relaunches = 10;
   RelaunchTimes times;
-  // What a launch dies of may be a request rather than a machine: one that was given to kMostDeaths
-  // launches which died before it put out a token is failed, and the last of these times no other
-  // was in that state.
+  // A request may be what a launch dies of. With true, a request fails once kMostDeaths launches in
+  // a row have died before it put out a token; in the last of them it is the only such request.
   bool doubts_requests = false;
   static constexpr int kMostDeaths = 3;
 
   // A command that ends with 0 where a host can take part in a launch; null: hosts are not asked.
   // `folder`: launch_folder.h.
   std::function<std::vector<std::string>(const std::string& host, const std::string& folder)> ask;
-  // A host that has not answered by then is away.
+  // A host that has not answered within this time is away.
   std::chrono::milliseconds answer_timeout{15000};
-  // Before it is asked again, twice as long each time.
+  // The pause before a host is asked again; doubles each time, up to longest_question_pause.
   std::chrono::milliseconds first_question_pause{500};
   std::chrono::milliseconds longest_question_pause{10000};
 
-  // A request without a deadline waits so long for a launch.
+  // How long a request without a deadline waits for a launch.
   std::chrono::milliseconds longest_wait = std::chrono::minutes(10);
-  // EngineCondition::kAway where no launch has been up for so long.
+  // EngineCondition is kAway once no launch has been up for this long.
   std::chrono::milliseconds soon{10000};
 
   // Asked now and then while the first launch starts; true: it is not to. Null: never.
