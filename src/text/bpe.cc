@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
-// Up to here a scan for the lowest rank beats the queue.
+// Up to this many symbols, scanning for the lowest rank is faster than the queue.
 constexpr size_t kScanSymbols = 40;
 
 std::string byte_token(uint32_t byte) {
@@ -174,7 +174,7 @@ void Bpe::measure_longest_token() {
   const bool keeps_all =
       (raw_bytes_ || byte_fallback_) ? has_all_bytes : unk_id_ >= 0 && !fuse_unk_;
   if (!keeps_all) return;
-  size_t longest = 4;  // an unknown character
+  size_t longest = 4;  // a character without a token: at most 4 bytes
   std::string raw;
   for (int32_t id = 0; id < vocab_.end_id(); ++id) {
     if (!vocab_.has(id)) continue;

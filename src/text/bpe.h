@@ -35,7 +35,7 @@ class Bpe {
     std::vector<uint32_t> ranks;
     std::vector<int32_t> joined;
 
-    // Lets the memory go that a word of megabytes has left behind.
+    // Frees the memory that a word of megabytes has left behind.
     void trim();
   };
 

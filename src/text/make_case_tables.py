@@ -36,7 +36,7 @@ def emit_set(name, points):
 
 
 def emit_mapping(name, mapped):
-    """Code points of one mapped character, by how far away that is; then those of several."""
+    """Code points that map to one character, by distance to it; then those that map to several."""
     by_distance, special = {}, []
     for c in code_points():
         to = mapped(chr(c))
@@ -51,7 +51,7 @@ def emit_mapping(name, mapped):
         for distance, points in by_distance.items()
         for low, high, stride in runs(points)
     )
-    # Runs of other distances must not lie between the members of one.
+    # No run of another distance may lie between two members of a run.
     pieces = []
     for high, low, stride, distance in found:
         others = any(low < x[0] and x[1] < high and x[3] != distance for x in found)

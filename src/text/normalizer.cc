@@ -140,11 +140,11 @@ Status Normalizer::append(const JsonValue& field, int depth, std::vector<Step>& 
 }
 
 size_t Normalizer::most_shrink() const {
-  // One character of a normal form is made of four at most, of up to four bytes each; lower case
-  // makes one byte of three (U+212A).
+  // Normalization composes one character from at most four, of up to four bytes each; lower case
+  // turns three bytes into one (U+212A).
   constexpr size_t kFormShrink = 16;
   constexpr size_t kLowerShrink = 3;
-  constexpr size_t kMostShrink = size_t{1} << 20;  // beyond it the bound says nothing
+  constexpr size_t kMostShrink = size_t{1} << 20;  // a larger bound would be of no use
   size_t shrink = 1;
   for (const Step& step : steps_) {
     if (std::holds_alternative<Form>(step)) {

@@ -25,7 +25,7 @@ class Normalizer {
   static Result<Normalizer> build(const JsonValue& field);
 
   bool empty() const { return steps_.empty(); }
-  // A text becomes shorter by this factor at most, in bytes; 0: by any.
+  // Normalizing makes a text shorter, in bytes, by at most this factor; 0: there is no bound.
   size_t most_shrink() const;
 
   // The rewritten text: `text` itself where nothing changed, else a view of `scratch` that lives

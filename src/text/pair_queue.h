@@ -1,9 +1,9 @@
 // Pairs of neighbouring symbols that may be joined, lowest merge rank first, leftmost among equals.
 //
-// A list of positions for each rank that is there. Positions of one rank come nearly always from
-// left to right, then pushing and popping cost no search; those that do not go to a heap beside
-// the list, so that no order costs more than O(log n) a pair. One heap over all pairs costs that
-// always, and a cache miss a level: seconds for a word of megabytes.
+// Each rank in the queue has a list of positions. The positions of one rank nearly always come from
+// left to right; then pushing and popping need no search. The others go to a heap beside the list,
+// so that no order costs more than O(log n) a pair. One heap over all pairs would always cost that,
+// with a cache miss a level: seconds for a word of megabytes.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ class PairQueue {
  public:
   struct Pair {
     uint32_t rank;
-    int32_t pos;     // of its left symbol
-    int32_t joined;  // the same for all of one rank
+    int32_t pos;     // position of the pair's left symbol
+    int32_t joined;  // the pair's joined token, the same for all pairs of one rank
   };
 
-  // Empties it. Ranks pushed from now on are below `num_ranks`.
+  // Empties the queue. Ranks pushed from now on must be below `num_ranks`.
   void reset(size_t num_ranks);
   void push(const Pair& pair);
-  // The first one, taken out; nothing where there is none.
+  // Removes and returns the first pair; nothing where the queue is empty.
   std::optional<Pair> pop();
 
  private:
@@ -32,9 +32,10 @@ class PairQueue {
     uint32_t rank = 0;
     int32_t joined = 0;
     bool is_open = false;           // its rank is in open_
-    size_t begin = 0;               // of what is left of in_order
+    size_t begin = 0;               // where the rest of in_order begins
     std::vector<int32_t> in_order;  // ascending
-    std::vector<int32_t> late;      // a heap, lowest first: what came below in_order's last
+    // A heap, lowest first: positions that came below in_order's last one.
+    std::vector<int32_t> late;
 
     void push(int32_t pos);
     int32_t pop();
@@ -44,7 +45,7 @@ class PairQueue {
   std::vector<int32_t> bucket_of_rank_;  // -1: none
   std::vector<Bucket> buckets_;          // the first num_buckets_ are in use; others keep memory
   size_t num_buckets_ = 0;
-  std::vector<uint32_t> open_;  // a heap, lowest first: ranks whose bucket holds something
+  std::vector<uint32_t> open_;  // a heap, lowest first: ranks whose bucket is not empty
 };
 
 }  // namespace forerun::text

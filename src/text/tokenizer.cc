@@ -290,7 +290,7 @@ void Tokenizer::Impl::measure_longest_token(const std::vector<text::AddedToken>&
   size_t longest = bpe.longest_token_bytes();
   for (const auto* list : {&raw, &normalized}) {
     for (const text::AddedToken& token : *list) {
-      if (token.lstrip || token.rstrip) return;  // any number of blanks around it are its own
+      if (token.lstrip || token.rstrip) return;  // it takes any number of blanks around it
       longest = std::max(longest, token.content.size());
     }
   }

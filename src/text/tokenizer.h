@@ -59,9 +59,9 @@ class Tokenizer {
   Result<std::vector<int32_t>> encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
-  // The same where there are at most `most_tokens`; nothing where there are more, for which the
-  // text need not be read to its end, or at all: a token stands for so many bytes at most as the
-  // longest one has, unless the file's rules remove text.
+  // The same where the text has at most `most_tokens` tokens; nothing where it has more. A text
+  // that has more is not read to its end, and not at all where its length alone shows it: no token
+  // stands for more bytes than the longest one has, unless the file's rules remove text.
   Result<std::optional<std::vector<int32_t>>> encode_within(
       std::string_view text, size_t most_tokens, const EncodeOptions& options = {}) const;
 

@@ -15,9 +15,8 @@ bool is_certainly_nfc(std::string_view text);
 
 std::string normalize(std::string_view text, NormalForm form);
 
-// Every character's simple lower case; U+0130 becomes "i" and a combining dot, as the full
-// mapping has it. A final sigma is not treated specially, as tokenizers have it; unicode_case.h has
-// what Python does.
+// Every character's simple lower case; U+0130 becomes "i" and a combining dot, as the full mapping
+// has it. A final sigma is not treated specially, as in tokenizers; unicode_case.h follows Python.
 std::string lower_case(std::string_view text);
 
 // The White_Space property.

@@ -41,7 +41,7 @@ const Run* find_run(std::span<const Run> table, char32_t value) {
 struct Mapping {
   std::span<const CaseShift> shifts;
   std::span<const CaseExpansion> expansions;
-  char first = 0, last = 0;  // letters of ASCII that it changes
+  char first = 0, last = 0;  // the ASCII letters that the mapping changes
 
   void append(char32_t value, std::string& out) const {
     if (value < 0x80) {
@@ -138,7 +138,7 @@ std::string mapped(std::string_view text, const Append& append) {
   return out;
 }
 
-// Whether some character is `wanted`, and none is of another case.
+// Whether some character is `wanted` and no cased character is not.
 bool is_all(std::string_view text, bool (*wanted)(char32_t)) {
   bool found = false, other = false;
   for_each_character(text, [&](const Place& place) {
