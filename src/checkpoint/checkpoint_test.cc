@@ -395,7 +395,7 @@ TEST(Checkpoint, BrokenShards) {
                  });
 }
 
-// What a merge, or a download of another revision, leaves behind.
+// A folder as a merge, or a download of another revision, leaves it behind.
 TEST(Checkpoint, AnIndexWinsOverAWholeFile) {
   TempDir temp;
   ToySpec of_index = tiny("llama");
@@ -419,7 +419,7 @@ TEST(Checkpoint, AnIndexWinsOverAWholeFile) {
   EXPECT_NE(log[0].find("model.safetensors: left out, model.safetensors.index.json names other"),
             std::string::npos)
       << log[0];
-  // Where the shards are gone, what to do.
+  // Where shards are missing, the message says what to do.
   fs::remove(temp.path() / "model-00002-of-00002.safetensors");
   const auto refused = Checkpoint::open(temp.path());
   ASSERT_FALSE(refused.ok());

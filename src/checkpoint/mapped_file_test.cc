@@ -42,7 +42,8 @@ class MappedFileTest : public testing::Test {
   static void write(const std::filesystem::path& path, const std::string& content) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
   }
-  // In place, as `cp` over it does; a second later, as clocks of file systems may be coarse.
+  // Writes in place, as `cp` over the file does. Sets a time a second later, since file systems may
+  // record times coarsely.
   void overwrite(const std::string& content) const {
     write(path(), content);
     timespec times[2] = {{0, UTIME_OMIT}, {time(nullptr) + 1, 0}};
@@ -76,7 +77,7 @@ TEST_F(MappedFileTest, PagesThatAreGoneReadAsZerosAndTheFileIsNamed) {
   MappedFile opened = open();
   const MappedFile file = std::move(opened);  // as checkpoints move theirs
   std::filesystem::resize_file(path(), kPage);
-  // From many threads at once, as a team reads.
+  // Many threads read at once, as a team does.
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&file] {
@@ -87,7 +88,7 @@ TEST_F(MappedFileTest, PagesThatAreGoneReadAsZerosAndTheFileIsNamed) {
   }
   for (std::thread& thread : threads) thread.join();
   expect_failed(file, "found 4096 bytes, it had 32768");
-  // For good, whatever becomes of the file, and said once.
+  // The failure stays whatever becomes of the file, and is logged once.
   write(path(), std::string(kBytes, 'w'));
   expect_failed(file, "found 4096 bytes, it had 32768");
   ASSERT_EQ(log.size(), 1U);
@@ -117,7 +118,7 @@ TEST_F(MappedFileTest, AFileThatIsReplacedOrRemovedIsAsItWas) {
   EXPECT_EQ(file.bytes()[kPage], std::byte{'w'});
 }
 
-// A map that is not the library's, of a file that is then cut.
+// Touches a map that is not the library's, of a file that was cut.
 void touch_a_foreign_page(const std::filesystem::path& path) {
   std::ofstream(path) << std::string(kPage, 'f');
   std::FILE* const file = std::fopen(path.c_str(), "r");
@@ -165,7 +166,7 @@ TEST_F(MappedFileDeathTest, OrEndTheProcessAsTheyWouldHave) {
         },
         testing::KilledBySignal(SIGBUS), "");
   }
-  // Sent by somebody.
+  // Signals that a process has sent.
   EXPECT_EXIT(
       {
         std::signal(SIGBUS, SIG_DFL);

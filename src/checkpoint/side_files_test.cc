@@ -44,7 +44,7 @@ TEST_F(SideFiles, DoNotTellSpacesAndOrder) {
   EXPECT_EQ(facts(), one);
 }
 
-// A long value differs all the same, wherever it does.
+// Two long values differ by their digests, wherever the difference lies.
 TEST_F(SideFiles, TellLongValuesByDigest) {
   std::string members;
   for (int idx = 0; idx < 100; ++idx) {

@@ -57,7 +57,7 @@ void flip_bit(const std::filesystem::path& file, int64_t offset) {
   out.put(byte);
 }
 
-// Later than what kept digests take for a change that shows.
+// Gives the file times so old that kept digests take it for settled.
 void make_old(const std::filesystem::path& file) {
   const timespec old[2] = {{.tv_sec = 1000000000, .tv_nsec = 0},
                            {.tv_sec = 1000000000, .tv_nsec = 0}};
@@ -71,7 +71,7 @@ class TensorDigestsTest : public ::testing::Test {
     EXPECT_TRUE(write_toy_checkpoint(dir, spec).ok());
     return dir;
   }
-  // The embedding and the head are of more than one block.
+  // The embedding and the head take more than one block.
   static ToySpec large() {
     ToySpec spec;
     spec.num_layers = 1;
@@ -90,7 +90,7 @@ TEST_F(TensorDigestsTest, DependOnTheBytesAloneAndNotOnTheFile) {
   EXPECT_EQ(whole.digests, sharded.digests);
   EXPECT_EQ(std::set<std::string>(whole.files.begin(), whole.files.end()).size(), 1U);
   EXPECT_EQ(std::set<std::string>(sharded.files.begin(), sharded.files.end()).size(), 3U);
-  // Random tensors differ, the norms of ones aside.
+  // Random tensors differ; norms, which are all ones, do not.
   EXPECT_GT(std::set<std::string>(whole.digests.begin(), whole.digests.end()).size(), 8U);
   for (const std::string& digest : whole.digests) EXPECT_EQ(digest.size(), 32U);
 }
@@ -123,7 +123,7 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
   const Made first = digests(dir, options);
   EXPECT_GT(first.read_bytes, 0);
 
-  // What digest_tensors() itself would keep two seconds from now.
+  // Keeps what digest_tensors() would keep two seconds later.
   FileState state;
   {
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -140,7 +140,7 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
   EXPECT_EQ(second.read_bytes, 0);
   EXPECT_EQ(second.digests, first.digests);
 
-  // Size and mtime are as they were, and yet it is noticed.
+  // Size and mtime are as they were, but the change is noticed.
   make_old(file);
   EXPECT_GT(digests(dir, options).read_bytes, 0);
   flip_bit(file, table.offset_of(table.tensors()[0]));

@@ -75,8 +75,8 @@ struct Walked {
   bool operator==(const Walked&) const = default;
 };
 
-// Draws tokens at random until there is none, an error or so many. With guesses, masks of other
-// tokens are asked for all the time, and of what follows them.
+// Draws tokens at random until none is allowed, an error comes, or there are `most`. With `guesses`
+// it also asks for the masks after other tokens all the time.
 Walked walk(const std::shared_ptr<GrammarConstraint::Format>& format, bool guesses, int64_t steps,
             size_t most) {
   const GrammarConstraint constraint(format);
@@ -112,13 +112,13 @@ TEST(GrammarConstraint, AMaskIsTheSameWhoeverMakesIt) {
     const Walked at_once = walk(format, false, 1'000'000'000, 12);
     EXPECT_EQ(walk(format_of(greedy.text), true, 0, 12), at_once);
     EXPECT_TRUE(at_once.error.empty()) << at_once.error;
-    // It is what the grammar itself says of each token.
+    // Each mask must be what the grammar itself says of each token.
     const GrammarConstraint constraint(format);
     TokenConstraint::State state = constraint.start();
     grammar::GrammarState expected = format->grammar.start();
     for (const int32_t token : at_once.tokens) {
       std::vector<uint32_t> words(vocabulary()->mask_words());
-      constraint.allow(state, words);  // where nobody has asked before
+      constraint.allow(state, words);  // nobody has asked for this state's mask before
       std::vector<uint32_t> bits = brute_force_mask(expected, *vocabulary());
       if (expected.is_complete()) bits[0] |= 2;
       EXPECT_EQ(words, bits);
@@ -128,8 +128,8 @@ TEST(GrammarConstraint, AMaskIsTheSameWhoeverMakesIt) {
   }
 }
 
-// The same error after the same tokens, with guesses and without, whatever is made at once and
-// whatever is kept.
+// The error and the tokens before it are the same with guesses and without, whatever is made at
+// once and whatever is kept.
 TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
   int failed = 0;
   for (const auto& greedy : grammar::greedy_grammars()) {
@@ -139,7 +139,7 @@ TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
       const auto format = format_of(greedy.text, budget);
       const Walked expected = walk(format, false, 1'000'000'000, 40);
       failed += !expected.error.empty();
-      EXPECT_EQ(walk(format, true, 0, 40), expected);  // all of it is kept
+      EXPECT_EQ(walk(format, true, 0, 40), expected);  // all masks are kept by now
       EXPECT_EQ(walk(format_of(greedy.text, budget), true, 500, 40), expected);
     }
   }
@@ -159,7 +159,7 @@ TEST(GrammarConstraint, TheErrorSaysWhatWasExceeded) {
       << walked.error;
 }
 
-// A text that is resumed, of thirty thousand tokens, whose states nobody asks for in between.
+// Resumes a text of thirty thousand tokens, whose states in between nobody asks for.
 TEST(GrammarConstraint, LongTextsMayBeAskedForOrForgotten) {
   const auto format = format_of("root ::= [a-z ]*");
   const GrammarConstraint constraint(format);
@@ -172,7 +172,7 @@ TEST(GrammarConstraint, LongTextsMayBeAskedForOrForgotten) {
   }
 }
 
-// What comes before the first token may be any bytes.
+// begin() may get any bytes.
 TEST(GrammarConstraint, AnOutputMayBeginInTheMiddleOfAToken) {
   const GrammarConstraint constraint(format_of("root ::= \"ab\" [0-9]"));
   EXPECT_EQ(constraint.begin("b"), nullptr);
@@ -185,7 +185,7 @@ TEST(GrammarConstraint, AnOutputMayBeginInTheMiddleOfAToken) {
   EXPECT_EQ(allowed(constraint, constraint.after(begun, 'b')).size(), 10u);
 }
 
-// An astray guess masks nothing, and costs nobody an error.
+// A guess that no output leads to masks nothing, and is nobody's error.
 TEST(GrammarConstraint, NothingIsMaskedWhereNoOutputLeads) {
   const GrammarConstraint constraint(format_of("root ::= [a-z]*"));
   const auto state = constraint.after(constraint.start(), '!');
@@ -195,7 +195,7 @@ TEST(GrammarConstraint, NothingIsMaskedWhereNoOutputLeads) {
   EXPECT_EQ(constraint.after(state, -1), nullptr);
 }
 
-// One requester's work never ends; another's is done all the same, and soon.
+// One request's work never ends; another's is still done, and soon.
 TEST(MaskThreads, CheapWorkOvertakesExpensiveWork) {
   std::atomic<bool> stop{false};
   std::atomic<int> expensive_pieces{0}, with_all_bounds{0};
@@ -229,7 +229,8 @@ TEST(MaskThreads, CheapWorkOvertakesExpensiveWork) {
   stop = true;
 }
 
-// Who has been served less comes first, and work that runs out of memory is tried again.
+// The request that has been served less comes first, and work that runs out of memory is tried
+// again.
 TEST(MaskThreads, TimeIsSharedBySteps) {
   MaskThreads threads;
   std::atomic<int> left{60};

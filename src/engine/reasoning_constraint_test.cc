@@ -21,7 +21,7 @@ class ReasoningConstraintTest : public ::testing::Test {
  protected:
   // The format: "12".
   static ReasoningConstraint make(std::string open) {
-    // It reads no special token.
+    // The format's grammar reads no special tokens.
     std::vector<std::string> without_special = kBytes;
     without_special[kEnd] = "";
     auto masks = std::make_shared<grammar::TokenMasks>(
@@ -47,7 +47,7 @@ class ReasoningConstraintTest : public ::testing::Test {
     if (state != nullptr) constraint.allow(state, words);
     return state != nullptr && words[0] != ~0u;
   }
-  // "end" where the output may end.
+  // The allowed tokens; "end" where the output may end.
   static std::set<std::string> allowed(const ReasoningConstraint& constraint,
                                        const TokenConstraint::State& state) {
     std::vector<uint32_t> words(1);
@@ -70,8 +70,7 @@ class ReasoningConstraintTest : public ::testing::Test {
   }
 };
 
-// Whatever has come, exactly those tokens are allowed that lead somewhere; ends of the output
-// aside.
+// After any text exactly those tokens are allowed that an output continues with; end tokens aside.
 TEST_F(ReasoningConstraintTest, MasksAndStepsAgreeWhereverTagsAreCut) {
   for (const char* const open : {"", "<t>"}) {
     const ReasoningConstraint constraint = make(open);
@@ -120,7 +119,7 @@ TEST_F(ReasoningConstraintTest, AnOutputMayOpenItsReasoningItself) {
   const ReasoningConstraint constraint = make("<t>");
   EXPECT_EQ(allowed(constraint, constraint.start()),
             (std::set<std::string>{"1", "12", "<", "<t", "<t>", "<t></t>\n\n12"}));
-  // Once it has begun with one of the two, it is that.
+  // Once the output has begun with one of the two, it must go on with that one.
   EXPECT_EQ(allowed(constraint, after(constraint, {"1"})), std::set<std::string>{"2"});
   EXPECT_EQ(allowed(constraint, after(constraint, {"<t"})),
             (std::set<std::string>{">", ">1", ">\n\n1", ">\n\n\n1", ">a</t>1"}));
@@ -132,7 +131,7 @@ TEST_F(ReasoningConstraintTest, AnOutputMayOpenItsReasoningItself) {
             std::set<std::string>{"<end>"});
 }
 
-// The format's masks are asked for where they count, reasoning has none.
+// Masks of the format are prepared where they decide; reasoning needs none.
 TEST_F(ReasoningConstraintTest, TheFormatsMasksAreAskedFor) {
   const ReasoningConstraint constraint = make("");
   int64_t steps = 0;

@@ -1,5 +1,5 @@
 // Whether the processes of a launch have the same weights: each stage makes digests of the tensors
-// that it loads, and the coordinator of its own copy of all of them.
+// that it loads, and the coordinator makes digests of its own copy of all of them.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@
 namespace forerun {
 namespace {
 
-// Its masks are late until they are let go, but for the start's; those after one token fail.
+// A constraint whose masks, except that of the start, are late until they are released; those after
+// one particular token fail.
 class HeldConstraint : public HashConstraint {
  public:
   explicit HeldConstraint(uint64_t seed, TokenId failing = -1)
@@ -151,7 +152,7 @@ TEST(LateMasksOfGuesses, ThatNeedNotBeRunAreLeftOut) {
   ASSERT_EQ(result->rows.size(), 1u);
   EXPECT_EQ(result->rows[0].position, 2);
   EXPECT_EQ(constraint->read_too_early, 0);
-  // Once they are there, such rows are run.
+  // Once the masks are there, such rows are run.
   constraint->held = false;
   item.rows.erase(item.rows.begin(), item.rows.begin() + 3);
   rig.executor->submit(item);
@@ -162,7 +163,8 @@ TEST(LateMasksOfGuesses, ThatNeedNotBeRunAreLeftOut) {
   rig.end(1);
 }
 
-// On the target nothing is drawn after such a row; a draft's guesses are not masked there.
+// On the target nothing is drawn after a row whose mask fails; a draft's guesses are not masked
+// there.
 TEST(FailedMasks, AreTheTargetsErrors) {
   constexpr TokenId kFailing = 9;
   for (const Role role : {Role::kTarget, Role::kDraft}) {

@@ -66,7 +66,7 @@ TEST(RealExecutor, APromptOfALowPriorityMoves) {
   };
   SequenceId next = kLow + 1;
   for (; next < kLow + 4; ++next) submit_urgent(next);
-  int results = 0;  // a Step each
+  int results = 0;  // one for each Step
   for (; results < 100; ++results) {
     const auto result = rig.next();
     ASSERT_TRUE(result.has_value());

@@ -199,7 +199,7 @@ TEST(RealExecutor, NanLogitsAreTheirRowsAlone) {
   }
 }
 
-// What is wrong with a Step is never told as a request's own fault.
+// A failure of a Step is never reported as a request's own fault.
 TEST(RealExecutor, AStepsFailureIsNoRequestsFault) {
   for (const StatusCode code : {StatusCode::kInvalidArgument, StatusCode::kResourceExhausted,
                                 StatusCode::kUnsupported, StatusCode::kNotFound}) {

@@ -21,8 +21,8 @@
 
 namespace forerun {
 
-// What is wanted of one row. Filled by the executor but for `result`'s answers and `status`; a task
-// whose status is not ok from the start is not performed.
+// What one row must give. The executor fills everything except `result`'s answers and `status`; a
+// task whose status is not ok from the start is not performed.
 struct RowTask {
   Want want = Want::kNothing;
   int32_t count = 0;
@@ -45,7 +45,7 @@ struct RejectionRow {
   int32_t logits_row = 0;
   RowContext context;                        // of its children's position
   const DraftDistribution* draft = nullptr;  // its children were drawn from
-  Status status;  // not ok: nothing can be drawn after it, and the walk must not come here
+  Status status;  // not ok: the row is faulty, and a walk that comes here ends with this error
 };
 
 struct RejectionTask {

@@ -67,7 +67,7 @@ void read_back(ByteReader& from) {
   (void)read_answers(from, tasks, rejections);
 }
 
-// What is accepted is read again as the same, line by line.
+// A host file that is accepted must give the same hosts when each host's line() is read again.
 void read_host_file(std::string_view text) {
   const auto hosts = parse_host_file(text, "hosts");
   if (!hosts.ok()) return;

@@ -170,7 +170,7 @@ TEST(Hosts, AFailureOfAStageReachesAllWithItsName) {
   });
 }
 
-// All say the same of it, and nobody shows a secret: also of one who has none.
+// All processes report the same error and none shows a secret, also where one has no secret.
 TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
   const std::pair<const char*, const char*> cases[] = {
       {"the secret", "another"}, {"", "another"}, {"the secret", ""}};

@@ -194,7 +194,7 @@ TEST(RemoteStages, AStageThatFailsFailsThatStepAlone) {
   }
 }
 
-// It answers pings all the same.
+// The hung stage still answers pings.
 TEST(RemoteStages, AStageThatHangsEndsThePipelineByName) {
   for (const size_t hung : {0, 1}) {
     Launch launch(3, {}, {.floor = milliseconds(2000), .weight_bytes = {}});

@@ -20,7 +20,7 @@ class StepDeadlinesTest : public ::testing::Test {
   }
   void issue(int32_t rows) { deadlines_->issue(++issued_, rows, rows + 4.0, now_); }
   void pass(int32_t stage, uint64_t step) { deadlines_->pass(stage, step, now_); }
-  // The first moment of so many at which somebody is late; -1: nobody is.
+  // The first moment up to `most_ms` at which a stage is late; -1: none is.
   int late_after_ms(int most_ms) {
     for (int waited = 0; waited <= most_ms; waited += 100) {
       late_ = deadlines_->find_late(now_);
@@ -29,7 +29,7 @@ class StepDeadlinesTest : public ::testing::Test {
     }
     return -1;
   }
-  // A Step goes through, so long at every stage.
+  // Runs a Step through all stages, `each_ms` at each of them.
   void run(int32_t rows, int each_ms) {
     issue(rows);
     for (int32_t stage = 0; stage < 3; ++stage) {
@@ -86,7 +86,7 @@ TEST_F(StepDeadlinesTest, GrowWithRowsAndWithWhatStepsHaveTaken) {
   EXPECT_EQ(late_after_ms(1000 * 500), -1);
 }
 
-// What was slow once, when nothing was in memory yet, is forgotten.
+// A Step that was slow once, when nothing was in memory yet, is forgotten.
 TEST_F(StepDeadlinesTest, ForgetWhatWasSlow) {
   make(0);
   run(1, 900);
@@ -97,7 +97,7 @@ TEST_F(StepDeadlinesTest, ForgetWhatWasSlow) {
 
 TEST_F(StepDeadlinesTest, KnowLargeModelsBeforeTheirFirstStep) {
   make(35'000'000'000);
-  // 350 s to read them, and 35 s for the work of each of its row and the four of the weights.
+  // 350 s to read the weights, and 35 s each for the row's unit of work and the weights' four.
   issue(1);
   const int late_ms = late_after_ms(100'000'000);
   EXPECT_GT(late_ms, 351'000 + 5 * 35'000 - 1000);

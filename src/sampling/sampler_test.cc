@@ -191,8 +191,9 @@ TEST(Sampler, BadLogitsAreReportedWithTheirPosition) {
             StatusCode::kInvalidArgument);
 }
 
-// Parameters that no check has seen: biases and penalties that overflow, and temperatures at the
-// ends of what floats hold. Finite logits give a token whatever comes; others are the row's fault.
+// Parameters that would fail validation: biases and penalties that overflow, and temperatures at
+// the ends of what floats hold. Finite logits give a token whatever comes; others are the row's
+// fault.
 TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
   constexpr float kMost = std::numeric_limits<float>::max();
   SamplerScratch scratch;

@@ -273,7 +273,7 @@ TEST_P(SummarizedRows, AreSeldomFetched) {
   }
 }
 
-// Parameters that no check has seen.
+// Parameters that would fail validation.
 TEST_P(SummarizedRows, EditsThatOverflowLeaveFiniteLogits) {
   Question question;
   question.logits = random_logits(300, 3, 9.0f);

@@ -69,7 +69,7 @@ void answer(const Question& question, const LogitsRow& logits, SamplerScratch& s
   const RowContext& context = question.context;
   out->status = sample_token(logits, context, scratch, &out->sampled, &out->alternatives);
   if (!out->status.ok()) {
-    // A row's fault is everybody's who asks: drafts, and the rule of rejection.
+    // Every reader of a faulty row gets the error: drafts, and rule `rejection`.
     const std::string& message = out->status.message();
     EXPECT_EQ(top_candidates(logits, context, 7, false, scratch, &out->top).message(), message);
     EXPECT_EQ(top_candidates(logits, context, 7, true, scratch, &out->top).message(), message);

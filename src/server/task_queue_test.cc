@@ -30,7 +30,7 @@ TEST(TaskQueue, SmallOnesOvertakeAndALargeOneIsNotStarved) {
   TaskQueue queue;
   int large_after = -1, done = 0;
   queue.push(20 * kUnit, [&] { large_after = done; });
-  // One small task comes whenever one has been taken: without ageing the large one never runs.
+  // A small task comes whenever one has been taken: without ageing the large task would never run.
   for (int turn = 0; turn < 100 && large_after < 0; ++turn) {
     queue.push(10, [&] { ++done; });
     queue.pop()();

@@ -11,7 +11,7 @@ namespace {
 
 const std::string kRule(74, '-');
 
-// What is shown of a text that a launch over these hosts has written.
+// The lines that are shown of a text that a launch over these hosts wrote.
 std::vector<std::string> shown(const std::string& text,
                                std::vector<std::string> hosts = {"head", "b", "c"}) {
   MpirunNotices notices(std::move(hosts));
@@ -69,7 +69,7 @@ TEST(MpirunNotices, NameAHostThatSshDoesNotReach) {
       unnamed[0].starts_with("mpirun: one of the hosts x, y: nothing can be started there: "
                              "bash: line 1: orted: command not found; "))
       << unnamed[0];
-  // What ssh says where mpirun goes on is said all the same.
+  // ssh's lines are shown even where mpirun goes on.
   EXPECT_EQ(shown("ssh: something\nforerun: up\n"), Lines({"forerun: up", "ssh: something"}));
 }
 
@@ -79,7 +79,7 @@ TEST(MpirunNotices, LeaveOutWhatTheProcessesSayThemselves) {
                   "[head:71] 2 more processes have sent help message help-mpi-api.txt / mpi-abort\n"
                   "[head:71] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all\n"),
             Lines({own}));
-  // Side by side.
+  // Two processes write the same line.
   EXPECT_EQ(shown(own + "\n" + own + "\n"), Lines({own}));
 }
 

@@ -81,7 +81,7 @@ TEST(RelaunchPolicy, TenMinutesForgiveAFailure) {
     EXPECT_TRUE(policy.note_failure(of_rank(1), now).give_up.ok()) << turn;
     now += minutes(5) + seconds(1);
   }
-  // Forgiven or not, it stays slow where nothing comes of it.
+  // Even when failures are forgiven, pauses stay long where no launch comes up.
   EXPECT_EQ(policy.note_failure(of_rank(1), now).pause, minutes(2));
   EXPECT_TRUE(policy.note_failure(of_rank(1), now + seconds(1)).give_up.ok() ||
               policy.failures_in_row() > 20);
@@ -144,7 +144,7 @@ TEST(RelaunchPolicy, RefusalsAreTheDraftsWhereItComesUpWithoutIt) {
   policy.note_ready(kBegin);
   EXPECT_FALSE(policy.with_draft(kBegin + minutes(4)));
   EXPECT_TRUE(policy.with_draft(kBegin + minutes(5)));
-  // Once is enough now, and twice as long.
+  // Now one refusal is enough, and the draft stays out twice as long.
   policy.note_failure(of_rank(0, Kind::kRefusal), kBegin + minutes(5));
   EXPECT_FALSE(policy.with_draft(kBegin + minutes(5)));
   policy.note_ready(kBegin + minutes(5));

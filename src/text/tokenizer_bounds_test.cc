@@ -1,5 +1,5 @@
-// Texts that are long or of one piece: their tokens are those of the plain rule, and who asks for
-// at most so many gets the same verdict as by counting all of them.
+// Texts that are long or of one piece: their tokens are those of the plain rule, and a bound on
+// their number gives the same verdict as counting all of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,8 +79,8 @@ size_t random_below(size_t limit) {
   return static_cast<size_t>((random_state >> 33) % limit);
 }
 
-// Of few letters, so that pairs repeat; in any order of ranks, so that joining two may bring up a
-// pair of a lower rank.
+// Merges of few letters, so that pairs repeat, and in any order of ranks, so that joining two
+// symbols may bring up a pair of a lower rank.
 Merges random_merges(size_t count) {
   std::vector<std::string> parts = {"a", "b", "c"};
   Merges merges;
@@ -122,7 +122,7 @@ TEST(LongWords, HaveTheTokensOfThePlainRule) {
   EXPECT_GT(with_lower_rank_later, 50);
 }
 
-// Doubles up to 16 blanks.
+// Merges that double blanks, up to 16.
 Merges blanks() {
   Merges merges;
   for (size_t size = 1; size < 16; size *= 2) {

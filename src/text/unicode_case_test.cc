@@ -79,7 +79,7 @@ TEST(UnicodeCase, LowerAndUpperAreToldAsPythonDoes) {
   EXPECT_FALSE(python_islower("aǅ"));
   EXPECT_FALSE(python_isupper("Aǅ"));
   EXPECT_TRUE(python_isupper("ÀΣ 1"));
-  // Of the characters below U+30000, alone and behind a letter.
+  // Counts over all characters below U+30000, alone and behind a letter.
   EXPECT_EQ(count_of(python_islower, "x"), 192578);
   EXPECT_EQ(count_of(python_isupper, "X"), 192058);
   EXPECT_EQ(count_of(python_islower, ""), 2471);

@@ -126,8 +126,8 @@ void read_input(OrderedFieldReader& fields, Conversation& conversation, ParamNam
   }
 }
 
-// As OpenAI's: the text's log-probabilities come where "include" names them or "top_logprobs" is
-// above 0. Whatever else "include" may name is not produced here.
+// OpenAI's fields: the text's log-probabilities come where "include" names them or "top_logprobs"
+// is above 0. Whatever else "include" may name is not produced here.
 void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
   const auto top = fields.integer("top_logprobs", 0, facts.options.max_logprobs);
   bool wanted = top.value_or(0) > 0;

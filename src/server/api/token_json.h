@@ -49,9 +49,9 @@ struct TokenSpelling {
 Json no_completion_logprobs();
 void append_completion_logprobs(const Engine& engine, const Event& event,
                                 const TokenSpelling& spelling, Json& logprobs, TextOffset& offset);
-// The same for a prompt that is echoed: nulls for `first_token`, which nothing predicts; for the
-// others as many alternatives as there are, at most `count`. Tokens named in `without_text` take no
-// place in the text unless it spells them.
+// Appends the log-probabilities of an echoed prompt: nulls for `first_token`, which nothing
+// predicts; for the others as many alternatives as there are, at most `count`. Tokens named in
+// `without_text` take no place in the text unless it spells them.
 struct EchoedPrompt {
   int32_t first_token = 0;
   int32_t count = 0;      // -1: the prompt is echoed without log-probabilities

@@ -13,7 +13,7 @@ namespace {
 
 using Verdict = HeadScanner::Verdict;
 
-// Of a whole head, or of one that comes byte by byte: both must be the same.
+// The verdict on a head that comes whole, which must be the one on a head that comes byte by byte.
 Verdict scan(const std::string& bytes, size_t most_bytes = 200) {
   HeadScanner whole(most_bytes);
   const Verdict verdict = whole.scan(bytes);
@@ -83,7 +83,7 @@ HttpRequest request_of(const Case& one) {
   return head;
 }
 
-// 0: it is taken.
+// 0: the head is accepted.
 int status_of(const Case& one) {
   HttpRequest head = request_of(one);
   const auto fault = read_head(one.target, head);

@@ -80,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ParsedMessage pieces =
       parse_in_pieces(options, text, data[1] % (text.size() + 1), 1 + data[2] % (text.size() + 1));
   if (whole != pieces || whole != parse_in_pieces(options, text, 0, 1)) abort();
-  // Of a text that was cut, too, and what is dropped of it stands at its end.
+  // The same for a text that was cut. Only its end may be dropped.
   const ParsedMessage cut = parse_in_pieces(options, text, text.size(), 1, /*is_cut=*/true);
   if (cut != parse_in_pieces(options, text, 0, 1 + data[2] % 7, /*is_cut=*/true)) abort();
   if (!whole.content.starts_with(cut.content) || cut.calls.size() > whole.calls.size()) abort();

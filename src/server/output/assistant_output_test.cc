@@ -187,7 +187,7 @@ TEST(AssistantOutput, NothingOfACallThatIsCutIsContent) {
       EXPECT_EQ(message.calls[0].arguments, arguments);
     }
   }
-  // What cannot be a call any more, or never was, is text however it ends.
+  // Text that cannot become a call any more, or never could, stays text however it ends.
   const std::pair<ToolFormat, const char*> texts[] = {
       {kLlamaJson, R"({"city": "Bonn", "da)"},
       {kLlamaJson, R"({"name": "Bob", "age)"},

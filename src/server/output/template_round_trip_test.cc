@@ -105,7 +105,7 @@ TEST(TemplateRoundTrip, CallsComeBack) {
     const TemplateFacts facts = chat.facts();
     EXPECT_FALSE(facts.wants_content_parts);
     EXPECT_TRUE(facts.renders_tool_calls);
-    // That one writes calls, but leaves tools to whoever writes the prompt.
+    // This template writes calls, but leaves the tools to the author of the prompt.
     const bool leaves_tools_out = name == std::string("deepseek-ai-DeepSeek-R1-Distill-Llama-8B");
     EXPECT_EQ(facts.renders_tools, !leaves_tools_out);
     EXPECT_EQ(facts.wants_arguments_text, expected.arguments_text);

@@ -168,7 +168,7 @@ TEST_P(AttentionInvariance, SiblingsAreInvisible) {
   EXPECT_EQ(row_of(together, 0), plain(501, 0));
 }
 
-// A slot of NaN, in the middle of what others of the same call see: 0 x NaN is never computed.
+// A slot of NaN lies among slots that other rows of the call see: 0 x NaN must never be computed.
 TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
   for (const int32_t poisoned : {64, 97, 107, 127}) {
     std::vector<AttentionRow> rows;
