@@ -20,7 +20,7 @@ class AdmissionByLoop : public ::testing::Test {
     executor_ = executor.get();
     loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor));
   }
-  // Another loop in place of the one that there is.
+  // Replaces the loop by another one.
   void begin(EngineLoop::Options options) {
     readers_.clear();
     loop_.reset();

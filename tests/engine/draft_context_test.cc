@@ -109,7 +109,8 @@ TEST(DraftContext, EveryStrategyGoesOnBeyondIt) {
   for (const EngineOptions& options : places) {
     const auto engine = create_engine(options);
     ASSERT_NE(engine, nullptr);
-    // From before the draft's context to behind it, and far behind it from the beginning.
+    // One prompt ends within the draft's context and its output crosses the end; the other begins
+    // far behind it.
     for (const int32_t prompt_tokens : {230, 400}) {
       for (const bool draws : {false, true}) {
         Request request = request_of(prompt_tokens, draws);
@@ -134,7 +135,7 @@ TEST(DraftContext, EveryStrategyGoesOnBeyondIt) {
   EXPECT_GT(accepted, 50);
 }
 
-// As many long requests at once as may run, in the memory that was planned for them.
+// Runs as many long requests at once as are allowed, in the memory that was planned for them.
 TEST(DraftContext, RequestsFindRoomForTheirWindows) {
   EngineOptions options = options_of(short_pair());
   options.max_active_requests = 6;

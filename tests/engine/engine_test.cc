@@ -257,7 +257,7 @@ TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
   for (const auto& other : others) EXPECT_TRUE(drain(*other).error.ok());
 }
 
-// What callers say who mean "as long as it takes".
+// Callers pass the longest duration to mean "as long as it takes".
 TEST_F(EngineTest, TheLongestDurationIsNotOver) {
   const auto engine = make({});
   ASSERT_NE(engine, nullptr);
@@ -278,7 +278,7 @@ TEST_F(EngineTest, TheLongestDurationIsNotOver) {
     EXPECT_TRUE(has_finished);
     EXPECT_EQ(output.tokens, expected.tokens);
   }
-  // And one that lies behind us is.
+  // A duration below 0 is over at once.
   const auto queue = *CompletionQueue::create();
   EXPECT_FALSE(queue->next_for(std::chrono::milliseconds::min()).has_value());
 }

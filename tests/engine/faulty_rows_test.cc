@@ -1,7 +1,7 @@
-// Rows of logits that hold NaN: of guesses that the text never takes they are nothing, of the text
-// they are the request's error, the same one by every strategy, and of a draft they end the draft's
-// part. Toy models have NaN for the embeddings of some tokens: whatever row sees such a token, as
-// its own or behind it, is NaN.
+// Rows of logits that hold NaN: in a guess that the text never takes they mean nothing, in the text
+// they are the request's error, the same one by every strategy, and in a draft they end the draft's
+// part in the request. Toy models have NaN for the embeddings of some tokens: whatever row sees
+// such a token, as its own or behind it, is NaN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace forerun::testing {
 namespace {
 
 constexpr int32_t kNewTokens = 20;
-// Each request takes every eighth policy, in each place others.
+// Each request takes every eighth policy, and other ones in each place.
 constexpr size_t kTurns = 8;
-// Twice, so that sources find it; longer than a view's budget.
+// Long enough that sources find repeats in it, and longer than a view's budget.
 constexpr int32_t kLongPrompt = 210;
 
 // Requests of all kinds that the toys answer: short and long prompts, greedy and drawn.
@@ -51,7 +51,8 @@ EngineOptions on(const std::string& devices, const std::string& draft_devices = 
   return options;
 }
 
-// On one processor, unless the options say otherwise; `pair`'s draft is left out if not wanted.
+// An engine on one processor, unless the options say otherwise; with `pair`'s draft if
+// `with_draft`.
 std::unique_ptr<Engine> engine_of(const ToyPair& pair, bool with_draft,
                                   EngineOptions options = on(one_processor())) {
   options.model = pair.target();
@@ -59,7 +60,7 @@ std::unique_ptr<Engine> engine_of(const ToyPair& pair, bool with_draft,
   return create_engine(options);
 }
 
-// What each gives by plain decoding, of whole models.
+// What each request gives by plain decoding on a whole model.
 std::vector<Output> plain_outputs(const ToySpec& spec) {
   const ToyPair pair(spec, 0.0f);
   const auto engine = engine_of(pair, /*with_draft=*/false);
@@ -89,7 +90,7 @@ std::vector<int32_t> tokens_of_no_text(const std::vector<Output>& outputs) {
   return others;
 }
 
-// "target, sequence 7: ..." by another request is of another sequence.
+// Messages such as "target, sequence 7: ..." have another number for each request.
 std::string without_sequence(const std::string& message) {
   const size_t begin = message.find("sequence ");
   const size_t end = message.find(':', begin == std::string::npos ? 0 : begin);
@@ -102,8 +103,8 @@ struct Where {
   EngineOptions options;
 };
 
-// One thread; both models at the same time; a cut target; a group of two, whose vocabulary is in
-// parts.
+// One thread; both models at the same time; a target cut into stages; a group of two devices, which
+// share the vocabulary.
 std::vector<Where> places() {
   std::vector<Where> all = {{"one processor", on(one_processor())}};
   EngineOptions cut = on(one_processor());
@@ -139,8 +140,8 @@ class FaultyRows : public ::testing::Test {
     return draft;
   }
 
-  // Every request by a part of the policies, all of them in turn, everywhere; `check` gets the
-  // number of the request.
+  // Runs every request by a part of the policies, all of them in turn, in every place; `check` gets
+  // the request's number.
   template <class Check>
   void run_all(const ToyPair& pair, const Check& check) {
     size_t turn = 0;
@@ -164,7 +165,8 @@ class FaultyRows : public ::testing::Test {
     }
   }
 
-  // Tokens as of a whole target by plain decoding; returns how many guesses were wrong.
+  // Expects the tokens that plain decoding gives on a whole target; returns how many guesses were
+  // wrong.
   int64_t expect_plain(const ToyPair& pair) {
     int64_t refused = 0;
     run_all(pair, [&](size_t idx, const Output& output) {
@@ -276,7 +278,8 @@ TEST_F(FaultyRows, OfAGroupAsOfOneDevice) {
     request.max_new_tokens = 12;
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*sound, request);
-    // Bits are a degree's own, so its text may come to a token of NaN: then it ends with an error.
+    // Each number of devices has bits of its own, so the text may come to a token of NaN; then it
+    // ends with an error.
     const Output alone = complete(*engine, request);
     for (const char* strategy : {"serial_tree", "parallel_tree", "sparse_self", "pipelined"}) {
       request.speculation = SpeculationOptions{.strategy = strategy};
@@ -292,7 +295,7 @@ TEST_F(FaultyRows, OfAGroupAsOfOneDevice) {
   }
 }
 
-// KV of NaN that nobody sees any more lies in blocks that others get.
+// KV of NaN that no row sees any more lies in blocks that other requests get.
 TEST_F(FaultyRows, LeaveNothingInKvThatOthersGet) {
   ToySpec target = *spec_;
   target.nan_embeddings = tokens_of_no_text(*plain_);

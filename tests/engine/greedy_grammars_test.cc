@@ -22,7 +22,7 @@ using grammar::Grammar;
 using grammar::TokenMasks;
 using grammar::VocabularyTrie;
 
-// As many as the fake models have: 0 to 2 are no text.
+// A vocabulary as large as the fake models'; tokens 0 to 2 are not text.
 std::shared_ptr<const VocabularyTrie> vocabulary() {
   static const auto trie = [] {
     const std::string words = "the quick brown fox jumps over the lazy dog ";
@@ -67,7 +67,7 @@ std::shared_ptr<GrammarConstraint::Format> format_of(const std::string& text, bo
   auto masks = std::make_shared<TokenMasks>(vocabulary());
   const auto prepared = masks->prepare(*grammar);
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
-  // So little is made at once that most masks are late.
+  // With so few steps made at once, most masks are late.
   MaskBudget budget{.inline_steps = 30};
   if (fails) {
     budget.request = 4'000;

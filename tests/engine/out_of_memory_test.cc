@@ -35,7 +35,7 @@ bool is_failing_thread() {
   return own == failing;
 }
 
-// Null where the allocation fails.
+// Allocates; null where the allocation is made to fail.
 void* try_allocate(std::size_t size, std::size_t alignment) noexcept {
   if (allocations_left.load() > 0 && is_failing_thread() && allocations_left.load() > 0 &&
       allocations_left.fetch_sub(1) == 1) {
@@ -57,7 +57,7 @@ void* operator new(std::size_t size) { return allocate(size == 0 ? 1 : size, 16)
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return allocate(size == 0 ? 1 : size, static_cast<std::size_t>(alignment));
 }
-// std::stable_sort asks for its buffer so, and does without one.
+// std::stable_sort allocates its buffer this way, and can do without one.
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return try_allocate(size == 0 ? 1 : size, 16);
 }
@@ -278,7 +278,7 @@ TEST(OutOfMemoryEngine, RequestsOfEveryKind) {
       }
       ++lost;
     }
-    // The engine goes on as if nothing had been.
+    // The engine goes on as if nothing had happened.
     EXPECT_EQ(answers_to(**engine, {requests[1]})[0].tokens, expected[1].tokens) << allocation;
     if (::testing::Test::HasFailure() || failed == failed_before) break;  // that was the last
   }

@@ -71,7 +71,7 @@ def main():
     missing = sorted(name for name, symbol in functions if symbol not in symbols)
     for name in missing:
         print(f"{name}: declared in include/forerun, and not exported; src/forerun.map lists them")
-    # What is known to be there: else nothing was read.
+    # These functions are known to be declared; if they are missing, nothing was read.
     found = {name for name, _ in functions}
     if not {"create", "sample_seed", "next_for"} <= found:
         print(f"exports: found only {sorted(found)}")

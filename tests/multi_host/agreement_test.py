@@ -20,12 +20,12 @@ from launch import MPIRUN, Launch, all_gone, mpirun_command, run
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "models" / "demo-target"
 FORERUN = ""
-# Nothing of the user's is read or written.
+# The tests read and write none of the user's own files.
 FOLDER = tempfile.TemporaryDirectory()
 os.environ.update(XDG_CACHE_HOME=FOLDER.name, HOME=FOLDER.name)
 COSTS = Path(FOLDER.name) / "costs"
 DIGESTS = COSTS / "tensor-digests"
-# Of the last stage of two.
+# A tensor of the last of two stages.
 TENSOR = "model.layers.9.mlp.up_proj.qweight"
 
 
@@ -110,7 +110,7 @@ class Agreement(unittest.TestCase):
         ):
             model = copied(f"config-{next(iter(change))}")
             config = json.loads((model / "config.json").read_text())
-            # What transformers 5 writes would be read first.
+            # rope_parameters, which transformers 5 writes, would be read first.
             config.pop("rope_parameters", None)
             base = copied(f"base-{next(iter(change))}")
             (base / "config.json").write_text(json.dumps(config))
@@ -247,7 +247,7 @@ class Hangs(unittest.TestCase):
         self.assertTrue(all_gone(numbers))
 
 
-# In ssh's place: writes its arguments down, and reaches nobody.
+# Stands for ssh: writes its arguments down, and reaches no host.
 AGENT = """#!/bin/sh
 echo "$@" | cut -d' ' -f1-4 >> {log}
 sleep 1

@@ -34,10 +34,10 @@ SILENCE_S = 2
 START_S = 30
 CLIENTS = 4
 DEADLINE_S = 20
-# What a request may be late by on a machine whose processors others use: the error has to be made.
+# How late a request may end on a machine whose processors others use, too.
 LATE_S = 5
-# From the end of a fault to a service that is ready: silence, the last question to a host that did
-# not answer, the pause before the next, a start.
+# How long the service may take to be ready after a fault ends: silence, the last question to a host
+# that did not answer, the pause before the next question, a start.
 RECOVERY_S = 120
 CLONE_NEWNET = 0x40000000
 
@@ -345,7 +345,7 @@ def main():
     if MPIRUN is None:
         print("host_faults_test: skipped, there is no mpirun")
         return 77
-    # What all hosts need cannot lie where each has its own.
+    # Files that all hosts need cannot lie where each host has a folder of its own.
     shared = (ROOT, Path(args.forerun).resolve())
     own_files = not any(path.is_relative_to("/tmp") for path in shared)
     try:
@@ -355,7 +355,7 @@ def main():
         return 77
     try:
         with tempfile.TemporaryDirectory() as name:
-            # Nothing of the user's is read or written.
+            # The test reads and writes none of the user's own files.
             os.environ.update(XDG_CACHE_HOME=name, HOME=name)
             trial(args, network, Path(name))
     finally:

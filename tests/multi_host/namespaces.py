@@ -36,7 +36,7 @@ class Namespaces:
         self.own_files = own_files
         self.names = [f"forerun-{number}" for number in range(count)]
         self.holders = []
-        # Where hosts with a /tmp of their own see it, too.
+        # Hosts with a /tmp of their own can see this folder, too.
         self.folder = tempfile.TemporaryDirectory(dir="/var/tmp")
         try:
             for name in self.names:

@@ -26,7 +26,7 @@ OPENS = (
     "{% if enable_thinking is defined and not enable_thinking %}\n</think>\n\n{% endif %}"
     "{% endif %}"
 )
-# Leaves it to the model.
+# Leaves the opening tag to the model.
 LEAVES = (
     TOOLS + MESSAGES + CALLS + "{# </think> #}{% if add_generation_prompt %}assistant: {% endif %}"
 )
@@ -426,7 +426,7 @@ class Fields(serving.ServerTest):
         for token, top in zip(logprobs["tokens"][1:], logprobs["top_logprobs"][1:]):
             self.assertIn(token, top)
             self.assertIn(len(top), (5, 6))
-        # The same of what is drawn: a character of which each byte is a token is forced.
+        # The same for drawn tokens: forces a character of which each byte is a token.
         forced = self.server.completion(
             "x", max_tokens=9, logprobs=3, guided_choice=["漢🦙!"], temperature=0
         )["choices"][0]

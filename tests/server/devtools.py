@@ -236,7 +236,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=listed)
 
     def force_colours(self):
-        """As in the high contrast of a system."""
+        """Emulates a system's high contrast."""
         forced = {"name": "forced-colors", "value": "active"}
         self.call("Emulation.setEmulatedMedia", features=[forced])
 

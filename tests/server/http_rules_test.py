@@ -1,5 +1,5 @@
-"""What RFC 9110 and 9112 say of requests, through raw sockets: where one ends and the next begins,
-whose host is meant, clients that close one half, bodies that stall, the end of a stream at drain.
+"""The rules of RFC 9110 and 9112 for requests, through raw sockets: where one ends and the next begins, whose
+host is meant, clients that close one half, bodies that stall, the end of a stream at drain.
 """
 
 import json
@@ -15,12 +15,12 @@ from http_test import CHAT, HELLO, LONG, answer_of, raw, until
 
 COMPLETIONS = "/v1/completions"
 BODY = json.dumps({"prompt": "def f(", "max_tokens": 2}).encode()
-# What runs, if it is taken for the next request, and answers a status that nothing else does.
+# Bytes that give an answer of their own if the server takes them for the next request.
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def statuses(answer):
-    """Of the final answers; interim ones are left out."""
+    """Statuses of the final answers; interim ones are left out."""
     return [
         int(status) for status in re.findall(rb"HTTP/1\.[01] (\d{3}) ", answer) if status != b"100"
     ]

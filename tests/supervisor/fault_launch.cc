@@ -1,12 +1,12 @@
-// Stands for a launch in supervisor_test: serves a real engine, all in this process, and fails as
-// the test has written it down.
+// Stands for a launch in supervisor_test: serves a real engine in this process alone, and fails as
+// the test's file says.
 //
-// Usage: fault_launch FOLDER. Every start adds a line to FOLDER/launches: its process, and whether
-// it has been given a draft. FOLDER/faults has a line a start, what is to happen and after how many
-// events: "die 3", "stop 3", "leave 3", "garble 3", "fail 3 RANK MESSAGE", "error 3 MESSAGE" (of
-// the request), "invalid 3 MESSAGE" (the same, its own fault), "draft 3 MESSAGE" (an error, and a
-// fault of the draft is counted), "refuse 0 MESSAGE", "refuse_draft 0 MESSAGE" (where it has been
-// given one), "linger 0" (while the engine is made), "deaf 0" (takes no requests in),
+// Usage: fault_launch FOLDER. Every start adds a line to FOLDER/launches: its process id, and
+// whether it was given a draft. FOLDER/faults has one line for each start: what happens, and after
+// how many events: "die 3", "stop 3", "leave 3", "garble 3", "fail 3 RANK MESSAGE", "error 3
+// MESSAGE" (of the request), "invalid 3 MESSAGE" (the same, its own fault), "draft 3 MESSAGE" (an
+// error, and a fault of the draft is counted), "refuse 0 MESSAGE", "refuse_draft 0 MESSAGE" (where
+// it has been given one), "linger 0" (while the engine is made), "deaf 0" (takes no requests in),
 // "poison SEED" (dies when it is given a request with this seed); no line, or "-": nothing. A line
 // "always FAULT" stands for all starts from there on.
 #include <sys/types.h>
@@ -107,7 +107,8 @@ class FaultLaunch {
     return Engine::create(options);
   }
 
-  // Standard input, until it asks for the poison; without requests where it is deaf.
+  // Passes standard input on until a request carries the poison; drops requests where the launch is
+  // deaf.
   int filtered_input() {
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) _exit(2);

@@ -1,5 +1,5 @@
-// What a supervised engine goes by where its launch fails (fault_launch.cc): whose fault it is,
-// what becomes of the draft, and how requests wait for hosts that are away.
+// How a supervised engine decides when its launch fails (fault_launch.cc): whose fault it is, what
+// becomes of the draft, and how requests wait for hosts that are away.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -50,7 +50,7 @@ TEST_F(Relaunch, ARequestsOwnFaultIsItsOwn) {
   EXPECT_EQ(launches().size(), 1u);
 }
 
-// Messages that begin as the draft's once did, or name ranks.
+// Messages that begin like a draft's error, or name ranks.
 TEST_F(Relaunch, WhatAMessageSaysDecidesNothing) {
   write_faults({"error 3 draft: rank 0: cuda:0 is gone", "fail 3 1 draft: rank 0: gone",
                 "fail 3 1 draft: rank 0: gone"});
@@ -142,7 +142,7 @@ TEST_F(Relaunch, RequestsWithoutADeadlineWaitUpToALimit) {
   EXPECT_EQ(first.error.code(), StatusCode::kCancelled);
   EXPECT_NE(first.error.message().find("hosts front, back do not answer"), std::string::npos)
       << first.error.message();
-  // One that comes later has as much time of its own.
+  // A request that comes later has as much time of its own.
   const Clock::time_point begun = Clock::now();
   EXPECT_EQ(complete(*engine, request(8)).error.code(), StatusCode::kCancelled);
   EXPECT_GE(Clock::now() - begun, with.longest_wait);
