@@ -4,9 +4,9 @@
     measure_blocking_bodies.py FORERUN [--turns 5] [--tokens 200] [--senders 4] [--kind WORDS] [--out F.json]
 
 Serves the demo pair. A neighbour reads a stream and notes the gaps between its events; small calls
-are timed to their answer. Both in turns: undisturbed, and while `senders` clients send, without
-pause, bodies of one kind. Times are the wall's, so other work on the machine is in both; turns
-alternate so that it is in both alike.
+are timed until their answer. Both are measured in turns: undisturbed, and while `senders` clients send
+bodies of one kind without pause. Times are wall times, which include other work on the machine; turns
+alternate so that this affects both alike.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a stream feels of neighbours whose grammars read a text in very many ways.
+"""Measures how neighbours whose grammars read a text in very many ways slow a stream.
 
 `forerun serve` on the demo pair. For each grammar one stream runs alone, then beside `--greedy` requests
 of the grammar that are sent again and again, then alone: p50, p99 and the longest of its gaps, in
-milliseconds, and what became of the others. As a plain request takes a share of each Step as well, it is
-also measured beside as many of a grammar that costs nothing.
+milliseconds, and how the other requests ended. A plain request takes a share of each Step as well, so the
+stream is also measured beside as many requests of a grammar that costs nothing.
 
     python3 bench/measure_greedy_grammars.py build/cpu-release/apps/forerun/forerun
 """
