@@ -77,7 +77,7 @@ class LoadedModels {
   double readings_a_choice(Role role) const {
     return part(role).stages.back().facts.readings_a_choice;
   }
-  // Decoder::check_weights() of the model's stages that are here.
+  // The first failure of Decoder::check_weights() over the model's stages in this process.
   Status check_weights(Role role) const;
   // Of the target's stages; one: it is not cut.
   std::vector<LayerRange> target_layers() const;

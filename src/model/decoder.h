@@ -56,8 +56,8 @@ class Decoder {
   // Whether selections may find tokens by quantized keys (KvSelection::index_blocks;
   // kInvalidArgument where it is false).
   virtual bool quantizes_keys() const { return false; }
-  // Whether the weights that passes read still are what they were when they were loaded; the error
-  // that every pass would end with. From any thread.
+  // Ok while the files of the weights are what they were when they were loaded; otherwise the error
+  // with which every pass would end. May be called from any thread.
   virtual Status check_weights() const { return {}; }
   // Devices that hold a part of the model each.
   virtual int32_t degree() const { return 1; }
