@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kKeyVariable = "FORERUN_API_KEY";
 constexpr int32_t kMaxWaitingRequests = 256;
 constexpr std::chrono::seconds kLastWords{2};
-constexpr int32_t kRelaunches = 10;  // in a row, with nothing done between
+constexpr int32_t kRelaunches = 10;  // failures within ten minutes, with no work done between
 
 struct ServeFlags {
   EngineOptions engine;
