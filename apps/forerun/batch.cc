@@ -31,15 +31,15 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 // Requests that have been submitted and not printed: more would only take memory.
-constexpr size_t kMostInFlight = 256;
+constexpr size_t kMaxInFlight = 256;
 
 const std::vector<std::string> kFields = {"prompt",      "messages", "id",    "max_tokens",
                                           "temperature", "top_p",    "top_k", "min_p",
                                           "seed",        "stop"};
 
 void read_stop(FieldReader& fields, Request& request) {
-  constexpr size_t kMost = 4096;
-  auto stop = fields.string_or_strings("stop", kMost);
+  constexpr size_t kMax = 4096;
+  auto stop = fields.string_or_strings("stop", kMax);
   if (!stop) return;
   if (std::count(stop->begin(), stop->end(), "") > 0) {
     fields.refuse("stop", "strings that are not empty");
@@ -82,11 +82,11 @@ Result<BatchRequest> read_line(const json& line, const std::string& where, const
   request.max_new_tokens = static_cast<int32_t>(
       fields.integer("max_tokens", 1, INT32_MAX).value_or(request.max_new_tokens));
   SamplingOptions& sampling = request.sampling;
-  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr double kMax = std::numeric_limits<float>::max();
   // The engine says which of these it accepts.
-  if (const auto value = fields.number("temperature", -kMost, kMost)) sampling.temperature = value;
-  if (const auto value = fields.number("top_p", -kMost, kMost)) sampling.top_p = value;
-  if (const auto value = fields.number("min_p", -kMost, kMost)) sampling.min_p = value;
+  if (const auto value = fields.number("temperature", -kMax, kMax)) sampling.temperature = value;
+  if (const auto value = fields.number("top_p", -kMax, kMax)) sampling.top_p = value;
+  if (const auto value = fields.number("min_p", -kMax, kMax)) sampling.min_p = value;
   if (const auto value = fields.integer("top_k", 0, INT32_MAX)) {
     sampling.top_k = static_cast<int32_t>(*value);
   }
@@ -113,7 +113,7 @@ class BatchRun {
         }
         if (queue_->outstanding() == 0) break;
       }
-      while (!stops && submitted_ < results_.size() && submitted_ < printed_ + kMostInFlight) {
+      while (!stops && submitted_ < results_.size() && submitted_ < printed_ + kMaxInFlight) {
         submit(submitted_++);
       }
       print_finished();

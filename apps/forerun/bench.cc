@@ -57,13 +57,13 @@ std::string stem_of(const std::string& path) {
 }
 
 // Of anything that is counted here, more would not come to its end.
-constexpr int64_t kMostCounted = 1'000'000;
+constexpr int64_t kMaxCounted = 1'000'000;
 
 Status in_range(const char* flag, int64_t value, int64_t least) {
-  if (value >= least && value <= kMostCounted) return Status();
+  if (value >= least && value <= kMaxCounted) return Status();
   return Status(StatusCode::kInvalidArgument,
                 std::string(flag) + ": found " + std::to_string(value) + ", accepted are " +
-                    std::to_string(least) + " to " + std::to_string(kMostCounted));
+                    std::to_string(least) + " to " + std::to_string(kMaxCounted));
 }
 
 // Everything that can be said before the models are loaded.
@@ -131,12 +131,12 @@ int most_requests(const BenchFlags& flags) {
 
 // Prompts of a given length are made before the first is sent.
 Status check_prompt_memory(const BenchFlags& flags) {
-  constexpr int64_t kMostTokens = int64_t{1} << 28;
+  constexpr int64_t kMaxTokens = int64_t{1} << 28;
   const int64_t tokens = int64_t{most_requests(flags)} * flags.prompt_tokens.value_or(0);
-  if (tokens <= kMostTokens) return Status();
+  if (tokens <= kMaxTokens) return Status();
   return Status(StatusCode::kInvalidArgument, "--prompt-tokens: found " + std::to_string(tokens) +
                                                   " tokens of prompts in all, accepted are up to " +
-                                                  std::to_string(kMostTokens));
+                                                  std::to_string(kMaxTokens));
 }
 
 Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingOptions& sampling,

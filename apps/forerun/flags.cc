@@ -168,7 +168,7 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
             float penalty = 0.0f;
             const bool good = parse_number(std::string_view(text), penalty) &&
                               penalty >= kLeastRepetitionPenalty &&
-                              penalty <= kMostRepetitionPenalty;
+                              penalty <= kMaxRepetitionPenalty;
             return good ? "" : "found '" + text + "', accepted are 0.01 to 100";
           },
           ""));
@@ -243,7 +243,7 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
     const size_t colon = entry.find(':');
     const std::string_view text = entry;
     if (colon == std::string::npos || !parse_number(text.substr(0, colon), token) ||
-        !parse_number(text.substr(colon + 1), bias) || std::abs(bias) > kMostLogitBias) {
+        !parse_number(text.substr(colon + 1), bias) || std::abs(bias) > kMaxLogitBias) {
       return Status(StatusCode::kInvalidArgument,
                     "--logit-bias: found '" + entry +
                         "', accepted is TOKEN:BIAS, a token's id and a number from -100 to 100, "

@@ -20,7 +20,7 @@ namespace forerun::app {
 namespace {
 
 // A timeline of more is no picture, and is kept in memory until the last has ended.
-constexpr int kMostRequests = 4096;
+constexpr int kMaxRequests = 4096;
 
 struct TraceFlags {
   EngineOptions engine;
@@ -62,10 +62,10 @@ Result<RequestStats> run_requests(Engine& engine, const Request& request, int co
 }
 
 Status run_trace(const TraceFlags& flags) {
-  if (flags.requests < 1 || flags.requests > kMostRequests) {
+  if (flags.requests < 1 || flags.requests > kMaxRequests) {
     return Status(StatusCode::kInvalidArgument,
                   "--requests: found " + std::to_string(flags.requests) + ", accepted are 1 to " +
-                      std::to_string(kMostRequests));
+                      std::to_string(kMaxRequests));
   }
   if (flags.svg_path.empty() && (flags.from_ms > 0.0 || flags.length_ms > 0.0)) {
     return Status(StatusCode::kInvalidArgument,

@@ -11,8 +11,8 @@ namespace forerun {
 
 // The accepted ranges. Values beyond them only repeat one token for ever, or allow none.
 inline constexpr float kLeastRepetitionPenalty = 0.01f;
-inline constexpr float kMostRepetitionPenalty = 100.0f;
-inline constexpr float kMostLogitBias = 100.0f;  // and down to -100
+inline constexpr float kMaxRepetitionPenalty = 100.0f;
+inline constexpr float kMaxLogitBias = 100.0f;  // and down to -100
 
 // Every value said: what a token is a function of.
 struct SamplingParams {

@@ -17,7 +17,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // Values longer than this many characters are given by their digest; objects of more members count
 // as one value, since a vocabulary is not a list of fields.
 constexpr size_t kLongestValue = 100;
-constexpr size_t kMostMembers = 64;
+constexpr size_t kMaxMembers = 64;
 
 std::string digest_of(const std::string& text) {
   return content_digest(std::as_bytes(std::span(text.data(), text.size())));
@@ -37,7 +37,7 @@ void add_whole(const std::string& name, const std::string& text, Facts& facts) {
 }
 
 void add_value(const std::string& name, const nlohmann::json& value, Facts& facts) {
-  if (value.is_object() && !value.empty() && value.size() <= kMostMembers) {
+  if (value.is_object() && !value.empty() && value.size() <= kMaxMembers) {
     for (const auto& [key, member] : value.items()) add_value(name + "." + key, member, facts);
     return;
   }

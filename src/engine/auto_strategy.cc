@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kMostGuesses = 8;
+constexpr int32_t kMaxGuesses = 8;
 // What a view must promise over the usual way to take its place, and to keep it. Trying costs
 // little, and what it brings is then known: how often guesses will be right is not.
 constexpr double kToEnter = 1.05;
@@ -35,7 +35,7 @@ bool alike(const BatchLoad& a, const BatchLoad& b) {
 
 AutoStrategy::AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve)
     : resolve_(std::move(resolve)),
-      chooser_(std::move(candidates), {.rank = {.max_gamma = kMostGuesses}}) {}
+      chooser_(std::move(candidates), {.rank = {.max_gamma = kMaxGuesses}}) {}
 
 const std::shared_ptr<const SpeculationPlan>& AutoStrategy::plan_of(int32_t candidate,
                                                                     int32_t gamma) {

@@ -68,8 +68,8 @@ Status check_stops(const std::vector<std::string>& stops) {
 
 // Called with max_new_tokens as far as the context has room.
 Status check_samples(const OpenedModel& target, const Request& request) {
-  constexpr int32_t kMostSamples = 128;
-  const int32_t most = request.resume_tokens.empty() ? kMostSamples : 1;
+  constexpr int32_t kMaxSamples = 128;
+  const int32_t most = request.resume_tokens.empty() ? kMaxSamples : 1;
   if (request.num_samples < 1 || request.num_samples > most) {
     return Status(StatusCode::kInvalidArgument,
                   "num_samples: found " + std::to_string(request.num_samples) + ", accepted " +

@@ -20,13 +20,13 @@ namespace {
 
 // Keys are UTF-8, and short enough to read.
 std::string plain_text(std::string text) {
-  constexpr size_t kMost = 400;
+  constexpr size_t kMax = 400;
   for (char& c : text) {
     if (c < ' ' || c > '~') c = '?';
   }
-  return text.size() <= kMost
+  return text.size() <= kMax
              ? text
-             : text.substr(0, kMost) + "... " + std::to_string(text::hash_bytes(text));
+             : text.substr(0, kMax) + "... " + std::to_string(text::hash_bytes(text));
 }
 
 std::string hex(uint64_t number) {

@@ -48,8 +48,8 @@ Result<CpuCores> parse_device(std::string_view text) {
     const size_t dash = range.find('-');
     const auto first = parse_number(range.substr(0, dash));
     const auto end = dash == std::string_view::npos ? first : parse_number(range.substr(dash + 1));
-    constexpr int32_t kMostCores = 4096;
-    if (!first || !end || *end < *first || *end >= kMostCores) return refused(text);
+    constexpr int32_t kMaxCores = 4096;
+    if (!first || !end || *end < *first || *end >= kMaxCores) return refused(text);
     for (int32_t core = *first; core <= *end; ++core) device.cores.push_back(core);
   }
   std::sort(device.cores.begin(), device.cores.end());
@@ -234,10 +234,10 @@ Status add_earlier_stage(std::string_view spec, Placement& placement) {
 
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec,
                                int32_t stages) {
-  if (stages < 0 || stages > kMostStages) {
+  if (stages < 0 || stages > kMaxStages) {
     return Status(StatusCode::kInvalidArgument, "stages: found " + std::to_string(stages) +
                                                     ", accepted are 1 to " +
-                                                    std::to_string(kMostStages));
+                                                    std::to_string(kMaxStages));
   }
   if (draft_spec.find('/') != std::string_view::npos) {
     return Status(StatusCode::kInvalidArgument,
@@ -248,12 +248,12 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
   std::string_view rest = target_spec;
   for (bool last = false; !last;) groups.push_back(take_part(rest, '/', &last));
   const auto named = static_cast<int32_t>(groups.size());
-  if (named > kMostStages || (named > 1 && stages > 0 && stages != named)) {
+  if (named > kMaxStages || (named > 1 && stages > 0 && stages != named)) {
     return Status(StatusCode::kInvalidArgument,
                   "devices: found " + std::to_string(named) + " groups in '" +
                       std::string(target_spec) + "' for " + std::to_string(stages) +
                       " stages; accepted are as many as stages, at most " +
-                      std::to_string(kMostStages) + ", or one group of processors for all");
+                      std::to_string(kMaxStages) + ", or one group of processors for all");
   }
   if (named == 1 || target_spec.empty()) {
     FORERUN_ASSIGN_OR_RETURN(Placement placement, place_uncut(target_spec, draft_spec));

@@ -74,6 +74,6 @@ std::string describe(const Placement& placement);
 // of the draft (correct; they then take turns).
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec,
                                int32_t stages = 0);
-inline constexpr int32_t kMostStages = 64;
+inline constexpr int32_t kMaxStages = 64;
 
 }  // namespace forerun

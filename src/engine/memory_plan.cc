@@ -63,7 +63,7 @@ int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvB
 // takes, which knows of no window.
 int64_t blocks_of_windows(int32_t window_tokens, int32_t requests) {
   constexpr int64_t kStepTokens = StepBudget{}.rows;
-  constexpr int64_t kMeasuredTokens = kMostMeasuredContext + kMostMeasuredRows;
+  constexpr int64_t kMeasuredTokens = kMaxMeasuredContext + kMaxMeasuredRows;
   const int64_t of_request = blocks_for(window_tokens) + 1 + blocks_for(kTreeReserveTokens);
   return std::max(blocks_for(kMeasuredTokens), requests * of_request + blocks_for(kStepTokens));
 }

@@ -8,9 +8,9 @@ namespace {
 using grammar::Grammar;
 using grammar::TokenMasks;
 
-constexpr size_t kMostKept = 64;
+constexpr size_t kMaxKept = 64;
 // A server uses two: its template's tags, opened by the prompt or by the output.
-constexpr size_t kMostTags = 8;
+constexpr size_t kMaxTags = 8;
 
 Result<Grammar> compile(const OutputFormat& format) {
   switch (format.kind) {
@@ -81,7 +81,7 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
   }
   const std::lock_guard lock(mutex_);
   kept_.push_front(std::move(made));
-  if (kept_.size() > kMostKept) kept_.pop_back();
+  if (kept_.size() > kMaxKept) kept_.pop_back();
   return constraint_of(kept_.front());
 }
 
@@ -113,7 +113,7 @@ std::shared_ptr<const ReasoningTokens> OutputFormats::reasoning_tokens(
   auto made = std::make_shared<const ReasoningTokens>(tags, bytes);
   const std::lock_guard lock(mutex_);
   token_bytes_ = std::move(bytes);
-  if (reasoning_tokens_.size() == kMostTags) reasoning_tokens_.clear();
+  if (reasoning_tokens_.size() == kMaxTags) reasoning_tokens_.clear();
   reasoning_tokens_.push_back(made);
   return made;
 }

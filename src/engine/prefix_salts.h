@@ -1,7 +1,7 @@
 // Numbers of salts (Request::cache_salt), as prefix caches know them: equal for equal texts, never
 // the same for two.
 //
-// The latest kMostKept are remembered. A salt that has been forgotten gets a new number: what was
+// The latest kMaxKept are remembered. A salt that has been forgotten gets a new number: what was
 // cached under the old one is then found by nobody.
 //
 // One thread.
@@ -21,7 +21,7 @@ namespace forerun {
 
 class PrefixSalts {
  public:
-  static constexpr size_t kMostKept = 4096;
+  static constexpr size_t kMaxKept = 4096;
 
   // 0 for the empty text, else kFirstPrefixSalt or above.
   uint64_t number(const std::string& salt) {
@@ -31,7 +31,7 @@ class PrefixSalts {
       kept_.splice(kept_.begin(), kept_, known->second);
       return kept_.front().second;
     }
-    if (kept_.size() >= kMostKept) {
+    if (kept_.size() >= kMaxKept) {
       places_.erase(kept_.back().first);
       kept_.pop_back();
     }

@@ -22,7 +22,7 @@ TEST(PrefixSalts, TheLatestAreRememberedAndNoNumberIsGivenTwice) {
   const uint64_t used = salts.number("used");
   const uint64_t unused = salts.number("unused");
   std::set<uint64_t> seen = {used, unused};
-  for (size_t count = 0; count < 2 * PrefixSalts::kMostKept; ++count) {
+  for (size_t count = 0; count < 2 * PrefixSalts::kMaxKept; ++count) {
     EXPECT_TRUE(seen.insert(salts.number(std::to_string(count))).second);
     ASSERT_EQ(salts.number("used"), used);
   }

@@ -6,7 +6,7 @@
 namespace forerun {
 namespace {
 
-constexpr size_t kMostLineBreaks = 2;
+constexpr size_t kMaxLineBreaks = 2;
 
 void set(std::span<uint32_t> words, TokenId token, bool value) {
   const auto word = static_cast<size_t>(token) / 32;
@@ -78,7 +78,7 @@ std::shared_ptr<const ReasoningConstraint::Edges> ReasoningConstraint::find_edge
     edges->opening.push_back(steps.select({.place = Place::kOpening, .matched = matched},
                                           edges->tokens->opening(matched), /*leading=*/true));
   }
-  for (size_t breaks = 0; breaks < kMostLineBreaks; ++breaks) {
+  for (size_t breaks = 0; breaks < kMaxLineBreaks; ++breaks) {
     edges->led_by_a_break.push_back(steps.select({.place = Place::kBehind, .matched = breaks},
                                                  edges->tokens->line_breaks(), /*leading=*/true));
   }
@@ -150,7 +150,7 @@ TokenConstraint::State ReasoningConstraint::reason(size_t matched, std::string_v
 TokenConstraint::State ReasoningConstraint::leave(size_t line_breaks,
                                                   std::string_view bytes) const {
   const size_t first_other = std::min(bytes.find_first_not_of('\n'), bytes.size());
-  const size_t most = std::min(first_other, kMostLineBreaks - line_breaks);
+  const size_t most = std::min(first_other, kMaxLineBreaks - line_breaks);
   if (most == bytes.size()) {
     return std::make_shared<const At>(At{.place = Place::kBehind, .matched = line_breaks + most});
   }
@@ -174,7 +174,7 @@ void ReasoningConstraint::allow(const State& state, std::span<uint32_t> words) c
       return;
     case Place::kBehind:
       format_->allow(format_start_, words);
-      if (at.matched == kMostLineBreaks) return;
+      if (at.matched == kMaxLineBreaks) return;
       for (const TokenId token : edges_->led_by_a_break[at.matched]) set(words, token, true);
       return;
     case Place::kReasoning:

@@ -85,9 +85,9 @@ TEST_P(LateMasks, NobodyElseWaitsForThem) {
     for (const SequenceId id : {kHeld, kOther}) {
       rig.executor->submit(prefix_item(id, Role::kTarget, {1, 2, 3}));
     }
-    constexpr size_t kMost = 12;
+    constexpr size_t kMax = 12;
     size_t others_meanwhile = 0;
-    while (tokens[kHeld].size() < kMost || tokens[kOther].size() < kMost) {
+    while (tokens[kHeld].size() < kMax || tokens[kOther].size() < kMax) {
       const auto result = rig.next();
       if (!result || !result->status.ok()) {
         ADD_FAILURE() << (result ? result->status.message() : "nothing comes");
@@ -95,7 +95,7 @@ TEST_P(LateMasks, NobodyElseWaitsForThem) {
       }
       std::vector<TokenId>& own = tokens[result->sequence];
       own.push_back(result->rows.back().token);
-      if (own.size() < kMost) rig.executor->submit(next_item(result->sequence, *result));
+      if (own.size() < kMax) rig.executor->submit(next_item(result->sequence, *result));
       // The first token's mask is that of the start; the second one's is held until the other
       // sequence has had ten more tokens.
       if (result->sequence == kOther && tokens[kHeld].size() == 1) ++others_meanwhile;

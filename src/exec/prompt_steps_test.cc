@@ -109,7 +109,7 @@ TEST(RealExecutor, AScoredPromptIsReadInPiecesOfFewRows) {
       ASSERT_GE(score.top[0].logprob, score.logprob);
     }
   }
-  for (const StepRecord& record : records) EXPECT_LE(record.rows, RoleWorker::kMostScoredRows + 1);
+  for (const StepRecord& record : records) EXPECT_LE(record.rows, RoleWorker::kMaxScoredRows + 1);
 }
 
 // Wherever Steps cut it, a block of a prompt that several have is computed by one of them.

@@ -83,9 +83,9 @@ class RoleWorker {
   bool is_pipelined() const { return pipeline_ != nullptr; }
   // Whether there is work and room for a Step: at the first stage, and in the pipeline.
   bool may_issue() const {
-    const size_t most_at_entry = following_sequences_ > 0 ? 1 : kMostAtEntry;
+    const size_t most_at_entry = following_sequences_ > 0 ? 1 : kMaxAtEntry;
     return ready() && under_way_.size() - entered_ < most_at_entry &&
-           under_way_.size() < kMostUnderWay * static_cast<size_t>(pipeline_->num_stages());
+           under_way_.size() < kMaxUnderWay * static_cast<size_t>(pipeline_->num_stages());
   }
   // As step(), but for what the Step gives. Whether one has been issued.
   bool issue(std::vector<FinishedItem>& finished);
@@ -109,7 +109,7 @@ class RoleWorker {
   // Most rows of prompts that a Step scores (SamplingParams::prompt_logprobs), a little more where
   // short prompts end: their logits are whole rows of the vocabulary, half a megabyte each where
   // that is large.
-  static constexpr int32_t kMostScoredRows = kKvBlockTokens;
+  static constexpr int32_t kMaxScoredRows = kKvBlockTokens;
 
  private:
   void forget(SequenceId sequence);
@@ -226,9 +226,9 @@ class RoleWorker {
   StepUnderWay* composed_ = nullptr;                  // while it is
   std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
   // With stages.
-  static constexpr size_t kMostAtEntry = 2;  // one at the first stage, one that waits for it
+  static constexpr size_t kMaxAtEntry = 2;  // one at the first stage, one that waits for it
   // A stage: one that it works on, one on the link.
-  static constexpr size_t kMostUnderWay = 2;
+  static constexpr size_t kMaxUnderWay = 2;
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   std::deque<std::unique_ptr<StepUnderWay>> under_way_;  // as they were issued

@@ -107,7 +107,7 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
     }
   }
   if (sequence.scores(row_at(0))) {
-    count = std::min(count, std::max(0, kMostScoredRows - scored_rows_));
+    count = std::min(count, std::max(0, kMaxScoredRows - scored_rows_));
   }
   if (item.item.verify_by_rejection && count < left) {
     // Its tree rows need their logits together.

@@ -9,8 +9,8 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kMostStates = 20'000;
-constexpr size_t kMostWork = 4'000'000;  // ranges that are looked at
+constexpr size_t kMaxStates = 20'000;
+constexpr size_t kMaxWork = 4'000'000;  // ranges that are looked at
 
 using StateSet = std::vector<uint32_t>;  // ascending
 
@@ -80,7 +80,7 @@ Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits
       marks.push_back(state.end ? uint64_t{1} << i : 0);
     }
   }
-  const size_t most_states = std::min(kMostStates, limits.max_states);
+  const size_t most_states = std::min(kMaxStates, limits.max_states);
   CharDfa dfa;
   std::map<StateSet, uint32_t> numbers;
   std::vector<const StateSet*> sets;
@@ -112,7 +112,7 @@ Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits
       edges[number_of(std::move(targets))].add(first, last);
     });
     for (auto& [to, chars] : edges) dfa.states[at].edges.push_back({std::move(chars), to});
-    if (sets.size() > most_states || work > kMostWork) {
+    if (sets.size() > most_states || work > kMaxWork) {
       return Status(StatusCode::kResourceExhausted, "patterns that hold together need more than " +
                                                         std::to_string(most_states) +
                                                         " states; accepted: fewer or smaller ones");

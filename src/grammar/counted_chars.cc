@@ -3,8 +3,8 @@
 namespace forerun::grammar {
 
 ExprId repeat_expr(RuleSet& rules, ExprId part, uint32_t min, uint32_t max) {
-  constexpr uint32_t kMostUnrolled = 16;
-  const bool many = min > kMostUnrolled || (max != kUnbounded && max > kMostUnrolled);
+  constexpr uint32_t kMaxUnrolled = 16;
+  const bool many = min > kMaxUnrolled || (max != kUnbounded && max > kMaxUnrolled);
   const Expr& expr = rules.expr(part);
   if (!many || expr.kind != Expr::Kind::kChars || expr.chars.empty()) {
     return rules.repeat(part, min, max);

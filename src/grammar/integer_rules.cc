@@ -140,8 +140,8 @@ ExprId integers_between(RuleSet& rules, int64_t first, int64_t last, int64_t mul
 }
 
 std::optional<Multiple> Multiple::of(const Decimal& value) {
-  constexpr size_t kMostPlaces = 9;
-  if (value.negative || value.is_zero() || value.fraction.size() > kMostPlaces) return std::nullopt;
+  constexpr size_t kMaxPlaces = 9;
+  if (value.negative || value.is_zero() || value.fraction.size() > kMaxPlaces) return std::nullopt;
   Multiple multiple;
   multiple.places = static_cast<int>(value.fraction.size());
   multiple.step = scaled(value, multiple.places).floor(kLargestMultiple + 1);
@@ -157,17 +157,17 @@ int64_t Multiple::whole_step() const {
 
 ExprId multiples_between(RuleSet& rules, const std::optional<NumberBound>& least,
                          const std::optional<NumberBound>& most, const Multiple& multiple) {
-  constexpr int64_t kMost = 999'999'999'999'999;  // 15 digits: exact as doubles
-  int64_t first = -kMost, last = kMost;
+  constexpr int64_t kMax = 999'999'999'999'999;  // 15 digits: exact as doubles
+  int64_t first = -kMax, last = kMax;
   if (least) {
     const Decimal bound = scaled(least->value, multiple.places);
-    first = least->inclusive ? bound.ceil(kMost + 1) : bound.floor(kMost + 1) + 1;
+    first = least->inclusive ? bound.ceil(kMax + 1) : bound.floor(kMax + 1) + 1;
   }
   if (most) {
     const Decimal bound = scaled(most->value, multiple.places);
-    last = most->inclusive ? bound.floor(kMost + 1) : bound.ceil(kMost + 1) - 1;
+    last = most->inclusive ? bound.floor(kMax + 1) : bound.ceil(kMax + 1) - 1;
   }
-  return signed_digits(rules, std::max(first, -kMost), std::min(last, kMost), multiple.step,
+  return signed_digits(rules, std::max(first, -kMax), std::min(last, kMax), multiple.step,
                        static_cast<size_t>(multiple.places));
 }
 

@@ -8,8 +8,8 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr uint32_t kMostIndentSpaces = 64, kMostIndentTabs = 16;
-constexpr uint32_t kMostDigits = 18, kMostExponentDigits = 2;
+constexpr uint32_t kMaxIndentSpaces = 64, kMaxIndentTabs = 16;
+constexpr uint32_t kMaxDigits = 18, kMaxExponentDigits = 2;
 
 std::string escape_of(uint32_t c) {
   switch (c) {
@@ -76,8 +76,8 @@ ExprId JsonRules::once(std::optional<RuleId>& rule, const char* name, Make make)
 
 ExprId JsonRules::gap() {
   const ExprId line = once(line_, "line break", [&] {
-    const ExprId spaces = rules_.repeat(rules_.literal(" "), 0, kMostIndentSpaces);
-    const ExprId tabs = rules_.repeat(rules_.literal("\t"), 0, kMostIndentTabs);
+    const ExprId spaces = rules_.repeat(rules_.literal(" "), 0, kMaxIndentSpaces);
+    const ExprId tabs = rules_.repeat(rules_.literal("\t"), 0, kMaxIndentTabs);
     return rules_.sequence({rules_.literal("\n"), rules_.choice({spaces, tabs})});
   });
   return rules_.optional(rules_.choice({rules_.literal(" "), line}));
@@ -162,12 +162,12 @@ ExprId JsonRules::number() {
     const ExprId digit = rules_.chars(one_of("0123456789"));
     const ExprId whole = rules_.choice(
         {rules_.literal("0"), rules_.sequence({rules_.chars(one_of("123456789")),
-                                               rules_.repeat(digit, 0, kMostDigits - 1)})});
+                                               rules_.repeat(digit, 0, kMaxDigits - 1)})});
     const ExprId fraction =
-        rules_.sequence({rules_.literal("."), rules_.repeat(digit, 1, kMostDigits)});
+        rules_.sequence({rules_.literal("."), rules_.repeat(digit, 1, kMaxDigits)});
     const ExprId exponent =
         rules_.sequence({rules_.chars(one_of("eE")), rules_.optional(rules_.chars(one_of("+-"))),
-                         rules_.repeat(digit, 1, kMostExponentDigits)});
+                         rules_.repeat(digit, 1, kMaxExponentDigits)});
     return rules_.sequence({rules_.optional(rules_.literal("-")), whole, rules_.optional(fraction),
                             rules_.optional(exponent)});
   });
@@ -175,13 +175,13 @@ ExprId JsonRules::number() {
 
 ExprId JsonRules::fraction() {
   return once(fraction_, "JSON fraction", [&] {
-    constexpr uint32_t kMostFractionDigits = 6;  // with those before the point, exact as doubles
+    constexpr uint32_t kMaxFractionDigits = 6;  // with those before the point, exact as doubles
     const ExprId digit = rules_.chars(one_of("0123456789"));
     const ExprId some = rules_.chars(one_of("123456789"));
     const ExprId whole =
         rules_.choice({rules_.literal("0"), rules_.sequence({some, rules_.repeat(digit, 0, 8)})});
     return rules_.sequence({rules_.optional(rules_.literal("-")), whole, rules_.literal("."),
-                            rules_.repeat(digit, 0, kMostFractionDigits - 1), some});
+                            rules_.repeat(digit, 0, kMaxFractionDigits - 1), some});
   });
 }
 

@@ -10,7 +10,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr int64_t kLargestWhole = 999'999'999'999'999;  // 15 digits: exact as doubles
-constexpr size_t kMostDigits = 15;
+constexpr size_t kMaxDigits = 15;
 
 // What may follow the digits before the point, if those equal the digits of the bounds given: the
 // fraction as a graph. A state is how many digits have been read, and whether they are still the
@@ -90,7 +90,7 @@ ExprId with_exponent(RuleSet& rules, ExprId sign, int64_t first) {
     exponents.push_back(integers_between(rules, std::max<int64_t>(first, 10), kLargestExponent, 1));
   }
   const ExprId fraction = rules.sequence(
-      {rules.literal("."), rules.repeat(rules.chars(CodePointSet('0', '9')), 1, kMostDigits - 1)});
+      {rules.literal("."), rules.repeat(rules.chars(CodePointSet('0', '9')), 1, kMaxDigits - 1)});
   return rules.sequence({rules.chars(CodePointSet('1', '9')), rules.optional(fraction),
                          rules.choice({rules.literal("e"), rules.literal("E")}), sign,
                          rules.choice(std::move(exponents))});
@@ -118,7 +118,7 @@ ExprId magnitudes(RuleSet& rules, const NumberBound& low, const NumberBound* hig
   const int64_t last = high ? high->value.floor(kLargestWhole) : kLargestWhole + 1;
   if (first > last) return rules.never();
   const size_t digits = std::max(low.value.whole.size(), high ? high->value.whole.size() : 1);
-  const size_t max_fraction = kMostDigits - std::min(digits, kMostDigits - 1);
+  const size_t max_fraction = kMaxDigits - std::min(digits, kMaxDigits - 1);
   std::vector<ExprId> parts = magnitudes_with_exponent(rules, low, high);
   const auto with_whole = [&](int64_t from, int64_t to, const NumberBound* at_low,
                               const NumberBound* at_high) {

@@ -23,7 +23,7 @@ struct NumberBound {
 };
 
 // Digits before the point that a bound of numbers_between() may have.
-constexpr size_t kMostBoundDigits = 15;
+constexpr size_t kMaxBoundDigits = 15;
 
 // Numbers between the bounds, where given; up to 15 digits before the point, and so few after it
 // that rounding to a double carries none across a bound. With an exponent (d.ddde-06) are accepted

@@ -54,7 +54,7 @@ Result<ExprId> SchemaReader::read_array(const Json& schema, const std::string& a
 // each.
 Result<ExprId> SchemaReader::read_unique(const Json& schema, const std::string& at, uint32_t min,
                                          uint32_t max) {
-  constexpr size_t kMostValues = 8;
+  constexpr size_t kMaxValues = 8;
   Json values;
   if (const auto items = schema.find("items");
       items != schema.end() && !schema.contains("prefixItems")) {
@@ -67,10 +67,10 @@ Result<ExprId> SchemaReader::read_unique(const Json& schema, const std::string& 
     }
     if (all_fit) values = item.at("enum");
   }
-  if (!values.is_array() || values.size() > kMostValues) {
+  if (!values.is_array() || values.size() > kMaxValues) {
     return refuse_at(child_of(at, "uniqueItems"), "true",
                      "true where maxItems is 1 or items are an enum of up to " +
-                         std::to_string(kMostValues) + " values",
+                         std::to_string(kMaxValues) + " values",
                      StatusCode::kUnsupported);
   }
   const uint32_t end = 1u << values.size();

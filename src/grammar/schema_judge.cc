@@ -11,7 +11,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 
 Verdict verdict(bool holds) { return holds ? Verdict::kYes : Verdict::kNo; }
 
@@ -128,10 +128,10 @@ class Judge {
       if (order == 0) return verdict(name == "minimum" || name == "maximum");
       return verdict(least ? order > 0 : order < 0);
     }
-    constexpr int64_t kMost = 1'000'000'000'000'000;
+    constexpr int64_t kMax = 1'000'000'000'000'000;
     if (!what.is_number_integer() || !value.is_number_integer()) return Verdict::kUnknown;
-    const int64_t step = limit->floor(kMost), whole = number->floor(kMost);
-    if (step <= 0 || step >= kMost || whole >= kMost || whole <= -kMost) return Verdict::kUnknown;
+    const int64_t step = limit->floor(kMax), whole = number->floor(kMax);
+    if (step <= 0 || step >= kMax || whole >= kMax || whole <= -kMax) return Verdict::kUnknown;
     return verdict(whole % step == 0);
   }
 
@@ -206,7 +206,7 @@ class Judge {
 
 Result<Verdict> judge(SchemaResolver& resolver, const Json& schema, const Json& value,
                       const std::string& at, int depth) {
-  if (depth > kMostDepth) return Verdict::kUnknown;
+  if (depth > kMaxDepth) return Verdict::kUnknown;
   return Judge(resolver, at, depth).holds(schema, value);
 }
 

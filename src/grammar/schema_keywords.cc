@@ -191,16 +191,15 @@ Result<std::optional<uint32_t>> count_at(const Json& schema, const char* keyword
   if (found == schema.end()) return std::optional<uint32_t>();
   const std::optional<Decimal> value =
       found->is_number() ? Decimal::parse(found->dump()) : std::nullopt;
-  constexpr int64_t kMost = 1'000'000'000;
+  constexpr int64_t kMax = 1'000'000'000;
   const bool most = std::string_view(keyword).starts_with("max");
-  if (value && !value->negative && value->fraction.empty() && most &&
-      value->floor(kMost) >= kMost) {
+  if (value && !value->negative && value->fraction.empty() && most && value->floor(kMax) >= kMax) {
     return std::optional<uint32_t>();  // no reply comes near it
   }
-  if (!value || value->negative || !value->fraction.empty() || value->floor(kMost) >= kMost) {
+  if (!value || value->negative || !value->fraction.empty() || value->floor(kMax) >= kMax) {
     return refuse_at(child_of(at, keyword), shown(*found), "a whole number from 0 to 999,999,999");
   }
-  return std::optional(static_cast<uint32_t>(value->floor(kMost)));
+  return std::optional(static_cast<uint32_t>(value->floor(kMax)));
 }
 
 Result<std::optional<Decimal>> decimal_at(const Json& schema, const char* keyword,

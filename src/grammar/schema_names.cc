@@ -13,7 +13,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kMostPatterns = 40;  // of names, in one object
+constexpr size_t kMaxPatterns = 40;  // of names, in one object
 
 }  // namespace
 
@@ -28,9 +28,9 @@ Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& 
       if (!nfa.ok()) return nfa.status().with_context("schema: " + child_of(place, pattern));
       result.patterns.emplace_back(std::move(*nfa), value);
     }
-    if (result.patterns.size() > kMostPatterns) {
+    if (result.patterns.size() > kMaxPatterns) {
       return refuse_at(place, std::to_string(result.patterns.size()) + " patterns",
-                       "up to " + std::to_string(kMostPatterns), StatusCode::kUnsupported);
+                       "up to " + std::to_string(kMaxPatterns), StatusCode::kUnsupported);
     }
   }
   const auto found = schema.find("propertyNames");

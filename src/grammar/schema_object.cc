@@ -10,10 +10,10 @@ namespace forerun::grammar {
 namespace {
 
 // Names written out at each place they may begin; beyond, each property is a rule that is called.
-constexpr size_t kMostInlineNameBytes = 4096;
-constexpr uint64_t kMostCountedStates = 4096;
+constexpr size_t kMaxInlineNameBytes = 4096;
+constexpr uint64_t kMaxCountedStates = 4096;
 // Required properties of an object that may have any order, and the states of all such objects.
-constexpr size_t kMostUnordered = 9, kMostUnorderedStates = 8000;
+constexpr size_t kMaxUnordered = 9, kMaxUnorderedStates = 8000;
 
 bool lists(const Json& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -46,8 +46,8 @@ Result<ExprId> SchemaReader::read_object(const Json& schema, const std::string& 
       !patterns.all) {
     return json_.object();
   }
-  if (resolver_.reading() == SchemaReading::kLetter && required <= kMostUnordered &&
-      (unordered_states_ += size_t{1} << required) <= kMostUnorderedStates) {
+  if (resolver_.reading() == SchemaReading::kLetter && required <= kMaxUnordered &&
+      (unordered_states_ += size_t{1} << required) <= kMaxUnorderedStates) {
     return unordered_object(properties, additional, may_be_empty);
   }
   return object_graph(std::move(properties), additional, may_be_empty);
@@ -166,10 +166,10 @@ Result<ExprId> SchemaReader::counted_object(const std::vector<Property>& propert
   const uint64_t top = bounded ? (additional ? counts.max : std::min(counts.max, listed))
                                : std::min(counts.min, listed + 1);
   const uint64_t rows = uint64_t{listed} + 1 + (additional ? 1 + listed : 0);
-  if (rows * (top + 1) > kMostCountedStates) {
+  if (rows * (top + 1) > kMaxCountedStates) {
     return refuse_at(child_of(at, bounded ? "maxProperties" : "minProperties"),
                      std::to_string(bounded ? counts.max : counts.min),
-                     "counts that take up to " + std::to_string(kMostCountedStates) + " states",
+                     "counts that take up to " + std::to_string(kMaxCountedStates) + " states",
                      StatusCode::kUnsupported);
   }
   const auto most = static_cast<uint32_t>(top);
@@ -265,7 +265,7 @@ ExprId SchemaReader::object_graph(std::vector<Property> properties,
       edges.push_back({some, empty, some + 1});
     }
     if (!property.possible) continue;
-    if (names > kMostInlineNameBytes) property.member = as_rule("property", property.member);
+    if (names > kMaxInlineNameBytes) property.member = as_rule("property", property.member);
     edges.push_back({none, rules_.sequence({gap, property.member}), some + 1});
     edges.push_back({some, rules_.sequence({comma, property.member}), some + 1});
   }

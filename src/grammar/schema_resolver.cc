@@ -10,8 +10,8 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kMostMerges = 20'000;
-constexpr size_t kMostMergedValues = 1'500'000;  // copied by all merges together
+constexpr size_t kMaxMerges = 20'000;
+constexpr size_t kMaxMergedValues = 1'500'000;  // copied by all merges together
 
 size_t values_in(const Json& json) {
   size_t count = 1;
@@ -137,11 +137,11 @@ Result<Json> SchemaResolver::flattened(const Json& schema, const std::string& at
   }
   if (!needs_flattening(schema)) return schema;
   merged_values_ += values_in(schema);
-  if (depth > limits_.max_depth || ++merges_ > kMostMerges || merged_values_ > kMostMergedValues) {
+  if (depth > limits_.max_depth || ++merges_ > kMaxMerges || merged_values_ > kMaxMergedValues) {
     return refuse_at(at, "$ref and allOf that lead on and on",
                      "up to " + std::to_string(limits_.max_depth) + " levels and " +
-                         std::to_string(kMostMerges) + " merges of " +
-                         std::to_string(kMostMergedValues) + " values",
+                         std::to_string(kMaxMerges) + " merges of " +
+                         std::to_string(kMaxMergedValues) + " values",
                      StatusCode::kResourceExhausted);
   }
   FORERUN_RETURN_IF_ERROR(check_keywords(schema, at));

@@ -15,9 +15,9 @@ namespace forerun::grammar {
 namespace {
 
 // Beyond, lengths of a pattern's texts are counted instead of having a state for each.
-constexpr uint64_t kMostUnrolled = 400;
+constexpr uint64_t kMaxUnrolled = 400;
 // States of a pattern and a length together, where they can not be counted.
-constexpr uint64_t kMostSizedStates = 4000;
+constexpr uint64_t kMaxSizedStates = 4000;
 constexpr uint32_t kFewestSizedChars = 256;  // that texts may have where these do not suffice
 
 }  // namespace
@@ -98,21 +98,21 @@ Result<ExprId> SchemaReader::quoted_texts(CharNfa nfa, uint32_t min, uint32_t ma
   if (lengths.most <= max) max = kUnbounded;
   const bool bounded = min > 0 || max != kUnbounded;
   const uint64_t longest = max != kUnbounded ? max : min;
-  bool counts = bounded && longest * nfa.states.size() > kMostUnrolled;
+  bool counts = bounded && longest * nfa.states.size() > kMaxUnrolled;
   if (counts) {
     FORERUN_ASSIGN_OR_RETURN(counts, make_countable(nfa, min, at));
   }
-  if (!counts && max != kUnbounded && longest * nfa.states.size() > kMostSizedStates) {
+  if (!counts && max != kUnbounded && longest * nfa.states.size() > kMaxSizedStates) {
     // Texts beyond these are longer than replies are.
-    const auto most = static_cast<uint32_t>(kMostSizedStates / nfa.states.size());
+    const auto most = static_cast<uint32_t>(kMaxSizedStates / nfa.states.size());
     if (most < min || most < kFewestSizedChars) {
       return refuse_at(at, "a pattern with these lengths",
-                       "one that takes up to " + std::to_string(kMostSizedStates) + " states",
+                       "one that takes up to " + std::to_string(kMaxSizedStates) + " states",
                        StatusCode::kResourceExhausted);
     }
     max = most;
   }
-  const bool many = !counts && longest * nfa.states.size() > kMostUnrolled;
+  const bool many = !counts && longest * nfa.states.size() > kMaxUnrolled;
   if (bounded && !counts) {
     Result<CharNfa> sized = with_length(nfa, min, max, limits_.max_states);
     if (!sized.ok()) return sized.status().with_context("schema: " + at);
@@ -159,7 +159,7 @@ Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& 
                                   : (inclusive ? "maximum" : "exclusiveMaximum");
       FORERUN_ASSIGN_OR_RETURN(const std::optional<Decimal> value, decimal_at(schema, keyword, at));
       if (!value) continue;
-      if (!integer && value->whole.size() > kMostBoundDigits) {
+      if (!integer && value->whole.size() > kMaxBoundDigits) {
         // Numbers with a bound have fewer digits: it holds for all of them, or for none.
         if (value->negative != lower) return rules_.never();
         if (!bound) bound = NumberBound{*Decimal::parse(lower ? "-1e15" : "1e15"), true};

@@ -15,7 +15,7 @@ namespace forerun {
 inline constexpr uint16_t kFrameVersion = 2;
 inline constexpr size_t kFrameHeaderBytes = 23;
 // A prompt's rows of the widest models are a hundredth of it.
-inline constexpr size_t kMostFrameBytes = size_t{1} << 30;
+inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 enum class FrameKind : uint8_t {
   kPing,      // who sends it is alive

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kLongestName = 253;  // of the domain name system
 constexpr size_t kLongestUser = 32;   // as on Linux
-constexpr int32_t kMostProcesses = 1024;
-constexpr int32_t kMostPorts = 65535;
+constexpr int32_t kMaxProcesses = 1024;
+constexpr int32_t kMaxPorts = 65535;
 constexpr std::string_view kBlank = " \t\r";
 
 bool is_letter_or_digit(char c) {
@@ -132,7 +132,7 @@ class LineReader {
       host_.user = value;
       return {};
     }
-    const int32_t most = *field == Field::kPort ? kMostPorts : kMostProcesses;
+    const int32_t most = *field == Field::kPort ? kMaxPorts : kMaxProcesses;
     const auto number = number_of(value, 1, most);
     if (!number) return refuse(found, "a number from 1 to " + std::to_string(most));
     if (*field == Field::kSlots) slots_ = *number;
@@ -182,12 +182,12 @@ Result<std::vector<HostAddress>> parse_host_file(std::string_view text, const st
                         "' with another user or port than before, accepted is one of each");
     }
     hosts.insert(hosts.end(), static_cast<size_t>(reader.slots()), host);
-    if (hosts.size() > static_cast<size_t>(kMostProcesses)) break;
+    if (hosts.size() > static_cast<size_t>(kMaxProcesses)) break;
   }
-  if (hosts.size() < 2 || hosts.size() > static_cast<size_t>(kMostProcesses)) {
+  if (hosts.size() < 2 || hosts.size() > static_cast<size_t>(kMaxProcesses)) {
     return Status(StatusCode::kInvalidArgument,
                   file + ": found " + std::to_string(hosts.size()) + " hosts, accepted are 2 to " +
-                      std::to_string(kMostProcesses) +
+                      std::to_string(kMaxProcesses) +
                       ": one that has the text and the draft, and one a stage");
   }
   return hosts;

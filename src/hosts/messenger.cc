@@ -20,7 +20,7 @@ microseconds pause_after(Messenger::Clock::duration quiet) {
   return microseconds(1000);
 }
 
-constexpr auto kMostTimeToEnd = std::chrono::seconds(2);
+constexpr auto kMaxTimeToEnd = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -198,7 +198,7 @@ void Messenger::run() {
     look_for_silence(now);
     std::unique_lock lock(sending_);
     if (stopping_ && outbox_.empty()) {
-      if (!last_call) last_call = now + kMostTimeToEnd;
+      if (!last_call) last_call = now + kMaxTimeToEnd;
       if (transport_->has_sent_all() || any_lost_ || now > *last_call) return;
     }
     queued_.wait_for(lock, pause_after(now - busy),

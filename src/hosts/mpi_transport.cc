@@ -80,10 +80,10 @@ class MpiTransport : public Transport {
   int32_t num_ranks() const override { return num_ranks_; }
 
   Status send(int32_t to, Bytes message) override {
-    if (message.size() > kMostFrameBytes) {
+    if (message.size() > kMaxFrameBytes) {
       return Status(StatusCode::kInvalidArgument, "a message of " + std::to_string(message.size()) +
                                                       " bytes, accepted are " +
-                                                      std::to_string(kMostFrameBytes));
+                                                      std::to_string(kMaxFrameBytes));
     }
     Sending& sending = sending_->emplace_back();
     sending.message = std::move(message);

@@ -54,9 +54,9 @@ std::string BasicJsonValue<Json>::name() const {
 // The end of a long path tells most.
 template <class Json>
 std::string BasicJsonValue<Json>::shown_path() const {
-  constexpr size_t kMost = 110;
-  if (path_.size() <= kMost) return printable(path_);
-  size_t begin = path_.size() - kMost;
+  constexpr size_t kMax = 110;
+  if (path_.size() <= kMax) return printable(path_);
+  size_t begin = path_.size() - kMax;
   const auto continues = [&](char byte) {
     return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
   };

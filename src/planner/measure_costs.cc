@@ -17,7 +17,7 @@ constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 // 33 rows to cost a little more than 32 lets one request's guess move all the others over that
 // step.
 constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
-                                               65, 128, 129, 256, kMostMeasuredRows};
+                                               65, 128, 129, 256, kMaxMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
 // A forward slower than this is timed at fewer row counts and fewer times; at more of them as long
 // as rows have cost next to nothing, up to so much of a Step of one: where that ends, and what they
@@ -207,8 +207,7 @@ Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
   if (measurement.plain_seconds() > kTooSlowSeconds) return measurement.costs();
   report(kRows.size() + kManyRows.size());
   const int32_t runs = slow ? 3 : 5;
-  const int32_t long_context =
-      std::min(kMostMeasuredContext, max_context_tokens - kContextRows - 1);
+  const int32_t long_context = std::min(kMaxMeasuredContext, max_context_tokens - kContextRows - 1);
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (role == Role::kDraft && !has_draft) continue;
     if (long_context >= 2 * context) {

@@ -12,8 +12,8 @@
 namespace forerun {
 
 // Tokens of the longest context and most rows of one sequence that Steps are measured with.
-inline constexpr int32_t kMostMeasuredContext = 4096;
-inline constexpr int32_t kMostMeasuredRows = 512;
+inline constexpr int32_t kMaxMeasuredContext = 4096;
+inline constexpr int32_t kMaxMeasuredRows = 512;
 
 using ProgressCallback = std::function<void(const std::string& what, double fraction)>;
 

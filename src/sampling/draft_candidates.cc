@@ -88,7 +88,7 @@ Status largest_sums_of_part(const RowContext& context, int32_t limit, ProcessedR
   const RowQuery query = candidates_query(context, limit, true, row->scan.logits().vocab);
   std::span<const RankedToken> listed = row->kept;
   const bool few =
-      row->filtered ? row->kept.size() <= kMostListed : row->scan.listed_by_noise(query, &listed);
+      row->filtered ? row->kept.size() <= kMaxListed : row->scan.listed_by_noise(query, &listed);
   if (few) {
     for (const RankedToken& token : listed) {
       largest->offer(noisy_score(*row, context, token), token.token);

@@ -40,7 +40,7 @@ int32_t EditList::add(const RowContext& context) {
 }
 
 bool EditList::fits_devices(int32_t edits) const {
-  return row(edits).path.size() <= size_t{RowEdits::kMostPath};
+  return row(edits).path.size() <= size_t{RowEdits::kMaxPath};
 }
 
 void EditList::write_mask(int32_t mask, std::span<uint32_t> words) const {

@@ -166,7 +166,7 @@ TEST(EditList, DevicesTakeNoLongPaths) {
   RowContext context = context_of(params, history);
   EditList list;
   EXPECT_TRUE(list.fits_devices(list.add(context)));
-  std::vector<TokenId> path(RowEdits::kMostPath + 1);
+  std::vector<TokenId> path(RowEdits::kMaxPath + 1);
   for (size_t index = 0; index < path.size(); ++index) path[index] = static_cast<TokenId>(index);
   context.path = path;
   context.position = 2000;

@@ -13,7 +13,7 @@
 namespace forerun {
 
 // Kept tokens whose noise is computed one by one; more are searched for.
-inline constexpr size_t kMostListed = 1024;
+inline constexpr size_t kMaxListed = 1024;
 
 inline uint32_t target_bits(const RowContext& context, TokenId token) {
   return noise_bits(context.params->seed, NoiseStream::kTarget, context.position,

@@ -26,7 +26,7 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
     query.kinds = RowQuery::kWeights;
     query.top = kTopPTokens;
   } else if (params.min_p > 0.0f) {
-    query.top = RowQuery::kMostTop;
+    query.top = RowQuery::kMaxTop;
   }
   return query;
 }
@@ -35,7 +35,7 @@ void ask_for_best(int32_t count, RowQuery* query) { query->top = std::max(query-
 
 // What no summary can hold is asked as logits.
 RowQuery within_limits(RowQuery query) {
-  if (query.top > RowQuery::kMostTop) query.kinds = RowQuery::kLogits;
+  if (query.top > RowQuery::kMaxTop) query.kinds = RowQuery::kLogits;
   return query;
 }
 

@@ -47,7 +47,7 @@ Status draw_from_part(const RowContext& context, SamplerScratch& scratch, Proces
     return {};
   }
   best->offer(noisy_score(*row, context, row->scan.part_best()), row->scan.part_best().token);
-  if (row->filtered && row->kept.size() <= kMostListed) {
+  if (row->filtered && row->kept.size() <= kMaxListed) {
     draw_from_list(*row, context, best);
     return {};
   }

@@ -195,7 +195,7 @@ TEST(Sampler, BadLogitsAreReportedWithTheirPosition) {
 // the ends of what floats hold. Finite logits give a token whatever comes; others are the row's
 // fault.
 TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
-  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr float kMax = std::numeric_limits<float>::max();
   SamplerScratch scratch;
   TokenCounts history;
   history.add(100, /*is_prompt=*/true);
@@ -204,14 +204,14 @@ TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
   std::vector<float> logits = random_logits(700, 5, 8.0f, false);
   logits[100] = 12.0f;
   logits[200] = -12.0f;
-  logits[300] = kMost;
-  logits[301] = -kMost;
+  logits[300] = kMax;
+  logits[301] = -kMax;
   logits[302] = -kInfinity;
   const std::vector<TokenId> path = {100, 300, 301};
-  for (const float bias : {0.0f, 3e38f, -3e38f, kMost, -kMost, kInfinity}) {
+  for (const float bias : {0.0f, 3e38f, -3e38f, kMax, -kMax, kInfinity}) {
     for (const float repetition : {1.0f, 1e-3f, 1e-42f, 1e30f}) {
-      for (const float other : {0.0f, kMost, -kMost}) {
-        for (const float temperature : {0.0f, 1e-5f, 1.0f, kMost}) {
+      for (const float other : {0.0f, kMax, -kMax}) {
+        for (const float temperature : {0.0f, 1e-5f, 1.0f, kMax}) {
           SamplingParams params;
           for (const int32_t token : {100, 200, 300, 301}) {
             params.logit_bias.emplace_back(token, bias);

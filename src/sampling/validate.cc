@@ -37,9 +37,9 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
     return refuse("min_p", number(params.min_p), "0 to 1");
   }
   if (!(params.repetition_penalty >= kLeastRepetitionPenalty &&
-        params.repetition_penalty <= kMostRepetitionPenalty)) {
+        params.repetition_penalty <= kMaxRepetitionPenalty)) {
     return refuse("repetition_penalty", number(params.repetition_penalty),
-                  number(kLeastRepetitionPenalty) + " to " + number(kMostRepetitionPenalty));
+                  number(kLeastRepetitionPenalty) + " to " + number(kMaxRepetitionPenalty));
   }
   if (!std::isfinite(params.presence_penalty)) {
     return refuse("presence_penalty", number(params.presence_penalty), "a finite number");
@@ -52,9 +52,9 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
       return refuse("logit_bias", "token " + std::to_string(token),
                     "0 to " + std::to_string(vocab - 1));
     }
-    if (!(bias >= -kMostLogitBias && bias <= kMostLogitBias)) {
+    if (!(bias >= -kMaxLogitBias && bias <= kMaxLogitBias)) {
       return refuse("logit_bias", number(bias) + " for token " + std::to_string(token),
-                    number(-kMostLogitBias) + " to " + number(kMostLogitBias));
+                    number(-kMaxLogitBias) + " to " + number(kMaxLogitBias));
     }
   }
   std::vector<int32_t> biased;

@@ -5,7 +5,7 @@
 namespace forerun::server {
 
 // Sockets get their turn after so many.
-constexpr int kMostEventsATurn = 256;
+constexpr int kMaxEventsATurn = 256;
 
 Result<std::unique_ptr<EngineClient>> EngineClient::create(Engine& engine, EventLoop& loop) {
   auto queue = CompletionQueue::create();
@@ -33,7 +33,7 @@ Result<std::shared_ptr<RequestHandle>> EngineClient::submit(Request request, OnE
 }
 
 void EngineClient::take_events() {
-  for (int count = 0; count < kMostEventsATurn; ++count) {
+  for (int count = 0; count < kMaxEventsATurn; ++count) {
     std::optional<Completion> completion = queue_->poll();
     if (!completion) return;
     std::shared_ptr<OnEvent> receiver;

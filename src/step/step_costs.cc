@@ -8,7 +8,7 @@ namespace forerun {
 namespace {
 
 // An observation counts at most this far from what was expected, and this much of it is taken over.
-constexpr double kMostSurprise = 0.5;
+constexpr double kMaxSurprise = 0.5;
 constexpr double kRate = 0.05;
 // Of that, the part by which the machine is thought to have changed as a whole.
 constexpr double kCommonShare = 0.25;
@@ -143,7 +143,7 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
     for (double& correction : costs.correction) correction *= half;
     return;
   }
-  const double step = kRate * std::clamp(ratio - 1.0, -kMostSurprise, kMostSurprise);
+  const double step = kRate * std::clamp(ratio - 1.0, -kMaxSurprise, kMaxSurprise);
   common_ *= 1.0 + kCommonShare * step;
   for (size_t knot = 0; knot < kKnots.size(); ++knot) {
     // A knot learns a quarter of what is seen at twice as many rows, or half as many.

@@ -8,7 +8,7 @@ namespace forerun {
 namespace {
 
 constexpr float kMaxChance = 0.98f;
-constexpr float kMostTogether = 0.99f;  // of the guesses for one token
+constexpr float kMaxTogether = 0.99f;  // of the guesses for one token
 // Guesses after which experience fades, and expected right guesses that a prior is worth.
 constexpr float kRequestMemory = 60.0f;
 constexpr float kSharedMemory = 600.0f;
@@ -136,7 +136,7 @@ float Acceptance::factor(Guess::Origin origin, int32_t bucket) const {
 }
 
 void Acceptance::weigh(std::vector<Guess>& guesses) const {
-  static const float kMostLogprob = std::log(kMaxChance);
+  static const float kMaxLogprob = std::log(kMaxChance);
   float sum = 0.0f;
   // Neighbours are mostly of one kind, whose factor is worked out once.
   uint32_t kind = 0;
@@ -152,10 +152,10 @@ void Acceptance::weigh(std::vector<Guess>& guesses) const {
       log_of_kind = std::log(of_kind);
     }
     sum += std::min(p * of_kind, kMaxChance);
-    guess.logprob = std::clamp(guess.logprob + log_of_kind, kLeastLogprob, kMostLogprob);
+    guess.logprob = std::clamp(guess.logprob + log_of_kind, kLeastLogprob, kMaxLogprob);
   }
-  if (sum > kMostTogether) {
-    const float excess = std::log(sum / kMostTogether);
+  if (sum > kMaxTogether) {
+    const float excess = std::log(sum / kMaxTogether);
     for (Guess& guess : guesses) guess.logprob -= excess;
   }
   // They are few, nearly in order, and those that weigh the same keep theirs.

@@ -20,7 +20,7 @@ struct OptionField {
 };
 
 constexpr int32_t kMaxDepth = 64;
-constexpr int32_t kMostViewTokens = 1 << 24;
+constexpr int32_t kMaxViewTokens = 1 << 24;
 
 // In the order of SpeculationOption.
 constexpr OptionField kFields[] = {
@@ -54,7 +54,7 @@ constexpr OptionField kFields[] = {
     {.option = SpeculationOption::kViewBudget,
      .name = "view_budget",
      .number = &SpeculationOptions::view_budget,
-     .range = {1, kMostViewTokens, 512}},
+     .range = {1, kMaxViewTokens, 512}},
 };
 static_assert(std::size(kFields) == kNumSpeculationOptions);
 

@@ -16,9 +16,9 @@ constexpr int32_t kDefaultChildren = 16;
 // Widths taken from costs.
 constexpr int32_t kUnmeasuredWidth = 16;
 constexpr int32_t kLeastWidth = 4;
-constexpr int32_t kMostWidth = 64;
+constexpr int32_t kMaxWidth = 64;
 // That is asked of a node at most; the root's is 1.
-constexpr float kMostChance = 0.9f;
+constexpr float kMaxChance = 0.9f;
 // Beside other requests a guess that is less likely than this is not sent: it brings next to
 // nothing, and keeps the first stage busy when another request's root comes.
 constexpr float kLeastChanceBesideOthers = 0.01f;
@@ -91,7 +91,7 @@ void Pipelined::on_costs(const CostTable& costs) {
       alone ? -std::numeric_limits<float>::infinity() : std::log(kLeastChanceBesideOthers);
   if (!config_.width_from_costs && alone) width_ = config_.width;
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
-  const int32_t most = config_.width_from_costs ? kMostWidth : config_.width;
+  const int32_t most = config_.width_from_costs ? kMaxWidth : config_.width;
   width_ = config_.width_from_costs && alone ? kLeastWidth : 1;
   while (width_ < most &&
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
@@ -100,7 +100,7 @@ void Pipelined::on_costs(const CostTable& costs) {
   if (width_ < 2) return;
   const float row = (costs.at(Role::kTarget, width_) - costs.at(Role::kTarget, 1)) /
                     (static_cast<float>(width_ - 1) * costs.at(Role::kTarget, 1));
-  if (row > 0.0f) least_weight_ = std::max(least_weight_, std::log(std::min(row, kMostChance)));
+  if (row > 0.0f) least_weight_ = std::max(least_weight_, std::log(std::min(row, kMaxChance)));
 }
 
 void Pipelined::start(const RequestView& request, StrategyOutput& out) {

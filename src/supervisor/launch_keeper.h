@@ -112,7 +112,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // Those that launches have died with go on one at a time, when all others have got further.
   void hand_over_suspect();
   // Counts the death of a launch against the requests that had got no token from it, and fails
-  // those that have reached kMostDeaths.
+  // those that have reached kMaxDeaths.
   void doubt_requests(const LaunchFailure& failure);
   void connect(uint64_t id, Entry& entry);
   // Ends the requests that are cancelled, late, or have waited for a launch for too long.

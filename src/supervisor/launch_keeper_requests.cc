@@ -195,7 +195,7 @@ void LaunchKeeper::doubt_requests(const LaunchFailure& failure) {
   std::vector<uint64_t> failed;
   for (auto& [id, entry] : requests_) {
     if (!std::exchange(entry.died_fresh, false) || !has_died) continue;
-    if (++entry.deaths < SupervisorOptions::kMostDeaths) continue;
+    if (++entry.deaths < SupervisorOptions::kMaxDeaths) continue;
     entry.request->end(FinishReason::kError,
                        Status(StatusCode::kInternal,
                               std::to_string(entry.deaths) +

@@ -20,8 +20,8 @@ using std::chrono::milliseconds;
 
 constexpr int kNoProgram = 127;
 constexpr int kOfSignals = 128;  // exit codes that are a signal's
-constexpr int kMostSignals = 64;
-constexpr size_t kMostComplaints = 64;
+constexpr int kMaxSignals = 64;
+constexpr size_t kMaxComplaints = 64;
 constexpr size_t kShownComplaints = 4;  // where none names a rank
 // mpirun's word on who has died comes behind the end of that one's output.
 constexpr milliseconds kLastWords{1500};
@@ -151,7 +151,7 @@ void LaunchLink::read_errors() {
 void LaunchLink::add_complaints(std::vector<std::string> lines) {
   for (std::string& line : lines) {
     log_line(LogLevel::kInfo, "launch: " + line);
-    if (complaints_.size() == kMostComplaints) complaints_.pop_front();
+    if (complaints_.size() == kMaxComplaints) complaints_.pop_front();
     complaints_.push_back(std::move(line));
   }
 }
@@ -172,7 +172,7 @@ LaunchFailure LaunchLink::why_it_ended() {
                    "cannot run '" + options_.command(folder_.name()).front() +
                        "' (Debian has mpirun in openmpi-bin)");
   }
-  has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMostSignals);
+  has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMaxSignals);
   // Who names a rank says most; a rank's own words come before mpirun's.
   const auto names = [this](const std::string& line) {
     return names_a_rank(line, static_cast<int32_t>(options_.hosts.size()));

@@ -9,8 +9,8 @@ namespace forerun {
 namespace {
 
 constexpr size_t kShortestRule = 40;
-constexpr size_t kMostBoxLines = 100;  // longer than any of mpirun's
-constexpr size_t kMostHeld = 16;
+constexpr size_t kMaxBoxLines = 100;  // longer than any of mpirun's
+constexpr size_t kMaxHeld = 16;
 constexpr size_t kLongestUnknown = 400;
 
 bool is_rule(std::string_view line) {
@@ -90,13 +90,13 @@ std::vector<std::string> MpirunNotices::push(std::string line) {
     box_.clear();
   } else if (in_box_) {
     box_.push_back(std::move(line));
-    if (box_.size() < kMostBoxLines) return shown;
+    if (box_.size() < kMaxBoxLines) return shown;
     for (std::string& one : box_) show(std::move(one), shown);  // these lines were not a box
     box_.clear();
     in_box_ = false;
   } else if (is_of_ssh(line)) {
     held_.push_back(std::move(line));
-    if (held_.size() > kMostHeld) release(shown);
+    if (held_.size() > kMaxHeld) release(shown);
   } else if (!is_of_counting(line)) {
     show(std::move(line), shown);
   }

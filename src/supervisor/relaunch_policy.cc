@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int32_t kMostDoublings = 20;
+constexpr int32_t kMaxDoublings = 20;
 
 std::string in_minutes(milliseconds time) {
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(time);
@@ -96,7 +96,7 @@ RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failu
     decision.give_up = give_up(failure);
   } else if (in_row_ > 1) {
     // At once the first time, then less and less often.
-    const int64_t times = int64_t{1} << std::min(in_row_ - 2, kMostDoublings);
+    const int64_t times = int64_t{1} << std::min(in_row_ - 2, kMaxDoublings);
     decision.pause = std::min(times_.first_pause * times, times_.longest_pause);
   }
   return decision;

@@ -32,10 +32,10 @@ struct SupervisorOptions {
   // by another start; one more ends the engine.
   int32_t relaunches = 10;
   RelaunchTimes times;
-  // A request may be what a launch dies of. With true, a request fails once kMostDeaths launches in
+  // A request may be what a launch dies of. With true, a request fails once kMaxDeaths launches in
   // a row have died before it put out a token; in the last of them it is the only such request.
   bool doubts_requests = false;
-  static constexpr int kMostDeaths = 3;
+  static constexpr int kMaxDeaths = 3;
 
   // A command that ends with 0 where a host can take part in a launch; null: hosts are not asked.
   // `folder`: launch_folder.h.

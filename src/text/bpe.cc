@@ -348,8 +348,8 @@ void Bpe::merge_by_queue(Scratch& scratch, std::vector<int32_t>& out) const {
 }
 
 void Bpe::Scratch::trim() {
-  constexpr size_t kMostKeptSymbols = size_t{1} << 16;
-  if (symbols.capacity() <= kMostKeptSymbols && links.capacity() <= kMostKeptSymbols) return;
+  constexpr size_t kMaxKeptSymbols = size_t{1} << 16;
+  if (symbols.capacity() <= kMaxKeptSymbols && links.capacity() <= kMaxKeptSymbols) return;
   symbols = {};
   links = {};
   pairs = {};

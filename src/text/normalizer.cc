@@ -144,7 +144,7 @@ size_t Normalizer::most_shrink() const {
   // turns three bytes into one (U+212A).
   constexpr size_t kFormShrink = 16;
   constexpr size_t kLowerShrink = 3;
-  constexpr size_t kMostShrink = size_t{1} << 20;  // a larger bound would be of no use
+  constexpr size_t kMaxShrink = size_t{1} << 20;  // a larger bound would be of no use
   size_t shrink = 1;
   for (const Step& step : steps_) {
     if (std::holds_alternative<Form>(step)) {
@@ -158,7 +158,7 @@ size_t Normalizer::most_shrink() const {
     } else if (std::holds_alternative<ReplaceRegex>(step) || std::holds_alternative<Strip>(step)) {
       return 0;
     }
-    if (shrink > kMostShrink) return 0;
+    if (shrink > kMaxShrink) return 0;
   }
   return shrink;
 }

@@ -6,7 +6,7 @@ namespace forerun {
 namespace {
 
 // Of more rows, which are a prompt's or a wide tree's, the first ones choose for all.
-constexpr int32_t kMostObservers = 32;
+constexpr int32_t kMaxObservers = 32;
 constexpr int32_t kTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
@@ -27,7 +27,7 @@ KvViewLayout PqCache::layout(int32_t prefix_tokens, const KvChosen& /*last*/) co
 }
 
 KvChoice PqCache::choice() const {
-  return {.by = KvObservers::kOwnRows, .observers = kMostObservers, .by_index = true};
+  return {.by = KvObservers::kOwnRows, .observers = kMaxObservers, .by_index = true};
 }
 
 }  // namespace forerun

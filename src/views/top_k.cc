@@ -4,7 +4,7 @@ namespace forerun {
 namespace {
 
 // Of more rows, which are a prompt's or a wide tree's, the first ones choose for all.
-constexpr int32_t kMostObservers = 32;
+constexpr int32_t kMaxObservers = 32;
 constexpr int32_t kTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
@@ -23,6 +23,6 @@ KvViewLayout TopK::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const
   return budget_.choose(prefix_tokens);
 }
 
-KvChoice TopK::choice() const { return {.by = KvObservers::kOwnRows, .observers = kMostObservers}; }
+KvChoice TopK::choice() const { return {.by = KvObservers::kOwnRows, .observers = kMaxObservers}; }
 
 }  // namespace forerun

@@ -13,7 +13,7 @@ constexpr int32_t kTokensBetweenChoices = 16;
 // in them.
 constexpr int32_t kLeastTailBlocks = 2;
 // A tail grows until the next choice: by one more, where the budget has it.
-constexpr int32_t kMostTailBlocks = kLeastTailBlocks + 1;
+constexpr int32_t kMaxTailBlocks = kLeastTailBlocks + 1;
 static_assert(kObservers <= kKvBlockTokens);
 
 }  // namespace
@@ -26,7 +26,7 @@ int32_t Vegas::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return Vegas(budget_tokens).budget_.head_blocks();
 }
 
-Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kLeastTailBlocks, kMostTailBlocks) {}
+Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kLeastTailBlocks, kMaxTailBlocks) {}
 
 KvViewLayout Vegas::layout(int32_t prefix_tokens, const KvChosen& last) const {
   return budget_.layout(prefix_tokens, last);

@@ -18,7 +18,7 @@ namespace forerun::testing {
 namespace {
 
 constexpr uint64_t kRequests = 40;
-constexpr int32_t kMostActiveRequests = 16;
+constexpr int32_t kMaxActiveRequests = 16;
 
 // Its context of 256 tokens is at times nearly filled.
 Request long_request(uint64_t seed) {
@@ -125,7 +125,7 @@ void LosslessUnderLoad::run_load(const std::string& devices, const std::string& 
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
   const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
   EngineOptions options;
-  options.max_active_requests = kMostActiveRequests;
+  options.max_active_requests = kMaxActiveRequests;
   const auto roomy = make_engine(pair.target(), pair.draft(), precision, devices, "", options);
   ASSERT_NE(roomy, nullptr);
   for (uint64_t seed = 0; seed < kRequests; ++seed) {
@@ -136,7 +136,7 @@ void LosslessUnderLoad::run_load(const std::string& devices, const std::string& 
     policies_.emplace_back(precision, request, strategy);
   }
   // Admission foresees a block for each to grow by; they grow by three.
-  options.kv_memory_bytes = roomy->info().kv_bytes / kMostActiveRequests * 2;
+  options.kv_memory_bytes = roomy->info().kv_bytes / kMaxActiveRequests * 2;
   const auto engine =
       make_engine(pair.target(), pair.draft(), precision, devices, draft_devices, options);
   ASSERT_NE(engine, nullptr);

@@ -47,8 +47,8 @@ Status refuse(const std::string& what) {
 }
 
 Status check_options(size_t degree, const PeerGroupOptions& options) {
-  if (degree < 2 || degree > kMostPeers) {
-    return refuse(std::to_string(degree) + " ranks; 2 to " + std::to_string(kMostPeers) +
+  if (degree < 2 || degree > kMaxPeers) {
+    return refuse(std::to_string(degree) + " ranks; 2 to " + std::to_string(kMaxPeers) +
                   " are accepted");
   }
   if (options.most_rows < 1 || options.width < 1 || options.wait_limit_ms < 1) {

@@ -19,7 +19,7 @@
 
 namespace forerun::cuda {
 
-inline constexpr int kMostPeers = 8;
+inline constexpr int kMaxPeers = 8;
 // Two bf16 as rounding never makes them (its NaN is 0x7fff).
 inline constexpr uint32_t kNotArrived = 0xffffffffu;
 
@@ -34,8 +34,8 @@ constexpr uint32_t fault_missing(uint32_t fault) { return fault & 15; }
 struct PeerMailboxes {
   int rank = 0;
   int degree = 0;
-  uint4* send[kMostPeers] = {};  // this rank's [slot_words] in the mailbox of each rank
-  uint4* received = nullptr;     // [degree][slot_words], by sender, in this rank's mailbox
+  uint4* send[kMaxPeers] = {};  // this rank's [slot_words] in the mailbox of each rank
+  uint4* received = nullptr;    // [degree][slot_words], by sender, in this rank's mailbox
   int64_t slot_words = 0;
   int64_t two_shot_bytes = 0;     // a sum over the group of as many is made in two shots
   bool received_on_host = false;  // this rank's mailbox is host memory

@@ -29,7 +29,7 @@ struct RowQuery {
   };
   uint32_t kinds = kLogits;
   // At least so many of the best tokens are listed, by logit unless kNoisyTop is asked for, or all
-  // if there are fewer; at most kMostTop.
+  // if there are fewer; at most kMaxTop.
   int32_t top = 0;
   int32_t vocab = 0;  // tokens from there on are never drawn
   float inv_temperature = 1.0f;
@@ -42,7 +42,7 @@ struct RowQuery {
   int32_t edits = kNone;
 
   static constexpr int32_t kNone = -1;
-  static constexpr int32_t kMostTop = 256;
+  static constexpr int32_t kMaxTop = 256;
   bool operator==(const RowQuery&) const = default;
 };
 
@@ -50,8 +50,8 @@ struct RowQuery {
 // inv_temperature, in f32; the origin is the row's largest logit for weights and may be the part's
 // for candidates, where it does not matter.
 struct RowSummary {
-  static constexpr int32_t kMostListed = 1024;
-  static constexpr int32_t kMostCandidates = 16;
+  static constexpr int32_t kMaxListed = 1024;
+  static constexpr int32_t kMaxCandidates = 16;
 
   // The lowest id among equals; token -1 and -infinity where all are masked (-infinity).
   TokenLogit best{0.0f, -1};
@@ -69,8 +69,8 @@ struct RowSummary {
   float weight_origin = 0.0f;
   uint64_t weights = 0;      // sum of fixed_token_weight(token_weight(score))
   uint64_t raw_weights = 0;  // the same at temperature 1
-  TokenLogit candidates[kMostCandidates];
-  TokenLogit listed[kMostListed];
+  TokenLogit candidates[kMaxCandidates];
+  TokenLogit listed[kMaxListed];
 };
 
 // A candidate's score + noise lies within this of the largest, as its device computes them. Twice

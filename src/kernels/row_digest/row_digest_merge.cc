@@ -12,7 +12,7 @@ namespace {
 void join_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   whole->lists_all = 1;
   for (const RowSummary* part : parts) {
-    if (part->num_listed < 0 || whole->num_listed + part->num_listed > RowSummary::kMostListed) {
+    if (part->num_listed < 0 || whole->num_listed + part->num_listed > RowSummary::kMaxListed) {
       whole->num_listed = -1;
       whole->lists_all = 0;
       return;
@@ -47,10 +47,10 @@ void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
     std::copy_if(part->listed, part->listed + part->num_listed, std::back_inserter(tokens),
                  [reach](const TokenLogit& token) { return token.logit >= reach; });
   }
-  constexpr auto kRoom = static_cast<size_t>(RowSummary::kMostListed);
+  constexpr auto kRoom = static_cast<size_t>(RowSummary::kMaxListed);
   if (tokens.size() > kRoom) {
     // The best that fit; of equals all or none.
-    const auto last = tokens.begin() + RowSummary::kMostListed;
+    const auto last = tokens.begin() + RowSummary::kMaxListed;
     std::nth_element(tokens.begin(), last, tokens.end(),
                      [](const auto& a, const auto& b) { return a.logit > b.logit; });
     const float left_out = last->logit;
@@ -79,7 +79,7 @@ void merge_weights(std::span<const RowSummary* const> parts, RowSummary* whole) 
 void merge_candidates(std::span<const RowSummary* const> parts, RowSummary* whole) {
   for (const RowSummary* part : parts) {
     if (part->num_candidates < 0 ||
-        whole->num_candidates + part->num_candidates > RowSummary::kMostCandidates) {
+        whole->num_candidates + part->num_candidates > RowSummary::kMaxCandidates) {
       whole->num_candidates = -1;
       return;
     }

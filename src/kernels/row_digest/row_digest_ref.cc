@@ -21,7 +21,7 @@ double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQue
          static_cast<double>(gumbel_noise(bits));
 }
 
-constexpr auto kRoom = static_cast<size_t>(RowSummary::kMostListed);
+constexpr auto kRoom = static_cast<size_t>(RowSummary::kMaxListed);
 
 // `tokens` in order: the first `length`.
 void write_list(const std::vector<TokenLogit>& tokens, size_t length, RowSummary* digest) {
@@ -100,7 +100,7 @@ void row_digest_ref(std::span<const float> logits, int32_t first_token, const Ro
     if (noisy_score(token, digest->best, query) < largest - static_cast<double>(kNoiseMargin)) {
       continue;
     }
-    if (digest->num_candidates == RowSummary::kMostCandidates) {
+    if (digest->num_candidates == RowSummary::kMaxCandidates) {
       digest->num_candidates = -1;
       return;
     }

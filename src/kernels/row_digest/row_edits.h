@@ -29,9 +29,9 @@ struct Penalties {
 // largest or the lowest float. A logit that was not finite stays as it is: -inf masks a token, NaN
 // and +inf are errors.
 constexpr float saturated(float before, float after) {
-  constexpr float kMost = 3.402823466e+38f;
-  if (!(before >= -kMost && before <= kMost)) return after;
-  return after > kMost ? kMost : after < -kMost ? -kMost : after;
+  constexpr float kMax = 3.402823466e+38f;
+  if (!(before >= -kMax && before <= kMax)) return after;
+  return after > kMax ? kMax : after < -kMax ? -kMax : after;
 }
 
 // A bias of -inf masks the token.
@@ -60,7 +60,7 @@ struct RowEdits {
   std::span<const TokenCount> path;
   int32_t mask = -1;  // the number of a mask of the Step; -1: all tokens are allowed
   // Devices take no longer paths.
-  static constexpr int32_t kMostPath = 1024;
+  static constexpr int32_t kMaxPath = 1024;
 };
 
 // The edits of a Step's rows. A query refers to one of them (RowQuery::edits). One thread.

@@ -89,11 +89,11 @@ Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
                 ", intermediate_size " + std::to_string(config.intermediate_size) +
                 "; on a GPU multiples of 32 are accepted"};
   }
-  if (plan.padded_vocab > kMostRowDigestTokens) {
+  if (plan.padded_vocab > kMaxRowDigestTokens) {
     return {StatusCode::kUnsupported,
             "config.json: vocab_size " + std::to_string(config.vocab_size) + ", " +
                 std::to_string(plan.padded_vocab) + " of it on one GPU; at most " +
-                std::to_string(kMostRowDigestTokens) + " are accepted"};
+                std::to_string(kMaxRowDigestTokens) + " are accepted"};
   }
   return {};
 }
@@ -191,7 +191,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
-  const size_t hidden_bytes = kMostPassRows * hidden_row_bytes();
+  const size_t hidden_bytes = kMaxPassRows * hidden_row_bytes();
   if (!layers_.embeds) {
     FORERUN_ASSIGN_OR_RETURN(hidden_in_, PinnedBuffer::allocate(hidden_bytes, "hidden rows"));
   }

@@ -76,13 +76,13 @@ class DecoderCuda : public Decoder {
   const LayerRange layers_;
   std::vector<int32_t> devices_;  // by rank
   int64_t kv_blocks_;
-  int32_t most_pass_rows_ = kMostPassRows;
+  int32_t most_pass_rows_ = kMaxPassRows;
   RopeTable rope_;
   StepShapeCuda shape_;  // that fits all shards
   StepBlockCuda block_;
   ForeseenBlockCuda foreseen_;
   PinnedBuffer pinned_step_;
-  // Of stages, a pass's rows as they come and as they go, bf16 [kMostPassRows][hidden]; the first
+  // Of stages, a pass's rows as they come and as they go, bf16 [kMaxPassRows][hidden]; the first
   // is empty where the stage embeds, the second where it has the head.
   PinnedBuffer hidden_in_, hidden_out_;
   std::vector<std::byte> hidden_;  // of all passes of the last Step; grown to the largest so far

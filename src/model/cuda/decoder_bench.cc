@@ -173,7 +173,7 @@ Status measure(DecoderCuda& decoder, const Arguments& arguments, const Step& ste
 Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(arguments.model));
   const int32_t longest = *std::max_element(arguments.contexts.begin(), arguments.contexts.end());
-  const int32_t blocks = (longest + kMostPassRows) / kKvBlockTokens + 1;
+  const int32_t blocks = (longest + kMaxPassRows) / kKvBlockTokens + 1;
   DecoderCudaOptions options;
   options.devices = arguments.devices;
   options.kv_blocks = blocks;

@@ -91,13 +91,13 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
     const int64_t widths = 3 * int64_t{config.hidden_size} + layout.qkv_width +
                            int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
                            layout.attended_width + layout.mlp_in.total;
-    const int64_t logits = layers.heads ? kMostPassRows * layout.logits_stride() * 4 : 0;
+    const int64_t logits = layers.heads ? kMaxPassRows * layout.logits_stride() * 4 : 0;
     // bf16 from every rank, to two mailboxes.
     const int64_t mailboxes =
-        plan.degree() == 1 ? 0 : int64_t{4} * kMostPassRows * config.hidden_size * plan.degree();
+        plan.degree() == 1 ? 0 : int64_t{4} * kMaxPassRows * config.hidden_size * plan.degree();
     const int64_t of_passes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
                               static_cast<int64_t>(LinearScratchBuffer::kBytes) +
-                              kMostPassRows * widths * 2 + logits;
+                              kMaxPassRows * widths * 2 + logits;
     memory.buffer_bytes = std::max(of_passes, memory.staged_bytes) + mailboxes + kRest;
     const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
     memory.kv_block_bytes = layers.size() * layer.layer_bytes();

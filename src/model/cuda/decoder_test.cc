@@ -276,7 +276,7 @@ TEST_P(DecoderCuda, SummariesStandForTheLogits) {
       ASSERT_TRUE(on_device.fetch().ok());
       EXPECT_TRUE(std::equal(whole, whole + kVocab, part.values.row(row))) << row;
     }
-    const int32_t last_pass = count % cuda::kMostPassRows;
+    const int32_t last_pass = count % cuda::kMaxPassRows;
     if (std::set<int32_t>(devices_.begin(), devices_.end()).size() == devices_.size()) {
       EXPECT_EQ(summarized, last_pass - last_pass / 8) << count;
     } else {

@@ -13,7 +13,7 @@ namespace forerun::cuda {
 namespace {
 
 constexpr int32_t kHeadDim = 64;
-constexpr int32_t kMostPosition = 40000;
+constexpr int32_t kMaxPosition = 40000;
 
 // Sequences that decode, each with blocks of its own, taken as its text grows.
 class Batch {
@@ -85,7 +85,7 @@ StepShapeCuda shape_of(bool embeds = true, bool heads = true) {
 RopeTable angles() {
   RopeFrequencies frequencies;
   for (int32_t i = 0; i < kHeadDim / 2; ++i) frequencies.frequencies.push_back(1.0 / (i + 1));
-  return RopeTable::create(frequencies, kMostPosition).value();
+  return RopeTable::create(frequencies, kMaxPosition).value();
 }
 
 bool same(const StepBlockCuda& a, const StepBlockCuda& b) {
@@ -106,7 +106,7 @@ TEST(ForeseenBlock, IsWhatWouldHaveBeenBuilt) {
     Step step = batch.step();
     block.build(step, 0, step.rows.size(), batch.queries(), shape, rope);
     for (int32_t turn = 0; turn < 70; ++turn) {
-      foreseen.foresee(step, kMostPassRows, shape, rope);
+      foreseen.foresee(step, kMaxPassRows, shape, rope);
       batch.decode();
       step = batch.step();
       const std::vector<RowQuery> queries = batch.queries();
@@ -182,7 +182,7 @@ TEST(ForeseenBlock, EditsAreAppended) {
   }
   // Likewise of a block that has been foreseen.
   ForeseenBlockCuda foreseen;
-  foreseen.foresee(before, kMostPassRows, shape_of(), rope);
+  foreseen.foresee(before, kMaxPassRows, shape_of(), rope);
   StepBlockCuda taken;
   ASSERT_TRUE(foreseen.take(step, queries, taken));
   taken.append_edits(queries, edits, masks, 32);
@@ -197,7 +197,7 @@ TEST(ForeseenBlock, OtherStepsAreNotTaken) {
   StepBlockCuda block;
   Batch batch(8, 500, 1);
   const auto is_taken = [&](const Step& before, const Step& step) {
-    foreseen.foresee(before, kMostPassRows, shape, rope);
+    foreseen.foresee(before, kMaxPassRows, shape, rope);
     const std::vector<RowQuery> queries(step.rows.size());
     const bool taken = foreseen.take(step, queries, block);
     EXPECT_FALSE(foreseen.take(step, queries, block)) << "twice";

@@ -64,14 +64,14 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
             .heads = layers_.heads};
 
   const auto rows_of = [](int64_t width) {
-    return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
+    return static_cast<size_t>(kMaxPassRows * linear_input_stride(width, 1)) *
            sizeof(__nv_bfloat16);
   };
   const size_t squares_bytes =
-      static_cast<size_t>(kMostPassRows * config_.hidden_size / kNormGroup) * sizeof(float);
+      static_cast<size_t>(kMaxPassRows * config_.hidden_size / kNormGroup) * sizeof(float);
   const int64_t padded_dim = padded_head_dim_cuda(config_.head_dim);
   const auto arrivals =
-      static_cast<size_t>(2 * kMostPassRows * shape_.attention.kv_parts) * sizeof(uint32_t);
+      static_cast<size_t>(2 * kMaxPassRows * shape_.attention.kv_parts) * sizeof(uint32_t);
   const struct {
     DeviceBuffer* buffer;
     size_t bytes;
@@ -91,7 +91,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
       {&mlp_, rows_of(layout_.mlp_in.total), "activations", true},
       {&partials_, static_cast<size_t>(kPartialBytesCuda), "partial results of attention", false},
       {&arrivals_, arrivals, "flags of attention", true},
-      {&logits_, static_cast<size_t>(kMostPassRows * layout_.logits_stride()) * sizeof(float),
+      {&logits_, static_cast<size_t>(kMaxPassRows * layout_.logits_stride()) * sizeof(float),
        "logits", true},
   };
   for (const auto& [buffer, bytes, purpose, clear] : buffers) {
@@ -101,8 +101,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   }
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
-  FORERUN_ASSIGN_OR_RETURN(summaries_, PinnedBuffer::allocate(kMostPassRows * sizeof(RowSummary),
-                                                              "summaries of logits"));
+  FORERUN_ASSIGN_OR_RETURN(
+      summaries_, PinnedBuffer::allocate(kMaxPassRows * sizeof(RowSummary), "summaries of logits"));
   FORERUN_ASSIGN_OR_RETURN(linear_scratch_, LinearScratchBuffer::allocate());
   FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
   *failed_.as<uint32_t>() = 0;

@@ -92,7 +92,7 @@ class ShardCuda {
   Status prepare(const PassKeyCuda& key);
   // Whether the pass must have a graph of its own before launch(): edited ones.
   bool must_prepare(const PassKeyCuda& key) const {
-    return edit_ != nullptr && key.rows <= kMostGraphRows && !graphs_.contains(key);
+    return edit_ != nullptr && key.rows <= kMaxGraphRows && !graphs_.contains(key);
   }
   // With `selections` kernel by kernel. `before_head`: what the head's kernels read is still to be
   // written by it; the layers are under way by then, if there is a graph of them alone.
@@ -177,15 +177,15 @@ class ShardCuda {
   int64_t layer_kv_bytes_ = 0;
   DeviceBuffer kv_;
   DeviceBuffer step_;
-  // Activations of a pass, 16 bits each: [kMostPassRows][..]. `scaled_` and `squares_` (f32) are
+  // Activations of a pass, 16 bits each: [kMaxPassRows][..]. `scaled_` and `squares_` (f32) are
   // what the norm after `hidden_` is made of (rms_norm/cuda/rms_norm.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
   // Of many rows that want logits, these.
   DeviceBuffer wanted_scaled_, wanted_squares_;
   DeviceBuffer partials_, arrivals_;
   LinearScratchBuffer linear_scratch_;
-  DeviceBuffer logits_;     // f32 [kMostPassRows][layout_.logits_stride()]
-  PinnedBuffer summaries_;  // RowSummary [kMostPassRows]
+  DeviceBuffer logits_;     // f32 [kMaxPassRows][layout_.logits_stride()]
+  PinnedBuffer summaries_;  // RowSummary [kMaxPassRows]
   PinnedBuffer failed_;     // a word that kernels set
 };
 

@@ -126,7 +126,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
                                              stream_.get()));
   }
   FORERUN_RETURN_IF_ERROR(submit_selections(kv));
-  const int64_t flags = int64_t{kMostPassRows} * shape_.attention.kv_parts;
+  const int64_t flags = int64_t{kMaxPassRows} * shape_.attention.kv_parts;
   return attention_cuda(
       {.step = step,
        .q = q_.as<__nv_bfloat16>(),
@@ -194,7 +194,7 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
        .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
        .table = layers_.embeds ? weights_.embedding.as<__nv_bfloat16>()
                                : reinterpret_cast<const __nv_bfloat16*>(hidden_in_),
-       .table_tokens = layers_.embeds ? config_.vocab_size : kMostPassRows,
+       .table_tokens = layers_.embeds ? config_.vocab_size : kMaxPassRows,
        .dim = config_.hidden_size,
        .output = hidden_.as<__nv_bfloat16>(),
        .output_stride = linear_input_stride(config_.hidden_size, key.rows),

@@ -62,7 +62,7 @@ int32_t physical_slot(const int32_t* block_table, int32_t slot) {
 }  // namespace
 
 int32_t pass_bucket(int32_t rows) {
-  for (const int32_t size : {0, 1, 2, 4, 8, 16, 24, 32, 48, 64, kMostGraphRows}) {
+  for (const int32_t size : {0, 1, 2, 4, 8, 16, 24, 32, 48, 64, kMaxGraphRows}) {
     if (rows <= size) return size;
   }
   return rows;

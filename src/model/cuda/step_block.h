@@ -20,10 +20,10 @@ namespace forerun::cuda {
 // A Step's rows pass through the layers in chunks of at most this many: the weights are read once a
 // pass, which 1,024 rows take six times as long to multiply (8B), and their activations stay in the
 // L2.
-inline constexpr int32_t kMostPassRows = 1024;
+inline constexpr int32_t kMaxPassRows = 1024;
 // Passes of up to this many rows are worth a graph: after that launches take less time than
 // kernels.
-inline constexpr int32_t kMostGraphRows = 128;
+inline constexpr int32_t kMaxGraphRows = 128;
 // Rows that a pass of `rows` is made for: for graphs few sizes, so that they are soon all there;
 // else as many as there are. 0 for 0.
 int32_t pass_bucket(int32_t rows);
@@ -37,7 +37,7 @@ struct alignas(16) StepHeaderCuda {
   int32_t edits_offset = 0;    // RowEditsCuda, as many as queries refer to
   // The rows' tokens, pass_bucket() of them, and at wanted_offset() the rows that want logits, as
   // many as the bucket of these, ascending. The block ends there.
-  int32_t tokens[2 * kMostPassRows] = {};
+  int32_t tokens[2 * kMaxPassRows] = {};
 
   // In bytes from the block's beginning, of a pass of `rows` rows.
   static int32_t wanted_offset(int32_t rows) {

@@ -10,8 +10,8 @@ namespace forerun::cuda {
 namespace {
 
 // Of a pass's lists of biases and counts, which every step's data is copied with.
-constexpr size_t kMostEditBytesCuda = size_t{1} << 20;
-static_assert(kMostEditBytesCuda < kStepBytesCuda / 2);
+constexpr size_t kMaxEditBytesCuda = size_t{1} << 20;
+static_assert(kMaxEditBytesCuda < kStepBytesCuda / 2);
 
 bool is_edited(const RowQuery& query) {
   return query.kinds != RowQuery::kLogits && query.edits != RowQuery::kNone;
@@ -70,7 +70,7 @@ void StepLogitsCuda::limit_lists(std::span<RowQuery> queries, const StepEdits& e
     const RowEdits& row = edits.row(query.edits);
     size_t added = sizeof(RowEditsCuda) + row.biases.size_bytes() + row.path.size_bytes() + 32;
     if (row.history.data() != history) added += row.history.size_bytes() + 16;
-    if (bytes + added > kMostEditBytesCuda) {
+    if (bytes + added > kMaxEditBytesCuda) {
       query.kinds = RowQuery::kLogits;
       continue;
     }

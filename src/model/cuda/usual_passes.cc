@@ -34,8 +34,8 @@ std::vector<AttentionRow> rows_of(int32_t sequences, int32_t each, int32_t conte
 
 std::vector<PassKeyCuda> usual_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
                                            int32_t most_rows) {
-  most_rows = std::min(most_rows, kMostGraphRows);
-  std::vector<int32_t> numbers(static_cast<size_t>(*std::rbegin(kContexts) + 2 * kMostGraphRows));
+  most_rows = std::min(most_rows, kMaxGraphRows);
+  std::vector<int32_t> numbers(static_cast<size_t>(*std::rbegin(kContexts) + 2 * kMaxGraphRows));
   std::iota(numbers.begin(), numbers.end(), 0);
   std::set<PassKeyCuda> passes;
   AttentionPlanCuda plan;

@@ -8,7 +8,7 @@
 
 namespace forerun::cuda {
 
-// Passes of up to `most_rows` rows and kMostGraphRows: sequences of one row each and of several, as
+// Passes of up to `most_rows` rows and kMaxGraphRows: sequences of one row each and of several, as
 // prefixes and as trees, at short and long contexts up to `most_context` tokens, in the modes that
 // attention's plan gives them; each with all rows wanting logits and with none, a pass without the
 // head, after which the head of any number of rows may follow. In ascending order, each once.

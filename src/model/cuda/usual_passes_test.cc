@@ -15,7 +15,7 @@ constexpr AttentionShapeCuda kShape = {
     .kv_parts = 8, .row_columns = 4, .most_partials = 1 << 16, .may_fuse = true};
 
 TEST(UsualPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
-  const std::vector<PassKeyCuda> passes = usual_passes_cuda(kShape, 1 << 20, kMostPassRows);
+  const std::vector<PassKeyCuda> passes = usual_passes_cuda(kShape, 1 << 20, kMaxPassRows);
   EXPECT_TRUE(std::is_sorted(passes.begin(), passes.end()));
   std::set<int32_t> buckets;
   for (const PassKeyCuda& pass : passes) {
@@ -27,7 +27,7 @@ TEST(UsualPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
     EXPECT_TRUE(std::binary_search(passes.begin(), passes.end(), other));
   }
   std::set<int32_t> all;
-  for (int32_t rows = 1; rows <= kMostGraphRows; ++rows) all.insert(pass_bucket(rows));
+  for (int32_t rows = 1; rows <= kMaxGraphRows; ++rows) all.insert(pass_bucket(rows));
   EXPECT_EQ(buckets, all);
   // Start-up takes some milliseconds a graph.
   EXPECT_LT(passes.size(), 200);
@@ -46,7 +46,7 @@ TEST(UsualPasses, ShortAndLongContextsAndTreesAreAmongThem) {
 
 TEST(UsualPasses, NothingLongerThanTheCacheHolds) {
   const auto passes_to = [](int64_t context) {
-    return usual_passes_cuda(kShape, context, kMostPassRows).size();
+    return usual_passes_cuda(kShape, context, kMaxPassRows).size();
   };
   EXPECT_GT(passes_to(100), 0);
   EXPECT_LT(passes_to(1000), passes_to(1 << 20));

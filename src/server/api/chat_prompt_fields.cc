@@ -46,7 +46,7 @@ void show_special_tokens(const Engine& engine, Request& request, AssistantOutput
 std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamNames& names,
                                     OutputFormat& format) {
   constexpr const char* kChoice = "tool_choice";
-  constexpr int kMostCalls = 16;  // bounds the answer of a model that never stops calling
+  constexpr int kMaxCalls = 16;  // bounds the answer of a model that never stops calling
   const CallFrame frame = call_frame(tools);
   if (frame.before_name.empty()) {
     return refused(kChoice,
@@ -59,7 +59,7 @@ std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamN
   std::string text = "root ::= " + grammar_literal(frame.before_all) + " call";
   if (frame.more_than_one && use.parallel) {
     text +=
-        " (" + grammar_literal(frame.between) + " call){0," + std::to_string(kMostCalls - 1) + "}";
+        " (" + grammar_literal(frame.between) + " call){0," + std::to_string(kMaxCalls - 1) + "}";
   }
   text += " " + grammar_literal(frame.after_all) + "\ncall ::=";
   std::string rules;

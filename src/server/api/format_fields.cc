@@ -9,7 +9,7 @@ namespace {
 
 using Kind = OutputFormat::Kind;
 
-constexpr size_t kMostChoices = 1024;
+constexpr size_t kMaxChoices = 1024;
 
 // `path`: where the format's text stands in the call; the field is `name` of `fields`.
 void set(OrderedFieldReader& fields, const char* name, const std::string& path, FormatField into,
@@ -82,7 +82,7 @@ void read_structured_outputs(OrderedFieldReader& fields, FormatField format) {
   const auto json = outputs->any("json");
   const auto json_object = outputs->boolean("json_object");
   const auto regex = outputs->string("regex");
-  const auto choices = outputs->string_or_strings("choice", kMostChoices);
+  const auto choices = outputs->string_or_strings("choice", kMaxChoices);
   const auto grammar = outputs->string("grammar");
   if (outputs->any("structural_tag") != nullptr) return fields.refuse(kName, accepted);
   int given = 0;
@@ -115,7 +115,7 @@ void read_guides(OrderedFieldReader& fields, FormatField format) {
     if (const auto text = fields.string(name))
       set(fields, name, name, format, Kind::kGrammar, *text);
   }
-  if (const auto choices = fields.string_or_strings("guided_choice", kMostChoices)) {
+  if (const auto choices = fields.string_or_strings("guided_choice", kMaxChoices)) {
     if (choices->empty()) return fields.refuse("guided_choice", "a list of texts");
     set(fields, "guided_choice", "guided_choice", format, Kind::kGrammar,
         choices_grammar(*choices));

@@ -29,7 +29,7 @@ void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingO
     const auto [stopped, error] = std::from_chars(key.data(), end, token);
     const bool good = error == std::errc() && stopped == end && token >= 0 &&
                       token < facts.info.vocab_size && bias.is_number() &&
-                      std::abs(bias.get<double>()) <= double{kMostLogitBias};
+                      std::abs(bias.get<double>()) <= double{kMaxLogitBias};
     if (!good) return fields.refuse("logit_bias", accepted);
     sampling.logit_bias.emplace_back(token, bias.get<float>());
   }
@@ -45,7 +45,7 @@ void read_sampling(OrderedFieldReader& fields, const ServerFacts& facts,
     sampling.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1, 0: all
   }
   sampling.repetition_penalty =
-      fields.number("repetition_penalty", 0.01, double{kMostRepetitionPenalty});
+      fields.number("repetition_penalty", 0.01, double{kMaxRepetitionPenalty});
   sampling.presence_penalty = fields.number("presence_penalty", -2.0, 2.0).value_or(0.0f);
   sampling.frequency_penalty = fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0f);
   if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {

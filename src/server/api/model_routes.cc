@@ -14,7 +14,7 @@
 namespace forerun::server {
 namespace {
 
-constexpr size_t kMostTokens = 4 << 20;
+constexpr size_t kMaxTokens = 4 << 20;
 
 Json described(const ServerFacts& facts, const std::string& name) {
   return {{"id", name},
@@ -129,7 +129,7 @@ JsonOrError detokenize_json(const Engine& engine, const ServerFacts& facts,
   Json object;
   if (const auto error = parse_call(body, facts, &object)) return *error;
   OrderedFieldReader fields{OrderedJsonValue(&object)};
-  const auto tokens = read_tokens(fields, "tokens", kMostTokens);
+  const auto tokens = read_tokens(fields, "tokens", kMaxTokens);
   if (!tokens) fields.refuse("tokens", "a list of token ids");
   if (tokens) {
     const bool known = std::all_of(tokens->begin(), tokens->end(),

@@ -21,7 +21,7 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::chrono::seconds kLingerTime{2};
-constexpr int64_t kMostDiscardedBytes = 64 << 20;
+constexpr int64_t kMaxDiscardedBytes = 64 << 20;
 constexpr size_t kHeadPiece = 4096;
 // What one read may bring of a body, beyond the head's own limit. It also bounds a chunk's
 // extensions, and the trailers.
@@ -305,7 +305,7 @@ void Connection::discard_input() {
     const ssize_t count = ::recv(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return wait_readable();
     discarded_bytes_ += count;
-    if (count <= 0 || discarded_bytes_ > kMostDiscardedBytes) return close();
+    if (count <= 0 || discarded_bytes_ > kMaxDiscardedBytes) return close();
   }
 }
 

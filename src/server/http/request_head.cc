@@ -105,8 +105,8 @@ Fault check_expectation(const HttpRequest& head) {
 }
 
 HeadFault bad_target(std::string_view target, const char* accepted) {
-  constexpr size_t kMostShown = 100;
-  return {400, "request line: found the target '" + std::string(target.substr(0, kMostShown)) +
+  constexpr size_t kMaxShown = 100;
+  return {400, "request line: found the target '" + std::string(target.substr(0, kMaxShown)) +
                    "', accepted is " + accepted};
 }
 

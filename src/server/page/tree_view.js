@@ -9,13 +9,13 @@ const kNodeHeight = 26;
 const kGap = 24; // between columns
 const kMargin = 10;
 const kCharacter = 7.3; // width of one, as style.css sets them
-const kMostCharacters = 10;
+const kMaxCharacters = 10;
 const kSmallest = 0.8; // of the size that is set
 
 function shortened(text) {
   const characters = [...visible(text)];
-  if (characters.length <= kMostCharacters) return characters.join("");
-  return `${characters.slice(0, kMostCharacters - 1).join("")}…`;
+  if (characters.length <= kMaxCharacters) return characters.join("");
+  return `${characters.slice(0, kMaxCharacters - 1).join("")}…`;
 }
 
 function percent(logprob) {

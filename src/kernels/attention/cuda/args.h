@@ -14,8 +14,8 @@ namespace forerun::cuda {
 
 constexpr int kWarps = kGroupRows;  // of a block
 constexpr int kThreads = kWarps * 32;
-constexpr int kMostStages = 2;  // tiles on their way, beside a linear layer's block
-constexpr int kChunk = 16;      // positions that one instruction takes
+constexpr int kMaxKvStages = 2;  // tiles on their way, beside a linear layer's block
+constexpr int kChunk = 16;       // positions that one instruction takes
 
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
 constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
@@ -23,13 +23,13 @@ constexpr int kAttentionBarrierBytes = 128;
 // Behind the stages of tiles: values that each warp gathers for itself, or (kFused) the keys and
 // values of the extras, and each warp's list of them.
 constexpr int own_bytes(int dim, bool fused) {
-  return fused ? 2 * kMostExtras * dim * 2 + kWarps * kMostExtras : kWarps * chunk_bytes(dim);
+  return fused ? 2 * kMaxExtras * dim * 2 + kWarps * kMaxExtras : kWarps * chunk_bytes(dim);
 }
 constexpr int shared_bytes(int dim, bool fused, int stages) {
   return kAttentionBarrierBytes + stages * 2 * tile_bytes(dim) + own_bytes(dim, fused);
 }
 constexpr int stages_for(int dim, bool fused, int shared_limit) {
-  int stages = kMostStages;
+  int stages = kMaxKvStages;
   while (shared_bytes(dim, fused, stages) > shared_limit) --stages;
   return stages;
 }

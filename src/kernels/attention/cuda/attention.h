@@ -135,10 +135,10 @@ constexpr int64_t partial_floats(int num_heads, int num_kv_heads, int head_dim) 
 }
 
 // Copies cache rows, all layers: moves[i] from physical slot .first to .second (block * 64 +
-// offset), as if all were read before any is written; at most kMostKvMoves of them, each target
+// offset), as if all were read before any is written; at most kMaxKvMoves of them, each target
 // at or below its source in the sequence's order, both ascending in it. `layer_stride_bytes` from a
 // layer's part of a block to the next layer's.
-inline constexpr int kMostKvMoves = 256;
+inline constexpr int kMaxKvMoves = 256;
 struct KvMoveCuda {
   int32_t from = 0, to = 0;
 };

@@ -178,8 +178,8 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   const int group_rows = cluster_rows(args.row_columns, wide);
   const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;
   const bool paired = wide || items > kResidentClusters;
-  const int clusters = wide     ? kMostClusters
-                       : paired ? std::min(items, kMostClusters)
+  const int clusters = wide     ? kMaxClusters
+                       : paired ? std::min(items, kMaxClusters)
                                 : kResidentClusters;
   const Variant variant = variant_for(kv.head_dim, wide, paired);
   return launch_dependent_clusters(variant.kernel, kClusterBlocks,

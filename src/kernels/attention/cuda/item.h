@@ -99,7 +99,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 }
 
 // All warps of the block call it, the warp's row being number `warp` of the item's. `own`: the
-// block's shared memory for what rows gather, `lists`: kMostExtras bytes per warp.
+// block's shared memory for what rows gather, `lists`: kMaxExtras bytes per warp.
 // `tiles.wait_next()` waits for the next tile that the item shares; `tiles.release()` follows once
 // the warp needs it no more. `ended(task, tile, span)` takes a span that has ended, its sums over
 // all lanes.
@@ -110,7 +110,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const bool has_row = warp < item.num_rows;
-  [[maybe_unused]] const uint32_t list = lists + warp * kMostExtras;
+  [[maybe_unused]] const uint32_t list = lists + warp * kMaxExtras;
   [[maybe_unused]] const std::byte* const keys =
       args.kv + int64_t{head / args.parts} * tile_bytes(kDim);
   RowTask<kDim> task;

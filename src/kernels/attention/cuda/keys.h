@@ -222,8 +222,8 @@ struct StagedRows {
                                       const float (&probs)[4], RowSum<kDim>& sum) const {
     int slot;
     const uint32_t values = row(begin + chunk * kChunk + value_key(lane), tile_values,
-                                extras + kMostExtras * kDim * 2, &slot);
-    add_chunk<kDim>(sum, probs, values, slot, kMostExtras, lane);
+                                extras + kMaxExtras * kDim * 2, &slot);
+    add_chunk<kDim>(sum, probs, values, slot, kMaxExtras, lane);
   }
 };
 

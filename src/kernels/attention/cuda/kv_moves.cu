@@ -16,7 +16,7 @@ struct MoveArgs {
   std::byte* kv;
   int64_t block_stride, layer_stride, tile_bytes;
   int layers, tiles, padded_dim, count;  // tiles: of a layer's part of a block, K and V
-  KvMoveCuda moves[kMostKvMoves];
+  KvMoveCuda moves[kMaxKvMoves];
 };
 
 // A thread takes one 16-byte piece of the rows of one head: all moves pass through it in order, a
@@ -61,8 +61,8 @@ Status move_kv_cuda(const PagedKvCuda& first_layer, int32_t num_layers, int64_t 
   const int64_t threads = int64_t{num_layers} * args.tiles * (args.padded_dim / 8);
   const int64_t blocks = (threads + kThreads - 1) / kThreads;
   // Lists are cut where they are too long for a launch: launches follow each other.
-  for (size_t first = 0; first < moves.size(); first += kMostKvMoves) {
-    const auto part = moves.subspan(first, std::min<size_t>(kMostKvMoves, moves.size() - first));
+  for (size_t first = 0; first < moves.size(); first += kMaxKvMoves) {
+    const auto part = moves.subspan(first, std::min<size_t>(kMaxKvMoves, moves.size() - first));
     args.count = static_cast<int>(part.size());
     std::copy(part.begin(), part.end(), args.moves);
     move_kv_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args);

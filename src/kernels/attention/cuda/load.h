@@ -186,7 +186,7 @@ __device__ __forceinline__ void stage_extras(const AttentionArgs& args,
   constexpr int kPieces = kDim / 8;
   for (int extra = warp; extra < item.num_extras; extra += kWarps) {
     const uint32_t key_row = extras + extra * kPanelRowBytes;
-    const uint32_t value_row = key_row + kMostExtras * kDim * 2;
+    const uint32_t value_row = key_row + kMaxExtras * kDim * 2;
     const int slot = list[extra];
     if (slot >= 0) {
       for (int i = lane; i < 2 * kPieces; i += 32) {

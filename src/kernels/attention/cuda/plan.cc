@@ -30,7 +30,7 @@ bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCud
   return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
              kResidentClusters * cluster_rows(shape.row_columns, /*wide=*/false) &&
-         from.back().position < kMostClusterTokens && are_of_one_sequence(from) &&
+         from.back().position < kMaxClusterTokens && are_of_one_sequence(from) &&
          see_prefix_only(from) && ascends(from);
 }
 
@@ -176,7 +176,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   }
   mode = AttentionMode::kWhole;
   if (!few) return;
-  mode = shape.may_fuse && fuse(from, kMostExtras) ? AttentionMode::kFused : AttentionMode::kSplit;
+  mode = shape.may_fuse && fuse(from, kMaxExtras) ? AttentionMode::kFused : AttentionMode::kSplit;
   for (AttentionItemCuda& item : items) {
     int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
@@ -196,22 +196,22 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
 bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
                                 const AttentionShapeCuda& shape) {
   for (const AttentionRow& row : from) {
-    if (row.position >= kMostClusterTokens) return false;
+    if (row.position >= kMaxClusterTokens) return false;
   }
   const int32_t narrow_rows = cluster_rows(shape.row_columns, /*wide=*/false);
   const int32_t wide_rows = cluster_rows(shape.row_columns, /*wide=*/true);
-  if (static_cast<int32_t>(from.size()) * shape.kv_parts > wide_rows * kMostClusters) return false;
+  if (static_cast<int32_t>(from.size()) * shape.kv_parts > wide_rows * kMaxClusters) return false;
   for (int32_t group_rows = 1;; group_rows *= 2) {
     group_rows = std::min(group_rows, narrow_rows);
     group(from, group_rows, /*by_tile=*/true);
     if (group_rows == narrow_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
   }
   mode = AttentionMode::kCluster;
-  if (num_groups * shape.kv_parts > kMostClusters) {
+  if (num_groups * shape.kv_parts > kMaxClusters) {
     mode = AttentionMode::kWideCluster;
     group(from, wide_rows, /*by_tile=*/true);
   }
-  if (num_groups * shape.kv_parts > kMostClusters || !fuse(from, kClusterExtras)) return false;
+  if (num_groups * shape.kv_parts > kMaxClusters || !fuse(from, kClusterExtras)) return false;
   for (AttentionItemCuda& item : items) {
     int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
     item.appends = 1;
@@ -268,7 +268,7 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
     for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
       const int32_t first = std::min(row.boundary, group.stable_tokens);
-      if (row.position + 1 - first > kMostExtras) return false;
+      if (row.position + 1 - first > kMaxExtras) return false;
       for (int32_t position = first; position <= row.position; ++position) {
         const int32_t slot = slot_of(row, position);
         if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) slots_.push_back(slot);

@@ -22,8 +22,8 @@ inline constexpr int kTilePositions = kAttentionTile;
 inline constexpr int kGroupRows = 8;
 
 // Tiles of a span of a row at `position`: short contexts need many blocks at work, but below
-// kMostClusterTokens at most kClusterSpans; long ones have tiles enough.
-inline constexpr int kMostClusterTokens = 3712;
+// kMaxClusterTokens at most kClusterSpans; long ones have tiles enough.
+inline constexpr int kMaxClusterTokens = 3712;
 constexpr int span_shift(int position) {  // their binary logarithm
   return position < 1024    ? 0
          : position < 1920  ? 1
@@ -115,7 +115,7 @@ constexpr bool is_fused(AttentionMode mode) {
 enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 
 // Positions past the prefix that the rows of a fused group may see, together.
-inline constexpr int kMostExtras = 64;
+inline constexpr int kMaxExtras = 64;
 
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
 inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
@@ -134,13 +134,13 @@ inline constexpr int kTotalReady = 1 << 24;
 // prefix and spans.
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
-inline constexpr int kMostClusters = 2 * kResidentClusters;
+inline constexpr int kMaxClusters = 2 * kResidentClusters;
 inline constexpr int kNarrowClusterColumns = 32;  // of kGroupRows rows
 inline constexpr int kWideClusterColumns = 48;    // kWideCluster
 inline constexpr int kWideClusterRows = 12;
 inline constexpr int kClusterExtras = 32;
 inline constexpr int kClusterSpans = 16;
-static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
+static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
 // Tile clusters: clusters that find room at once, one block a multiprocessor; a cluster's
@@ -183,7 +183,7 @@ struct alignas(16) AttentionItemCuda {
   // fused tile cluster does
   int32_t appends = 0;
   int32_t extras = 0;        // likewise: index of its first extra key in `extras`
-  int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any
+  int32_t num_extras = 0;    // likewise: at most kMaxExtras; 0 where no row of the item sees any
   int32_t lowest = 0;        // position of its rows
   int32_t table = 0;         // as its rows'
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary

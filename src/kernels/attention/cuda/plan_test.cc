@@ -321,9 +321,9 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   build(2000, 1);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
   EXPECT_EQ(plan.items[0].row_spans, num_spans(2000));
-  build(kMostClusterTokens - 1, 1);
+  build(kMaxClusterTokens - 1, 1);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
-  build(kMostClusterTokens, 1);
+  build(kMaxClusterTokens, 1);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   build(1000, 40);  // more extras than there is room for
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
@@ -498,7 +498,7 @@ TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {
       EXPECT_TRUE(tile + 2 < last || ends_span(position, tile));
     }
     EXPECT_EQ(spans, num_spans(position));
-    EXPECT_TRUE(position >= kMostClusterTokens || spans <= kClusterSpans);
+    EXPECT_TRUE(position >= kMaxClusterTokens || spans <= kClusterSpans);
   }
 }
 

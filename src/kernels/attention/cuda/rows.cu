@@ -77,7 +77,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
     const int head = work % heads;
     [[maybe_unused]] RowSum<kDim> total;
     [[maybe_unused]] bool started = false;
-    attend_item<kDim, kFused>(args, item, head, own, own + 2 * kMostExtras * kDim * 2, tiles,
+    attend_item<kDim, kFused>(args, item, head, own, own + 2 * kMaxExtras * kDim * 2, tiles,
                               [&](const RowTask<kDim>& task, int tile, const RowSum<kDim>& span) {
                                 if constexpr (!kWhole) {
                                   const int partial =

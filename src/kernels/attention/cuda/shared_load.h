@@ -44,7 +44,7 @@ struct SharedLayout {
   static constexpr int kShrinks = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
   static constexpr int kWork = kShrinks + kProbSlots * 64 * 4;
   static constexpr int kLists = kShrinks;  // later
-  static_assert(kWarps * kMostExtras <= kSmallBytes);
+  static_assert(kWarps * kMaxExtras <= kSmallBytes);
   static constexpr int kBytes = kShrinks + kSmallBytes;
   static_assert(kBytes <= kSharedLimit);
 };

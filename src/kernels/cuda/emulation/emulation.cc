@@ -16,7 +16,7 @@ namespace forerun::cuda::emulation {
 namespace {
 
 constexpr size_t kStackBytes = size_t{64} << 10;
-constexpr int kMostIdleRounds = 3000;
+constexpr int kMaxIdleRounds = 3000;
 
 Launch* current_launch = nullptr;
 Thread* current_thread = nullptr;
@@ -139,7 +139,7 @@ void run_to_end(Launch& launch) {
     if (!launch.has_moved) do_some_background(launch);
     const bool is_idle = !launch.has_moved && launch.background.empty();
     idle_rounds = is_idle ? idle_rounds + 1 : 0;
-    if (idle_rounds > kMostIdleRounds) fail("all threads wait");
+    if (idle_rounds > kMaxIdleRounds) fail("all threads wait");
   }
   if (!launch.background.empty()) fail("a block has ended before what was sent to it came");
   for (const auto& block : launch.blocks) {

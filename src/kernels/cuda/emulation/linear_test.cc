@@ -178,8 +178,8 @@ TEST_P(LinearEmulation, OutputsAreThoseOfPlainLoops) {
 // Without a division: which outputs and rows a tile has.
 TEST(LinearTileWork, IsWhereADivisionSays) {
   LinearKernelArgs args = {};
-  args.rows = kMostLinearRows;
-  for (int row_tiles = 1; row_tiles <= kMostLinearRows / kTileRows; ++row_tiles) {
+  args.rows = kMaxLinearRows;
+  for (int row_tiles = 1; row_tiles <= kMaxLinearRows / kTileRows; ++row_tiles) {
     for (const int splits : {1, 4}) {
       LinearTiling tiling;
       tiling.row_tiles = row_tiles;

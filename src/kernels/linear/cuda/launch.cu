@@ -78,7 +78,7 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
       return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
     }
   }
-  if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMostLinearRows)) {
+  if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMaxLinearRows)) {
     return refuse("many rows need scratch memory and are at most 4096");
   }
   if (plan.format == LinearFormat::kInt8Group64 && (call.gated || call.reduce != nullptr)) {

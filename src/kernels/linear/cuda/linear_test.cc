@@ -148,7 +148,7 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   bad.output_stride = 64;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad.scratch = scratch();
-  bad.rows = kMostLinearRows + 1;
+  bad.rows = kMaxLinearRows + 1;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   if (GetParam() == LinearFormat::kInt8Group64) {
     bad = call;

@@ -121,8 +121,7 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   // Sums that warps exchange lie where their units were.
   const bool exchange_fits =
       plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
-  if (warps > (int4 ? kMostLinearWarps : kLinearWarps) || launch.stages < wanted ||
-      !exchange_fits) {
+  if (warps > (int4 ? kMaxLinearWarps : kLinearWarps) || launch.stages < wanted || !exchange_fits) {
     launch.stages = 0;
   }
   return launch;

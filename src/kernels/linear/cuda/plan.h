@@ -32,9 +32,9 @@ enum class LinearFormat : uint8_t { kInt4Group128, kInt8Group64, kBf16 };
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 inline constexpr int kTileOutputs = 32;
-inline constexpr int kLinearWarps = 8;       // of a block
-inline constexpr int kMostLinearWarps = 16;  // of one with a warp or more for each of its tiles
-inline constexpr int kInt4Group = 128;       // inputs that share a scale
+inline constexpr int kLinearWarps = 8;      // of a block
+inline constexpr int kMaxLinearWarps = 16;  // of one with a warp or more for each of its tiles
+inline constexpr int kInt4Group = 128;      // inputs that share a scale
 inline constexpr int kInt8Group = 64;
 
 constexpr int unit_inputs(LinearFormat format) {
@@ -66,10 +66,10 @@ constexpr int64_t linear_input_stride(int64_t width, int rows) {
 // Larger clusters cannot fill 132 SMs, since they lie inside a GPC: these are as many as find a
 // place at once at a block per SM (cudaOccupancyMaxActiveClusters on an H200). 32 of 4 or 16 of 8
 // leave 12 SMs empty and 8 with two blocks, which take twice as long.
-inline constexpr int kMostClusterSize = 8;
+inline constexpr int kMaxClusterSize = 8;
 constexpr int most_clusters(int cluster_size) {
-  constexpr int kMost[kMostClusterSize] = {132, 66, 39, 30, 22, 17, 15, 15};
-  return kMost[cluster_size - 1];
+  constexpr int kMax[kMaxClusterSize] = {132, 66, 39, 30, 22, 17, 15, 15};
+  return kMax[cluster_size - 1];
 }
 
 // Bytes of a ring's stage, which holds a unit. Bulk copies to addresses that are not multiples of

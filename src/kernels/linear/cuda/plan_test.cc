@@ -53,7 +53,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         const int warps = launch->tile_warps * plan->input_warps;
         EXPECT_LE(launch->stages * warps, ring_barriers(launch->row_blocks));
         EXPECT_LE(warps,
-                  launch->schedule == TileSchedule::kManyWarps ? kMostLinearWarps : kLinearWarps);
+                  launch->schedule == TileSchedule::kManyWarps ? kMaxLinearWarps : kLinearWarps);
         if (launch->schedule == TileSchedule::kMultiPass) continue;
         EXPECT_EQ(launch->segments, 1);
         EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
@@ -294,8 +294,8 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
             EXPECT_LE(tiling.pieces / tiling.splits, tiling.splits);
             const int most_rows = tiling.tile_rows <= kFewTileRows ? kFewTileRows : kTileRows;
             EXPECT_EQ(most_rows / 8 % tiling.splits, 0);
-            EXPECT_LE(tiling.pieces * tiles, kMostPieces);
-            EXPECT_LE(tiles, kMostSplitTiles);
+            EXPECT_LE(tiling.pieces * tiles, kMaxPieces);
+            EXPECT_LE(tiles, kMaxSplitTiles);
           }
         }
       }

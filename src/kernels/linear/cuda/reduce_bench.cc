@@ -33,7 +33,7 @@ namespace forerun::cuda {
 namespace {
 
 constexpr int64_t kWidth = 8192;
-constexpr int kMostRows = 256;
+constexpr int kMaxRows = 256;
 constexpr int kReplays = 24;
 
 struct Layer {
@@ -83,7 +83,7 @@ class Rank {
                                    "filling a weight");
       rank.weights_.push_back(std::move(weight));
     }
-    const size_t bytes = static_cast<size_t>(kMostRows * std::max(inputs, kWidth)) * 2;
+    const size_t bytes = static_cast<size_t>(kMaxRows * std::max(inputs, kWidth)) * 2;
     for (DeviceBuffer* buffer : {&rank.input_, &rank.x_}) {
       FORERUN_ASSIGN_OR_RETURN(*buffer, DeviceBuffer::allocate(bytes, "activations"));
       FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(buffer->data(), 0x3c, bytes), "filling activations");
@@ -207,7 +207,7 @@ void report(const Options& options, const std::string& figure, double us, double
 
 Status bench_group(const Options& options, int degree) {
   const PeerGroupOptions group_options{
-      .most_rows = kMostRows, .width = kWidth, .two_shot_bytes = options.two_shot_bytes};
+      .most_rows = kMaxRows, .width = kWidth, .two_shot_bytes = options.two_shot_bytes};
   std::vector<int> devices;
   for (int device = 0; device < options.gpus; ++device) devices.push_back(device);
   FORERUN_ASSIGN_OR_RETURN(const PeerGroup group,
@@ -272,7 +272,7 @@ bool parse(int argc, char** argv, Options& options) {
       for (const char* at = value; *at != '\0';) {
         char* end = nullptr;
         options.rows.push_back(static_cast<int>(std::strtol(at, &end, 10)));
-        if (end == at || options.rows.back() < 1 || options.rows.back() > kMostRows) return false;
+        if (end == at || options.rows.back() < 1 || options.rows.back() > kMaxRows) return false;
         at = *end == ',' ? end + 1 : end;
       }
     } else {

@@ -27,7 +27,7 @@ using Bits = std::vector<uint16_t>;
 
 constexpr int64_t kInputs = 256;
 constexpr int64_t kOutputs = 512;  // 32 blocks a rank at most, of 132 that a GPU has room for
-constexpr int kMostRows = 200;
+constexpr int kMaxRows = 200;
 constexpr int kExchanges = 6;
 
 class Rank {
@@ -46,8 +46,8 @@ class Rank {
                                stream_->get())
                     .ok());
     EXPECT_TRUE(stream_->synchronize().ok());
-    input_ = to_device(random_bf16(static_cast<size_t>(kMostRows * kInputs), 1.0f, 9));
-    output_ = to_device(Bits(kMostRows * kOutputs));
+    input_ = to_device(random_bf16(static_cast<size_t>(kMaxRows * kInputs), 1.0f, 9));
+    output_ = to_device(Bits(kMaxRows * kOutputs));
     scratch_ = LinearScratchBuffer::allocate().value();
     failed_ = to_device(std::vector<uint32_t>(1));
   }
@@ -103,7 +103,7 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
   for (const auto& [seed, scale] : GetParam().seeds_and_scales) ranks.emplace_back(seed, scale);
   const std::vector<int> devices(ranks.size(), 0);
   const Result<PeerGroup> group = PeerGroup::create(
-      devices, {.most_rows = kMostRows,
+      devices, {.most_rows = kMaxRows,
                 .width = kOutputs,
                 .wait_limit_ms = 2000,
                 .two_shot_bytes = GetParam().two_shot ? 0 : std::numeric_limits<int64_t>::max(),

@@ -29,7 +29,7 @@ namespace {
 using Bits = std::vector<uint16_t>;
 
 constexpr int64_t kWidth = 2088;  // neither whole tiles nor a multiple of the number of blocks
-constexpr int kMostRows = 1024;
+constexpr int kMaxRows = 1024;
 constexpr int kDelayRows = 256;
 constexpr int kLayers = 6;  // exchanges of a chain
 
@@ -66,8 +66,8 @@ class Rank {
       weights_.push_back(std::move(weight).value());
     }
     bias_ = to_device(random_bf16(kWidth, 0.5f, 77));  // the same on every rank
-    for (DeviceBuffer& x : x_) x = to_device(Bits(kMostRows * kWidth));
-    scratch_ = to_device(Bits(kMostRows * kWidth));
+    for (DeviceBuffer& x : x_) x = to_device(Bits(kMaxRows * kWidth));
+    scratch_ = to_device(Bits(kMaxRows * kWidth));
     Result<LinearScratchBuffer> shared_tiles = LinearScratchBuffer::allocate();
     EXPECT_TRUE(shared_tiles.ok());
     shared_tiles_ = std::move(shared_tiles).value();
@@ -119,7 +119,7 @@ class Rank {
   void set_x(const Bits& x) const {
     use();
     EXPECT_TRUE(x_[0].upload(std::as_bytes(std::span(x))).ok());
-    const Bits poison(kMostRows * kWidth, 0x7fc1);
+    const Bits poison(kMaxRows * kWidth, 0x7fc1);
     for (int i = 1; i < 3; ++i) {
       EXPECT_TRUE(x_[i].upload(std::as_bytes(std::span(poison))).ok());
     }
@@ -179,7 +179,7 @@ Bits reference(const std::vector<const Rank*>& ranks, int rows, Bits x) {
 Bits start_rows(int rows) { return random_bf16(static_cast<size_t>(rows * kWidth), 1.0f, 5); }
 
 PeerGroupOptions group_options(int wait_limit_ms = 3000) {
-  return {.most_rows = kMostRows, .width = kWidth, .wait_limit_ms = wait_limit_ms};
+  return {.most_rows = kMaxRows, .width = kWidth, .wait_limit_ms = wait_limit_ms};
 }
 
 class OneGpu : public ::testing::Test {

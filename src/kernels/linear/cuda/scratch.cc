@@ -19,7 +19,7 @@ LinearScratchCuda LinearScratchBuffer::view(uint32_t* failed) const {
   std::byte* const scales = data_.data() + kLinearPieceBytes;
   return {.sums = data_.as<float>(),
           .inverse_rms = reinterpret_cast<float*>(scales),
-          .arrivals = reinterpret_cast<uint32_t*>(scales + kMostLinearRows * sizeof(float)),
+          .arrivals = reinterpret_cast<uint32_t*>(scales + kMaxLinearRows * sizeof(float)),
           .failed = failed};
 }
 

@@ -13,8 +13,8 @@ namespace forerun::cuda {
 
 struct LinearScratchCuda {
   float* sums = nullptr;         // kLinearPieceBytes
-  float* inverse_rms = nullptr;  // [kMostLinearRows]
-  // Counters, 0 before and after a launch: [kMostSplitTiles] of tiles, then one of inverse_rms.
+  float* inverse_rms = nullptr;  // [kMaxLinearRows]
+  // Counters, 0 before and after a launch: [kMaxSplitTiles] of tiles, then one of inverse_rms.
   uint32_t* arrivals = nullptr;
   // A word that the device can write: set where blocks have waited for one another in vain, which
   // they do for a second. The counters must then be cleared.
@@ -24,10 +24,10 @@ struct LinearScratchCuda {
 // Of all launches of a stream, which run one after the other. Movable.
 class LinearScratchBuffer {
  public:
-  static constexpr size_t kCounters = kMostSplitTiles + 1;
+  static constexpr size_t kCounters = kMaxSplitTiles + 1;
   static constexpr size_t kCounterBytes = (kCounters * sizeof(uint32_t) + 15) / 16 * 16;
   static constexpr size_t kBytes =
-      kLinearPieceBytes + kMostLinearRows * sizeof(float) + kCounterBytes;
+      kLinearPieceBytes + kMaxLinearRows * sizeof(float) + kCounterBytes;
 
   LinearScratchBuffer() = default;
   // With cleared counters.

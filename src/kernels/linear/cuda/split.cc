@@ -83,7 +83,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   // buffers that they still read: a tile of 8 rows has two halves to own.
   const int most_product = std::min(plan.units, 2 * kLinearWarps);
   const bool possible =
-      cluster_size >= 1 && cluster_size <= kMostClusterSize &&
+      cluster_size >= 1 && cluster_size <= kMaxClusterSize &&
       (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
   if (!possible || cluster_size * input_warps > most_product) {
     return Status(StatusCode::kInvalidArgument,

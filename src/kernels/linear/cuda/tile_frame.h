@@ -63,7 +63,7 @@ __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
     if (lane == 0) split.scratch.inverse_rms[row] = __uint_as_float(load_shared_4(found.scales));
   }
   if (lane == 0) {
-    uint32_t* const counter = split.scratch.arrivals + kMostSplitTiles;
+    uint32_t* const counter = split.scratch.arrivals + kMaxSplitTiles;
     meet(counter, gridDim.x * kScaleWarps, split.scratch.failed);
     leave(counter, gridDim.x * kScaleWarps);
   }

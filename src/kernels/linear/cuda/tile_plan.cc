@@ -64,7 +64,7 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
     tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;
     // Of its own pieces a block keeps its share of the rows in the room of one.
     if (tiling.pieces > splits * splits) continue;
-    if (splits > 1 && tiling.pieces * tiles > kMostPieces) continue;
+    if (splits > 1 && tiling.pieces * tiles > kMaxPieces) continue;
     // A tile's blocks work at the same time.
     tiling.blocks = std::min(tiles, multiprocessors / splits) * splits;
     const double ns = estimated_ns(plan, tiling, tiles);

@@ -27,11 +27,11 @@ inline constexpr int kFewTileRows = 64;
 // A block's piece of a tile's sums, f32.
 inline constexpr int kPieceFloats = kBlockTiles * kTileOutputs * kTileRows;
 // Room for the pieces of one launch, and counters, one per tile that is split.
-inline constexpr int kMostPieces = 512;
-inline constexpr size_t kLinearPieceBytes = size_t{kMostPieces} * kPieceFloats * sizeof(float);
-inline constexpr int kMostSplitTiles = kMostPieces / 2;
+inline constexpr int kMaxPieces = 512;
+inline constexpr size_t kLinearPieceBytes = size_t{kMaxPieces} * kPieceFloats * sizeof(float);
+inline constexpr int kMaxSplitTiles = kMaxPieces / 2;
 // Rows that a layer of many rows takes at most.
-inline constexpr int kMostLinearRows = 4096;
+inline constexpr int kMaxLinearRows = 4096;
 
 struct LinearTiling {
   int block_tiles = kBlockTiles;

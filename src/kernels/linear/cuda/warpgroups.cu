@@ -33,16 +33,16 @@ constexpr int kGroups = 4;  // warpgroups that multiply
 constexpr int kGroupThreads = 128;
 constexpr int kConsumers = kGroups * kGroupThreads;
 constexpr int kThreads = kConsumers + kGroupThreads;
-constexpr int kMostSums = 2;  // of a warp: pairs of tiles times chains
+constexpr int kMaxSums = 2;  // of a warp: pairs of tiles times chains
 constexpr int kBoxInputs = 64;
 constexpr int kBoxBytes = kRows * kBoxInputs * 2;
 constexpr int kBoxes = kInt4Group / kBoxInputs;
 constexpr int kInputBytes = kBoxes * kBoxBytes;  // of a unit
-constexpr int kMostRingStages = 16;
+constexpr int kMaxRingStages = 16;
 constexpr int kSharedLimit = 227 << 10;
 // Of shared memory: barriers of the ring, of what the cluster's blocks send and of the rows'
 // scales, and those.
-constexpr int kReceiveBarrier = kMostRingStages * 16;
+constexpr int kReceiveBarrier = kMaxRingStages * 16;
 constexpr int kScalesBarrier = kReceiveBarrier + 8;
 constexpr int kScales = kScalesBarrier + 8;
 constexpr int kReceived = 512;
@@ -136,7 +136,7 @@ __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUte
   for (int unit = 0; unit < block.count; ++unit) {
     const uint32_t full = base + at.stage * 8;
     const uint32_t stage = base + launch.ring_offset + at.stage * launch.stage_bytes;
-    barrier_wait(full + kMostRingStages * 8, at.parity ^ 1);
+    barrier_wait(full + kMaxRingStages * 8, at.parity ^ 1);
     if (lane == 0) barrier_arrive_expect_tx(full, bytes);
     __syncwarp();
     if (weights) {
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
     for (int stage = 0; stage < launch.stages; ++stage) {
       barrier_init(base + stage * 8, 2);  // weights, activations
-      barrier_init(base + (kMostRingStages + stage) * 8, kConsumers / 32);
+      barrier_init(base + (kMaxRingStages + stage) * 8, kConsumers / 32);
     }
     barrier_init(sums.barrier, 1);
     barrier_init(scales.ready, kConsumers / 32);
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t scales_at = opaque(tile_offset + 2048 + (lane >> 2) * 8 + warp % 2 * 4);
   const uint32_t zeros_at = opaque(tile_offset + 2112 + (lane >> 2) * 2 + warp % 2);
   constexpr uint32_t kNextPair = 2 * kGroups * stage_bytes(kFormat);
-  float acc[kMostSums][kRows / 2] = {};
+  float acc[kMaxSums][kRows / 2] = {};
   PipelineState at;
 #pragma unroll 1
   for (int unit = 0; unit < (tiles > 0 ? block.count : 0); ++unit) {
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       product.add_to(acc[1]);
     }
     __syncwarp();
-    if (elected()) barrier_arrive(full + kMostRingStages * 8);
+    if (elected()) barrier_arrive(full + kMaxRingStages * 8);
     at.advance(launch.stages);
   }
   finish(acc[0]);
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int i = 0; i < kRows / 2; ++i) acc[0][i] += acc[1][i];
   }
 #pragma unroll
-  for (int i = 0; i < kMostSums; ++i) {
+  for (int i = 0; i < kMaxSums; ++i) {
     const int tile = (group + i * kGroups) * 2 + warp % 4 / 2;
     if (tile >= tiles) continue;
 #pragma unroll
@@ -276,8 +276,7 @@ WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
   WarpgroupLaunch launch = {};
   const int tiles = ceil_div(plan.tiles, plan.clusters);
   const int pairs = ceil_div(tiles, 2);
-  if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.input_warps > kMostSums)
-    return launch;
+  if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.input_warps > kMaxSums) return launch;
   launch.box_bytes = ceil_div(rows, 8) * 8 * kBoxInputs * 2;
   const int received = 2 * tiles * kRowBlocks;  // halves of fragments, of 512 bytes
   launch.ring_offset =
@@ -285,7 +284,7 @@ WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
       1024;
   launch.stage_bytes = (kInputBytes + pairs * 2 * stage_bytes(kFormat) + 1023) / 1024 * 1024;
   const int stages =
-      std::min((kSharedLimit - launch.ring_offset) / launch.stage_bytes, kMostRingStages);
+      std::min((kSharedLimit - launch.ring_offset) / launch.stage_bytes, kMaxRingStages);
   launch.stages = stages >= 3 ? stages : 0;
   return launch;
 }

@@ -11,12 +11,12 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kPieceFloats = kKeyPieceBytes / static_cast<int32_t>(sizeof(float));
-constexpr int32_t kMostKeys = 2048;  // in scratch at a time, and to find centroids from
+constexpr int32_t kMaxKeys = 2048;  // in scratch at a time, and to find centroids from
 constexpr int32_t kIterations = 4;
 static_assert(kKeyPieceBytes >= kPqSubVectors);
-static_assert(kMostKeys % kNearestKeys == 0);
+static_assert(kMaxKeys % kNearestKeys == 0);
 // Dimensions a power of two apart would have the same few sets of a cache to lie in.
-constexpr int32_t kKeyStride = kMostKeys + kNearestKeys;
+constexpr int32_t kKeyStride = kMaxKeys + kNearestKeys;
 
 // Pieces of a head's row that hold no padding, in bf16; in f32 there are as many again.
 int32_t pieces_of_row(int32_t head_dim) {
@@ -121,7 +121,7 @@ void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
 
 // What mem.nearest holds of a sub-vector, of the keys in mem.keys.
 uint8_t* nearest_of(PqScratch& mem, int32_t sub) {
-  return mem.nearest.data() + int64_t{sub} * kMostKeys;
+  return mem.nearest.data() + int64_t{sub} * kMaxKeys;
 }
 
 // Of the first `count` of mem.keys, and of what follows them up to a multiple of kNearestKeys.
@@ -179,7 +179,7 @@ void set_table(PqScratch& mem, const float* query, float scale, int32_t head_dim
 
 void build(const PagedKv& kv, int32_t kv_head, const int32_t* table, int32_t tokens,
            PqScratch& mem) {
-  const int32_t samples = std::min(tokens, kMostKeys);
+  const int32_t samples = std::min(tokens, kMaxKeys);
   for (int32_t sample = 0; sample < samples; ++sample) {
     const auto token = static_cast<int32_t>(int64_t{sample} * tokens / samples);
     read_key(kv, kv_head, table, token, mem.keys.data() + sample);
@@ -201,7 +201,7 @@ void PqScratch::reserve(int32_t head_dim, int32_t tokens) {
   centroids.resize(dims * kPqCentroids);
   half_norms.resize(kPqSubVectors * kPqCentroids);
   keys.resize(dims * kKeyStride);
-  nearest.resize(kPqSubVectors * kMostKeys);
+  nearest.resize(kPqSubVectors * kMaxKeys);
   codes.resize(static_cast<size_t>(tokens) * kPqSubVectors);
   table.resize(kPqSubVectors * kPqCentroids);
 }
@@ -217,8 +217,8 @@ void pq_update(const PagedKv& kv, int32_t kv_head, const int32_t* block_table, c
   }
   const int32_t subs = sub_vectors(kv.head_dim);
   for (int32_t sub = 0; sub < subs; ++sub) set_half_norms(mem, sub, kv.head_dim);
-  for (int32_t first = index.tokens; first < tokens; first += kMostKeys) {
-    const int32_t count = std::min(tokens - first, kMostKeys);
+  for (int32_t first = index.tokens; first < tokens; first += kMaxKeys) {
+    const int32_t count = std::min(tokens - first, kMaxKeys);
     for (int32_t i = 0; i < count; ++i) {
       read_key(kv, kv_head, block_table, first + i, mem.keys.data() + i);
     }

@@ -163,7 +163,7 @@ class RowPasses {
             wants(RowQuery::kNoisyTop) ? score_of(values[i]) + gumbel_guess(noise[i]) : values[i];
         if (!is_listed(rank)) continue;
         const int slot = atomicAdd(&first->num_listed, 1);
-        if (slot < RowSummary::kMostListed) {
+        if (slot < RowSummary::kMaxListed) {
           first->listed[slot] = {values[i], first_token_ + quads_.token(quad) + i};
         }
       }
@@ -174,7 +174,7 @@ class RowPasses {
   __device__ void write(bool summed, RowSummary* digest) {
     const bool lists = summed && query_.top > 0;
     const bool too_many = (lists && shared_.last_bucket == kTooManyThreads) ||
-                          shared_.num_listed > RowSummary::kMostListed;
+                          shared_.num_listed > RowSummary::kMaxListed;
     const int listed = too_many ? -1 : shared_.num_listed;
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += kThreads) {
       digest->listed[i] = shared_.listed[i];
@@ -289,13 +289,13 @@ class RowPasses {
     if (wants(RowQuery::kNoise) && largest > -kInfinity) {
       const float floor = largest - kNoiseMargin;
       if (largest_.sums[2] >= floor) {
-        atomicAdd(&shared_.num_candidates, RowSummary::kMostCandidates);
+        atomicAdd(&shared_.num_candidates, RowSummary::kMaxCandidates);
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!(largest_.sums[i] >= floor)) continue;
         const int slot = atomicAdd(&shared_.num_candidates, 1);
-        if (slot < RowSummary::kMostCandidates) shared_.candidates[slot] = largest_.tokens[i];
+        if (slot < RowSummary::kMaxCandidates) shared_.candidates[slot] = largest_.tokens[i];
       }
     }
     __syncthreads();
@@ -303,7 +303,7 @@ class RowPasses {
     const unsigned long long sums[2] = {sum_of_warp(shared_.warp_sums[0][lane_]),
                                         sum_of_warp(shared_.warp_sums[1][lane_])};
     ToldFirst& told = cluster_.map_shared_rank(&shared_, 0)->told_first[rank_];
-    if (lane_ < min(shared_.num_candidates, RowSummary::kMostCandidates)) {
+    if (lane_ < min(shared_.num_candidates, RowSummary::kMaxCandidates)) {
       told.candidates[lane_] = shared_.candidates[lane_];
     }
     if (lane_ != 0) return;
@@ -321,7 +321,7 @@ class RowPasses {
     for (int block = 0; block < kBlocks; ++block) {
       const ToldFirst& told = shared_.told_first[block];
       if (!(told.largest >= floor)) continue;
-      if (count + told.num_candidates > RowSummary::kMostCandidates) return -1;
+      if (count + told.num_candidates > RowSummary::kMaxCandidates) return -1;
       if (lane_ < told.num_candidates) digest->candidates[count + lane_] = told.candidates[lane_];
       count += told.num_candidates;
     }
@@ -370,7 +370,7 @@ class RowPasses {
     for (int i = 0; i < kEach; ++i) threads += lane_ * kEach + i <= last ? counts[i] : 0;
     threads = __reduce_add_sync(~0u, threads);
     if (lane_ == 0) {
-      shared_.last_bucket = threads > RowSummary::kMostListed ? kTooManyThreads : last;
+      shared_.last_bucket = threads > RowSummary::kMaxListed ? kTooManyThreads : last;
     }
   }
 

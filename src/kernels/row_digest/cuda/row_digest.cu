@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Status prepare_row_digest_cuda() {
-  return allow_shared_memory(row_digest_kernel, kMostQuads * kQuadBytes,
+  return allow_shared_memory(row_digest_kernel, kMaxQuads * kQuadBytes,
                              "loading the digest of logits");
 }
 
@@ -89,11 +89,11 @@ PeerGroupOptions row_maxima_group(int64_t most_rows) {
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
   constexpr int kTokens = 4 * kThreads * kBlocks;  // that have a quad a thread
   const int num_quads = (call.tokens + kTokens - 1) / kTokens;
-  static_assert(int64_t{kMostQuads} * kTokens == kMostRowDigestTokens);
-  if (num_quads > kMostQuads) {
+  static_assert(int64_t{kMaxQuads} * kTokens == kMaxRowDigestTokens);
+  if (num_quads > kMaxQuads) {
     return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
                                           " tokens on one GPU; accepted are " +
-                                          std::to_string(kMostRowDigestTokens)};
+                                          std::to_string(kMaxRowDigestTokens)};
   }
   Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
   if (call.peers != nullptr) {

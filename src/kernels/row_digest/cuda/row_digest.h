@@ -20,7 +20,7 @@ struct alignas(16) RowEditsCuda {
   int32_t biases_offset = 0;  // [num_biases] TokenBias
   int32_t num_history = 0;
   int32_t history_offset = 0;  // [num_history] TokenCount
-  int32_t num_path = 0;        // at most RowEdits::kMostPath
+  int32_t num_path = 0;        // at most RowEdits::kMaxPath
   int32_t path_offset = 0;     // [num_path] TokenCount
   int32_t unused = 0;
   // mask_words_cuda() words for the whole vocabulary, 16-byte aligned, on the device or in mapped
@@ -54,14 +54,14 @@ struct RowDigestCallCuda {
 };
 
 // Tokens of a part that fit in the shared memory of a cluster.
-inline constexpr int64_t kMostRowDigestTokens = 393'216;
+inline constexpr int64_t kMaxRowDigestTokens = 393'216;
 
 // Mailboxes for calls of so many rows.
 PeerGroupOptions row_maxima_group(int64_t most_rows);
 
 // Submits one launch, which may start before the stream's previous kernel has ended and waits for
 // it. For devices of compute capability 9.0 and up. Refuses more tokens than
-// kMostRowDigestTokens (kUnsupported).
+// kMaxRowDigestTokens (kUnsupported).
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream);
 
 // Loads the kernel on the current device: once a device, before any graph is captured.

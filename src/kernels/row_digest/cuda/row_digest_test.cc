@@ -82,7 +82,7 @@ ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& 
   for (const float logit : row.logits) {
     length += logit > -kInfinity && eighths_below(logit) <= last ? 1 : 0;
   }
-  if (length > RowSummary::kMostListed) return {.num_listed = -1};
+  if (length > RowSummary::kMaxListed) return {.num_listed = -1};
   return {.num_listed = length, .lists_all = last == kLast};
 }
 
@@ -92,7 +92,7 @@ void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& qu
   const auto unmasked =
       std::count_if(row.logits.begin(), row.logits.end(), [](float l) { return l > -kInfinity; });
   if (digest.num_listed < 0) {
-    EXPECT_GT(unmasked, RowSummary::kMostListed) << row.what;
+    EXPECT_GT(unmasked, RowSummary::kMaxListed) << row.what;
     return;
   }
   std::set<int32_t> listed;

@@ -78,7 +78,7 @@ class RowEditing {
 
   // A thread sets a token of the path aside, since a penalty cannot be applied twice.
   __device__ void penalize(int thread) const {
-    static_assert(RowEdits::kMostPath <= kThreads);
+    static_assert(RowEdits::kMaxPath <= kThreads);
     __syncthreads();
     const bool has_own = thread < edits_.num_path;
     const TokenCount own =

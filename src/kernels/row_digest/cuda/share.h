@@ -17,7 +17,7 @@ namespace forerun::cuda::row_digest {
 constexpr int kThreads = 1024;
 constexpr int kBlocks = 8;  // of a cluster
 constexpr int kQuadBytes = 16 * kThreads;
-constexpr int kMostQuads = 12;  // a thread: what shared memory holds
+constexpr int kMaxQuads = 12;  // a thread: what shared memory holds
 
 // What the kernel needs beside the call.
 struct Arguments {
@@ -45,14 +45,14 @@ struct ToldFirst {
   unsigned long long sums[2];
   float largest;
   int num_candidates;
-  TokenLogit candidates[RowSummary::kMostCandidates];
+  TokenLogit candidates[RowSummary::kMaxCandidates];
 };
 
 // The part of a mask that a block has to do with: of each quad index the bits of its 4 kThreads
 // tokens, in chunks of 128 from the first that they lie in.
 constexpr int kMaskChunks = 4 * kThreads / 128 + 1;
 struct MaskShare {
-  uint32_t words[kMostQuads][4 * kMaskChunks];
+  uint32_t words[kMaxQuads][4 * kMaskChunks];
 };
 
 struct Shared {
@@ -61,7 +61,7 @@ struct Shared {
   float warp_largest[kWarps];
   int histogram[kBuckets];
   int num_candidates;
-  TokenLogit candidates[RowSummary::kMostCandidates];
+  TokenLogit candidates[RowSummary::kMaxCandidates];
   int total[kBuckets];
   int last_bucket;  // that is listed
   float origin;
@@ -71,7 +71,7 @@ struct Shared {
   // In the first block only.
   ToldFirst told_first[kBlocks];
   int num_listed;
-  TokenLogit listed[RowSummary::kMostListed];
+  TokenLogit listed[RowSummary::kMaxListed];
   RowEditsCuda edits;
   alignas(16) MaskShare mask;
 };

@@ -343,9 +343,9 @@ inline uint32_t pack_bf16x2(float low, float high) {
 inline uint32_t pack_activations(ActivationFormat format, float low, float high) {
   if (format == ActivationFormat::kBf16) return pack_bf16x2(low, high);
   const auto bits_of = [](float v) {
-    constexpr float kMost = 65504;
+    constexpr float kMax = 65504;
     const float scaled = v * kF16Scale;
-    const __half half = __float2half_rn(scaled > kMost ? kMost : scaled < -kMost ? -kMost : scaled);
+    const __half half = __float2half_rn(scaled > kMax ? kMax : scaled < -kMax ? -kMax : scaled);
     uint16_t bits;
     std::memcpy(&bits, &half, sizeof(bits));
     return uint32_t{bits};
