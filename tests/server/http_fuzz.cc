@@ -56,6 +56,7 @@ constexpr std::string_view kParts[] = {
     "Origin: http://localhost\r\n",
     "X-Request-Id: ",
     "0\r\n\r\n",
+    "0\r\nX: ",
     "5\r\nabcde\r\n",
     "ffffffffffffffff\r\n",
     "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <boost/beast/http/read.hpp>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
@@ -23,8 +22,7 @@ namespace {
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr int64_t kMaxDiscardedBytes = 64 << 20;
 constexpr size_t kHeadPiece = 4096;
-// What one read may bring of a body, beyond the head's own limit. It also bounds a chunk's
-// extensions, and the trailers.
+// What one read may bring of a body.
 constexpr size_t kBodyPiece = 64 << 10;
 constexpr const char* kEnding = "the server is ending";
 
@@ -216,9 +214,6 @@ void Connection::refuse_malformed(const error_code& error) {
     return fail(413,
                 "body: accepted are up to " + std::to_string(options_.max_body_bytes) + " bytes");
   }
-  if (error == http::error::buffer_overflow) {
-    return fail(431, "body: a chunk's extensions or the trailers are too long");
-  }
   if (error == http::error::bad_content_length) {
     return fail(400, "Content-Length: accepted is one decimal number, without Transfer-Encoding");
   }
@@ -231,10 +226,18 @@ void Connection::refuse_malformed(const error_code& error) {
 }
 
 void Connection::begin_body() {
-  if (parser_->is_done()) return handle();
-  body_memory_ = std::make_shared<BodyMemory>(bodies_);
   const auto announced = parser_->content_length();
-  if (announced && !bodies_->has_room(static_cast<int64_t>(*announced))) return refuse_body();
+  chunks_.reset();
+  if (parser_->chunked()) {
+    chunks_.emplace(static_cast<uint64_t>(options_.max_body_bytes),
+                    static_cast<size_t>(options_.max_header_bytes));
+  }
+  body_left_ = announced ? *announced : 0;
+  body_is_whole_ = !chunks_ && body_left_ == 0;
+  parser_.reset();
+  if (body_is_whole_) return handle();
+  body_memory_ = std::make_shared<BodyMemory>(bodies_);
+  if (!bodies_->has_room(static_cast<int64_t>(body_left_))) return refuse_body();
   for (const std::string& member : list_of(request_.headers, "Expect")) {
     if (version_ < 11 || member.empty()) continue;
     send("HTTP/1.1 100 Continue\r\n\r\n");
@@ -245,24 +248,61 @@ void Connection::begin_body() {
 }
 
 void Connection::read_body() {
+  if (chunks_) {
+    if (!take_chunks()) return;
+  } else {
+    const auto count = static_cast<size_t>(std::min<uint64_t>(body_left_, buffer_.size()));
+    request_.body.append(buffered(), 0, count);
+    buffer_.consume(count);
+    body_left_ -= count;
+    body_is_whole_ = body_left_ == 0;
+  }
+  if (!body_memory_->grow_to(static_cast<int64_t>(request_.body.size()))) return refuse_body();
+  if (body_is_whole_) return handle();
   read_deadline_ = std::min(body_deadline_, Clock::now() + options_.body_stall_time);
-  http::async_read_some(
-      socket_, buffer_, *parser_,
-      [self = shared_from_this()](const error_code& error, size_t) { self->on_body(error); });
+  socket_.async_read_some(buffer_.prepare(kBodyPiece),
+                          [self = shared_from_this()](const error_code& error, size_t count) {
+                            self->on_body_bytes(error, count);
+                          });
 }
 
-void Connection::on_body(const error_code& error) {
-  if (state_ != State::kReading) return;
-  if (error) return refuse_malformed(error);
-  if (!body_memory_->grow_to(static_cast<int64_t>(parser_->get().body().size()))) {
-    return refuse_body();
+void Connection::on_body_bytes(const error_code& error, size_t count) {
+  if (state_ != State::kReading) return;  // it was cut off meanwhile
+  if (error == asio::error::eof) {
+    return fail(400, "not an HTTP request: it ends within its body");
   }
-  if (parser_->is_done()) return handle();
+  if (error) return refuse_malformed(error);
+  buffer_.commit(count);
   read_body();
 }
 
+bool Connection::take_chunks() {
+  std::string_view bytes = buffered();
+  const size_t before = bytes.size();
+  const ChunkedBody::Verdict verdict = chunks_->take(&bytes, &request_.body);
+  buffer_.consume(before - bytes.size());
+  switch (verdict) {
+    case ChunkedBody::Verdict::kWhole:
+      body_is_whole_ = true;
+      return true;
+    case ChunkedBody::Verdict::kMore:
+      return true;
+    case ChunkedBody::Verdict::kBad:
+      fail(400, "not an HTTP request: " + std::string(chunks_->fault()));
+      return false;
+    case ChunkedBody::Verdict::kTooLong:
+      fail(431, "body: a chunk's extensions or the trailers are too long: accepted are up to " +
+                    std::to_string(options_.max_header_bytes) + " bytes");
+      return false;
+    case ChunkedBody::Verdict::kTooLarge:
+      refuse_malformed(http::error::body_limit);
+      return false;
+  }
+  return false;
+}
+
 void Connection::refuse_body() {
-  parser_.reset();
+  request_.body = {};
   body_memory_ = nullptr;
   fail(503, "body: the memory for the bodies of all requests is full; send it again later");
 }
@@ -270,10 +310,10 @@ void Connection::refuse_body() {
 void Connection::handle() {
   state_ = State::kAnswering;
   read_deadline_ = Clock::time_point::max();
+  std::string body = std::exchange(request_.body, {});
   HttpRequest whole = request_;  // the head stays, for the answer's
-  whole.body = std::move(parser_->get().body());
+  whole.body = std::move(body);
   whole.body_memory = std::exchange(body_memory_, nullptr);
-  parser_.reset();
   is_stream_ = false;
   head_sent_ = false;
   answer_ended_ = false;

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "server/http/body_budget.h"
+#include "server/http/chunked_body.h"
 #include "server/http/head_scanner.h"
 #include "server/http/http_server.h"
 #include "server/http/request_head.h"
@@ -74,8 +75,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void parse_head();
   void take_fields();
   void begin_body();
+  // Takes what has come of the body, and reads more where that is not all.
   void read_body();
-  void on_body(const boost::system::error_code& error);
+  void on_body_bytes(const boost::system::error_code& error, size_t count);
+  // False: it has been refused.
+  bool take_chunks();
   void refuse_malformed(const boost::system::error_code& error);
   void refuse_body();
   void handle();
@@ -106,7 +110,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<BodyBudget> bodies_;
   boost::beast::flat_buffer buffer_;
   HeadScanner scanner_;
-  std::optional<Parser> parser_;
+  std::optional<Parser> parser_;  // of the head
+  std::optional<ChunkedBody> chunks_;
+  uint64_t body_left_ = 0;  // of a body that does not come in chunks
+  bool body_is_whole_ = false;
   std::shared_ptr<BodyMemory> body_memory_;
   HttpRequest request_;
   uint64_t number_ = 0;  // of the present request

@@ -1,0 +1,72 @@
+// The body of a request that comes in chunks (RFC 9112, 7.1), as strictly as head_scanner.h reads a
+// head: every line ends in CRLF and has no control character. Extensions and trailers are checked
+// and dropped. Byte by byte, so that the verdict does not depend on how the bytes were cut into
+// pieces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace forerun::server {
+
+class ChunkedBody {
+ public:
+  enum class Verdict : uint8_t {
+    kMore,
+    kWhole,
+    kBad,      // fault() says what was found, and what is accepted
+    kTooLong,  // a chunk's size and extensions, or the trailers together
+    kTooLarge  // the body
+  };
+
+  // `most_bytes`: how large the body may be. `most_line_bytes`: how long a chunk's first line and
+  // all trailers together may be.
+  ChunkedBody(uint64_t most_bytes, size_t most_line_bytes)
+      : most_bytes_(most_bytes), most_line_bytes_(most_line_bytes) {}
+
+  // Takes bytes off the front of `bytes` and appends the data among them to `body`. After kWhole
+  // the bytes that are left belong to the next request. Must not be called again after any verdict
+  // other than kMore.
+  Verdict take(std::string_view* bytes, std::string* body);
+  std::string_view fault() const { return fault_; }
+
+ private:
+  enum class Place : uint8_t {
+    kSizeStart,     // where a chunk's size begins
+    kSize,          // behind its first digit
+    kBlanks,        // behind the size, in front of an extension
+    kExtension,     // up to the line's end
+    kSizeEnd,       // the CR of that line
+    kData,          // left_ bytes of data
+    kDataEnd,       // behind the data
+    kDataLineEnd,   // the CR behind the data
+    kTrailerStart,  // where a trailer or the empty line begins
+    kTrailerName,   // up to the colon
+    kTrailerValue,  // behind the colon
+    kTrailerEnd,    // the CR of a trailer
+    kEnd            // the CR of the empty line
+  };
+  Verdict take_byte(unsigned char byte);
+  Verdict take_of_size_line(unsigned char byte);
+  Verdict take_of_trailers(unsigned char byte);
+  Verdict go_to(Place place) {
+    place_ = place;
+    return Verdict::kMore;
+  }
+  Verdict refuse(std::string_view fault) {
+    fault_ = fault;
+    return Verdict::kBad;
+  }
+
+  const uint64_t most_bytes_;
+  const size_t most_line_bytes_;
+  Place place_ = Place::kSizeStart;
+  uint64_t left_ = 0;        // of the chunk
+  uint64_t body_bytes_ = 0;  // of all chunks so far, the present one included
+  size_t line_bytes_ = 0;    // of the line, or of all trailers
+  std::string_view fault_;
+};
+
+}  // namespace forerun::server
