@@ -103,7 +103,13 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   read_errors();
   std::vector<std::string> lines;
   const Status read = process_->output().read(lines);
-  for (const std::string& line : lines) {
+  for (std::string& line : lines) {
+    // mpirun writes to its standard output where it cannot start a program. A coordinator's
+    // messages are JSON objects.
+    if (!has_spoken_ && !line.starts_with('{')) {
+      add_complaints({std::move(line)});
+      continue;
+    }
     Result<UpMessage> message = read_up_message(line);
     if (!message.ok()) {
       return failure(LaunchFailure::Kind::kProcess, StatusCode::kCorrupt,

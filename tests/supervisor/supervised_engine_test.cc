@@ -162,6 +162,16 @@ TEST_F(Supervised, AProgramThatIsNotThereIsNamed) {
   EXPECT_NE(engine.status().message().find("no-such-mpirun"), std::string::npos);
 }
 
+TEST_F(Supervised, WhatMpirunPrintsIsNoMessageOfTheCoordinators) {
+  SupervisorOptions failing = options();
+  failing.command = [](const std::string&) {
+    return std::vector<std::string>{"sh", "-c", "echo 2 total processes failed to start; exit 1"};
+  };
+  const auto engine = create_supervised_engine(failing);
+  EXPECT_EQ(engine.status().message(),
+            "the launch has ended with exit code 1: 2 total processes failed to start");
+}
+
 TEST_F(Supervised, StartingCanBeCalledOff) {
   write_faults({"linger 0"});
   SupervisorOptions called_off = options();
