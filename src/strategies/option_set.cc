@@ -105,7 +105,7 @@ Status check_ranges(const SpeculationOptions& options) {
     const auto [low, high, fallback] = field.range;
     if (!number || (*number >= low && *number <= high)) continue;
     return Status(StatusCode::kInvalidArgument,
-                  std::string(field.name) + " is " + std::to_string(*number) +
+                  std::string(field.name) + ": found " + std::to_string(*number) +
                       "; accepted: " + std::to_string(low) + " to " + std::to_string(high));
   }
   return Status();

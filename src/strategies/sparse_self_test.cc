@@ -192,7 +192,7 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
             "draft source 'model' needs a draft model, and none is loaded; accepted without one: "
             "ngram, suffix, or several joined by '+'");
   EXPECT_EQ(message({.strategy = "sparse_self", .draft_depth = 0}),
-            "draft_depth is 0; accepted: 1 to 64");
+            "draft_depth: found 0; accepted: 1 to 64");
   EXPECT_NE(
       message({.strategy = "sparse_self", .shape = "chain"}).find("it uses source, draft_depth"),
       std::string::npos);

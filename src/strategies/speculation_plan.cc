@@ -163,7 +163,7 @@ Result<PlanPtr> resolve_speculation(const SpeculationOptions& options, const Mod
   }
   const StrategyEntry* const strategy = find_strategy(options.strategy);
   if (strategy == nullptr) {
-    return refused("unknown strategy '" + options.strategy + "'; accepted: auto, " +
+    return refused("strategy: found '" + options.strategy + "'; accepted: auto, " +
                    strategy_names());
   }
   return resolve_for(*strategy, options, models);

@@ -113,7 +113,7 @@ TEST(SpeculationPlan, RefusesNamesAndNumbersThatNobodyTakes) {
     });
   }
   expect_refused({{{.strategy = "medusa"}, {"medusa", "auto", "autoregressive", "serial_tree"}},
-                  {{.strategy = ""}, {"unknown strategy ''", "auto"}}});
+                  {{.strategy = ""}, {"strategy: found ''", "auto"}}});
 }
 
 TEST(SpeculationPlan, RefusesWhatDoesNotGoTogether) {

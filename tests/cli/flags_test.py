@@ -153,11 +153,11 @@ class Flags(process.CommandLine):
         done = generate("--prompt", "x", "--draft-width", 3, "--max-tokens", 2)
         self.succeeded(done)
         self.refused(
-            generate("--prompt", "x", "--draft-width", 129), "draft_width is 129", "1 to 128"
+            generate("--prompt", "x", "--draft-width", 129), "draft_width: found 129", "1 to 128"
         )
         self.refused(
             generate("--prompt", "x", "--children-per-leaf", 65),
-            "children_per_leaf is 65",
+            "children_per_leaf: found 65",
             "0 to 64",
         )
         self.refused(

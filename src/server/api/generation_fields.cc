@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/printable.h"
 #include "server/api/format_fields.h"
 #include "server/http/api_keys.h"
 #include "server/json.h"
@@ -30,7 +31,11 @@ void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingO
     const bool good = error == std::errc() && stopped == end && token >= 0 &&
                       token < facts.info.vocab_size && bias.is_number() &&
                       std::abs(bias.get<double>()) <= double{kMaxLogitBias};
-    if (!good) return fields.refuse("logit_bias", accepted);
+    if (!good) {
+      return fields.refuse(
+          "logit_bias", accepted, StatusCode::kInvalidArgument,
+          "\"" + printable(key.substr(0, 40)) + "\": " + bias.dump().substr(0, 40));
+    }
     sampling.logit_bias.emplace_back(token, bias.get<float>());
   }
 }
@@ -156,8 +161,10 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
   read_sampling(fields, facts, request.sampling);
   read_speculation(fields, request, names);
   if (auto stop = fields.string_or_strings("stop", facts.options.most_stop_strings)) {
-    if (std::any_of(stop->begin(), stop->end(), [](const auto& text) { return text.empty(); })) {
-      fields.refuse("stop", "texts of at least one character");
+    const auto empty = std::find(stop->begin(), stop->end(), "");
+    if (empty != stop->end()) {
+      fields.refuse("stop[" + std::to_string(empty - stop->begin()) + "]",
+                    "a text of at least one character", StatusCode::kInvalidArgument, "\"\"");
     }
     request.stop = std::move(*stop);
   }

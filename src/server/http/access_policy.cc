@@ -127,12 +127,16 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
 // of their own. The server does not read headers that it does not know, so an allowed origin may
 // send all that it asks for.
 std::string AccessPolicy::allowed_headers(const HttpRequest& head) {
-  std::string allowed = "authorization, content-type, x-request-id";
+  std::vector<std::string> names = {"authorization", "content-type", "x-request-id"};
   for (const std::string& name : list_of(head.headers, "Access-Control-Request-Headers")) {
-    if (!name.empty() && std::all_of(name.begin(), name.end(), is_token_char)) {
-      allowed += ", " + name;
-    }
+    const bool is_known = std::any_of(names.begin(), names.end(), [&](const std::string& known) {
+      return equal_ignoring_case(known, name);
+    });
+    if (is_known || name.empty() || !std::all_of(name.begin(), name.end(), is_token_char)) continue;
+    names.push_back(name);
   }
+  std::string allowed;
+  for (const std::string& name : names) allowed += (allowed.empty() ? "" : ", ") + name;
   return allowed;
 }
 
