@@ -38,6 +38,13 @@ class Limits(serving.ServerTest):
                     answer = server.post(COMPLETIONS, body, {"Authorization": f"Bearer {key}"})
                     self.assertEqual(answer[0], status, (key, priority, answer))
 
+    def test_who_names_no_priority_gets_the_least_that_is_allowed(self):
+        with serving.Server("--min-priority", "3", draft=False) as server:
+            for body in ({}, {"priority": 3}, {"priority": 4}):
+                server.completion("x", max_tokens=1, **body)
+            answer = server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1, "priority": 2})
+            self.refused(answer, 400, "accepted is 3 and more")
+
     def test_a_key_file_that_says_something_else(self):
         with tempfile.TemporaryDirectory() as folder:
             keys = Path(folder) / "keys"
