@@ -45,6 +45,7 @@ class NullEngine : public Engine {
   Result<std::shared_ptr<RequestStream>> submit(Request request) override;
   Result<std::shared_ptr<RequestHandle>> submit(Request request, CompletionQueue& queue,
                                                 uint64_t tag) override;
+  bool prepare_format(const OutputFormat&, bool) override { return true; }
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
     return text_.tokenizer().encode(text, {.add_special_tokens = add_special_tokens});

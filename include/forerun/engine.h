@@ -169,6 +169,13 @@ class Engine {
   virtual Result<std::shared_ptr<RequestHandle>> submit(Request request, CompletionQueue& queue,
                                                         uint64_t tag) = 0;
 
+  // Compiles an output format and keeps it with the latest ones, so that submit() of a request with
+  // it need not. Most formats take a few milliseconds, some a second or two: with `quick` false is
+  // returned where this one takes more than some 30 ms, and a caller with a thread for such work
+  // asks again there, without. Else true, also for a format that submit() will refuse. From any
+  // thread.
+  virtual bool prepare_format(const OutputFormat& format, bool quick) = 0;
+
   // Text to tokens and back by the checkpoint's tokenizer.
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text,
                                                 bool add_special_tokens) const = 0;

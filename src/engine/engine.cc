@@ -57,6 +57,9 @@ class EngineImpl : public Engine {
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
     return text_->tokenizer().decode(tokens, /*skip_special=*/false);
   }
+  bool prepare_format(const OutputFormat& format, bool quick) override {
+    return !formats_ || formats_->prepare(format, quick);
+  }
   Result<std::string> token_bytes(int32_t token) const override {
     return text_->token_bytes(token);
   }

@@ -1,28 +1,35 @@
 #include "engine/output_formats.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
 
 namespace forerun {
 namespace {
 
 using grammar::Grammar;
+using grammar::GrammarLimits;
 using grammar::TokenMasks;
 
 constexpr size_t kMaxKept = 64;
 // A server uses two: its template's tags, opened by the prompt or by the output.
 constexpr size_t kMaxTags = 8;
 
-Result<Grammar> compile(const OutputFormat& format) {
+// What making masks may take where prepare() is to be quick.
+constexpr uint64_t kQuickMaskSteps = 1'000'000;
+
+Result<Grammar> compile(const OutputFormat& format, const GrammarLimits& limits) {
   switch (format.kind) {
     case OutputFormat::Kind::kJsonSchema:
-      return Grammar::from_json_schema(format.text, {}, grammar::SchemaReading::kIntent);
+      return Grammar::from_json_schema(format.text, limits, grammar::SchemaReading::kIntent);
     case OutputFormat::Kind::kGrammar: {
       std::vector<grammar::NamedSchema> schemas;
       for (const auto& [name, schema] : format.schemas) schemas.push_back({name, schema});
-      return Grammar::from_text(format.text, schemas);
+      return Grammar::from_text(format.text, schemas, limits);
     }
     case OutputFormat::Kind::kRegex:
-      return Grammar::from_regex(format.text);
+      return Grammar::from_regex(format.text, limits);
     case OutputFormat::Kind::kJsonObject:
     case OutputFormat::Kind::kAny:
       break;
@@ -44,6 +51,57 @@ std::shared_ptr<TokenMasks> OutputFormats::masks() {
   return masks_;
 }
 
+std::optional<OutputFormats::Kept> OutputFormats::find(const OutputFormat& format) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
+    return kept.format.kind == format.kind && kept.format.text == format.text &&
+           kept.format.schemas == format.schemas && kept.format.reasoning == format.reasoning;
+  });
+  if (found == kept_.end()) return std::nullopt;
+  kept_.splice(kept_.begin(), kept_, found);
+  return kept_.front();
+}
+
+void OutputFormats::keep(Kept made) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_front(std::move(made));
+  if (kept_.size() > kMaxKept) kept_.pop_back();
+}
+
+std::optional<OutputFormats::Kept> OutputFormats::make(const OutputFormat& format, bool quick) {
+  const auto refused = [&](const Status& status) -> std::optional<Kept> {
+    if (quick && status.code() == StatusCode::kResourceExhausted) return std::nullopt;
+    return Kept{.format = format, .status = status.with_context("output_format")};
+  };
+  Result<Grammar> grammar = compile(format, quick ? grammar::quick_limits() : GrammarLimits());
+  if (!grammar.ok()) return refused(grammar.status());
+  const std::shared_ptr<TokenMasks> masks = this->masks();
+  const auto prepared = masks->prepare_within(*grammar, quick ? kQuickMaskSteps : UINT64_MAX);
+  if (!prepared.ok()) return refused(prepared.status());
+  if (!prepared->has_value()) return std::nullopt;
+  Kept made{.format = format,
+            .status = {},
+            .shared = std::make_shared<const GrammarConstraint::Format>(
+                GrammarConstraint::Format{.grammar = std::move(*grammar),
+                                          .prepared = **prepared,
+                                          .masks = masks,
+                                          .end_tokens = end_tokens_,
+                                          .threads = threads_})};
+  if (!format.reasoning.close.empty()) {
+    made.edges = ReasoningConstraint::find_edges(reasoning_tokens(format.reasoning),
+                                                 GrammarConstraint(made.shared), end_tokens_);
+  }
+  return made;
+}
+
+bool OutputFormats::prepare(const OutputFormat& format, bool quick) {
+  if (format.kind == OutputFormat::Kind::kAny || end_tokens_.empty() || find(format)) return true;
+  std::optional<Kept> made = make(format, quick);
+  if (!made) return false;
+  keep(std::move(*made));
+  return true;
+}
+
 Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
     const OutputFormat& format) {
   if (format.kind == OutputFormat::Kind::kAny) return std::shared_ptr<const TokenConstraint>();
@@ -52,43 +110,18 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
                   "output_format: the checkpoint has no end token, which an output must be able to "
                   "end with");
   }
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
-      return kept.format.kind == format.kind && kept.format.text == format.text &&
-             kept.format.schemas == format.schemas && kept.format.reasoning == format.reasoning;
-    });
-    if (found != kept_.end()) {
-      kept_.splice(kept_.begin(), kept_, found);
-      return constraint_of(kept_.front());
-    }
-  }
-  Result<Grammar> grammar = compile(format);
-  if (!grammar.ok()) return grammar.status().with_context("output_format");
-  const std::shared_ptr<TokenMasks> masks = this->masks();
-  const Result<uint32_t> prepared = masks->prepare(*grammar);
-  if (!prepared.ok()) return prepared.status().with_context("output_format");
-  Kept made{.format = format,
-            .shared = std::make_shared<const GrammarConstraint::Format>(
-                GrammarConstraint::Format{.grammar = std::move(*grammar),
-                                          .prepared = *prepared,
-                                          .masks = masks,
-                                          .end_tokens = end_tokens_,
-                                          .threads = threads_})};
-  if (!format.reasoning.close.empty()) {
-    made.edges = ReasoningConstraint::find_edges(reasoning_tokens(format.reasoning),
-                                                 GrammarConstraint(made.shared), end_tokens_);
-  }
-  const std::lock_guard lock(mutex_);
-  kept_.push_front(std::move(made));
-  if (kept_.size() > kMaxKept) kept_.pop_back();
-  return constraint_of(kept_.front());
+  if (const std::optional<Kept> kept = find(format)) return constraint_of(*kept);
+  Kept made = *make(format, /*quick=*/false);
+  keep(made);
+  return constraint_of(made);
 }
 
-std::shared_ptr<const TokenConstraint> OutputFormats::constraint_of(const Kept& kept) {
+Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint_of(const Kept& kept) {
+  FORERUN_RETURN_IF_ERROR(kept.status);
   auto constraint = std::make_shared<const GrammarConstraint>(kept.shared);
-  if (kept.edges == nullptr) return constraint;
-  return std::make_shared<const ReasoningConstraint>(kept.edges, std::move(constraint));
+  if (kept.edges == nullptr) return std::shared_ptr<const TokenConstraint>(std::move(constraint));
+  return std::shared_ptr<const TokenConstraint>(
+      std::make_shared<const ReasoningConstraint>(kept.edges, std::move(constraint)));
 }
 
 // Reads the vocabulary without the lock: two threads may do so at once, and the first result is

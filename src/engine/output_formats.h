@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +30,25 @@ class OutputFormats {
   // A constraint for one request; null for kAny. Error messages begin with "output_format".
   // Compiles the format on the calling thread where it is new. May be called from any thread.
   Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
+  // Compiles the format and keeps what has come of it, an error as well. With `quick` it returns
+  // false where that takes more than some 30 ms, and has kept nothing; else true. From any thread.
+  bool prepare(const OutputFormat& format, bool quick);
 
  private:
   struct Kept {
     OutputFormat format;
-    std::shared_ptr<const GrammarConstraint::Format> shared;
+    Status status;  // not ok: why there is no constraint
+    std::shared_ptr<const GrammarConstraint::Format> shared = {};
     // Set where the format holds behind reasoning.
     std::shared_ptr<const ReasoningConstraint::Edges> edges = {};
   };
 
   // A constraint for one request.
-  static std::shared_ptr<const TokenConstraint> constraint_of(const Kept& kept);
+  static Result<std::shared_ptr<const TokenConstraint>> constraint_of(const Kept& kept);
+  std::optional<Kept> find(const OutputFormat& format);
+  void keep(Kept made);
+  // Nothing where `quick` and the format takes longer.
+  std::optional<Kept> make(const OutputFormat& format, bool quick);
   // The vocabulary is read with the first format.
   std::shared_ptr<grammar::TokenMasks> masks();
   std::shared_ptr<const ReasoningTokens> reasoning_tokens(const OutputReasoning& tags);

@@ -10,7 +10,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr size_t kMaxStates = 20'000;
-constexpr size_t kMaxWork = 4'000'000;  // ranges that are looked at
+constexpr uint64_t kWorkOfRange = 5;  // of GrammarLimits::max_work
 
 using StateSet = std::vector<uint32_t>;  // ascending
 
@@ -112,7 +112,7 @@ Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits
       edges[number_of(std::move(targets))].add(first, last);
     });
     for (auto& [to, chars] : edges) dfa.states[at].edges.push_back({std::move(chars), to});
-    if (sets.size() > most_states || work > kMaxWork) {
+    if (sets.size() > most_states || work > limits.max_work / kWorkOfRange) {
       return Status(StatusCode::kResourceExhausted, "patterns that hold together need more than " +
                                                         std::to_string(most_states) +
                                                         " states; accepted: fewer or smaller ones");

@@ -16,4 +16,13 @@ struct GrammarLimits {
   uint64_t max_work = 20'000'000;  // elementary steps of compilation, some 10 ns each
 };
 
+// Limits that everyday grammars keep to, and that are reached within some 30 ms: whatever exceeds
+// them is compiled where it holds up nobody.
+inline GrammarLimits quick_limits() {
+  GrammarLimits limits;
+  limits.max_expressions /= 20;
+  limits.max_work /= 50;
+  return limits;
+}
+
 }  // namespace forerun::grammar

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "grammar/configuration.h"
 #include "grammar/walker.h"
 
@@ -139,9 +140,16 @@ TokenMasks::Outcome TokenMasks::compute(const GrammarState& state, uint32_t prep
 }
 
 Result<uint32_t> TokenMasks::prepare(const Grammar& grammar) {
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> nodes,
+                           prepare_within(grammar, UINT64_MAX));
+  return *nodes;
+}
+
+Result<std::optional<uint32_t>> TokenMasks::prepare_within(const Grammar& grammar,
+                                                           uint64_t max_steps) {
   const GrammarState start = grammar.start();
   const Program& program = start.program();
-  uint64_t steps = 0;
+  uint64_t steps = 0, own_steps = 0;
   size_t bytes = 0;
   uint32_t at = 0;
   for (; at < program.nodes.size(); ++at) {
@@ -150,9 +158,9 @@ Result<uint32_t> TokenMasks::prepare(const Grammar& grammar) {
     if (bytes > limits_.node_bytes / 2 || steps > limits_.prepare_steps) break;
     const CompiledRule& rule = program.rules[node.rule];
     const bool looping = rule.counted && node.loop != LoopPart::kOutside;
-    uint64_t spent = 0;
-    const auto mask =
-        node_mask(program, {at, looping ? rule.initial_rounds : 0, nullptr}, UINT64_MAX, spent);
+    const auto mask = node_mask(program, {at, looping ? rule.initial_rounds : 0, nullptr},
+                                max_steps - own_steps, own_steps);
+    if (mask == nullptr || own_steps > max_steps) return std::optional<uint32_t>();
     steps += mask->steps;
     if (mask->given_up) {
       return Status(StatusCode::kResourceExhausted,
@@ -162,7 +170,7 @@ Result<uint32_t> TokenMasks::prepare(const Grammar& grammar) {
     }
     bytes += mask->size_bytes();
   }
-  return at;
+  return std::optional(at);
 }
 
 void TokenMasks::clear() {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -117,6 +118,9 @@ class TokenMasks {
   // kResourceExhausted where one of them takes more than node_steps: it reads texts in so many ways
   // at once that no mask there would be made.
   Result<uint32_t> prepare(const Grammar& grammar);
+  // As prepare(); nothing where the masks that are not kept yet take this thread more than
+  // `max_steps`. Those that it has made by then are kept.
+  Result<std::optional<uint32_t>> prepare_within(const Grammar& grammar, uint64_t max_steps);
 
   // Forgets every mask: for measuring.
   void clear();

@@ -1,5 +1,6 @@
 #include "server/api_server.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -218,17 +219,32 @@ void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& excha
   if (std::optional<HttpResponse> refusal = refuse_where_given_up()) {
     return respond(request, *exchange, std::move(*refusal));
   }
-  auto shared = std::make_shared<HttpRequest>(std::move(request));
-  const bool taken = workers_->try_post(static_cast<int64_t>(shared->body.size()),
-                                        [this, shared, exchange] { run_post(*shared, exchange); });
-  if (taken) return;
-  ApiError error = api_error(429, "as many calls wait to be read as may");
-  error.retry_after = kRetryAfter;
-  respond(*shared, *exchange, error_response(error));
+  const RequestPtr shared = std::make_shared<const HttpRequest>(std::move(request));
+  const bool taken =
+      workers_->try_post(static_cast<int64_t>(shared->body.size()), [this, shared, exchange] {
+        catch_defects(*shared, *exchange, [&] { run_post(shared, exchange); });
+      });
+  if (!taken) refuse_as_full(*shared, *exchange);
 }
 
-void ApiServer::run_post(const HttpRequest& request,
-                         const std::shared_ptr<Exchange>& exchange) try {
+void ApiServer::refuse_as_full(const HttpRequest& request, Exchange& exchange) {
+  ApiError error = api_error(429, "as many calls wait to be read as may");
+  error.retry_after = kRetryAfter;
+  respond(request, exchange, error_response(error));
+}
+
+void ApiServer::catch_defects(const HttpRequest& request, Exchange& exchange,
+                              const std::function<void()>& work) try {
+  work();
+} catch (const std::bad_alloc&) {
+  respond(request, exchange, error_response(api_error(503, "out of memory")));
+} catch (const std::exception& defect) {  // of a library: this request's, not the process's
+  log_line(LogLevel::kError, "request id=" + request.id + " failed: " + defect.what());
+  respond(request, exchange, error_response(api_error(500, "the server failed to read this call")));
+}
+
+void ApiServer::run_post(const RequestPtr& shared, const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = *shared;
   if (cut_off_) return respond(request, *exchange, error_response(api_error(503, kEnding)));
   Engine& engine = client_->engine();
   const std::string& path = request.path;
@@ -250,21 +266,38 @@ void ApiServer::run_post(const HttpRequest& request,
   if (const auto* error = std::get_if<ApiError>(&call)) {
     return respond(request, *exchange, error_response(*error));
   }
-  generate(request, exchange, std::move(std::get<GenerationCall>(call)));
-} catch (const std::bad_alloc&) {
-  respond(request, *exchange, error_response(api_error(503, "out of memory")));
-} catch (const std::exception& defect) {  // of a library: this request's, not the process's
-  log_line(LogLevel::kError, "request id=" + request.id + " failed: " + defect.what());
-  respond(request, *exchange,
-          error_response(api_error(500, "the server failed to read this call")));
+  prepare(shared, exchange, std::move(std::get<GenerationCall>(call)));
+}
+
+void ApiServer::prepare(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange,
+                        GenerationCall call) {
+  const auto prepared = [this](const GenerationCall& all, bool quick) {
+    return std::all_of(all.prompts.begin(), all.prompts.end(), [&](const Request& prompt) {
+      return client_->engine().prepare_format(prompt.output_format, quick);
+    });
+  };
+  if (prepared(call, /*quick=*/true)) return generate(*request, exchange, std::move(call));
+  const auto slow = std::make_shared<GenerationCall>(std::move(call));
+  const bool taken = workers_->try_post_long([this, request, exchange, slow, prepared] {
+    catch_defects(*request, *exchange, [&] {
+      prepared(*slow, /*quick=*/false);
+      if (cut_off_) return respond(*request, *exchange, error_response(api_error(503, kEnding)));
+      generate(*request, exchange, std::move(*slow));
+    });
+  });
+  if (!taken) refuse_as_full(*request, *exchange);
 }
 
 void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                          GenerationCall call) {
   const int32_t min_priority = access_.min_priority_of(request);
-  for (const Request& prompt : call.prompts) {
+  for (Request& prompt : call.prompts) {
     const int32_t found = -prompt.priority;  // as the client counts
     if (found >= min_priority) continue;
+    if (found == 0) {  // the default: most clients know nothing of priorities
+      prompt.priority = -min_priority;
+      continue;
+    }
     ApiError error =
         api_error(400, "priority: found " + std::to_string(found) + ", accepted is " +
                            std::to_string(min_priority) +

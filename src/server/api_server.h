@@ -45,7 +45,17 @@ class ApiServer {
   std::optional<HttpResponse> get(const HttpRequest& request);
   void post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   // On a worker.
-  void run_post(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  using RequestPtr = std::shared_ptr<const HttpRequest>;
+  // Does `work`, and answers with 500 or 503 where it throws.
+  void catch_defects(const HttpRequest& request, Exchange& exchange,
+                     const std::function<void()>& work);
+  // On a thread of workers_.
+  void run_post(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange);
+  // Compiles the call's output formats, on the thread for long work where they take long, and
+  // generates.
+  void prepare(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange,
+               GenerationCall call);
+  void refuse_as_full(const HttpRequest& request, Exchange& exchange);
   void generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                 GenerationCall call);
   // `/ready` and `/health`: whether to send requests here, and whether the engine will ever work

@@ -53,6 +53,10 @@ bool WorkerPool::try_post(int64_t bytes, std::function<void()> task) {
   return true;
 }
 
+bool WorkerPool::try_post_long(std::function<void()> task) {
+  return try_post(options_.large_bytes + 1, std::move(task));
+}
+
 void WorkerPool::run(Lane& lane) {
   while (true) {
     std::function<void()> task;

@@ -34,6 +34,8 @@ class WorkerPool {
   // Runs `task`, which reads `bytes` bytes, on one of the threads. False where `most_waiting` tasks
   // wait already. May be called from any thread.
   bool try_post(int64_t bytes, std::function<void()> task);
+  // The same for a task that takes long however little it reads.
+  bool try_post_long(std::function<void()> task);
 
  private:
   struct Lane {

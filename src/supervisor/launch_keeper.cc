@@ -199,7 +199,7 @@ std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
       }
       break;
     case Kind::kAnswer:
-      answer(message.call, message.status);
+      answer(message.call, message.status, message.result);
       break;
     case Kind::kEvent:
       return take_event(std::move(message));

@@ -42,6 +42,8 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // with why.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
+  // As Engine::prepare_format; true where no launch is there to ask.
+  bool prepare_format(const OutputFormat& format, bool quick);
   // The latest state that the launch has reported, and whether there is a launch.
   EngineState state() const;
   // Ends the launch, and requests as cancelled.
@@ -70,6 +72,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
     CallState state = CallState::kAsked;
     uint64_t connects = 0;  // a request that is accepted by a good answer; 0: none
     Status status;
+    bool result = true;
   };
 
   explicit LaunchKeeper(SupervisorOptions options);
@@ -122,7 +125,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // What requests are waiting for; empty while there is a launch.
   std::string why_waiting() const;
   EngineCondition condition() const;
-  void answer(uint64_t call, const Status& status);
+  void answer(uint64_t call, const Status& status, bool result);
   void cancel_parts(const Entry& entry);
   void erase(uint64_t id);
   int64_t num_samples() const;

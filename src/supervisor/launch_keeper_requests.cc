@@ -107,10 +107,11 @@ LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMe
   return answered;
 }
 
-void LaunchKeeper::answer(uint64_t call, const Status& status) {
+void LaunchKeeper::answer(uint64_t call, const Status& status, bool result) {
   if (const auto waiting = calls_.find(call); waiting != calls_.end()) {
     waiting->second.state = CallState::kAnswered;
     waiting->second.status = status;
+    waiting->second.result = result;
     const auto accepted = requests_.find(waiting->second.connects);
     if (status.ok() && accepted != requests_.end()) connect(accepted->first, accepted->second);
     changed_.notify_all();
@@ -286,6 +287,16 @@ int64_t LaunchKeeper::num_samples() const {
   int64_t samples = 0;
   for (const auto& [id, entry] : requests_) samples += entry.request->num_samples();
   return samples;
+}
+
+bool LaunchKeeper::prepare_format(const OutputFormat& format, bool quick) {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::kReady || stopping_) return true;
+  DownMessage message;
+  message.kind = DownMessage::Kind::kPrepare;
+  message.format = format;
+  message.quick = quick;
+  return call(lock, std::move(message), 0).result;
 }
 
 Status LaunchKeeper::change_speculation(uint64_t id, const SpeculationOptions& options) {

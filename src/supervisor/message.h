@@ -20,6 +20,7 @@ struct DownMessage {
     kHello,        // first of all: options, silence
     kSubmit,       // call, id, request
     kSpeculation,  // call, id, speculation: as RequestHandle::change_speculation
+    kPrepare,      // call, format, quick: as Engine::prepare_format
     kCancel,       // id
     kEnd,          // the launch is to leave
   };
@@ -30,6 +31,8 @@ struct DownMessage {
   std::chrono::milliseconds silence{0};  // after which either side takes the other for lost
   Request request;
   SpeculationOptions speculation;
+  OutputFormat format;
+  bool quick = false;
 };
 
 // What an engine says of itself from time to time.
@@ -47,7 +50,7 @@ struct UpMessage {
     kReady,     // info
     kRefused,   // status: why the engine cannot be made
     kState,     // state
-    kAnswer,    // call, status
+    kAnswer,    // call, status, result
     kEvent,     // id, event
     kFailure,   // status, rank: why the launch cannot go on
   };
@@ -55,6 +58,7 @@ struct UpMessage {
   uint64_t id = 0;
   uint64_t call = 0;
   Status status;
+  bool result = true;           // kAnswer to kPrepare: what prepare_format() has returned
   std::optional<int32_t> rank;  // kFailure: the rank that it began with
   EngineInfo info;
   EngineState state;

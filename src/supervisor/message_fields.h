@@ -30,6 +30,11 @@ void visit_fields(Visitor& visit, DownMessage& message) {
       visit("id", message.id);
       visit("speculation", message.speculation);
       return;
+    case Kind::kPrepare:
+      visit("call", message.call);
+      visit("format", message.format);
+      visit("quick", message.quick);
+      return;
     case Kind::kCancel:
       visit("id", message.id);
       return;
@@ -64,6 +69,7 @@ void visit_fields(Visitor& visit, UpMessage& message) {
     case Kind::kAnswer:
       visit("call", message.call);
       visit("status", message.status);
+      visit("result", message.result);
       return;
     case Kind::kEvent:
       visit("id", message.id);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "supervisor/format_threads.h"
 #include "supervisor/lines.h"
 #include "supervisor/message.h"
 #include "supervisor/wake_descriptor.h"
@@ -96,6 +97,7 @@ class EngineService {
       wait();
       FORERUN_RETURN_IF_ERROR(read());
       FORERUN_RETURN_IF_ERROR(look_at_making());
+      look_at_formats();
       FORERUN_RETURN_IF_ERROR(look_for_failure());
       FORERUN_RETURN_IF_ERROR(send_events());
       ping();
@@ -127,9 +129,10 @@ class EngineService {
   }
 
   void wait() {
-    std::array<pollfd, 4> events{{{input_.descriptor(), POLLIN, 0},
+    std::array<pollfd, 5> events{{{input_.descriptor(), POLLIN, 0},
                                   {queue_->fd(), POLLIN, 0},
                                   {making_ ? making_->descriptor() : -1, POLLIN, 0},
+                                  {formats_ ? formats_->descriptor() : -1, POLLIN, 0},
                                   {output_.is_empty() ? -1 : output_.descriptor(), POLLOUT, 0}}};
     poll(events.data(), events.size(), static_cast<int>(ping_every_.count()));
   }
@@ -164,8 +167,24 @@ class EngineService {
         making_.emplace(served_, std::move(message.options));
         break;
       case Kind::kSubmit:
+        if (engine_ != nullptr && message.request.output_format.kind != OutputFormat::Kind::kAny) {
+          OutputFormat format = message.request.output_format;
+          prepare(std::move(message), std::move(format), FormatThreads::Effort::kQuickFirst);
+          break;
+        }
         answer(message.call, submit(message));
         break;
+      case Kind::kPrepare: {
+        if (engine_ == nullptr) {
+          answer(message.call, {});
+          break;
+        }
+        OutputFormat format = std::move(message.format);
+        const auto effort =
+            message.quick ? FormatThreads::Effort::kQuick : FormatThreads::Effort::kFull;
+        prepare(std::move(message), std::move(format), effort);
+        break;
+      }
       case Kind::kSpeculation: {
         const auto handle = handles_.find(message.id);
         // What has ended is left as it is.
@@ -175,6 +194,9 @@ class EngineService {
         break;
       }
       case Kind::kCancel:
+        for (auto& [number, preparing] : preparing_) {
+          if (preparing.message.id == message.id) preparing.is_cancelled = true;
+        }
         if (const auto handle = handles_.find(message.id); handle != handles_.end()) {
           handle->second->cancel();
         }
@@ -192,11 +214,37 @@ class EngineService {
     return {};
   }
 
-  void answer(uint64_t call, const Status& status) {
+  // Answers the message once its format has been compiled, or was found to take long.
+  void prepare(DownMessage message, OutputFormat format, FormatThreads::Effort effort) {
+    const uint64_t number = ++last_preparing_;
+    preparing_[number].message = std::move(message);
+    formats_->post(number, std::move(format), effort);
+  }
+
+  void look_at_formats() {
+    if (!formats_) return;
+    for (const FormatThreads::Done& done : formats_->take()) {
+      const auto found = preparing_.find(done.number);
+      Preparing preparing = std::move(found->second);
+      preparing_.erase(found);
+      DownMessage& message = preparing.message;
+      if (message.kind == DownMessage::Kind::kPrepare) {
+        answer(message.call, {}, done.is_prepared);
+        continue;
+      }
+      const uint64_t id = message.id;
+      const Status status = submit(message);
+      if (status.ok() && preparing.is_cancelled) handles_[id]->cancel();
+      answer(message.call, status);
+    }
+  }
+
+  void answer(uint64_t call, const Status& status, bool result = true) {
     UpMessage message;
     message.kind = UpMessage::Kind::kAnswer;
     message.call = call;
     message.status = status;
+    message.result = result;
     send(message);
   }
 
@@ -217,6 +265,7 @@ class EngineService {
       return refuse(made->status());
     }
     engine_ = std::move(*made).value();
+    formats_.emplace(*engine_);
     UpMessage message;
     message.kind = UpMessage::Kind::kReady;
     message.info = engine_->info();
@@ -261,6 +310,14 @@ class EngineService {
   LineWriter output_;
   std::unique_ptr<CompletionQueue> queue_;
   std::unique_ptr<Engine> engine_;
+  // A message whose format is being compiled.
+  struct Preparing {
+    DownMessage message;
+    bool is_cancelled = false;
+  };
+  std::map<uint64_t, Preparing> preparing_;  // by the number that formats_ knows it by
+  uint64_t last_preparing_ = 0;
+  std::optional<FormatThreads> formats_;  // of engine_
   std::map<uint64_t, std::shared_ptr<RequestHandle>> handles_;
   std::optional<Making> making_;
   bool has_hello_ = false;

@@ -46,6 +46,9 @@ class SupervisedEngine : public Engine {
     return no_memory();
   }
 
+  bool prepare_format(const OutputFormat& format, bool quick) override {
+    return format.kind == OutputFormat::Kind::kAny || keeper_->prepare_format(format, quick);
+  }
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
     return text_.tokenizer().encode(text, {.add_special_tokens = add_special_tokens});

@@ -183,6 +183,12 @@ class Rules(serving.ServerTest):
                 post("Transfer-Encoding: chunked") + bad + b"\r\n" + HIDDEN, 400, 413
             )
         self.refused_and_closed(post("Transfer-Encoding: chunked") + b"5\r\nabcdeXX5\r\n\r\n", 400)
+        # The value of a header field may not be longer than 64 KiB for Beast, which ended the server.
+        for trailer in (b"X: " + b"y" * 70_000, b"y" * 70_000 + b": x"):
+            long = b"0\r\n" + trailer + b"\r\n\r\n"
+            self.refused_and_closed(post("Transfer-Encoding: chunked") + long, 431)
+        folded = post("Transfer-Encoding: chunked") + b"0\r\nX: y\r\n z\r\n\r\n"
+        self.refused_and_closed(folded, 400)
         endless = post("Transfer-Encoding: chunked") + b"5;" + b"x" * 300_000
         self.assertEqual(statuses(self.exchange(endless)), [431])
 
@@ -292,6 +298,33 @@ class LargeCalls(serving.ServerTest):
         for thread in threads:
             thread.join()
         self.assertLess(max(at for at, kind in enumerate(ends) if kind == "small"), 4, ends)
+
+
+class SlowFormats(serving.ServerTest):
+    def test_small_calls_wait_for_no_format_that_takes_long(self):
+        for flags in ((), ("--isolate",)):
+            with self.subTest(flags), serving.Server(*flags, draft=False) as server:
+                ends = []
+
+                def ask(letter, server=server, ends=ends):
+                    regex = f"({letter}?){{500}}{letter}{{500}}"
+                    body = {"prompt": "x", "max_tokens": 1, "guided_regex": regex}
+                    self.refused(server.post(COMPLETIONS, body), 400, "steps")
+                    ends.append("slow")
+
+                server.completion("x", max_tokens=1)
+                threads = [threading.Thread(target=ask, args=(letter,)) for letter in "abcdef"]
+                for thread in threads:
+                    thread.start()
+                time.sleep(0.2)  # they are there
+                for _ in range(2):
+                    server.completion("x", max_tokens=1)
+                    server.completion("x", max_tokens=1, guided_regex="[a-z]+")
+                    ends.append("small")
+                for thread in threads:
+                    thread.join()
+                last = max(at for at, kind in enumerate(ends) if kind == "small")
+                self.assertLess(last, 6, ends)
 
 
 class Origins(unittest.TestCase):
