@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of forwards' times into README.md and docs/performance.md, from bench/results.
+"""Writes the tables of forwards into README.md and docs/performance.md, from bench/results.
 
     bench/tabulate_forwards.py [--check]
 
@@ -80,7 +80,7 @@ def rounded(value: float, digits: int) -> str:
 
 
 def cell(figure: dict, over: str) -> str:
-    """Milliseconds; in brackets how many times the floor, or the target, bold where it is missed."""
+    """Milliseconds; in brackets times the floor, or the target, bold where it is missed."""
     time = rounded(figure["value"], 2)
     if over == "floor":
         return f"{time} ({rounded(figure['value'] / figure['floor'], 1)}x)"
