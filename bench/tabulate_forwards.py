@@ -55,9 +55,7 @@ class Table(NamedTuple):
 
 TABLES = {
     "readme": Table(SMALL + GROUPS, (1, 8, 16, 32), "floor"),
-    "targets": Table(
-        [*SMALL, QUARTER, *GROUPS[:3], ROUNDED_70B], (1, 8, 16, 24, 32, 64), "target"
-    ),
+    "targets": Table([*SMALL, QUARTER, *GROUPS[:3], ROUNDED_70B], (1, 8, 16, 24, 32, 64), "target"),
     "groups": Table([*GROUPS[:3], ROUNDED_70B, GROUPS[3]], (1, 8, 16, 32), "floor"),
 }
 
