@@ -113,7 +113,7 @@ Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits
     });
     for (auto& [to, chars] : edges) dfa.states[at].edges.push_back({std::move(chars), to});
     if (sets.size() > most_states || work > limits.max_work / kWorkOfRange) {
-      return Status(StatusCode::kResourceExhausted, "patterns that hold together need more than " +
+      return Status(StatusCode::kResourceExhausted, "patterns that must all match need more than " +
                                                         std::to_string(most_states) +
                                                         " states; accepted: fewer or smaller ones");
     }

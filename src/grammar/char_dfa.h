@@ -1,5 +1,5 @@
-// CharDfa: several automata over characters read at once, which tells which of them a text is of.
-// What intersections, complements and names that match some patterns but not others are made from.
+// CharDfa: reads several automata over characters at once and tells which of them match a text.
+// Used for intersections, complements, and names that match some patterns and not others.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ CharNfa literal_texts(std::span<const std::string> texts);
 
 bool accepts(const CharNfa& nfa, std::string_view text);
 
-// Fewest and most characters of a text; most is UINT32_MAX where there is no bound. No text at all:
-// fewest is UINT32_MAX.
+// Fewest and most characters of a text. `most` is UINT32_MAX where there is no bound, `fewest` is
+// where there is no text at all.
 struct LengthRange {
   uint32_t fewest = UINT32_MAX;
   uint32_t most = 0;

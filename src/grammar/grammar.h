@@ -79,11 +79,11 @@ class Grammar {
   std::shared_ptr<const Program> program_;
 };
 
-// What became of bytes that a state was given.
+// The result of advancing a state by some bytes.
 enum class Advance : uint8_t {
   kAccepted,
   kRefused,  // no text of the grammar goes on with them
-  kHalted,   // not known: it takes more steps than it may, or than a walker (walker.h) takes
+  kHalted,   // unknown: it takes more steps than allowed, or than a walker (walker.h) takes
 };
 
 class GrammarState {
@@ -98,7 +98,7 @@ class GrammarState {
 
   // The text so far is a whole text of the grammar: a reply may end here.
   bool is_complete() const;
-  // At least one more byte is possible. A state that can not continue is complete: from every state
+  // At least one more byte is possible. A state that cannot continue is complete: from every state
   // some bytes lead to an end.
   bool can_continue() const;
 

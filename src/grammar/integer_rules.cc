@@ -10,8 +10,8 @@
 namespace forerun::grammar {
 namespace {
 
-// Digit strings of one length after another, as a graph. A state is how many digits are still to
-// come, whether those so far are the bounds' own first digits, and what they leave divided.
+// Digit strings of one length after another, as a graph. A state says how many digits are still to
+// come, whether those so far are the bounds' own first digits, and their remainder modulo the step.
 //
 // With `places` the last so many digits stand behind a point, and are left out where all that are
 // still to come are zeros.

@@ -46,8 +46,8 @@ class JsonRules {
 
   // One character of `chars` within quotes, in its one spelling.
   ExprId string_chars(const CodePointSet& chars);
-  // The same where many states read such characters: what follows a backslash is a call of one rule
-  // for all of them, if `chars` has every character that is escaped.
+  // Like string_chars(), for use from many states: if `chars` has every character that is escaped,
+  // all states call one rule for what follows a backslash.
   ExprId string_chars_by_call(const CodePointSet& chars);
   // The characters that string_chars() escapes, and what follows the backslash of each.
   static const CodePointSet& escaped_chars();

@@ -40,7 +40,7 @@ struct Nfa {
   };
   struct RuleStates {
     uint32_t start = 0, end = 0;
-    // Between two rounds, in a counted rule: `head_count` states from `head`.
+    // States of a counted rule between two rounds: `head_count` of them from `head` on.
     uint32_t head = UINT32_MAX, head_count = 1;
     bool reads_empty = false;
 

@@ -13,14 +13,14 @@ namespace forerun::grammar {
 
 struct NodeMask {
   uint64_t steps = 0;     // of a walker (walker.h) that finding it took
-  bool given_up = false;  // at the limit: nothing else is filled
+  bool given_up = false;  // making it stopped at the limit, and nothing else is filled
   // Tokens that are accepted whatever the node's rule returns to: one bit a token, or their ids.
   bool dense = false;
   std::vector<uint32_t> bits;
   std::vector<int32_t> ids;
-  // The others that may be accepted: after what is cut off here the rule is over, and the rest must
-  // be accepted where it returns to. By rests, each with the ids of its tokens; where `by_rounds`,
-  // with indices into `rest_rounds` instead.
+  // Tokens of which a first part ends the rule, so that the rest must be accepted where the rule
+  // returns to: these rests, each with the ids of its tokens, or, where `by_rounds`, with indices
+  // into `rest_rounds`.
   ByteTrie rests;
 
   // In a rule that counts rounds and calls no other (strings of a length), one NodeMask serves

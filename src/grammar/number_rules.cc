@@ -96,8 +96,8 @@ ExprId with_exponent(RuleSet& rules, ExprId sign, int64_t first) {
                          rules.choice(std::move(exponents))});
 }
 
-// Of the numbers with exponents from `low` to `high` (null: no upper bound) those that programs
-// write so: near zero, and large ones where nothing bounds them.
+// The numbers from `low` to `high` (null: no upper bound) that programs write with an exponent:
+// those near zero, and large ones where no bound is above.
 std::vector<ExprId> magnitudes_with_exponent(RuleSet& rules, const NumberBound& low,
                                              const NumberBound* high) {
   std::vector<ExprId> parts;

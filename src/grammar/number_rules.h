@@ -39,7 +39,7 @@ struct Multiple {
 
   // Nothing for what is no such number above zero.
   static std::optional<Multiple> of(const Decimal& value);
-  // What integers that are multiples of it are multiples of.
+  // The step of the integers among these multiples.
   int64_t whole_step() const;
 };
 

@@ -85,8 +85,8 @@ class RuleSet {
   RuleId add_rule(std::string name, bool shared = false);
   void define(RuleId rule, ExprId expr);
   // `body` must be prefix-free and, where `before` can be empty, initial 0: chars(), a rule() that
-  // is shared, or a sequence that ends in one and begins apart from `after`; so must be every edge
-  // of a body that is a graph.
+  // is shared, or a sequence that ends in one and begins apart from `after`. Every edge of a body
+  // that is a graph must be prefix-free in the same way.
   void define(RuleId rule, const CountedLoop& loop);
 
   // add_rule and define in one.

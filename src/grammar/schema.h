@@ -21,7 +21,7 @@
 //  - names of additional properties differ from all listed, and have one spelling;
 //  - what schema_reading.h says of the order of properties, and of SchemaReading::kIntent;
 //  - texts of a pattern that has no upper bound of its own may end before a large maxLength where
-//  it can not be counted (schema_scalar.cc), but not below 256 characters;
+//  it cannot be counted (schema_scalar.cc), but not below 256 characters;
 //  - integers have up to 18 digits and no fraction; numbers with a bound or multipleOf have no
 //  exponent.
 #pragma once

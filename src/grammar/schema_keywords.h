@@ -42,12 +42,12 @@ std::string child_of(std::string_view at, std::string_view name);
 constexpr char kInternalMark = '\x01';
 constexpr const char* kForbidden =
     "\x01"
-    "forbidden";  // names that an object must not have
+    "forbidden";  // the names that an object must not have
 constexpr const char* kExcluded =
     "\x01"
-    "excluded";  // values that it must not be
-// What a string must be beside `pattern` and `format`: a list of {"pattern"}, {"format"} and
-// {"notPattern"}.
+    "excluded";  // the values that are not allowed
+// Patterns that a string must match, or not, beside `pattern` and `format`: a list of {"pattern"},
+// {"format"} and {"notPattern"}.
 constexpr const char* kTexts =
     "\x01"
     "texts";
@@ -55,8 +55,7 @@ constexpr const char* kFractionName =
     "\x01"
     "fraction";  // a type: numbers that are no integers
 
-// Names of keywords that say nothing about what a text may be: all that no draft from 4 to 2020-12
-// lets assert anything.
+// Whether a keyword asserts nothing: no draft from 4 to 2020-12 has it as an assertion.
 bool is_annotation(std::string_view keyword);
 // Refuses the first keyword of `schema` that asserts what Forerun does not do.
 Status check_keywords(const Json& schema, const std::string& at);

@@ -52,7 +52,7 @@ const Json* member(const Json& schema, const char* keyword) {
   return found == schema.end() ? nullptr : &*found;
 }
 
-// What an object schema says of properties that it does not list; null: nothing.
+// The schema of properties that an object schema does not list; null: it has none.
 const Json* unlisted(const Json& schema) {
   const Json* additional = member(schema, "additionalProperties");
   return additional && *additional != true ? additional : nullptr;
@@ -118,7 +118,7 @@ Status merge_name_patterns(const Json& a, const Json& b, const std::string& at, 
   return {};
 }
 
-// Item by item, then what is said of further ones.
+// Merges items position by position, then the schemas of further items.
 void merge_items(const Json& a, const Json& b, Json& merged) {
   const Json none = Json::array();
   const auto listed = [&](const Json& schema) -> const Json& {

@@ -139,7 +139,7 @@ class Negation {
 Result<std::optional<Json>> negated(SchemaResolver& resolver, const Json& schema,
                                     const std::string& at, int depth) {
   if (depth > kMaxDepth) return std::optional<Json>();
-  // Said by hand, since respelling it would come back here.
+  // Handled here, since respelled() would call negated() again.
   if (schema.is_object() && schema.contains("not") && !has_assertions(schema, "not")) {
     return std::optional<Json>(schema.at("not"));
   }

@@ -9,7 +9,7 @@
 
 namespace forerun::grammar {
 
-// Exactly the values that `schema` does not allow; nothing where that can not be said. `at`: where
+// Exactly the values that `schema` does not allow; nothing where that cannot be said. `at`: where
 // it stands.
 Result<std::optional<Json>> negated(SchemaResolver& resolver, const Json& schema,
                                     const std::string& at, int depth);

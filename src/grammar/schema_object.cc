@@ -97,7 +97,8 @@ Result<std::vector<SchemaReader::Property>> SchemaReader::read_properties(
   for (const auto& [name, value] : listed.items()) {
     FORERUN_RETURN_IF_ERROR(add(name, &value, child_of(place, name)));
   }
-  // Names that are demanded but not listed: a pattern's, or else additional ones.
+  // Names in `required` that are not listed take a pattern's schema, or that of additional
+  // properties.
   const auto additional = schema.find("additionalProperties");
   for (const Json& name : required) {
     const std::string& text = name.get_ref<const std::string&>();
@@ -156,8 +157,8 @@ Result<SchemaReader::PropertyCounts> SchemaReader::read_property_counts(
   return PropertyCounts{min.value_or(0), max.value_or(kUnbounded)};
 }
 
-// State (i, n): properties up to i are past, and n were written, or at least n where there is no
-// bound above. Behind them, others are counted on; together they count as one towards the least.
+// In state (i, n) the properties up to i are past and n were written, or at least n where there is
+// no bound above. Others follow and are counted too; towards the minimum all of them count as one.
 Result<ExprId> SchemaReader::counted_object(const std::vector<Property>& properties,
                                             std::optional<ExprId> additional, PropertyCounts counts,
                                             const std::string& at) {
@@ -184,7 +185,7 @@ Result<ExprId> SchemaReader::counted_object(const std::vector<Property>& propert
     edges.push_back({from, rules_.sequence({first ? gap : comma, member}),
                      state(to_row, std::min(n + 1, most))});
   };
-  // Whether none was written is told by n, but where n says no more than "any number".
+  // n tells whether none was written, except where it only means "any number".
   if (most == 0) {
     return counts.min == 0 ? rules_.literal("{}") : rules_.never();
   }
@@ -210,8 +211,8 @@ Result<ExprId> SchemaReader::counted_object(const std::vector<Property>& propert
   return rules_.sequence({rules_.literal("{"), rules_.graph(end + 1, std::move(edges), {end})});
 }
 
-// State: which of the required properties were written, a bit each; behind these, the same where
-// nothing was written yet. Names may repeat, as in JSON.
+// The state has a bit for each required property that was written; one more state stands for an
+// object in which nothing was written yet. Names may repeat, as in JSON.
 ExprId SchemaReader::unordered_object(const std::vector<Property>& properties,
                                       std::optional<ExprId> additional, bool may_be_empty) {
   std::vector<ExprId> required, others;

@@ -170,7 +170,7 @@ Result<ExprId> SchemaReader::read_values(const Json& schema, const std::string& 
       FORERUN_ASSIGN_OR_RETURN(const Verdict satisfies, judge(resolver_, rest, value, at));
       if (satisfies == Verdict::kNo) continue;
       if (satisfies == Verdict::kUnknown) {
-        return refuse_at(at, "values beside keywords that they can not be judged by",
+        return refuse_at(at, "values beside keywords that they cannot be judged by",
                          "enum and const beside patterns, lengths, bounds and members",
                          StatusCode::kUnsupported);
       }

@@ -16,7 +16,7 @@ namespace {
 
 // Beyond, lengths of a pattern's texts are counted instead of having a state for each.
 constexpr uint64_t kMaxUnrolled = 400;
-// States of a pattern and a length together, where they can not be counted.
+// States of a pattern and a length together, where they cannot be counted.
 constexpr uint64_t kMaxSizedStates = 4000;
 constexpr uint32_t kFewestSizedChars = 256;  // that texts may have where these do not suffice
 
@@ -45,7 +45,7 @@ Result<std::optional<CharNfa>> SchemaReader::read_texts(const Json& schema, cons
   };
   const auto add_all = [&](const Json& of, const std::string& of_at) -> Status {
     for (const char* keyword : {"pattern", "notPattern", "format"}) {
-      if (keyword[0] == 'n' && &of == &schema) continue;  // no keyword of schemas
+      if (keyword[0] == 'n' && &of == &schema) continue;  // only kTexts has it
       FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> text,
                                string_at(of, keyword, of_at));
       if (!text) continue;
@@ -160,7 +160,7 @@ Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& 
       FORERUN_ASSIGN_OR_RETURN(const std::optional<Decimal> value, decimal_at(schema, keyword, at));
       if (!value) continue;
       if (!integer && value->whole.size() > kMaxBoundDigits) {
-        // Numbers with a bound have fewer digits: it holds for all of them, or for none.
+        // Bounded numbers have fewer digits than this bound, so they lie all on one side of it.
         if (value->negative != lower) return rules_.never();
         if (!bound) bound = NumberBound{*Decimal::parse(lower ? "-1e15" : "1e15"), true};
         continue;

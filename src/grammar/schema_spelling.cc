@@ -38,7 +38,7 @@ Json name_and(const std::string& name, const Json& more) {
   return Json{{"required", std::move(required)}};
 }
 
-// Without `name`, or with it and with what `then` says.
+// A schema for objects without `name`, or with it and satisfying `then`.
 Json absent_or(const std::string& name, Json then) {
   return Json{{"anyOf", Json::array({Json{{kForbidden, Json::array({name})}}, std::move(then)})}};
 }

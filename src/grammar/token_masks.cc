@@ -133,7 +133,7 @@ TokenMasks::Outcome TokenMasks::compute(const GrammarState& state, uint32_t prep
                               budget.max_charged - budget.charged;
     budget.take(walker.steps() - first_step);
     if (!walker.halted()) continue;
-    // Halted by a bound of one level it is too costly as well.
+    // A walk that one level's bound halts counts as too costly as well.
     return spends_first && budget.spent > budget.max_spent ? Outcome::kLate : Outcome::kTooCostly;
   }
   return Outcome::kDone;

@@ -32,7 +32,8 @@ struct Place;
 struct TokenMaskLimits {
   size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
   size_t state_bytes = 64 << 20;  // kept masks of states
-  // Of one node; one that reads everything needs less than a tenth of it at 128k tokens.
+  // For one node's mask; that of a node which reads everything takes less than a tenth of it at
+  // 128k tokens.
   uint64_t node_steps = 5'000'000;
   // For one state's mask, beside prepared nodes; usual masks need some hundreds.
   uint64_t state_steps = 4'000'000;

@@ -35,14 +35,14 @@ class ByteTrie {
   using Entry = std::pair<std::string, int32_t>;
 
   ByteTrie() = default;
-  // Of strings with 1 to 65,535 bytes; others are left out.
+  // Takes strings of 1 to 65,535 bytes and leaves others out.
   explicit ByteTrie(std::vector<Entry> entries);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   std::span<const int32_t> ids(const Node& node) const {
     return std::span(ids_).subspan(node.first_id, node.id_count);
   }
-  // Of the strings that end here or below.
+  // The ids of the strings that end here or below.
   std::span<const int32_t> ids_from(const Node& node) const {
     const size_t last = node.end < nodes_.size() ? nodes_[node.end].first_id : ids_.size();
     return std::span(ids_).subspan(node.first_id, last - node.first_id);

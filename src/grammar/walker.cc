@@ -143,7 +143,7 @@ bool Walker::is_new(const Place& place) {
   return index_place(place, places_.size());
 }
 
-// False where an equal one is there.
+// Adds the place to the index; false where an equal place is in it.
 bool Walker::index_place(const Place& place, size_t index) {
   if (slots_.empty()) slots_.resize(4 * kMaxPlaces);
   uint64_t hash = text::mix_bits(static_cast<uint64_t>(place.node) << 32 | place.rounds);

@@ -4,14 +4,13 @@
 // closed: rules that are over have returned, and rules that can begin have their starts in the set;
 // places at which only calls begin are left out.
 //
-// A text that can be read in many ways leads to one node with many frames. Such places are joined:
-// to return to whom either frame names is to return to whom the two together name. So a level has
-// about as many places as the grammar has nodes, however long the text is. What is not joined,
-// since its frames are too deep, is only longer.
+// A text that can be read in many ways leads to one node with many frames. Such places are joined
+// into one, whose frame returns to the callers of all. So a level has about as many places as the
+// grammar has nodes, however long the text is. Places whose frames are too deep are not joined,
+// which only makes the level longer.
 //
-// A walker keeps its memory from walk to walk, so
-// one a thread is kept. Not thread-safe. The program and the frames of the first level must outlive
-// the walk.
+// A walker keeps its memory from walk to walk, so each thread keeps one. Not thread-safe. The
+// program and the frames of the first level must outlive the walk.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +43,10 @@ class Walker {
   // is past a bound of one level, as after begin_at_root().
   void begin_after(const Program& program, const Frame* frame);
 
-  // The walk that has begun is halted where it takes more than so many further steps.
+  // Halts the present walk once it has taken more than `steps` further steps.
   void limit(uint64_t steps) { limit_ = steps < UINT64_MAX - steps_ ? steps_ + steps : UINT64_MAX; }
-  // The last push() was given up, past limit() or a bound of one level: what it would have said is
-  // not known.
+  // The last push() stopped at limit() or at a bound of one level, so whether the byte is allowed
+  // is unknown.
   bool halted() const { return halted_; }
 
   // Reads one byte. False, and no level is added, where the grammar cannot go on with it, or where
@@ -61,7 +60,7 @@ class Walker {
   // given up for them is too.
   uint64_t steps() const { return steps_; }
 
-  // Of the last level. The span is valid until the next change of the walker.
+  // The places of the last level. The span is valid until the next change of the walker.
   std::span<const Place> places() const {
     return std::span(places_).subspan(levels_.back().first_place);
   }
@@ -91,12 +90,12 @@ class Walker {
   void return_from(const Frame* frame);
   void call(const Node& from, const Place& place);
   void close();
-  // Who either frame returns to: one of the two where it names the other's callers as well. Null
-  // where that is too deep, or one of them is unknown.
+  // A frame that returns to the callers of both frames: one of the two where it names all of them.
+  // Null where that is too deep, or one of the frames is unknown.
   const Frame* join(const Frame* a, const Frame* b, size_t depth);
   // Joins the frames of places at one node and returns the hash of what is left, canonical.
   Hash128 join_places(std::vector<Place>& places, size_t depth);
-  // Whether a place at its node is there from which everything follows that follows from it.
+  // Whether the level has a place at the same node that can continue in every way `place` can.
   bool is_covered(const Place& place);
   void join_level();
 
@@ -105,7 +104,7 @@ class Walker {
   std::vector<Place> places_;
   std::vector<std::vector<Place>> callers_;  // by CompiledRule::order, while a level is closed
   std::vector<uint32_t> called_;             // a heap of orders with callers, lowest first
-  // The last level's places by hash, once they are many: the index, and the level it is of.
+  // An entry of the index of the last level's places, which is used once they are many.
   struct Slot {
     uint32_t place = 0;
     uint64_t level = 0;
@@ -113,8 +112,8 @@ class Walker {
   std::vector<Slot> slots_;
   uint64_t level_number_ = 0;
   FrameArena arena_;
-  // What join() has found: of a walk, that one of two frames covers the other; of a level, a frame
-  // that was made.
+  // A result of join(). It is valid for the walk where one frame covers the other, for the level
+  // where a frame was made.
   struct Join {
     Hash128 a, b;
     uint64_t walk = 0, level = 0;
