@@ -21,11 +21,12 @@ void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, int spins
 }
 
 void Barrier::advance(uint32_t generation) {
-  // Sequentially consistent, as is a sleeper's announcement: either it is seen here, or the sleeper
-  // sees the new generation.
+  // This store and the increment of sleepers_ are sequentially consistent: either this thread sees
+  // the sleeper, or the sleeper sees the new generation.
   generation_.store(generation, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  { const std::lock_guard lock(mutex_); }  // a sleeper that has looked is asleep by now
+  // With the mutex taken once, a sleeper that has read the old generation is asleep by now.
+  { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
 
@@ -46,7 +47,8 @@ bool Barrier::wait(std::optional<std::chrono::milliseconds> timeout) {
         return generation_.load(std::memory_order_seq_cst) != generation;
       };
       if (timeout) {
-        // In slices: a process that was stopped for long finds one of them gone, not all.
+        // The timeout is waited for in slices: a process that was stopped for a long time then
+        // loses one slice, not the whole timeout.
         constexpr int kSlices = 8;
         in_time = false;
         for (int slice = 0; slice < kSlices && !in_time; ++slice) {
@@ -64,7 +66,7 @@ bool Barrier::wait(std::optional<std::chrono::milliseconds> timeout) {
 
 void Barrier::give_up() {
   given_up_.store(true, std::memory_order_seq_cst);
-  // The same value as a last member that comes at this moment would set, or a later one.
+  // This is the value that a last member arriving at this moment would set, or a later one.
   advance(generation_.load(std::memory_order_seq_cst) + 1);
 }
 

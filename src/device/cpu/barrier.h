@@ -1,4 +1,4 @@
-// A barrier for a fixed number of threads that can be given up.
+// A barrier for a fixed number of threads. Any thread may give it up, which ends every wait.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,9 @@
 
 namespace forerun {
 
-// How often waiting threads poll before they sleep: 20-50 us, longer than the gap between two
-// kernels of a forward, shorter than what a sleeping neighbour would notice. Where threads share
-// cores, polling keeps the one that is waited for from running.
+// How often a waiting thread polls before it sleeps. 2,000 polls take 20-50 us: longer than the gap
+// between two kernels of a forward, too short to disturb other processes. Where threads share a
+// core, polling keeps the awaited thread from running, so they poll less.
 inline constexpr int kPatientSpins = 2000;
 inline constexpr int kSharedCoreSpins = 20;
 
@@ -23,14 +23,15 @@ class Barrier {
  public:
   explicit Barrier(int32_t size, int spins = kPatientSpins) : size_(size), spins_(spins) {}
 
-  // Everything written before by any member is seen after by every member. False where the barrier
-  // has been given up, before or while waiting; nothing is known of the others then. Without
-  // `timeout` it waits for ever; when it ends, this member gives the barrier up.
+  // Everything that any member wrote before the barrier is visible to every member after it.
+  // Returns false if the barrier was given up before or during the wait; the state of the other
+  // members is then unknown. Without `timeout` it waits for ever; after `timeout` this member gives
+  // the barrier up.
   bool wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-  // Wakes every member; all waits fail until reset(). From any thread.
+  // Wakes every member; all waits fail until reset(). May be called from any thread.
   void give_up();
-  // Makes it usable again. While no member waits.
+  // Makes the barrier usable again. May be called only while no member waits.
   void reset();
 
  private:

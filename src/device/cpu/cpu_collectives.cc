@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// As base/dtype.h, without a branch: the compiler makes vectors of it.
+// Rounds like base/dtype.h but without a branch, so that the compiler vectorizes it.
 inline float rounded_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
@@ -71,8 +71,8 @@ void CpuCollectives::meet(Meeting meeting, Barrier& barrier) {
   const auto kind = static_cast<size_t>(meeting);
   meetings_[kind].fetch_add(1, std::memory_order_relaxed);
   if (barrier.wait(shared_->timeout)) return;
-  // Of those who were to come, whoever has come to the fewest such meetings is late; where the run
-  // had been given up already, that reason stays.
+  // The member that has come to the fewest of these meetings is late. If the run had been given up
+  // already, the earlier reason is kept.
   int32_t late = 0;
   uint32_t fewest = UINT32_MAX;
   for (const auto& device : shared_->participants) {
@@ -97,7 +97,7 @@ void CpuCollectives::add_partials(MatrixView<const float> partial, std::span<con
   if (team_.rank() == 0) partials[static_cast<size_t>(rank())] = partial;
   meet(Meeting::kEverybody, *shared_->everybody);
   const WorkRange columns = team_.share(x.dim(1), 16);
-  // A piece of a row at a time, whose sum stays in the L1 cache.
+  // Rows are added piece by piece, so that the sum of a piece stays in the L1 cache.
   constexpr int64_t kPiece = 1024;
   float sum[kPiece];
   for (int64_t row = 0; row < x.dim(0); ++row) {
@@ -116,9 +116,9 @@ void CpuCollectives::add_partials(MatrixView<const float> partial, std::span<con
 }
 
 std::span<const std::span<const std::byte>> CpuCollectives::gather(
-    std::span<const std::byte> mine) {
+    std::span<const std::byte> own_part) {
   const uint32_t turn = gathers_++ % 2;
-  told_[turn].assign(mine.begin(), mine.end());
+  told_[turn].assign(own_part.begin(), own_part.end());
   const auto column = static_cast<size_t>(team_.rank());
   if (degree() > 1) meet(Meeting::kColumn, *shared_->columns[column]);
   for (size_t device = 0; device < parts_.size(); ++device) {

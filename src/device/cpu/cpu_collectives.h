@@ -1,4 +1,5 @@
-// The collectives of a CPU group: barriers and each other's memory. Used by device_group.cc.
+// The collectives of a CPU group. Members meet at barriers and read each other's memory. Used by
+// device_group.cc.
 #pragma once
 
 #include <array>
@@ -22,21 +23,22 @@ namespace forerun {
 
 class CpuCollectives;
 
-// What all members of a group share.
+// State that all members of a group share.
 struct CpuGroupShared {
   std::chrono::milliseconds timeout{};
   std::function<Status(int32_t rank)> before_collective;
 
   std::unique_ptr<Barrier> everybody;
-  std::vector<std::unique_ptr<Barrier>> teams;             // by device
-  std::vector<std::unique_ptr<Barrier>> columns;           // by rank in a team: one of each device
+  std::vector<std::unique_ptr<Barrier>> teams;    // by device
+  std::vector<std::unique_ptr<Barrier>> columns;  // by rank in a team: a member of each device
   std::vector<std::vector<CpuCollectives*>> participants;  // [device][rank in its team]
-  // What the devices add up, for two calls in turn.
+  // The partial sums of all devices; calls alternate between two sets.
   std::array<std::vector<MatrixView<const float>>, 2> partials;
 
-  // Ends everybody's waiting; the first reason stays. From any thread.
+  // Ends every member's wait. The first reason given is kept. May be called from any thread.
   void give_up(Status reason);
-  // Why the last run was given up; makes the group usable again. While nobody runs.
+  // Returns why the last run was given up and makes the group usable again. May be called only
+  // between runs.
   Status take_failure();
 
  private:
@@ -44,30 +46,31 @@ struct CpuGroupShared {
   Status failure_;
 };
 
-// A thread's end.
+// The collectives as one thread sees them.
 class CpuCollectives final : public Collectives {
  public:
   CpuCollectives(int32_t rank, int32_t degree, Team team, CpuGroupShared* shared);
 
   void add_partials(MatrixView<const float> partial, std::span<const float> bias,
                     bool round_to_bf16, MatrixView<float> x) override;
-  std::span<const std::span<const std::byte>> gather(std::span<const std::byte> mine) override;
+  std::span<const std::span<const std::byte>> gather(std::span<const std::byte> own_part) override;
 
   const Team& team() const { return team_; }
-  void restart();  // between runs, after one that was given up
+  void restart();  // called between runs, after a run was given up
 
  private:
-  // Of all members of all devices, or of those of equal rank in their teams.
+  // Who meets: all members of all devices, or the members with the same rank in their teams.
   enum class Meeting : uint8_t { kEverybody, kColumn };
-  // Throws RunGivenUp where somebody fails to come.
+  // Throws RunGivenUp if a member does not arrive in time.
   void meet(Meeting meeting, Barrier& barrier);
 
   const Team team_;
   CpuGroupShared* const shared_;
-  std::array<std::atomic<uint32_t>, 2> meetings_{};  // by Meeting, for who is late
+  std::array<std::atomic<uint32_t>, 2> meetings_{};  // by Meeting; tells which device is late
   uint32_t sums_ = 0;
   uint32_t gathers_ = 0;
-  // What this thread told its column, for two gathers in turn: others may still read the last one.
+  // What this thread passed to gather(). Calls alternate between two buffers, since other members
+  // may still read the previous one.
   std::array<std::vector<std::byte>, 2> told_;
   std::vector<std::span<const std::byte>> parts_;
 };

@@ -12,10 +12,10 @@
 namespace forerun {
 
 struct CpuDeviceGroup::Impl {
-  std::unique_ptr<CpuDevice> threads;  // of all devices, in the order of their ranks
+  std::unique_ptr<CpuDevice> threads;  // threads of all devices, in rank order
   CpuGroupShared shared;
   std::vector<int32_t> team_sizes;
-  std::vector<std::unique_ptr<CpuCollectives>> members;  // one a thread
+  std::vector<std::unique_ptr<CpuCollectives>> members;  // one per thread
 };
 
 CpuDeviceGroup::CpuDeviceGroup(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -95,7 +95,7 @@ Status CpuDeviceGroup::run(const std::function<void(const GroupMember&)>& work) 
     try {
       work({member.team(), member});
     } catch (const RunGivenUp&) {
-      // Whoever gave it up has said why.
+      // The member that gave the run up has recorded why.
     } catch (const std::bad_alloc&) {
       failed(StatusCode::kResourceExhausted, "out of memory");
     } catch (const std::exception& error) {

@@ -1,7 +1,7 @@
-// A tensor-parallel group of CPU devices: each a team of threads on cores of its own, all running
-// one function, joined by collectives.
+// A tensor-parallel group of CPU devices. Each device is a team of threads on its own cores; all
+// teams run one function and communicate by collectives.
 //
-// A degree of 1 is a group too: its collectives wait for nobody.
+// A group may have degree 1; its collectives then do not wait.
 #pragma once
 
 #include <chrono>
@@ -16,34 +16,35 @@
 
 namespace forerun {
 
-// The processors of one device, one member of its team each.
+// The processors of one device. Each core runs one member of its team.
 struct CpuCores {
-  std::vector<int32_t> cores;  // pinned to; several devices may name the same one
-  int32_t num_threads = 1;     // where `cores` is empty: members that are not pinned
+  std::vector<int32_t> cores;  // to pin members to; devices may share a core
+  int32_t num_threads = 1;     // if `cores` is empty: number of unpinned members
 };
 
 struct CpuGroupOptions {
-  std::vector<CpuCores> devices;  // by rank; all pinned or none
+  std::vector<CpuCores> devices;  // by rank; either all are pinned or none
   // How long a device waits for the others at a collective before it gives the run up.
   std::chrono::milliseconds timeout{60000};
-  // For tests: called before each device's collectives, on the thread of its first member. What is
-  // not ok is a failure of that device; returning late is a delay.
+  // For tests: called before each device's collectives, on the thread of its first member. An error
+  // counts as a failure of that device; a late return makes the device late.
   std::function<Status(int32_t rank)> before_collective = {};
 };
 
 // A member of a device's team while its group runs.
 struct GroupMember {
-  const Team& team;    // of its device
-  Collectives& peers;  // the devices
+  const Team& team;    // the team of the member's device
+  Collectives& peers;  // collectives among the devices
 };
 
 // Owns the threads. run() is called from one thread at a time; the caller works as the first member
 // of device 0.
 class CpuDeviceGroup {
  public:
-  // kInvalidArgument: no device, a device without threads, or a core that this process may not use.
+  // kInvalidArgument: there is no device, a device has no threads, or this process may not use one
+  // of the cores.
   static Result<std::unique_ptr<CpuDeviceGroup>> create(CpuGroupOptions options);
-  // Devices of so many unpinned threads each.
+  // Device r has team_sizes[r] unpinned threads.
   static Result<std::unique_ptr<CpuDeviceGroup>> create_unpinned(
       const std::vector<int32_t>& team_sizes);
   ~CpuDeviceGroup();
@@ -53,12 +54,14 @@ class CpuDeviceGroup {
   int32_t degree() const;
   int32_t team_size(int32_t rank) const;
   int32_t smallest_team() const;
-  // As CpuDevice's.
+  // See CpuDevice::pin_caller().
   void pin_caller() const;
-  // Runs `work` on every member of every device and returns when all are done. Not ok where a
-  // device failed, threw, or was not at a collective in time: the others have then left `work`
-  // where they waited, and what it wrote is undefined. The group can run again.
-  //   kDeadlineExceeded: a device was late, by its number; kResourceExhausted: no memory.
+  // Runs `work` on every member of every device and returns when all are done. Fails if a device
+  // failed, threw, or missed the timeout of a collective: the other members have then left `work`
+  // at the collective where they waited, and what `work` wrote is undefined. The group can run
+  // again.
+  //   kDeadlineExceeded: a device was late (the message has its number); kResourceExhausted: out of
+  //   memory.
   Status run(const std::function<void(const GroupMember&)>& work);
 
  private:

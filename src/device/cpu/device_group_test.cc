@@ -15,7 +15,7 @@
 namespace forerun {
 namespace {
 
-// The partial sums of a device, some of them odd.
+// The partial sums of a device, some of them odd numbers.
 float partial_of(int32_t rank, int64_t row, int64_t column) {
   if (column == 5 && rank == 1) return std::numeric_limits<float>::quiet_NaN();
   const float scale = column % 7 == 0 ? 1e8f : 1.0f;
@@ -27,7 +27,7 @@ float start_of(int64_t row, int64_t column) {
 }
 
 TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
-  constexpr int64_t kWidth = 1100;  // more than a piece, no multiple of anything
+  constexpr int64_t kWidth = 1100;  // more than ones piece, and not a multiple of a vector's width
   for (const std::vector<int32_t>& sizes : std::vector<std::vector<int32_t>>{
            {1}, {1, 1}, {2, 1}, {1, 1, 1}, {2, 2, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     const auto degree = static_cast<int32_t>(sizes.size());
@@ -80,7 +80,7 @@ TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
   }
 }
 
-// Two buffers in turn are enough, whoever is ahead.
+// Alternating between two buffers is enough, whichever device is ahead.
 TEST(CpuDeviceGroup, PartialsOfTwoBuffersAreNeverOverwrittenTooEarly) {
   auto group = CpuDeviceGroup::create_unpinned({1, 2, 1});
   ASSERT_TRUE(group.ok());
@@ -116,10 +116,10 @@ TEST(CpuDeviceGroup, GathersPartsOfAnySizeByRank) {
     if (column >= 2) return;
     // The columns need not gather equally often.
     for (int32_t round = 0; round < 50 + column; ++round) {
-      const std::vector<int32_t> mine(static_cast<size_t>(member.peers.rank() * 3),
-                                      1000 * round + member.peers.rank());
+      const std::vector<int32_t> own_numbers(static_cast<size_t>(member.peers.rank() * 3),
+                                             1000 * round + member.peers.rank());
       std::vector<int32_t> all;
-      gather_records<int32_t>(member.peers, mine, all);
+      gather_records<int32_t>(member.peers, own_numbers, all);
       std::vector<int32_t> expected;
       for (int32_t rank = 0; rank < 4; ++rank) {
         expected.insert(expected.end(), static_cast<size_t>(rank * 3), 1000 * round + rank);
@@ -142,11 +142,11 @@ CpuGroupOptions faulty(int32_t degree, std::function<Status(int32_t)> fault) {
 // Every device adds up a few times and syncs its team in between.
 Status exercise(CpuDeviceGroup& group, float* outcome) {
   std::vector<std::vector<float>> x(static_cast<size_t>(group.degree()), std::vector<float>(32));
-  const std::vector<float> one(32, 1.0f);
+  const std::vector<float> ones(32, 1.0f);
   Status status = group.run([&](const GroupMember& member) {
-    std::vector<float>& mine = x[static_cast<size_t>(member.peers.rank())];
+    std::vector<float>& own_x = x[static_cast<size_t>(member.peers.rank())];
     for (int round = 0; round < 4; ++round) {
-      member.peers.add_partials({one.data(), {1, 32}}, {}, false, {mine.data(), {1, 32}});
+      member.peers.add_partials({ones.data(), {1, 32}}, {}, false, {own_x.data(), {1, 32}});
       member.team.sync();
     }
   });
@@ -188,7 +188,7 @@ TEST(CpuDeviceGroup, AnExceptionOfAMemberEndsTheRun) {
   EXPECT_TRUE(exercise(**group, &outcome).ok());
 }
 
-// Columns gather unequally often; that must not count against anybody.
+// Columns gather unequally often; a device must not be named as late for that.
 TEST(CpuDeviceGroup, ALateDeviceIsNamedWhateverOthersHaveGathered) {
   auto group = CpuDeviceGroup::create({.devices = {{{}, 2}, {{}, 2}},
                                        .timeout = std::chrono::milliseconds(300),
@@ -230,7 +230,7 @@ TEST(CpuDeviceGroup, ALateDeviceIsNamedAndTheGroupRunsAgain) {
   EXPECT_EQ(outcome, 12.0f);
 }
 
-// Whoever fails, wherever the others are: no run hangs, and none leaves anything behind.
+// Whichever device fails, and wherever the others are, no run hangs and the next run works.
 TEST(CpuDeviceGroup, RandomFaultsLeaveTheGroupUsable) {
   std::atomic<int32_t> culprit{-1};
   std::atomic<int> countdown{0};
@@ -268,7 +268,7 @@ TEST(CpuDeviceGroup, DevicesMayShareCoresAndUnknownOnesAreRefused) {
   EXPECT_EQ(outcome, 20.0f);
   options.devices.back().cores = {100000};
   EXPECT_EQ(CpuDeviceGroup::create(options).status().code(), StatusCode::kInvalidArgument);
-  options.devices.back() = {{}, 2};  // not pinned beside pinned ones
+  options.devices.back() = {{}, 2};  // an unpinned device beside pinned ones
   EXPECT_EQ(CpuDeviceGroup::create(options).status().code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(CpuDeviceGroup::create(CpuGroupOptions{}).ok());
   EXPECT_FALSE(CpuDeviceGroup::create_unpinned({1, 0}).ok());

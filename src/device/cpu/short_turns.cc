@@ -14,14 +14,14 @@ namespace forerun {
 
 namespace {
 
-// The kernel's struct sched_attr, of which C libraries of today have no declaration.
+// The kernel's struct sched_attr, which current C libraries do not declare.
 struct SchedulingAttributes {
   uint32_t size = sizeof(SchedulingAttributes);
   uint32_t policy = 0;
   uint64_t flags = 0;
   int32_t nice = 0;
   uint32_t priority = 0;
-  uint64_t runtime_ns = 0;  // the length of a turn under the usual policies
+  uint64_t runtime_ns = 0;  // the time slice under the default policies
   uint64_t deadline_ns = 0;
   uint64_t period_ns = 0;
 };

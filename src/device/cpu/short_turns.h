@@ -1,24 +1,26 @@
-// What threads that wait for each other ask of the scheduler, so that busy neighbours cost them
-// their share of the processor and no more.
+// Asks the Linux scheduler for short time slices. Threads that wait for each other then lose to
+// busy neighbours only the neighbours' share of the processor, and not whole slices at every wait.
 #pragma once
 
 #include <chrono>
 
 namespace forerun {
 
-// The calling thread's turns on a processor that others want too shall be short, and begin at once
-// when it wakes and has had less than its share. Threads of a team meet hundreds of times a Step:
-// each meeting for which one sleeps would else end when a neighbour's turn does, after milliseconds
-// (Linux protects a turn from wakers whose own turns are as long). Its share stays what it was, and
-// where nobody disturbs nothing changes. False where the system does not do it (Linux before 6.12)
-// or the thread is under another policy than the usual one, which is then left as it is.
+// Asks for short time slices for the calling thread, so that on a contended processor it runs as
+// soon as it wakes, if it has had less than its share. Threads of a team meet hundreds of times a
+// Step. With the usual slices, a member that sleeps at a meeting would wait until a neighbour's
+// slice ends, which takes milliseconds (Linux protects a running slice from a waking thread whose
+// own slice is not shorter). The thread's share of the processor does not change, and without
+// contention nothing changes. Returns false if the system does not support this (Linux before 6.12)
+// or if the thread has another scheduling policy than the default; that policy is then left as it
+// is.
 bool ask_for_short_turns();
 
-// The length of a thread's turns as the system tells it; 0: it does not. `thread`: its number in
-// the system, 0 for the calling one.
+// The length of a thread's time slice as the system reports it; 0 if the system does not report it.
+// `thread` is the system's thread id; 0 stands for the calling thread.
 std::chrono::nanoseconds turn_length(int thread = 0);
 
-// The least that Linux grants.
+// The shortest time slice that Linux grants.
 inline constexpr std::chrono::microseconds kShortTurn{100};
 
 }  // namespace forerun

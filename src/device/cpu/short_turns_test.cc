@@ -10,7 +10,8 @@
 namespace forerun {
 namespace {
 
-// Whether this system knows of lengths of turns; in a thread of its own, which it changes.
+// Whether this system lets a thread set its time slice. Asks in a new thread, since asking changes
+// the thread.
 bool system_has_short_turns() {
   bool has = false;
   std::thread([&] { has = ask_for_short_turns(); }).join();

@@ -1,7 +1,7 @@
-// A CPU device: a set of cores, one thread a core, that run one function together.
+// A CPU device: a set of cores with one thread per core; all threads run one function together.
 //
-// Kernels are collective: every member of the team calls them with the same arguments, each does
-// its share of the work, and nobody waits at the end; the caller puts `team.sync()` where a later
+// Kernels are collective: every member of the team calls them with the same arguments and does its
+// share of the work. A kernel does not wait at its end; the caller puts `team.sync()` where a later
 // kernel reads what another member wrote. A whole forward pass is one `CpuDevice::run`.
 #pragma once
 
@@ -22,8 +22,8 @@ struct WorkRange {
   int64_t end = 0;
 };
 
-// Leaves a run whose devices have given up waiting for each other. Thrown by Team::sync() and
-// collectives, caught by CpuDeviceGroup::run().
+// Exception that unwinds a run which a device has given up. Thrown by Team::sync() and collectives,
+// caught by CpuDeviceGroup::run().
 struct RunGivenUp {};
 
 // One member's view of its team; passed to every CPU kernel.
@@ -37,8 +37,8 @@ class Team {
   void sync() const {
     if (size_ > 1 && !barrier_->wait()) throw RunGivenUp{};
   }
-  // This member's contiguous share of [0, count), in whole multiples of `grain` (the last one may
-  // be shorter). Shares differ by one grain at most.
+  // This member's contiguous share of [0, count), in whole multiples of `grain` (the last share may
+  // be shorter). Shares differ by at most one grain.
   WorkRange share(int64_t count, int64_t grain = 1) const;
 
  private:
@@ -50,9 +50,9 @@ class Team {
 // Owns the threads. run() is called from one thread at a time; the caller works as member 0.
 class CpuDevice {
  public:
-  // `cores`: the processors to pin to, one member each; an empty list means `num_threads` unpinned
-  // members. Members may share a core. Fails if a core does not exist or may not be used by this
-  // process.
+  // `cores`: the processors to pin to, one entry per member; an empty list means `num_threads`
+  // unpinned members. Members may share a core. Fails if a core does not exist or this process may
+  // not use it.
   static Result<std::unique_ptr<CpuDevice>> create(std::span<const int32_t> cores,
                                                    int32_t num_threads = 0);
   ~CpuDevice();
@@ -60,14 +60,14 @@ class CpuDevice {
   CpuDevice& operator=(const CpuDevice&) = delete;
 
   int32_t size() const;
-  // How long the members should poll for each other: little where there are more than cores.
+  // How often members should poll before they sleep: seldom if there are more members than cores.
   int spins() const;
-  // Pins the calling thread to member 0's core, where the device was made of cores: for a thread
+  // Pins the calling thread to member 0's core if the device was created with cores. For a thread
   // that does nothing but run() this device.
   void pin_caller() const;
   // Runs `work` on every member and returns when all are done. `work` must not throw. The members
-  // wait for each other, so a thread that does this often asks for short turns (short_turns.h), as
-  // the device's own have.
+  // wait for each other, so a thread that calls run() often should ask for short time slices
+  // (short_turns.h), as the device's own threads do.
   void run(const std::function<void(const Team&)>& work);
 
  private:

@@ -165,7 +165,7 @@ Result<double> measure_copy_bandwidth(int from, int to, size_t bytes) {
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(from), kDoing);
   FORERUN_ASSIGN_OR_RETURN(const DeviceBuffer source, DeviceBuffer::allocate(bytes, kDoing));
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
-  // Refused where it is on already, which is as good.
+  // Fails if peer access is already enabled, which is just as good.
   if (cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) cudaGetLastError();
   const auto seconds = median_seconds(stream, [&]() -> Status {
     FORERUN_CUDA_RETURN_IF_ERROR(

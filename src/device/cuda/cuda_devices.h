@@ -1,4 +1,4 @@
-// What GPUs this process sees, and how fast their memory is read.
+// Lists the GPUs that this process sees and measures their memory and copy bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +20,26 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
   int64_t l2_bytes = 0;
-  int64_t shared_bytes_per_block = 0;  // the largest that a kernel may ask for
+  int64_t shared_bytes_per_block = 0;  // the most that a kernel may request
   std::vector<bool> peer_access;       // [index of the other GPU]; false for itself
 };
 
-// Empty where there is no GPU or no driver; fails if a GPU that is there cannot be asked. Changes
-// the current device and puts it back.
+// Returns an empty list if there is no GPU or no driver; fails if a GPU's properties cannot be
+// read. The current device is restored before it returns.
 Result<std::vector<DeviceInfo>> list_devices();
 
-// Makes a device the calling thread's current one. kNotFound where there is none of this number.
+// Makes device `index` the calling thread's current device. kNotFound: there is no such device.
 Status use_device(int index);
-// Of the current device.
+// Free memory of the current device, in bytes.
 Result<int64_t> free_memory();
 
-// Read bandwidth of the current device in bytes a second: the median of several passes over
-// `bytes` of memory (several times the L2, or the cache is measured). Allocates and frees `bytes`.
+// Read bandwidth of the current device in bytes a second: the median of several passes over `bytes`
+// of memory (must be several times the L2, else the cache is measured). Allocates and frees
+// `bytes`.
 Result<double> measure_read_bandwidth(size_t bytes);
 
-// Copy bandwidth from one GPU's memory to another's in bytes a second, likewise; over their link
-// where they have peer access, else through the host.
+// Bandwidth of copies from one GPU's memory to another's in bytes a second: the median of several
+// passes. Copies go over their link if they have peer access, otherwise through the host.
 Result<double> measure_copy_bandwidth(int from, int to, size_t bytes);
 
 }  // namespace forerun::cuda

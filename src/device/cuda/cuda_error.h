@@ -1,5 +1,5 @@
-// CUDA errors as Status. The message names the call, the device and what it was for, in every build
-// type. Only files in folders named cuda include CUDA's headers.
+// CUDA errors as Status. In every build type the message names the call, the device and the purpose
+// of the call. Only files in folders named cuda include CUDA's headers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,12 +12,12 @@
 namespace forerun::cuda {
 
 // ok for cudaSuccess; otherwise "cuda:1: cudaMalloc: out of memory (cudaErrorMemoryAllocation)
-// while allocating ...". Running out of memory is kResourceExhausted, the rest kInternal. Clears
-// the runtime's last error, so that a failure that does not stick is reported once.
+// while allocating ...". Running out of memory is kResourceExhausted, every other error kInternal.
+// Clears the runtime's last error, so that an error that is not sticky is reported once.
 Status cuda_status(cudaError_t error, std::string_view call, std::string_view doing);
 
-// True if `error` has broken this process's context: nothing but a new process helps (an illegal
-// address, a failed assertion in a kernel, a lost device ...).
+// True if `error` has broken this process's CUDA context (an illegal address, a failed assertion in
+// a kernel, a lost device, ...). Only a new process can then use the GPU.
 bool is_sticky(cudaError_t error);
 
 }  // namespace forerun::cuda

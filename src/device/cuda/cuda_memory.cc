@@ -52,7 +52,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  // A failure here repeats one that an earlier call has reported.
+  // An error here repeats an error that an earlier call has reported.
   if (data_ != nullptr) (void)cudaFree(data_);
 }
 
@@ -62,7 +62,8 @@ Status DeviceBuffer::upload(std::span<const std::byte> source, size_t offset_byt
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaMemcpy(data_ + offset_bytes, source.data(), source.size(), cudaMemcpyHostToDevice),
       "uploading " + std::to_string(source.size()) + " bytes");
-  // cudaMemcpy returns once pageable memory has been staged; other streams must see the target.
+  // cudaMemcpy returns once pageable memory has been staged, possibly before other streams see the
+  // target.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "waiting for an upload");
   return {};
 }

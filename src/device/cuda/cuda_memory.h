@@ -12,11 +12,11 @@
 
 namespace forerun::cuda {
 
-// `bytes` of the device that was current at allocation, aligned to 256 bytes.
+// Memory of the device that was current at allocation, aligned to 256 bytes.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // `purpose` names the contents in the message of a failure, which also says how much is free.
+  // `purpose` names the contents in the error message, which also says how many bytes are free.
   // Zero bytes give an empty buffer.
   static Result<DeviceBuffer> allocate(size_t bytes, const char* purpose);
   DeviceBuffer(DeviceBuffer&& other) noexcept;
@@ -30,7 +30,7 @@ class DeviceBuffer {
     return reinterpret_cast<T*>(data_);
   }
 
-  // Blocking copies of the whole range; `offset_bytes` + size must lie within the buffer.
+  // Blocking copies of the whole span; `offset_bytes` + its size must lie within the buffer.
   Status upload(std::span<const std::byte> source, size_t offset_bytes = 0) const;
   Status download(std::span<std::byte> target, size_t offset_bytes = 0) const;
 
@@ -39,8 +39,8 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// Page-locked host memory, mapped into every GPU's address space: per-step data that kernels read
-// and results that they report without a copy call.
+// Page-locked host memory, mapped into every GPU's address space. Kernels read each Step's inputs
+// from it and write results to it without a copy call.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -50,7 +50,7 @@ class PinnedBuffer {
   ~PinnedBuffer();
 
   size_t bytes() const { return bytes_; }
-  std::byte* data() const { return data_; }  // valid on the host and, unified, on every GPU
+  std::byte* data() const { return data_; }  // a unified address: valid on the host and every GPU
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data_);

@@ -71,7 +71,8 @@ Status one_kernel_at_a_time(cudaGraph_t graph) {
 
 namespace {
 
-// What is being captured, until it is a graph; ends the capture where something throws.
+// A capture in progress. Its destructor ends the capture if an exception is thrown before there is
+// a graph.
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {}

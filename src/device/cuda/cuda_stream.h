@@ -1,7 +1,7 @@
 // Owned streams, events and graphs.
 //
-// Each belongs to the device that was current when it was created and must be used with that device
-// current. Movable, not copyable. One thread at a time may use an object.
+// An object belongs to the device that was current when it was created and must be used while that
+// device is current. Movable, not copyable. One thread at a time may use an object.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,7 @@ class Stream {
   ~Stream();
 
   cudaStream_t get() const { return stream_; }
-  // Waits for everything submitted; reports the first failure of any of it.
+  // Waits for everything submitted to the stream and reports the first failure.
   Status synchronize() const;
 
  private:
@@ -54,14 +54,14 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// An edit for Graph::capture(): every kernel starts when the one in front of it has ended,
-// programmatic dependent launch or not.
+// An `edit` for Graph::capture() that removes the overlap of programmatic dependent launch: every
+// kernel starts after the previous kernel has ended.
 Status one_kernel_at_a_time(cudaGraph_t graph);
 
-// An instantiated graph, launched again and again with one host call.
+// An instantiated graph. Each launch of it takes one host call.
 class Graph {
  public:
-  // Records what `submit` puts on `stream` (nothing is run). If `submit` fails, its failure is
+  // Records what `submit` puts on `stream` without running it. If `submit` fails, its error is
   // returned and the stream is usable again. Programmatic dependent launches become programmatic
   // edges of the graph. `edit`, where given, may change the graph before it is instantiated.
   static Result<Graph> capture(const Stream& stream, const std::function<Status()>& submit,

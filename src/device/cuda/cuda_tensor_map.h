@@ -1,5 +1,5 @@
-// Descriptions of matrices in device memory for the copy engine of an SM (sm_90 and up), which then
-// brings whole boxes of them to shared memory.
+// Tensor maps: descriptions of matrices in device memory, by which TMA (sm_90 and up) copies whole
+// boxes of them to shared memory.
 #pragma once
 
 #include <cuda.h>
@@ -12,10 +12,10 @@ namespace forerun::cuda {
 
 // A row-major matrix of 16-bit numbers at `data` (device memory, 16-byte aligned), `stride`
 // elements from row to row (a multiple of 8), copied in boxes of `box_rows` (at most 256) rows x
-// `box_columns` (32 or 64) columns: 64 or 128 bytes a row, whose 16-byte pieces change places by
-// the row (CU_TENSOR_MAP_SWIZZLE_64B, _128B). What a box has beyond the matrix becomes zero. Passed
-// to a kernel by value, as __grid_constant__; holds no memory. Fails if the driver knows no such
-// maps or the arguments do not fit.
+// `box_columns` (32 or 64) columns. A row of a box is 64 or 128 bytes, swizzled in 16-byte pieces
+// (CU_TENSOR_MAP_SWIZZLE_64B, _128B). Elements of a box beyond the matrix become zero. The map is
+// passed to a kernel by value, as __grid_constant__; it owns no memory. Fails if the driver has no
+// tensor maps or the arguments do not fit.
 Result<CUtensorMap> tensor_map_16_bit(const void* data, int64_t rows, int64_t columns,
                                       int64_t stride, int box_rows, int box_columns);
 

@@ -1,4 +1,4 @@
-// What tests of GPU code share: device memory from vectors and back. For GoogleTest programs.
+// Shared by tests of GPU code: copies vectors to device memory and back. For GoogleTest programs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
     ASSERT_TRUE(status_.ok()) << #expr << status_.message(); \
   } while (false)
 
-// Leaves a test out where there are fewer GPUs, from cuda:0 on, that the kernels run on.
+// Skips a test if fewer than `wanted` GPUs, counted from cuda:0, can run the kernels.
 #define SKIP_WITHOUT_GPUS(wanted)                                                                  \
   do {                                                                                             \
     const int found_ = ::forerun::cuda::gpus_of_sm90();                                            \
@@ -30,7 +30,8 @@
 
 namespace forerun::cuda {
 
-// From cuda:0 on. Kernels are built for sm_90a, whose instructions no other GPU has.
+// Number of sm_90 GPUs, counted from cuda:0 up to the first GPU of another kind. Kernels are built
+// for sm_90a and run on no other GPU.
 inline int gpus_of_sm90() {
   const Result<std::vector<DeviceInfo>> devices = list_devices();
   EXPECT_TRUE(devices.ok()) << devices.status().message();

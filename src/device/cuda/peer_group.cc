@@ -17,15 +17,15 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// From how many bytes on two shots are faster than one: a rank then sends 2 (n - 1) / n of the
-// bytes for n - 1 of them, and waits for another trip over the links, in which they carry
-// kTripBytes.
+// Smallest all-reduce, in bytes, for which two shots are faster than one. In two shots each of n
+// ranks sends 2 (n - 1) / n times the bytes instead of n - 1 times, but waits for a second trip
+// over the links, during which the links could carry kTripBytes.
 int64_t least_two_shot_bytes(int64_t degree) {
   constexpr int64_t kTripBytes = 640'000;
   return degree == 2 ? kNever : degree * kTripBytes / ((degree - 1) * (degree - 2));
 }
 
-// Puts the calling thread's device back.
+// Restores the calling thread's current device.
 class CurrentDevice {
  public:
   CurrentDevice() : known_(cudaGetDevice(&device_) == cudaSuccess) {}
@@ -57,7 +57,8 @@ Status check_options(size_t degree, const PeerGroupOptions& options) {
   return {};
 }
 
-// Whether every other device of the group reaches the memory of devices[owner]; opens the way.
+// Enables access from every other device of the group to the memory of devices[owner]. Returns
+// whether all of them can access it.
 Result<bool> open_to_peers(std::span<const int> devices, size_t owner) {
   for (const int peer : devices) {
     if (peer == devices[owner]) continue;
@@ -86,7 +87,7 @@ Result<bool> open_to_peers(std::span<const int> devices, size_t owner) {
 
 Status PeerGroup::allocate(size_t degree, const PeerGroupOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(fault_, PinnedBuffer::allocate(sizeof(uint32_t), "a group's fault"));
-  // A word holds 8 bf16; whole fragments of 8 rows and 32 columns.
+  // A word holds 8 bf16. Sizes are rounded up to whole fragments of 8 rows x 32 columns.
   const int64_t slot_words = (options.most_rows + 7) / 8 * ((options.width + 31) / 32) * 32;
   const size_t bytes = 2 * degree * static_cast<size_t>(slot_words) * sizeof(uint4);
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -150,7 +151,7 @@ Result<PeerGroup> PeerGroup::loopback(int device, int degree, const PeerGroupOpt
   group.ranks_.resize(1);
   FORERUN_RETURN_IF_ERROR(group.allocate(static_cast<size_t>(degree), options));
   PeerMailboxes& only = group.ranks_[0];
-  only.two_shot_bytes = kNever;  // nobody else adds anything up
+  only.two_shot_bytes = kNever;  // no other rank adds anything
   for (int rank = 0; rank < degree; ++rank) {
     only.send[rank] = only.received + rank * only.slot_words;
   }

@@ -1,4 +1,5 @@
-// What a group refuses, with or without GPUs; linear/cuda/reduce_test.cc uses groups.
+// Arguments that a group refuses, with or without GPUs. linear/cuda/reduce_test.cc tests working
+// groups.
 #include "device/cuda/peer_group.h"
 
 #include <gtest/gtest.h>

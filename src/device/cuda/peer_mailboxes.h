@@ -1,16 +1,17 @@
-// One rank's view of the mailboxes of a PeerGroup: plain data, copied into the arguments of
-// kernels.
+// One rank's view of the mailboxes of a PeerGroup: plain data that is passed to kernels by value.
 //
-// A mailbox takes 16-byte words from every rank. A word that has not arrived holds kNotArrived in
-// each of its 32-bit parts, which no sender ever sends: the data is its own flag. The receiver
-// polls until no part of a word is kNotArrived, and then puts kNotArrived back for the next sender.
-// Nothing counts, so there is no counter to advance, to capture in a graph or to wrap.
+// A mailbox receives 16-byte words from every rank. A word that has not arrived holds kNotArrived
+// in each of its 32-bit parts; no sender ever sends this value, so the data is its own flag. The
+// receiver polls until no part of a word is kNotArrived, and then puts kNotArrived back for the
+// next sender. There is no counter that would have to advance, be captured in a graph or wrap
+// around.
 //
-// Every rank has two mailboxes, used by turns. That suffices where kernels run in the order of one
-// stream a rank and every exchange makes every rank wait for a word of every other, or for one made
-// of such words: let rank a send a word of exchange n + 2, into the mailbox of exchange n. Then a
-// has finished exchange n + 1, for which every rank b has sent a word that a waited for; b did so
-// after its kernel of exchange n was complete, so b has read every word of it and put it back.
+// Every rank has two mailboxes; exchanges alternate between them. Two are enough if each rank runs
+// its kernels in the order of one stream and if, in every exchange, every rank waits for a word of
+// every other rank (or for a word computed from such words). Proof: let rank a send a word of
+// exchange n + 2, into the mailbox of exchange n. Then a has finished exchange n + 1, in which it
+// waited for a word of every rank b. Rank b sent that word after its kernel of exchange n was
+// complete, so b has read every word of exchange n and put kNotArrived back.
 #pragma once
 
 #include <vector_types.h>
@@ -20,7 +21,7 @@
 namespace forerun::cuda {
 
 inline constexpr int kMaxPeers = 8;
-// Two bf16 as rounding never makes them (its NaN is 0x7fff).
+// A pair of bf16 that rounding never produces (rounding turns every NaN into 0x7fff).
 inline constexpr uint32_t kNotArrived = 0xffffffffu;
 
 // Values of the fault word.
@@ -37,14 +38,14 @@ struct PeerMailboxes {
   uint4* send[kMaxPeers] = {};  // this rank's [slot_words] in the mailbox of each rank
   uint4* received = nullptr;    // [degree][slot_words], by sender, in this rank's mailbox
   int64_t slot_words = 0;
-  int64_t two_shot_bytes = 0;     // a sum over the group of as many is made in two shots
+  int64_t two_shot_bytes = 0;     // all-reduces of at least so many take two shots
   bool received_on_host = false;  // this rank's mailbox is host memory
-  // One for the group, in host memory: anything but 0 tells waiting kernels to go on without what
-  // they wait for. A kernel that has waited for wait_limit_ns sets it.
+  // The group's fault word, in host memory. Any value but 0 tells waiting kernels to continue
+  // without the missing data. A kernel that has waited for wait_limit_ns sets it.
   uint32_t* fault = nullptr;
   uint64_t wait_limit_ns = 0;
 
-  // The same view of mailbox 0 or 1; only from the view of mailbox 0.
+  // The same view for mailbox 0 or 1. May be called only on the view of mailbox 0.
   PeerMailboxes turn(int mailbox) const {
     PeerMailboxes view = *this;
     const int64_t words = mailbox * degree * slot_words;
