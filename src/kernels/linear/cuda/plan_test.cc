@@ -90,13 +90,13 @@ TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
   // Gate and up of 8B: 64 KB of activations at 8 rows.
   const Result<LinearPlan> gate_up = plan_linear(LinearFormat::kBf16, 4096, 28672);
   ASSERT_TRUE(gate_up.ok());
-  const Result<LinearLaunch> one = plan_launch(*gate_up, 1, kH200SharedLimit);
-  const Result<LinearLaunch> eight = plan_launch(*gate_up, 8, kH200SharedLimit);
-  ASSERT_TRUE(one.ok() && eight.ok());
-  EXPECT_EQ(one->schedule, TileSchedule::kSinglePass);
-  EXPECT_EQ(one->stages, kMaxStages);
-  EXPECT_EQ(eight->schedule, TileSchedule::kMultiPass);
-  EXPECT_EQ(eight->stages, 4);
+  const Result<LinearLaunch> one_row = plan_launch(*gate_up, 1, kH200SharedLimit);
+  const Result<LinearLaunch> eight_rows = plan_launch(*gate_up, 8, kH200SharedLimit);
+  ASSERT_TRUE(one_row.ok() && eight_rows.ok());
+  EXPECT_EQ(one_row->schedule, TileSchedule::kSinglePass);
+  EXPECT_EQ(one_row->stages, kMaxStages);
+  EXPECT_EQ(eight_rows->schedule, TileSchedule::kMultiPass);
+  EXPECT_EQ(eight_rows->stages, 4);
 }
 
 TEST(LinearPlanCuda, ALayerBesideAttentionLeavesItRoom) {

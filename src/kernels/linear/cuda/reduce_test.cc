@@ -379,17 +379,17 @@ TEST_P(SeveralGpus, AgreeBitForBitWhateverTheDelays) {
       }
       for (int round = 0; round < (on_host ? 2 : 10); ++round) {
         on_all([&](size_t rank) {
-          const Rank& mine = *ranks_[rank];
-          mine.use();
+          const Rank& this_rank = *ranks_[rank];
+          this_rank.use();
           std::mt19937 random(static_cast<uint32_t>(rows * 100 + round * 4) +
                               static_cast<uint32_t>(rank));
           for (int replay = 0; replay < 20; ++replay) {
-            EXPECT_TRUE(chains[rank][random() % 4].launch(mine.stream()).ok());
+            EXPECT_TRUE(chains[rank][random() % 4].launch(this_rank.stream()).ok());
             if (random() % 8 == 0) {
               std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
             }
           }
-          const Status done = mine.stream().synchronize();
+          const Status done = this_rank.stream().synchronize();
           EXPECT_TRUE(done.ok()) << done.message();
         });
         ASSERT_OK(group->check());

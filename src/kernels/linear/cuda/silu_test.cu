@@ -11,9 +11,9 @@ namespace forerun::cuda {
 namespace {
 
 struct Comparison {
-  uint32_t blocks;  // that ran
-  uint32_t differ;  // gates of which the two differ
-  uint32_t one;     // of them, in bits
+  uint32_t blocks;     // number that ran
+  uint32_t differ;     // number of gates whose results differ
+  uint32_t gate_bits;  // bits of a gate that differs
 };
 
 __device__ void compare(const uint32_t (&bits)[4], Comparison* result) {
@@ -28,17 +28,18 @@ __device__ void compare(const uint32_t (&bits)[4], Comparison* result) {
     if (__float_as_uint(found[i]) == __float_as_uint(expected)) continue;
     if (isnan(found[i]) && isnan(expected)) continue;
     atomicAdd(&result->differ, 1u);
-    result->one = bits[i];
+    result->gate_bits = bits[i];
   }
   if (threadIdx.x == 0) atomicAdd(&result->blocks, 1u);
 }
-// A thread's four gates are far apart, so that those which need special care stand beside others.
+// A thread's four gates are far apart, so that special cases of the division stand beside usual
+// gates.
 __global__ void compare_apart(Comparison* result) {
   const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x;
   constexpr uint32_t kApart = uint32_t{1} << 30;
   compare({first, first + kApart, first + 2 * kApart, first + 3 * kApart}, result);
 }
-// They are neighbours, so that usual gates stand among usual ones.
+// A thread's four gates are neighbours, so that most threads have usual gates only.
 __global__ void compare_neighbours(Comparison* result) {
   const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
   compare({first, first + 1, first + 2, first + 3}, result);
@@ -53,7 +54,7 @@ TEST(SiluCuda, EveryGateHasTheBitsOfTheCompilersDivision) {
     ASSERT_EQ(cudaGetLastError(), cudaSuccess);
     const Comparison result = to_host<Comparison>(buffer, 1)[0];
     EXPECT_EQ(result.blocks, kBlocks);
-    EXPECT_EQ(result.differ, 0u) << "one of them: bits " << result.one;
+    EXPECT_EQ(result.differ, 0u) << "one of them: bits " << result.gate_bits;
   }
 }
 
