@@ -1,5 +1,5 @@
-// For tests of kernels that run once by each instruction set that FORERUN_ISA may name: all of a
-// program's tests are left out where the processor lacks it.
+// For test programs that run once per instruction set, named by FORERUN_ISA: skips all tests of the
+// program if the processor lacks that instruction set.
 #pragma once
 
 #include <gtest/gtest.h>

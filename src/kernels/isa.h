@@ -1,6 +1,6 @@
-// The instruction set that the CPU kernels use, chosen once a process: the best that the processor
-// has, or the one that FORERUN_ISA names (scalar, avx2, avx512, avx512_bf16, amx), so that tests
-// can force each.
+// The instruction set that the CPU kernels use, chosen once per process: the best that the
+// processor has, or the one that FORERUN_ISA names (scalar, avx2, avx512, avx512_bf16, amx), so
+// that tests can force each.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 namespace forerun {
 
 enum class Isa : uint8_t {
-  kScalar,      // portable C++; the only one off x86
+  kScalar,      // portable C++; the only instruction set off x86
   kAvx2,        // AVX2 + FMA + F16C
   kAvx512,      // AVX-512 F/BW/DQ/VL and VNNI
   kAvx512Bf16,  // kAvx512 and AVX512_BF16 (Zen 4, Sapphire Rapids)
-  kAmx,         // kAvx512Bf16 and dot products of tiles in bf16 and int8 (Sapphire Rapids)
+  kAmx,         // kAvx512Bf16 and AMX tiles in bf16 and int8 (Sapphire Rapids)
 };
 
 const char* isa_name(Isa isa);
 bool isa_is_supported(Isa isa);
-// Whether `isa` is supported by stand-ins alone, slow kernels with the same bits: kAmx on a
-// processor with AVX512_BF16 that has no tiles, or whose operating system grants none. Such an
-// instruction set is used only where FORERUN_ISA names it.
+// Whether `isa` is only emulated, by slow kernels with the same bits: kAmx on a processor with
+// AVX512_BF16 that has no AMX tiles, or whose operating system does not permit them. An emulated
+// instruction set is used only if FORERUN_ISA names it.
 bool isa_is_emulated(Isa isa);
-// The instruction set in use. FORERUN_ISA is read on the first call; a name that is unknown or not
-// supported by this processor is reported by check_isa() and the best one is used instead.
+// The instruction set in use. FORERUN_ISA is read on the first call; if it names an unknown
+// instruction set or one that this processor lacks, check_isa() returns an error and the best
+// instruction set is used instead.
 Isa current_isa();
 Status check_isa();
 

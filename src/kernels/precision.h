@@ -1,21 +1,22 @@
-// The numeric choices of a CPU forward pass. Together with the instruction set they are part of the
-// numeric fingerprint: output is bit-identical among all strategies within one fingerprint.
+// The numeric choices of a CPU forward. They and the instruction set are part of the numeric
+// fingerprint: within one fingerprint, the output of all strategies is bit-identical.
 #pragma once
 
 #include <cstdint>
 
 namespace forerun {
 
-// What a linear layer's input, the residual stream and the KV cache are rounded to. Accumulation is
-// always f32.
+// The format to which linear layers' inputs, the residual stream and the KV cache are rounded.
+// Accumulation is always f32.
 enum class Activation : uint8_t {
-  kF32,  // nothing is rounded: goldens
-  // Default. int8 and int4 weights meet the bf16 inputs as 16-bit block fixed point, groups of 128
-  // inputs under one power of two: exact unless an input is more than 2^6 below it, else off by at
-  // most 2^-14 of it (bf16 rounds the largest by up to 2^-8; kernels/linear/cpu/kernels.h).
+  kF32,  // nothing is rounded; for golden tests
+  // Default. For int8 and int4 weights the bf16 inputs are converted to 16-bit block fixed point,
+  // where a group of 128 inputs shares a power of two as its scale. An input is exact if it is at
+  // most 2^6 below that power of two; otherwise its error is at most 2^-14 of it (bf16 itself
+  // rounds the largest input by up to 2^-8). See kernels/linear/cpu/kernels.h.
   kBf16,
-  // As kBf16, and inputs of int8 and int4 weights are quantized to int8, absmax / 127, one scale a
-  // row and group of 128 inputs.
+  // Like kBf16, but inputs of layers with int8 and int4 weights are quantized to int8 by absmax /
+  // 127, with one scale per row and group of 128 inputs.
   kInt8,
 };
 

@@ -1,4 +1,5 @@
-// For processes that must compute with the instruction set that all of them have.
+// For processes of several machines that must all compute with an instruction set that every
+// machine has.
 #pragma once
 
 #include "forerun/status.h"
@@ -6,8 +7,8 @@
 
 namespace forerun {
 
-// Makes current_isa() return `isa` from now on. Must be called before any kernel has run. Fails
-// with kInvalidArgument where `isa` comes after current_isa() in the order of Isa.
+// Makes current_isa() return `isa` from now on. Must be called before any kernel has run.
+// kInvalidArgument: `isa` comes after current_isa() in the order of Isa.
 Status restrict_isa(Isa isa);
 
 }  // namespace forerun

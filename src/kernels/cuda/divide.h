@@ -1,5 +1,6 @@
-// Division with the bits of the compiler's own, of several quotients at once: the compiler asks of
-// each by itself whether it needs special care, and waits for it. Device code.
+// Division of several pairs at once, with the same bits as the `/` operator. For each `/` the
+// compiler emits its own check for special cases and waits for it; here all quotients share one
+// check. Device code.
 #pragma once
 
 #include <cmath>
@@ -8,21 +9,22 @@
 
 namespace forerun::cuda {
 
-// a / b of b >= 1, rounded to nearest, where can_divide_by_estimate(a, b): an estimate of 1 / b,
-// refined by one Newton step, and the quotient corrected by what it leaves.
+// a / b rounded to nearest, if b >= 1 and can_divide_by_estimate(a, b). It estimates 1 / b, refines
+// the estimate by one Newton step, and corrects the quotient by its remainder.
 __device__ __forceinline__ float divide_by_estimate(float a, float b) {
   const float estimate = estimate_inverse(b);
   const float inverse = __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
   const float quotient = __fmul_rn(inverse, a);
   const float exact = __fmaf_rn(inverse, __fmaf_rn(-b, quotient, a), quotient);
-  return copysignf(exact, a);  // the correction makes +0 of -0
+  return copysignf(exact, a);  // the correction turns -0 into +0
 }
-// Whether nothing on the way to the quotient comes near the ends of f32's range, or `a` is 0.
+// Whether `a` is 0, or no intermediate result comes near the limits of f32's range.
 __device__ __forceinline__ bool can_divide_by_estimate(float a, float b) {
   return ((fabsf(a) >= 0x1p-60f && fabsf(a) <= 0x1p60f) || a == 0.0f) && b <= 0x1p60f;
 }
 
-// a[i] / b[i] in the place of a[i], b[i] >= 1. Special care, if any needs it, is asked for once.
+// Replaces a[i] by a[i] / b[i], for b[i] >= 1. If any pair is a special case, all are divided by
+// __fdiv_rn().
 template <int kCount>
 __device__ __forceinline__ void divide_all(float (&a)[kCount], const float (&b)[kCount]) {
   float quotient[kCount];

@@ -14,8 +14,8 @@ constexpr int kAtOnce = 4;
 
 struct Comparison {
   uint32_t blocks;             // that ran
-  uint32_t differ;             // quotients of which the two differ
-  uint32_t dividend, divisor;  // of one of them, in bits
+  uint32_t differ;             // number of differing quotients
+  uint32_t dividend, divisor;  // bits of one pair that differs
 };
 
 __device__ uint32_t mix(uint32_t bits) {
@@ -36,7 +36,8 @@ __device__ float dividend_of(uint32_t random, int first, uint32_t exponents) {
                          (mix(random) & 0x7fffff));
 }
 
-// Of dividends of any bits; of such as attention and gates have; and of all that need no care.
+// Three kinds of dividends: any bits; values as in attention and gates; and any value that needs no
+// special case.
 __global__ void compare(Comparison* result) {
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const uint32_t kind = blockIdx.x % 4;

@@ -1,6 +1,6 @@
-// Launches of kernels. Those that are dependent take part in programmatic dependent launch: they
-// may start before the stream's previous kernel has ended, and themselves wait
-// (wait_for_previous_kernel) before they touch what that one writes.
+// Launches kernels. Dependent launches use programmatic dependent launch: the kernel may start
+// before the stream's previous kernel has ended, and calls wait_for_previous_kernel() before it
+// touches anything that the previous kernel writes.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,8 +13,8 @@
 
 namespace forerun::cuda {
 
-// In clusters of `cluster_blocks` blocks, of which the grid is a multiple; one too is a cluster,
-// whose block may send to itself as to another. 0: none.
+// Launches a grid in clusters of `cluster_blocks` blocks; the grid must be a multiple of it. With
+// 1, each block is a cluster and may send to itself as to a peer. 0: no clusters.
 template <class... Parameters, class... Arguments>
 Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, bool dependent,
                           dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
@@ -40,7 +40,7 @@ Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, boo
   return {};
 }
 
-// After all that the stream has been given; no shared memory but what the kernel declares.
+// Launches after everything that is in the stream, without dynamic shared memory.
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
               const char* doing, Arguments... arguments) {
@@ -63,7 +63,7 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
                                    arguments...);
 }
 
-// Of the current GPU.
+// Number of multiprocessors of the current GPU.
 inline Result<int> multiprocessor_count() {
   int device = 0;
   int count = 0;
@@ -74,8 +74,9 @@ inline Result<int> multiprocessor_count() {
   return count;
 }
 
-// An SM changes its division between L1 and shared memory only while it is empty: kernels that are
-// to overlap with linear layers all ask for the most shared memory. Once a kernel and device.
+// An SM can change its split between L1 and shared memory only while it is empty, so all kernels
+// that should overlap with linear layers ask for the largest shared memory. Call it once per kernel
+// and device.
 template <class... Parameters>
 Status prefer_shared_memory(void (*kernel)(Parameters...), const char* doing) {
   FORERUN_CUDA_RETURN_IF_ERROR(
@@ -85,7 +86,7 @@ Status prefer_shared_memory(void (*kernel)(Parameters...), const char* doing) {
   return {};
 }
 
-// Of a kernel that asks for up to `bytes` of shared memory a block.
+// Allows a kernel up to `bytes` of dynamic shared memory per block.
 template <class... Parameters>
 Status raise_shared_memory_limit(void (*kernel)(Parameters...), int bytes, const char* doing) {
   FORERUN_CUDA_RETURN_IF_ERROR(
@@ -93,7 +94,7 @@ Status raise_shared_memory_limit(void (*kernel)(Parameters...), int bytes, const
   return {};
 }
 
-// Both.
+// Both of the above.
 template <class... Parameters>
 Status allow_shared_memory(void (*kernel)(Parameters...), int bytes, const char* doing) {
   FORERUN_RETURN_IF_ERROR(raise_shared_memory_limit(kernel, bytes, doing));

@@ -1,6 +1,6 @@
-// The machine instructions that the kernels are built from, each spelled once. sm_90 brings
-// clusters, bulk copies and dependent launch; where they are missing (sm_80) the wrappers that have
-// no equivalent are left out, and kernels that need them are not compiled.
+// Wrappers of the PTX instructions that the kernels are built from, each spelled once. Clusters,
+// bulk copies and dependent launch need sm_90; on sm_80 their wrappers are left out, and kernels
+// that need them are not compiled.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -34,7 +34,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Of the launch's dynamic shared memory, aligned as operands of wgmma want it.
+// Address of the launch's dynamic shared memory, aligned for operands of wgmma.
 __device__ __forceinline__ uint32_t dynamic_shared_address() {
   extern __shared__ __align__(1024) std::byte dynamic_shared_memory[];
   return shared_address(dynamic_shared_memory);
@@ -78,7 +78,7 @@ __device__ __forceinline__ int load_shared_byte(uint32_t address) {
   return static_cast<int>(v);
 }
 
-// The same of 2 bytes, and of two words.
+// The same for 2 bytes, and for two words.
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t address) {
   uint32_t v;
   asm volatile("{.reg .u16 z; ld.shared.u16 z,[%1]; cvt.u32.u16 %0,z;}"
@@ -92,7 +92,8 @@ __device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
   asm volatile("ld.shared.v2.u32 {%0,%1},[%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
   return v;
 }
-// Of what nobody writes before the next barrier, so that stores may move past it.
+// Loads a word that no thread writes before the next barrier, so that the compiler may move stores
+// past the load.
 __device__ __forceinline__ uint32_t load_shared_constant_4(uint32_t address) {
   uint32_t v;
   asm volatile("ld.shared.u32 %0,[%1];" : "=r"(v) : "r"(address));
@@ -106,7 +107,7 @@ __device__ __forceinline__ float estimate_inverse(float x) {
   return estimate;
 }
 
-// The same value, of which the compiler no longer knows where it comes from.
+// Returns the same value, whose origin the compiler no longer knows.
 __device__ __forceinline__ uint32_t opaque(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
@@ -118,16 +119,16 @@ __device__ __forceinline__ T* opaque(T* v) {
   return v;
 }
 
-// dynamic_shared_address(), kept in a register: the compiler would ask for it again (SR_CgaCtaId)
-// wherever an address is made, in every turn of a loop. For whole warps: exchanged, so that it is
-// known to be the same for all lanes, as operands of wgmma must be.
+// dynamic_shared_address(), kept in a register: otherwise the compiler reads it again (SR_CgaCtaId)
+// wherever it computes an address, in every iteration of a loop. For whole warps: the shuffle tells
+// the compiler that the address is the same in all lanes, as operands of wgmma must be.
 __device__ __forceinline__ uint32_t kept_shared_address() {
   return __shfl_sync(~0u, opaque(dynamic_shared_address()), 0);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The way back of load_matrices(), matrices a[0] to a[3].
+// The inverse of load_matrices(): stores matrices a[0] to a[3].
 __device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
                "r"(a[1]), "r"(a[2]), "r"(a[3])
@@ -163,7 +164,8 @@ __device__ __forceinline__ bool elected() {
                : "=r"(chosen));
   return chosen != 0;
 }
-// Global to shared, completing on `barrier`; 16-byte aligned addresses and size.
+// Copies from global to shared memory and completes on `barrier`. Addresses and size are multiples
+// of 16 bytes.
 __device__ __forceinline__ void bulk_copy(uint32_t target, const void* source, uint32_t bytes,
                                           uint32_t barrier) {
   asm volatile(
@@ -172,7 +174,8 @@ __device__ __forceinline__ void bulk_copy(uint32_t target, const void* source, u
       "l"(source), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// Weights are read once: the L2's room belongs to activations and the cache of keys and values.
+// Weights are read once, so they are evicted first: the L2 should keep activations and the KV
+// cache.
 __device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void* source,
                                                     uint32_t bytes, uint32_t barrier,
                                                     uint64_t policy) {
@@ -197,8 +200,8 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   asm volatile("mov.u32 %0,%%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Says that this thread has come so far / waits for every thread of the cluster to have said so.
-// Orders nothing but what barrier_init_fence() does: data travels with store_peer_16.
+// cluster_arrive_relaxed() announces that this thread has arrived; cluster_wait() waits until every
+// thread of the cluster has. They order only barrier_init_fence(); data travels with store_peer_16.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -210,15 +213,16 @@ __device__ __forceinline__ uint32_t peer_address(uint32_t address, uint32_t rank
   asm volatile("mapa.shared::cluster.u32 %0,%1,%2;" : "=r"(result) : "r"(address), "r"(rank));
   return result;
 }
-// Counts an arrival at a block of the cluster, address from peer_address(). Orders nothing: who
-// arrives has used what it read. (The cluster's own barrier orders by a fence of the whole GPU, 3
-// us, and empties the L1.)
+// Counts an arrival at a barrier of a block of the cluster; the address comes from peer_address().
+// It orders nothing: the thread must already have used what it read. (The cluster barrier would
+// order by a fence of the whole GPU, which takes 3 us and empties the L1.)
 __device__ __forceinline__ void arrive_at_peer(uint32_t barrier) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _,[%0];" ::"r"(barrier)
                : "memory");
 }
-// Stores into a block of the cluster and counts 16 bytes off that block's barrier; both addresses
-// from peer_address(). Returns at once; no fence is needed on either side.
+// Stores into the shared memory of a block of the cluster and completes 16 bytes on that block's
+// barrier; both addresses come from peer_address(). Returns at once; no fence is needed on either
+// side.
 __device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier, float4 v) {
   asm volatile(
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0],{%1,%2,%3,%4},[%5];" ::"r"(
@@ -234,12 +238,12 @@ __device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier,
       "r"(__float_as_uint(x)), "r"(__float_as_uint(y)), "r"(barrier)
       : "memory");
 }
-// Makes what this thread has stored in shared memory visible to wgmma and to bulk copies.
+// Makes this thread's stores to shared memory visible to wgmma and to bulk copies.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Orders stores to global memory that this thread has made or observed before bulk copies that are
-// issued after it, by this thread or by those that synchronize with it.
+// Orders stores to global memory that this thread has made or observed before later bulk copies of
+// this thread or of threads that synchronize with it.
 __device__ __forceinline__ void fence_global_async_proxy() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
@@ -254,19 +258,19 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 
 #endif
 
-// Lets `threads` threads of a block meet; `id` 1 to 15 (0 is __syncthreads).
+// Barrier of `threads` threads of a block; `id` is 1 to 15 (0 is __syncthreads).
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0,%1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// A row-major 8 x 8 matrix of 16-bit elements, two of a row in each lane, to its transpose.
+// Transposes a row-major 8 x 8 matrix of 16-bit elements; each lane holds two elements of a row.
 __device__ __forceinline__ uint32_t transpose_8x8(uint32_t v) {
   uint32_t r;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(r) : "r"(v));
   return r;
 }
-// Four 8 x 8 matrices; lane i gives the address of row i % 8 of matrix i / 8 and gets two elements
-// of row i / 4 of each.
+// Loads four 8 x 8 matrices. Lane i passes the address of row i % 8 of matrix i / 8 and gets two
+// elements of row i / 4 of each matrix.
 __device__ __forceinline__ uint4 load_matrices(uint32_t row) {
   uint4 v;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
@@ -274,14 +278,14 @@ __device__ __forceinline__ uint4 load_matrices(uint32_t row) {
                : "r"(row));
   return v;
 }
-// Four 8 x 8 matrices, transposed; lane i gives the address of row i % 8 of matrix i / 8.
+// Loads four 8 x 8 matrices transposed. Lane i passes the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                : "r"(row)
                : "memory");
 }
-// 16 bytes from global to shared memory by the lane itself; zeros where not `valid`.
+// The lane copies 16 bytes from global to shared memory, or writes zeros if not `valid`.
 __device__ __forceinline__ void copy_16_async(uint32_t target, const void* source, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(target), "l"(source),
                "r"(valid ? 16 : 0)
@@ -291,7 +295,7 @@ __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_
 // Returns once the lane's own copies have landed.
 __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// The same, but for the last kCount groups.
+// The same, except for the last kCount groups.
 template <int kCount>
 __device__ __forceinline__ void copies_wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
@@ -307,7 +311,7 @@ __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&v);
 }
-// Two neighbouring activations, and one.
+// Round two neighbouring activations, or one, to `format`.
 __device__ __forceinline__ uint32_t pack_activations(ActivationFormat format, float low,
                                                      float high) {
   if (format == ActivationFormat::kBf16) return pack_bf16x2(low, high);
@@ -321,7 +325,7 @@ __device__ __forceinline__ uint16_t round_activation(ActivationFormat format, fl
   return static_cast<uint16_t>(pack_activations(format, v, 0));
 }
 
-// Data that blocks of one launch exchange does not pass through an SM's own cache.
+// Blocks of one launch exchange data through the L2, since the L1 caches of SMs are not coherent.
 __device__ __forceinline__ void store_through_l2(float* target, float4 v) {
   asm volatile("st.global.cg.v4.f32 [%0],{%1,%2,%3,%4};" ::"l"(target), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)
@@ -351,11 +355,12 @@ __device__ __forceinline__ float2 load_pair_through_l2(const float* source) {
 __device__ __forceinline__ void prefetch_into_l2(const void* line) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
 }
-// Counts arrivals, after everything that this block's threads wrote before they met.
+// Adds arrivals to a counter. They become visible after everything that this block's threads wrote
+// before their last barrier.
 __device__ __forceinline__ void arrive_release(uint32_t* counter, uint32_t arrivals) {
   asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(counter), "r"(arrivals) : "memory");
 }
-// Waits for `count` arrivals; false after about a second, when something is broken.
+// Waits for `count` arrivals; returns false after about a second, which means an error.
 __device__ __forceinline__ bool wait_acquire(const uint32_t* counter, uint32_t count) {
 #pragma unroll 1
   for (int polls = 0; polls < 1 << 21; ++polls) {

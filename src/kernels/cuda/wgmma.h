@@ -1,6 +1,6 @@
-// Matrix products of a warpgroup (128 threads) on sm_90a: 64 outputs, a warp 16 of them, times up
-// to 128 rows of activations. Measured, bit for bit: m64nNk16 gives what mma.m16n8k16 gives for the
-// same 16 inputs, and the order of the 16 does not matter. Device code.
+// Matrix products of a warpgroup (128 threads) on sm_90a: 64 outputs, 16 of each warp, times up to
+// 128 rows of activations. Measurement showed that m64nNk16 gives the same bits as mma.m16n8k16 for
+// the same 16 inputs, and that the order of the 16 inputs does not matter. Device code.
 #pragma once
 
 #include <cuda.h>
@@ -13,9 +13,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Activations in shared memory for wgmma, as a tensor copy of 32 or 64 inputs a row leaves them, in
-// a swizzle of 64 or 128 bytes. `address`: where the 16 inputs of the first row would be without a
-// swizzle; 8 rows begin at a multiple of what they take.
+// Matrix descriptor of activations in shared memory for wgmma. A tensor copy of 32 or 64 inputs per
+// row has written them with a swizzle of 64 or 128 bytes. `address`: where the 16 inputs of the
+// first row would be without the swizzle. Each group of 8 rows begins at a multiple of its size.
 template <int kRowInputs>
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
   static_assert(kRowInputs == 32 || kRowInputs == 64);
@@ -23,16 +23,17 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
   constexpr uint64_t kEightRows = uint64_t{kRowInputs * 16 >> 4} << 32;
   return kSwizzle | kEightRows | uint64_t{1} << 16 | (address & 0x3ffff) >> 4;
 }
-// `bytes` further on: a constant is added to a descriptor without leaving the uniform registers
-// that products take it from.
+// Moves a descriptor forward by `bytes`. Adding a constant keeps the descriptor in the uniform
+// registers from which wgmma reads it.
 __device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, int bytes) {
   return descriptor + static_cast<uint32_t>(bytes >> 4);
 }
-// An address that is the same for the warp, so that the compiler knows.
+// Returns `address`, which must be the same in all lanes of the warp, so that the compiler knows it
+// is.
 __device__ __forceinline__ uint32_t wgmma_uniform(uint32_t address) {
   return __shfl_sync(~0u, address, 0);
 }
-// Between what a warp wrote into registers and products that take them.
+// Must stand between writes to registers and products that read these registers.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -40,13 +41,13 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Returns once all groups of products that this warp asked for are done, but the last one.
+// Returns once all committed groups of products of this warp are done, except the last group.
 __device__ __forceinline__ void wgmma_wait_for_all_but_one() {
   asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
 
-// A warpgroup's registers a thread from here on: a multiple of 8. What one gives back another may
-// take, and waits for.
+// Set the number of registers per thread of a warpgroup from here on, a multiple of 8. Registers
+// that one warpgroup deallocates another may allocate; an allocation waits until enough are free.
 template <int kCount>
 __device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -56,8 +57,8 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// The operands of all sums of a thread: of row block n (8 rows), d[4n ..] are those that mma_bf16()
-// has for it.
+// Asm operands for all sums of a thread. d[4n] to d[4n + 3] are the sums of row block n (8 rows),
+// in the layout of mma_bf16().
 #define FORERUN_SUMS_16                                                                           \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),    \
@@ -130,8 +131,8 @@ __device__ __forceinline__ void wgmma(float (&d)[64], const uint32_t (&a)[4], ui
 #undef FORERUN_WGMMA_64
 #undef FORERUN_WGMMA_128
 
-// Returns once all products that this warp asked for but the last kLeft groups are there, those of
-// `d` among them.
+// Returns once all committed groups of products of this warp are done, except the last kLeft
+// groups. The products into `d` must be among the finished groups.
 template <int kLeft = 0>
 __device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
   asm volatile("wgmma.wait_group.sync.aligned %16;" : FORERUN_SUMS_16 : "n"(kLeft) : "memory");
@@ -149,7 +150,7 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[64]) {
 #undef FORERUN_SUMS_32
 #undef FORERUN_SUMS_64
 
-// A box of a tensor map, from column `column` and row `row` on, to shared memory.
+// Copies a box of a tensor map to shared memory. The box begins at column `column` and row `row`.
 __device__ __forceinline__ void tensor_copy(uint32_t target, const CUtensorMap& map, int column,
                                             int row, uint32_t barrier) {
   asm volatile(

@@ -11,12 +11,12 @@
 
 namespace forerun {
 
-// [vocab][hidden] as the checkpoint stores it; somebody else's memory.
+// [vocab][hidden] in the checkpoint's format; a view, the caller keeps the memory.
 using EmbeddingTable =
     std::variant<MatrixView<const float>, MatrixView<const bf16>, MatrixView<const f16>>;
 
-// Collective: y [tokens][hidden] = table[token], exactly, or rounded to bf16 where `round_to_bf16`
-// is set. Tokens are rows of the table. Members take whole rows.
+// Collective: y [tokens][hidden] = table[token], exactly, or rounded to bf16 if `round_to_bf16` is
+// set. A token is the index of a row of the table. Members take whole rows.
 void embedding(const Team& team, const EmbeddingTable& table, std::span<const int32_t> tokens,
                bool round_to_bf16, MatrixView<float> y);
 

@@ -1,12 +1,12 @@
-// Chooses tokens of a paged KV cache by the attention that the rows of an observation window pay
-// them (SnapKV, Li et al., 2024, §4), for each KV head by itself, and gathers their keys and values
-// in blocks of their own.
+// Selects tokens of a paged KV cache by the attention that the rows of an observation window pay to
+// them (SnapKV, Li et al., 2024, §4), separately for each KV head, and copies their keys and values
+// into other KV blocks.
 //
-// A token's importance is the weight that it has in the softmax of each of the window's queries,
-// over all tokens that the query weighs, summed over the window's rows and the query heads of its
-// KV head. Pooled, by the mean of `pooling` neighbours, so that what stands around an important
-// token is chosen with it. The most important tokens are taken, of equals the earlier ones, and lie
-// in the blocks in the order of the text.
+// A token's importance is the sum of its softmax probabilities over the window's rows and the query
+// heads of the KV head; a query's softmax runs over all tokens that the query attends to.
+// Importance is then pooled by the mean of `pooling` neighbours, so that tokens around an important
+// token are selected with it. The most important tokens are selected; of equally important tokens
+// the earlier ones. They lie in the blocks in the order of the text.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,16 @@ namespace forerun {
 
 struct KvSelectionCall {
   MatrixView<const float> queries;       // [observers][num_heads * head_dim], rotated
-  const int32_t* block_table = nullptr;  // of the sequence that is chosen from
-  int32_t first_weighed = 0;  // slots 0 to first_weighed - 1 of it the first observer weighs
-  int32_t weighed_step = 0;   // 0 or 1: each further one so many more
-  int32_t tokens = 0;         // the choice is among slots 0 to tokens - 1; at most first_weighed
-  int32_t chosen = 0;         // so many: a multiple of kAttentionTile, at most `tokens`
+  const int32_t* block_table = nullptr;  // block table of the sequence
+  int32_t first_weighed = 0;  // the first observer attends to slots 0 to first_weighed - 1
+  int32_t weighed_step = 0;   // 0 or 1: how many more slots each following observer attends to
+  int32_t tokens = 0;         // candidates are slots 0 to tokens - 1; at most first_weighed
+  int32_t chosen = 0;         // number to select: a multiple of kAttentionTile, at most `tokens`
   int32_t pooling = 1;        // odd
-  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], none of them in the table
-  // Where there is one, it is brought up to `tokens`, a multiple of 64, and says what the queries
-  // think of these, in place of their keys.
+  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], the destination; none is in the
+                                    // block table
+  // If there is an index, select_kv() extends it to `tokens` tokens, a multiple of 64, and takes
+  // the scores of these tokens from it instead of from their keys.
   PqIndex index = {};
 
   int32_t weighed(int64_t observer) const {
@@ -39,10 +40,10 @@ struct KvSelectionCall {
   }
 };
 
-// Scratch of one device; for one call at a time.
+// Scratch memory of one device, for one call at a time.
 class KvSelectionScratch {
  public:
-  // Outside of a run. Keeps its memory.
+  // Must be called outside of a run of the team. Capacity never shrinks.
   void reserve(int32_t team_size, const KvSelectionCall& call, int32_t num_heads,
                const PagedKv& kv);
 
@@ -51,9 +52,9 @@ class KvSelectionScratch {
                         KvSelectionScratch* scratch);
   struct Member {
     std::vector<float> scores;       // [tile][query][64]
-    std::vector<std::byte> queries;  // [query], as attention's kernels want them
+    std::vector<std::byte> queries;  // [query], in the layout of the attention kernels
     std::vector<const std::byte*> query_list;
-    std::vector<const float*> query_rows;  // [query], as they came
+    std::vector<const float*> query_rows;  // [query], as passed in
     std::vector<float> importance;         // [token]
     std::vector<float> pooled;
     std::vector<int32_t> order;
@@ -62,13 +63,13 @@ class KvSelectionScratch {
   std::vector<Member> members_;
 };
 
-// Collective. The caller syncs before (queries rotated, all KV written) and after. Members take KV
-// heads; what is chosen does not depend on the team.
+// Collective. The caller syncs before the call (queries must be rotated, all KV written) and after
+// it. Members take KV heads; the selection does not depend on the team's size.
 void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
                KvSelectionScratch* scratch);
 
-// Reference twin: plain loops in double. Pooled importance [kv_head][tokens]; copies nothing. Of an
-// index, it takes the keys that are in it, and does not bring it up to date.
+// Reference twin: plain loops in double. Returns the pooled importance [kv_head][tokens] and copies
+// nothing. If there is an index, it uses the index's keys and does not extend the index.
 std::vector<double> kv_importance_ref(const KvSelectionCall& call, const PagedKv& kv);
 
 }  // namespace forerun

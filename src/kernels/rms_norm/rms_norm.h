@@ -1,7 +1,8 @@
-// Root-mean-square normalization: y = x / sqrt(mean(x²) + eps) * weight, over a row or over a head.
+// Root-mean-square normalization: y = x / sqrt(mean(x²) + eps) * weight, over a row of the residual
+// stream or over an attention head.
 //
-// The sum of squares runs in 16 fixed lanes and one fixed tree, in plain C++ that no compiler may
-// reorder: the same bits in every build for every team.
+// The squares are added in 16 fixed lanes, then the lanes in a fixed tree, in plain C++ that no
+// compiler may reorder. So the bits are the same in every build and for every team size.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Rotary position embedding, the convention that pairs dimension i with i + head_dim / 2.
+// Rotary position embedding, in the convention that pairs dimension i with i + head_dim / 2.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace forerun {
 
-// Angles of a position are position * frequencies[i], i < head_dim / 2, in radians; rotated vectors
-// are multiplied by `magnitude` (YaRN's attention factor; 1 elsewhere).
+// The angles of a position are position * frequencies[i], i < head_dim / 2, in radians. Rotated
+// vectors are multiplied by `magnitude` (YaRN's attention factor; otherwise 1).
 struct RopeFrequencies {
   std::vector<double> frequencies;
   double magnitude = 1.0;
 };
 
-// Cosines and sines by position, computed in double the first time a position is asked for. Memory
-// for all positions is reserved but taken only for those used.
+// Cosines and sines by position, computed in double when a position is first prepared. Address
+// space is reserved for all positions; memory is committed only for prepared positions.
 //
-// prepare() by one thread; the accessors by any number of threads afterwards.
+// One thread may call prepare() at a time; afterwards any number of threads may call the accessors.
 class RopeTable {
  public:
   RopeTable() = default;
@@ -29,12 +29,12 @@ class RopeTable {
   RopeTable(RopeTable&& other) noexcept;
   RopeTable& operator=(RopeTable&& other) noexcept;
 
-  // Positions 0 to max_position - 1.
+  // A table for positions 0 to max_position - 1.
   static Result<RopeTable> create(RopeFrequencies frequencies, int32_t max_position);
 
   int32_t max_position() const { return max_position_; }
   void prepare(int32_t position);
-  // [head_dim / 2], times the magnitude. Only after prepare(position).
+  // [head_dim / 2], already multiplied by the magnitude. Valid only after prepare(position).
   const float* cosines(int32_t position) const { return row(position); }
   const float* sines(int32_t position) const { return row(position) + half_; }
 

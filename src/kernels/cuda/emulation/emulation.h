@@ -1,15 +1,15 @@
-// Launches of CUDA kernels on the host, so that their logic is tested where there is no GPU.
+// Runs CUDA kernels on the host, so that their logic is tested without a GPU.
 //
-// A kernel's source is compiled as C++; in place of kernels/cuda/ptx.h and its neighbours it
-// includes those under emulation/include, which spell the same instructions in C++. Every thread is
-// a context of its own, and an instruction of a whole warp or warpgroup is done once all of its
-// threads have come to it. Warps take their turns in an order that a seed decides, and what the
-// hardware does in the background (bulk copies, stores to other blocks, arrivals there) is done at
-// any later time: its target holds 0xff until then. So a barrier that is missing shows in results,
-// one too many ends the program with a message, and what waits for ever does so too.
+// A kernel's source is compiled as C++. Instead of kernels/cuda/ptx.h and its neighbours it
+// includes the headers under emulation/include, which implement the same instructions in C++. Every
+// thread has its own context; an instruction of a whole warp or warpgroup is executed once all its
+// threads have reached it. A seed decides the order in which warps run. Work that hardware does in
+// the background (bulk copies, stores to other blocks, arrivals there) is done at some later time,
+// and its target holds 0xff until then. So a missing barrier shows in the results; a superfluous
+// barrier or a deadlock ends the program with a message.
 //
-// Sums of 16 products are rounded once, here as in all kernels: bits are compared among kernels,
-// not with those of a GPU.
+// The emulation rounds a sum of 16 products once, for all kernels alike: tests compare bits among
+// emulated kernels, not with a GPU's.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,18 +30,18 @@
 
 namespace forerun::cuda::emulation {
 
-// An address in shared memory: the block's number in the launch, then the offset. Offset 0 is never
-// the beginning of anything.
+// An address in shared memory consists of the block's number in the launch (high bits) and an
+// offset. No object begins at offset 0.
 inline constexpr uint32_t kWindowBits = 18;
 inline constexpr uint32_t kFirstOffset = 1024;
 
-// Threads that meet: `generation` counts how often they have.
+// A barrier; `generation` counts how often its threads have met.
 struct Meeting {
   uint64_t generation = 0;
   uint32_t arrived = 0;
 };
 
-// Likewise, each with an operand, for an instruction that they execute together.
+// A barrier for an instruction that threads execute together; each thread brings an operand.
 struct Together {
   Meeting meeting;
   const void* instruction = nullptr;
@@ -49,10 +49,10 @@ struct Together {
 };
 
 struct MBarrier {
-  uint32_t arrivals = 0;  // of a phase
+  uint32_t arrivals = 0;  // expected per phase
   uint32_t pending = 0;
   int64_t bytes = 0;   // expected and not yet there
-  uint64_t phase = 0;  // its parity
+  uint64_t phase = 0;  // parity of the current phase
 };
 
 struct Block;
@@ -61,16 +61,16 @@ struct Thread {
   Block* block = nullptr;
   jmp_buf context = {};
   bool has_ended = false;
-  const uint64_t* waits_for = nullptr;  // that it is no longer `seen`
+  const uint64_t* waits_for = nullptr;  // until this is no longer `seen`
   uint64_t seen = 0;
-  std::vector<std::function<void()>> copies;  // its own asynchronous ones
+  std::vector<std::function<void()>> copies;  // asynchronous copies of this thread
 
   uint32_t lane() const { return index.x % 32; }
 };
 
 struct Block {
   uint3 index = {};
-  uint32_t number = 0;  // among those that run together
+  uint32_t number = 0;  // among the blocks that run together
   uint32_t rank = 0;    // in its cluster
   uint32_t threads = 0;
   Meeting* cluster = nullptr;
@@ -87,19 +87,19 @@ struct Launch {
   std::vector<std::unique_ptr<Meeting>> clusters;
   std::vector<Thread> threads;
   std::vector<std::function<void()>> background;  // in no order
-  bool has_moved = false;                         // since the last round
+  bool has_moved = false;                         // whether anything has moved since the last round
   std::mt19937 random;
 };
 
 Launch& launch();
 Thread& thread();
 
-// Runs a kernel to its end: `body` calls it. Clusters of `cluster_blocks` run one after another; 0:
-// there are none, and all blocks are there together, since some wait for others. Ends the program,
-// with a message, where the kernel does what it must not.
+// Runs a kernel to its end; `body` calls it. Clusters of `cluster_blocks` blocks run one after
+// another; with 0 there are no clusters and all blocks run together, since some wait for others.
+// Ends the program with a message if the kernel does something illegal.
 void run(dim3 grid, dim3 block, uint32_t cluster_blocks, size_t shared_bytes,
          const std::function<void()>& body);
-// Of the launches from now on.
+// Sets the seed of all later launches.
 void set_seed(uint32_t seed);
 [[noreturn]] void fail(const char* what);
 
@@ -125,7 +125,8 @@ void store(uint32_t address, const T& value) {
   if (address % sizeof(T) != 0) fail("a store that is not aligned");
   std::memcpy(shared_memory(address, sizeof(T)), &value, sizeof(T));
 }
-// What is on its way there is not there yet, and what was there is there no more.
+// Marks the target of a copy in flight: the old contents are gone and the new ones have not
+// arrived.
 inline void expect_at(uint32_t address, size_t bytes) {
   std::memset(shared_memory(address, bytes), 0xff, bytes);
 }
@@ -137,8 +138,8 @@ inline uint32_t own_address(uint32_t offset) {
   return offset | thread().block->number << kWindowBits;
 }
 
-// All threads of a warp (kCount 32) or warpgroup (128) with an operand each; the last to come
-// calls `work` with all of them.
+// Called by all threads of a warp (kCount 32) or warpgroup (128), each with an operand. The last
+// thread to arrive calls `work` with all operands.
 template <uint32_t kCount, class Operand, class Work>
 void together(const void* instruction, Operand& own, const Work& work) {
   Block& block = *thread().block;
@@ -154,7 +155,7 @@ void together(const void* instruction, Operand& own, const Work& work) {
   meet(group.meeting, kCount);
 }
 
-// Of the lane that each names.
+// Each lane gets the value of the lane that it names.
 template <class T>
 T shuffle(T value, uint32_t from) {
   struct Operand {
@@ -167,7 +168,7 @@ T shuffle(T value, uint32_t from) {
   });
   return own.out;
 }
-// Applied to the values of all lanes, one after another.
+// Combines the values of all lanes, one after another.
 template <class T, class Combine>
 T reduce(T value, const Combine& combine) {
   struct Operand {

@@ -1,5 +1,5 @@
-// Tensor maps of emulated kernels (device/cuda/cuda_tensor_map.h): what a map describes, where
-// CUDA's holds what only hardware reads.
+// Tensor maps of emulated kernels (device/cuda/cuda_tensor_map.h). They hold the description of the
+// matrix in plain fields, since CUDA's format is opaque.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@ struct TensorMap {
 };
 TensorMap tensor_map_of(const CUtensorMap& map);
 
-// Where a byte lies of rows of 64 or 128 bytes whose 16-byte pieces change places by the row.
+// Swizzled address of a byte, for rows of 64 or 128 bytes.
 inline uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
   return address ^ (address >> 7 & (row_bytes == 128 ? 7u : 3u)) << 4;
 }

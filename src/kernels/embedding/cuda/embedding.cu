@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kFewestBlocks = 16;  // to copy with
-// Of 16 bytes, of the step's data: asked for before it is known how many there are.
+// 16-byte words of the Step's data that are loaded before their number is known.
 constexpr int kAheadVectors = 512;
 static_assert(kAheadVectors <= kFewestBlocks * kThreads);
 
@@ -66,13 +66,13 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
   __syncthreads();
   if (static_cast<int>(blockIdx.x) < call.rows) {
     const int32_t token = asked[1];
-    const bool ours = token >= 0 && token < call.table_tokens;
+    const bool is_in_table = token >= 0 && token < call.table_tokens;
     const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
     auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.output_stride);
     const int vectors = static_cast<int>(call.dim / 8);
     for (int i = threadIdx.x; i / 32 * 32 < vectors; i += kThreads) {
       const bool valid = i < vectors;
-      const uint4 x = ours && valid ? from[i] : make_uint4(0, 0, 0, 0);
+      const uint4 x = is_in_table && valid ? from[i] : make_uint4(0, 0, 0, 0);
       if (valid) to[i] = x;
       write_norm(call, blockIdx.x, i, valid, x);
     }

@@ -1,8 +1,9 @@
-// The first kernel of a forward on a GPU: brings the step's data from mapped host memory into the
-// device's, so that later kernels do not cross the bus for it, and looks up the rows' tokens. Of a
-// stage of a pipeline the table is the hidden rows that it is given, in mapped host memory as well,
-// and a row's "token" its place there; what it writes has the bits that the linear layer in front
-// of the cut would have left behind.
+// The first kernel of a forward on a GPU. It copies the Step's data from mapped host memory to
+// device memory, so that later kernels do not read it over the bus, and looks up the embeddings of
+// the rows' tokens. In a later stage of a pipeline, `table` holds the hidden states that the
+// previous stage sent, also in mapped host memory, and a row's "token" is the index of its hidden
+// state. The output then has the bits that the last linear layer of the previous stage would have
+// written.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,22 +18,22 @@
 namespace forerun::cuda {
 
 struct EmbeddingCallCuda {
-  // Mapped host memory, 8 KB or more, written before the launch: at `bytes_offset` an int32, how
-  // many bytes to copy to `target` (a multiple of 16); at `tokens_offset` the rows' tokens, int32
-  // [rows].
+  // The Step's data: mapped host memory, 8 KB or more, written before the launch. At `bytes_offset`
+  // lies an int32, the number of bytes to copy to `target` (a multiple of 16); at `tokens_offset`
+  // the rows' tokens, int32 [rows].
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
   int32_t bytes_offset = 0;
   int32_t tokens_offset = 0;
-  // [table_tokens][dim]; other tokens give zeros.
+  // [table_tokens][dim]; the embedding of any other token is zero.
   const __nv_bfloat16* table = nullptr;
   int32_t table_tokens = 0;
   int64_t dim = 0;                  // a multiple of 32
   __nv_bfloat16* output = nullptr;  // [rows][output_stride]
   int64_t output_stride = 0;        // a multiple of 8, at least dim
-  NormOutputCuda next_norm = {};    // of the output; all of it is needed
+  NormOutputCuda next_norm = {};    // norm of the output; every field must be set
   int32_t rows = 0;
-  uint32_t* to_clear = nullptr;  // [clear_count] set to zero
+  uint32_t* to_clear = nullptr;  // [clear_count] words that the kernel sets to zero
   int32_t clear_count = 0;
 };
 

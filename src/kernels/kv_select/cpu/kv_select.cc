@@ -86,7 +86,7 @@ void score_codes(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head
             scratch);
 }
 
-// Of [64] scores; lanes of their own, so that a compiler makes vectors of them.
+// Maximum of 64 scores, in independent lanes so that the compiler vectorizes the loop.
 float highest_of(const float* scores) {
   std::array<float, 16> highest;
   std::copy_n(scores, highest.size(), highest.begin());

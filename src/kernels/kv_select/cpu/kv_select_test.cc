@@ -98,14 +98,14 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
 TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
   for (const auto& [tokens, chosen, weighed_step] :
        {std::tuple{640, 256, 1}, {640, 64, 1}, {640, 128, 0}, {65, 64, 0}, {256, 256, 1}}) {
-    const KvSelectionCall the = call(tokens, chosen, weighed_step);
-    KvSelectionCall reference = the;
+    const KvSelectionCall selection = call(tokens, chosen, weighed_step);
+    KvSelectionCall reference = selection;
     const std::vector<float> used = used_queries(queries_, cache_.kv());
-    reference.queries = {used.data(), {the.queries.dim(0), width_}};
+    reference.queries = {used.data(), {selection.queries.dim(0), width_}};
     const std::vector<double> importance = kv_importance_ref(reference, cache_.kv());
     for (const int32_t team_size : {1, 2}) {
-      select(the, team_size);
-      expect_the_most_important(the, importance, 1e-4);
+      select(selection, team_size);
+      expect_the_most_important(selection, importance, 1e-4);
     }
   }
 }
@@ -140,13 +140,13 @@ TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
   const std::vector<int32_t> lengths =
       kSanitized ? std::vector<int32_t>{320, 384} : std::vector<int32_t>{320, 384, 640};
   for (const int32_t tokens : lengths) {
-    KvSelectionCall the = call(tokens, 128, 0);
+    KvSelectionCall selection = call(tokens, 128, 0);
     for (const int32_t team_size : {2, 1}) {
       if (kSanitized && team_size == 1) continue;
-      the.index = {index.data(), indexed};
-      select(the, team_size);
+      selection.index = {index.data(), indexed};
+      select(selection, team_size);
       // Queries of the index are not rounded.
-      expect_the_most_important(the, kv_importance_ref(the, cache_.kv()), 0.03);
+      expect_the_most_important(selection, kv_importance_ref(selection, cache_.kv()), 0.03);
     }
     indexed = tokens;
   }

@@ -30,7 +30,7 @@ struct SelectArgs {
   const __nv_bfloat16* q;
   const int32_t* block_table;
   const int32_t* blocks;
-  const std::byte* keys;  // the layer's part of block 0
+  const std::byte* keys;  // keys of the layer in block 0
   std::byte* cache;
   float2* partials;   // [kv_head][tile][queries]: largest score, sum of weights
   float2* totals;     // [kv_head][queries]: largest score, 1 / sum

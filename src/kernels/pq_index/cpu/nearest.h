@@ -1,13 +1,14 @@
-// The nearest centroids of keys' sub-vectors: what the per-instruction-set files export.
+// Finds the nearest centroids of keys' sub-vectors. Each instruction set has a file that exports
+// one kernel.
 #pragma once
 
 #include <cstdint>
 
 namespace forerun {
 
-inline constexpr int32_t kNearestKeys = 64;  // that a kernel takes at once
+inline constexpr int32_t kNearestKeys = 64;  // keys that a kernel takes at once
 
-// `count` keys, a multiple of kNearestKeys, and one sub-vector of them, of `dims` dimensions.
+// One sub-vector, of `dims` dimensions, of `count` keys. `count` is a multiple of kNearestKeys.
 struct NearestCall {
   const float* centroids = nullptr;   // [dims][kPqCentroids]
   const float* half_norms = nullptr;  // [kPqCentroids]: half of a centroid's squared length
@@ -15,15 +16,16 @@ struct NearestCall {
   int64_t key_stride = 0;
   int32_t dims = 0;
   int32_t count = 0;
-  uint8_t* codes = nullptr;  // [count]: which centroid is the nearest
+  uint8_t* codes = nullptr;  // [count]: indices of the nearest centroids
 };
 
-// Of centroids that are equally near the first is taken; a distance that is not a finite number is
-// never the least, and a key that is near to nothing is centroid 0's. Products are subtracted one
-// dimension after the other, fused but for the scalar kernel, which rounds them before.
+// If several centroids are equally near, the first is taken. A distance that is not finite is never
+// the smallest; if no distance is finite, the code is 0. Products are subtracted one dimension
+// after the other, by fused multiply-add except in the scalar kernel, which rounds each product
+// first.
 using NearestKernel = void (*)(const NearestCall& call);
 
-// That of current_isa().
+// The kernel of current_isa().
 NearestKernel nearest_kernel();
 
 void nearest_scalar(const NearestCall& call);

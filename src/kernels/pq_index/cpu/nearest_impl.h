@@ -1,10 +1,11 @@
-// The search for the nearest centroid, written once over vectors of the compiler's own extension.
-// Included by the per-instruction-set files only, each with vectors of its own in an anonymous
-// namespace, so that no instantiation is shared between files compiled for different processors.
-// For the same reason nothing of the standard library is called here.
+// The search for the nearest centroid, written once over vector types of the compiler's extension.
+// Only the per-instruction-set files include it. Each has its own vector types in an anonymous
+// namespace, so that files compiled for different processors share no instantiation. For the same
+// reason nothing of the standard library is called here.
 //
-// Lanes are keys, so that none are compared with each other. What is compared is half of a squared
-// distance less half of the key's own squared length, which is the same for all centroids.
+// Each lane holds a key, so lanes are never compared with each other. The search compares half of
+// the squared distance minus half of the key's squared length; the latter is the same for all
+// centroids.
 #pragma once
 
 #include "kernels/pq_index/cpu/nearest.h"
@@ -13,21 +14,23 @@
 namespace forerun {
 namespace {
 
-// Less nothing, not plus: x + 0 would have to be computed, since it is not x where x is -0.
+// Broadcasts x. Subtracting 0 lets the compiler drop the operation; x + 0 would have to be
+// computed, since -0 + 0 is not -0.
 template <class F>
 F all(float x) {
   return x - F{};
 }
 
-// S: vectors F and I of as many floats and integers, how many of them are in registers at once, and
-// a - x * y.
+// S provides vector types F and I with equally many floats and integers, the number kVectors of
+// vectors in registers at once, and minus_product(a, x, y) = a - x * y.
 template <class S>
 void nearest(const NearestCall& call) {
   using F = typename S::F;
   using I = typename S::I;
   constexpr int32_t kLanes = sizeof(F) / sizeof(float);
   constexpr int32_t kVectors = S::kVectors;
-  constexpr int32_t kCentroids = 2;  // for every load of a key, which may lie across cache lines
+  constexpr int32_t kCentroids = 2;  // compared per load of a key, since a load may cross cache
+                                     // lines
   static_assert(kNearestKeys % (kLanes * kVectors) == 0 && kPqCentroids % kCentroids == 0);
   for (int32_t first = 0; first < call.count; first += kLanes * kVectors) {
     F least[kVectors];

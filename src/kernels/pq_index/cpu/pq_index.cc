@@ -124,7 +124,8 @@ uint8_t* nearest_of(PqScratch& mem, int32_t sub) {
   return mem.nearest.data() + int64_t{sub} * kMaxKeys;
 }
 
-// Of the first `count` of mem.keys, and of what follows them up to a multiple of kNearestKeys.
+// Finds the nearest centroids of the first `count` keys of mem.keys, and of the keys after them up
+// to a multiple of kNearestKeys.
 void find_nearest(PqScratch& mem, int32_t sub, int32_t count, int32_t head_dim) {
   const Dims dims = dims_of(sub, head_dim);
   nearest_kernel()({.centroids = row_of(mem.centroids, dims.begin),

@@ -36,25 +36,25 @@ int32_t arg(const benchmark::State& state, size_t index) {
 }
 
 void build(benchmark::State& state) {
-  Case the(arg(state, 0), arg(state, 1));
-  for (auto iteration : state) the.update(0);
+  Case bench_case(arg(state, 0), arg(state, 1));
+  for (auto iteration : state) bench_case.update(0);
 }
 
 void bring_up(benchmark::State& state) {
-  Case the(arg(state, 0), arg(state, 1));
-  the.update(0);
-  for (auto iteration : state) the.update(the.tokens - kAttentionTile);
+  Case bench_case(arg(state, 0), arg(state, 1));
+  bench_case.update(0);
+  for (auto iteration : state) bench_case.update(bench_case.tokens - kAttentionTile);
 }
 
 void scores(benchmark::State& state) {
-  Case the(arg(state, 0), arg(state, 1));
-  the.update(0);
-  const std::vector<float> query(static_cast<size_t>(the.cache.kv().head_dim), 0.5f);
+  Case bench_case(arg(state, 0), arg(state, 1));
+  bench_case.update(0);
+  const std::vector<float> query(static_cast<size_t>(bench_case.cache.kv().head_dim), 0.5f);
   const std::vector<const float*> queries(static_cast<size_t>(arg(state, 2)), query.data());
-  std::vector<float> scores(queries.size() * static_cast<size_t>(the.tokens));
+  std::vector<float> scores(queries.size() * static_cast<size_t>(bench_case.tokens));
   for (auto iteration : state) {
-    pq_scores(the.cache.kv(), 0, {the.blocks(), the.tokens}, the.tokens, queries, 0.1f,
-              scores.data(), the.scratch);
+    pq_scores(bench_case.cache.kv(), 0, {bench_case.blocks(), bench_case.tokens}, bench_case.tokens,
+              queries, 0.1f, scores.data(), bench_case.scratch);
   }
 }
 

@@ -72,7 +72,7 @@ class PqIndexTest : public ::testing::TestWithParam<std::tuple<DType, int32_t>> 
   PqScratch scratch_;
 };
 
-// Of as many tokens as there are centroids each is its own.
+// With as many tokens as centroids, each token is its own centroid.
 TEST_P(PqIndexTest, FewKeysAreKept) {
   update(0, 256);
   for (const int32_t token : {0, 1, 77, 255}) {

@@ -2,8 +2,9 @@
 //   y = x * w / sqrt(mean(x²) + eps)
 // The kernel that writes x (an embedding, or a linear layer that adds to the residual) also writes
 // x * w, rounded to 16 bits, and the sum of the squares of every kNormGroup values of x. A linear
-// layer that reads y multiplies x * w and scales its finished sums by the rest, which is one number
-// a row: the groups are added in one order, whatever the number of rows.
+// layer that needs y as its input multiplies x * w instead and scales its finished sums by 1 /
+// sqrt(mean(x²) + eps), which is one number per row. It adds the sums of the groups in one order,
+// whatever the number of rows.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +13,21 @@
 
 namespace forerun::cuda {
 
-inline constexpr int kNormGroup = 16;  // half a linear layer's tile: what one block of two owns
+inline constexpr int kNormGroup = 16;  // half of a linear layer's tile: the outputs that a block
+                                       // owns in a cluster of two
 
-// What is written beside x [rows][dim] for the norm that follows it; device memory, 16-byte
+// Outputs that a kernel writes beside x [rows][dim] for the following norm; device memory, 16-byte
 // aligned. `dim` is a multiple of 32.
 struct NormOutputCuda {
   const float* weight = nullptr;  // [dim]; null: no norm follows. Never written while in use.
-  uint16_t* scaled = nullptr;     // x * weight, rows as far apart as x's
+  uint16_t* scaled = nullptr;     // x * weight, with x's row stride
   float* squares = nullptr;       // [rows][dim / kNormGroup]
-  ActivationFormat format = ActivationFormat::kBf16;  // of `scaled`
+  ActivationFormat format = ActivationFormat::kBf16;  // format of `scaled`
 };
 
-// The other half, for a layer whose input is `scaled`.
+// The inputs of the norm for a linear layer whose input is `scaled`.
 struct NormInputCuda {
-  const float* squares = nullptr;  // [..][dim / kNormGroup], of x; null: the input is used as it is
+  const float* squares = nullptr;  // [..][dim / kNormGroup], of x; null: no norm
   float eps = 0;
 };
 

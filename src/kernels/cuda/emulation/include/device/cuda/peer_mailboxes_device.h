@@ -1,5 +1,5 @@
-// What device/cuda/peer_mailboxes_device.h has for a GPU, on the host, where no other GPU ever
-// sends: a kernel that waits for one ends the program.
+// Emulates device/cuda/peer_mailboxes_device.h on the host. No other GPU ever sends, so a kernel
+// that waits for one ends the program.
 #pragma once
 
 #include "device/cuda/peer_mailboxes.h"

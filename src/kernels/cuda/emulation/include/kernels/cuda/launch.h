@@ -1,5 +1,4 @@
-// What kernels/cuda/launch.h has for a GPU, on the host: a launch returns once its kernel has
-// ended.
+// Emulates kernels/cuda/launch.h on the host. A launch returns once its kernel has ended.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +20,7 @@ Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, boo
                  [&] { std::apply(kernel, parameters); });
   return {};
 }
-// Blocks one after another, so that what they declare as their shared memory is one's at a time.
+// Runs blocks one after another, so that their __shared__ variables belong to one block at a time.
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
               const char* doing, Arguments... arguments) {
@@ -40,7 +39,7 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
   return launch_dependent_clusters(kernel, 1, grid, block, shared_bytes, stream, doing,
                                    arguments...);
 }
-// Of a small GPU, for short tests.
+// Multiprocessors of a small GPU, for short tests.
 inline Result<int> multiprocessor_count() { return 12; }
 template <class... Parameters>
 Status prefer_shared_memory(void (* /*kernel*/)(Parameters...), const char* /*doing*/) {

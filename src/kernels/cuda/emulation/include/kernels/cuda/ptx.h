@@ -1,5 +1,5 @@
-// What kernels/cuda/ptx.h has for a GPU, and CUDA's own functions and variables of device code, on
-// the host: in place of it where a kernel is emulated (kernels/cuda/emulation/emulation.h).
+// Emulates kernels/cuda/ptx.h and CUDA's built-in device functions and variables on the host.
+// Emulated kernels include it in place of that header (kernels/cuda/emulation/emulation.h).
 #pragma once
 
 #include "kernels/cuda/activation_format.h"
@@ -13,7 +13,7 @@
 #define __maxnreg__(registers)
 #undef __launch_bounds__
 #define __launch_bounds__(...)
-// Of kernels whose blocks run one after another (launch()).
+// For kernels whose blocks run one after another (launch()).
 #undef __shared__
 #define __shared__ static
 
@@ -54,7 +54,7 @@ inline float __expf(float x) { return std::exp(x); }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
-// Of the bytes of `low`, then `high`, those that four nibbles of `selector` name.
+// Selects four of the 8 bytes of `low` and `high` by the four nibbles of `selector`.
 inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   const uint64_t bytes = uint64_t{high} << 32 | low;
   uint32_t chosen = 0;
@@ -104,9 +104,9 @@ float from_half(uint32_t pair, uint32_t index) {
   return __half2float(value);
 }
 
-// A lane with g = lane / 4 and t = lane % 4 holds of the first operand rows g and g + 8, of the
-// second column g, of each the elements 2t, 2t + 1 and those 8 on; of sums rows g and g + 8,
-// columns 2t and 2t + 1.
+// Let g = lane / 4 and t = lane % 4. A lane holds rows g and g + 8 of the first operand and column
+// g of the second, of each the elements 2t, 2t + 1, 2t + 8 and 2t + 9. Of the sums it holds rows g
+// and g + 8, columns 2t and 2t + 1.
 template <bool kIsF16>
 void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Operand {
@@ -371,7 +371,7 @@ inline void arrive_release(uint32_t* counter, uint32_t arrivals) {
   *counter += arrivals;
   emulation::has_moved();
 }
-// There is no clock to go by: who waits in vain says so after many turns.
+// There is no clock, so a wait fails after many iterations.
 inline bool wait_acquire(const uint32_t* counter, uint32_t count) {
   for (int turns = 0; turns < 100000; ++turns) {
     if (*static_cast<const volatile uint32_t*>(counter) >= count) return true;

@@ -1,5 +1,5 @@
-// What kernels/cuda/wgmma.h has for a GPU, on the host. Products are done when they are asked for,
-// by all threads of a warpgroup together.
+// Emulates kernels/cuda/wgmma.h on the host. Products are computed when they are issued, by all
+// threads of a warpgroup together.
 #pragma once
 
 #include <cuda.h>
@@ -36,7 +36,7 @@ void warpgroup_reg_alloc() {}
 
 namespace emulation {
 
-// Where eight rows begin, and what lies between panels.
+// Address of a byte of a row, by the descriptor's strides of eight rows and of panels.
 inline uint32_t wgmma_element(uint64_t descriptor, uint32_t row, uint32_t byte, uint32_t panel) {
   const auto field = [descriptor](int bit) {
     return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
@@ -52,14 +52,15 @@ template <bool kIsF16>
 float wgmma_row_major(uint64_t descriptor, uint32_t row, uint32_t k) {
   return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, row, 2 * k, 0)), 0);
 }
-// Element k of column n where a row has all columns of one k, 64 of them a panel.
+// Element k of column n of an operand whose rows hold all columns of one k, in panels of 64
+// columns.
 template <bool kIsF16>
 float wgmma_transposed(uint64_t descriptor, uint32_t n, uint32_t k) {
   return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, k, n % 64 * 2, n / 64)), 0);
 }
 
-// d (+)= 64 rows of 16 times 16 by kColumns. The first operand is `a`, laid out as mma()'s, or in
-// shared memory.
+// d (+)= (64 x 16) times (16 x kColumns). The first operand is `a`, in the layout of mma(), or lies
+// in shared memory.
 template <uint32_t kColumns, bool kAdd, bool kInRegisters, bool kTransposed, bool kIsF16 = false>
 void wgmma(float (*d)[4], const uint32_t* a, uint64_t first, uint64_t second) {
   struct Operand {
@@ -112,7 +113,8 @@ void wgmma(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
       reinterpret_cast<float(*)[4]>(d), a, 0, b);
 }
 
-// A box of a tensor map, from column `column` and row `row` on; what lies beyond the matrix is 0.
+// Copies a box of a tensor map that begins at column `column` and row `row`. Elements beyond the
+// matrix become 0.
 inline void tensor_copy(uint32_t target, const CUtensorMap& map, int column, int row,
                         uint32_t barrier) {
   const emulation::TensorMap matrix = emulation::tensor_map_of(map);

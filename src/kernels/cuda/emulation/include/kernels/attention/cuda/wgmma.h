@@ -1,4 +1,4 @@
-// What kernels/attention/cuda/wgmma.h has for a GPU, on the host.
+// Emulates kernels/attention/cuda/wgmma.h on the host.
 #pragma once
 
 #include <cstdint>
