@@ -1,8 +1,8 @@
-// What a sampler needs of a row of logits, small enough to cross a bus: made where the logits lie,
-// while the host's own functions still decide everything. The device never draws a token. It names
-// every token that the host's arithmetic could draw, lists the best tokens, and sums weights in
-// fixed point (base/token_weight.h), which have the host's bits. What a digest does not hold is
-// answered from the logits themselves.
+// A summary of a row of logits that holds what a sampler needs and is small enough to send over a
+// bus. It is computed on the device that holds the logits, but the host still makes every decision:
+// the device never draws a token. It names every token that the host's arithmetic could draw, lists
+// the best tokens, and sums weights in fixed point (base/token_weight.h), so that the sums have the
+// same bits as the host's. For anything else the sampler reads the logits themselves.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,28 @@ struct TokenLogit {
   int32_t token = 0;
 };
 
-// What is asked of a row. Kernels read it in the step's data.
+// What the summary of a row must contain. Kernels read it from the Step's data.
 struct RowQuery {
-  // The kinds of answers; best tokens and errors are always told.
+  // Kinds of answers. The best token and errors are always reported.
   enum : uint32_t {
     kNoise = 1,       // candidates for the Gumbel draw
     kWeights = 2,     // sum of weights at `inv_temperature`
     kRawWeights = 4,  // sum of weights at temperature 1
-    kLogits = 8,      // no digest: all logits are needed on the host
-    kNoisyTop = 16,   // the best tokens to list are those of the largest score + Gumbel noise
+    kLogits = 8,      // no summary: the host needs all logits
+    kNoisyTop = 16,   // list the tokens with the largest score + Gumbel noise
   };
   uint32_t kinds = kLogits;
-  // At least so many of the best tokens are listed, by logit unless kNoisyTop is asked for, or all
-  // if there are fewer; at most kMaxTop.
+  // At least so many of the best tokens are listed (all tokens, if there are fewer), ranked by
+  // logit, or by noisy score with kNoisyTop. At most kMaxTop.
   int32_t top = 0;
-  int32_t vocab = 0;  // tokens from there on are never drawn
+  int32_t vocab = 0;  // tokens from `vocab` on are never drawn
   float inv_temperature = 1.0f;
-  // The counter of the noise (base/noise.h), stream kTarget.
+  // The counter of the noise (base/noise.h), in stream kTarget.
   uint32_t seed_low = 0;
   uint32_t seed_high = 0;
   int32_t position = 0;
-  // What is done to the logits before they are asked: the number of a RowEdits of the Step
-  // (row_edits.h); kNone: nothing. All answers but whole logits are of the edited ones.
+  // The edits applied to the logits before they are summarized: index of a RowEdits of the Step
+  // (row_edits.h), or kNone. All answers, except whole logits, are about edited logits.
   int32_t edits = kNone;
 
   static constexpr int32_t kNone = -1;
@@ -46,26 +46,30 @@ struct RowQuery {
   bool operator==(const RowQuery&) const = default;
 };
 
-// Answers for a row, or for the part of it that one device holds. score(token) = (logit - origin) *
-// inv_temperature, in f32; the origin is the row's largest logit for weights and may be the part's
-// for candidates, where it does not matter.
+// The summary of a row, or of the part (vocabulary shard) of it that one device holds. score(token)
+// = (logit - origin) * inv_temperature, in f32. For weights the origin is the row's largest logit;
+// for candidates it does not matter and may be the part's largest logit.
 struct RowSummary {
   static constexpr int32_t kMaxListed = 1024;
   static constexpr int32_t kMaxCandidates = 16;
 
-  // The lowest id among equals; token -1 and -infinity where all are masked (-infinity).
+  // The token with the largest logit; of equal logits, the lowest token id. Token -1 and -infinity
+  // if all tokens are masked (-infinity).
   TokenLogit best{0.0f, -1};
-  int32_t bad = 0;  // a logit is NaN or +infinity: nothing else is meaningful
-  // `listed`: no token that is left out has the logit of a listed one or more; by noise, none that
-  // is left out is among the `top` of the largest sums, whoever takes the logarithms (see
-  // kListMargin). num_listed -1: they are too many to list. In no order.
+  int32_t bad = 0;  // 1: a logit is NaN or +infinity, and the other fields are meaningless
+  // `listed` is in no order. No token outside of the list has a logit equal to or larger than that
+  // of a listed token. With kNoisyTop, no token outside of the list is among the `top` largest
+  // noisy scores, whether the host or the device computes the logarithms (see kListMargin).
+  // num_listed is -1 if there are too many tokens to list.
   int32_t num_listed = 0;
-  int32_t lists_all = 0;  // that are not masked
-  int32_t by_noise = 0;   // the list is one of kNoisyTop
-  // Every token that may have the part's largest score + Gumbel noise, whatever the scores' origin
-  // and whoever takes the logarithms (see kNoiseMargin). -1: too many.
+  int32_t lists_all = 0;  // 1: the list holds all tokens that are not masked
+  int32_t by_noise = 0;   // 1: the list is ranked by noisy score (kNoisyTop)
+  // `candidates` holds every token that may have the part's largest score + Gumbel noise, for any
+  // origin of the scores and whether the host or the device computes the logarithms (see
+  // kNoiseMargin). num_candidates is -1 if there are too many.
   int32_t num_candidates = 0;
-  int32_t has_weights = 0;  // those that are asked for, of scores from `weight_origin`
+  int32_t has_weights = 0;  // 1: the requested sums are valid, for scores with origin
+                            // `weight_origin`
   float weight_origin = 0.0f;
   uint64_t weights = 0;      // sum of fixed_token_weight(token_weight(score))
   uint64_t raw_weights = 0;  // the same at temperature 1
@@ -73,40 +77,44 @@ struct RowSummary {
   TokenLogit listed[kMaxListed];
 };
 
-// A candidate's score + noise lies within this of the largest, as its device computes them. Twice
-// the error of that (logarithms in f32: 2e-5), and twice what another origin of the scores and the
-// host's roundings can move two sums that compete for the largest: their scores differ by less than
-// 40, in f32.
+// A token is a candidate if its score + noise, as the device computes them, lies within this margin
+// of the largest. The margin covers twice the device's error (logarithms in f32: 2e-5) and twice
+// the change from another origin of the scores and the host's rounding, for two sums that compete
+// for the largest (their scores differ by less than 40, in f32).
 inline constexpr float kNoiseMargin = 1e-4f;
 
-// A list by noise goes so much deeper than its device's sums tell. Twice the error of these
-// (logarithms of the hardware: 2e-3), and 1e-3 for what f32 can move two sums that compete for a
-// place, on the device and from another origin on the host: less than 8e-7 of their scores, which
-// must be above -1,000. Lower ones, among the `top` at temperatures of hundredths only, may be left
-// out for others that near: another guess of a draft, never another token of the target.
+// The margin by which a list of kNoisyTop goes deeper than the device's sums require. It covers
+// twice the device's error (hardware logarithms: 2e-3), and 1e-3 for the rounding in f32 of two
+// sums that compete for a place, on the device and from another origin on the host: less than 8e-7
+// of scores above -1,000. Lower scores reach the `top` only at temperatures of a few hundredths.
+// There a token may be missing in favour of one that is nearly as good, which changes a draft token
+// but never a token of the target.
 inline constexpr float kListMargin = 5e-3f;
 
-// Logits of a Step that lie on a device and have not been copied: a sampler's way to its rows.
+// Gives a sampler access to the logits of a Step that lie on a device and have not been copied to
+// the host.
 class DeviceLogits {
  public:
   virtual ~DeviceLogits() = default;
-  // A row's answers; null: the row is in host memory. Valid until the next Step.
+  // The summary of a row; null: the row is in host memory. Valid until the next Step.
   virtual const RowSummary* summary(int32_t logits_row) const = 0;
-  // What they answer. Only of rows that have a summary; valid as long.
+  // The query that a row's summary answers. Only for rows that have a summary; valid as long as the
+  // summary.
   virtual const RowQuery& query(int32_t logits_row) const = 0;
-  // Brings a row to the host memory that has been told for it. From any thread; each row's reader
-  // is one at a time.
+  // Copies a row to the host memory that was assigned to it. May be called from any thread, but by
+  // one thread at a time for each row.
   virtual Status fetch(int32_t logits_row) = 0;
 };
 
-// `logits` [tokens] of the part from `first_token` on; tokens past query.vocab are left out by the
-// caller. `weight_origin`: where weights are measured from; null: the part's largest logit. A plain
-// twin of the devices' kernels: lists exactly the best tokens, names exactly the candidates.
+// Reference twin of the devices' kernels: lists exactly the best tokens and names exactly the
+// candidates. `logits` [tokens]: the part from `first_token` on; the caller leaves out tokens past
+// query.vocab. `weight_origin`: the origin of scores for weights; null: the part's largest logit.
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
                     const float* weight_origin, RowSummary* digest);
 
-// Of the parts of one row, in the order of their tokens, by one query. `whole` is none of them. It
-// has weights where those of all parts have one origin.
+// Merges the summaries of the parts of one row, made by the same query, in the order of their
+// tokens. `whole` must not be one of the parts. It has weights if the weights of all parts have the
+// same origin.
 void merge_row_digests(std::span<const RowSummary* const> parts, RowSummary* whole);
 
 }  // namespace forerun

@@ -1,6 +1,6 @@
-// What changes a row's logits before anything is asked of them: biases, penalties and a mask, where
-// the logits lie. Operations of IEEE arithmetic one by one, the same functions in the sampler and
-// in kernels, so that every device gives the same bits.
+// Logits processors: biases, penalties and a mask that change a row's logits, on the device that
+// holds them, before the row is summarized or sampled. The sampler and the kernels use the same
+// functions, made of single IEEE operations, so every device gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct TokenBias {
   int32_t token = 0;
   float bias = 0.0f;
 };
-// A token of the sequence and how often it is in the output; 0: in the prompt only.
+// A token of the sequence and how often it occurs in the output; 0: only in the prompt.
 struct TokenCount {
   int32_t token = 0;
   int32_t output_count = 0;
@@ -25,9 +25,9 @@ struct Penalties {
   float frequency = 0.0f;
 };
 
-// The result of an edit of the logit `before`: a finite logit whose edit overflows becomes the
-// largest or the lowest float. A logit that was not finite stays as it is: -inf masks a token, NaN
-// and +inf are errors.
+// The result of an edit that turns logit `before` into `after`. If a finite logit overflows, the
+// result is the largest or the lowest float. A logit that was not finite is not clamped: -inf masks
+// a token, NaN and +inf are errors.
 constexpr float saturated(float before, float after) {
   constexpr float kMax = 3.402823466e+38f;
   if (!(before >= -kMax && before <= kMax)) return after;
@@ -50,20 +50,20 @@ constexpr float penalized(float logit, int32_t output_count, const Penalties& pe
   return logit;
 }
 
-// The edits of one row, in this order. Views; no list names a token twice.
+// The edits of one row, applied in this order. The lists are views; no list names a token twice.
 struct RowEdits {
   std::span<const TokenBias> biases;
   Penalties penalties;
-  // Tokens to penalize. One that `path` names has the count that it says there, and is penalized
-  // once.
+  // Tokens to penalize. A token that is also in `path` is penalized once, with the count from
+  // `path`.
   std::span<const TokenCount> history;
   std::span<const TokenCount> path;
-  int32_t mask = -1;  // the number of a mask of the Step; -1: all tokens are allowed
-  // Devices take no longer paths.
+  int32_t mask = -1;  // index of a mask of the Step; -1: all tokens are allowed
+  // The longest path that devices accept.
   static constexpr int32_t kMaxPath = 1024;
 };
 
-// The edits of a Step's rows. A query refers to one of them (RowQuery::edits). One thread.
+// The edits of a Step's rows; RowQuery::edits is an index into them. Used by one thread.
 class StepEdits {
  public:
   virtual ~StepEdits() = default;
@@ -73,8 +73,9 @@ class StepEdits {
   virtual void write_mask(int32_t mask, std::span<uint32_t> words) const = 0;
 };
 
-// Of a row's part from `first_token` on, in place. `mask`: of the whole vocabulary; empty where the
-// row has none. What a host does, and the definition for devices.
+// Edits the part of a row from `first_token` on, in place. `mask` covers the whole vocabulary; it
+// is empty if the row has no mask. The host uses this function, and it defines what devices must
+// compute.
 void edit_logits(std::span<float> logits, int32_t first_token, const RowEdits& edits,
                  std::span<const uint32_t> mask);
 

@@ -18,7 +18,7 @@ namespace forerun::cuda::row_digest {
 
 namespace cg = cooperative_groups;
 
-// Passes over the row; all threads of a cluster take the same way through them.
+// The passes over a row. All threads of a cluster call the same passes in the same order.
 class RowPasses {
  public:
   // `logits`: dynamic shared memory, for the block's share of the row.
@@ -62,10 +62,11 @@ class RowPasses {
     const TokenLogit best = best_of_warp(own_);
     if (lane_ == 0) shared_.warp_best[warp_] = best;
     const bool block_bad = __syncthreads_or(bad ? 1 : 0) != 0;
-    cluster_wait();  // for the others to have started: their shared memory is written from here on
+    cluster_wait();  // the other blocks must have started: their shared memory is written from here
+                     // on
     if (warp_ == 0) {
       Told told = {best_of_warp(shared_.warp_best[lane_]), 0.0f, block_bad ? 1 : 0};
-      // The sums of the blocks' best tokens rule out most of the others.
+      // The noisy scores of the blocks' best tokens rule out most other tokens.
       if (wants(RowQuery::kNoise)) told.noise = gumbel_estimate(noise_of(told.best.token));
       if (lane_ < kBlocks) cluster_.map_shared_rank(&shared_, lane_)->told[rank_] = told;
     }
@@ -78,8 +79,8 @@ class RowPasses {
     origin_ = best_.logit;
   }
 
-  // Makes the row's largest logit the origin of weights: every block has a word for its like on
-  // each of the other GPUs.
+  // Makes the largest logit of the whole row, over all GPUs, the origin of weights. Every block
+  // exchanges a word with the block of the same rank on each of the other GPUs.
   __device__ void meet_peers(int row) {
     if (peers_.degree == 0 || !wants(kSums)) return;
     if (warp_ == 0) {
@@ -109,7 +110,7 @@ class RowPasses {
            ((query_.kinds & (RowQuery::kNoise | kSums)) == 0 && query_.top <= 0);
   }
 
-  // Sums, and how deep the list must go.
+  // Sums weights, finds candidates, and determines how deep the list must go.
   __device__ void sum() {
     const bool lists = query_.top > 0;
     if (lists) {
@@ -133,7 +134,8 @@ class RowPasses {
     }
     __syncthreads();
     if (lists) {
-      // Eight warps to the first of the cluster's blocks, eight to the second, ...
+      // The first kBuckets threads (8 warps) send to the cluster's first block, the next to the
+      // second, ...
       constexpr int kAtOnce = kThreads / kBuckets;
       const int bucket = static_cast<int>(threadIdx.x) % kBuckets;
       const int count = shared_.histogram[bucket];
@@ -147,7 +149,7 @@ class RowPasses {
     if (lists) find_last_bucket();
   }
 
-  // Appends to the list of the cluster's first block.
+  // Appends this thread's tokens to the list in the cluster's first block.
   __device__ void list() {
     if (query_.top <= 0 || own_.logit == -kInfinity || !is_listed(own_rank_)) return;
     Shared* const first = cluster_.map_shared_rank(&shared_, 0);
@@ -170,7 +172,7 @@ class RowPasses {
     }
   }
 
-  // By the cluster's first block.
+  // Writes the summary. Called by the cluster's first block.
   __device__ void write(bool summed, RowSummary* digest) {
     const bool lists = summed && query_.top > 0;
     const bool too_many = (lists && shared_.last_bucket == kTooManyThreads) ||
@@ -224,7 +226,7 @@ class RowPasses {
     return (logit - best_.logit) * query_.inv_temperature;
   }
 
-  // Of the thread's tokens.
+  // The largest noisy score of the thread's tokens.
   __device__ float largest_noisy_score() const {
     float largest = -kInfinity;
     for (int quad = 0; quad < quads_.count; ++quad) {
@@ -240,15 +242,17 @@ class RowPasses {
     return largest;
   }
 
-  // A list goes down from the row's largest logit, or from above all sums of score and noise. These
-  // lie further apart the lower the temperature is, and so do their buckets. Half a unit each:
-  // where one token is all but certain, those after it lie far down.
+  // The bucket of a token in the list's ranking. Buckets go down from the row's largest logit or,
+  // with kNoisyTop, from an upper bound of all noisy scores. The lower the temperature, the further
+  // apart noisy scores lie, and the wider their buckets are. A bucket of noisy scores is at least
+  // half a unit wide, since all other tokens lie far below a token that is almost certain.
   __device__ __forceinline__ int list_bucket(float rank) const {
     if (!wants(RowQuery::kNoisyTop)) return bucket_of(rank, best_.logit);
     const float scale = 0.25f * fminf(1.0f, 1.0f / query_.inv_temperature);
     return bucket_of(scale * (rank - kMaxGumbel), 0.0f);
   }
-  // By noise a little more, so that none is left out that the host's logarithms put among the best.
+  // Whether a token is listed. kNoisyTop has a margin, so that the list contains every token that
+  // the host's logarithms would put among the best.
   __device__ __forceinline__ bool is_listed(float rank) const {
     const float margin = wants(RowQuery::kNoisyTop) ? kListMargin : 0.0f;
     return list_bucket(rank + margin) <= shared_.last_bucket;
@@ -278,12 +282,13 @@ class RowPasses {
       largest_.offer(scores[i] + gumbel_estimate(bits[i]), {values[i], first_token_ + begin + i});
       found = true;
     }
-    // Warps share what they have found.
+    // The lanes of a warp share the largest sum found.
     if (!__any_sync(~0u, found)) return;
     floor_ = fmaxf(floor_, largest_of_warp(largest_.sums[0]) - kNoiseMargin);
   }
 
-  // The block's sums, its largest one with the tokens that come near it.
+  // Sends the block's sums of weights, its largest noisy score and the candidates near it to the
+  // first block.
   __device__ void tell_sums() {
     const float largest = largest_of_warp(shared_.warp_largest[lane_]);
     if (wants(RowQuery::kNoise) && largest > -kInfinity) {
@@ -313,7 +318,8 @@ class RowPasses {
     told.num_candidates = shared_.num_candidates;
   }
 
-  // Those of the blocks whose largest sum comes near the row's; returns how many.
+  // Writes the candidates of the blocks whose largest noisy score is near the row's. Returns their
+  // number, or -1 if there are too many.
   __device__ int write_candidates(RowSummary* digest) {
     const float of_block = shared_.told_first[lane_ % kBlocks].largest;
     const float floor = largest_of_warp(of_block) - kNoiseMargin;
@@ -328,9 +334,9 @@ class RowPasses {
     return count;
   }
 
-  // The first bucket that, with those above it, holds as many threads as tokens are wanted; the
-  // last one where none does. Each of these threads would list a token: where they are more than a
-  // list holds, nobody starts.
+  // Finds the first bucket that, together with the buckets above it, contains the best tokens of
+  // query.top threads; if there is none, the last bucket. Each of these threads would list at least
+  // one token, so if there are more threads than a list holds, no thread lists anything.
   __device__ void find_last_bucket() {
     if (threadIdx.x < kBuckets) {
       int total = 0;
@@ -349,7 +355,7 @@ class RowPasses {
     int sum = 0;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) sum += counts[i] = shared_.total[lane_ * kEach + i];
-    int before = sum;  // becomes that of the lanes before
+    int before = sum;  // becomes the sum of the lanes before
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(~0u, before, distance);
       if (lane_ >= distance) before += other;
@@ -358,7 +364,7 @@ class RowPasses {
     int last = kBuckets - 1;
 #pragma unroll
     for (int i = kEach - 1; i >= 0; --i) {
-      // Downwards, so that the first one stays.
+      // Goes down, so that the first bucket is kept.
       int reached = before;
 #pragma unroll
       for (int j = 0; j <= i; ++j) reached += counts[j];
@@ -384,12 +390,12 @@ class RowPasses {
   int lane_;
   int32_t first_token_;
   Quads quads_;
-  TokenLogit own_;   // the thread's best
-  float own_rank_;   // the thread's best of what the list goes by
-  TokenLogit best_;  // the row's
-  float origin_;     // of weights
+  TokenLogit own_;   // the thread's token with the largest logit
+  float own_rank_;   // the thread's largest rank in the list's order
+  TokenLogit best_;  // the row's token with the largest logit
+  float origin_;     // origin of weights
   bool bad_;
-  float floor_;  // sums below it are not the largest
+  float floor_;  // noisy scores below it cannot be the largest
   LargestSums largest_;
 };
 

@@ -1,4 +1,4 @@
-// Rows of logits and what is asked of them on a GPU, for the test and the bench of its digests.
+// Rows of logits with their queries on a GPU, for the test and the bench of row_digest.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,9 @@ namespace forerun::cuda {
 class RowDigestRigCuda {
  public:
   static constexpr int kUnwritten = 0x5a;  // every byte of digests before the first call
-  // `logits` [rows][stride], of which the first `tokens` of a row count. `edits`: that queries
-  // refer to, by their place; `masks` [edits][mask_words_cuda(..)], used by those whose mask is 0.
+  // `logits` [rows][stride]; the first `tokens` of a row are valid. `edits`: queries refer to them
+  // by index. `masks` [edits][mask_words_cuda(..)]: an edit whose mask is not negative uses the
+  // mask of its own index.
   static Result<RowDigestRigCuda> create(std::span<const float> logits, int64_t stride,
                                          int32_t tokens, int32_t first_token,
                                          std::span<const RowQuery> queries,
@@ -29,7 +30,8 @@ class RowDigestRigCuda {
     FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
     FORERUN_ASSIGN_OR_RETURN(rig.logits_, DeviceBuffer::allocate(logits.size_bytes(), "logits"));
     FORERUN_RETURN_IF_ERROR(rig.logits_.upload(std::as_bytes(logits)));
-    // The number of rows, where their queries begin and where their edits do, and those.
+    // The Step's data: the number of rows, the offsets of queries and edits, then queries and
+    // edits.
     std::vector<std::byte> step(16);
     const int32_t header[3] = {rows, append(queries, &step), static_cast<int32_t>(step.size())};
     std::memcpy(step.data(), header, sizeof(header));
@@ -54,7 +56,7 @@ class RowDigestRigCuda {
 
   const RowDigestCallCuda& call() const { return call_; }
   const DeviceBuffer& logits() const { return logits_; }
-  // Of the last call.
+  // The digests of the last call.
   std::span<const RowSummary> digests() const {
     return {digests_.as<RowSummary>(), static_cast<size_t>(call_.rows)};
   }

@@ -1,4 +1,4 @@
-// Digests of rows of logits that lie on a GPU (kernels/row_digest/row_digest.h).
+// Summaries of rows of logits that lie on a GPU (kernels/row_digest/row_digest.h).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +12,8 @@
 
 namespace forerun::cuda {
 
-// The RowEdits of a row as the kernel reads them. Lists lie in the step's data, at offsets of bytes
-// from its beginning, each a multiple of 8.
+// The RowEdits of a row in the kernel's format. The lists lie in the Step's data at byte offsets
+// that are multiples of 8.
 struct alignas(16) RowEditsCuda {
   Penalties penalties;
   int32_t num_biases = 0;
@@ -28,43 +28,43 @@ struct alignas(16) RowEditsCuda {
   const uint32_t* mask = nullptr;
 };
 
-// Words of a mask of so many tokens.
+// Number of 32-bit words of a mask for `vocab` tokens.
 constexpr int64_t mask_words_cuda(int64_t vocab) { return (vocab + 127) / 128 * 4; }
 
 struct RowDigestCallCuda {
   const float* logits = nullptr;  // [rows][stride]; 16-byte aligned, as is the stride in bytes
-  int64_t stride = 0;             // at least `tokens`, in whole groups of 4
+  int64_t stride = 0;             // at least `tokens` rounded up to a multiple of 4
   int32_t tokens = 0;
   int32_t first_token = 0;  // token of column 0, a multiple of 4
-  // The step's data on the device: at `offset_offset` an int32, where [count] RowQuery begin
-  // (16-byte aligned); at `count_offset` an int32, how many rows there are, at most `rows`; at
-  // `edits_offset_offset` an int32, where the RowEditsCuda begin that queries refer to.
+  // The Step's data on the device. It holds three int32: at `offset_offset` the offset of [count]
+  // RowQuery (16-byte aligned); at `count_offset` the number of rows, at most `rows`; at
+  // `edits_offset_offset` the offset of the RowEditsCuda that the queries refer to.
   const std::byte* step = nullptr;
   int32_t offset_offset = 0;
   int32_t edits_offset_offset = 0;
   int32_t count_offset = 0;
-  RowSummary* digests = nullptr;  // [rows]; mapped host memory. Untouched for kLogits
+  RowSummary* digests = nullptr;  // [rows], mapped host memory; rows with kLogits are not written
   int32_t rows = 0;
-  // Of the GPUs that hold the other parts of the rows, who submit the same: mailbox 0 of a group as
-  // row_maxima_group() has it, through which the rows' largest logits go to where weights are asked
-  // for. Its words must be exchanged by all of them in between two calls, or the host wait. Null:
-  // weights are measured from the part's own.
+  // If other GPUs hold other parts of the rows and submit the same call: mailbox 0 of a group made
+  // with row_maxima_group(), through which the GPUs exchange the rows' largest logits, for queries
+  // that ask for weights. Between two calls all of these GPUs must exchange words of this group, or
+  // the host must wait. Null: the origin of weights is the part's largest logit.
   const PeerMailboxes* peers = nullptr;
-  uint32_t senders = 0;  // bit r: rank r takes part
+  uint32_t senders = 0;  // bit r is set if rank r takes part
 };
 
-// Tokens of a part that fit in the shared memory of a cluster.
+// Maximum number of tokens of a part: they must fit in the shared memory of a cluster.
 inline constexpr int64_t kMaxRowDigestTokens = 393'216;
 
-// Mailboxes for calls of so many rows.
+// Options of a PeerGroup for calls with at most `most_rows` rows.
 PeerGroupOptions row_maxima_group(int64_t most_rows);
 
-// Submits one launch, which may start before the stream's previous kernel has ended and waits for
-// it. For devices of compute capability 9.0 and up. Refuses more tokens than
-// kMaxRowDigestTokens (kUnsupported).
+// Submits one dependent launch, which may start before the stream's previous kernel has ended and
+// waits for it. Needs compute capability 9.0 or more. kUnsupported: more tokens than
+// kMaxRowDigestTokens.
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream);
 
-// Loads the kernel on the current device: once a device, before any graph is captured.
+// Loads the kernel on the current device. Call it once per device, before any graph is captured.
 Status prepare_row_digest_cuda();
 
 }  // namespace forerun::cuda

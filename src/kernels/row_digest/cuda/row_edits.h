@@ -1,5 +1,5 @@
-// The edits of a row (row_edits.h) by the blocks of row_digest/cuda/row_digest.cu, each on the
-// logits that it has in its shared memory. Device code; included by the kernel alone.
+// Applies the edits of a row (row_edits.h). Each block of row_digest/cuda/row_digest.cu edits the
+// logits in its shared memory. Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace forerun::cuda::row_digest {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// All threads of a block call the same.
+// All threads of a block must make the same calls.
 class RowEditing {
  public:
-  // `logits`: the block's shared memory, as Quads lays it out. `live`: columns that count.
+  // `logits`: the block's shared memory, in the layout of Quads. `live`: number of valid columns.
   __device__ RowEditing(const Arguments& arguments, const RowEditsCuda& edits, float* logits,
                         int32_t live, int rank, MaskShare& mask)
       : edits_(edits),
@@ -25,7 +25,8 @@ class RowEditing {
         num_quads_(arguments.num_quads),
         mask_(mask) {}
 
-  // Asks for the block's part of the mask, which lands with the thread's other copies.
+  // Starts the copies of the block's part of the mask, which complete with the thread's other
+  // copies.
   __device__ void request_mask() const {
     if (edits_.mask == nullptr) return;
     const int last_token = first_token_ + live_;
@@ -39,7 +40,7 @@ class RowEditing {
     copies_commit();
   }
 
-  // Once each thread's copies have landed.
+  // Applies the edits. Called after each thread has waited for its copies.
   __device__ void apply() const {
     __syncthreads();
     const auto thread = static_cast<int>(threadIdx.x);
@@ -71,12 +72,13 @@ class RowEditing {
   __device__ float* place(int32_t token) const {
     return place_of(logits_, int64_t{token} - first_token_, live_, rank_);
   }
-  // Of the vocabulary, the first of the block's tokens with this quad index.
+  // The block's first token with this quad index, which is also its bit in the mask.
   __device__ int first_bit(int quad) const {
     return first_token_ + 4 * rank_ * kThreads + quad * Quads::kStep;
   }
 
-  // A thread sets a token of the path aside, since a penalty cannot be applied twice.
+  // Each thread saves the logit of one token of the path before the history is penalized, since a
+  // token in both lists is penalized only once.
   __device__ void penalize(int thread) const {
     static_assert(RowEdits::kMaxPath <= kThreads);
     __syncthreads();

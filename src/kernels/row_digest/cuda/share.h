@@ -1,5 +1,5 @@
-// What a thread, a block and a cluster of row_digest/cuda/row_digest.cu have of a row. Device code;
-// included by the kernel alone.
+// The shares of a row that a thread, a block and a cluster of row_digest/cuda/row_digest.cu hold.
+// Device code; included by the kernel alone.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,14 +15,14 @@
 namespace forerun::cuda::row_digest {
 
 constexpr int kThreads = 1024;
-constexpr int kBlocks = 8;  // of a cluster
+constexpr int kBlocks = 8;  // blocks of a cluster
 constexpr int kQuadBytes = 16 * kThreads;
-constexpr int kMaxQuads = 12;  // a thread: what shared memory holds
+constexpr int kMaxQuads = 12;  // quads per thread that fit in shared memory
 
-// What the kernel needs beside the call.
+// The kernel's arguments.
 struct Arguments {
   RowDigestCallCuda call;
-  PeerMailboxes peers;  // degree 0: none
+  PeerMailboxes peers;  // degree 0: no peers
   int num_quads;
 };
 
@@ -30,17 +30,18 @@ struct Arguments {
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
-constexpr int kTooManyThreads = -1;  // in place of a bucket: above all, so that none is listed
+constexpr int kTooManyThreads = -1;  // instead of a bucket: above all buckets, so that no token is
+                                     // listed
 constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a block tells the others.
+// What a block sends to every block.
 struct Told {
   TokenLogit best;
-  float noise;  // of the best token
+  float noise;  // noise of the best token
   int bad;
 };
-// What a block tells the first one.
+// What a block sends to the first block.
 struct ToldFirst {
   unsigned long long sums[2];
   float largest;
@@ -48,8 +49,8 @@ struct ToldFirst {
   TokenLogit candidates[RowSummary::kMaxCandidates];
 };
 
-// The part of a mask that a block has to do with: of each quad index the bits of its 4 kThreads
-// tokens, in chunks of 128 from the first that they lie in.
+// The part of a mask that concerns a block: for each quad index, the chunks of 128 bits that
+// contain the bits of its 4 * kThreads tokens.
 constexpr int kMaskChunks = 4 * kThreads / 128 + 1;
 struct MaskShare {
   uint32_t words[kMaxQuads][4 * kMaskChunks];
@@ -63,12 +64,12 @@ struct Shared {
   int num_candidates;
   TokenLogit candidates[RowSummary::kMaxCandidates];
   int total[kBuckets];
-  int last_bucket;  // that is listed
+  int last_bucket;  // the last bucket whose tokens are listed
   float origin;
-  // By block of the cluster.
+  // Indexed by block of the cluster.
   Told told[kBlocks];
   int histograms[kBlocks][kBuckets];
-  // In the first block only.
+  // Used in the first block only.
   ToldFirst told_first[kBlocks];
   int num_listed;
   TokenLogit listed[RowSummary::kMaxListed];
@@ -111,18 +112,20 @@ __device__ __forceinline__ uint4 noise_of_quad(const RowQuery& query, int32_t to
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Eighths below the largest logit; the last bucket takes the rest.
+// Bucket of a logit: buckets are steps of 1/8 below the largest logit; the last bucket takes the
+// rest.
 __device__ __forceinline__ int bucket_of(float logit, float largest) {
   const float depth = (largest - logit) * 8.0f;
   return depth < static_cast<float>(kBuckets - 1) ? static_cast<int>(depth) : kBuckets - 1;
 }
 
-// A thread's share of a row: quads of tokens, dealt out in turn over the cluster, in shared memory.
+// A thread's share of a row: quads (4 tokens) in shared memory, distributed round-robin over the
+// threads of the cluster.
 struct Quads {
-  uint32_t address;  // of the first one; others kThreads quads apart
+  uint32_t address;  // of the first quad; the others follow kThreads quads apart
   int32_t count;
-  int32_t tokens;  // of the row
-  int32_t first;   // token
+  int32_t tokens;  // tokens of the row
+  int32_t first;   // token of the first quad
   static constexpr int32_t kStep = 4 * kBlocks * kThreads;
 
   __device__ __forceinline__ int32_t token(int quad) const { return first + quad * kStep; }
@@ -133,7 +136,7 @@ struct Quads {
     }
     copies_commit();
   }
-  // Tokens past the end are masked.
+  // Loads the logits of a quad. Tokens past the end are masked.
   __device__ __forceinline__ void load(int quad, float (&values)[4]) const {
     const uint4 v = load_shared_16(address + quad * kThreads * 16);
     const int32_t begin = token(quad);
@@ -144,8 +147,8 @@ struct Quads {
   }
 };
 
-// Where the logit of column `column` of the part lies in the shared memory of block `rank`, which
-// begins with `logits`; null where it lies in another block's, or past the `live` columns.
+// Address of the logit of column `column` of the part in the shared memory of block `rank`, which
+// begins at `logits`. Null if the logit belongs to another block or lies past the `live` columns.
 __device__ __forceinline__ float* place_of(float* logits, int64_t column, int32_t live, int rank) {
   if (column < 0 || column >= live) return nullptr;
   const int quad = static_cast<int>(column) / 4;
@@ -154,7 +157,8 @@ __device__ __forceinline__ float* place_of(float* logits, int64_t column, int32_
   return logits + 4 * (number * kThreads + quad % kThreads) + column % 4;
 }
 
-// The two largest sums of a thread, and a third that tells whether there are more.
+// The two largest sums of a thread with their tokens; the third largest tells whether there are
+// more candidates.
 struct LargestSums {
   float sums[3] = {-kInfinity, -kInfinity, -kInfinity};
   TokenLogit tokens[2];
