@@ -1,9 +1,9 @@
 // Linear layers for any number of rows: y[row][out] = sum over in of x[row][in] * w[out][in].
 //
-// One kernel family serves 1 row and 1,024: the split of the inner dimension, the instruction and
-// the order of summation depend on the weight alone, so a row's bits do not depend on its
-// companions, on the team's size, or on the block of rows it happens to share (the rule behind
-// exact speculation). The instruction set is chosen once a process (kernels/isa.h).
+// The same kernels serve 1 row and 1,024 rows. The split of the inner dimension, the instruction
+// and the order of summation depend on the weight alone. So a row's bits do not depend on the other
+// rows of the batch, on the team's size or on the row block (batch invariance, which exact
+// speculation rests on). The instruction set is chosen once per process (kernels/isa.h).
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ constexpr WeightFormats weight_formats(WeightFormat format) {
 }
 inline constexpr WeightFormats kAllWeightFormats = 63;
 
-// Whether this processor has a dot instruction for bf16 weights in pairs, and inputs so rounded
-// suit it. Where not, LinearWeight::pair_bf16 is a programmer's error.
+// Whether the current instruction set has a dot instruction for bf16 pairs and inputs rounded by
+// `activation` suit it. If not, LinearWeight::pair_bf16 must not be called.
 bool takes_bf16_pairs(Activation activation);
 
 // The weight of one linear layer, [out][in], in one of the formats. Movable. Immutable after
@@ -46,10 +46,11 @@ class LinearWeight {
   static LinearWeight view(MatrixView<const bf16> w);
   static LinearWeight view(MatrixView<const f16> w);
 
-  // Copies: bf16, two inputs of a channel together, as bf16 dot instructions take them.
+  // Copies bf16 weights so that two inputs of a channel lie together, as bf16 dot instructions take
+  // them.
   static LinearWeight pair_bf16(MatrixView<const bf16> w);
 
-  // Copies: int8 with one f32 scale an output channel, symmetric, absmax / 127.
+  // Quantizes to int8 with one f32 scale per output channel, symmetric, absmax / 127.
   static LinearWeight quantize_int8(MatrixView<const float> w);
   // The same for weights too large to widen at once: `fill(first, rows)` writes output channels
   // [first, first + rows.dim(0)); called for a few channels at a time, in ascending order.
@@ -58,7 +59,7 @@ class LinearWeight {
       const std::function<void(int64_t first, MatrixView<float> rows)>& fill);
 
   // Repacks AutoAWQ's "gemm" layout: `qweight` [in][out/8] and `qzeros` [in/group][out/8] hold 8
-  // nibbles a word in AutoAWQ's bit order (nibble i is column 8w + {0,2,4,6,1,3,5,7}[i]);
+  // nibbles per word in AutoAWQ's bit order (nibble i is column 8w + {0,2,4,6,1,3,5,7}[i]);
   // `scales` [in/group][out]. A weight is (q - zero) * scale. `group` divides in and is a multiple
   // of 32. The sources are not needed afterwards.
   static LinearWeight from_awq(MatrixView<const int32_t> qweight, MatrixView<const int32_t> qzeros,
@@ -67,7 +68,7 @@ class LinearWeight {
   int64_t out_features() const { return out_; }
   int64_t in_features() const { return in_; }
   WeightFormat format() const { return format_; }
-  // Bytes that one pass over the weight reads.
+  // Bytes that a kernel reads in one pass over the weight.
   size_t bytes() const { return bytes_; }
   // Writes the dequantized weights of output channels [first, first + rows) to `w` [rows][in].
   void dequantize(int64_t first, MatrixView<float> w) const;
@@ -86,8 +87,8 @@ class LinearWeight {
   std::shared_ptr<const Storage> storage_;
 };
 
-// The input of one or several linear layers, rounded (Activation) and laid out once for the chosen
-// instruction set. Capacity grows on demand and is kept.
+// The input of one or several linear layers, rounded once (Activation) and laid out for the chosen
+// instruction set. Capacity grows on demand and never shrinks.
 class LinearInput {
  public:
   LinearInput();
@@ -95,12 +96,12 @@ class LinearInput {
   LinearInput(LinearInput&&) noexcept;
   LinearInput& operator=(LinearInput&&) noexcept;
 
-  // Reserves room for [rows][in]; call from one thread, outside of a team's run or between syncs.
+  // Reserves memory for [rows][in]. Called by one thread, outside of a team's run or between syncs.
   void reserve(int64_t rows, int64_t in, Activation activation,
                WeightFormats formats = kAllWeightFormats);
   // Collective: packs `x` [rows][in] (members pack disjoint parts). The caller syncs before the
-  // first linear() that reads it. `formats`: of the weights that will (naming them saves laying the
-  // rows out for the others); anything else is a programmer's error.
+  // first linear() that reads it. `formats`: the formats of the weights that will be multiplied;
+  // the rows are laid out for these alone, so a weight of another format must not be used.
   void pack(const Team& team, MatrixView<const float> x, Activation activation,
             WeightFormats formats = kAllWeightFormats);
 
@@ -114,12 +115,12 @@ class LinearInput {
   std::unique_ptr<Storage> storage_;
 };
 
-// What happens to a sum before it is stored.
+// Operations on a sum before it is stored.
 struct LinearEpilogue {
   std::span<const float> bias;  // [out] or empty; added first
   const float* residual =
       nullptr;                 // same shape and stride as y, may be y itself: y = residual + sum
-  bool round_to_bf16 = false;  // round what is stored (after the residual addition)
+  bool round_to_bf16 = false;  // round the result (after the residual addition)
 };
 
 // Collective: y [rows][out] = x · wᵀ. Members write disjoint output channels.
@@ -132,8 +133,8 @@ void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeig
                     const LinearInput& x, std::span<const float> gate_bias,
                     std::span<const float> up_bias, MatrixView<float> y);
 
-// Reference twins: plain loops in double on dequantized weights; inputs rounded as `activation`
-// says (int8: quantized and dequantized). Single-threaded.
+// Reference twins: plain loops in double on dequantized weights, with inputs rounded by
+// `activation` (kInt8: quantized and dequantized). Single-threaded.
 void linear_ref(const LinearWeight& weight, MatrixView<const float> x, Activation activation,
                 MatrixView<float> y, const LinearEpilogue& epilogue = {});
 void gate_up_swiglu_ref(const LinearWeight& gate, const LinearWeight& up, MatrixView<const float> x,

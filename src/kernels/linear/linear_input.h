@@ -1,4 +1,4 @@
-// What LinearInput holds; shared by the packer and linear/cpu/linear.cc.
+// The memory layout of LinearInput, shared by the packer and linear/cpu/linear.cc.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ class AlignedBuffer {
   size_t capacity_ = 0;
 };
 
-// One buffer for every layout of the rows. Which layouts there are depends on the activation, the
-// weight formats asked for and the instruction set; offsets on the shape too.
+// One buffer holds every layout of the rows. Which layouts exist depends on the activation, the
+// weight formats and the instruction set; their offsets depend on the shape too.
 struct InputLayout {
   int64_t groups = 0;       // of kInputGroup inputs
-  int64_t float_bytes = 0;  // a row; 0: layout absent
+  int64_t float_bytes = 0;  // per row; 0: the layout is absent
   int64_t half_bytes = 0;
   int64_t digit_bytes = 0;
-  int64_t scale_stride = 0;  // f32 scales and i32 sums: elements a row
+  int64_t scale_stride = 0;  // f32 scales and i32 sums: elements per row
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
   bool digit_tiles = false;  // see PackedGroup
@@ -42,12 +42,13 @@ struct InputLayout {
   size_t row_bytes() const;
 };
 
-// Starts of the layouts (linear/cpu/kernels.h says how row blocks lie in them). Null where absent.
+// The beginnings of the layouts; null if a layout is absent. linear/cpu/kernels.h describes how row
+// blocks lie in them.
 struct InputRows {
   float* floats = nullptr;
   uint16_t* halves = nullptr;
   int8_t* digits = nullptr;
-  float* scales = nullptr;      // [rows][scale_stride]: one a group
+  float* scales = nullptr;      // [rows][scale_stride]: one per group
   int32_t* sums_32 = nullptr;   // [rows][4 * scale_stride]
   int32_t* sums_64 = nullptr;   // [rows][2 * scale_stride]
   int32_t* sums_128 = nullptr;  // [rows][scale_stride]
@@ -60,8 +61,8 @@ struct LinearInput::Storage {
   InputLayout layout;
   InputRows at;
   Activation activation = Activation::kF32;
-  RowBlocks blocks = {};      // of floats
-  RowBlocks dot_blocks = {};  // of halves and digits
+  RowBlocks blocks = {};      // row blocks of floats
+  RowBlocks dot_blocks = {};  // row blocks of halves and digits
   int64_t in = 0;
 };
 

@@ -1,5 +1,5 @@
-// What the tests of linear layers share: weights of every format that end at an unreadable page,
-// matrices among NaNs, and a comparator that knows NaN.
+// Shared by the tests of linear layers: weights of every format that end at an unreadable page,
+// matrices surrounded by NaNs, and a comparator that handles NaN.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ inline constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::k
 inline constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16,
                                               Activation::kInt8};
 
-// What this processor's kernels have.
+// Whether this processor's kernels support the combination.
 inline bool is_there(WeightFormat format, Activation activation) {
   return format != WeightFormat::kBf16Pairs || takes_bf16_pairs(activation);
 }
@@ -36,7 +36,7 @@ inline bool is_integer(WeightFormat format) {
   return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
 }
 
-// Equal up to `tolerance`; NaN matches NaN only, an infinity itself only.
+// Whether the numbers are equal up to `tolerance`. NaN equals NaN only, an infinity itself only.
 inline bool close(float actual, float expected, double tolerance) {
   if (std::isnan(expected)) return std::isnan(actual);
   if (std::isinf(expected)) return actual == expected;
@@ -84,13 +84,13 @@ T narrow(float value) {
   if constexpr (std::is_same_v<T, float>) return value;
 }
 
-// A weight with whatever memory it views.
+// A weight and the memory that it views.
 struct TestWeight {
   std::unique_ptr<GuardedBytes> memory;
   LinearWeight weight;
 };
 
-// Rows lie 3 elements apart with NaN between them, the last one ends at the guard page.
+// Rows lie 3 elements apart with NaNs between them; the last row ends at the guard page.
 template <class T>
 TestWeight make_view(int64_t out, int64_t in, Random& random) {
   const int64_t stride = in + 3;
@@ -148,7 +148,7 @@ inline TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int6
   return made;
 }
 
-// A matrix among NaNs: rows `stride` apart, NaN before, between and after.
+// A matrix surrounded by NaNs: rows are `stride` apart, with NaNs before, between and after them.
 struct PaddedMatrix {
   PaddedMatrix(int64_t rows, int64_t cols)
       : row_count(rows),

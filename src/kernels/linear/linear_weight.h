@@ -1,16 +1,16 @@
-// How LinearWeight keeps its data; shared by the packer and the kernels of every instruction set.
+// The memory layout of LinearWeight, shared by the packer and the kernels of every instruction set.
 //
-// f32, bf16 and f16 stay where the caller has them, [out][in]. The integer formats are repacked
-// into blocks of 16 output channels, one channel a 32-bit lane, so that one 64-byte vector holds
-// four (int8) or eight (int4) consecutive inputs of 16 channels, a block is one forward stream of
-// memory, and sums need no reduction across lanes:
+// f32, bf16 and f16 weights are views of the caller's [out][in]. The integer formats are repacked
+// into blocks of 16 output channels with one channel per 32-bit lane. One 64-byte vector then holds
+// four (int8) or eight (int4) consecutive inputs of 16 channels, a block is read sequentially, and
+// sums need no reduction across lanes:
 //
 //   int4: block = in / chunk times { 16 words: the scale's f32 bits with the zero point in the low
 //         4 bits; chunk / 8 vectors: byte j of a lane has input j in its low, 4 + j in its high
 //         nibble }
 //   int8: block = { 16 f32 scales; padded_in / 4 vectors: byte j of a lane is input j plus 128 }
 //
-// bf16 in pairs is repacked likewise, for processors with a dot instruction of two bf16 a lane:
+// bf16 pairs are repacked the same way, for processors with a dot instruction of two bf16 per lane:
 //
 //   pairs: block = padded_in / 2 vectors: half j of a lane is input j
 //
@@ -26,24 +26,24 @@
 
 namespace forerun {
 
-inline constexpr int64_t kBlockOuts = 16;       // output channels a block
+inline constexpr int64_t kBlockOuts = 16;       // output channels per block
 inline constexpr int64_t kInputGroup = 128;     // inputs that share one scale in LinearInput
 inline constexpr int64_t kInputPad = 32;        // int8, pairs: inputs are padded to a multiple
 inline constexpr int64_t kVectorBytes = 64;     // 16 lanes of 32 bits
-inline constexpr uint32_t kZeroPointMask = 15;  // of an int4 scale word
+inline constexpr uint32_t kZeroPointMask = 15;  // bits of an int4 scale word
 
 struct LinearWeight::Storage {
   const std::byte* data = nullptr;  // [out][in] views, or the first block
-  int64_t row_bytes = 0;            // views: from one output channel to the next
-  int64_t block_bytes = 0;          // repacked formats: from one block to the next
+  int64_t row_bytes = 0;            // views: stride of output channels
+  int64_t block_bytes = 0;          // repacked formats: stride of blocks
   int64_t chunk = 0;                // inputs that share a scale word: 32, 64 or 128
   int64_t padded_in = 0;            // repacked formats: inputs stored, a multiple of 32
   std::shared_ptr<void> owner;      // keeps `data` alive; null for views
 };
 
-// Read and write memory for repacked weights, zeroed and aligned to 64 bytes. Small requests share
-// chunks on huge pages (a 34 M parameter model in 4 KiB pages overflows the TLB); a chunk returns
-// when its last user is gone. Thread-safe.
+// Memory for repacked weights, zeroed and aligned to 64 bytes. Small requests share chunks on huge
+// pages (a model of 34 M parameters in 4 KiB pages overflows the TLB); a chunk is freed with its
+// last user. Thread-safe.
 std::shared_ptr<void> allocate_weights(size_t bytes);
 
 }  // namespace forerun

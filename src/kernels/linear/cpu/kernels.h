@@ -1,13 +1,13 @@
-// One table of functions an instruction set: what linear/cpu/linear.cc calls. The functions work on
-// plain pointers and know nothing of teams; linear/cpu/tiles.inc implements them over a vector
-// type.
+// Each instruction set has a table of functions that linear/cpu/linear.cc calls. The functions work
+// on plain pointers and do not know teams; linear/cpu/tiles.inc implements them over a vector type.
 //
 // Two families, both with a fixed order of summation per (row, output channel):
-//   dense   f32, bf16, f16 weights in place, [out][in]: lanes run over the inputs, one
-//           accumulator a (row, out) through all inputs, lanes summed at the end in a fixed tree.
+//   dense   f32, bf16, f16 weights in place, [out][in]: lanes run over the inputs, with one
+//           accumulator per (row, out) for all inputs; its lanes are summed at the end in a fixed
+//           tree.
 //   packed  int8 and int4 weights (linear_weight.h): lanes run over output channels; products are
 //           summed exactly in integers over a chunk of up to 128 inputs, chunks in f32 in order.
-//           bf16 in pairs of inputs: lanes over channels as well, one accumulator a (row, channel).
+//           bf16 pairs: lanes run over channels too, with one accumulator per (row, channel).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace forerun {
 
-// Rows of a LinearInput are laid out in blocks of up to `row_block` rows (halves and digits: of
-// `tile_rows` where there are tiles) that a register tile takes together: the rows of a block
-// alternate vector by vector (floats, halves) or four inputs by four (digits), so that a tile reads
-// one forward stream at constant offsets. All blocks of an input have the same height, give or take
-// one row, the higher ones first: 9 rows are 5 and 4, not 8 and 1. The block of the rows from r on
-// starts r row sizes into the layout.
+// Rows of a LinearInput are laid out in blocks of up to `row_block` rows (halves and digits:
+// `tile_rows` if there are AMX tiles), which a register tile multiplies together. The rows of a
+// block alternate after each vector (floats, halves) or after four inputs (digits), so that a tile
+// reads memory sequentially at constant offsets. The heights of an input's blocks differ by at most
+// one row, and the higher blocks come first: 9 rows are 5 and 4, not 8 and 1. The block whose first
+// row is r starts r row sizes into the layout.
 struct RowBlocks {
   int64_t rows;
   int64_t count;
@@ -32,34 +32,35 @@ struct RowBlocks {
   }
 };
 
-// Where a group of kInputGroup inputs of one row goes; null: not wanted. Inputs past the end are
-// zero.
+// The destination of a group of kInputGroup inputs of one row; a null pointer omits that layout.
+// Inputs past the end are zero.
 struct PackedGroup {
   float* floats;     // vectors of float_lanes, `block_rows` vectors apart
-  uint16_t* halves;  // bf16 bits in order, 32 together, `dot_block_rows` times 32 apart
-  int8_t* digits;    // four inputs' digits together, `dot_block_rows` times that apart
+  uint16_t* halves;  // bf16 bits in order, runs of 32 inputs, `dot_block_rows` * 32 apart
+  int8_t* digits;    // digits of four inputs together, `dot_block_rows` times that apart
   int64_t block_rows;
   int64_t dot_block_rows;
-  // Digits lie as tiles take them instead: 64 inputs' high digits in order, their low digits
-  // `dot_block_rows` times 64 bytes further on, the next 64 inputs as far on again.
+  // Digits are laid out for AMX tiles instead: the high digits of 64 inputs in order, their low
+  // digits `dot_block_rows` * 64 bytes later, and the next 64 inputs another `dot_block_rows` * 64
+  // bytes later.
   bool digit_tiles;
-  float* scale;       // [1] of the digits
+  float* scale;       // [1] scale of the digits
   int32_t* sums_32;   // [4] sums of the quantized inputs over 32, 64 and 128 inputs, negated, in
   int32_t* sums_64;   // [2] two 16-bit halves: sum = 128 * high + low, low in [0, 128)
   int32_t* sums_128;  // [1]
   bool round_to_bf16;
-  // Quantized inputs: 1 = one int8 an input, absmax / 127. 2 = 16-bit block fixed point in two
-  // balanced base-256 digits, per four inputs {4 high, 4 low}; the unit is 2^-13 times the power of
-  // two at or below the group's largest magnitude, so a bf16 input is exact unless it is more than
-  // 2^6 below that, and off by at most 2^-14 of that power of two otherwise.
+  // Quantization of inputs. 1: one int8 per input, absmax / 127. 2: 16-bit block fixed point in two
+  // balanced base-256 digits, per four inputs {4 high, 4 low}. The unit is 2^-13 times P, the power
+  // of two at or below the group's largest magnitude. A bf16 input is exact if it is at most 2^6
+  // below P; otherwise its error is at most 2^-14 P.
   int32_t digit_count;
 };
 
 // sums[row][out] = x[row] . w[out] for `rows` rows in `row_blocks` blocks and `outs` channels.
 struct DenseTask {
   const char* w;
-  int64_t w_stride;  // bytes from one output channel to the next
-  const char* x;     // floats: the first block
+  int64_t w_stride;  // bytes, stride of output channels
+  const char* x;     // the first block of floats
   int64_t x_row_bytes;
   int64_t in;
   RowBlocks blocks;
@@ -115,24 +116,25 @@ struct SwigluTask {
 
 struct LinearKernels {
   const char* name;
-  // `floats` are kept in chunks of 2 * float_lanes inputs, the even ones first.
+  // `floats` are kept in chunks of 2 * float_lanes inputs, the even inputs first.
   int32_t float_lanes;
   int32_t row_block;
-  // Where halves and digits are multiplied in tiles of rows (AMX): the rows of a tile, and of a
-  // block of those layouts. 0: register tiles of row_block rows take all layouts.
+  // AMX: rows of a tile of halves or digits, and of a row block of these layouts. 0: there are no
+  // AMX tiles; register tiles of row_block rows multiply all layouts.
   int32_t tile_rows;
-  // From so many rows on tiles take digits, by format: [int8, int4]; row_block + 1 at most. Fewer
-  // keep them for `packed`, with the same bits: integers are exact either way.
+  // Smallest number of rows whose digits are multiplied by AMX tiles, by format: [int8, int4]; at
+  // most row_block + 1. `packed` multiplies fewer rows, with the same bits, since integers are
+  // exact either way.
   int32_t min_tile_rows[2];
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);
   void (*dense_f32)(const DenseTask&);
   void (*dense_f16)(const DenseTask&);
   void (*dense_bf16)(const DenseTask&);
-  // bf16 weights in pairs meet bf16 inputs (`halves`) in a bf16 dot instruction; null: there is
-  // none.
+  // Multiplies bf16 pairs by bf16 inputs (`halves`) with a bf16 dot instruction; null: there is no
+  // such instruction.
   void (*bf16_pairs)(const PackedTask&);
   void (*packed[2][2])(const PackedTask&);       // [int8, int4][digit_count - 1]
-  void (*tile_packed[2][2])(const PackedTask&);  // of digit tiles; null: there are no tiles
+  void (*tile_packed[2][2])(const PackedTask&);  // by AMX; null: no AMX tiles
   void (*packed_float[2])(const PackedTask&);
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);
@@ -146,11 +148,12 @@ extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512Bf16;
 extern const LinearKernels kLinearAmx;
-extern const LinearKernels kLinearAmxTwin;  // the same bits without tile registers
+extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without tile registers
 #endif
 
-// The table of current_isa(), or the one a test put in its place (null: back to the default; not
-// while a kernel runs, and inputs must be packed anew).
+// The table of current_isa(), or the table that a test has put in its place.
+// replace_linear_kernels_for_test(null) restores the default. It must not be called while a kernel
+// runs, and inputs must be packed again afterwards.
 const LinearKernels& linear_kernels();
 void replace_linear_kernels_for_test(const LinearKernels* kernels);
 

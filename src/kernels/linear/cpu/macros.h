@@ -1,5 +1,5 @@
-// Spellings for linear/cpu/tiles.inc and vec_*.inc: internal linkage, and loops that must be
-// unrolled so that arrays of accumulators live in registers.
+// Macros for linear/cpu/tiles.inc and vec_*.inc: internal linkage, and unrolling of loops, without
+// which arrays of accumulators would not live in registers.
 #pragma once
 
 #define FORERUN_INLINE [[gnu::always_inline]] static inline
@@ -12,7 +12,8 @@
 #define FORERUN_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// Keeps a vector in a register here: loads are not repeated as memory operands.
+// Forces a vector into a register, so that the compiler does not repeat its load as memory
+// operands.
 #if defined(__x86_64__)
 #define FORERUN_IN_REGISTER(vector) asm("" : "+v"(vector))
 #else

@@ -1,5 +1,5 @@
-// The phases of the linear kernel for few rows (linear/cuda/linear.cu, which says what they are
-// made for). Device code; included by the kernel alone.
+// The phases of the linear kernel for few rows; linear/cuda/linear.cu explains their purpose.
+// Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A block at work, in the order of its members: weights and activations on their way, products,
-// sums handed to the blocks that own them, outputs and, with a group, its sums
-// (linear/cuda/output.h).
+// The work of one block. Its methods are in the order of execution: loads of weights and
+// activations, products, sends of partial sums to the blocks that own them, outputs and, with a
+// group of GPUs, the all-reduce (linear/cuda/output.h).
 template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
 struct LinearBlock {
   static constexpr bool kSinglePass =
@@ -24,36 +24,36 @@ struct LinearBlock {
   static constexpr int kUnitBytes = unit_bytes(kFormat);
   static constexpr int kStageBytes = stage_bytes(kFormat);
   static constexpr int kUnitInputs = unit_inputs(kFormat);
-  // With registers to spare, what the last step reads is asked for before the main loop: of a
-  // thread's first item, which up to 8 rows is the only one.
+  // If registers allow, the data that the epilogue reads is loaded before the main loop, for a
+  // thread's first item (up to 8 rows, its only item).
   static constexpr bool kLoadsEarly = kSchedule == TileSchedule::kSinglePass &&
                                       (kRowBlocks == 1 ? kEpilogue != LinearEpilogue::kRuntime
                                                        : kEpilogue == LinearEpilogue::kPlain);
-  // Whether LinearLaunch has a feeding warp where activations come in many segments.
+  // Whether LinearLaunch has a producer warp if activations come in many segments.
   static constexpr bool kFeedsApart = !kSinglePass && feeds_apart(kRowBlocks);
-  // Whether blocks meet the others of their cluster behind the requests for activations: 8B int4 at
-  // 16 rows 2.15 ms, before them 2.17, but at 24 and 32 rows 0.5% more.
+  // Whether a block waits for the other blocks of its cluster after it has requested activations,
+  // not before. This is faster at 16 rows and slower at 24 and 32 rows (8B int4).
   static constexpr bool kClusterWaitsLate = kRowBlocks == 2;
   using Accumulators = float[2][kRowBlocks][4];
 
   const LinearKernelArgs& args;
-  const uint32_t base;  // of the block's shared memory
+  const uint32_t base;  // address of the block's shared memory
   const int lane, warp, cta_rank;
   const int input_warps, tile_warps;  // warps that share a tile; tiles at a time
-  const int input_warp, tile_warp;    // which of them this one is
-  const int tile_begin, tile_end;     // of the cluster
+  const int input_warp, tile_warp;    // indices of this warp among them
+  const int tile_begin, tile_end;     // tiles of the cluster
   const BlockUnits block;
   const int warp_tiles, first_row, rows, passes;
   const bool inputs_stay;
   UnitRing<kUnitBytes, kStageBytes, kSinglePass> ring;
   InputRing<kRowBlocks, kSinglePass> inputs;
   InverseRms scales;
-  uint32_t receive_barriers;  // one per buffer
+  uint32_t receive_barriers;  // one barrier per buffer
   PartialSums sums;
   Unit<kFormat> weights;
   OutputItem early = {};
-  // What a lane loads of the activations: its address in the first buffer, what a unit and what a
-  // block of 8 rows add to it.
+  // The address in the first buffer of the activations that the lane loads, and the steps from unit
+  // to unit and from one block of 8 rows to the next.
   uint32_t input_lane;
   int input_step, row_block_bytes;
 
@@ -82,8 +82,8 @@ struct LinearBlock {
                                block.first + input_warp) *
                                   kUnitBytes;
     ring.policy = evict_first_policy();
-    // The warps that share a tile take its units one after the other, so that they want the same
-    // activations.
+    // The warps that share a tile take its units round-robin, so that they need the same segments
+    // of activations.
     ring.tile_units = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
     ring.left_in_tile = ring.tile_units;
     ring.tile_skip = tile_warps * args.units - ring.tile_units * input_warps;
@@ -122,10 +122,10 @@ struct LinearBlock {
       }
       barrier_init_fence();
     }
-    __syncwarp();  // the lane that asks for copies is any
+    __syncwarp();  // any lane may be elected to issue copies
   }
 
-  // Stages [begin, end) of the ring.
+  // Requests units into stages [begin, end) of the ring.
   __device__ __forceinline__ void fill_stages(int begin, int end) {
 #pragma unroll 1
     for (int stage = begin; stage < end; ++stage) {
@@ -133,19 +133,20 @@ struct LinearBlock {
     }
   }
 
-  // The ring fills while the previous kernel still runs. Of int4 from 9 rows on no more than a unit
-  // a warp: the copies of activations wait behind all weights that the copy engine was asked for
-  // before them (8B at 16 rows 2.24 ms with two units ahead of them, 2.17 with one). bf16, whose
-  // units are multiplied sooner, loses by it (8B at 24 rows 4.55 ms, so 4.62).
+  // The ring fills while the previous kernel still runs. Int4 layers of 9 rows and more request
+  // only one unit per warp before the activations, since the copies of activations wait behind all
+  // earlier copies of weights (8B at 16 rows on an H100: 2.17 ms with one unit, 2.24 with two).
+  // bf16 layers multiply their units sooner and would become slower.
   static constexpr bool kFillsRingLate = kFormat == LinearFormat::kInt4Group128 && kRowBlocks > 1;
   __device__ __forceinline__ void load_weights() {
     fill_stages(0, kFillsRingLate ? 1 : args.stages);
     __syncthreads();
-    cluster_arrive_relaxed();  // matched below: no block is written to before it has started
+    cluster_arrive_relaxed();  // cluster_wait() follows in load_inputs(): a block must have started
+                               // before others write to it
     prefetch_next_norm(args, tile_begin, tile_end);
   }
 
-  // The activations and the scales of their rows, once the previous kernel has written them.
+  // Loads the activations and the scales of their rows after the previous kernel has written them.
   __device__ __forceinline__ void load_inputs() {
     if constexpr (kLoadsEarly) {
       const OutputItems<kRowBlocks> items(args, tile_begin, tile_end - tile_begin, first_row,
@@ -178,8 +179,8 @@ struct LinearBlock {
       if constexpr (kLoadsEarly) early.load_residual(args);
       scales.template find<kRowBlocks>(args, first_row, rows, warp, lane);
     }
-    // A lane's part: row lane % 8 of each block of 8, or the last where there are fewer, 8 of every
-    // 32 inputs.
+    // A lane loads row lane % 8 of each block of 8 rows (or the last row, if there are fewer), 8 of
+    // every 32 inputs.
     const int row_to_load = kRowBlocks == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
     input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
                  row_to_load * args.input_stride_bytes + (lane >> 3) * 16;
@@ -195,7 +196,7 @@ struct LinearBlock {
     }
   }
 
-  // All tiles at once, a warp's inputs in one segment.
+  // Multiplies all tiles at once, with a warp's inputs in one segment.
   __device__ __forceinline__ void single_pass() {
     sums.buffer = base + args.receive_offset;
     sums.barrier = receive_barriers;
@@ -209,7 +210,7 @@ struct LinearBlock {
       weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
     }
     weights.finish(acc);
-    // What follows is found again: it would take registers all through the loop.
+    // The following values are computed again, since they would occupy registers during the loop.
     const int thread = static_cast<int>(kLoadsEarly ? threadIdx.x : opaque(threadIdx.x));
     const int owner = static_cast<int>(cluster_rank());
     const int tile = thread / 32 >> args.input_warps_log2;
@@ -231,13 +232,13 @@ struct LinearBlock {
     if (ends_in_sum<kEpilogue>(args)) store_group_sums(args, items);
   }
 
-  // Where a warp is among the buffers of activations.
+  // The position of a warp in the ring of activations.
   struct InputCursor {
-    int buffer = 0;  // and whether it has been filled an even number of times before
-    uint32_t parity = 0;
-    bool is_first = true;  // no segment has been released before
+    int buffer = 0;
+    uint32_t parity = 0;   // of the buffer's full barrier
+    bool is_first = true;  // no segment has been released yet
   };
-  // Done with the cursor's segment. Without a feeding warp warp 0 has a buffer filled again.
+  // Releases the cursor's segment. Without a producer warp, warp 0 also refills a buffer.
   __device__ __forceinline__ void release_segment(InputCursor& at) {
     if (inputs_stay) {
       if (++at.buffer == args.segments) at.buffer = 0;
@@ -246,8 +247,8 @@ struct LinearBlock {
     __syncwarp();
     if (lane == 0) barrier_arrive(inputs.empty + at.buffer * 8);
     if (!kFeedsApart && warp == 0 && inputs.left > 0) {
-      // With more than two buffers, that of the segment before this one: the slowest warp has had
-      // time to finish it.
+      // With more than two buffers, the buffer of the previous segment is refilled: the slowest
+      // warp has had time to finish it.
       if (args.input_buffers == 2 || !at.is_first) inputs.refill(args, lane);
       at.is_first = false;
     }
@@ -257,9 +258,9 @@ struct LinearBlock {
     }
   }
 
-  // By the feeding warp: has each buffer filled again as soon as all others are done with it.
+  // The work of the producer warp: refills each buffer as soon as all other warps have released it.
   __device__ __forceinline__ void feed_inputs() {
-    __syncthreads();  // barriers are there
+    __syncthreads();  // the barriers are initialized
     cluster_arrive_relaxed();
     cluster_wait();
     wait_for_previous_kernel();
@@ -268,7 +269,7 @@ struct LinearBlock {
     while (inputs.left > 0) inputs.refill(args, lane);
   }
 
-  // As many tiles at a time as there are warps for, over all segments of the inputs.
+  // Multiplies `tile_warps` tiles at a time, over all segments of the inputs.
   __device__ __forceinline__ void multi_pass() {
     uint32_t passes_done = 0;
     InputCursor at;
@@ -299,9 +300,10 @@ struct LinearBlock {
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, cta_rank);
       store_sums<kEpilogue>(args, sums, passes_done >> 1 & 1, scales, items);
-      // Blocks of the cluster that are a pass ahead write to the other buffer. None is two ahead:
-      // it would have had to receive what every warp here sends a pass later, after reading this
-      // one (plan_linear() sees to it that every block owns some of that).
+      // Blocks of the cluster that are one pass ahead write to the other buffer. No block is two
+      // passes ahead: it would first have to receive the sums that every warp of this block sends
+      // in the next pass, after it has read this buffer (plan_linear() ensures that every block
+      // owns sums of each pass but the last).
       ++passes_done;
     }
     if (ends_in_sum<kEpilogue>(args)) {

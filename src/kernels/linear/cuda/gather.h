@@ -1,6 +1,6 @@
-// The rows of normalized activations that a layer of many rows takes, one after the other: its
-// tensor copies bring neighbours (linear/cuda/tiles.cu), where the kernel for few rows takes an
-// index (LinearCall::row_index).
+// Gathers rows of normalized activations into consecutive rows, for a layer of many rows, whose
+// tensor copies (linear/cuda/tiles.cu) need neighbouring rows. The kernel for few rows takes an
+// index instead (LinearCall::row_index).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ namespace forerun::cuda {
 // Device memory, 16-byte aligned; row i of the outputs is row `row_index`[i] of the inputs.
 struct LinearGatherCall {
   const int32_t* row_index = nullptr;           // [rows]
-  const uint16_t* input = nullptr;              // [..][input_stride], what the norm has multiplied
+  const uint16_t* input = nullptr;              // [..][input_stride], NormOutputCuda::scaled
   const float* squares = nullptr;               // [..][dim / kNormGroup] (rms_norm/cuda/rms_norm.h)
   uint16_t* output = nullptr;                   // [rows][output_stride]
   float* output_squares = nullptr;              // [rows][dim / kNormGroup]
@@ -23,10 +23,10 @@ struct LinearGatherCall {
   int rows = 0;
 };
 
-// Submits one launch that may start early and waits for the stream's previous kernel.
+// Submits one dependent launch, which may start early and waits for the stream's previous kernel.
 Status linear_gather_cuda(const LinearGatherCall& call, cudaStream_t stream);
 
-// Loads the kernel on the current device: once a device, before any graph is captured.
+// Loads the kernel on the current device. Call it once per device, before any graph is captured.
 Status prepare_linear_gather();
 
 }  // namespace forerun::cuda

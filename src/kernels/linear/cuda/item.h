@@ -1,5 +1,5 @@
-// What a block of the linear kernels (linear/cuda/linear.cu, linear/cuda/tiles.cu) owns of its
-// outputs, and how they are written. Device code; included by the kernels alone.
+// The outputs that a block of the linear kernels (linear/cuda/linear.cu, linear/cuda/tiles.cu)
+// owns, and how they are written. Device code; included by the kernels alone.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_shared_sums(uint32_t address, const float 
   store_shared_16(address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
                                       __float_as_uint(v[2]), __float_as_uint(v[3])));
 }
-// `count` neighbouring bf16, at most 4; zeros after them.
+// Loads `count` neighbouring bf16, at most 4, followed by zeros.
 __device__ __forceinline__ uint2 load_bf16x4(const __nv_bfloat16* from, int count) {
   if (count == 4) return *reinterpret_cast<const uint2*>(from);
   const auto* const bits = reinterpret_cast<const uint16_t*>(from);
@@ -52,15 +52,16 @@ __device__ __forceinline__ void add(float4& a, uint2 pairs) {
   add(a, unpack_pairs(pairs.x, pairs.y));
 }
 
-// Where output `first` of a row lies: linear_cuda() sees to it that 32 bits suffice.
+// Index of output `first` of a row. linear_cuda() ensures that 32 bits suffice.
 __device__ __forceinline__ uint32_t output_at(const LinearKernelArgs& args, int row, int first) {
   return static_cast<uint32_t>(row) * static_cast<uint32_t>(args.output_stride) +
          static_cast<uint32_t>(first);
 }
 
-// Outputs 4g .. 4g + 3 of a tile, g = lane / 4, of two rows from `row` on, and what is read for
-// them from global memory: asked for before the sums are there. Set to zero first: ptxas keeps a
-// register that is not always written occupied all around the loop.
+// Outputs 4g to 4g + 3 of a tile, g = lane / 4, of rows `row` and `row` + 1, with the data that
+// their epilogue reads from global memory, which is loaded before the sums are complete. Items are
+// zeroed first: ptxas would keep a register that is not always written occupied during the whole
+// loop.
 struct OutputItem {
   int tile, lane, row;
   uint2 bias, residual[2];  // pairs of bf16
@@ -73,7 +74,7 @@ struct OutputItem {
     load_weights(args);
     load_residual(args);
   }
-  // What no kernel writes.
+  // Loads the data that no kernel writes.
   __device__ __forceinline__ void load_weights(const LinearKernelArgs& args) {
     const int first = first_output();
     const int count = min(4, args.outputs - first);
@@ -96,12 +97,12 @@ struct OutputItem {
   }
 };
 
-// The outputs that a block owns of `tiles` tiles from `first_tile` on, dealt out to its threads.
-// opaque(): the compiler would keep what follows from these in registers all through the main loop,
-// which has none to spare.
+// The outputs that a block owns of `tiles` tiles from `first_tile` on, distributed over its
+// threads. opaque() keeps the compiler from computing values derived from these fields early: they
+// would occupy registers during the main loop, which needs them all.
 template <int kRowBlocks>
 struct OutputItems {
-  int first_tile, first_row, cta_rank, size, count;  // `count`: halves of fragments, of the cluster
+  int first_tile, first_row, cta_rank, size, count;  // `count`: halves of fragments of the cluster
 
   __device__ __forceinline__ OutputItems(const LinearKernelArgs& args, int first, int tiles,
                                          int row, int cluster_rank)
@@ -112,8 +113,8 @@ struct OutputItems {
         count(2 * tiles * kRowBlocks) {}
 
   static __device__ __forceinline__ int first() { return static_cast<int>(opaque(threadIdx.x)); }
-  // Warps stay whole, so that write_squares() may exchange between lanes: past the last item they
-  // have the first half again, for a row that is not there.
+  // Warps stay whole, so that write_squares() may exchange data between lanes: lanes past the last
+  // item get the first half again, with a row past the end.
   __device__ __forceinline__ bool has(int index) const {
     return cta_rank + (index >> kHalfLanesLog2) * size < count;
   }
@@ -135,8 +136,8 @@ struct OutputItems {
   }
 };
 
-// v[half] holds {output 2 half, row}, {same, row + 1}, {output 2 half + 1, row}, {same, row + 1},
-// of sums until this has added bias and residual.
+// Adds bias and residual. v[half] holds {output 2 half, row}, {same, row + 1}, {output 2 half + 1,
+// row}, {same, row + 1}.
 __device__ __forceinline__ void finish_sums(const LinearKernelArgs& args, const OutputItem& item,
                                             float4 (&v)[2]) {
 #pragma unroll
@@ -152,7 +153,7 @@ __device__ __forceinline__ void finish_sums(const LinearKernelArgs& args, const 
   }
 }
 
-// Writes what finish_sums() has finished. For whole warps.
+// Writes outputs to which finish_sums() has been applied. For whole warps.
 __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const OutputItem& item,
                                             const float4 (&v)[2]) {
   const int first = item.first_output();
@@ -192,14 +193,14 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
   }
 }
 
-// v[0] gate, v[1] up of features 2g and 2g + 1.
+// Writes features 2g and 2g + 1, g = `group`. v[0]: gate; v[1]: up.
 __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int tile, int group,
                                             int row, const float4 (&v)[2]) {
   const int first = tile * (kTileOutputs / 2) + group * 2;
   if (first >= args.outputs || row >= args.rows) return;
   const bool both = row + 1 < args.rows;
   float4 gate = v[0];
-  // The sums of a row that is not there must not send the lane to the slow division.
+  // The sums of a row past the end must not make the lane take the slow division.
   if (!both) gate.y = gate.w = 0.0f;
   const float4 y = silu_times(gate, v[1]);
   *reinterpret_cast<uint32_t*>(args.output + output_at(args, row, first)) =

@@ -23,30 +23,29 @@
 
 namespace forerun::cuda {
 
-// Where a source tensor's outputs go in a weight that is put together from several (Q, K and V; or
-// gate and up).
+// Where the outputs of a source tensor go in a fused weight (Q, K and V; or gate and up).
 enum class OutputPlacement : uint8_t {
   kPlain,  // output n of the source is output first_output + n; first_output a multiple of 32
-  kGate,   // gate and up alternate in steps of 16 inside a tile, so that one thread ends up with
-  kUp,     // both of a feature; first_output must be 0
+  kGate,   // gate and up alternate in steps of 16 outputs inside a tile, so that one thread
+  kUp,     // gets both of a feature; first_output must be 0
 };
 
-// What a weight of this format multiplies.
+// The format of activations that weights of this format multiply.
 constexpr ActivationFormat linear_input_format(LinearFormat format) {
   return format == LinearFormat::kBf16 ? ActivationFormat::kBf16 : ActivationFormat::kF16;
 }
 
-// A weight on the device that was current when it was allocated. Fill every output with pack
-// calls before the first use; immutable afterwards. Movable.
+// A weight on the device that was current when it was allocated. Pack calls must fill every output
+// before the first use; the weight is immutable afterwards. Movable.
 class LinearWeightCuda {
  public:
   LinearWeightCuda() = default;
   // Outputs past the last packed one (up to a multiple of 32) are zero.
   static Result<LinearWeightCuda> allocate(const LinearPlan& plan);
 
-  // Asynchronous on `stream`. AutoAWQ's tensors in device memory: `qweight` [in][out / 8], `qzeros`
-  // [in / 128][out / 8], `scales` [in / 128][out]; `outputs` of the source are a multiple of 8 (16
-  // for kGate and kUp).
+  // Packs AutoAWQ's tensors, which lie in device memory: `qweight` [in][out / 8], `qzeros` [in /
+  // 128][out / 8], `scales` [in / 128][out]. `outputs` of the source must be a multiple of 8 (16
+  // for kGate and kUp). Asynchronous on `stream`.
   Status pack_awq(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
                   int64_t outputs, OutputPlacement placement, int64_t first_output,
                   cudaStream_t stream);
@@ -54,13 +53,14 @@ class LinearWeightCuda {
   Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
                    int64_t first_output, cudaStream_t stream);
 
-  // Fills an int4 weight from bf16 [outputs][in], a multiple of 8 outputs, rounded to nearest. Of
+  // Fills an int4 weight from bf16 [outputs][in], a multiple of 8 outputs, rounded to nearest. For
   // each output and group of inputs, in f32: scale = f16((high - low) / 15) where low <= 0 <= high
-  // bound the group, zero = min(round(-low / scale), 15), and a weight becomes
-  // round(w / scale) + zero, clamped to [0, 15]; all halves to even.
+  // bound the group's weights; zero = min(round(-low / scale), 15); a weight becomes round(w /
+  // scale) + zero, clamped to [0, 15]. Ties round to even.
   Status round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
-  // Likewise an int8 weight, any number of outputs: scale = f16(most / 127) where `most` is the
-  // largest magnitude of the group, and a weight becomes round(w / scale), clamped to [-127, 127].
+  // Fills an int8 weight in the same way, with any number of outputs: scale = f16(max / 127) where
+  // `max` is the largest magnitude of the group; a weight becomes round(w / scale), clamped to
+  // [-127, 127].
   Status round_bf16_to_int8(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
 
   const LinearPlan& plan() const { return plan_; }
@@ -74,54 +74,55 @@ class LinearWeightCuda {
   DeviceBuffer data_;
 };
 
-// What one launch reads and writes. All pointers are device memory, 16-byte aligned.
+// The arguments of one launch. All pointers are device memory, 16-byte aligned.
 struct LinearCall {
   // [rows][input_stride], in linear_input_format(); input_stride a multiple of 8, best
   // linear_input_stride().
   const uint16_t* input = nullptr;
   int64_t input_stride = 0;
-  // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
-  // repeat); null: rows in order. Not with `gated`.
+  // [rows]: output row i is computed from row `row_index`[i] of the input, which is then
+  // [..][input_stride] (rows may repeat). Null: rows in order. Not with `gated`.
   const int32_t* row_index = nullptr;
-  // bf16 [rows][output_stride], output_stride a multiple of 4; fewer than 2^31 in all.
+  // bf16 [rows][output_stride]; output_stride is a multiple of 4; fewer than 2^31 elements in all.
   uint16_t* output = nullptr;
-  float* output_f32 = nullptr;  // in place of `output`: unrounded; no residual, not gated
+  float* output_f32 = nullptr;  // instead of `output`: unrounded; no residual, not gated
   int64_t output_stride = 0;
   int rows = 0;
   // [out] or null; not with `gated`. May be read before the previous kernel's end, like the weight.
   const __nv_bfloat16* bias = nullptr;
-  const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
-  NormInputCuda norm = {};  // of the input, dim = in; the sums are scaled before bias and residual
-  // Of the output: not with `gated` or `output_f32`. Needs outputs that are a multiple of 32.
-  // `next_norm.scaled` has output_stride; its weight may be read before the previous kernel's end,
-  // like the layer's own.
+  // Same shape as output, may be output itself; added before the only rounding.
+  const __nv_bfloat16* residual = nullptr;
+  NormInputCuda norm = {};  // norm of the input, dim = in; sums are scaled before bias and residual
+  // Norm of the output. Not with `gated` or `output_f32`; the number of outputs must be a multiple
+  // of 32. `next_norm.scaled` has output_stride. `next_norm.weight` may be read before the previous
+  // kernel's end, like the layer's weight.
   NormOutputCuda next_norm = {};
-  // The weight holds gate and up: output [rows][out / 2], in gated_format, is silu(gate) * up; no
-  // bias or residual. Not of int8.
+  // The weight holds gate and up; the output, [rows][out / 2] in gated_format, is silu(gate) * up.
+  // Without bias and residual, not for int8.
   bool gated = false;
   ActivationFormat gated_format = ActivationFormat::kBf16;
-  // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
-  // the layer with its part of the inputs and gets the sum over all: each rank's sums are rounded
-  // to bf16 and added in f32 in the order of the ranks, then come bias and residual and the one
-  // rounding, so that all ranks have the same bits; bias and residual are the same on all ranks, of
-  // which any may add them. The kernel waits for the other ranks'; whether
-  // it did so in vain says PeerGroup::check(). Outputs times rows must fit the group's mailboxes.
-  // Not with output_f32, `norm` or `gated`, nor of int8.
+  // Tensor parallelism (fused all-reduce): this rank's mailboxes, which are copied; null: none.
+  // Every rank of the group launches the layer with its shard of the inputs and gets the sum over
+  // all ranks. Each rank's sums are rounded to bf16 and added in f32 in rank order; then bias and
+  // residual are added and the result is rounded once, so all ranks have the same bits. Bias and
+  // residual must be the same on all ranks, since any rank may add them. The kernel waits for the
+  // other ranks' kernels; PeerGroup::check() tells whether a wait timed out. Outputs times rows
+  // must fit the group's mailboxes. Not with output_f32, `norm` or `gated`, and not for int8.
   const PeerMailboxes* reduce = nullptr;
-  // 0 or 1, by turns from one exchange of the group to the next, across graphs and replays too: so
-  // a graph has an even number of exchanges.
+  // 0 or 1, alternating from one exchange of the group to the next, across graphs and replays too,
+  // so a graph must have an even number of exchanges.
   int mailbox = 0;
-  // Of a layer without `reduce` among those with: it runs the kernel that they run, and so finds
-  // its instructions cached (a layer of 70B int4 on four GPUs took 4.7 us longer with kernels of
-  // their own). Not gate and up of int4 at 17 to 32 rows (linear/cuda/warpgroups.cu).
+  // For a layer without `reduce` among layers with it: the layer runs the same kernel as they do
+  // and so finds its instructions cached (separate kernels cost 4.7 us per layer of 70B int4 on
+  // four GPUs). Has no effect on gate and up of int4 at 17 to 32 rows (linear/cuda/warpgroups.cu).
   bool shares_reduce_kernel = false;
   LinearFootprint footprint = LinearFootprint::kHalf;
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
-  // previous kernel has finished; everything else is touched only afterwards. The previous kernel
-  // must itself be launched in this way, or have no such successor in flight.
-  // (The kernel for many rows always starts so.)
+  // previous kernel has finished; it touches everything else only afterwards. The previous kernel
+  // must itself be a dependent launch, or have no dependent successor in flight. (The kernel for
+  // many rows is always a dependent launch.)
   bool dependent = true;
-  // Of kFewestTileRows and more, without `row_index`: must be there.
+  // Required for kFewestTileRows rows and more, which must have no `row_index`.
   LinearScratchCuda scratch = {};
 };
 
@@ -132,15 +133,15 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
 // before the first launch and before any graph is captured.
 Status prepare_linear_cuda();
 
-// Reference twins: one thread an output, plain loops in double over the source tensors of
-// LinearWeightCuda's pack calls (so that the packing is tested too). `output` f32
-// [rows][outputs]; `input` [rows][in], dense, in linear_input_format(). For tests.
+// Reference twins: one thread per output, plain loops in double over the source tensors of
+// LinearWeightCuda's pack calls (so that packing is tested too). `output` f32 [rows][outputs];
+// `input` [rows][in], dense, in linear_input_format(). For tests.
 Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
                            int64_t in_features, int64_t outputs, const uint16_t* input, int rows,
                            float* output, cudaStream_t stream);
 Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream);
-// Of the weight that round_bf16_to_int8() makes of this one.
+// Multiplies the int8 weight that round_bf16_to_int8() makes of `weight`.
 Status linear_int8_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream);
 

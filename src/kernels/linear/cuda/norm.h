@@ -1,6 +1,6 @@
-// The linear kernel's part (linear/cuda/linear.cu) in a norm that has no kernel of its own
-// (rms_norm/cuda/rms_norm.h): the scale of each input row, and what the next norm needs of each
-// output row. Device code; included by the kernel alone.
+// RMSNorm has no kernel of its own (rms_norm/cuda/rms_norm.h). This is the linear kernel's part of
+// it (linear/cuda/linear.cu): the scale of each input row, and the data that the next norm needs of
+// each output row. Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// 1 / root mean square of the rows of a block's input, in its shared memory: float [rows]. They are
-// found while the activations are on their way and wanted once the first sums are finished.
+// 1 / RMS of the rows of a block's input, in its shared memory: float [rows]. They are computed
+// while the activations are in flight and needed once the first sums are finished.
 struct InverseRms {
-  uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
+  uint32_t scales, ready;  // `ready`: a barrier at which every warp arrives
 
-  // `kCount` rows a warp, of at most 8 * kCount: a block has 8 warps and more. The last warps take
-  // the first rows: the first ones ask for the activations.
+  // Computes the scales of at most 8 * kCount rows, `kCount` rows per warp, since a block has at
+  // least 8 warps. The last warps take the first rows, since the first warps issue the copies of
+  // activations.
   template <int kCount>
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
                                        int warp, int lane) const {
@@ -30,13 +31,14 @@ struct InverseRms {
     if (lane == 0) barrier_arrive(ready);
   }
 
-  // The same in steps, for no more rows than warps: what need not wait for the previous kernel is
-  // done before its end, and the sums are asked for before the activations, added up behind them.
+  // The same in steps, for at most as many rows as warps: prepare() runs before the previous
+  // kernel's end; load() issues the loads of squares before the copies of activations, and find()
+  // adds them up after these copies have been issued.
   struct RowSquares {
-    static constexpr int kPairs = 8;  // of a lane
+    static constexpr int kPairs = 8;  // pairs per lane
     const float* from;                // the lane's first pair
     int row;
-    int left;  // pairs of the row from that one on; none: the warp has no row
+    int left;  // pairs of the row from `from` on; 0 or less: the warp has no row
     float2 pair[kPairs];
   };
   __device__ __forceinline__ RowSquares prepare(const LinearKernelArgs& args, int first_row,
@@ -50,7 +52,7 @@ struct InverseRms {
                           2 * (static_cast<int64_t>(first_row + squares.row) * pairs + lane));
     return squares;
   }
-  // With a choice of rows, after the wait.
+  // Applies args.row_index. After wait_for_previous_kernel().
   __device__ __forceinline__ void choose(const LinearKernelArgs& args, int first_row,
                                          RowSquares& squares) const {
     if (squares.left <= 0) return;
@@ -92,8 +94,8 @@ struct InverseRms {
     store_shared_4(scales + row * 4, __float_as_uint(scale));
   }
 
-  // Of kCount rows of the block from `row` on; those after the last one take its scale. All lanes
-  // of a warp.
+  // Computes the scales of kCount rows of the block from `row` on; rows past the last row get its
+  // scale. Called by all lanes of a warp.
   template <int kCount>
   __device__ __forceinline__ void find_rows(const LinearKernelArgs& args, int first_row, int row,
                                             int lane) const {
@@ -105,7 +107,7 @@ struct InverseRms {
       const int from = input_row(args, min(first_row + row + r, args.rows - 1));
       squares[r] = args.input_squares + static_cast<int64_t>(from) * 2 * pairs;
     }
-    constexpr int kInFlight = 8 / kCount;  // loads of a row on their way together
+    constexpr int kInFlight = 8 / kCount;  // loads of a row in flight at once
 #pragma unroll 1
     for (int begin = lane; begin < pairs; begin += 32 * kInFlight) {
       float2 v[kInFlight][kCount];
@@ -137,7 +139,7 @@ struct InverseRms {
     }
   }
 
-  // v: sums of rows `row` and `row` + 1 of the block, as store_sums() has them.
+  // Scales v, the sums of rows `row` and `row` + 1 of the block in the layout of store_sums().
   __device__ __forceinline__ void apply(const LinearKernelArgs& args, int row,
                                         float4 (&v)[2]) const {
     if (args.input_squares == nullptr) return;
@@ -150,7 +152,7 @@ struct InverseRms {
   }
 };
 
-// Has the next norm's weights for a cluster's tiles on their way into the L2, a line per tile.
+// Prefetches the next norm's weights for a cluster's tiles into the L2, one line per tile.
 __device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args, int tile_begin,
                                                    int tile_end) {
   static_assert(kTileOutputs * sizeof(float) == 128);
@@ -160,7 +162,7 @@ __device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args,
   }
 }
 
-// Four neighbouring outputs of a row, as two pairs of bf16: writes their products with the next
+// x: four neighbouring outputs of a row, as two pairs of bf16. Writes their products with the next
 // norm's `weight` and returns the sum of their squares.
 __device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, uint32_t at, uint2 x,
                                               float4 weight) {
@@ -173,9 +175,9 @@ __device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, uint
   return __fmaf_rn(d, d, __fmaf_rn(c, c, __fmaf_rn(b, b, a * a)));
 }
 
-// Adds up the squares of half a tile, whose four lanes of a row are 4 apart, and writes them. For
-// whole warps. `lane`: as in the fragment, 4 * (output / 4) + row / 2; `squares`: of rows `row` and
-// `row` + 1.
+// Adds up the squares of half a tile and writes the sums. The four lanes that hold a row are 4
+// apart. For whole warps. `lane`: lane of the fragment, 4 * (output / 4) + row / 2. `squares`: for
+// rows `row` and `row` + 1.
 __device__ __forceinline__ void write_squares(const LinearKernelArgs& args, int tile, int lane,
                                               int row, const float (&squares)[2]) {
   static_assert(kNormGroup * 2 == kTileOutputs);

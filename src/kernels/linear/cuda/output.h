@@ -1,5 +1,6 @@
-// From the sums of a warp of the linear kernel (linear/cuda/linear.cu) to outputs: to the block
-// that owns them, added up there, written. Device code; included by the kernel alone.
+// The last steps of the linear kernel (linear/cuda/linear.cu): warps send partial sums to the
+// blocks that own them; these add them up and write outputs. Device code; included by the kernel
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Sends this rank's sums, as finish_sums() has them, to who adds them up.
+// Sends this rank's sums, in the layout of finish_sums(), to the ranks that add them up.
 __device__ __forceinline__ void push_item(const LinearKernelArgs& args, const OutputItem& item,
                                           const float4 (&v)[2]) {
   if (item.row >= args.rows) return;
@@ -26,9 +27,10 @@ __device__ __forceinline__ void push_item(const LinearKernelArgs& args, const Ou
   }
 }
 
-// Once all sums of the block are on their way: writes the outputs of what push_item() of all ranks
-// has sent. Of two shots, with `adds`, of the words that this rank adds up; those of the others
-// once that has been done for all of the block's. For whole warps.
+// Receives an item that push_item() of all ranks has sent, and writes its outputs. Called after all
+// sums of the block have been sent. With two shots it is called twice: first with `adds`, for the
+// words that this rank adds up; then, after all items of the block, without `adds` for the words of
+// other ranks. For whole warps.
 __device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, OutputItem item,
                                                  bool adds, PeerWait& wait) {
   const int64_t word = mailbox_word(args, item.tile, item.row, item.lane);
@@ -48,9 +50,10 @@ __device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, O
   store_plain(args, item, v);
 }
 
-// Sends a warp's sums of a tile to their owners. Warps that share the tile first lay theirs down,
-// each in its own of their `parts`, `part_bytes` apart, and add them in the order of the warps:
-// half of the outputs at a time, or all if there is one pass, whose parts nobody writes again.
+// Sends a warp's sums of a tile to their owners. If several warps share the tile (slice-K), each
+// first stores its sums in its part of shared memory; the parts begin at `parts`, `part_bytes`
+// apart. They are then added in the order of the warps: half of the outputs at a time, or all at
+// once if there is only one pass, after which the parts are not written again.
 template <int kRowBlocks, bool kOnePass>
 __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                           const float (&acc)[2][kRowBlocks][4], uint32_t parts,
@@ -64,7 +67,7 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
     }
     return;
   }
-  constexpr int kHalves = kOnePass ? 2 : 1;  // at a time
+  constexpr int kHalves = kOnePass ? 2 : 1;  // halves at a time
   constexpr int kHalfVectors = kRowBlocks * 32;
 #pragma unroll
   for (int first = 0; first < 2; first += kHalves) {
@@ -90,19 +93,20 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
       sums.push(args, first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32,
                 lane, sum);
     }
-    if (!kOnePass) named_barrier(1 + tile_warp, input_warps * 32);  // before the next writes
+    // Before the parts are overwritten.
+    if (!kOnePass) named_barrier(1 + tile_warp, input_warps * 32);
   }
 }
 
-// Once they are there, adds up what the cluster's blocks have sent of item `index`, in their order,
-// and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
-// `sums`. For whole warps.
+// Waits for the partial sums of item `index` from the cluster's blocks, adds them up in the order
+// of the blocks, and writes the outputs or sends the sums to the group of GPUs. `parity`: parity of
+// the barrier of `sums`. For whole warps.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
                                            const OutputItems<kRowBlocks>& items, int index,
                                            const OutputItem& item) {
-  barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
+  barrier_wait(sums.barrier, parity);  // even if the warp has no item; linear_kernel() explains why
   if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
   if (!items.warp_has(index)) return;
   const int place = items.place(index);
@@ -111,7 +115,8 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
   for (int half = 0; half < 2; ++half) {
     v[half] = load_shared_sums(sums.buffer + sums.offset(args, 0, half, place, item.lane));
   }
-  constexpr int kSources = kRowBlocks == 1 ? 1 : 2;  // at a time: less would spill at 16 rows
+  // Unrolled: fewer would spill registers at 16 rows.
+  constexpr int kSources = kRowBlocks == 1 ? 1 : 2;
 #pragma unroll kSources
   for (int source = 1; source < args.cluster_size; ++source) {
 #pragma unroll
@@ -133,7 +138,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
   }
 }
 
-// The same of item `index`, which has been loaded, and all of the thread's behind it.
+// The same for item `index`, which has been loaded, and all later items of the thread.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
@@ -149,7 +154,7 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
   }
 }
 
-// The same of all items.
+// The same for all items of the thread.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
@@ -164,8 +169,8 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
   } while (items.warp_has(index));
 }
 
-// With a group, once all sums of the block are on their way: adds up the group's sums of `items`
-// and writes the outputs.
+// The all-reduce of a group of GPUs, after all sums of the block have been sent: adds up the
+// group's sums of `items` and writes the outputs.
 template <int kRowBlocks>
 __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
                                                  const OutputItems<kRowBlocks>& items) {

@@ -1,10 +1,10 @@
-// Where a weight's numbers go: the units of linear/cuda/plan.h in the order of the tensor core's
-// fragments. Included by the files that fill weights, and by the reference twins.
+// Packs weights into the units of linear/cuda/plan.h, in the order of the tensor core's fragments.
+// Included by the files that fill weights, and by the reference twins.
 //
-// Inside a unit of 32 outputs, output f is row g = f / 4 (its lane group) of fragment half
-// (f / 2) % 2, upper or lower row f % 2; so a lane ends up with four consecutive outputs. Inputs
-// keep their order: a step has 16 consecutive ones, as a matrix load brings them to mma and as
-// wgmma finds them in shared memory.
+// Inside a unit of 32 outputs, output f belongs to lane group g = f / 4 and fragment half (f / 2) %
+// 2, as its lower (f % 2 = 0) or upper row; so a lane ends up with four consecutive outputs. Inputs
+// keep their order: a step has 16 consecutive inputs, both as ldmatrix loads them for mma and as
+// wgmma reads them from shared memory.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,7 +21,8 @@ namespace forerun::cuda {
 constexpr int kPackThreads = 256;
 inline int64_t blocks_for(int64_t threads) { return (threads + kPackThreads - 1) / kPackThreads; }
 
-// Nibble of a packed word that holds column c of its eight, AutoAWQ's order.
+// Index of the nibble that holds column c of the eight columns of a packed word, in AutoAWQ's
+// order.
 __device__ constexpr int kNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 __device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t row, int64_t columns,
@@ -29,8 +30,8 @@ __device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t r
   return (packed[row * (columns / 8) + column / 8] >> (4 * kNibbleOfColumn[column % 8])) & 15u;
 }
 
-// An int8 group's scale, of the largest magnitude in it, and a weight by it: as
-// LinearWeightCuda::round_bf16_to_int8() says.
+// The scale of an int8 group from its largest magnitude, and a weight rounded with that scale.
+// LinearWeightCuda::round_bf16_to_int8() defines both.
 __device__ __forceinline__ __half int8_scale(float most) { return __float2half_rn(most / 127.0f); }
 __device__ __forceinline__ int rounded_to_int8(float weight, __half scale) {
   const float step = __half2float(scale);
@@ -38,7 +39,8 @@ __device__ __forceinline__ int rounded_to_int8(float weight, __half scale) {
   return static_cast<int>(fminf(fmaxf(q, -127.0f), 127.0f));
 }
 
-// The source output that fragment row (half, group, upper) of a tile takes its weights from.
+// The output of the source from which fragment row (half, group, upper) of a tile takes its
+// weights.
 __device__ __forceinline__ int64_t source_output(OutputPlacement placement, int64_t tile, int half,
                                                  int group, int upper) {
   if (placement == OutputPlacement::kPlain) return tile * 32 + group * 4 + half * 2 + upper;
@@ -50,14 +52,14 @@ __device__ __forceinline__ bool half_is_ours(OutputPlacement placement, int half
          half == (placement == OutputPlacement::kGate ? 0 : 1);
 }
 
-// What a pack kernel reads beside its source.
+// Arguments of a pack kernel beside its source.
 struct PackTarget {
   std::byte* units;
   int64_t first_tile, tiles, unit_count, outputs;
   OutputPlacement placement;
 };
-// One thread a 16-byte vector of a unit: one lane's operands of a fragment half, of four steps of
-// 16 inputs (int4), two (int8) or one (bf16).
+// The 16-byte vector of a unit that a thread packs: one lane's operands of a fragment half, for
+// four steps of 16 inputs (int4), two steps (int8) or one step (bf16).
 struct PackVector {
   static constexpr int kOfUnit = 128;
   int lane, quarter, half;
@@ -77,7 +79,7 @@ struct PackVector {
         target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_bytes(format);
     ours = tile < target.tiles && half_is_ours(target.placement, half);
   }
-  // Where the vector lies.
+  // Address of the vector.
   template <class T>
   __device__ __forceinline__ T* data() const {
     return reinterpret_cast<T*>(unit_data + ((half * 2 + quarter) * 32 + lane) * 16);

@@ -1,20 +1,21 @@
-// The sum over a group of GPUs in the linear kernels (linear/cuda/linear.cu, linear/cuda/tiles.cu),
-// through mailboxes (device/cuda/peer_mailboxes.h). A word of 16 bytes holds what one lane owns of
-// a fragment, 4 outputs of 2 rows, so that every word is pushed as soon as it is finished, and
-// polled, by one thread each, without any barrier. Device code; included by the kernels alone.
+// All-reduce over a group of GPUs inside the linear kernels (linear/cuda/linear.cu,
+// linear/cuda/tiles.cu), through mailboxes (device/cuda/peer_mailboxes.h). A 16-byte word holds one
+// lane's share of a fragment, 4 outputs of 2 rows. One thread pushes it as soon as it is finished
+// and one thread polls it, without any barrier. Device code; included by the kernels alone.
 //
-// Few rows, one-shot: a rank's sums go to all ranks, each adds them up. More rows, two-shot
-// (LinearKernelArgs::two_shot): they go to the rank that adds up this word, which sends the
-// outputs, bias and residual in them, to the others: another trip over the links, of four GPUs half
-// of the bytes, and the same bits. An output travels in its sender's slot, where the sums of words
-// that the receiver adds up itself lie: no two things have one place. What a rank adds up it takes
-// before it waits for outputs, so nobody waits in a ring.
+// One-shot, for few rows: a rank sends its sums to all ranks, and each rank adds up all words.
+// Two-shot, for more rows (LinearKernelArgs::two_shot): a rank sends its sums of a word to one
+// rank, which adds them up and sends the outputs, with bias and residual, to the others. This takes
+// a second trip over the links but, with four GPUs, half of the bytes; the bits are the same. A
+// word of outputs travels in its sender's slot. That slot also receives sums, but only of words
+// that the receiver adds up itself, so no two words share a place. A rank takes all words that it
+// adds up before it waits for outputs, so ranks never wait for each other in a cycle.
 //
-// Blocks wait for other GPUs' blocks that have the same tile of rows: tiles follow from the number
-// of rows alone (plan_launch), not from a rank's part of the inputs. The GPU starts blocks in the
-// order of their index, those of one tile of rows all fit at once (those of linear_tiles_kernel all
-// there are), and dependent kernels start when all blocks of this one have: so the least unfinished
-// tile of rows always makes progress.
+// Blocks wait for blocks of other GPUs with the same tile of rows. Tiles of rows follow from the
+// number of rows alone (plan_launch), not from a rank's shard of the inputs. There is no deadlock:
+// a GPU starts blocks in the order of their index, all blocks of a tile of rows fit at once (for
+// linear_tiles_kernel, all blocks of the launch), and dependent kernels start only after all blocks
+// of this kernel have started. So the first unfinished tile of rows always makes progress.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -36,19 +37,19 @@ __device__ __forceinline__ void add(float4& a, const float4& b) {
   a.w += b.w;
 }
 
-// Which word of a slot holds lane `from` of a fragment: 8 rows from `row` on, rounded down.
+// Index in a slot of the word of lane `from` of a fragment. The fragment's 8 rows contain `row`.
 __device__ __forceinline__ int64_t mailbox_word(const LinearKernelArgs& args, int tile, int row,
                                                 int from) {
   return (static_cast<int64_t>(tile) * ((args.rows + 7) >> 3) + (row >> 3)) * 32 + from;
 }
 
-// The rank that adds a word up, of two shots: whole fragments, so that what meets in
-// write_squares() stays together.
+// With two shots, the rank that adds up a word. It is the same for a whole fragment, so that the
+// squares that write_squares() adds together stay on one rank.
 __device__ __forceinline__ int adding_rank(const PeerMailboxes& peers, int64_t word) {
   return static_cast<int>(word >> 5) % peers.degree;
 }
 
-// v as in store_plain().
+// v: in the layout of store_plain().
 __device__ __forceinline__ uint4 pack_word(const float4 (&v)[2]) {
   return make_uint4(pack_bf16x2(v[0].x, v[0].y), pack_bf16x2(v[0].z, v[0].w),
                     pack_bf16x2(v[1].x, v[1].y), pack_bf16x2(v[1].z, v[1].w));
@@ -62,7 +63,7 @@ __device__ __forceinline__ void unpack_word(uint4 word, float4 (&v)[2]) {
   v[1] = unpack_pairs(word.z, word.w);
 }
 
-// To the other ranks, and at last to this one if `own`.
+// Sends a word to the other ranks and, if `own`, last to this rank.
 __device__ __forceinline__ void push_to_peers(const PeerMailboxes& peers, int64_t word,
                                               uint4 packed, bool own) {
   int to = peers.rank;
@@ -73,10 +74,10 @@ __device__ __forceinline__ void push_to_peers(const PeerMailboxes& peers, int64_
   }
 }
 
-// What all ranks have sent of one word, added up in their order.
+// Receives a word from all ranks and adds up the sums in rank order.
 __device__ __forceinline__ void collect_from_peers(const PeerMailboxes& peers, int64_t word,
                                                    PeerWait& wait, float4 (&v)[2]) {
-  constexpr int kInFlight = 4;  // ranks; their words travel together
+  constexpr int kInFlight = 4;  // ranks whose words are loaded together
   v[0] = v[1] = make_float4(0, 0, 0, 0);
 #pragma unroll 1
   for (int first = 0; first < peers.degree; first += kInFlight) {
@@ -107,7 +108,7 @@ __device__ __forceinline__ void collect_from_peers(const PeerMailboxes& peers, i
   }
 }
 
-// A word of outputs that `from` has added up.
+// Receives a word of outputs that rank `from` has added up.
 __device__ __forceinline__ uint4 receive_outputs(const PeerMailboxes& peers, int64_t word, int from,
                                                  PeerWait& wait) {
   uint4* const place = peers.received + from * peers.slot_words + word;

@@ -1,5 +1,5 @@
-// What the tests of linear layers on GPUs share: source tensors in both formats, inputs, and a
-// fixture that runs calls and looks after what a kernel must not touch. For GoogleTest programs;
+// Shared by the tests of linear layers on GPUs: source tensors of all formats, inputs, and a
+// fixture that runs calls and checks memory that a kernel must not touch. For GoogleTest programs;
 // one file of a program instantiates LinearCuda.
 #pragma once
 
@@ -33,7 +33,7 @@ inline double relative_error(const std::vector<float>& out, const std::vector<fl
   return std::sqrt(difference / norm);
 }
 
-// One rounding to bf16 of uniformly spread mantissas is 1.7e-3 of the norm.
+// A rounding to bf16 with uniformly distributed mantissas has an error of 1.7e-3 of the norm.
 inline constexpr double kBf16Tolerance = 2.5e-3;
 
 inline std::vector<uint32_t> random_words(size_t count, uint32_t seed) {
@@ -43,7 +43,7 @@ inline std::vector<uint32_t> random_words(size_t count, uint32_t seed) {
   return values;
 }
 
-// Of 16 bits as a layer of this format reads them, and back.
+// Converts a float to the 16 bits that a layer of this format reads, and back.
 inline uint16_t to_input(ActivationFormat format, float v) {
   if (format == ActivationFormat::kBf16) return to_bf16(v).bits;
   return to_f16(std::clamp(v * kF16Scale, -65504.0f, 65504.0f)).bits;
@@ -58,8 +58,8 @@ inline std::vector<uint16_t> random_inputs(LinearFormat format, size_t count, fl
   return values;
 }
 
-// A layer's weight [out][in] as a checkpoint has it, on the device: of int4 in that format, of the
-// others in bf16.
+// A layer's weight [out][in] on the device in a checkpoint's format: AWQ for int4, bf16 for the
+// other formats.
 struct SourceTensor {
   LinearFormat format;
   int64_t in, out;

@@ -1,5 +1,5 @@
-// What moves through a block of the linear kernel (linear/cuda/linear.cu): weights, activations and
-// partial sums. Device code; included by the kernel alone.
+// Pipelines of a block of the linear kernel (linear/cuda/linear.cu): rings of weights and
+// activations, and the exchange of partial sums. Device code; included by the kernel alone.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@
 
 namespace forerun::cuda {
 
-// The arguments of the kernel; LinearPlan and LinearLaunch say what the names mean.
+// The arguments of the kernel; LinearPlan and LinearLaunch explain the names.
 struct LinearKernelArgs {
   const std::byte* weight;
   const uint16_t* input;
@@ -25,29 +25,29 @@ struct LinearKernelArgs {
   int64_t input_stride, output_stride;
   int rows, outputs;
   int units, cluster_size, input_warps_log2;
-  int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
+  int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one more tile
   uint32_t zero;                       // 0, unknown to the compiler
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       slice_k_offset, receive_offset, ring_offset, receive_buffer_bytes;
   const int32_t* row_index;    // or null
-  const float* input_squares;  // or null; the next two go with it
+  const float* input_squares;  // or null; goes with the next two
   float norm_eps;
   int inputs;
   NormOutputCuda next_norm;
   ActivationFormat gated_format;
-  PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
+  PeerMailboxes peers;  // mailbox of this exchange; degree 0: no group
   bool two_shot;        // linear/cuda/reduce.h
   bool gated;
   int warps, tile_warps;
   float inverse_inputs;             // 1 / inputs
-  int block_units, smaller_blocks;  // of a tile; the first smaller_blocks of a cluster have these,
-                                    // the others one more
+  int block_units, smaller_blocks;  // units of a tile: the first smaller_blocks blocks of a cluster
+                                    // have block_units, the others one more
   uint32_t cluster_inverse;         // 2^16 / cluster_size, rounded up
-  int receive_places;               // of a block, for what it owns of the sums
-  int input_rows;                   // of a segment of activations in shared memory
+  int receive_places;               // halves of fragments that a block owns
+  int input_rows;                   // rows of a segment of activations in shared memory
 };
 
-// What a layer ends in: known when the kernel is compiled, or kRuntime, asked as it runs.
+// A layer's epilogue: fixed at compile time, or kRuntime: the kernel reads it from its arguments.
 enum class LinearEpilogue : uint8_t { kPlain, kGated, kRuntime };
 template <LinearEpilogue kEpilogue>
 __device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
@@ -63,17 +63,17 @@ __device__ __forceinline__ bool ends_plain(const LinearKernelArgs& args) {
   return !ends_gated<kEpilogue>(args) && !ends_in_sum<kEpilogue>(args);
 }
 
-// The row of the input that row `row` of the output is made of.
+// The row of the input from which row `row` of the output is computed.
 __device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) {
   return args.row_index == nullptr ? row : args.row_index[row];
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-inline constexpr int kHalfLanesLog2 = 4;  // of half a fragment of 8 rows
+inline constexpr int kHalfLanesLog2 = 4;  // lanes of half a fragment of 8 rows
 inline constexpr int kHalfLanes = 1 << kHalfLanesLog2;
 
-// The units of every tile that block `cta_rank` of a cluster takes.
+// The range of units of each tile that block `cta_rank` of a cluster multiplies.
 struct BlockUnits {
   int first, count;
   __device__ __forceinline__ BlockUnits(const LinearKernelArgs& args, int cta_rank)
@@ -81,14 +81,14 @@ struct BlockUnits {
         count(args.block_units + (cta_rank >= args.smaller_blocks ? 1 : 0)) {}
 };
 
-// The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
-// in order), on their way through its ring. Every lane keeps the same state; an elected one talks
-// to the copy engine. kOneTile: a warp has one tile at most, and less to keep in registers.
+// The ring of one warp, through which its units pass in the order in which it multiplies them (tile
+// after tile, a tile's inputs in order). Every lane keeps the same state; an elected lane issues
+// the bulk copies. kOneTile: the warp has at most one tile, which saves registers.
 template <int kUnitBytes, int kStageBytes, bool kOneTile>
 struct UnitRing {
   const std::byte* next;         // unit to request next
-  int tile_skip;                 // units from the end of a tile's to the warp's next tile's
-  int tile_units, left_in_tile;  // units of a tile; of the one requested from
+  int tile_skip;                 // units between the end of a tile's units and the warp's next tile
+  int tile_units, left_in_tile;  // units per tile; left in the tile that is requested
   int to_request, to_use;
   uint64_t policy;
   uint32_t data, data_end, barrier;  // the current stage
@@ -109,9 +109,9 @@ struct UnitRing {
     }
   }
   __device__ __forceinline__ void wait() const { barrier_wait(barrier, parity); }
-  // Requests another unit into the place of the current one. `loaded`: a word of the last vector
-  // that was loaded from it. A load may wait behind other requests for longer than a copy out of
-  // the L2 takes, so the copy's address is made to depend on it.
+  // Requests another unit into the stage of the current unit. `loaded`: a word of the last vector
+  // that was loaded from this stage. A load may wait behind other requests for longer than a copy
+  // from the L2 takes, so the address of the copy is made to depend on the loaded word.
   __device__ __forceinline__ void release(const LinearKernelArgs& args, uint32_t loaded) {
     __syncwarp();
     request(args, data + (loaded & args.zero), barrier);
@@ -125,24 +125,23 @@ struct UnitRing {
   }
 };
 
-// The activations of a block on their way: segments of its inputs, several at a time, one copy a
-// row. If there are as many buffers as segments they stay, otherwise each pass over the tiles
-// brings them again.
+// The ring of a block's activations: several segments of its inputs at a time, one bulk copy per
+// row. If there are as many buffers as segments, the segments stay; otherwise each pass over the
+// tiles loads them again.
 template <int kRowBlocks, bool kOneSegment>
 struct InputRing {
   uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
   const uint16_t* block_inputs;  // the block's inputs of row 0
-  int block_bytes;               // of a row
+  int block_bytes;               // bytes of a row
   int first_row, rows;
   int left;                      // segments to request, all passes
-  int next = 0, next_begin = 0;  // buffer and byte of a row that come next
-  uint32_t next_parity = 0;      // of how often that buffer has been emptied
+  int next = 0, next_begin = 0;  // buffer and byte of a row of the next request
+  uint32_t next_parity = 0;      // parity of the buffer's empty barrier
 
   static __device__ __forceinline__ int buffer_rows(const LinearKernelArgs& args) {
     return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
   }
-  // The last segment of a block with fewer inputs than others of its cluster may be
-  // empty.
+  // If a block has fewer inputs than others of its cluster, its last segment may be empty.
   __device__ __forceinline__ int segment_bytes(const LinearKernelArgs& args, int begin) const {
     return kOneSegment ? block_bytes : max(0, min(args.segment_bytes, block_bytes - begin));
   }
@@ -150,13 +149,14 @@ struct InputRing {
     return kOneSegment ? 1 : min(left, args.input_buffers);
   }
 
-  // The first segments, for which every warp asks for a share of the rows: copies that are asked
-  // for by one warp wait for one another. What need not wait for the previous kernel's end is done
-  // before it, where it costs nothing; opaque() keeps it there.
+  // State for the first segments. Every warp issues the copies of some of the rows, since copies of
+  // one warp wait for one another. prepare() does before the previous kernel's end, where time
+  // costs nothing, all that need not wait for it; opaque() keeps the compiler from moving this
+  // behind the wait.
   struct First {
     const uint16_t* from;  // the lane's row, if it has one
     uint32_t to;
-    int row;  // of the block
+    int row;  // row of the block
   };
   __device__ __forceinline__ First prepare(const LinearKernelArgs& args, int warp, int lane) const {
     if (threadIdx.x == 0) {
@@ -170,7 +170,7 @@ struct InputRing {
             .to = opaque(data + row * args.input_stride_bytes),
             .row = row};
   }
-  // With a choice of rows, after the wait.
+  // Applies args.row_index. After wait_for_previous_kernel().
   __device__ __forceinline__ void choose(const LinearKernelArgs& args, First& first) const {
     if (first.row < rows) {
       first.from = block_inputs + args.row_index[first_row + first.row] * args.input_stride;
@@ -195,8 +195,9 @@ struct InputRing {
     next_begin = args.input_buffers < args.segments ? args.input_buffers * args.segment_bytes : 0;
   }
 
-  // The next segment, by all lanes of a warp, once all warps are done with what is in its buffer.
-  // (Bytes may be there before they are expected: the barrier still lacks its arrival.)
+  // Requests the next segment once all warps have released its buffer. Called by all lanes of a
+  // warp. (Bytes may arrive before the barrier expects them, since the phase cannot end without
+  // lane 0's arrival.)
   __device__ __forceinline__ void refill(const LinearKernelArgs& args, int lane) {
     barrier_wait(empty + next * 8, next_parity);
     const uint32_t barrier = full + next * 8;
@@ -219,25 +220,25 @@ struct InputRing {
   }
 };
 
-// Hands a lane's partial sums to the block of the cluster that adds them up. Blocks own the halves
-// of fragments (16 lanes, 16 outputs of 8 rows, whose squares meet) in turn: the block of CTA rank
-// r those of index r, r + size, ..., whatever the size.
+// Sends a lane's partial sums to the block of the cluster that adds them up. Blocks own halves of
+// fragments (16 lanes: 16 outputs of 8 rows, whose squares are added together) round-robin: for any
+// cluster size, the block of CTA rank r owns the halves with index r, r + size, ...
 struct PartialSums {
-  uint32_t buffer, barrier;  // this block's receive buffer and what counts its bytes
+  uint32_t buffer, barrier;  // this block's receive buffer and the barrier that counts its bytes
   int cta_rank;
 
-  // `place`: among the halves that a block owns.
+  // Offset in the receive buffer. `place`: index among the halves that a block owns.
   static __device__ __forceinline__ uint32_t offset(const LinearKernelArgs& args, int source,
                                                     int part, int place, int lane) {
     return static_cast<uint32_t>((((source * 2 + part) * args.receive_places + place) * kHalfLanes +
                                   (lane & (kHalfLanes - 1))) *
                                  16);
   }
-  // `index`: of a half, less than 2^16 / size.
+  // `place` of the half with index `index`, which must be less than 2^16 / size.
   static __device__ __forceinline__ int place(const LinearKernelArgs& args, int index) {
     return static_cast<int>(static_cast<uint32_t>(index) * args.cluster_inverse >> 16);
   }
-  // What this block receives of `fragments`.
+  // Bytes that this block receives for `fragments` fragments.
   __device__ __forceinline__ int bytes(const LinearKernelArgs& args, int fragments) const {
     return place(args, 2 * fragments + args.cluster_size - 1 - cta_rank) * args.cluster_size *
            (2 * kHalfLanes * 16);

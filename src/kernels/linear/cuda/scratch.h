@@ -1,5 +1,5 @@
-// Device memory through which the blocks of one launch for many rows tell one another what they
-// found (linear/cuda/tiles.cu): parts of sums, and the norms of rows.
+// Device memory through which the blocks of one launch for many rows (linear/cuda/tiles.cu)
+// exchange partial sums and the inverse RMS of rows.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ namespace forerun::cuda {
 struct LinearScratchCuda {
   float* sums = nullptr;         // kLinearPieceBytes
   float* inverse_rms = nullptr;  // [kMaxLinearRows]
-  // Counters, 0 before and after a launch: [kMaxSplitTiles] of tiles, then one of inverse_rms.
+  // Counters, 0 before and after a launch: [kMaxSplitTiles] for tiles, then one for inverse_rms.
   uint32_t* arrivals = nullptr;
-  // A word that the device can write: set where blocks have waited for one another in vain, which
-  // they do for a second. The counters must then be cleared.
+  // A word that the device can write. A block sets it if it has waited for other blocks for about a
+  // second. The counters must then be cleared.
   uint32_t* failed = nullptr;
 };
 
-// Of all launches of a stream, which run one after the other. Movable.
+// The scratch memory of a stream. All its launches share it, since they run one after another.
+// Movable.
 class LinearScratchBuffer {
  public:
   static constexpr size_t kCounters = kMaxSplitTiles + 1;
@@ -30,10 +31,10 @@ class LinearScratchBuffer {
       kLinearPieceBytes + kMaxLinearRows * sizeof(float) + kCounterBytes;
 
   LinearScratchBuffer() = default;
-  // With cleared counters.
+  // Allocates the memory and clears the counters.
   static Result<LinearScratchBuffer> allocate();
   LinearScratchCuda view(uint32_t* failed) const;
-  // For when a launch has failed, none being under way.
+  // To be called after a launch has failed, while no launch is running.
   Status clear_counters() const;
 
  private:

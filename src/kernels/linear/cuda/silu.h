@@ -1,5 +1,5 @@
-// silu(gate) * up as gated layers end in it: the bits of gate / (1 + __expf(-gate)) * up. Device
-// code.
+// silu(gate) * up, the epilogue of gated layers, with the same bits as gate / (1 + __expf(-gate)) *
+// up. Device code.
 #pragma once
 
 #include "kernels/cuda/divide.h"

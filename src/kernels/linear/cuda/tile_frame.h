@@ -1,6 +1,6 @@
-// What the linear kernels for many rows (linear/cuda/tiles.cu, linear/cuda/wide_tiles.cu) have in
-// common: a block of two warpgroups that multiply and one whose warps bring weights, activations
-// and the scales of rows. Device code; included by the kernels alone.
+// Common to the linear kernels for many rows (linear/cuda/tiles.cu, linear/cuda/wide_tiles.cu): a
+// block has two consumer warpgroups that multiply and a producer warpgroup whose warps load
+// weights, activations and the scales of rows. Device code; included by the kernels alone.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,12 @@ namespace forerun::cuda {
 
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kConsumers = kConsumerWarps * 32;
-inline constexpr int kThreads = kConsumers + 128;  // registers change hands between warpgroups
+inline constexpr int kThreads = kConsumers + 128;  // setmaxnreg works on whole warpgroups
 inline constexpr int kSharedLimit = 227 << 10;
-inline constexpr int kTileBarrierBytes = 1024;  // with the rows' scales; keeps what follows aligned
+// With the rows' scales; a multiple of the ring's alignment.
+inline constexpr int kTileBarrierBytes = 1024;
 
-// Stages of a ring that begins at `offset` of a block's shared memory.
+// Number of stages of a ring that begins at `offset` of a block's shared memory.
 template <class Stage>
 constexpr int tile_stages(int offset) {
   return std::min((kSharedLimit - offset) / Stage::kBytes, 8);
@@ -30,29 +31,31 @@ constexpr int tile_stages(int offset) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers per thread of those that multiply, and of those that copy.
+// Registers per thread of consumers and of producers.
 constexpr int consumer_registers(LinearFormat format) {
   return format == LinearFormat::kBf16 ? 216 : 232;
 }
 constexpr int producer_registers(LinearFormat format) {
   return 504 - 2 * consumer_registers(format);
 }
-inline constexpr int kScaleWarps = 2;  // beside those that copy weights and activations
+inline constexpr int kScaleWarps = 2;  // beside the warps that copy weights and activations
 
-// Waits for `count` threads that come here, after all that they wrote, all of which are at work at
-// the same time (plan_tiles). Each of them is then left for, once, by leave().
+// A barrier of `count` threads of different blocks, all of which run at the same time (plan_tiles).
+// Writes before it are visible after it. Afterwards leave() is called once for each of these
+// threads.
 __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
   arrive_release(counter, 1);
   if (!wait_acquire(counter, count)) *failed = 1;
 }
-// Who leaves last clears the counter: nobody looks at it any more. A trip to the L2 and back, for
-// which only the warp that asks waits.
+// The last thread to leave clears the counter, which no thread reads any more. This takes a round
+// trip to the L2, for which only the calling warp waits.
 __device__ __forceinline__ void leave(uint32_t* counter, uint32_t count) {
   if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
 }
 
-// Every block finds the scales of a few rows for all blocks (all of a tile's, by each for itself,
-// took longer than its products). `shared_place`: room for one per warp.
+// Every block computes the scales of a few rows for all blocks. (If each block computed all scales
+// of its tile, that would take longer than its products.) `shared_place`: shared memory for one
+// scale per warp.
 __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
                                                 const TileSplit& split, uint32_t shared_place,
                                                 int warp, int lane) {
@@ -70,13 +73,13 @@ __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
   __syncwarp();
 }
 
-// A block's barriers, ring and scales, set up by all its threads. Barriers and scales are the first
-// kTileBarrierBytes of shared memory.
+// A block's barriers, ring and scales; all its threads construct it together. Barriers and scales
+// lie in the first kTileBarrierBytes of shared memory.
 template <class Stage, int kStages, int kRingOffset>
 struct TileFrame {
   TileRing<kStages, Stage::kBytes> ring;
-  TileRing<1, kTileRows * 4> scales;  // of the rows of a tile, found while it is multiplied
-  // Behind those: what each of the warps that look for scales has just found.
+  TileRing<1, kTileRows * 4> scales;  // scales of a tile's rows, loaded while it is multiplied
+  // After the scales: the scale that each of the kScaleWarps has just computed.
   static constexpr uint32_t kFoundOffset = kTileRows * 4;
   static_assert(kStages * 16 + 16 + kFoundOffset + kScaleWarps * 4 <= kTileBarrierBytes);
 
@@ -90,7 +93,7 @@ struct TileFrame {
     launch_dependents();
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < kStages; ++stage) {
-        barrier_init(ring.full + stage * 8, 2);  // weights, activations
+        barrier_init(ring.full + stage * 8, 2);  // arrivals for weights, activations
         barrier_init(ring.empty + stage * 8, kConsumers);
       }
       barrier_init(scales.full, kScaleWarps * 32);
@@ -100,11 +103,11 @@ struct TileFrame {
     __syncthreads();
   }
 
-  // By the warps that do not multiply: all of a block's work.
+  // The loop of the producer warps over all of a block's work.
   __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
                                           const TileSplit& split, int tiles, int warp, int lane) {
     warpgroup_reg_dealloc<producer_registers(Stage::kWeightFormat)>();
-    // Weights are on their way before the previous kernel's end.
+    // The warp that copies weights starts before the previous kernel's end.
     if (warp > kConsumerWarps) wait_for_previous_kernel();
     const int scale_warp = warp - kConsumerWarps - 2;
     if (scale_warp >= 0 && args.input_squares != nullptr) {

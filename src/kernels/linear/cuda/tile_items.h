@@ -1,5 +1,5 @@
-// Which of a tile's sums and outputs a thread of the linear kernel for many rows
-// (linear/cuda/tiles.cu) has. Device code; included by the kernel alone.
+// The sums and outputs of a tile that belong to a thread of the linear kernel for many rows
+// (linear/cuda/tiles.cu). Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
+// Offset in bytes of one lane's sums of 8 rows of half a tile.
 template <class Stage>
 __device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
   return (((tile * 2 + half) * Stage::kRowBlocks + n) * 32 + lane) * 16;
 }
 
-// Where a thread of those that multiply is in a block's tile. opaque(): what follows from it is
-// found again where it is used; it would take registers all through the main loop.
+// The position of a consumer thread in a block's tile. opaque() makes the compiler compute derived
+// values again where they are used; they would otherwise occupy registers during the main loop.
 struct TilePlace {
   int lane, warp;
   __device__ __forceinline__ TilePlace() {
@@ -33,12 +33,12 @@ struct TilePlace {
   __device__ __forceinline__ int half() const { return warp & 1; }
 };
 
-// What a lane owns of a block's share of a tile, one after the other; a warp has 8 rows of 32
-// outputs at a time. For whole warps.
+// Iterates over a lane's items of a block's share of a tile. A warp takes 8 rows of 32 outputs at a
+// time. For whole warps.
 template <class Stage>
 class TileItems {
  public:
-  // `tiles`: of the layer.
+  // `tiles`: tiles of the layer.
   __device__ __forceinline__ TileItems(const TileSplit& split, const TileWork& work, int tiles,
                                        const TilePlace& place)
       : work_(work),
@@ -54,7 +54,7 @@ class TileItems {
     part_ += kConsumerWarps;
     skip();
   }
-  // Which of the block's tiles and of the tile's blocks of 8 rows.
+  // Indices of the tile in the block's tiles and of the block of 8 rows in the tile.
   __device__ __forceinline__ int tile() const { return part_ & (kBlockTiles - 1); }
   __device__ __forceinline__ int row_block() const {
     return ((part_ >> kBlockTilesLog2) << count_log2_) + work_.split;
@@ -68,7 +68,7 @@ class TileItems {
   }
 
  private:
-  // Past what is not there.
+  // Skips tiles and rows past the end.
   __device__ __forceinline__ void skip() {
     while (has() && (work_.first_tile + tile() >= tiles_ || row_block() * 8 >= work_.rows)) {
       part_ += kConsumerWarps;

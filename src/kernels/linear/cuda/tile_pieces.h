@@ -1,6 +1,6 @@
-// How the blocks that share a tile of the linear kernel for many rows (linear/cuda/tiles.cu) bring
-// their pieces of its sums together: through memory, a part of the tile's rows each. Device code;
-// included by the kernel alone.
+// Split-K of the linear kernel for many rows (linear/cuda/tiles.cu): the blocks that share a tile
+// exchange their pieces of its sums through memory, and each block finishes a part of the tile's
+// rows. Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Of a shared tile's 8 rows each of its blocks finishes every 2^count_log2-th. Where it keeps those
-// of its own pieces in shared memory, [piece][tile][half][8 rows][lane], in bytes.
+// Each of the blocks that share a tile finishes every 2^count_log2-th group of 8 rows. This is the
+// offset in bytes, in shared memory, of the block's own pieces of these rows: [piece][tile][half][8
+// rows][lane].
 template <class Stage>
 __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
                                                int half, int n, int lane) {
@@ -26,13 +27,13 @@ __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_p
          lane * 16;
 }
 
-// Leaves a piece for the blocks that share the tile.
+// Stores a piece for the blocks that share the tile.
 template <class Stage>
 __device__ __forceinline__ void publish_piece(const TileSplit& split, const TileWork& work,
                                               uint32_t own_sums, int piece,
                                               const float (&block)[Stage::kRows / 2]) {
   const TilePlace place;
-  // opaque(): its parts would be loaded again for every 8 rows.
+  // Without opaque() the compiler would load the parts of this address again for every 8 rows.
   float* const to = opaque(split.scratch.sums +
                            static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
                            sum_offset<Stage>(place.tile(), place.half(), 0, place.lane) / 4);
@@ -50,7 +51,8 @@ __device__ __forceinline__ void publish_piece(const TileSplit& split, const Tile
   }
 }
 
-// Returns once all blocks that share the tile have left their pieces. Those that multiply.
+// Returns once all blocks that share the tile have stored their pieces. Called by the consumer
+// threads.
 __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
   uint32_t* const counter = split.scratch.arrivals + tile;
   const uint32_t count = 1u << split.count_log2;
@@ -60,16 +62,17 @@ __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
   if (threadIdx.x == kConsumers - 1) leave(counter, count);
 }
 
-// The sums of all pieces of 8 rows of a tile's halves, in the order of the chains: pieces that are
-// chains make sums of a cluster's blocks first, of 2^block_pieces_log2 pieces each. `sums`: of the
-// first half of the tile's first piece in memory; the block's own are in shared memory. Up to
-// kInFlight are asked for at once: each lot takes a trip to the L2.
+// Adds up all pieces of 8 rows, for both halves of a tile, in the order of the chains. If pieces
+// are single chains, they are first added to sums of 2^block_pieces_log2 pieces, one for each block
+// of a cluster in LinearPlan. `sums`: the first half of the tile's first piece in memory; the
+// block's own pieces are in shared memory. Up to kInFlight pieces are loaded at once, since each
+// batch takes a round trip to the L2.
 template <class Stage>
 __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, const float* sums,
                                            uint32_t own_sums, int block_pieces_log2,
                                            float4 (&total)[2]) {
   constexpr int kInFlight = 8;
-  constexpr float4 kMinusZero = {-0.0f, -0.0f, -0.0f, -0.0f};  // x + -0 is x, also of -0
+  constexpr float4 kMinusZero = {-0.0f, -0.0f, -0.0f, -0.0f};  // x + -0 is x, also for x = -0
   const int own_pieces = split.pieces >> split.count_log2;
   const int first_own = part * own_pieces;
   const int own_half_bytes = (Stage::kRowBlocks * 512) >> split.count_log2;
@@ -78,7 +81,7 @@ __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, con
   total[0] = total[1] = kMinusZero;
 #pragma unroll 1
   for (int begin = 0; begin < split.pieces; begin += kInFlight) {
-    float4 piece[kInFlight][2] = {};  // otherwise the compiler spills
+    float4 piece[kInFlight][2] = {};  // zeroed, otherwise the compiler spills
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       if (begin + i >= split.pieces) break;

@@ -1,11 +1,11 @@
-// How the linear kernel for many rows (linear/cuda/tiles.cu) deals a layer out: host arithmetic
-// only, so that it is tested where there is no GPU.
+// How the linear kernel for many rows (linear/cuda/tiles.cu) distributes a layer over blocks. Host
+// arithmetic only, so that tests need no GPU.
 //
 // A tile is kBlockTiles x 32 outputs times up to kTileRows rows. The sum of an output is a sum of
-// chains (LinearPlan: a chain for each warp by input of each block of a cluster), chain after
-// chain. Where there are fewer tiles than multiprocessors a tile's chains are split over several
-// blocks, which leave their pieces of the sums in memory and each finish some of the tile's rows.
-// Sums keep their order, so a row's bits know nothing of the split ("split-K" with a fixed order).
+// chains in order; a chain is the range of inputs of one of the `input_warps` of one block of a
+// cluster in LinearPlan. If there are fewer tiles than multiprocessors, several blocks share a
+// tile's chains: each stores its pieces of the sums in memory and finishes some of the tile's rows.
+// This is split-K in a fixed order: a row's bits do not depend on the split.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,22 @@
 namespace forerun::cuda {
 
 inline constexpr int kBlockTilesLog2 = 2;
-// Tiles of 32 outputs that a block works on at once.
+// Tiles of 32 outputs that a block multiplies at once.
 inline constexpr int kBlockTiles = 1 << kBlockTilesLog2;
-inline constexpr int kWideBlockTiles = 8;  // of bf16 whose sums are one chain each
+inline constexpr int kWideBlockTiles = 8;  // for bf16 layers whose sums are one chain each
 inline constexpr int kTileRows = 128;
 inline constexpr int kTileRowBlocks = kTileRows / 8;
-// Tiles of no more rows than these are multiplied by instructions of as many.
+// Tiles of at most so many rows use instructions for so many rows.
 inline constexpr int kFewTileRows = 64;
 
-// A block's piece of a tile's sums, f32.
+// Floats of a block's piece of a tile's sums.
 inline constexpr int kPieceFloats = kBlockTiles * kTileOutputs * kTileRows;
-// Room for the pieces of one launch, and counters, one per tile that is split.
+// Maximum number of pieces of one launch, their bytes, and the maximum number of split tiles, each
+// of which has a counter.
 inline constexpr int kMaxPieces = 512;
 inline constexpr size_t kLinearPieceBytes = size_t{kMaxPieces} * kPieceFloats * sizeof(float);
 inline constexpr int kMaxSplitTiles = kMaxPieces / 2;
-// Rows that a layer of many rows takes at most.
+// Maximum number of rows of one launch of the kernel for many rows.
 inline constexpr int kMaxLinearRows = 4096;
 
 struct LinearTiling {
@@ -38,13 +39,13 @@ struct LinearTiling {
   int row_tiles = 1;
   int tile_rows = kTileRows;  // a multiple of 8; the last tile may have fewer
   int splits = 1;             // blocks that share a tile
-  int chains = 1;             // of a block; sums of `folded` chains each make a piece
+  int chains = 1;             // chains of a block; each piece is the sum of `folded` chains
   int folded = 1;
-  int pieces = 1;  // of a tile; 1 if it is not split
-  int blocks = 1;  // of the launch; they take tiles (or their parts) in turn
+  int pieces = 1;  // pieces of a tile; 1 if it is not split
+  int blocks = 1;  // blocks of the launch; they take tiles (or parts of tiles) round-robin
 };
 
-// `may_be_wide`: what the layer ends in can be made by linear_wide_tiles_kernel.
+// `may_be_wide`: linear_wide_tiles_kernel supports the layer's epilogue.
 LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors,
                         bool may_be_wide = false);
 

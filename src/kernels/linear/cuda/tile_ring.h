@@ -1,6 +1,6 @@
-// What moves through a block of the linear kernels for many rows (linear/cuda/tiles.cu,
-// linear/cuda/wide_tiles.cu), and in which order. Included by these alone; device code but for how
-// a launch's TileSplit is made.
+// The pipeline of a block of the linear kernels for many rows (linear/cuda/tiles.cu,
+// linear/cuda/wide_tiles.cu): stages, their order and their copies. Included by these kernels
+// alone. Device code, except for the constructor of TileSplit.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@
 
 namespace forerun::cuda {
 
-// A stage of the ring: the activations of its units, in boxes of kBoxInputs inputs of all rows,
+// A stage of the ring holds the activations of its units, in boxes of kBoxInputs inputs x all rows,
 // then the units of the weights, [unit][tile].
 template <LinearFormat kFormat, int kRowCount, int kInputs, int kTileCount = kBlockTiles>
 struct TileStage {
@@ -31,24 +31,25 @@ struct TileStage {
   static constexpr int kBytes = kWeightOffset + kUnits * kTiles * stage_bytes(kFormat);
   static_assert(kBytes % 512 == 0 && kBoxBytes % 1024 == 0);
 
-  // Where the 16 inputs of a step are, of all steps of the stage's units in order.
+  // Offset of the 16 inputs of a step; the steps of the stage's units are numbered in order.
   static constexpr int step_offset(int step) {
     constexpr int kBoxSteps = kBoxInputs / 16;
     return step / kBoxSteps * kBoxBytes + step % kBoxSteps * 32;
   }
 };
 
-// The launch's LinearTiling, and where the blocks that share a tile leave their sums.
+// The launch's LinearTiling and the memory in which the blocks that share a tile store their sums.
 struct TileSplit {
   int block_tiles, row_tiles, tile_rows, works;
-  // 2^32 / row_tiles, rounded up; not asked for where that is 1. Divides fewer than 2^27 tiles.
+  // 2^32 / row_tiles, rounded up; not used if row_tiles is 1. Exact for fewer than 2^27 tiles.
   uint32_t row_tiles_inverse;
-  int count_log2;  // of the blocks that share a tile
+  int count_log2;  // log2 of the number of blocks that share a tile
   int chains, folded, pieces;
-  // Its sums: [tile][piece][kPieceFloats], as sum_offset() has them; its arrivals: [tile].
+  // scratch.sums: [tile][piece][kPieceFloats], in the layout of sum_offset(); scratch.arrivals:
+  // [tile].
   LinearScratchCuda scratch;
 
-  // `output_tiles`: of the layer.
+  // `output_tiles`: tiles of 32 outputs of the layer.
   TileSplit(const LinearTiling& tiling, int output_tiles, const LinearScratchCuda& scratch_memory)
       : block_tiles(tiling.block_tiles),
         row_tiles(tiling.row_tiles),
@@ -61,7 +62,8 @@ struct TileSplit {
         pieces(tiling.pieces),
         scratch(scratch_memory) {}
 
-  // Which of the blocks that share a tile has work, or 8 rows of a tile, number `index`.
+  // Which of the blocks that share a tile takes work `index`, or finishes the tile's group of 8
+  // rows number `index`.
   __device__ __forceinline__ int share_of(int index) const {
     return index & ((1 << count_log2) - 1);
   }
@@ -69,8 +71,9 @@ struct TileSplit {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The units that one warp of linear_kernel would multiply: `count`, `1 << input_warps_log2` apart.
-// Chains count through the warps of a cluster's first block, then of its second, and so on.
+// The units that one warp of linear_kernel would multiply: `count` units, `1 << input_warps_log2`
+// apart. Chains are numbered through the warps of a cluster's first block, then of its second, and
+// so on.
 struct Chain {
   int first, count;
   __device__ __forceinline__ Chain(const LinearKernelArgs& args, int index) {
@@ -82,7 +85,7 @@ struct Chain {
   }
 };
 
-// Where a warp is in a ring; who fills it and who empties it keep step.
+// A warp's position in a ring. Producers and consumers each advance their own copy in the same way.
 template <int kStages, int kStageBytes>
 struct TileRing {
   uint32_t data, full, empty;  // stage 0 and the barriers of all stages
@@ -102,18 +105,18 @@ struct TileRing {
   }
 };
 
-// What a block does at a time: a tile, or some of its chains.
+// One work item of a block: a tile, or some chains of a tile.
 struct TileWork {
-  int tile;   // of outputs and rows, in the order in which blocks take them
-  int split;  // which of the blocks that share it
+  int tile;   // index of a tile of outputs and rows, in the order in which blocks take them
+  int split;  // index among the blocks that share the tile
   int first_tile, first_row;
-  int rows;  // of its tile
+  int rows;  // rows of the tile
 
   // Row tiles change fastest, so that blocks that run together share weights.
   __device__ __forceinline__ TileWork(const LinearKernelArgs& args, const TileSplit& split_of,
                                       int work)
       : tile(work >> split_of.count_log2), split(work - (tile << split_of.count_log2)) {
-    // The compiler's division takes longer than all else that is asked of a tile.
+    // The compiler's integer division would take longer than the rest of this constructor.
     const int block =
         split_of.row_tiles == 1
             ? tile
@@ -124,8 +127,9 @@ struct TileWork {
   }
 };
 
-// Calls copy(first_unit, units) for each stage of `work`, in the order in which it is multiplied:
-// `units` of a chain from `first_unit` on. The ring's next stage is empty then and advances after.
+// Calls copy(first_unit, units) for each stage of `work`, in the order of multiplication; a stage
+// holds `units` units of a chain from `first_unit` on. The ring's current stage is empty during the
+// call; the ring advances after it.
 template <class Stage, class Ring, class Copy>
 __device__ __forceinline__ void fill_ring(const LinearKernelArgs& args, const TileSplit& split,
                                           const TileWork& work, Ring& ring, Copy copy) {
@@ -142,8 +146,9 @@ __device__ __forceinline__ void fill_ring(const LinearKernelArgs& args, const Ti
   }
 }
 
-// Brings the weights of `work`; all lanes of a warp, which copy a unit of a tile each: one lane
-// alone takes longer to ask for them (a layer of 1,024 rows 620 us for 519).
+// Loads the weights of `work`. Called by all lanes of a warp; each lane copies a unit of a tile,
+// since one lane alone would take longer to issue the copies (a layer of 1,024 rows took 620 us
+// instead of 519).
 template <class Stage, class Ring>
 __device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
                                                 const TileSplit& split, const TileWork& work,
@@ -169,8 +174,8 @@ __device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
   });
 }
 
-// Brings the activations of `work`, a lane a box of tile_rows rows: what is behind them in the
-// ring's stage multiplies into sums that nobody reads.
+// Loads the activations of `work`; each lane copies a box of tile_rows rows. Whatever follows them
+// in the ring's stage is multiplied into sums that are not read.
 template <class Stage, class Ring>
 __device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, const TileSplit& split,
                                                const TileWork& work, const CUtensorMap& map,

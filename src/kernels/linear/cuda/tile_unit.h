@@ -1,10 +1,10 @@
-// The arithmetic of the linear kernel for many rows (linear/cuda/tiles.cu): a chain of units times
-// the activations of a tile of rows, into the sums of a warpgroup. Device code; included by the
-// kernel alone.
+// The arithmetic of the linear kernel for many rows (linear/cuda/tiles.cu): multiplies a chain of
+// units by the activations of a tile of rows and adds the products to the sums of a warpgroup.
+// Device code; included by the kernel alone.
 //
-// The same products in the same order as Unit (linear/cuda/unit.h): 16 inputs an instruction,
-// integers scaled by the group. A warp has half a tile, 16 outputs; two warps share a tile, a
-// warpgroup two tiles.
+// The products and their order are the same as in Unit (linear/cuda/unit.h): 16 inputs per
+// instruction, integers scaled per group. A warp has half a tile, 16 outputs; two warps share a
+// tile, and a warpgroup has two tiles.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -29,15 +29,15 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   static constexpr int kRows = Stage::kRows;
   static constexpr int kSteps = 2 * Stage::kUnits;
 
-  // sums += x . w of `units` units, stage after stage of the ring. The next stage's weights are on
-  // their way to registers while the tensor cores work on this one's.
+  // sums += x . w over `units` units, stage after stage of the ring. The next stage's weights are
+  // loaded into registers while the tensor cores multiply this stage's.
   template <class Ring>
   __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
                                                  int lane, float (&sums)[kRows / 2]) {
     const uint32_t lane_weights =
         Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kBf16) + half * 1024 + lane * 16;
     uint32_t a[2][kSteps][4];
-    uint32_t under_way = 0;  // the barrier of the stage that is multiplied, or 0
+    uint32_t under_way = 0;  // empty barrier of the stage being multiplied, or 0
     const auto next = [&](uint32_t(&weights)[kSteps][4]) {
       ring.wait_full();
       multiply<kSteps>(ring.address(), lane_weights, weights, sums);
@@ -66,7 +66,8 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   static __device__ __forceinline__ void finish(float (&)[kRows / 2]) {}
 
  private:
-  // Asks for the products of the first kCount steps of a stage; `weights` stay in use until then.
+  // Issues the products of the first kCount steps of a stage. `weights` must not change until the
+  // products are done.
   template <int kCount>
   static __device__ __forceinline__ void multiply(uint32_t stage, uint32_t lane_weights,
                                                   uint32_t (&weights)[kCount][4],
@@ -92,7 +93,7 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   }
 };
 
-// What a lane needs of a unit of integers in shared memory to make operands of half a tile.
+// Makes a lane's operands for half a tile from a unit of integers in shared memory.
 template <LinearFormat kFormat>
 struct TileOperands;
 
@@ -106,7 +107,7 @@ struct TileOperands<LinearFormat::kInt4Group128> {
   __device__ __forceinline__ TileOperands(uint32_t unit, int half, int lane)
       : data(unit + half * 1024 + lane * 16),
         operand(static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half)), 0) {}
-  // Of steps from kFirst on.
+  // Loads the operands of kCount steps from kFirst on.
   template <int kFirst, int kCount>
   __device__ __forceinline__ void load(uint32_t (&a)[kCount][4]) const {
 #pragma unroll
@@ -138,8 +139,8 @@ struct TileOperands<LinearFormat::kInt8Group64> {
   }
 };
 
-// Int4 and int8. The products of a unit are scaled while those of the next are made, where there is
-// room for the sums of both: up to 64 rows.
+// Int4 and int8. The products of a unit are scaled while those of the next unit are computed, if
+// registers can hold the sums of both (up to 64 rows).
 template <class Stage>
 struct IntegerTileUnit {
   static constexpr int kRows = Stage::kRows;
@@ -159,7 +160,7 @@ struct IntegerTileUnit {
       }
     } else {
       unit[0].issue(ring, tile, half, lane);
-      // Twice, so that each turn's registers have names.
+      // The loop body is written twice, so that each unit's registers have fixed names.
       while (true) {
         if (--units == 0) return unit[0].template add<0>(sums);
         unit[1].issue(ring, tile, half, lane);
@@ -170,7 +171,7 @@ struct IntegerTileUnit {
       }
     }
   }
-  // Of all chains' sums.
+  // Called once for the sums of all chains.
   static __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
 #pragma unroll
     for (int i = 0; i < kRows / 2; i += 4) Operand::finish(four(sums, i));
@@ -182,7 +183,7 @@ struct IntegerTileUnit {
     uint32_t scales = 0;
     uint32_t empty_barrier = 0;
 
-    // Asks for the products of the ring's next unit.
+    // Issues the products of the ring's next unit.
     template <class Ring>
     __device__ __forceinline__ void issue(Ring& ring, int tile, int half, int lane) {
       ring.wait_full();
@@ -192,7 +193,7 @@ struct IntegerTileUnit {
       scales = load_shared_constant_4(unit + 2048 + (lane >> 2) * 8 + half * 4);
       const Operands operands(unit, half, lane);
       const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
-      // One fence a group of products: the wait for all but the last group counts fences as well.
+      // One fence per group of products: the wait for all groups but the last also counts fences.
       constexpr int kSteps = Operands::kSteps;
       if constexpr (kUnderWay == 1) {
         issue_steps<0, kSteps / 2>(operands, rows);
@@ -218,7 +219,7 @@ struct IntegerTileUnit {
       }
       wgmma_commit();
     }
-    // Adds them to `sums`. kLater: units that have been asked for since.
+    // Adds the unit's products to `sums`. kLater: number of units issued since.
     template <int kLater>
     __device__ __forceinline__ void add(float (&sums)[kRows / 2]) {
       wgmma_wait<kLater>(part);

@@ -1,6 +1,6 @@
-// The arithmetic of the linear kernel (linear/cuda/linear.cu): one unit of a weight times the
-// activations of a block, from shared memory into the sums of a warp. Device code; included by the
-// kernel alone.
+// The arithmetic of the linear kernel (linear/cuda/linear.cu): multiplies one unit of a weight by
+// the activations of a block, both in shared memory, and adds the products to the sums of a warp.
+// Device code; included by the kernel alone.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,22 +21,24 @@ __device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b) {
   return *reinterpret_cast<uint32_t*>(&r);
 }
 
-// Int4 weights as operands of mma_f16(). Bits 0 to 10 of an f16 count units of 2^-24. A byte holds
-// a weight of a lower row and, in its upper nibble, of the row 8 further up and of the same input.
-// The lower row's operand is the whole byte, the upper one's the byte less its lower nibble, 16
-// times as large as it should be; so what the lower row's sum has too much is the upper row's. Half
-// of the operands thus are bytes, which take an instruction where a nibble takes a shift as well.
+// Int4 weights as operands of mma_f16(). The low bits 0 to 10 of an f16 count units of 2^-24. A
+// byte holds the weight of row r of the fragment in its lower nibble and, for the same input, the
+// weight of row r + 8 (the upper row) in its upper nibble. The lower row's operand is the whole
+// byte; the upper row's operand is the byte without its lower nibble, which is 16 times too large.
+// So the excess of the lower row's sum is the upper row's sum, which is subtracted later. Half of
+// the operands are thus whole bytes, which take one instruction to extract; a nibble would also
+// take a shift.
 struct Int4Operand {
   static constexpr float kLowerScale = 0x1p24f / kF16Scale;
   static constexpr float kUpperScale = 0x1p20f / kF16Scale;
-  uint32_t zero[2];  // of the lower and the upper rows, twice
+  uint32_t zero[2];  // zero points of the lower and of the upper row, twice each
 
-  // Byte `byte` of `zeros`: the zero points of a row of each, a nibble each.
+  // Byte `byte` of `zeros` holds the zero points of a lower and an upper row, one per nibble.
   __device__ __forceinline__ Int4Operand(uint32_t zeros, uint32_t byte) {
     zero[0] = __byte_perm(zeros, 0, 0x4040 + byte * 0x0101);
     zero[1] = zero[0] & 0x00f000f0u;
   }
-  // A lane's 8 weights of 16 x 16, less their zero points.
+  // Unpacks a lane's 8 weights of a 16 x 16 fragment and subtracts their zero points.
   __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t nibbles) const {
     const uint32_t high = __byte_perm(nibbles, 0, 0x4341);  // bytes 1 and 3, as halves
     a[0] = subtract_f16x2(nibbles & 0x00ff00ffu, zero[0]);
@@ -44,9 +46,9 @@ struct Int4Operand {
     a[2] = subtract_f16x2(high, zero[0]);
     a[3] = subtract_f16x2(high & 0x00f000f0u, zero[1]);
   }
-  // sums += scale * (x . (q - zero)), but for a power of two, which finish() makes up for: of two
-  // columns, the lower row's and then the upper row's. `part`: their products with a[]; `scales`:
-  // of the two rows, f16.
+  // sums += scale * (x . (q - zero)) up to a power of two, by which finish() multiplies. sums[0]
+  // and [1] are two columns of the lower row, [2] and [3] of the upper row. `part`: products with
+  // a[]; `scales`: scales of the two rows.
   static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
                                                     float2 scales) {
 #pragma unroll
@@ -61,21 +63,21 @@ struct Int4Operand {
   }
 };
 
-// Int8 weights as operands of mma_f16(): a byte, like a nibble, is a number where it lies, 128 more
-// than the weight.
+// Int8 weights as operands of mma_f16(). A byte holds weight + 128 and is a (subnormal) f16 without
+// conversion, like a nibble.
 struct Int8Operand {
   static constexpr float kScale = 0x1p24f / kF16Scale;
   static constexpr uint32_t kZeros = 0x00800080u;
 
-  // A lane's 8 weights of 16 x 16: those of its first 8 inputs, the lower row's two before the
-  // upper row's, then of the others.
+  // Unpacks a lane's 8 weights of a 16 x 16 fragment. `first` holds the weights of inputs 0 to 7,
+  // the lower row's two before the upper row's; `second` those of inputs 8 to 15.
   static __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t first, uint32_t second) {
     a[0] = subtract_f16x2(__byte_perm(first, 0, 0x4140), kZeros);
     a[1] = subtract_f16x2(__byte_perm(first, 0, 0x4342), kZeros);
     a[2] = subtract_f16x2(__byte_perm(second, 0, 0x4140), kZeros);
     a[3] = subtract_f16x2(__byte_perm(second, 0, 0x4342), kZeros);
   }
-  // As Int4Operand.
+  // See Int4Operand::add_scaled().
   static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
                                                     float2 scales) {
 #pragma unroll
@@ -89,12 +91,13 @@ struct Int8Operand {
   }
 };
 
-// What units of integers end in.
+// The end of a unit's multiplication, common to integer formats.
 template <class Operand>
 struct IntegerUnit {
-  static constexpr bool kAhead = false;  // its registers are worth more to the compiler
+  static constexpr bool kAhead = false;  // loading ahead would take too many registers
 
-  // A unit's products join the sums. `scales`: of the lane's rows of either half, f16.
+  // Adds a unit's products, scaled, to the sums. `scales`: f16 scales of the lane's rows, by half
+  // of the fragment.
   template <int kRowBlocks>
   static __device__ __forceinline__ void add_scaled(float (&acc)[2][kRowBlocks][4],
                                                     const float (&part)[2][kRowBlocks][4],
@@ -123,8 +126,8 @@ struct Unit;
 
 template <>
 struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
-  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, once all are finish()ed.
-  // `input`: what the lane gives to load_matrices().
+  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, after a final finish().
+  // `input`: the lane's address for load_matrices().
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int row_block_bytes,
@@ -172,7 +175,7 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
 
 template <>
 struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
-  // acc += scale * (x . w) over 64 inputs and 32 outputs, once all are finish()ed.
+  // acc += scale * (x . w) over 64 inputs and 32 outputs, after a final finish().
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int row_block_bytes,
@@ -215,7 +218,7 @@ struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
 
 template <>
 struct Unit<LinearFormat::kBf16> {
-  // There is so little arithmetic that the next unit is loaded before this one is multiplied.
+  // A unit has so little arithmetic that the next unit is loaded before this one is multiplied.
   static constexpr bool kAhead = true;
   uint4 w[2][2];
 
