@@ -13,7 +13,7 @@ bool wants(WeightFormats formats, WeightFormat format) {
   return (formats & weight_formats(format)) != 0;
 }
 
-// One layout of digits serves all weights of an input: the most demanding format decides.
+// All weights of an input share one layout of digits, so the most demanding format decides.
 bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
   if (kernels.tile_rows == 0) return false;
   const auto [of_int8, of_int4] = kernels.min_tile_rows;
@@ -21,14 +21,14 @@ bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats
          (!wants(formats, WeightFormat::kInt4) || rows >= of_int4);
 }
 
-// A block and a row of it, counted from its first.
+// A block and a row, counted from the block's first row.
 struct BlockRow {
   int64_t first;  // the block's first row
-  int64_t rows;   // the block's
+  int64_t rows;   // the block's rows
   int64_t row;
 };
 
-// Walks through the blocks with ascending rows.
+// Finds the block of a row, for ascending rows.
 class BlockCursor {
  public:
   explicit BlockCursor(const RowBlocks& blocks) : blocks_(blocks) {}
@@ -43,7 +43,8 @@ class BlockCursor {
   int64_t block_ = 0;
 };
 
-// Where a group of a row goes: `in_floats` and `in_dots` are its places in either kind of block.
+// The destination of a group of a row. `in_floats` and `in_dots`: the row's position in either kind
+// of block.
 PackedGroup group_of(const InputRows& at, const InputLayout& layout, const LinearKernels& kernels,
                      const BlockRow& in_floats, const BlockRow& in_dots, int64_t group) {
   PackedGroup out = {};
@@ -149,7 +150,8 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
   const int64_t in = x.dim(1);
   const InputLayout layout = InputLayout::plan(rows, in, activation, formats);
   const size_t bytes = layout.row_bytes() * static_cast<size_t>(rows);
-  // Every member sees the same capacity and takes the same way: it changes between the two syncs.
+  // Every member sees the same capacity and takes the same branch, since the capacity changes only
+  // between the two syncs.
   if (!storage_->buffer.fits(bytes)) {
     team.sync();
     if (team.rank() == 0) storage_->buffer.grow(bytes);

@@ -22,10 +22,10 @@ std::shared_ptr<LinearWeight::Storage> view_storage(MatrixView<const T> w) {
   return storage;
 }
 
-// AutoAWQ's nibble i of a word is this column of its 8.
+// Nibble i of an AutoAWQ word is this column of its 8 columns.
 constexpr int kAwqColumn[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 
-// The 8 values of an AutoAWQ word in order of columns.
+// Unpacks the 8 values of an AutoAWQ word in the order of columns.
 void unpack_awq(int32_t word, uint8_t (&values)[8]) {
   const uint32_t bits = static_cast<uint32_t>(word);
   for (int nibble = 0; nibble < 8; ++nibble) {
@@ -33,7 +33,7 @@ void unpack_awq(int32_t word, uint8_t (&values)[8]) {
   }
 }
 
-// A scale with room for a zero point in its low bits, rounded to nearest.
+// A scale rounded to nearest, so that its low bits can hold a zero point.
 uint32_t scale_word(float scale, uint8_t zero) {
   uint32_t bits = std::bit_cast<uint32_t>(scale);
   if (std::isfinite(scale)) bits = (bits + 8u) & ~kZeroPointMask;
@@ -78,8 +78,8 @@ float pair_value(const LinearWeight::Storage& storage, int64_t out, int64_t in) 
   return to_float(value);
 }
 
-// Gives `storage`, whose block_bytes are set, zeroed memory for as many blocks as hold `out`
-// channels, `bytes` of it; returns its beginning.
+// Allocates zeroed memory for the blocks of `out` channels; storage.block_bytes must be set.
+// Returns the beginning of the memory, and its size in `bytes`.
 std::byte* allocate_blocks(LinearWeight::Storage& storage, int64_t out, size_t& bytes) {
   bytes = static_cast<size_t>(round_up(out, kBlockOuts) / kBlockOuts * storage.block_bytes);
   storage.owner = allocate_weights(bytes);
@@ -148,7 +148,7 @@ LinearWeight LinearWeight::pair_bf16(MatrixView<const bf16> w) {
   for (int64_t first = 0; first < weight.out_; first += kBlockOuts) {
     const int64_t channels = std::min(kBlockOuts, weight.out_ - first);
     std::byte* vectors = data + first / kBlockOuts * storage->block_bytes;
-    // A cache line of every channel at a time.
+    // One cache line of every channel at a time.
     for (int64_t in = 0; in < weight.in_; in += kInputPad, vectors += kPairs * kVectorBytes) {
       uint32_t pairs[kBlockOuts][kPairs] = {};
       const auto bytes = static_cast<size_t>(std::min(kInputPad, weight.in_ - in)) * sizeof(bf16);
@@ -214,7 +214,7 @@ LinearWeight LinearWeight::quantize_int8(
   storage->chunk = kInputGroup;
   storage->block_bytes = kVectorBytes + storage->padded_in / 4 * kVectorBytes;
   std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
-  constexpr int64_t kPortion = 64;  // channels
+  constexpr int64_t kPortion = 64;  // channels filled at a time
   std::vector<float> values(static_cast<size_t>(std::min(kPortion, out) * in));
   for (int64_t first = 0; first < out; first += kPortion) {
     const MatrixView<float> rows(values.data(), {std::min(kPortion, out - first), in});

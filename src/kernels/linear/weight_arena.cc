@@ -31,7 +31,7 @@ std::shared_ptr<std::byte> map_pages(size_t bytes) {
 
 struct Arena {
   std::mutex mutex;
-  std::weak_ptr<std::byte> chunk;  // the one being filled; its users keep it alive
+  std::weak_ptr<std::byte> chunk;  // the chunk being filled; its users keep it alive
   size_t used = 0;
 };
 

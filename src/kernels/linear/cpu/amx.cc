@@ -1,9 +1,9 @@
-// The linear kernels for processors with tile registers (AMX). Compiled with those flags: see
-// linear/cpu/tiles.inc for what may not be used here.
+// The linear kernels for processors with AMX. The file is compiled with flags for AMX;
+// linear/cpu/tiles.inc says what must not be used in it.
 //
-// Instructions are spelled in assembly: the registers' numbers come from templates, and g++ 12's
-// _tile_loadconfig tells the compiler of 8 of the 64 bytes that it reads, so that stores to the
-// rest may come after it; what follows is then an illegal instruction.
+// Instructions are written in assembly for two reasons. The numbers of registers come from
+// templates. And g++ 12's _tile_loadconfig declares only 8 of the 64 bytes that it reads, so the
+// compiler may move stores to the rest behind it, and the next tile instruction is then illegal.
 //
 // 2048 x 8192 bf16, two Emerald Rapids cores, two layers in turn, ms at 1 / 4 / 8 / 16 / 512 rows:
 // AVX512_BF16 1.24 / 1.85 / 3.17 / 6.32 / 212, tiles 1.25 / 1.20 / 1.24 / 1.33 / 26.6.
@@ -33,9 +33,10 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 
 struct Tiles {
-  // Registers 0, 1 and 4 get `first` rows, 2, 3 and 5 `second`: sums and inputs of two blocks of
-  // rows. The weights' 6 and 7 have all 16. Set for every sweep and never assumed: the thread may
-  // be a caller's, who has other uses for its tiles. 0.1 us, once in 10 to 100.
+  // Registers 0, 1 and 4 get `first` rows; 2, 3 and 5 get `second`: sums and inputs of two blocks
+  // of rows. Registers 6 and 7, for weights, have all 16 rows. The configuration is loaded for
+  // every sweep, since the thread may belong to a caller that uses its tiles in another way. It
+  // takes 0.1 us, and a sweep takes 10 to 100 us.
   static void configure(int64_t first, int64_t second) {
     TileConfig config = {};
     config.palette = 1;
@@ -65,14 +66,14 @@ struct Tiles {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs),
                  "i"(kWeights));
   }
-  // Signed inputs by unsigned weights.
+  // Multiplies signed inputs by unsigned weights.
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_int8() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
   }
 };
 
-constexpr int64_t kTileAhead = 4096;  // bytes of weights asked for ahead, a column
+constexpr int64_t kTileAhead = 4096;  // prefetch distance in bytes of a column's weights
 
 #include "kernels/linear/cpu/tile_dots.inc"
 }  // namespace

@@ -1,6 +1,6 @@
-// The linear kernels of linear/cpu/amx.cc with the tile instructions spelled out in AVX-512 with
-// VNNI: the same bits on processors without tile registers, slowly. Compiled with those flags: see
-// linear/cpu/tiles.inc for what may not be used here.
+// The linear kernels of linear/cpu/amx.cc with tile instructions emulated by AVX-512 with VNNI:
+// slow, but with the same bits on processors without AMX. The file is compiled with flags for
+// AVX-512; linear/cpu/tiles.inc says what must not be used in it.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -37,8 +37,8 @@ FORERUN_INLINE Vec::I word_everywhere(const char* at) {
   return Vec::set1_int(word);
 }
 
-// TDPBF16PS: the even inputs' products in one chain of fused multiply-adds, the odd ones' in
-// another, their sum added to what was there.
+// TDPBF16PS: the products of even inputs are added in one chain of fused multiply-adds, those of
+// odd inputs in another; the sum of both is added to the accumulator.
 [[gnu::noinline]] static void dot_bf16_rows(char (*sums)[64], const char (*inputs)[64],
                                             int64_t rows, const char (*weights)[64]) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -86,8 +86,9 @@ struct Tiles {
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_bf16() {
     TileRegisters& tiles = registers();
-    // Rounding to nearest, no exceptions, denormals zero before and after an operation; the
-    // arithmetic is a call away, since compilers move it across the change of mode.
+    // Rounding to nearest, no exceptions, denormals are zero in operands and results. The
+    // arithmetic is in a function that is not inlined, since compilers would move it across the
+    // change of mode.
     const unsigned before = _mm_getcsr();
     _mm_setcsr(0x1f80u | 0x8040u);
     dot_bf16_rows(tiles.bytes[kSums], tiles.bytes[kInputs], tiles.rows[kInputs],

@@ -1,5 +1,5 @@
-// The linear kernels for AVX-512 F/BW/DQ/VL and VNNI. Compiled with those flags: see
-// linear/cpu/tiles.inc for what may not be used here.
+// The linear kernels for AVX-512 F/BW/DQ/VL and VNNI. The file is compiled with flags for these;
+// linear/cpu/tiles.inc says what must not be used in it.
 #include <immintrin.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Gate and up in one pass against the reference twin, and silu at every lane.
+// gate_up_swiglu() against the reference twin, and silu in every lane.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
       EXPECT_TRUE(y.padding_is_untouched());
       gate_up_swiglu_ref(gate.weight, up.weight, x.view(), activation, gate_bias, up_bias,
                          expected.view());
-      // The sums' own error passes through silu and the product.
+      // The error of the sums passes through silu and the product.
       double largest = 0.0;
       for (int64_t row = 0; row < kRows; ++row) {
         for (int64_t out = 0; out < kOut; ++out) {

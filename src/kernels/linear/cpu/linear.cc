@@ -1,5 +1,5 @@
-// linear() and gate_up_swiglu(): shares output channels among a team, walks tiles of rows and
-// channels whose sums stay in the L1 or L2 cache, and stores them through the epilogue.
+// linear() and gate_up_swiglu(): divide output channels among the team, compute tiles of rows x
+// channels whose sums stay in the L1 or L2 cache, and store them through the epilogue.
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -31,21 +31,21 @@ const LinearKernels& default_kernels() {
   }
 }
 
-// A tile: the rows whose packed inputs fit the L2 cache beside some weights, by channels whose
-// weights do.
+// A tile has as many rows as have packed inputs that fit in the L2 cache beside some weights, and
+// as many channels as have weights that fit.
 constexpr int64_t kTileInputBytes = int64_t{384} << 10;
 constexpr int64_t kMaxTileRows = 128;
 constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles of 3 and 4
-// Tile registers take the inputs in passes, so that a pass of all rows, one of two columns' weights
-// and the sums share the L2 cache: more channels a tile read the rows less often. One or two tiles
-// of rows stream through the weights instead.
+// AMX kernels take the inputs in passes; the inputs of all rows for one pass, the weights of two
+// columns and the sums share the L2 cache. With more channels per tile, rows are read less often.
+// One or two tiles of rows stream through the weights instead.
 constexpr int64_t kMaxDotRows = 256;
 constexpr int64_t kDotOuts = 256;
 constexpr int64_t kStreamOuts = 64;
 
 struct Scratch {
   AlignedBuffer sums;
-  AlignedBuffer other_sums;  // of the up projection
+  AlignedBuffer other_sums;  // sums of the up projection
   AlignedBuffer partial;
 };
 
@@ -68,7 +68,8 @@ struct Tile {
   int64_t sums_stride;
 };
 
-// The tiles of a call: how large one may be, and in what units members share channels.
+// The tiles of a call: their maximum size, and the unit in which channels are divided among
+// members.
 struct TilePlan {
   RowBlocks blocks;
   int64_t max_blocks;
@@ -76,7 +77,7 @@ struct TilePlan {
   int64_t grain;
 };
 
-// Whether tile registers take this weight's products.
+// Whether AMX tiles multiply this weight.
 bool takes_tiles(const LinearKernels& kernels, WeightFormat format, const InputLayout& layout) {
   if (kernels.tile_rows == 0) return false;
   return format == WeightFormat::kBf16Pairs || (is_packed(format) && layout.digit_tiles);
@@ -170,7 +171,7 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
   plan.blocks = x.storage().blocks;
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
   const int64_t block_bytes = row_bytes * plan.blocks.begin(1);
-  // Pairs take the inputs in passes: of so many rows a pass always fits.
+  // Kernels for bf16 pairs take the inputs in passes; with so many rows a pass always fits.
   const int64_t fitting =
       weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / block_bytes;
   plan.max_blocks = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.blocks.begin(1));

@@ -36,10 +36,11 @@ struct Shape {
   const char* name;
   int64_t out;
   int64_t in;
-  int64_t copies;  // layers walked in turn: 1 where one is past the caches or meant to stay in them
+  int64_t copies;  // layers run one after another; 1 if a layer exceeds the caches or is meant to
+                   // stay in them
 };
 
-// The demo target's layers are walked over enough copies to leave the L2 caches, as in a forward.
+// The demo target's layers run over enough copies to exceed the L2 caches, as in a forward.
 constexpr Shape kShapes[] = {
     {"4096x14336", 14336, 4096, 1}, {"14336x4096", 4096, 14336, 1}, {"512x1408", 1408, 512, 24},
     {"1408x512", 512, 1408, 24},    {"512x1408_L2", 1408, 512, 1},  {"512x8192", 8192, 512, 1},
@@ -77,7 +78,7 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
   }
   const bool wide = format == WeightFormat::kF32 || format == WeightFormat::kInt8;
   layer.source.resize(static_cast<size_t>(wide ? count : count / 2));
-  // Numbers in [1, 2) of either sign: random mantissas, since zeros run faster.
+  // Numbers with magnitudes in [1, 2): mantissas are random, since zeros run faster.
   const bool half = format == WeightFormat::kF16;
   const uint32_t pattern = wide ? 0x3f800000u : half ? 0x3c003c00u : 0x3f803f80u;
   const uint32_t mantissa = wide ? 0x807fffffu : half ? 0x83ff83ffu : 0x807f807fu;
@@ -103,7 +104,7 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
   return layer;
 }
 
-// Kept between benchmarks of the same weights; freed when another comes.
+// Layers are kept between benchmarks of the same weights and freed when other weights are needed.
 const std::vector<Layer>& layers(WeightFormat format, const Shape& shape) {
   static std::vector<Layer> kept;
   static std::string kept_name;
@@ -149,7 +150,7 @@ void bench_linear(benchmark::State& state, const Shape& shape, WeightFormat form
   state.SetLabel(linear_kernels().name);
 }
 
-// Sums 64-bit words of this member's share: what a plain loop over the same bytes reaches.
+// Sums the 64-bit words of this member's share: the speed of a plain loop over the same bytes.
 void bench_read(benchmark::State& state, size_t bytes) {
   const std::shared_ptr<uint64_t[]> memory(new uint64_t[bytes / 8]);
   std::memset(memory.get(), 1, bytes);

@@ -1,5 +1,5 @@
-// Kernels against the reference twins, and the rule that a row's bits do not depend on its
-// companions. The process's instruction set comes from FORERUN_ISA: CTest runs this once for each.
+// Kernels against the reference twins, and batch invariance: a row's bits do not depend on other
+// rows. FORERUN_ISA chooses the instruction set; CTest runs this program once for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ extern const LinearKernels kLinearBf16DotEmulated;
 
 namespace {
 
-// Sanitizers slow the kernels' unoptimized vectors some tens of times: they see every code path,
-// but not every size.
+// Sanitizers make the kernels' unoptimized vectors tens of times slower, so they test every code
+// path but not every size.
 std::vector<int64_t> sizes(const std::vector<int64_t>& all, const std::vector<int64_t>& sanitized) {
   return kSanitized ? sanitized : all;
 }
@@ -51,8 +51,8 @@ void run_linear(CpuDevice& cpu, const LinearWeight& weight, PaddedMatrix& x, Act
   });
 }
 
-// What a sum may be off by: f32 accumulation, and for 16-bit block fixed point half a unit of each
-// group (kernels/linear/cpu/kernels.h).
+// The error that a sum may have: f32 accumulation and, for 16-bit block fixed point, half a unit of
+// each group (kernels/linear/cpu/kernels.h).
 double sum_tolerance(const float* w, const float* x, int64_t in, bool digits) {
   double tolerance = 0.0;
   for (int64_t begin = 0; begin < in; begin += 128) {
@@ -125,7 +125,8 @@ void sweep_shapes() {
         check_against_reference({format, activation, 2, 24, in, group}, *cpu);
         check_against_reference({format, activation, 17, 24, in, in}, *cpu);
       }
-      if (format == WeightFormat::kInt4) continue;  // whole words of channels, whole groups
+      // Int4 needs whole words of channels and whole groups.
+      if (format == WeightFormat::kInt4) continue;
       for (int64_t out : sizes({1, 2, 3, 5, 7, 13, 15, 17, 31, 47, 49, 65}, {1, 3, 17, 49})) {
         check_against_reference({format, activation, 2, out, 96, 0}, *pair);
         check_against_reference({format, activation, 9, out, 96, 0}, *cpu);
@@ -141,7 +142,7 @@ void sweep_shapes() {
 
 TEST(Linear, MatchesReferenceAroundEveryBlockWidth) { sweep_shapes(); }
 
-// A row's bits: alone, in every batch, at every team size.
+// A row has the same bits alone, in every batch and at every team size.
 void check_row_invariance() {
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
@@ -150,7 +151,8 @@ void check_row_invariance() {
                    << weight_format_name(format) << " " << activation_name(activation));
       Random random(5);
       constexpr int64_t kRows = kSanitized ? 64 : 1024;
-      const int64_t in = format == WeightFormat::kInt4 ? 608 : 613;  // more than a pass, a tail
+      // More than one pass, and a tail.
+      const int64_t in = format == WeightFormat::kInt4 ? 608 : 613;
       const int64_t out = format == WeightFormat::kInt4 ? 56 : 53;
       const TestWeight made = make_weight(format, out, in, 32, random);
       PaddedMatrix x = random_input(kRows, in, random);

@@ -1,5 +1,5 @@
-// Reference twins: plain loops in double, sharing nothing with the kernels but the weight's own
-// dequantize().
+// Reference twins: plain loops in double that share nothing with the kernels but
+// LinearWeight::dequantize().
 #include <cmath>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// What precision.h says of a linear layer's input.
+// Rounds a linear layer's input as precision.h documents.
 std::vector<float> rounded_row(const float* x, int64_t in, Activation activation, bool integers) {
   std::vector<float> row(x, x + in);
   if (activation == Activation::kF32) return row;

@@ -1,4 +1,4 @@
-// Launches of linear layers: which kernel, with what.
+// Launches linear layers: chooses the kernel and its arguments.
 #include <bit>
 #include <limits>
 #include <string>
@@ -13,7 +13,8 @@
 namespace forerun::cuda {
 namespace {
 
-// The shared memory that a block may ask for; fails on a device that the kernels do not run on.
+// The bytes of shared memory that a block may request. Fails on a device that cannot run the
+// kernels.
 Result<int> shared_limit() {
   int device = 0;
   int major = 0;
@@ -22,7 +23,7 @@ Result<int> shared_limit() {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
       "asking for the compute capability");
-  // The instructions of sm_90a are no later GPU's.
+  // No later GPU has the instructions of sm_90a.
   if (major != 9) {
     return Status(StatusCode::kUnsupported, "cuda:" + std::to_string(device) +
                                                 " has compute capability " + std::to_string(major) +
@@ -163,7 +164,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   }
   if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);
-  // Only the kernel of plain outputs comes with few registers.
+  // Only the kernel for plain outputs has a variant with few registers.
   const bool is_plain = !call.gated && !call.shares_reduce_kernel && call.reduce == nullptr;
   const LinearFootprint footprint = call.footprint == LinearFootprint::kBesideAttention && !is_plain
                                         ? LinearFootprint::kHalf

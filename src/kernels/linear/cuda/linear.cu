@@ -1,28 +1,30 @@
-// Weights as the tensor core's 16-row operand, rows of activations as its 8 columns: one
-// instruction shape for every row count, and at 8 rows no lane of the tensor core is wasted.
+// The linear kernel for few rows. Weights are the 16-row operand of mma, rows of activations are
+// its 8 columns: one instruction shape serves every number of rows, and at 8 rows the tensor core
+// has no idle lane.
 //
-// Floor: the weight's bytes over the memory's bandwidth. What decides how near a launch comes:
+// Floor: the weight's bytes over the memory's bandwidth. The design choices that bring a launch
+// near it:
 //  - every warp streams its own units through its own ring in shared memory (bulk copies, one
-//    barrier per stage): no producer warp, no barrier between warps in the main loop;
-//  - the ring is filled before the previous kernel's end is awaited, and two blocks share an SM, so
-//    that the memory keeps working across the boundary between kernels;
-//  - 132 blocks, in clusters of at most 2, place themselves one per SM; larger clusters leave SMs
-//    idle, on which the next layer would lie twice, and so are for what attention follows;
-//  - a cluster of 2 halves the activations that a block reads through the L2: 64 KB for 128 at 8
-//    rows and 8,192 inputs; they come at once where they fit, otherwise in segments;
-//  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
-//    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
-//  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes one
-//    instruction a pair of weights and another to subtract the zero point, exactly; the scale
-//    multiplies the f32 sum of its 128 inputs, not the weights; a unit's instructions count as its
-//    bytes do (int8 likewise, by groups of 64 inputs);
-//  - a norm in front costs no launch: its weight has multiplied the activations where they were
-//    made, the inverse root mean square multiplies the finished sums (rms_norm/cuda/rms_norm.h);
-//  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
-//    again costs microseconds: loops that run once or twice are not unrolled, and where sums over a
-//    group would make a third kernel, beside the plain one and the gated one, one serves all.
-// docs/kernels/linear.md has the measurements and what decides them; launches:
-// linear/cuda/launch.cu.
+//    barrier per stage): no producer warp for weights, no barrier between warps in the main loop;
+//  - the ring is filled before the kernel waits for the previous kernel's end, and two blocks share
+//    an SM, so the memory stays busy across the boundary between kernels;
+//  - 132 blocks in clusters of at most 2 are placed one per SM. Larger clusters leave SMs idle, on
+//    which the next linear layer would place two blocks, so they are used only before attention;
+//  - a cluster of 2 halves the activations that a block reads through the L2: 64 KB instead of 128
+//    at 8 rows and 8,192 inputs. They are loaded at once if they fit, otherwise in segments;
+//  - partial sums are pushed into the owner's shared memory by asynchronous stores that complete on
+//    its barrier (no fence, no cluster barrier) and added there in the order of the blocks;
+//  - a nibble (or a byte with two nibbles) is a subnormal f16 without conversion, so int4 takes one
+//    instruction per pair of weights and another to subtract the zero point, both exact. The scale
+//    multiplies the f32 sum of 128 inputs, not the weights. The time of a unit's instructions
+//    matters as much as its bytes. Int8 works in the same way, by groups of 64 inputs;
+//  - a norm before the layer costs no launch: its weight has multiplied the activations where they
+//    were computed, and the inverse RMS multiplies the finished sums (rms_norm/cuda/rms_norm.h);
+//  - the instruction cache of an SM does not hold all kernels of a layer, and loading them again
+//    costs microseconds. So loops that run once or twice are not unrolled, and where all-reduces
+//    would add a third kernel to the plain and the gated kernel, one kernel serves all (kRuntime).
+// docs/kernels/linear.md has measurements and explains them; linear/cuda/launch.cu launches the
+// kernel.
 #include <cstdint>
 
 #include "kernels/cuda/ptx.h"
@@ -35,14 +37,16 @@ namespace {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Registers per thread. At 8 rows two blocks of consecutive layers share an SM with the small
-// kernels between them, which must find room beside both: else they wait for one to leave, and the
-// layer after them places two blocks on the SMs that become free first. 8 warps of 112 and 14 of 64
-// leave 8,192. The one kernel of a group (kRuntime) has 72 for few warps and many: a block of
-// attention has up to 36,864 and starts beside QKV's 12 warps while the layer before still runs;
-// with 80 it does not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop
-// lacks). One GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 16 rows QKV's 12
-// warps have 80, for a block of attention that has 32,768. At 32 rows of many units a block has an
-// SM to itself, and of nine warps three share a scheduler's 16,384.
+// kernels between them. These kernels must fit beside both blocks; otherwise they wait for a block
+// to end, and the next layer places two blocks on the SMs that become free first. 8 warps with 112
+// registers and 14 warps with 64 leave 8,192 registers of the SM. The kernel of layers with an
+// all-reduce (kRuntime) has 72 registers for few and many warps: a block of attention has up to
+// 36,864 and starts beside QKV's 12 warps while the layer before still runs. With 80 registers it
+// could not, and forwards of 70B over 4 GPUs would take 4% longer; with 64 they would take 2%
+// longer, since the loop needs more. One GPU uses separate kernels for few and many warps: 72
+// registers for both would make 1B 3% slower. At 16 rows QKV's 12 warps have 80 registers, to leave
+// room for a block of attention with 32,768. At 32 rows of many units a block has an SM to itself;
+// of its nine warps three share a scheduler's 16,384 registers.
 constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epilogue,
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;
@@ -74,7 +78,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule)
 
 #else
 
-// Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
+// Below sm_90 there are no clusters and no bulk copies; linear_cuda() never launches this stub.
 template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
@@ -82,7 +86,7 @@ __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 template <LinearFormat kFormat, int kRowBlocks, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
-  if constexpr (kFormat == LinearFormat::kInt8Group64) {  // of a head
+  if constexpr (kFormat == LinearFormat::kInt8Group64) {  // int8: only the LM head
     return linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>;
   } else {
     return variant.epilogue == LinearEpilogue::kPlain
@@ -98,8 +102,8 @@ LinearKernel kernel_for(const LinearVariant& variant) {
          : variant.row_blocks == 2 ? kernel_for<kFormat, 2, kSchedule>(variant)
                                    : kernel_for<kFormat, 4, kSchedule>(variant);
 }
-// Many warps have a kernel of their own only where they must have fewer registers than few. Which
-// schedules int8 and bf16 have no use for: linear/cuda/plan.cc.
+// kManyWarps has a separate kernel only if it needs fewer registers than kSinglePass.
+// linear/cuda/plan.cc says which schedules int8 and bf16 use.
 template <LinearFormat kFormat>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {

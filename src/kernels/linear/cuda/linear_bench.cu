@@ -27,12 +27,13 @@
 namespace forerun::cuda {
 namespace {
 
-// What one H200 was measured to do: bytes a second read; operations a second of PyTorch's bf16
-// product of 8,192.
+// Measured on one H200: read bandwidth in bytes a second; operations a second of PyTorch's bf16
+// product of 8,192 x 8,192 matrices.
 constexpr double kFloorBandwidth = 4.55e12;
 constexpr double kFloorMatrixRate = 790e12;
 
-// The least time of a layer: its weights are read once, its products take the matrix rate.
+// The least time of a layer: the longer of reading its weights once and of its products at the
+// matrix rate.
 double floor_us(const LinearPlan& plan, int rows) {
   const double bytes = static_cast<double>(plan.weight_bytes());
   const double operations =
@@ -179,7 +180,7 @@ class Bench {
     return Result<LinearWeightCuda>(std::move(weight));
   }
 
-  // `in_forward`: among the other layers of its model.
+  // `in_forward`: whether the layer runs among the other layers of its model.
   Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm,
                 bool in_forward) {
     LinearCall call;
@@ -195,7 +196,7 @@ class Bench {
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
     if (in_forward && residual) call.footprint = LinearFootprint::kOverHalf;
-    call.scratch = scratch_.view(squares_.as<uint32_t>());  // nobody waits in vain
+    call.scratch = scratch_.view(squares_.as<uint32_t>());  // never written: no wait times out
     if (norm && residual) {
       call.residual = output_.as<__nv_bfloat16>();
       call.next_norm = {input_.as<float>(), scaled_.as<uint16_t>(), squares_.as<float>()};
@@ -205,7 +206,7 @@ class Bench {
     return linear_cuda(weight, call, stream_.get());
   }
 
-  // Median over replays of a graph of what `submit_all` submits.
+  // Captures what `submit_all` submits as a graph. Returns the median time of its replays.
   Result<double> graph_us(const std::function<Status()>& submit_all) {
     FORERUN_ASSIGN_OR_RETURN(Graph graph, Graph::capture(stream_, submit_all));
     std::vector<double> times;

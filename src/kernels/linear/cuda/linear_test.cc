@@ -1,6 +1,6 @@
-// Linear layers on a GPU against plain loops: every split, sources side by side, outputs of any
-// width, what they do behind the sums, chains of them, and what is refused.
-// Runs on a GPU of compute capability 9.0; skips itself elsewhere.
+// Linear layers on a GPU against plain loops: every split, fused sources, outputs of any width,
+// epilogues, chains of layers, and refused arguments. Runs on a GPU of compute capability 9.0;
+// skips itself elsewhere.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,8 +35,8 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
   struct Shape {
     int64_t in, out;
   };
-  // The last: split over two blocks of eight warps, one block has a segment of activations less
-  // than the other, and both pass over the tiles twice.
+  // The last shape: split over two blocks of eight warps, one block has one segment of activations
+  // less than the other, and both blocks make two passes over the tiles.
   const int64_t uneven = 4096 + unit_inputs(format);
   for (const Shape shape :
        {Shape{128, 8}, {256, 40}, {1152, 264}, {2048, 1056}, {8192, 512}, {uneven, 2144}}) {
@@ -67,7 +67,7 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
 TEST_P(LinearCuda, UnroundedOutputsOfAnyWidth) {
   for (const int64_t out : {30, 97, 500}) {
     const auto width = static_cast<size_t>(out);
-    // int4 tensors come in eights; the plan may hold fewer.
+    // int4 tensors have a multiple of 8 outputs; the plan may have fewer.
     const SourceTensor source(GetParam(), 256, (out + 7) / 8 * 8, 7);
     const Result<LinearPlan> plan = plan_linear(GetParam(), 256, out);
     ASSERT_TRUE(plan.ok());
@@ -165,7 +165,7 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   const DeviceBuffer floats = to_device(std::vector<float>(256, 1.0f));
   bad = call;
-  bad.next_norm.weight = floats.as<float>();  // and nowhere to write to
+  bad.next_norm.weight = floats.as<float>();  // but no outputs of the norm
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad.next_norm = {floats.as<float>(), call.output, floats.as<float>()};
   bad.gated = true;
@@ -184,7 +184,7 @@ TEST_P(LinearCuda, DeviceMemoryThatIsNotThereIsSaidSo) {
   EXPECT_NE(buffer.status().message().find("are free"), std::string::npos);
 }
 
-// Behind the sums: bias, residual, gating.
+// Epilogues: bias, residual, gating.
 TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
   const SourceTensor source(GetParam(), 512, 200, 21);
   const Result<LinearPlan> plan = plan_linear(GetParam(), 512, 200);
@@ -237,9 +237,9 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
   }
 }
 
-// A chain in a graph, every layer reading what the one before wrote, must equal the same chain run
-// with a synchronization after each launch: a layer that reads before its predecessor has finished
-// would differ.
+// In a graph, every layer of the chain reads what the previous layer wrote. The result must equal
+// that of the same chain with a synchronization after each launch; it would differ if a layer read
+// before its predecessor had finished.
 TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
   constexpr int64_t kWidth = 2048;
   constexpr int kLayers = 24;

@@ -1,6 +1,6 @@
-// The two halves of a norm that linear layers do: what the layer in front leaves behind, and the
-// factor that the layer behind puts on its sums.
-// Runs on a GPU of compute capability 9.0; skips itself elsewhere.
+// The two halves of a norm that linear layers compute: the outputs that the layer before the norm
+// writes for it, and the factor by which the layer after the norm multiplies its sums. Runs on a
+// GPU of compute capability 9.0; skips itself elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace forerun::cuda {
 namespace {
 
-// What the layer in front of a norm leaves behind for rows x [rows][width].
+// The data that the layer before a norm writes for rows x [rows][width].
 struct NormParts {
   std::vector<uint16_t> scaled;
   std::vector<float> squares;  // [rows][width / kNormGroup]
@@ -41,8 +41,8 @@ std::vector<float> random_floats(size_t count, uint32_t seed) {
   return values;
 }
 
-// Runs a call that leaves what a norm needs: products and sums of squares must be those of the
-// outputs, and rows past the last keep their poison. Returns the sums.
+// Runs a call with `next_norm`: products and sums of squares must match the outputs, and rows past
+// the last row must keep their poison. Returns the sums of squares.
 std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall call,
                                      const std::vector<float>& weight_of_norm,
                                      ActivationFormat format, const Stream& stream) {
@@ -81,15 +81,15 @@ std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall 
 TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   constexpr int kRows = 70;
   constexpr int64_t kIn = 512;
-  // Tiles for 8 warps at once, and for more: 12 of int4, or passes.
+  // Tiles for at most 8 warps at once, and for more: int4 with 12 warps, or several passes.
   for (const int64_t out : {32, 96, 2528, 20032}) {
     const SourceTensor source(GetParam(), kIn, out, 7);
     const DeviceBuffer x = to_device(random_inputs(GetParam(), kRows * kIn, 1.0f, 3));
     const DeviceBuffer residual =
         to_device(random_bf16(static_cast<size_t>(kRows * out), 3.0f, 12));
     std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
-    weight_of_norm[7] = 1e7f;  // more than f16 holds
-    // Two GPUs whose sums are the same: behind the exchange as without.
+    weight_of_norm[7] = 1e7f;  // beyond the range of f16
+    // Two GPUs with the same sums: the norm must work after an all-reduce as without it.
     Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.most_rows = kRows, .width = out});
     ASSERT_TRUE(group.ok()) << group.status().message();
     int exchanges = 0;
@@ -101,7 +101,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         for (const bool reduce : {false, true}) {
-          if (reduce && GetParam() == LinearFormat::kInt8Group64) continue;  // refused
+          if (reduce && GetParam() == LinearFormat::kInt8Group64) continue;  // not supported
           std::vector<float> fewer_rows;
           for (const int rows : {1, 8, 13, 16, 31, 70}) {
             LinearCall call = call_for(x, kIn, rows);
@@ -127,13 +127,13 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   }
 }
 
-// The rows of `parts`' input that the outputs are made of, in an order of their own.
+// The outputs use chosen rows of the input of `parts`, in another order.
 TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowCount) {
   struct Shape {
     int64_t in, out;
   };
   constexpr int kRows = 40;
-  constexpr float kEps = 0.05f;  // large enough to be missed
+  constexpr float kEps = 0.05f;  // large enough that the test fails without it
   std::vector<int32_t> index;
   for (int32_t i = 0; i < kRows; ++i) index.push_back(i * 7 % 25 + 3);
   const DeviceBuffer index_device = to_device(index);

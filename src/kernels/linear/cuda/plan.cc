@@ -8,59 +8,59 @@
 namespace forerun::cuda {
 namespace {
 
-// Taken of an SM's shared memory for each block; its limit is what one block alone may have.
+// Shared memory that the hardware reserves for each block on an SM. The limit per block is what a
+// block alone on an SM may have.
 constexpr int kReservedBytes = 1 << 10;
-// Of an SM, left to small kernels between two layers.
+// Shared memory of an SM that is left for small kernels between two layers.
 constexpr int kSmallKernelBytes = 2 << 10;
 constexpr int kMoreThanHalfBytes = 128;
-// Up to 8 rows an int4 layer of over half may have so much, and kSmallKernelBytes, beyond its half
-// to have all activations at once; the int4 layers beside it have as much less: down of a third of
-// 70B (20 layers on three GPUs 1.475 to 1.425 ms).
+// Up to 8 rows, an int4 layer with kOverHalf may exceed half by this and kSmallKernelBytes if it
+// then has all activations at once; the int4 layers beside it have as much less. This serves the
+// down projection of a third of 70B (3% faster on three GPUs).
 constexpr int kUnevenBytes = 1 << 10;
 static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must fit beside it");
-// Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
-// there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
-// little arithmetic and gains from six up to 8 rows (8B at 1 row, whole forwards, ms: 3.84 with
-// four, 3.81 with five, 3.78 with six and eight), int4 loses, but for a third at 8 rows where
-// activations come at once (1B at 8 rows: 0.530 with two, 0.511 with three, 0.514 with four; at 16
-// rows 0.769, 0.775, 0.777). Many warps would rather have all at once and one unit each than not at
-// once, but gain from two (8B int4 at 8 rows: 1.80 with one, 1.76 with two; at 1 row 1.63, 1.59,
-// with three no better).
+// Units that a warp has in flight. With fewer units the memory idles while the warp computes. With
+// more units, they delay the activations of the previous layer, beside which they are loaded. bf16
+// has little arithmetic and gains from up to six units at up to 8 rows. Int4 loses by more than
+// two, except for a third unit at up to 8 rows if all activations are loaded at once. With many
+// warps, a single pass with one unit per warp is better than several passes, but two units are
+// better still. (Measured on whole forwards of 1B and 8B.)
 constexpr int kWantedStages = 2;
-constexpr int kBf16Stages = 4;  // and of int8; rather than all activations at once
+constexpr int kBf16Stages = 4;  // and int8; preferred to having all activations at once
 constexpr int most_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
   if (format != LinearFormat::kInt4Group128) return row_blocks == 1 ? kMaxStages : kBf16Stages;
   return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
-// Shared memory for 8 rows of activations in segments (one unit a warp may take more), by
-// preference.
+// Shared memory for segments of 8 rows of activations (a segment of one unit per warp may take
+// more), by preference.
 struct SegmentBuffers {
   int buffers, bytes;
 };
 constexpr SegmentBuffers kSegmentBuffers[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
                                               {3, 36 << 10}, {3, 18 << 10}, {3, 9 << 10},
                                               {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
-// Int4 would rather have them all at once, or in few segments: what is brought later queues in the
-// copy engine behind the weights, for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8
-// rows: 8.0 us in four segments, 7.1 in one). From 16 rows on even if that takes a whole
-// multiprocessor, so that the next layer cannot start beside (all layers of a quarter of 70B at 16
-// rows: 5.5 ms in segments, 4.55 at once; at 32 6.7 and 5.8).
+// Int4 prefers all activations at once, or few segments: copies of later segments queue behind the
+// weights for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8 rows: 8.0 us in four
+// segments, 7.1 in one). From 16 rows on it prefers this even if the block then takes a whole
+// multiprocessor, so that the next layer cannot start beside it (all layers of a quarter of 70B at
+// 16 rows: 5.5 ms in segments, 4.55 at once).
 constexpr SegmentBuffers kInt4SegmentBuffers = {4, 80 << 10};
-constexpr int kInt4WideInputBytes = 192 << 10;  // of all rows, from 16 on, in two buffers
+constexpr int kInt4WideInputBytes = 192 << 10;  // for all rows, from 16 rows on, in two buffers
 static_assert(kInt4SegmentBuffers.buffers <= kInputSegments);
 
-// Groups of 8 rows that share a weight's registers.
+// Groups of 8 rows that share the registers of weights.
 int row_blocks_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
 
-// Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows
-// of a matrix load start in different banks.
+// Stride in bytes of a row of `units` units in shared memory: an odd multiple of 16 bytes, so that
+// the 8 rows of a matrix load start in different banks.
 int input_stride(const LinearPlan& plan, int units) {
   return units * unit_inputs(plan.format) * 2 + 16;
 }
 
-// Shared memory: barriers, up to four segments of activations, the sums that warps of a group
-// exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
-// is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
+// Lays out shared memory: barriers, up to four segments of activations, the sums that warps of a
+// group exchange (in the rings if there is one pass), the sums that other blocks send (two buffers;
+// one if there is one pass), and the rings in the rest of `limit`. `stages` is below 1 if nothing
+// is left.
 LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, int limit,
                      int input_buffers, int most_input_bytes) {
   const int row_blocks = row_blocks_of(rows);
@@ -81,7 +81,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
     launch.input_stride_bytes =
         input_stride(plan, std::min(launch.segment_units * plan.input_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
-    // Several buffers of fewer rows would not all begin at multiples of 128 bytes.
+    // With fewer rows, several buffers would not all begin at multiples of 128 bytes.
     launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
     input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
     if (one_pass || launch.segment_units <= 1 || input_bytes <= most_input_bytes * row_blocks) {
@@ -106,10 +106,8 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   return launch;
 }
 
-// Everything in one pass, if there are warps and shared memory for it: stages is 0 if not. bf16,
-// which has little arithmetic, would rather have four stages than all activations, or more warps
-// (gate and up of 8B, when at 1 row it had the shared-memory footprint of 8: 56.9 us in passes with
-// four stages, 59.4 at once with two).
+// A single pass, if there are enough warps and shared memory for it; otherwise `stages` is 0. bf16,
+// which has little arithmetic, prefers four stages to having all activations at once or more warps.
 LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.input_warps *
@@ -118,7 +116,7 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   LinearLaunch launch =
       lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
   const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
-  // Sums that warps exchange lie where their units were.
+  // The sums that warps exchange are stored in their rings.
   const bool exchange_fits =
       plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
   if (warps > (int4 ? kMaxLinearWarps : kLinearWarps) || launch.stages < wanted || !exchange_fits) {
@@ -127,14 +125,14 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   return launch;
 }
 
-// What each of two blocks of an SM may ask for.
+// Shared memory that each of two blocks on an SM may request.
 int half_of_multiprocessor(int shared_limit) {
   return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
 }
 
-// Two blocks of consecutive layers share an SM, so that the second can fetch its weights while the
-// first computes: what a layer then may take, and what one of over half may take in order to have
-// all activations at once.
+// Two blocks of consecutive layers share an SM, so that the second can load its weights while the
+// first computes. These are the limits of shared memory for a layer, and for a kOverHalf layer that
+// has all activations at once.
 struct SmemLimits {
   int half, over_half;
 };
@@ -147,8 +145,8 @@ SmemLimits smem_limits(const LinearPlan& plan, int row_blocks, int shared_limit)
   return {half - kSmallKernelBytes / 2, half + kMoreThanHalfBytes};
 }
 
-// Passes over the tiles with activations in as few segments as int4 wants; stages is 0 where that
-// leaves too little on its way.
+// Several passes over the tiles, with activations in as few segments as int4 prefers. `stages` is 0
+// if that leaves too few units in flight.
 LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, int shared_limit) {
   const int row_blocks = row_blocks_of(rows);
   if (row_blocks == 1) {
@@ -169,14 +167,15 @@ LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, in
   return launch;
 }
 
-// Passes over the tiles with activations in the first of kSegmentBuffers that leaves enough
-// on its way within `limit`, or anything where `limit` is all there is; stages is 0 if none does.
+// Several passes over the tiles, with activations in the first of kSegmentBuffers that leaves
+// enough units in flight within `limit` (or any, if `is_all`: `limit` is the whole shared memory).
+// `stages` is 0 if none does.
 LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool is_all) {
   LinearLaunch launch;
   for (const SegmentBuffers& segments : kSegmentBuffers) {
     launch = lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers, segments.bytes);
     if (is_all && launch.stages < kWantedStages) {
-      // Somewhat smaller segments, if that leaves the memory enough to do.
+      // Smaller segments, if that leaves enough units in flight.
       const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
       const LinearLaunch smaller =
           lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers,
@@ -189,8 +188,9 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
   return launch;
 }
 
-// Up to 8 rows a launch leaves shared memory for another's where it can; from 16 on it takes a
-// whole SM where it has all activations at once only then, or little on its way otherwise.
+// Up to 8 rows, a launch leaves shared memory for another launch if possible. From 16 rows on it
+// takes a whole SM if it otherwise could not have all activations at once or would have too few
+// units in flight.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
                                    LinearFootprint footprint) {
   if (rows < 1) {
@@ -221,14 +221,14 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
                                  LinearFootprint footprint) {
   FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit, footprint));
-  // Fewer rows ask for as much as 8: of smaller blocks three may come to lie on a multiprocessor
-  // and none on another (1 row of 70B on three GPUs: 5.36 ms, with the footprint of 8 rows 4.71).
+  // Fewer than 8 rows request as much as 8 rows: of smaller blocks, three could be placed on one
+  // multiprocessor and none on another (1 row of 70B on three GPUs: 5.36 ms instead of 4.71).
   if (footprint != LinearFootprint::kOverHalf && rows < 8) {
     const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, footprint);
     if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);
   }
   const int over_half = half_of_multiprocessor(shared_limit) + kMoreThanHalfBytes;
-  // Several tiles of rows may share an SM all the same.
+  // Several tiles of rows may share an SM anyway.
   if (footprint == LinearFootprint::kOverHalf && launch.row_tiles == 1) {
     launch.shared_bytes = std::max(launch.shared_bytes, over_half);
   }

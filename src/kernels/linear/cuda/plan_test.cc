@@ -15,7 +15,7 @@ constexpr int kH200SharedLimit = 232448;
 struct Shape {
   int64_t in, out;
 };
-// Layers of Llama-3-70B over 1 to 4 GPUs, 8B, 3B, 1B, and awkward ones.
+// Layers of Llama-3-70B over 1 to 4 GPUs, 8B, 3B, 1B, and awkward shapes.
 constexpr Shape kShapes[] = {
     {8192, 2560},  {2048, 8192},  {8192, 14336}, {7168, 8192},  {8192, 5120}, {4096, 8192},
     {14336, 8192}, {8192, 10240}, {28672, 8192}, {8192, 57344}, {4096, 6144}, {4096, 4096},
@@ -66,8 +66,8 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
 }
 
 TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
-  // Gate and up of 8B: 14 tiles a cluster, of which 8 warps would take 8 and 6. Of 70B over 4 GPUs:
-  // 7, which 14 warps share.
+  // Gate and up of 8B: 14 tiles per cluster, of which 8 warps would take 8 and then 6. Gate and up
+  // of 70B over 4 GPUs: 7 tiles, which 14 warps share.
   for (const Shape shape : {Shape{4096, 28672}, {8192, 14336}}) {
     const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
     ASSERT_TRUE(plan.ok());
@@ -78,7 +78,7 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
       EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
     }
   }
-  // A head has hundreds.
+  // An LM head has hundreds of tiles.
   const Result<LinearPlan> head = plan_linear(LinearFormat::kBf16, 4096, 128256);
   ASSERT_TRUE(head.ok());
   const Result<LinearLaunch> passes = plan_launch(*head, 8, kH200SharedLimit);
@@ -102,8 +102,8 @@ TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
 TEST(LinearPlanCuda, ALayerBesideAttentionLeavesItRoom) {
   constexpr int kMultiprocessorBytes = 228 << 10;
   constexpr int kReservedBytes = 1 << 10;
-  // QKV of 8B and 3B; of a quarter of 70B, which leaves multiprocessors idle; and of 1B, whose 8
-  // warps leave room anyway.
+  // QKV of 8B and 3B; of a quarter of 70B, which leaves multiprocessors idle; of 1B, whose 8 warps
+  // leave room anyway.
   struct Case {
     Shape shape;
     int rows;
@@ -127,12 +127,12 @@ TEST(LinearPlanCuda, ALayerBesideAttentionLeavesItRoom) {
     }
     const int taken = beside->shared_bytes + kReservedBytes;
     EXPECT_GT(2 * taken, kMultiprocessorBytes);
-    EXPECT_GE(kMultiprocessorBytes - taken - kReservedBytes, 110 << 10);  // of attention's block
+    EXPECT_GE(kMultiprocessorBytes - taken - kReservedBytes, 110 << 10);  // a block of attention
   }
 }
 
 TEST(LinearPlanCuda, ALayerWithAnSmToItselfMayTakeWhatTheOthersLeave) {
-  // Down of a third of 70B.
+  // The down projection of a third of 70B.
   const Result<LinearPlan> down = plan_linear(LinearFormat::kInt4Group128, 9600, 8192);
   ASSERT_TRUE(down.ok());
   const Result<LinearLaunch> half = plan_launch(*down, 8, kH200SharedLimit);
@@ -155,7 +155,8 @@ TEST(LinearPlanCuda, FewTilesAreSplitOverBlocks) {
 }
 
 TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
-  // 66 tiles: 33 clusters of 3 blocks take two each, and no block more than 22 of the 64 units.
+  // 66 tiles: 33 clusters of 3 blocks take two tiles each, and each block takes at most 22 of the
+  // 64 units.
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 2112, 3, 4);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->clusters, 33);
@@ -163,16 +164,16 @@ TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
   ASSERT_TRUE(launch.ok());
   EXPECT_EQ(launch->segment_units, 6);
   EXPECT_EQ(launch->input_stride_bytes, 22 * 128 * 2 + 16);
-  EXPECT_EQ(launch->receive_places, 2);  // of 4 halves of fragments, over 3 blocks
-  // Chosen are 27 of 4 with 3 tiles of 16 units each, for 2 of 32, where idle multiprocessors do no
-  // harm.
+  EXPECT_EQ(launch->receive_places, 2);  // 4 halves of fragments over 3 blocks
+  // If multiprocessors may idle, 27 clusters of 4 blocks are chosen, each block with 3 tiles of 16
+  // units, instead of clusters of 2 blocks with 2 tiles of 32 units.
   const Result<LinearPlan> idle = plan_linear(LinearFormat::kInt4Group128, 8192, 2560, true);
   ASSERT_TRUE(idle.ok());
   EXPECT_EQ(idle->cluster_size, 4);
   EXPECT_EQ(idle->clusters, 27);
   EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2560)->cluster_size, 2);
   EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 4096, 6144, true)->cluster_size, 2);
-  // 64 tiles fit into 22 of them, 3 each.
+  // 64 tiles fit into 22 clusters with 3 tiles each.
   EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2048, 4, 4)->clusters, 22);
   EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2048, 2, 4)->clusters, 66);
 }
@@ -192,13 +193,13 @@ TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
 }
 
 TEST(LinearPlanCuda, ABlockOfMoreThanHalfSharesAnSmWithHalfButNotWithItsLike) {
-  constexpr int kReserved = 1024;  // for each block, of an SM's kSm
+  constexpr int kReserved = 1024;  // reserved for each block, of an SM's kSm
   constexpr int kSm = kH200SharedLimit + kReserved;
   constexpr int kSmallKernelBytes = 2048;  // small kernels between two layers
   for (const LinearFormat format :
        {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const int rows : {1, 4, 8, 16, 100}) {
-      int most_half = 0, most_over = 0;  // of layers that leave half
+      int most_half = 0, most_over = 0;  // largest footprints of layers that leave half
       for (const Shape& shape : kShapes) {
         const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
         ASSERT_TRUE(plan.ok());
@@ -284,7 +285,7 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
             EXPECT_LE(tiling.blocks, kMultiprocessors);
             EXPECT_LE(tiling.blocks, tiles * tiling.splits);
             EXPECT_EQ(tiling.blocks % tiling.splits, 0) << "who shares a tile works at one time";
-            // Sums in registers do not go beyond a cluster's block.
+            // Sums in registers do not extend beyond one block of a cluster.
             EXPECT_TRUE(tiling.folded == 1 || tiling.folded == input_warps);
             EXPECT_EQ(tiling.chains % tiling.folded, 0);
             if (tiling.splits == 1) continue;
@@ -320,7 +321,7 @@ TEST(LinearTilePlan, WideTilesAreOfBf16WithOneChain) {
 }
 
 TEST(LinearTilePlan, FillsTheGpuAtTheRowsOfABatch) {
-  // O and down of 8B: 32 tiles at 128 rows.
+  // O and down projections of 8B: 32 tiles at 128 rows.
   for (const Shape shape : {Shape{4096, 4096}, {14336, 4096}}) {
     for (const LinearFormat format :
          {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {

@@ -1,4 +1,4 @@
-// Linear layers with their sum over a group of GPUs, against the same layers without it.
+// Times linear layers with their all-reduce over a group of GPUs, and the same layers without it.
 //
 //   linear_reduce_cuda_bench [--gpus N] [--rows 8,16,32] [--shots 1|2] [--json FILE]
 //
@@ -38,10 +38,10 @@ constexpr int kReplays = 24;
 
 struct Layer {
   const char* name;
-  int64_t inputs;  // on one GPU
-  int64_t unit;    // that stays whole: the query heads of a key/value head, a group of int4
+  int64_t inputs;  // on one GPU (undivided)
+  int64_t unit;    // not divided further: the query heads of a KV head, a group of int4
 
-  // The first ranks take a unit more where they do not divide.
+  // If units do not divide evenly, the first ranks take one more.
   int64_t part(int degree, int rank) const {
     const int64_t units = inputs / unit;
     return (units / degree + (rank < units % degree ? 1 : 0)) * unit;
@@ -57,7 +57,7 @@ struct Options {
   std::string command = "linear_reduce_cuda_bench";
 };
 
-// One GPU's weights and activations for its part of a layer.
+// One GPU's weights and activations for its shard of a layer.
 class Rank {
  public:
   static Result<Rank> create(int device, int64_t inputs, size_t launches) {
@@ -72,7 +72,7 @@ class Rank {
     std::vector<uint32_t> words(plan.weight_bytes() / 4);
     std::mt19937 random(1);
     for (size_t i = 0; i < words.size(); ++i) {
-      // Scales, 16 words of a unit's 532, are small f16 of either sign.
+      // Scales, 16 of a unit's 532 words, are small f16 of either sign.
       words[i] = static_cast<uint32_t>(random());
       if (i % 532 >= 512 && i % 532 < 528) words[i] = (words[i] & 0x80ff80ffu) | 0x10001000u;
     }
@@ -97,7 +97,7 @@ class Rank {
   double floor_us() const {
     return static_cast<double>(weights_[0].plan().weight_bytes()) / 4.55e12 * 1e6;
   }
-  // The graph that replay() runs; `peers` null: without the sum.
+  // Captures the graph that replay() runs. `peers` null: without the all-reduce.
   Status capture(int rows, const PeerMailboxes* peers) {
     FORERUN_RETURN_IF_ERROR(use_device(device_));
     FORERUN_ASSIGN_OR_RETURN(
@@ -112,7 +112,7 @@ class Rank {
             call.rows = rows;
             call.reduce = peers;
             call.mailbox = static_cast<int>(i % 2);
-            call.scratch = scratch_.view(x_.as<uint32_t>());  // nobody waits in vain
+            call.scratch = scratch_.view(x_.as<uint32_t>());  // never written: no wait times out
             FORERUN_RETURN_IF_ERROR(linear_cuda(weights_[i], call, stream_.get()));
           }
           return Status();
@@ -148,16 +148,16 @@ class Rank {
   std::optional<Graph> graph_;
 };
 
-// The launches of each rank, of `inputs` at most: 400 MB of weights at least, an even number, since
-// the mailboxes take turns.
+// The number of launches of each rank, of at most `inputs` inputs: at least 400 MB of weights; an
+// even number, since exchanges alternate between two mailboxes.
 Result<size_t> launches_of(int64_t inputs) {
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
                            plan_linear(LinearFormat::kInt4Group128, inputs, kWidth));
   return std::max<size_t>(24, ((size_t{400} << 20) / plan.weight_bytes() + 2) & ~1u);
 }
 
-// Median over replays, over the launches: with the sum of the shortest time of any rank, without it
-// of the first one's.
+// The median over replays of the time per launch: with the all-reduce, of the shortest time of any
+// rank; without it, of the first rank's time.
 Result<double> launch_us(std::vector<Rank>& ranks, bool reduce) {
   std::vector<std::vector<double>> times(ranks.size());
   std::vector<Status> failures(ranks.size());

@@ -1,6 +1,6 @@
-// In which order a group's sums are added: ranks whose parts cancel, so that any other order gives
-// other bits. All ranks on one GPU: the layer is so narrow that what works of every rank is there
-// at once. (Equal parts, delays and failures: linear/cuda/reduce_test.cc.)
+// The order in which a group's sums are added: the ranks' sums cancel, so that any other order
+// gives other bits. All ranks run on one GPU; the layer is so narrow that the blocks of all ranks
+// fit at once. (linear/cuda/reduce_test.cc tests equal shards, delays and failures.)
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ namespace {
 using Bits = std::vector<uint16_t>;
 
 constexpr int64_t kInputs = 256;
-constexpr int64_t kOutputs = 512;  // 32 blocks a rank at most, of 132 that a GPU has room for
+constexpr int64_t kOutputs = 512;  // at most 32 blocks per rank; a GPU has room for 132
 constexpr int kMaxRows = 200;
 constexpr int kExchanges = 6;
 
 class Rank {
  public:
-  // Weights are `scale` times those of the seed, without rounding where it is a power of two.
+  // Weights are `scale` times those of the seed, exactly if `scale` is a power of two.
   Rank(uint32_t seed, float scale) {
     EXPECT_TRUE(prepare_linear_cuda().ok());
     stream_.emplace(Stream::create().value());
@@ -52,7 +52,7 @@ class Rank {
     failed_ = to_device(std::vector<uint32_t>(1));
   }
 
-  // The layer, summed over the group where there is one. Does not wait.
+  // Submits the layer, with an all-reduce if there is a group. Does not wait.
   Status submit(int rows, const PeerMailboxes* group, int mailbox) const {
     return linear_cuda(weight_,
                        {.input = input_.as<uint16_t>(),
@@ -89,11 +89,11 @@ Bits summed(const std::vector<Bits>& parts, const std::vector<size_t>& order) {
 
 struct Group {
   std::string name;
-  // By rank. A large part and its opposite have one seed.
+  // By rank. A large sum and its negative have the same seed.
   std::vector<std::pair<uint32_t, float>> seeds_and_scales;
   bool two_shot = false;
 };
-constexpr float kLarge = 0x1p22f;  // beside it a part of the usual size keeps some bits
+constexpr float kLarge = 0x1p22f;  // added to it, a sum of the usual size keeps some bits
 
 class OrderOfRanks : public ::testing::TestWithParam<Group> {};
 
@@ -109,7 +109,7 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
                 .two_shot_bytes = GetParam().two_shot ? 0 : std::numeric_limits<int64_t>::max(),
                 .shared_gpus = true});
   ASSERT_TRUE(group.ok()) << group.status().message();
-  // The last two are another kernel's.
+  // The last two numbers of rows use the kernel for many rows.
   for (const int rows : {1, 8, 13, 32, 100, 200}) {
     std::vector<Bits> parts;
     for (const Rank& rank : ranks) {
@@ -120,7 +120,8 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
     std::iota(order.begin(), order.end(), size_t{0});
     const Bits expected = summed(parts, order);
     for (size_t first = 1; first < ranks.size(); ++first) {
-      std::rotate(order.begin(), order.begin() + 1, order.end());  // every rank its own part first
+      // As if every rank added its own sum first.
+      std::rotate(order.begin(), order.begin() + 1, order.end());
       ASSERT_NE(summed(parts, order), expected) << "this case shows nothing";
     }
     std::iota(order.rbegin(), order.rend(), size_t{0});

@@ -1,5 +1,5 @@
-// Sums over a group inside the linear kernel. What needs one GPU of compute capability 9.0, or up
-// to four, skips itself elsewhere.
+// All-reduce over a group inside the linear kernel. Tests that need one to four GPUs of compute
+// capability 9.0 skip themselves elsewhere.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -31,13 +31,13 @@ using Bits = std::vector<uint16_t>;
 constexpr int64_t kWidth = 2088;  // neither whole tiles nor a multiple of the number of blocks
 constexpr int kMaxRows = 1024;
 constexpr int kDelayRows = 256;
-constexpr int kLayers = 6;  // exchanges of a chain
+constexpr int kLayers = 6;  // exchanges in a chain
 
 // One rank's part of a chain of layers x += sum over ranks of W * (first inputs of x) + bias: its
-// weights, x before, between and after, and a graph of the chain.
+// weights, x before, between and after the layers, and a graph of the chain.
 class Rank {
  public:
-  // `inputs`: this rank's, so that ranks may be split in different ways. `in_passes`: its blocks
+  // `inputs`: inputs of this rank, so that ranks may have different splits. `in_passes`: its blocks
   // have more tiles than warps for them (at least 512 inputs).
   Rank(int device, int64_t inputs, uint32_t seed, bool in_passes = false)
       : device_(device), inputs_(inputs) {
@@ -95,7 +95,7 @@ class Rank {
     c.reduce = &peers;
     return linear_cuda(weight(layer), c, stream_->get());
   }
-  // `before(layer)` layers of another kind run before each: a delay.
+  // `before(layer)`: number of other layers that run before each layer, as a delay.
   Graph chain(
       int rows, const PeerMailboxes& peers,
       const std::function<int(int)>& before = [](int) { return 0; }) const {
@@ -128,7 +128,7 @@ class Rank {
     use();
     return to_host<uint16_t>(x_[1 + layer % 2], static_cast<size_t>(rows * kWidth));
   }
-  // This rank's rounded sums of a layer, by the kernel without a group.
+  // This rank's rounded sums of a layer, computed without a group.
   Bits partial(int layer, int rows, const Bits& x) const {
     use();
     EXPECT_TRUE(x_[input_of(layer)].upload(std::as_bytes(std::span(x))).ok());
@@ -159,7 +159,8 @@ class Rank {
   LinearScratchBuffer shared_tiles_;
 };
 
-// The chain's result: partial sums of `ranks` in their order, then bias, residual, one rounding.
+// The chain's expected result: partial sums of `ranks` in rank order, then bias, residual and one
+// rounding.
 Bits reference(const std::vector<const Rank*>& ranks, int rows, Bits x) {
   const Bits bias = ranks[0]->bias();
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -210,7 +211,8 @@ TEST_F(OneGpu, LoopbackAddsEqualPartialsForEveryDegreeAndRowCount) {
         const Graph graph = rank.chain(rows, group->rank(0));
         for (int replay = 0; replay < 5; ++replay) {
           rank.set_x(start_rows(rows));
-          // Also many in a row, which use the mailboxes by turns without a pause.
+          // The last replay launches many graphs in a row, which alternate between the mailboxes
+          // without a pause.
           for (int i = 0; i < (replay == 4 ? 40 : 1); ++i) ASSERT_OK(graph.launch(rank.stream()));
           ASSERT_OK(rank.stream().synchronize());
           ASSERT_OK(group->check());
@@ -243,7 +245,7 @@ TEST_F(OneGpu, ARowOfNanIsNotTakenForOneThatHasNotArrived) {
   }
 }
 
-// A view whose rank 1 is never heard of.
+// A view in which rank 1 never sends.
 PeerMailboxes without_rank_1(const PeerGroup& group) {
   PeerMailboxes view = group.rank(0);
   view.send[1] = view.send[0];
@@ -328,7 +330,8 @@ class SeveralGpus : public ::testing::TestWithParam<Group> {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_GPUS(GetParam().gpus);
-    // Of different widths, so that a word's sender and receiver are different threads.
+    // Ranks have different numbers of inputs, so that a word's sender and receiver are different
+    // threads.
     constexpr int64_t kInputs[] = {256, 2048, 512, 1024};
     for (int gpu = 0; gpu < GetParam().gpus; ++gpu) {
       gpus_.push_back(gpu);
@@ -346,7 +349,7 @@ class SeveralGpus : public ::testing::TestWithParam<Group> {
     for (const auto& rank : ranks_) ranks.push_back(rank.get());
     return reference(ranks, rows, start_rows(rows));
   }
-  // A thread per rank.
+  // Runs `run` on one thread per rank.
   void on_all(const std::function<void(size_t rank)>& run) const {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) threads.emplace_back(run, rank);
@@ -365,7 +368,7 @@ TEST_P(SeveralGpus, AgreeBitForBitWhateverTheDelays) {
     for (const int rows : {1, 8, 13, 32, 64, 256}) {
       if (on_host && rows > 13) continue;
       const Bits wanted = expected(rows);
-      // Chains with delays at random places, other ones on each side.
+      // Chains with delays at random places, which differ between ranks.
       std::mt19937 places(static_cast<uint32_t>(rows));
       std::vector<std::vector<Graph>> chains(ranks_.size());
       for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -1,5 +1,4 @@
-// The reference twins of linear layers: plain loops in double over the tensors that weights are
-// packed from.
+// Reference twins of linear layers: plain loops in double over the source tensors of the weights.
 #include <cuda_bf16.h>
 
 #include "kernels/cuda/launch.h"

@@ -1,4 +1,4 @@
-// Rounds a bf16 weight to int4 or int8 while it is put into units, on the device.
+// Rounds a bf16 weight to int4 or int8 and packs it into units, on the device.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -16,7 +16,7 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-// Of one unit, whose outputs and inputs lie in shared memory.
+// Source of pack_int4() for one unit, whose outputs and inputs lie in shared memory.
 struct Int4UnitSource {
   const uint8_t (*nibbles)[128];
   const uint8_t* zeros;
@@ -33,7 +33,7 @@ struct Int4UnitSource {
   }
 };
 
-// A block rounds two units, a warp an output at a time, and packs them.
+// A block rounds two units, each warp one output at a time, and packs them.
 constexpr int kUnitsOfBlock = kPackThreads / PackVector::kOfUnit;
 
 __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget target) {

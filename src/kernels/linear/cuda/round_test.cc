@@ -1,6 +1,6 @@
-// Weights rounded on a GPU. Int4: the same bits as AutoAWQ's tensors of the same integers, made by
-// plain loops, packed. Int8: the integers and scales of plain loops, where the tensor core's
-// fragments want them.
+// Weights rounded on a GPU. Int4: the same bits as packing AutoAWQ tensors whose integers plain
+// loops have made. Int8: the integers and scales of plain loops, at the places that the tensor
+// core's fragments require.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Int4Tensors {
   std::vector<uint16_t> scales;
 };
 
-// As round_bf16_to_int4() says.
+// The rounding that round_bf16_to_int4() documents.
 Int4Tensors rounded(const std::vector<uint16_t>& weight, int64_t in, int64_t out) {
   constexpr int kNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
   const auto words = static_cast<size_t>(out / 8);
@@ -61,7 +61,7 @@ TEST(LinearRoundCuda, MakesTheIntegersOfPlainLoops) {
   SKIP_WITHOUT_GPUS(1);
   const auto stream = Stream::create();
   ASSERT_TRUE(stream.ok());
-  // Whole tiles and not; an even and an odd number of groups.
+  // Whole and partial tiles; an even and an odd number of groups.
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{256, 96}, {384, 40}, {128, 8}}) {
     std::vector<uint16_t> weight =
         random_bf16(static_cast<size_t>(in * out), 0.05f, static_cast<uint32_t>(in));
@@ -69,11 +69,11 @@ TEST(LinearRoundCuda, MakesTheIntegersOfPlainLoops) {
       std::fill(weight.begin() + output * in + from, weight.begin() + output * in + to,
                 to_bf16(value).bits);
     };
-    set(0, 0, 128, 0.0f);   // a group of nothing
-    set(1, 0, 128, 0.25f);  // one of a single sign
+    set(0, 0, 128, 0.0f);   // a group of zeros
+    set(1, 0, 128, 0.25f);  // a group of a single sign
     set(2, 0, 128, -0.25f);
     set(3, 5, 6, 40.0f);     // an outlier
-    set(4, 0, 128, 1e-12f);  // below what a scale can be
+    set(4, 0, 128, 1e-12f);  // below the smallest scale
     const Int4Tensors expected = rounded(weight, in, out);
     const auto plan = plan_linear(LinearFormat::kInt4Group128, in, out);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
@@ -102,10 +102,11 @@ TEST(LinearRoundCuda, MakesTheInt8OfPlainLoops) {
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{192, 96}, {64, 45}}) {
     std::vector<uint16_t> weight =
         random_bf16(static_cast<size_t>(in * out), 0.05f, static_cast<uint32_t>(in));
-    std::fill_n(weight.begin(), kInt8Group, uint16_t{0});                    // of nothing
-    std::fill_n(weight.begin() + in, kInt8Group, to_bf16(-0.25f).bits);      // one magnitude
-    std::fill_n(weight.begin() + 2 * in, kInt8Group, to_bf16(1e-12f).bits);  // below a scale
-    weight[static_cast<size_t>(3 * in + 5)] = to_bf16(40.0f).bits;           // an outlier
+    std::fill_n(weight.begin(), kInt8Group, uint16_t{0});                // zeros
+    std::fill_n(weight.begin() + in, kInt8Group, to_bf16(-0.25f).bits);  // one magnitude
+    // Below the smallest scale.
+    std::fill_n(weight.begin() + 2 * in, kInt8Group, to_bf16(1e-12f).bits);
+    weight[static_cast<size_t>(3 * in + 5)] = to_bf16(40.0f).bits;  // an outlier
     std::fill_n(weight.begin() + 4 * in, kInt8Group,
                 to_bf16(1.0f / 300).bits);  // scale rounds down
     const auto plan = plan_linear(LinearFormat::kInt8Group64, in, out);

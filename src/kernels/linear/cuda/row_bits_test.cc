@@ -19,13 +19,14 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     int64_t in, out;
     bool before_attention = false;
   };
-  // Of every tile schedule, and a cluster of 4 (before attention); 14336 and 28672 are gate and up.
+  // Shapes for every tile schedule, and for a cluster of 4 (before attention); 14336 and 28672 are
+  // gate and up.
   std::vector<Shape> shapes = {
       {8192, 2560, true}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
   if (format == LinearFormat::kInt4Group128) {
     shapes.push_back({8192, 14336});
     shapes.push_back({4096, 28672});
-    shapes.push_back({9600, 1024});  // all at once at 8 rows with over half of a multiprocessor
+    shapes.push_back({9600, 1024});  // 8 rows at once, with kOverHalf
   }
   std::set<TileSchedule> schedules;
   std::set<int> splits;  // blocks that share a tile of many rows
@@ -55,8 +56,8 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
         call.gated = gated;
-        call.shares_reduce_kernel = first == 5;  // another kernel, the same bits
-        // Another schedule, perhaps.
+        call.shares_reduce_kernel = first == 5;  // another kernel with the same bits
+        // The footprint may lead to another schedule.
         call.footprint = first == 0   ? LinearFootprint::kOverHalf
                          : first == 5 ? LinearFootprint::kHalf
                                       : LinearFootprint::kBesideAttention;
@@ -79,8 +80,8 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   EXPECT_EQ(warpgroup_calls, format == LinearFormat::kInt4Group128 ? 18 : 0);
 }
 
-// More segments of activations than there are buffers, for one pass over the tiles and two: from 9
-// rows on a warp of its own brings them.
+// More segments of activations than buffers, with one and two passes over the tiles. From 9 rows on
+// a producer warp loads them.
 TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
   const LinearFormat format = GetParam();
   for (const int64_t out : {96, 16896}) {
@@ -109,12 +110,12 @@ TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
   }
 }
 
-// Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
-// that they have among few.
+// Every split and ragged edge, with all epilogues: a row has the same bits among hundreds of rows
+// as among few.
 TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   constexpr int kRows = 300;
   constexpr int kFew = 29;
-  std::set<int> splits, foldings;  // of tiles that several blocks share
+  std::set<int> splits, foldings;  // for tiles that several blocks share
   struct Shape {
     int64_t in, out;
   };
@@ -124,7 +125,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
     const int64_t input_stride = linear_input_stride(shape.in, 1);
     std::vector<uint16_t> inputs =
         random_inputs(GetParam(), static_cast<size_t>(kRows * input_stride), 1.0f, 3);
-    for (size_t i = 0; i < inputs.size(); ++i) {  // nothing between rows is read
+    for (size_t i = 0; i < inputs.size(); ++i) {  // elements between rows must not be read
       if (static_cast<int64_t>(i) % input_stride >= shape.in) inputs[i] = 0x7fc1;
     }
     const DeviceBuffer x = to_device(inputs);
@@ -133,7 +134,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
     for (size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 97) * 0.37f;
     const DeviceBuffer squares = to_device(sums);
     const DeviceBuffer bias = to_device(random_bf16(static_cast<size_t>(shape.out), 1.0f, 4));
-    const int64_t stride = (shape.out + 3) / 4 * 4 + 8;  // as run()
+    const int64_t stride = (shape.out + 3) / 4 * 4 + 8;  // the stride of run()
     const DeviceBuffer residual =
         to_device(random_bf16(static_cast<size_t>(kRows * stride), 1.0f, 5));
     for (const int cluster_size : {1, 2, 3, 4, 5}) {
@@ -186,13 +187,13 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   EXPECT_GE(foldings.size(), 3);
 }
 
-// Gate and up, and unrounded outputs of a head, in tiles of 256 outputs.
+// Gate and up, and unrounded outputs of an LM head, in tiles of 256 outputs.
 TEST_P(LinearCuda, WideTilesHaveTheBitsOfFewRows) {
   if (GetParam() != LinearFormat::kBf16) GTEST_SKIP() << "integers have none";
   constexpr int kRows = 300;
   constexpr int kFew = 29;
-  for (const int64_t in : {96, 2048}) {         // 96: the last stage is half a one
-    for (const int64_t out : {20032, 20001}) {  // ragged: the head alone
+  for (const int64_t in : {96, 2048}) {         // 96: the last stage is half full
+    for (const int64_t out : {20032, 20001}) {  // ragged: the LM head only
       const SourceTensor source(GetParam(), in, out, 19);
       const Result<LinearPlan> plan = plan_linear(GetParam(), in, out, 1, 1);
       ASSERT_TRUE(plan.ok());

@@ -1,4 +1,4 @@
-// Which split a weight gets (linear/cuda/plan.h): by a rough estimate of a launch's time.
+// Chooses the split of a weight (linear/cuda/plan.h) by a rough estimate of a launch's time.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -25,22 +25,23 @@ Status check_shape(LinearFormat format, int64_t in_features, int64_t out_feature
 
 constexpr int kSharedLimitOfSm90 = 227 << 10;
 
-// A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
-// order of the splits matters. Units of the busiest warp or, if there are many warps, of the
-// busiest block, which pass more slowly if few are on their way; the block's share of the
-// activations out of L2, longer in segments; passes; the exchange of sums between warps; warps that
-// have no tile. Fitted to all splits over 1 and 2 blocks of the layers of 70B over 2, 3 and 4 GPUs,
-// 8B, 3B and 1B (linear_cuda_bench --splits); what a warp without a tile and what idle
-// multiprocessors cost then to whole forwards of 70B.
+// A rough time in cycles of one launch at 8 rows; only the order of the splits matters. It adds up:
+// the units of the busiest warp or, if there are many warps, of the busiest block (slower with few
+// units in flight); the block's activations from the L2 (slower in segments); passes; the exchange
+// of sums between warps; warps without a tile. The costs are fitted to all splits over 1 and 2
+// blocks of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B (linear_cuda_bench --splits),
+// except the costs of warps without a tile and of idle multiprocessors, which are fitted to whole
+// forwards of 70B.
 double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   struct Costs {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
   };
   constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700, 800};
   constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};
-  constexpr Costs kInt8 = {50, 330, 1.4, 740, 70, 0, 108, 0};  // by its instructions, not fitted
+  // From its number of instructions, not fitted.
+  constexpr Costs kInt8 = {50, 330, 1.4, 740, 70, 0, 108, 0};
   constexpr double kL2BytesPerCycle = 60;
-  // Some multiprocessors have none of the large clusters' blocks.
+  // Large clusters leave some multiprocessors without a block.
   constexpr double kGapCycles = 500;
   const Costs& costs = plan.format == LinearFormat::kBf16          ? kBf16
                        : plan.format == LinearFormat::kInt8Group64 ? kInt8
@@ -79,8 +80,8 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   plan.units = static_cast<int>(in_features / unit_inputs(format));
   plan.cluster_size = cluster_size;
   plan.input_warps = input_warps;
-  // Of every pass but the last each block must own sums, or it would run ahead of its peers, into
-  // buffers that they still read: a tile of 8 rows has two halves to own.
+  // In every pass but the last each block must own sums; otherwise it would run ahead of its peers
+  // and write into buffers that they still read. A tile of 8 rows has two halves to own.
   const int most_product = std::min(plan.units, 2 * kLinearWarps);
   const bool possible =
       cluster_size >= 1 && cluster_size <= kMaxClusterSize &&
@@ -93,7 +94,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
                       std::to_string(most_product) + " in all");
   }
   plan.clusters = most_clusters(cluster_size);
-  // Larger ones do not fill the GPU anyway: no more than finish as early.
+  // Larger clusters do not fill the GPU anyway: use no more of them than needed to finish as early.
   if (cluster_size > 2) {
     plan.clusters = ceil_div(plan.tiles, ceil_div(plan.tiles, plan.clusters));
   }
@@ -111,9 +112,9 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
       const Result<LinearPlan> plan =
           plan_linear(format, in_features, out_features, cluster_size, input_warps);
       if (!plan.ok()) continue;
-      // With fewer tiles than multiprocessors, blocks of their own would leave some idle.
+      // With fewer tiles than multiprocessors, one block per tile would leave some idle.
       if (cluster_size == 1 && plan->tiles < most_clusters(1) && plan->units > 1) continue;
-      // The split is the shape's alone, so it does not ask the GPU what a block may have.
+      // The split must depend on the shape alone, so it does not use the current GPU's limit.
       const Result<LinearLaunch> launch = plan_launch(*plan, 8, kSharedLimitOfSm90);
       const double cycles =
           launch.ok() ? estimated_cycles(*plan, *launch) : std::numeric_limits<double>::max();

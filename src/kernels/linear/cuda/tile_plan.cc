@@ -6,8 +6,9 @@
 namespace forerun::cuda {
 namespace {
 
-// Rough times in nanoseconds, of which only the order matters: a unit of a tile; a tile's start and
-// end; that blocks which share one wait for each other; a piece's way to memory and back.
+// Rough times in nanoseconds, of which only the order matters: a unit of a tile; the start and end
+// of a tile; the wait of blocks that share a tile for each other; a piece's round trip through
+// memory.
 struct Costs {
   double unit, tile, meeting, piece;
 };
@@ -57,15 +58,15 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
     tiling.tile_rows = tile_rows;
     tiling.splits = splits;
     tiling.chains = chains / splits;
-    // A block has whole sums of a cluster's blocks, or some of the chains of one.
+    // The chains of a block make up whole blocks of a cluster of LinearPlan, or a part of one.
     if (chains % splits != 0 || row_blocks % splits != 0) continue;
     if (tiling.chains % plan.input_warps != 0 && plan.input_warps % tiling.chains != 0) continue;
     tiling.folded = tiling.chains < plan.input_warps ? 1 : plan.input_warps;
     tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;
-    // Of its own pieces a block keeps its share of the rows in the room of one.
+    // A block keeps its own pieces, for its share of the rows, in the shared memory of one piece.
     if (tiling.pieces > splits * splits) continue;
     if (splits > 1 && tiling.pieces * tiles > kMaxPieces) continue;
-    // A tile's blocks work at the same time.
+    // All blocks of a tile run at the same time.
     tiling.blocks = std::min(tiles, multiprocessors / splits) * splits;
     const double ns = estimated_ns(plan, tiling, tiles);
     if (ns < least) {

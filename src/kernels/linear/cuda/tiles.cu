@@ -1,12 +1,13 @@
-// Linear layers for many rows: blocks that stay on their SM and take tiles of 128 outputs x up to
-// 128 rows in turn, or parts of them. One warp brings weights (their units as they lie in memory)
-// and another activations (a tensor map's boxes) into a ring; two warpgroups of 64 outputs
-// multiply, weights as the operand from registers, so that int4 becomes f16 on the way.
+// The linear kernel for many rows. Persistent blocks take tiles of 128 outputs x up to 128 rows, or
+// parts of them, round-robin. One producer warp copies weights (whole units) and another copies
+// activations (boxes of a tensor map) into a ring. Two consumer warpgroups of 64 outputs each
+// multiply by wgmma, with weights as the operand in registers, so that int4 is converted to f16 on
+// the way.
 //
-// A row has the same bits as from linear_kernel: wgmma adds up 16 inputs exactly as mma does, and
-// the plan's split of the inputs is kept: the chains of units that there are warps' and blocks' are
-// computed one after the other, or by several blocks that share a tile, and added in the order in
-// which they would be there.
+// A row has the same bits as in linear_kernel. wgmma adds up 16 inputs exactly as mma does, and the
+// plan's split of the inputs is kept: the chains of units that different warps and blocks of
+// linear_kernel multiply are computed one after the other here, or by several blocks that share a
+// tile (split-K), and added in the same order.
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_tensor_map.h"
@@ -25,8 +26,8 @@
 namespace forerun::cuda {
 namespace {
 
-// Shared memory: barriers and scales; the finished sums of a block's tile, float4 [tile][half][8
-// rows][lane] as mma has them; the ring.
+// Layout of shared memory: barriers and scales; the finished sums of a block's tile, float4
+// [tile][half][8 rows][lane] in the layout of mma; the ring.
 template <class Stage>
 struct TileShared {
   static constexpr int kRows = Stage::kRows;
@@ -39,7 +40,8 @@ struct TileShared {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The sums of a warp's half tile: calls keep(piece, sums) for each piece of the block's chains.
+// Computes the sums of a warp's half tile and calls keep(piece, sums) for each piece of the block's
+// chains.
 template <class Stage, class Ring, class Keep>
 __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, const TileSplit& split,
                                               int part, Ring& ring, TileUnit<Stage>& product,
@@ -66,7 +68,8 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, cons
   }
 }
 
-// Adds sums of one of a cluster's blocks to those of the blocks before it, in shared memory.
+// Adds the sums that correspond to one block of a linear_kernel cluster to the sums of the blocks
+// before it, in shared memory.
 template <class Stage>
 __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
                                           const float (&block)[Stage::kRows / 2]) {
@@ -87,9 +90,9 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
   }
 }
 
-// Writes the outputs of a block's share of a tile, or sends its sums to the group. meet(): returns
-// once the sums are there; what else the first of them need is on its way by then.
-// load_sums(tile, row_block, sums): a lane's finished sums of both halves.
+// Writes the outputs of a block's share of a tile, or sends its sums to the group of GPUs. meet()
+// returns once the sums are complete; other data of the first items is loaded before it is called.
+// load_sums(tile, row_block, sums) loads a lane's finished sums of both halves.
 template <class Stage, bool kGated, class Meet, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
                                            const TileWork& work, const InverseRms& scales,
@@ -179,7 +182,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       barrier_arrive(scales.empty_barrier());
       scales.advance();
-      named_barrier(1, kConsumers);  // before the next sums
+      named_barrier(1, kConsumers);  // before the next sums are written
     }
     if (!kGated && args.peers.degree > 0) {
       PeerWait wait;
@@ -216,7 +219,7 @@ struct Variant {
 template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kShared>
 Variant variant(bool gated) {
   Kernel kernel = linear_tiles_kernel<kFormat, kRows, kBoxInputs, false, kShared>;
-  if constexpr (kFormat != LinearFormat::kInt8Group64) {  // of a head
+  if constexpr (kFormat != LinearFormat::kInt8Group64) {  // int8: only the LM head
     if (gated) kernel = linear_tiles_kernel<kFormat, kRows, kBoxInputs, true, kShared>;
   }
   return {kernel, TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
@@ -229,11 +232,11 @@ Variant variant(LinearFormat format, int input_warps, bool gated) {
   if (format == LinearFormat::kInt8Group64) {
     return variant<LinearFormat::kInt8Group64, kRows, 64, kShared>(gated);
   }
-  // Wide boxes where a chain's inputs are neighbours: rows of 64 bytes come more slowly.
+  // Wide boxes if a chain's inputs are neighbours, since rows of 64 bytes are copied more slowly.
   return input_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
                           : variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
 }
-// `few_rows`: at most kFewTileRows a tile. `shared`: tiles are shared by several blocks.
+// `few_rows`: at most kFewTileRows rows per tile. `shared`: several blocks share a tile.
 Variant variant(LinearFormat format, int input_warps, bool few_rows, bool gated, bool shared) {
   if (few_rows) {
     return shared ? variant<kFewTileRows, true>(format, input_warps, gated)

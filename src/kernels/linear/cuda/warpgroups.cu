@@ -1,13 +1,15 @@
-// Gate and up of int4 at 17 to 32 rows. A cluster's blocks have a range of tiles and a part of the
-// inputs each, as in linear_kernel, and the same order of summation; the products are wgmma's,
-// whose operand of rows stays in shared memory: mma.sync has 64 instructions a unit at 32 rows, one
-// every 6.1 cycles, and loads the activations from shared memory for every tile.
+// The kernel for gate and up of int4 at 17 to 32 rows. As in linear_kernel, a cluster has a range
+// of tiles, each of its blocks has a part of the inputs, and the order of summation is the same.
+// The products are made by wgmma, which reads the activations directly from shared memory. mma.sync
+// would take 64 instructions per unit at 32 rows, one every 6.1 cycles, and load the activations
+// from shared memory for every tile.
 //
-// One warp brings weights, another activations, a unit of the inputs (128) at a time for all tiles
-// of the block, into one ring; activations are thus read once. Four warpgroups multiply, each a
-// pair of tiles (64 outputs), or two in turn; a warp has half a tile. With one product under way a
-// warpgroup takes 112 registers, and the others work while it waits. Chains of units that are
-// different warps' in linear_kernel are one warp's here, which adds them in the same order.
+// One producer warp copies weights and another activations into one ring, for 128 inputs (a unit)
+// at a time and all tiles of the block, so activations are read once. Four consumer warpgroups
+// multiply one or two pairs of tiles (64 outputs) each; a warp has half a tile. A warpgroup with
+// one product in flight takes 112 registers, and the others work while it waits. Chains of units
+// that different warps of linear_kernel multiply belong to one warp here, which adds them in the
+// same order.
 #include <algorithm>
 
 #include "base/status_macros.h"
@@ -29,19 +31,19 @@ constexpr LinearFormat kFormat = LinearFormat::kInt4Group128;
 constexpr int kRows = 32;
 constexpr int kRowBlocks = kRows / 8;
 constexpr int kFewestRows = 17;
-constexpr int kGroups = 4;  // warpgroups that multiply
+constexpr int kGroups = 4;  // consumer warpgroups
 constexpr int kGroupThreads = 128;
 constexpr int kConsumers = kGroups * kGroupThreads;
 constexpr int kThreads = kConsumers + kGroupThreads;
-constexpr int kMaxSums = 2;  // of a warp: pairs of tiles times chains
+constexpr int kMaxSums = 2;  // sums of a warp: pairs of tiles times chains
 constexpr int kBoxInputs = 64;
 constexpr int kBoxBytes = kRows * kBoxInputs * 2;
 constexpr int kBoxes = kInt4Group / kBoxInputs;
-constexpr int kInputBytes = kBoxes * kBoxBytes;  // of a unit
+constexpr int kInputBytes = kBoxes * kBoxBytes;  // activations of a unit
 constexpr int kMaxRingStages = 16;
 constexpr int kSharedLimit = 227 << 10;
-// Of shared memory: barriers of the ring, of what the cluster's blocks send and of the rows'
-// scales, and those.
+// Offsets in shared memory: barriers of the ring, the barrier of sums from the cluster's blocks,
+// the barrier of the rows' scales, and the scales.
 constexpr int kReceiveBarrier = kMaxRingStages * 16;
 constexpr int kScalesBarrier = kReceiveBarrier + 8;
 constexpr int kScales = kScalesBarrier + 8;
@@ -49,8 +51,8 @@ constexpr int kReceived = 512;
 static_assert(kScales + kRows * 4 <= kReceived);
 
 struct WarpgroupLaunch {
-  int stages, stage_bytes, ring_offset;  // of the ring, whose stages are a unit of the inputs each
-  int box_bytes;                         // of activations, as they arrive
+  int stages, stage_bytes, ring_offset;  // the ring; a stage holds a unit of inputs
+  int box_bytes;                         // activations of a box
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -58,13 +60,13 @@ struct WarpgroupLaunch {
 constexpr int kConsumerRegisters = 112;
 constexpr int kProducerRegisters = 32;
 
-// The products of a unit: 16 outputs of a tile's half times the rows.
+// The products of a unit: the 16 outputs of half a tile times the rows.
 struct UnitProduct {
   float part[kRows / 2];
   uint32_t scales;
 
-  // `half_unit`, `scales_at`, `zeros_at`: the lane's of the unit, in shared memory; `rows`:
-  // descriptor of the activations of the same inputs.
+  // `half_unit`, `scales_at`, `zeros_at`: addresses of the lane's weights, scales and zero points
+  // in shared memory. `rows`: descriptor of the activations of the same inputs.
   __device__ __forceinline__ void issue(uint32_t half_unit, uint32_t scales_at, uint32_t zeros_at,
                                         uint64_t rows) {
     scales = load_shared_constant_4(scales_at);
@@ -105,7 +107,7 @@ __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
   }
 }
 
-// Where a warp is in the ring.
+// The position of a warp in the ring.
 struct PipelineState {
   int stage = 0;
   uint32_t parity = 0;
@@ -117,7 +119,7 @@ struct PipelineState {
   }
 };
 
-// By the warps that do not multiply: all of the block's units.
+// The loop of the producer warps over all units of the block.
 __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
                                         const WarpgroupLaunch& launch, const BlockUnits& block,
                                         uint32_t base, int tile_begin, int tiles, int warp,
@@ -174,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
 #pragma unroll 1
     for (int stage = 0; stage < launch.stages; ++stage) {
-      barrier_init(base + stage * 8, 2);  // weights, activations
+      barrier_init(base + stage * 8, 2);  // arrivals for weights, activations
       barrier_init(base + (kMaxRingStages + stage) * 8, kConsumers / 32);
     }
     barrier_init(sums.barrier, 1);
@@ -193,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
   warpgroup_reg_alloc<kConsumerRegisters>();
-  cluster_wait();  // the other blocks' barriers are there
+  cluster_wait();  // the other blocks' barriers are initialized
   wait_for_previous_kernel();
   if (args.input_squares != nullptr) {
     static_assert(kRows == 2 * kConsumers / 32);
@@ -201,11 +203,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (lane == 0) barrier_arrive(scales.ready);
   }
 
-  // The same for a warp, so that the compiler knows: products may not depend on a thread.
+  // wgmma_uniform() tells the compiler that the value is the same in a warp: wgmma may not depend
+  // on a thread.
   const int group = static_cast<int>(wgmma_uniform(threadIdx.x / kGroupThreads));
   const bool alternates = args.input_warps_log2 == 1;  // two chains of units
   const int pairs = group * 2 >= tiles ? 0 : (group + kGroups) * 2 >= tiles ? 1 : 2;
-  // Of the first unit in the ring.
+  // Offsets of the warp's unit in the first stage of the ring.
   const uint32_t tile_offset =
       launch.ring_offset + kInputBytes + (group * 2 + warp % 4 / 2) * stage_bytes(kFormat);
   const uint32_t half_unit = opaque(tile_offset + warp % 2 * 1024 + lane * 16);
@@ -270,15 +273,15 @@ __global__ void linear_warpgroups_kernel(const __grid_constant__ LinearKernelArg
 
 #endif
 
-// Stages is 0 where a block's tiles are too few for the warpgroups, or they and their chains of
-// units too many for the registers.
+// `stages` is 0 if a block has too few tiles for the warpgroups, or too many tiles and chains of
+// units for the registers.
 WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
   WarpgroupLaunch launch = {};
   const int tiles = ceil_div(plan.tiles, plan.clusters);
   const int pairs = ceil_div(tiles, 2);
   if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.input_warps > kMaxSums) return launch;
   launch.box_bytes = ceil_div(rows, 8) * 8 * kBoxInputs * 2;
-  const int received = 2 * tiles * kRowBlocks;  // halves of fragments, of 512 bytes
+  const int received = 2 * tiles * kRowBlocks;  // halves of fragments, 512 bytes each
   launch.ring_offset =
       (kReceived + ceil_div(received, plan.cluster_size) * plan.cluster_size * 512 + 1023) / 1024 *
       1024;

@@ -1,8 +1,8 @@
-// A warp has both halves of a tile of 32 outputs, so that outputs are made of its registers,
-// without sums in shared memory, and 256 outputs share what a block reads of the activations: three
-// quarters of the bytes that tiles of 128 outputs read, which decide
-// (docs/kernels/linear.md). The sums of both halves are 128 registers of a thread,
-// which leaves none for sums of several chains or for int4.
+// The linear kernel for many rows with tiles of 256 outputs. A warp has both halves of a tile of 32
+// outputs, so it makes outputs directly from registers, without sums in shared memory. 256 outputs
+// share the activations that a block reads: in all, three quarters of the bytes that tiles of 128
+// outputs read, which limit the speed (docs/kernels/linear.md). The sums of both halves take 128
+// registers of a thread, which leaves none for sums of several chains or for int4.
 #include <string>
 
 #include "base/status_macros.h"
@@ -24,10 +24,10 @@ static_assert(kWideStages >= 4);
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-using Sums = float[2][kTileRows / 2];  // of the tile's halves
+using Sums = float[2][kTileRows / 2];  // sums of the tile's two halves
 
-// Asks for the products of half a tile with the first kSteps steps of a stage; `weights` stay in
-// use until they are done.
+// Issues the products of half a tile with the first kSteps steps of a stage. `weights` must not
+// change until the products are done.
 template <int kSteps>
 __device__ __forceinline__ void multiply_half(uint32_t stage, uint32_t lane_weights,
                                               uint32_t (&weights)[4][4],
@@ -52,15 +52,16 @@ __device__ __forceinline__ void multiply_half(uint32_t stage, uint32_t lane_weig
   wgmma_commit();
 }
 
-// sums += x . w of `units` units, as TileUnit has it. One half's weights are on their way to
-// registers while the other half is multiplied.
+// sums += x . w over `units` units, like TileUnit. One half's weights are loaded into registers
+// while the other half is multiplied.
 template <class Ring>
 __device__ __forceinline__ void multiply_units(Ring& ring, int units, int tile, int lane,
                                                Sums& sums) {
   const uint32_t lane_weights =
       WideStage::kWeightOffset + tile * stage_bytes(LinearFormat::kBf16) + lane * 16;
   uint32_t weights[2][4][4];
-  uint32_t under_way = 0;  // the barrier of the stage whose second halves are multiplied, or 0
+  uint32_t under_way = 0;  // empty barrier of the stage whose second halves are being multiplied,
+                           // or 0
 #pragma unroll 1
   for (; units >= WideStage::kUnits; units -= WideStage::kUnits) {
     ring.wait_full();
@@ -86,7 +87,8 @@ __device__ __forceinline__ void multiply_units(Ring& ring, int units, int tile, 
   if (under_way != 0) barrier_arrive(under_way);
 }
 
-// v as in store_plain(): unrounded outputs 4 (lane / 4) and on of a tile.
+// Writes 4 unrounded outputs of a tile, from output 4 * (lane / 4) on. v: in the layout of
+// store_plain().
 __device__ __forceinline__ void store_unrounded(const LinearKernelArgs& args, int tile, int lane,
                                                 int row, const float4 (&v)[2]) {
   const int first = tile * kTileOutputs + (lane >> 2) * 4;
