@@ -25,10 +25,10 @@ struct X86Features {
   bool avx2 = false;
   bool avx512 = false;
   bool avx512_bf16 = false;
-  bool tiles = false;  // AMX_TILE, AMX_BF16, AMX_INT8, and leave to use them
+  bool tiles = false;  // AMX_TILE, AMX_BF16, AMX_INT8, and permission to use them
 };
 
-// The register state that the operating system saves (extended control register 0).
+// The register state that the operating system saves (XCR0).
 uint64_t saved_state() {
   uint32_t low = 0;
   uint32_t high = 0;
@@ -36,8 +36,8 @@ uint64_t saved_state() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Linux gives a process tile registers on request (the state is 8 KB a thread); threads inherit the
-// permission.
+// Asks Linux for permission to use tile registers (whose state is 8 KB per thread). Threads inherit
+// the permission.
 bool may_use_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM

@@ -1,4 +1,4 @@
-// Divisions at once against the compiler's, one by one.
+// divide_all() against the compiler's division, quotient by quotient.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 constexpr int kAtOnce = 4;
 
 struct Comparison {
-  uint32_t blocks;             // that ran
+  uint32_t blocks;             // number that ran
   uint32_t differ;             // number of differing quotients
   uint32_t dividend, divisor;  // bits of one pair that differs
 };
@@ -23,12 +23,12 @@ __device__ uint32_t mix(uint32_t bits) {
   bits = (bits ^ bits >> 15) * 0x846ca68bu;
   return bits ^ bits >> 16;
 }
-// From 1 to 2^`exponents`.
+// A number from 1 to 2^`exponents`.
 __device__ float divisor_of(uint32_t random, uint32_t exponents) {
   return __uint_as_float((127 + (random >> 23) % exponents) << 23 | (random & 0x7fffff));
 }
 
-// Zeros of both signs among numbers of 2^`first` to 2^(first + exponents).
+// A number with magnitude from 2^`first` to 2^(first + exponents), sometimes a zero of either sign.
 __device__ float dividend_of(uint32_t random, int first, uint32_t exponents) {
   const uint32_t sign = random & 0x80000000;
   if (random % 64 == 0) return __uint_as_float(sign);

@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// The best of the row by noise are among the best of the parts.
+// Merges lists of kNoisyTop: the best tokens of the row are among the best tokens of the parts.
 void join_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   whole->lists_all = 1;
   for (const RowSummary* part : parts) {
@@ -23,8 +23,8 @@ void join_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   }
 }
 
-// What every part lists of all its tokens from a logit on, the row lists from the highest of those
-// logits on.
+// Merges lists by logit. Each part lists all of its tokens down to some logit; the row's list goes
+// down to the highest of these logits.
 void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   float reach = -std::numeric_limits<float>::infinity();
   whole->lists_all = 1;
@@ -49,7 +49,7 @@ void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   }
   constexpr auto kRoom = static_cast<size_t>(RowSummary::kMaxListed);
   if (tokens.size() > kRoom) {
-    // The best that fit; of equals all or none.
+    // Keeps the best tokens that fit; of tokens with equal logits all or none.
     const auto last = tokens.begin() + RowSummary::kMaxListed;
     std::nth_element(tokens.begin(), last, tokens.end(),
                      [](const auto& a, const auto& b) { return a.logit > b.logit; });

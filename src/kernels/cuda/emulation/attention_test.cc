@@ -1,5 +1,5 @@
-// The kernels of attention on the host (kernels/cuda/emulation/emulation.h): every mode gives the
-// same bits, and what plain loops give, in whatever order warps run and copies land.
+// The attention kernels, emulated on the host (kernels/cuda/emulation/emulation.h). Every mode
+// gives the same bits and agrees with plain loops, in whatever order warps run and copies complete.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -29,7 +29,7 @@ class AttentionEmulation : public testing::Test, protected AttentionModes {
   }
 };
 
-// Rows that differ in their last tiles, over short contexts: clusters of blocks.
+// Rows that differ in their last tiles, over short contexts. They use clusters of blocks.
 TEST_F(AttentionEmulation, TreesOverShortContexts) {
   least_kv_parts = 8;
   for (const uint32_t seed : {1u, 2u}) {
@@ -45,7 +45,7 @@ TEST_F(AttentionEmulation, TreesOverShortContexts) {
   EXPECT_TRUE(has_run(AttentionMode::kSplit));
 }
 
-// So many rows that clusters of 32 columns would not all find room.
+// So many rows that clusters of 32 columns would not all fit on the GPU at once.
 TEST_F(AttentionEmulation, TreesOfManyRowsOverShortContexts) {
   least_kv_parts = 8;
   check({4, 1, 128}, tree(1000, 0, 32, 3), 0, "32 rows");
@@ -59,7 +59,7 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
   EXPECT_GT(shared_prefixes(), 0);
 }
 
-// Rows of a prompt of which there are not enough for an item a multiprocessor.
+// Rows of a prompt, too few for one item per multiprocessor.
 TEST_F(AttentionEmulation, TileClusters) {
   for (const uint32_t seed : {1u, 2u}) {
     emulation::set_seed(seed);

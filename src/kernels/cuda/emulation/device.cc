@@ -1,5 +1,5 @@
-// The device of emulated kernels: one, and streams that have nothing left to do
-// (device/cuda/cuda_devices.h, device/cuda/cuda_stream.h).
+// The device of emulated kernels (device/cuda/cuda_devices.h, device/cuda/cuda_stream.h). There is
+// one device, and its streams are always idle.
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_stream.h"
 

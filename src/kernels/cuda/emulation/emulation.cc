@@ -1,4 +1,4 @@
-// Threads are left for others by _longjmp(), which a fortified C library takes for a mistake.
+// Threads switch by _longjmp(), which a fortified C library would reject.
 #undef _FORTIFY_SOURCE
 
 #include "kernels/cuda/emulation/emulation.h"
@@ -24,7 +24,7 @@ jmp_buf scheduler;
 const std::function<void()>* kernel = nullptr;
 uint32_t seed = 1;
 
-// Kept from launch to launch; the pages of a stack are there once they have been used.
+// Stacks are kept from launch to launch; their pages are committed when they are first used.
 std::byte* stack_of(size_t index) {
   static std::vector<std::byte*> stacks;
   while (stacks.size() <= index) {
@@ -36,12 +36,13 @@ std::byte* stack_of(size_t index) {
   return stacks[index];
 }
 
-// To another context; returns when somebody comes back. (swapcontext() makes two system calls.)
+// Switches to another context; returns when a thread switches back. (swapcontext() would make two
+// system calls.)
 void switch_to(jmp_buf& from, jmp_buf& to) {
   if (_setjmp(from) == 0) _longjmp(to, 1);
 }
 
-// Comes here twice: to be made, and then from switch_to() for good.
+// Runs twice: first to create the thread's context, then, from switch_to(), to run the thread.
 void begin_thread() {
   Thread& thread = *current_thread;
   if (_setjmp(thread.context) == 0) _longjmp(scheduler, 1);
@@ -93,7 +94,7 @@ void make_blocks(Launch& launch, uint32_t first, uint32_t count, size_t shared_b
   }
 }
 
-// Gives the threads of a warp a turn each; how many have ended in it.
+// Runs each thread of a warp until it waits; returns how many threads have ended.
 size_t run_warp(Launch& launch, size_t warp) {
   size_t ended = 0;
   for (size_t i = warp * 32; i < (warp + 1) * 32; ++i) {
@@ -121,8 +122,8 @@ void do_some_background(Launch& launch) {
 void run_to_end(Launch& launch) {
   std::vector<size_t> order(launch.threads.size() / 32);
   std::iota(order.begin(), order.end(), size_t{0});
-  // Some are slow, and in some launches all that is in the background is, so that others come to
-  // what they should have waited for.
+  // Some warps are slow, and in some launches all background work is slow, so that a missing wait
+  // lets other warps run ahead.
   const uint32_t background_turns = 2u << launch.random() % 3 * 3;
   std::vector<bool> is_slow(order.size());
   for (size_t warp = 0; warp < order.size(); ++warp) is_slow[warp] = launch.random() % 4 == 0;

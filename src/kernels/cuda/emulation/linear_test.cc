@@ -1,6 +1,6 @@
-// The kernels of linear layers on the host (kernels/cuda/emulation/emulation.h): a row has the same
-// bits in any company, whichever kernel takes it, and is what plain loops give, in whatever order
-// warps run and copies land.
+// The kernels of linear layers, emulated on the host (kernels/cuda/emulation/emulation.h). A row
+// has the same bits beside any other rows and in every kernel, and agrees with plain loops, in
+// whatever order warps run and copies complete.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,13 +27,13 @@ std::string name_of(const Shape& shape) {
          std::to_string(shape.cluster_size) + ", input warps " + std::to_string(shape.input_warps);
 }
 
-// A layer with all that its epilogue does: a norm before it, bias and residual or gate and up.
+// A layer with all epilogues: a norm before it, and either bias and residual or gate and up.
 struct Layer {
-  static constexpr int kRows = 150;  // two tiles of them
+  static constexpr int kRows = 150;  // two tiles of rows
   Shape shape;
   bool gated;
   DeviceBuffer inputs, squares, bias, residual;
-  int64_t stride;  // of outputs, as run() has it
+  int64_t stride;  // of outputs, the same as in run()
 
   Layer(LinearFormat format, const Shape& of, bool is_gated)
       : shape(of), gated(is_gated), stride((of.out + 3) / 4 * 4 + 8) {
@@ -65,7 +65,8 @@ class LinearEmulation : public LinearCuda {
     EXPECT_TRUE(status.ok()) << status.message();
     return weight;
   }
-  // Rows [first, first + count) of the layer have the bits of `all`, its outputs of all rows.
+  // Expects rows [first, first + count) of the layer to have the bits of `all`, its outputs for all
+  // rows.
   void expect_same(const LinearWeightCuda& weight, const Layer& layer,
                    const std::vector<uint16_t>& all, int first, int count) {
     emulation::set_seed(seed_++);
@@ -116,7 +117,7 @@ TEST_P(LinearEmulation, RowsHaveTheSameBitsInAnyCompany) {
   EXPECT_GE(splits.size(), 3);
 }
 
-// Inputs that do not fit at once: segments of them, which a warp of its own brings from 9 rows on.
+// Inputs that do not fit at once are loaded in segments, from 9 rows on by a producer warp.
 TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
   constexpr Shape kShape = {14336, 96, 2, 2};
   const SourceTensor source(GetParam(), kShape.in, kShape.out, 3);
@@ -132,8 +133,7 @@ TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
   }
 }
 
-// Gate and up of many outputs: int4 by warpgroups that read activations once a block, bf16 in tiles
-// of 256 outputs.
+// Gate and up with many outputs: int4 by the warpgroups kernel, bf16 in tiles of 256 outputs.
 TEST_P(LinearEmulation, ManyOutputsHaveTheSameBits) {
   const LinearFormat format = GetParam();
   if (format == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for heads";
@@ -175,7 +175,7 @@ TEST_P(LinearEmulation, OutputsAreThoseOfPlainLoops) {
   }
 }
 
-// Without a division: which outputs and rows a tile has.
+// TileWork finds a tile's outputs and rows without a division.
 TEST(LinearTileWork, IsWhereADivisionSays) {
   LinearKernelArgs args = {};
   args.rows = kMaxLinearRows;

@@ -1,5 +1,5 @@
-// The calls of CUDA's runtime that tests of emulated kernels reach: one device, whose memory is the
-// host's.
+// The functions of CUDA's runtime that tests of emulated kernels call. There is one device, and its
+// memory is host memory.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -11,7 +11,7 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-// What linear layers ask for: compute capability 9.0, and an H100's shared memory.
+// The attributes that linear layers read: compute capability 9.0 and an H100's shared memory.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor:

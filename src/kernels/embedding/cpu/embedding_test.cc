@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kVocab = 50;
 
-// Values that bf16 cannot hold, tables whose rows lie apart with NaN between.
+// Values that bf16 cannot represent, in tables with NaNs between the rows.
 template <class T, class F>
 std::vector<T> make_table(int64_t dim, int64_t stride, F from_float) {
   std::vector<T> table(static_cast<size_t>(kVocab * stride),

@@ -1,6 +1,7 @@
-// Floor: a trip over the bus for the token and most of the step's data, and one to memory for the
-// token's row. Plain loads, although the host writes what they read: it has done so before the
-// launch, and loads that may not be cached do not share a trip (a step's 4 KB took 13 us longer).
+// Floor: one trip over the bus for the token and most of the Step's data, and one trip to memory
+// for the token's row. The loads are plain, although the host writes the data: it has done so
+// before the launch, and uncached loads would each take a trip of their own (13 us longer for 4
+// KB).
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -15,15 +16,16 @@ namespace forerun::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kFewestBlocks = 16;  // to copy with
+constexpr int kFewestBlocks = 16;  // blocks that copy the Step's data
 // 16-byte words of the Step's data that are loaded before their number is known.
 constexpr int kAheadVectors = 512;
 static_assert(kAheadVectors <= kFewestBlocks * kThreads);
 
-// `x`: values 8 vector .. 8 vector + 7 of a row, four pairs of bf16. Writes their products with the
-// norm's weight, and from every other lane the sum of the squares of sixteen, added up as a linear
-// layer adds them (write_squares()): a stage of a pipeline begins here with what one has written
-// elsewhere. For whole warps; lanes that are not `valid` are past the row's end.
+// Writes the inputs of the next norm. `x`: values 8 * vector to 8 * vector + 7 of a row, four pairs
+// of bf16. Writes their products with the norm's weight and, from every other lane, the sum of the
+// squares of 16 values, added in the same order as a linear layer adds them (write_squares()),
+// since in a later stage of a pipeline this kernel replaces the linear layer before it. For whole
+// warps; lanes that are not `valid` are past the row's end.
 __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_t row, int vector,
                                            bool valid, uint4 x) {
   const NormOutputCuda& norm = call.next_norm;
@@ -31,7 +33,7 @@ __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_
   const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
   const auto* const weights = reinterpret_cast<const float2*>(norm.weight) + vector * 4;
   uint32_t scaled[4];
-  float fours[2] = {};  // of four squares each
+  float fours[2] = {};  // sums of four squares each
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float low = __uint_as_float(pairs[i] << 16);

@@ -1,5 +1,5 @@
-// Scores come from attention's own tiles (attention/cpu/tile.h), 64 tokens by all queries of a KV
-// head at a time, and are kept until every query's sum is known.
+// Scores come from the tiles of attention (attention/cpu/tile.h), for 64 tokens and all queries of
+// a KV head at a time, and are kept until every query's sum is known.
 #include "kernels/kv_select/kv_select.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ int32_t group_of(const KvSelectionCall& call, const PagedKv& kv) {
 
 int32_t tiles_of(int32_t tokens) { return (tokens + kAttentionTile - 1) / kAttentionTile; }
 
-// Those that any of the observers weighs.
+// Number of tiles that any observer attends to.
 int32_t tiles_weighed(const KvSelectionCall& call) {
   return tiles_of(call.weighed(call.queries.dim(0) - 1));
 }
@@ -29,7 +29,7 @@ const AttentionTypeKernels& kernels_of(const PagedKv& kv) {
   return kv.dtype == DType::kF32 ? attention_kernels().f32 : attention_kernels().bf16;
 }
 
-// The queries of a KV head, [observer][head of the group], in the kernel's order.
+// Loads the queries of a KV head, [observer][head of the group], in the kernel's order.
 void load_queries(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
                   std::vector<std::byte>& queries, std::vector<const std::byte*>& list) {
   const int32_t group = group_of(call, kv);
@@ -46,7 +46,7 @@ void load_queries(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_hea
   }
 }
 
-// scores [tile][query][64], of the tiles from first_tile on.
+// Computes scores [tile][query][64] for the tiles from first_tile on.
 void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head, int32_t first_tile,
                 const std::vector<const std::byte*>& queries, std::vector<float>& scores) {
   const int32_t* const table = call.block_table;
@@ -70,7 +70,7 @@ void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
   }
 }
 
-// The same of the tokens to choose from, by their index.
+// Computes the scores of the candidate tokens from the index.
 void score_codes(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
                  std::vector<const float*>& queries, std::vector<float>& scores,
                  PqScratch& scratch) {
@@ -120,7 +120,7 @@ void add_weights(const KvSelectionCall& call, const PagedKv& kv, std::vector<flo
     for (int32_t tile = 0; tile < num_tiles; ++tile) {
       sum += kernels_of(kv).powers(of_tile(tile), kAttentionTile, highest);
     }
-    // Skips queries of NaN: they come from a guess, which the text may never take.
+    // Skips queries of NaN: they come from a draft token, which the text may never contain.
     if (!(sum > 0.0)) continue;
     const auto share = static_cast<float>(1.0 / sum);
     for (int32_t begin = 0; begin < call.tokens; begin += kAttentionTile) {

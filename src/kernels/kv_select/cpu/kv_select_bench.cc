@@ -1,4 +1,4 @@
-// Time of one layer's choice by tokens, observers and threads.
+// Time of one layer's selection by number of tokens, observers and threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// Args: query heads, KV heads, head_dim, tokens, observers, threads. Chooses 512.
+// Args: query heads, KV heads, head_dim, tokens, observers, threads. Selects 512 tokens.
 void choose(benchmark::State& state) {
   const auto arg = [&state](size_t index) { return static_cast<int32_t>(state.range(index)); };
   const int32_t num_heads = arg(0), tokens = arg(3), observers = arg(4), threads = arg(5);

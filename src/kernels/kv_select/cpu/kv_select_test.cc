@@ -1,4 +1,5 @@
-// The choice against the importance of plain loops, and what was gathered against the cache.
+// The selection against importance computed by plain loops, and the gathered keys and values
+// against the cache.
 #include "kernels/kv_select/kv_select.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
       queries_.insert(queries_.end(), query.begin(), query.end());
     }
   }
-  // Observers that each weigh one token more than the one before, or all the same.
+  // Each observer attends to `weighed_step` (0 or 1) more tokens than the one before.
   KvSelectionCall call(int32_t tokens, int32_t chosen, int32_t weighed_step) const {
     const int32_t observers = std::get<2>(GetParam());
     return {.queries = {queries_.data(), {observers, width_}},
@@ -51,8 +52,8 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
     scratch.reserve(team_size, call, 2 * kKvHeads, cache_.kv());
     device->run([&](const Team& team) { select_kv(team, call, cache_.kv(), &scratch); });
   }
-  // What was gathered are tokens in the order of the text, none less important than the least of as
-  // many of the best, but for so small a share of it.
+  // Expects the gathered tokens to be in the order of the text, and none to be less important,
+  // beyond a relative tolerance, than the least of the `chosen` most important tokens.
   void expect_the_most_important(const KvSelectionCall& call, const std::vector<double>& importance,
                                  double tolerance) const {
     for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
@@ -64,7 +65,7 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
       for (int32_t to = 0; to < call.chosen; ++to) {
         const std::vector<std::byte> copy =
             slot_of(blocks_[static_cast<size_t>(to / 64)], to % 64, kv_head);
-        // Slots differ, so the first from the last one on that is equal is the one.
+        // All slots differ, so the first equal slot after the last one found is the right token.
         while (token < call.tokens &&
                slot_of(table_[static_cast<size_t>(token / 64)], token % 64, kv_head) != copy) {
           ++token;
@@ -75,7 +76,7 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
       }
     }
   }
-  // Key, piece by piece, and value.
+  // The key, piece by piece, and the value of a slot.
   std::vector<std::byte> slot_of(int32_t block, int32_t offset, int32_t kv_head) const {
     const PagedKv& kv = cache_.kv();
     std::vector<std::byte> bytes;
@@ -110,7 +111,7 @@ TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
   }
 }
 
-// Rows of guesses may be NaN: the others choose as if these were not there.
+// Rows of draft tokens may be NaN; the selection must be the same as without these rows.
 TEST_P(KvSelect, QueriesOfNanSayNothing) {
   const int32_t observers = std::get<2>(GetParam());
   const int32_t faulty = observers / 2;
@@ -132,7 +133,7 @@ TEST_P(KvSelect, QueriesOfNanSayNothing) {
   EXPECT_EQ(gathered(), expected);
 }
 
-// By what the index has of the tokens to choose from, which is built and then grows.
+// Selection by an index of the candidate tokens, which is built first and then grows.
 TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
   const std::vector<int32_t> index = {6, 7, 8, 9, 10, 11, 12, 13};
   ASSERT_GE(static_cast<int32_t>(index.size()), pq_index_blocks(640, cache_.kv().head_dim));
@@ -145,7 +146,7 @@ TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
       if (kSanitized && team_size == 1) continue;
       selection.index = {index.data(), indexed};
       select(selection, team_size);
-      // Queries of the index are not rounded.
+      // The index does not round queries.
       expect_the_most_important(selection, kv_importance_ref(selection, cache_.kv()), 0.03);
     }
     indexed = tokens;

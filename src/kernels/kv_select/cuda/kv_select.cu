@@ -1,8 +1,8 @@
-// Selection of KV by observed attention (kv_select/cuda/kv_select.h).
+// Selection of KV tokens by observed attention (kv_select/cuda/kv_select.h).
 //
-// Floor: twice the keys, once. Scores are products of tiles of 64 keys with 64 queries (a query:
-// one head of one observer), by the tensor cores, and go through shared memory as f32. All sums run
-// in an order that comes from the numbers of the call alone.
+// Floor: reading the keys twice. Tensor cores compute scores for tiles of 64 keys x 64 queries (a
+// query is one head of one observer), which pass through shared memory as f32. The order of all
+// sums depends only on the sizes in the call.
 #include <cuda_bf16.h>
 #include <mma.h>
 
@@ -21,10 +21,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kQueries = 64;  // of a chunk
+constexpr int kQueries = 64;  // queries of a chunk
 constexpr int kKeys = kTilePositions;
 constexpr int kChooseThreads = 1024;
-constexpr int kScoreStride = kQueries + 4;  // floats from key to key
+constexpr int kScoreStride = kQueries + 4;  // stride of keys in floats
 
 struct SelectArgs {
   const __nv_bfloat16* q;
@@ -32,7 +32,7 @@ struct SelectArgs {
   const int32_t* blocks;
   const std::byte* keys;  // keys of the layer in block 0
   std::byte* cache;
-  float2* partials;   // [kv_head][tile][queries]: largest score, sum of weights
+  float2* partials;   // [kv_head][tile][queries]: largest score, sum of exponentials
   float2* totals;     // [kv_head][queries]: largest score, 1 / sum
   float* importance;  // [kv_head][tokens]
   int32_t* order;     // [kv_head][chosen]
@@ -42,8 +42,8 @@ struct SelectArgs {
   int observers, queries, first_weighed, weighed_step, tiles, tokens, chosen, pooling;
 };
 
-// Elements from row to row of operands in shared memory: 16 bytes more than the row, so that rows
-// lie in different banks.
+// Row stride, in elements, of operands in shared memory: 16 bytes more than a row, so that rows lie
+// in different banks.
 __host__ __device__ constexpr int operand_stride(int padded_dim) { return padded_dim + 8; }
 constexpr size_t shared_bytes(int padded_dim) {
   return static_cast<size_t>(kKeys + kQueries) * static_cast<size_t>(operand_stride(padded_dim)) *
@@ -75,7 +75,7 @@ __device__ void load_keys(const SelectArgs& args, int tile, int kv_head, const O
   }
 }
 
-// Queries [first, first + kQueries) of the KV head; those beyond the last are zero.
+// Loads queries [first, first + kQueries) of the KV head; queries past the last are zero.
 __device__ void load_queries(const SelectArgs& args, int first, int kv_head, const Operands& to) {
   const int pieces = args.padded_dim / 8;
   for (int i = threadIdx.x; i < kQueries * pieces; i += kThreads) {
@@ -92,7 +92,7 @@ __device__ void load_queries(const SelectArgs& args, int first, int kv_head, con
   }
 }
 
-// Scores of the keys and queries in shared memory; all threads.
+// Computes the scores of the keys and queries in shared memory. Called by all threads.
 __device__ void multiply(const SelectArgs& args, const Operands& in) {
   using namespace nvcuda;
   const int stride = operand_stride(args.padded_dim);
@@ -113,12 +113,13 @@ __device__ void multiply(const SelectArgs& args, const Operands& in) {
   }
 }
 
-// Whether the observer of the query weighs the token.
+// Whether the query's observer attends to the token.
 __device__ bool weighs(const SelectArgs& args, int query, int token) {
   return token < args.first_weighed + args.weighed_step * (query / args.group);
 }
 
-// Block (tile, KV head): what the softmax of every query needs to know of the tile.
+// Block (tile, KV head): the partial softmax (largest score, sum of exponentials) of every query
+// over the tile.
 __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs args) {
   extern __shared__ __align__(16) std::byte shared[];
   const Operands operands = operands_in(shared, args.padded_dim);
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
     __syncthreads();
     multiply(args, operands);
     __syncthreads();
-    // Four threads a query, sixteen keys each.
+    // Four threads per query, each with 16 keys.
     const int local = threadIdx.x / 4;
     const int query = first + local;
     const int begin = threadIdx.x % 4 * 16;
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
   }
 }
 
-// Block KV head, a thread a query.
+// One block per KV head, one thread per query: merges the partial softmax of all tiles.
 __global__ void totals_kernel(const SelectArgs args) {
   const int kv_head = blockIdx.x;
   const int query = blockIdx.y * blockDim.x + threadIdx.x;
@@ -175,14 +176,14 @@ __global__ void totals_kernel(const SelectArgs args) {
   args.totals[kv_head * args.queries + query] = make_float2(most, 1.0f / sum);
 }
 
-// Block (tile of those to choose from, KV head): the importance of the tile's tokens.
+// Block (tile of candidates, KV head): the importance of the tile's tokens.
 __global__ void __launch_bounds__(kThreads) importance_kernel(const SelectArgs args) {
   extern __shared__ __align__(16) std::byte shared[];
   const Operands operands = operands_in(shared, args.padded_dim);
   const int tile = blockIdx.x;
   const int kv_head = blockIdx.y;
   load_keys(args, tile, kv_head, operands);
-  // Four threads a key, sixteen queries of a chunk each.
+  // Four threads per key, each with 16 queries of a chunk.
   const int key = threadIdx.x / 4;
   const int begin = threadIdx.x % 4 * 16;
   float importance = 0.0f;
@@ -207,16 +208,18 @@ __global__ void __launch_bounds__(kThreads) importance_kernel(const SelectArgs a
   }
 }
 
-// What importance is compared by: sums of neighbours, whose order is that of their bits.
+// The bits by which pooled importance is compared: sums over neighbours are not negative, so they
+// have the same order as their bits.
 __device__ unsigned pooled_bits(const SelectArgs& args, const float* importance, int token) {
   const int first = max(token - args.pooling / 2, 0);
   const int last = min(token + args.pooling / 2, args.tokens - 1);
   float sum = 0.0f;
   for (int other = first; other <= last; ++other) sum += importance[other];
-  return __float_as_uint(fmaxf(sum, 0.0f));  // not a number: nothing
+  return __float_as_uint(fmaxf(sum, 0.0f));  // NaN counts as 0
 }
 
-// Sum of `value` over the threads before this one; `total`: over all. kChooseThreads threads.
+// Number of threads before this one with `value` set; `total`: number of all such threads. For
+// kChooseThreads threads.
 __device__ int count_before(bool value, int* warps, int* total) {
   const unsigned votes = __ballot_sync(~0u, value);
   const int lane = threadIdx.x % 32;
@@ -234,8 +237,9 @@ __device__ int count_before(bool value, int* warps, int* total) {
   return before + __popc(votes & ((1u << lane) - 1));
 }
 
-// Block KV head: the `chosen` tokens of the largest pooled importance, of equals the earlier ones,
-// ascending. The smallest that is chosen is found a byte at a time.
+// One block per KV head: writes the `chosen` tokens with the largest pooled importance in ascending
+// order; of equally important tokens it takes the earlier ones. The smallest selected importance is
+// found by a radix search, one byte at a time.
 __global__ void __launch_bounds__(kChooseThreads) choose_kernel(const SelectArgs args) {
   __shared__ int counts[256];
   __shared__ int warps[kChooseThreads / 32];
@@ -264,7 +268,7 @@ __global__ void __launch_bounds__(kChooseThreads) choose_kernel(const SelectArgs
     }
     __syncthreads();
   }
-  // `wanted` of those that equal `known`, and all above.
+  // Takes `wanted` tokens with importance equal to `known`, and all tokens above it.
   const unsigned least = known;
   const int of_equal = wanted;
   int equal = 0;
@@ -284,7 +288,7 @@ __global__ void __launch_bounds__(kChooseThreads) choose_kernel(const SelectArgs
   }
 }
 
-// A thread a 16-byte piece of a chosen token's key and value.
+// Each thread copies a 16-byte piece of a selected token's key and value.
 __global__ void gather_kernel(const SelectArgs args) {
   const int pieces = args.padded_dim / 8;
   const int index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -306,14 +310,14 @@ __global__ void gather_kernel(const SelectArgs args) {
 
 constexpr size_t aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-// Parts of the scratch memory.
+// Offsets in the scratch memory.
 struct Scratch {
   size_t partials, totals, importance, order;
   size_t bytes() const { return partials + totals + importance + order; }
 };
 Scratch scratch_of(int64_t observers, int64_t weighed, int64_t num_heads, int64_t kv_heads) {
   const int64_t tiles = (weighed + kKeys - 1) / kKeys;
-  const int64_t queries = observers * num_heads;  // of all KV heads
+  const int64_t queries = observers * num_heads;  // queries of all KV heads
   return {.partials = aligned(static_cast<size_t>(tiles * queries) * sizeof(float2)),
           .totals = aligned(static_cast<size_t>(queries) * sizeof(float2)),
           .importance = aligned(static_cast<size_t>(kv_heads * weighed) * sizeof(float)),

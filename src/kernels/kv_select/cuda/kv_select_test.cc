@@ -46,8 +46,8 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     fill();
   }
 
-  // Queries that look for some of the keys; keys and values are random and all different. What lies
-  // behind the last token that anybody weighs is not a number.
+  // Queries resemble some of the keys; keys and values are random and all different. Slots past the
+  // last token that any observer attends to hold NaN.
   void fill() {
     const Case& c = GetParam();
     kv_.num_kv_heads = c.kv_heads;
@@ -96,7 +96,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
   bf16* query(int observer, int head) {
     return queries_.data() + (observer * GetParam().num_heads + head) * padded_;
   }
-  // attention/cuda/kv_layout.h, written down once more.
+  // An independent implementation of the layout in attention/cuda/kv_layout.h.
   bf16* element(const std::vector<int32_t>& table, int slot, int head, int dim, bool value) {
     const int piece = dim / 8;
     const int row = slot % 64;
@@ -152,7 +152,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     EXPECT_TRUE(buffer->upload(std::as_bytes(std::span(values))).ok());
     return std::move(*buffer);
   }
-  // Leaves the cache as the GPU has.
+  // Runs the selection and copies the GPU's cache back.
   Status select() {
     const Case& c = GetParam();
     const DeviceBuffer cache = to_device(cache_);
@@ -184,7 +184,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
   std::optional<Stream> stream_;
   PagedKvCuda kv_;
   int padded_ = 0;
-  int weighed_ = 0;  // tokens of the last observer
+  int weighed_ = 0;  // tokens that the last observer attends to
   std::vector<int32_t> table_, blocks_;
   std::vector<std::byte> cache_;
   std::vector<float> keys_;
@@ -225,7 +225,7 @@ TEST_P(KvSelectCuda, GathersTheMostImportantTokensInTheirOrder) {
     const double least = sorted[static_cast<size_t>(c.chosen - 1)];
     for (int token = 0; token < c.tokens; ++token) {
       const double value = pooled[static_cast<size_t>(head * c.tokens + token)];
-      // Near the least either may be: the device sums in f32.
+      // Tokens near the threshold may be selected or not, since the device sums in f32.
       if (std::abs(value - least) <= 1e-3 * least) continue;
       EXPECT_EQ(is_chosen[static_cast<size_t>(token)], value > least) << token;
     }

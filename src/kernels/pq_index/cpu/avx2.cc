@@ -1,4 +1,4 @@
-// AVX2 + FMA; compiled with the flags that CMakeLists.txt names for this file.
+// The kernel for AVX2 + FMA. CMakeLists.txt sets the compiler flags of this file.
 #include <immintrin.h>
 
 #include "kernels/pq_index/cpu/nearest_impl.h"

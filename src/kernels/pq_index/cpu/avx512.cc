@@ -1,4 +1,4 @@
-// AVX-512; compiled with the flags that CMakeLists.txt names for this file.
+// The kernel for AVX-512. CMakeLists.txt sets the compiler flags of this file.
 #include <immintrin.h>
 
 #include "kernels/pq_index/cpu/nearest_impl.h"

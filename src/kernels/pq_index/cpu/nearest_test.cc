@@ -1,4 +1,5 @@
-// The kernels of every instruction set that this processor has against a plain loop, to the bit.
+// The kernels of every instruction set that this processor has must have the same bits as a plain
+// loop.
 #include "kernels/pq_index/cpu/nearest.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +99,7 @@ TEST(NearestCentroid, IsThatOfAPlainLoop) {
 }
 
 TEST(NearestCentroid, OfEqualsIsTheFirst) {
-  const Numbers numbers(2);  // a handful of distances among 256
+  const Numbers numbers(2);  // few distinct distances among 256 centroids
   for (const int32_t dims : {1, 3, 8}) expect_as_reference(numbers.call(dims));
 }
 

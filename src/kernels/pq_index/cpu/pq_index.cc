@@ -11,14 +11,15 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kPieceFloats = kKeyPieceBytes / static_cast<int32_t>(sizeof(float));
-constexpr int32_t kMaxKeys = 2048;  // in scratch at a time, and to find centroids from
+constexpr int32_t kMaxKeys = 2048;  // keys in scratch memory at a time, and samples from which
+                                    // centroids are found
 constexpr int32_t kIterations = 4;
 static_assert(kKeyPieceBytes >= kPqSubVectors);
 static_assert(kMaxKeys % kNearestKeys == 0);
-// Dimensions a power of two apart would have the same few sets of a cache to lie in.
+// Padded: dimensions a power of two apart would compete for the same few cache sets.
 constexpr int32_t kKeyStride = kMaxKeys + kNearestKeys;
 
-// Pieces of a head's row that hold no padding, in bf16; in f32 there are as many again.
+// Number of pieces of a head's row without padding, in bf16; f32 has twice as many.
 int32_t pieces_of_row(int32_t head_dim) {
   assert(head_dim >= 8);
   return head_dim / 8;
@@ -42,7 +43,7 @@ Dims dims_of(int32_t sub, int32_t head_dim) {
   return {sub * dims, std::min((sub + 1) * dims, head_dim)};
 }
 
-// f(i, piece) of `count` pieces from `first` on, which go through a row at an even distance.
+// Calls f(i, piece) for `count` pieces from `first` on, which lie at an even distance in a row.
 template <class F>
 void for_pieces(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t first,
                 int32_t count, F f) {
@@ -76,7 +77,7 @@ void read_elements(const T* key, int32_t head_dim, float* out) {
   }
 }
 
-// Into a column of PqScratch::keys.
+// Reads a key into a column of PqScratch::keys.
 void read_key(const PagedKv& kv, int32_t kv_head, const int32_t* table, int32_t token, float* out) {
   const std::byte* const key =
       kv.key(table[token / kAttentionTile], token % kAttentionTile, kv_head);
@@ -106,7 +107,7 @@ float* row_of(std::vector<float>& rows, int32_t row) {
   return rows.data() + int64_t{row} * kPqCentroids;
 }
 
-// A dimension of the keys in scratch.
+// One dimension of the keys in scratch memory.
 float* keys_of(PqScratch& mem, int32_t dim) { return mem.keys.data() + int64_t{dim} * kKeyStride; }
 
 void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
@@ -119,7 +120,7 @@ void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
   }
 }
 
-// What mem.nearest holds of a sub-vector, of the keys in mem.keys.
+// The codes of one sub-vector of the keys in mem.keys.
 uint8_t* nearest_of(PqScratch& mem, int32_t sub) {
   return mem.nearest.data() + int64_t{sub} * kMaxKeys;
 }
@@ -137,7 +138,8 @@ void find_nearest(PqScratch& mem, int32_t sub, int32_t count, int32_t head_dim) 
                     .codes = nearest_of(mem, sub)});
 }
 
-// Lloyd's iterations from keys at even distances; a centroid that nothing is near to stays.
+// k-means by Lloyd's iterations, starting from keys at even distances. A centroid without near keys
+// stays where it is.
 void find_centroids(PqScratch& mem, int32_t sub, int32_t samples, int32_t head_dim) {
   const Dims dims = dims_of(sub, head_dim);
   for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
@@ -164,7 +166,7 @@ void find_centroids(PqScratch& mem, int32_t sub, int32_t samples, int32_t head_d
   }
 }
 
-// What the query thinks of every centroid. Of sub-vectors that there are not, nothing.
+// Computes the query's score with every centroid; it is 0 for sub-vectors that do not exist.
 void set_table(PqScratch& mem, const float* query, float scale, int32_t head_dim) {
   std::fill(mem.table.begin(), mem.table.end(), 0.0f);
   for (int32_t sub = 0; sub < sub_vectors(head_dim); ++sub) {

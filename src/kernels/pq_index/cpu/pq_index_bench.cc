@@ -1,4 +1,5 @@
-// Time of one KV head's index: built of all keys, brought up by a tile, and asked by queries.
+// Time of one KV head's index: building it from all keys, extending it by a tile, and scoring
+// queries.
 #include <benchmark/benchmark.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Codes against plain loops over all centroids, scores against the keys that they stand for.
+// Codes against plain loops over all centroids, and scores against the keys that they approximate.
 #include "kernels/pq_index/pq_index.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class PqIndexTest : public ::testing::TestWithParam<std::tuple<DType, int32_t>> 
       pq_update(cache_.kv(), head, table_.data(), index(from), tokens, scratch_);
     }
   }
-  // As the cache has rounded it.
+  // The key as the cache has rounded it.
   std::vector<float> key_of(int32_t token, int32_t head) const {
     std::vector<float> k, v;
     fill_kv(1, token, int64_t{kKvHeads} * head_dim_, k, v);
@@ -50,7 +50,7 @@ class PqIndexTest : public ::testing::TestWithParam<std::tuple<DType, int32_t>> 
     pq_decode(cache_.kv(), head, index(kTokens), token, key.data());
     return key;
   }
-  // What the blocks of the text hold, of all heads.
+  // The contents of the blocks of the text, for all heads.
   std::vector<std::byte> text() const {
     const PagedKv& kv = cache_.kv();
     std::vector<std::byte> bytes;
@@ -123,7 +123,7 @@ TEST_P(PqIndexTest, CentroidsAreNearerThanTheKeysThatTheyBeganWith) {
     error += distance(decoded(token, 0), key);
     size += distance(std::vector<float>(key.size()), key);
   }
-  // Uniform coordinates, up to 4 of them by 256 points: a sixteenth of the variance and less.
+  // 256 centroids for up to 4 uniform coordinates leave at most a sixteenth of the variance.
   EXPECT_LT(error, 0.12 * size);
 }
 
@@ -155,7 +155,7 @@ TEST_P(PqIndexTest, ScoresAreThoseOfTheDecodedKeys) {
   }
 }
 
-// Other heads' parts of the blocks, the padding of heads and the text are as they were.
+// Other heads' parts of the blocks, the padding of heads and the text must not change.
 TEST_P(PqIndexTest, WritesNothingElse) {
   const PagedKv& kv = cache_.kv();
   const std::vector<std::byte> before = text();
@@ -168,7 +168,7 @@ TEST_P(PqIndexTest, WritesNothingElse) {
         ASSERT_EQ(kv.value(block, slot, 0)[at], std::byte{0});
         ASSERT_EQ(kv.key(block, slot, 0)[at / 16 * 64 + at % 16], std::byte{0});
       }
-      // The cache's first content is not a number.
+      // The cache is filled with NaN at first.
       float first = 0.0f;
       if (kv.dtype == DType::kF32) {
         std::memcpy(&first, kv.value(block, slot, 1), sizeof first);

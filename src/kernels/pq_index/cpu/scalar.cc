@@ -1,4 +1,4 @@
-// Four lanes, which every processor's compiler makes something of.
+// The portable kernel: four lanes, which compilers map to vectors of any processor.
 #include "kernels/pq_index/cpu/nearest_impl.h"
 
 namespace forerun {

@@ -1,4 +1,4 @@
-// Time of one row's normalization by width, one thread.
+// Time of normalizing one row by one thread, by width.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Time of rotating one head, and of the first use of a position.
+// Time of rotating one head, and of preparing a position.
 #include <benchmark/benchmark.h>
 
 #include <utility>

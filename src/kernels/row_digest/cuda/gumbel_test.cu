@@ -1,4 +1,4 @@
-// The GPU's estimate of Gumbel noise against the host's noise, for every value that there is.
+// The GPU's estimates of Gumbel noise against the host's noise, for every possible value.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,20 +1,21 @@
-// A cluster of blocks a row, which each thread brings its share of into shared memory. Blocks tell
-// one another what they found by stores into each other's shared memory and meet three times at
-// most:
+// One cluster of blocks per row. Each thread loads its share of the row into shared memory. Blocks
+// exchange results by stores into each other's shared memory and meet at most three times:
 //
-//   1. best token, errors, each thread's own best;           meet: the row's best
-//   2. weights; sums of score + noise, from a bound that needs no logarithm, and logarithms in f32
-//      for those that reach the largest yet; a histogram of the threads' best, in eighths below the
-//      row's, by noise in halves below the largest noise;    meet: how deep the list must go, the
-//                                                            largest sum
-//   3. threads whose own best lies that deep list their tokens in the first block
+//   1. Find the best token, errors, and each thread's best token. Meet: the row's best token is
+//      known.
+//   2. Sum weights. Find the largest score + noise: an upper bound needs no logarithm, and only
+//      tokens whose bound reaches the largest sum so far take logarithms in f32. Make a histogram
+//      of the threads' best tokens, in steps of 1/8 below the row's best (kNoisyTop: steps of 1/2
+//      below the largest possible sum). Meet: the depth of the list and the largest sum are known.
+//   3. Threads whose best token is within that depth list their tokens in the first block.
 //
-// Where a query says so, the row is edited in shared memory first (row_digest/cuda/row_edits.h):
-// each block finds its tokens in the row's lists, and the bits of its tokens in the mask.
+// If the query has edits, the row is first edited in shared memory (row_digest/cuda/row_edits.h):
+// each block finds its tokens in the lists of edits and the bits of its tokens in the mask.
 //
-// The histogram counts threads, not tokens: that as many threads reach a depth as tokens are wanted
-// means that as many tokens do, and costs one atomic a thread. A list is longer than asked for by
-// the tokens that share a thread or the last eighth: about a tenth at 256 of 128,256.
+// The histogram counts threads, not tokens, which costs one atomic per thread: if as many threads
+// as wanted tokens have a token down to some depth, there are at least that many tokens. The list
+// is longer than requested by the tokens that share a thread or the last bucket (about a tenth for
+// 256 of 128,256 tokens).
 #include <cooperative_groups.h>
 
 #include <string>
@@ -65,7 +66,8 @@ __global__ void __launch_bounds__(kThreads)
     if (query.top > 0) {
       passes.list();
       __syncwarp();
-      // Nobody looks into a block that is not the first any more: only that one waits.
+      // No block reads the shared memory of any block but the first any more, so only the first
+      // block waits.
       auto arrived = cooperative_groups::this_cluster().barrier_arrive();
       if (first) cooperative_groups::this_cluster().barrier_wait(std::move(arrived));
     }
@@ -82,12 +84,12 @@ Status prepare_row_digest_cuda() {
 }
 
 PeerGroupOptions row_maxima_group(int64_t most_rows) {
-  // A word for each of a row's blocks; a group has one for 8 columns of a row.
+  // A row needs a word per block; a group has one word per 8 columns of a row.
   return {.most_rows = most_rows, .width = 8 * kBlocks};
 }
 
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
-  constexpr int kTokens = 4 * kThreads * kBlocks;  // that have a quad a thread
+  constexpr int kTokens = 4 * kThreads * kBlocks;  // tokens of one quad per thread
   const int num_quads = (call.tokens + kTokens - 1) / kTokens;
   static_assert(int64_t{kMaxQuads} * kTokens == kMaxRowDigestTokens);
   if (num_quads > kMaxQuads) {

@@ -1,4 +1,5 @@
-// Digests of rows of logits on one GPU: medians of graph replays, beside copying the rows.
+// Time of summarizing rows of logits on one GPU (median of graph replays), compared with copying
+// the rows.
 //
 //   row_digest_cuda_bench [--json FILE]
 #include <cuda_runtime_api.h>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int32_t kVocab = 128256;
 
-// As sampling_bench's: normal with a few peaks.
+// The same distribution as in sampling_bench: normal with a few peaks.
 std::vector<float> bench_logits(int32_t rows) {
   std::mt19937 rng(1);
   std::normal_distribution<float> normal(0.0f, 2.0f);
@@ -34,7 +35,8 @@ std::vector<float> bench_logits(int32_t rows) {
   return logits;
 }
 
-// Microseconds of one run of what `submit` submits: the median over samples of the mean of a few.
+// Microseconds of the work that `submit` submits: the median over samples, each the mean of a few
+// runs.
 Result<double> time_of(const Stream& stream, const std::function<Status()>& submit) {
   constexpr int kRepeats = 20;
   FORERUN_ASSIGN_OR_RETURN(const Graph graph, Graph::capture(stream, [&]() -> Status {
@@ -104,7 +106,7 @@ Status run(const std::string& json) {
     for (const auto& [name, query, row_edits] : cases) {
       std::vector<RowQuery> queries(static_cast<size_t>(rows), query);
       std::vector<RowEdits> edits;
-      std::vector<uint32_t> masks;  // everybody's own
+      std::vector<uint32_t> masks;  // a mask per row
       for (size_t row = 0; row < queries.size(); ++row) {
         queries[row].vocab = kVocab;
         queries[row].position = static_cast<int32_t>(row);

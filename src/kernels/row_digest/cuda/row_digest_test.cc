@@ -1,4 +1,5 @@
-// A GPU's digests: exact where they must be, and never without what the host's sampler draws.
+// A GPU's digests are exact where they must be, and always contain the token that the host's
+// sampler draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ std::vector<float> row_of(Pattern pattern, int32_t vocab, uint32_t seed) {
   std::vector<float> row(static_cast<size_t>(vocab));
   for (float& logit : row) {
     logit = normal(rng);
-    if (pattern == Pattern::kSteps) logit = std::round(logit * 4.0f) / 4.0f;  // -0 among them
+    if (pattern == Pattern::kSteps) logit = std::round(logit * 4.0f) / 4.0f;  // includes -0
     if (pattern == Pattern::kFlat) logit = 1.5f;
     if (pattern == Pattern::kMasked && rng() % 3 != 0) logit = -kInfinity;
     if (pattern == Pattern::kOneToken || pattern == Pattern::kAllMasked) logit = -kInfinity;
@@ -46,12 +47,12 @@ std::vector<float> row_of(Pattern pattern, int32_t vocab, uint32_t seed) {
 }
 
 struct Row {
-  std::vector<float> logits;  // of the part
+  std::vector<float> logits;  // logits of the part
   std::string what;
 };
 
-// How long the kernel's list is, by its own rule: down to the eighth below the best at which as
-// many threads have a token as tokens are asked for.
+// The length of the kernel's list by its own rule: it goes down, in steps of 1/8 below the largest
+// logit, until as many threads have a token as tokens are requested.
 struct ListLength {
   int32_t num_listed = 0;
   bool lists_all = false;
@@ -59,7 +60,8 @@ struct ListLength {
 ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& best) {
   if (best.token < 0) return {.num_listed = 0, .lists_all = true};
   if (query.top <= 0) return {};
-  constexpr size_t kThreads = 8 * 1024;  // of a row; quads of tokens are dealt out in turn
+  constexpr size_t kThreads = 8 * 1024;  // threads of a row; quads of tokens are distributed
+                                         // round-robin
   constexpr int kLast = 255;
   const auto eighths_below = [&best](float logit) {
     const float depth = (best.logit - logit) * 8.0f;
@@ -86,7 +88,7 @@ ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& 
   return {.num_listed = length, .lists_all = last == kLast};
 }
 
-// A list of the best tokens by score + noise: those of the host's own arithmetic are in it.
+// A list of kNoisyTop must contain the best tokens by the host's arithmetic.
 void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& query,
                          const RowSummary& digest) {
   const auto unmasked =
@@ -114,7 +116,7 @@ void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& qu
   }
 }
 
-// What the host says of the part that a digest is of.
+// Compares a digest with the host's result for the same part.
 void check(const Row& row, int32_t first_token, const RowQuery& query, const RowSummary& digest) {
   RowSummary expected;
   row_digest_ref(row.logits, first_token, query, nullptr, &expected);
@@ -174,7 +176,7 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
     EXPECT_TRUE(expected.num_candidates < 0 || expected.num_candidates > 2) << row.what;
     return;
   }
-  // All that are within half the margin, none beyond twice of it.
+  // Candidates must include all tokens within half of the margin and none beyond twice the margin.
   ASSERT_GT(digest.num_candidates, 0) << row.what;
   SamplingParams params;
   params.seed = uint64_t{query.seed_high} << 32 | query.seed_low;
@@ -226,7 +228,7 @@ RowQuery query_of(uint32_t seed) {
   return query;
 }
 
-// Random edits of a row, and where its lists lie.
+// Random edits of a row, with the memory of their lists.
 struct Edited {
   std::vector<TokenBias> biases;
   std::vector<TokenCount> history, path;
@@ -234,7 +236,7 @@ struct Edited {
   RowEdits edits;
 };
 
-// Of every kind alone and together, of tokens in the part and outside it.
+// Edits of every kind, alone and together, of tokens inside and outside of the part.
 std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
   std::mt19937 rng(seed);
   auto edited = std::make_unique<Edited>();
@@ -265,7 +267,7 @@ std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
     for (const int32_t token : distinct(paths[seed / 12 % 4])) {
       edited->path.push_back({token, static_cast<int32_t>(rng() % 5)});
     }
-    // In both.
+    // A token that is in both lists.
     const int32_t again = edited->history.front().token;
     if (!edited->path.empty()) {
       std::erase_if(edited->path, [&](const TokenCount& other) { return other.token == again; });
@@ -276,7 +278,7 @@ std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
   if (seed % 5 != 3) {
     edited->edits.mask = 0;
     const auto allow = [&](uint32_t token) { edited->mask[token / 32] |= 1u << (token % 32); };
-    const uint32_t one_in[] = {2, 1000, 1, 0};  // 0: one token; in one row of 28 none
+    const uint32_t one_in[] = {2, 1000, 1, 0};  // 0: one token, and none in one row of 28
     const uint32_t drawn = one_in[seed / 7 % 4];
     for (uint32_t token = 0; drawn > 0 && token < static_cast<uint32_t>(vocab); ++token) {
       if (rng() % drawn == 0) allow(token);
@@ -298,7 +300,8 @@ class RowDigestCuda : public testing::Test {
     ASSERT_TRUE(stream.ok()) << stream.status().message();
     stream_ = std::make_unique<cuda::Stream>(std::move(*stream));
   }
-  // Digests of rows of one width, NaN behind them; `live`: query.vocab, at most the width.
+  // Computes digests of rows of one width, with NaNs after them. `live`: query.vocab, at most the
+  // width.
   void run(const std::vector<Row>& rows, int32_t first_token, int32_t live,
            std::vector<RowQuery> queries, std::vector<RowSummary>* digests,
            std::span<const RowEdits> edits = {}, std::span<const uint32_t> masks = {}) {
@@ -320,7 +323,7 @@ class RowDigestCuda : public testing::Test {
     digests->assign(rig->digests().begin(), rig->digests().end());
   }
 
-  // Digests of `count` random rows, most of them edited, each from its own seed.
+  // Checks digests of `count` random rows, most of them edited, each from its own seed.
   void check_edited(int32_t tokens, int32_t first_token, int32_t count, uint32_t* seed,
                     int* all_masked) {
     std::vector<Row> rows;
@@ -333,7 +336,7 @@ class RowDigestCuda : public testing::Test {
                       std::to_string(tokens) + " tokens from " + std::to_string(first_token) +
                           " seed " + std::to_string(*seed)});
       queries.push_back(query_of(*seed));
-      if (row % 8 != 5) queries.back().edits = row;  // others see nothing of it
+      if (row % 8 != 5) queries.back().edits = row;  // the other rows must not be edited
       edited.push_back(edits_of(*seed, first_token + tokens));
       edits.push_back(edited.back()->edits);
       masks.insert(masks.end(), edited.back()->mask.begin(), edited.back()->mask.end());
@@ -395,7 +398,7 @@ TEST_F(RowDigestCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
   }
 }
 
-// A draft's candidates come in short lists at every temperature, also where one token is certain.
+// A draft model's lists are short at every temperature, even if one token is certain.
 TEST_F(RowDigestCuda, ListsTheBestByNoise) {
   std::vector<Row> rows;
   std::vector<RowQuery> queries;
@@ -421,7 +424,7 @@ TEST_F(RowDigestCuda, ListsTheBestByNoise) {
   }
 }
 
-// A seed for every place that a token may have among threads.
+// A seed for every position that a token may have among the threads.
 TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
   constexpr int32_t kVocab = 128256;
   constexpr uint32_t kRows = 64;
@@ -462,8 +465,8 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
   }
 }
 
-// Rows that the kernel edits have the digests of rows that the host has edited; parts too, as a
-// group's ranks hold them, which begin anywhere in a mask.
+// Rows that the kernel edits have the same digests as rows that the host has edited. This includes
+// the parts of ranks of a group, which may begin anywhere in a mask.
 TEST_F(RowDigestCuda, OfEditedRows) {
   uint32_t seed = 0;
   int all_masked = 0;
@@ -475,14 +478,14 @@ TEST_F(RowDigestCuda, OfEditedRows) {
   EXPECT_GT(all_masked, 0);
 }
 
-// For compute-sanitizer, under which rows take long.
+// A small test for compute-sanitizer, under which each row takes long.
 TEST_F(RowDigestCuda, OfAFewEditedRows) {
   uint32_t seed = 5;
   int all_masked = 0;
   ASSERT_NO_FATAL_FAILURE(check_edited(40001, 48, 12, &seed, &all_masked));
 }
 
-// Wrong logits of tokens that no mask allows are not seen.
+// NaN and +infinity in tokens that the mask forbids are not errors.
 TEST_F(RowDigestCuda, MasksHideErrors) {
   Row row{row_of(Pattern::kNormal, 5000, 1), "hidden"};
   row.logits[77] = NAN;
@@ -503,7 +506,7 @@ TEST_F(RowDigestCuda, MasksHideErrors) {
   EXPECT_EQ(digests[0].bad, 1);
 }
 
-// Two GPUs, each with a part of every row, tell each other the rows' largest logits.
+// Two GPUs, each with a part of every row, exchange the rows' largest logits.
 TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
   SKIP_WITHOUT_GPUS(2);
   constexpr int32_t kCut = 4096;
@@ -516,7 +519,7 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
   std::vector<RowQuery> queries;
   for (uint32_t seed = 0; seed < kRows; ++seed) {
     rows.push_back({row_of(kPatterns[seed % 8], kTokens, seed), "row " + std::to_string(seed)});
-    // A part without a token.
+    // A part whose tokens are all masked.
     if (seed % 7 == 3) std::fill_n(rows.back().logits.begin(), kCut, -kInfinity);
     queries.push_back(query_of(seed));
     queries.back().vocab = kTokens;
@@ -584,7 +587,7 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
   rows[1].logits[0] = kInfinity;
   rows[2].logits.assign(kVocab, 2.0f);  // more best tokens than a list holds
   queries[3].kinds = RowQuery::kLogits;
-  // Again, of fewer threads than a list holds.
+  // The same, with fewer threads than a list holds.
   rows[6].logits.assign(kVocab, -kInfinity);
   std::fill_n(rows[6].logits.begin(), 3000, 2.0f);
   std::vector<RowSummary> digests;
@@ -598,7 +601,7 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
     EXPECT_EQ(digests[row].best.token, 0);
     EXPECT_GT(digests[row].num_candidates, 0);
   }
-  // Not digested: what lay there stays.
+  // A row that is not digested keeps its old contents.
   RowSummary untouched;
   std::memset(static_cast<void*>(&untouched), cuda::RowDigestRigCuda::kUnwritten,
               sizeof(untouched));
