@@ -25,7 +25,7 @@ void Barrier::advance(uint32_t generation) {
   // the sleeper, or the sleeper sees the new generation.
   generation_.store(generation, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  // With the mutex taken once, a sleeper that has read the old generation is asleep by now.
+  // After the mutex has been taken once, a sleeper that read the old generation is asleep.
   { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }

@@ -17,7 +17,7 @@ Status check_range(size_t size, size_t offset_bytes, size_t capacity, const char
   if (offset_bytes <= capacity && size <= capacity - offset_bytes) return {};
   return {StatusCode::kInvalidArgument, std::string(what) + " of " + std::to_string(size) +
                                             " bytes at offset " + std::to_string(offset_bytes) +
-                                            " leaves a device buffer of " +
+                                            " exceeds a device buffer of " +
                                             std::to_string(capacity) + " bytes"};
 }
 

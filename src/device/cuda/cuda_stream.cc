@@ -52,7 +52,7 @@ Result<float> Event::elapsed_ms(const Event& start) const {
 }
 
 Status one_kernel_at_a_time(cudaGraph_t graph) {
-  constexpr const char* kDoing = "taking the overlap out of a graph";
+  constexpr const char* kDoing = "removing the overlap of a graph's kernels";
   size_t count = 0;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count), kDoing);
   std::vector<cudaGraphNode_t> from(count);

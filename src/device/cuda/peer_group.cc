@@ -52,7 +52,7 @@ Status check_options(size_t degree, const PeerGroupOptions& options) {
                   " are accepted");
   }
   if (options.most_rows < 1 || options.width < 1 || options.wait_limit_ms < 1) {
-    return refuse("rows, width and the limit of waiting must be at least 1");
+    return refuse("rows, width and wait_limit_ms must be at least 1");
   }
   return {};
 }
@@ -125,7 +125,7 @@ Result<PeerGroup> PeerGroup::create(std::span<const int> devices, const PeerGrou
   for (size_t rank = 1; rank < devices.size(); ++rank) {
     for (size_t other = 0; other < rank; ++other) {
       if (devices[rank] == devices[other] && !options.shared_gpus) {
-        return refuse(gpu_name(devices[rank]) + " is in it twice");
+        return refuse(gpu_name(devices[rank]) + " is listed twice");
       }
     }
   }
@@ -163,7 +163,8 @@ void PeerGroup::abort() const { std::atomic_ref(*fault_.as<uint32_t>()).store(kP
 Status PeerGroup::check() const {
   const uint32_t fault = std::atomic_ref(*fault_.as<uint32_t>()).load();
   if (fault == 0) return {};
-  if (fault == kPeersAborted) return {StatusCode::kCancelled, "an exchange of GPUs was given up"};
+  if (fault == kPeersAborted)
+    return {StatusCode::kCancelled, "an exchange between GPUs was aborted"};
   const auto name = [&](uint32_t rank) {
     return "rank " + std::to_string(rank) +
            (rank < devices_.size() ? " (" + gpu_name(devices_[rank]) + ")" : "");

@@ -27,7 +27,7 @@
 namespace forerun::cuda {
 
 struct PeerGroupOptions {
-  int64_t most_rows = 0;  // of one exchange
+  int64_t most_rows = 0;  // rows of one exchange at most
   int64_t width = 0;      // columns of one exchange at most
   int wait_limit_ms = 10'000;
   // All-reduces of at least so many bytes a rank take two shots (linear/cuda/reduce.h). If unset,
