@@ -1,5 +1,5 @@
-// For processes of several machines that must all compute with an instruction set that every
-// machine has.
+// Restricts the instruction set of a process, for processes on several machines that must all use
+// an instruction set that every machine has.
 #pragma once
 
 #include "forerun/status.h"

@@ -64,7 +64,7 @@ __global__ void compare(Comparison* result) {
 
 TEST(DivideCuda, QuotientsHaveTheBitsOfTheCompilersDivision) {
   SKIP_WITHOUT_GPUS(1);
-  constexpr uint32_t kBlocks = uint32_t{1} << 22;  // of 256 threads: 2^32 pairs
+  constexpr uint32_t kBlocks = uint32_t{1} << 22;  // blocks of 256 threads: 2^32 pairs
   const DeviceBuffer buffer = to_device(std::vector<Comparison>(1));
   compare<<<kBlocks, 256>>>(buffer.as<Comparison>());
   ASSERT_EQ(cudaGetLastError(), cudaSuccess);

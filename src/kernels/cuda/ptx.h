@@ -190,7 +190,7 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
   asm("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
   return policy;
 }
-__device__ __forceinline__ uint32_t cluster_index() {  // of the cluster, along x
+__device__ __forceinline__ uint32_t cluster_index() {  // index of the cluster, along x
   uint32_t index;
   asm volatile("mov.u32 %0,%%clusterid.x;" : "=r"(index));
   return index;

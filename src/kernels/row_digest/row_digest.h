@@ -17,7 +17,7 @@ struct TokenLogit {
   int32_t token = 0;
 };
 
-// What the summary of a row must contain. Kernels read it from the Step's data.
+// The query of a row: the required contents of its summary. Kernels read it from the Step's data.
 struct RowQuery {
   // Kinds of answers. The best token and errors are always reported.
   enum : uint32_t {

@@ -64,7 +64,7 @@ void row_digest_ref(std::span<const float> logits, int32_t first_token, const Ro
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   *digest = {};
   digest->best = {-kInfinity, -1};
-  std::vector<TokenLogit> tokens;  // that are not masked
+  std::vector<TokenLogit> tokens;  // tokens that are not masked
   for (size_t index = 0; index < logits.size(); ++index) {
     if (!(logits[index] < kInfinity)) digest->bad = 1;
     if (logits[index] == -kInfinity) continue;

@@ -142,7 +142,7 @@ void run_to_end(Launch& launch) {
     idle_rounds = is_idle ? idle_rounds + 1 : 0;
     if (idle_rounds > kMaxIdleRounds) fail("all threads wait");
   }
-  if (!launch.background.empty()) fail("a block has ended before what was sent to it came");
+  if (!launch.background.empty()) fail("a block has ended before data that was sent to it arrived");
   for (const auto& block : launch.blocks) {
     for (const auto& [address, barrier] : block->barriers) {
       if (barrier.bytes != 0) fail("a barrier expects bytes that did not come");

@@ -136,7 +136,7 @@ TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
 // Gate and up with many outputs: int4 by the warpgroups kernel, bf16 in tiles of 256 outputs.
 TEST_P(LinearEmulation, ManyOutputsHaveTheSameBits) {
   const LinearFormat format = GetParam();
-  if (format == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for heads";
+  if (format == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for LM heads only";
   const bool is_int4 = format == LinearFormat::kInt4Group128;
   const Shape shape = is_int4 ? Shape{768, 10592, 2, 1} : Shape{96, 3072, 1, 1};
   const SourceTensor source(format, shape.in, shape.out, 19);

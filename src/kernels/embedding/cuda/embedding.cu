@@ -97,12 +97,13 @@ Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
     return {StatusCode::kInvalidArgument,
             "embedding on a GPU: " + std::to_string(call.rows) + " rows of " +
                 std::to_string(call.dim) + " in " + std::to_string(call.output_stride) +
-                "; at least one row of a multiple of 32 in a multiple of 8 is accepted"};
+                "; accepted are 1 row and more, a dim that is a multiple of 32, and a stride that "
+                "is a multiple of 8 and holds a row"};
   }
   if (call.next_norm.weight == nullptr || call.next_norm.scaled == nullptr ||
       call.next_norm.squares == nullptr) {
     return {StatusCode::kInvalidArgument,
-            "embedding on a GPU: the norm after it needs a weight, products and sums of squares"};
+            "embedding on a GPU: next_norm needs weight, scaled and squares"};
   }
   embedding_kernel<<<static_cast<unsigned>(std::max(call.rows, kFewestBlocks)), kThreads, 0,
                      stream>>>(call);

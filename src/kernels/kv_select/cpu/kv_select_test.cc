@@ -70,7 +70,7 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
                slot_of(table_[static_cast<size_t>(token / 64)], token % 64, kv_head) != copy) {
           ++token;
         }
-        ASSERT_LT(token, call.tokens) << "what lies in " << to << " is no token after the last one";
+        ASSERT_LT(token, call.tokens) << "slot " << to << " holds no token after the previous one";
         EXPECT_GE(of_head[token], least * (1.0 - tolerance)) << token;
         ++token;
       }

@@ -333,12 +333,12 @@ Status check_call(const KvSelectCallCuda& call) {
                   std::to_string(call.first_weighed) + " tokens; accepted are 1 and more");
   }
   if (call.weighed_step < 0 || call.weighed_step > 1) {
-    return refuse("each further observer weighs " + std::to_string(call.weighed_step) +
-                  " tokens more; accepted are 0 and 1");
+    return refuse("found weighed_step " + std::to_string(call.weighed_step) +
+                  "; accepted are 0 and 1");
   }
   if (call.tokens < 1 || call.tokens > call.first_weighed) {
-    return refuse("a choice among " + std::to_string(call.tokens) + " tokens; accepted are 1 to " +
-                  std::to_string(call.first_weighed) + ", which all observers weigh");
+    return refuse("found " + std::to_string(call.tokens) + " candidate tokens; accepted are 1 to " +
+                  std::to_string(call.first_weighed) + ", to which all observers attend");
   }
   if (call.chosen < kKeys || call.chosen % kKeys != 0 || call.chosen > call.tokens) {
     return refuse(std::to_string(call.chosen) + " chosen tokens; accepted are multiples of " +

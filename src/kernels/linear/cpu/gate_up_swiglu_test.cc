@@ -41,7 +41,7 @@ TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
         team.sync();
         gate_up_swiglu(team, gate.weight, up.weight, input, gate_bias, up_bias, alone.view());
       });
-      // The same bits are asked for: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
+      // The test compares bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
       EXPECT_EQ(0, std::memcmp(alone.view().row(0), y.view().row(7), kOut * sizeof(float)));
       EXPECT_TRUE(y.padding_is_untouched());
       gate_up_swiglu_ref(gate.weight, up.weight, x.view(), activation, gate_bias, up_bias,

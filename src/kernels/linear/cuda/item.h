@@ -119,7 +119,7 @@ struct OutputItems {
     return cta_rank + (index >> kHalfLanesLog2) * size < count;
   }
   __device__ __forceinline__ bool warp_has(int index) const { return has(index & ~31); }
-  __device__ __forceinline__ int place(int index) const {  // as in PartialSums
+  __device__ __forceinline__ int place(int index) const {  // see PartialSums::place()
     return has(index) ? index >> kHalfLanesLog2 : 0;
   }
   __device__ __forceinline__ OutputItem at(const LinearKernelArgs& args, int index) const {

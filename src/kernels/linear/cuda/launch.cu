@@ -48,10 +48,10 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   };
   if (call.rows < 1) return refuse("rows must be at least 1");
   if (call.input == nullptr || (call.output == nullptr) == (call.output_f32 == nullptr)) {
-    return refuse("an input and one of the two outputs are needed");
+    return refuse("needs an input and either output or output_f32");
   }
   if (call.output_f32 != nullptr && (call.gated || call.residual != nullptr)) {
-    return refuse("a gated layer and one with a residual have bf16 outputs");
+    return refuse("output_f32 goes with neither gated nor residual");
   }
   if (call.input_stride < plan.in_features || call.input_stride % 8 != 0) {
     return refuse("input_stride must be a multiple of 8 and hold a row");
@@ -63,7 +63,7 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
     return refuse("the outputs of a call must be fewer than 2^31");
   }
   if (call.gated && call.row_index != nullptr) {
-    return refuse("a gated layer takes its rows in order");
+    return refuse("row_index does not go with gated");
   }
   if (call.gated && (call.bias != nullptr || call.residual != nullptr)) {
     return refuse("a gated layer takes neither bias nor residual");
@@ -73,26 +73,26 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   }
   if (call.next_norm.weight != nullptr) {
     if (call.next_norm.scaled == nullptr || call.next_norm.squares == nullptr) {
-      return refuse("a norm needs room for its products and sums of squares");
+      return refuse("next_norm needs scaled and squares");
     }
     if (call.gated || call.output == nullptr || plan.out_features % kTileOutputs != 0) {
-      return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
+      return refuse("next_norm needs bf16 outputs, a multiple of 32, and does not go with gated");
     }
   }
   if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMaxLinearRows)) {
-    return refuse("many rows need scratch memory and are at most 4096");
+    return refuse("33 rows and more need scratch memory; accepted are at most 4096 rows");
   }
   if (plan.format == LinearFormat::kInt8Group64 && (call.gated || call.reduce != nullptr)) {
-    return refuse("int8 is for heads, neither gated nor with a sum over a group");
+    return refuse("int8 supports neither gated nor reduce");
   }
   if (call.reduce == nullptr) return {};
   if (call.gated || call.norm.squares != nullptr || call.output == nullptr) {
-    return refuse("a sum over a group has bf16 outputs, no normalized input and is not gated");
+    return refuse("reduce needs bf16 outputs and goes with neither norm nor gated");
   }
   if (call.mailbox != 0 && call.mailbox != 1) return refuse("mailbox must be 0 or 1");
   const int64_t words = int64_t{plan.tiles} * ((call.rows + 7) / 8) * 32;
   if (words > call.reduce->slot_words) {
-    return refuse("a sum over a group of more rows or outputs than its mailboxes hold");
+    return refuse("the outputs of all rows do not fit in the group's mailboxes");
   }
   return {};
 }

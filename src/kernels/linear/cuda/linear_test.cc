@@ -97,7 +97,8 @@ TEST_P(LinearCuda, UnroundedOutputsOfAnyWidth) {
 }
 
 TEST_P(LinearCuda, SourcesArePackedBesideEachOther) {
-  if (GetParam() == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is of one source";
+  if (GetParam() == LinearFormat::kInt8Group64)
+    GTEST_SKIP() << "int8 supports a single source only";
   const SourceTensor q(GetParam(), 256, 96, 51);
   const SourceTensor k(GetParam(), 256, 32, 61);
   const SourceTensor v(GetParam(), 256, 40, 71);
@@ -209,7 +210,7 @@ TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
 }
 
 TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
-  if (GetParam() == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for heads";
+  if (GetParam() == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for LM heads only";
   for (const int64_t features : {16, 160, 1792}) {
     const SourceTensor gate(GetParam(), 1024, features, 31);
     const SourceTensor up(GetParam(), 1024, features, 41);

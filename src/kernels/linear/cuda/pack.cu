@@ -32,12 +32,12 @@ struct AwqSource {
 
 __global__ void pack_awq_kernel(AwqSource source, PackTarget target) {
   const PackVector vector(target, LinearFormat::kInt4Group128);
-  if (vector.ours) pack_int4(source, target, vector);
+  if (vector.is_in_source) pack_int4(source, target, vector);
 }
 
 __global__ void pack_bf16_kernel(const __nv_bfloat16* weight, PackTarget target) {
   const PackVector vector(target, LinearFormat::kBf16);
-  if (!vector.ours) return;
+  if (!vector.is_in_source) return;
   __nv_bfloat16* const values = vector.data<__nv_bfloat16>();
   for (int i = 0; i < 4; ++i) {
     const int64_t output =
@@ -80,7 +80,8 @@ Status LinearWeightCuda::check_pack(LinearFormat format, int64_t outputs, Output
   if (outputs < 1 || (!plain && outputs % 16 != 0)) {
     wrong = "outputs must be at least 1, and a multiple of 16 for gate and up";
   }
-  if (first_output / kTileOutputs + tiles > plan_.tiles) wrong = "it does not fit in the weight";
+  if (first_output / kTileOutputs + tiles > plan_.tiles)
+    wrong = "the source does not fit in the weight";
   if (wrong == nullptr) return {};
   return {StatusCode::kInvalidArgument, "packing " + std::to_string(outputs) +
                                             " outputs from output " + std::to_string(first_output) +

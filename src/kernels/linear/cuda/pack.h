@@ -47,7 +47,7 @@ __device__ __forceinline__ int64_t source_output(OutputPlacement placement, int6
   return tile * 16 + group * 2 + upper;
 }
 
-__device__ __forceinline__ bool half_is_ours(OutputPlacement placement, int half) {
+__device__ __forceinline__ bool half_is_in_source(OutputPlacement placement, int half) {
   return placement == OutputPlacement::kPlain ||
          half == (placement == OutputPlacement::kGate ? 0 : 1);
 }
@@ -65,7 +65,7 @@ struct PackVector {
   int lane, quarter, half;
   int64_t tile, unit;
   std::byte* unit_data;
-  bool ours;
+  bool is_in_source;
 
   __device__ __forceinline__ PackVector(const PackTarget& target, LinearFormat format) {
     const int64_t index = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
@@ -77,7 +77,7 @@ struct PackVector {
     tile = index / kOfUnit / target.unit_count;
     unit_data =
         target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_bytes(format);
-    ours = tile < target.tiles && half_is_ours(target.placement, half);
+    is_in_source = tile < target.tiles && half_is_in_source(target.placement, half);
   }
   // Address of the vector.
   template <class T>

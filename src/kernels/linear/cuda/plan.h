@@ -33,7 +33,7 @@ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 inline constexpr int kTileOutputs = 32;
 inline constexpr int kLinearWarps = 8;      // warps of a block
-inline constexpr int kMaxLinearWarps = 16;  // of a block that has a warp or more per tile
+inline constexpr int kMaxLinearWarps = 16;  // warps of a block that has at least one warp per tile
 inline constexpr int kInt4Group = 128;      // inputs that share a scale
 inline constexpr int kInt8Group = 64;
 

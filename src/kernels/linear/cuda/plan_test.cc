@@ -284,7 +284,8 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
             EXPECT_EQ(tiling.splits * tiling.chains, cluster_size * input_warps);
             EXPECT_LE(tiling.blocks, kMultiprocessors);
             EXPECT_LE(tiling.blocks, tiles * tiling.splits);
-            EXPECT_EQ(tiling.blocks % tiling.splits, 0) << "who shares a tile works at one time";
+            EXPECT_EQ(tiling.blocks % tiling.splits, 0)
+                << "blocks that share a tile must run at the same time";
             // Sums in registers do not extend beyond one block of a cluster.
             EXPECT_TRUE(tiling.folded == 1 || tiling.folded == input_warps);
             EXPECT_EQ(tiling.chains % tiling.folded, 0);

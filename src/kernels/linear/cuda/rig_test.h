@@ -87,7 +87,7 @@ struct SourceTensor {
     }
     if (format == LinearFormat::kInt8Group64) {
       if (placement != OutputPlacement::kPlain || first != 0) {
-        return {StatusCode::kUnsupported, "int8 is of one source"};
+        return {StatusCode::kUnsupported, "int8 supports a single source only"};
       }
       return target.round_bf16_to_int8(weight.as<__nv_bfloat16>(), out, stream);
     }
@@ -127,7 +127,7 @@ class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
   }
   void TearDown() override {
     if (stream_ == nullptr) return;
-    EXPECT_EQ(to_host<uint32_t>(failed_, 1)[0], 0) << "blocks have waited for each other in vain";
+    EXPECT_EQ(to_host<uint32_t>(failed_, 1)[0], 0) << "a wait of blocks for each other timed out";
     std::vector<uint32_t> counters(LinearScratchBuffer::kCounters, 1);
     ASSERT_EQ(cudaMemcpy(counters.data(), scratch().arrivals, counters.size() * sizeof(uint32_t),
                          cudaMemcpyDeviceToHost),

@@ -72,7 +72,7 @@ __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget tar
     }
   }
   __syncthreads();
-  if (vector.ours) {
+  if (vector.is_in_source) {
     pack_int4(Int4UnitSource{nibbles[place], zeros[place], scales[place]}, target, vector);
   }
 }
@@ -109,7 +109,7 @@ __global__ void round_to_int8_kernel(const __nv_bfloat16* weight, PackTarget tar
     if (lane == 0) scales[place][f] = scale;
   }
   __syncthreads();
-  if (vector.ours) pack_int8(Int8UnitSource{weights[place], scales[place]}, target, vector);
+  if (vector.is_in_source) pack_int8(Int8UnitSource{weights[place], scales[place]}, target, vector);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ __global__ void compare_neighbours(Comparison* result) {
 
 TEST(SiluCuda, EveryGateHasTheBitsOfTheCompilersDivision) {
   SKIP_WITHOUT_GPUS(1);
-  constexpr uint32_t kBlocks = uint32_t{1} << 22;  // of 256 threads: all 2^32 gates
+  constexpr uint32_t kBlocks = uint32_t{1} << 22;  // blocks of 256 threads: all 2^32 gates
   for (const auto kernel : {compare_apart, compare_neighbours}) {
     const DeviceBuffer buffer = to_device(std::vector<Comparison>(1));
     kernel<<<kBlocks, 256>>>(buffer.as<Comparison>());

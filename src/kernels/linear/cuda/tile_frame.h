@@ -20,7 +20,7 @@ inline constexpr int kConsumerWarps = 8;
 inline constexpr int kConsumers = kConsumerWarps * 32;
 inline constexpr int kThreads = kConsumers + 128;  // setmaxnreg works on whole warpgroups
 inline constexpr int kSharedLimit = 227 << 10;
-// With the rows' scales; a multiple of the ring's alignment.
+// Bytes of barriers and the rows' scales; a multiple of the ring's alignment.
 inline constexpr int kTileBarrierBytes = 1024;
 
 // Number of stages of a ring that begins at `offset` of a block's shared memory.

@@ -35,13 +35,13 @@ constexpr int kTooManyThreads = -1;  // instead of a bucket: above all buckets, 
 constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What a block sends to every block.
+// The message of a block to every block.
 struct Told {
   TokenLogit best;
   float noise;  // noise of the best token
   int bad;
 };
-// What a block sends to the first block.
+// The message of a block to the first block.
 struct ToldFirst {
   unsigned long long sums[2];
   float largest;
