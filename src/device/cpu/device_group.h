@@ -24,7 +24,7 @@ struct CpuCores {
 
 struct CpuGroupOptions {
   std::vector<CpuCores> devices;  // by rank; either all are pinned or none
-  // How long a device waits for the others at a collective before it gives the run up.
+  // The time that a device waits for the others at a collective before it gives the run up.
   std::chrono::milliseconds timeout{60000};
   // For tests: called before each device's collectives, on the thread of its first member. An error
   // counts as a failure of that device; a late return makes the device late.

@@ -157,7 +157,7 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
-// True in one lane of a whole warp, always the same.
+// True in one lane of a full warp, always in the same lane.
 __device__ __forceinline__ bool elected() {
   uint32_t chosen;
   asm volatile("{\n .reg .pred one;\n elect.sync _|one, 0xffffffff;\n selp.u32 %0,1,0,one;\n}"

@@ -71,7 +71,7 @@ struct Thread {
 struct Block {
   uint3 index = {};
   uint32_t number = 0;  // among the blocks that run together
-  uint32_t rank = 0;    // in its cluster
+  uint32_t rank = 0;    // rank in its cluster
   uint32_t threads = 0;
   Meeting* cluster = nullptr;
   std::vector<std::byte> shared;
@@ -86,7 +86,7 @@ struct Launch {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::unique_ptr<Meeting>> clusters;
   std::vector<Thread> threads;
-  std::vector<std::function<void()>> background;  // in no order
+  std::vector<std::function<void()>> background;  // done in any order
   bool has_moved = false;                         // whether anything has moved since the last round
   std::mt19937 random;
 };

@@ -41,7 +41,7 @@ struct EmbeddingCallCuda {
 // the arguments do not fit.
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream);
 
-// Loads the kernel on the current device: once a device, before any graph is captured.
+// Loads the kernel on the current device. Call it once per device, before any graph is captured.
 Status prepare_embedding_cuda();
 
 }  // namespace forerun::cuda

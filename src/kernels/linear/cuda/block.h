@@ -39,7 +39,7 @@ struct LinearBlock {
   const LinearKernelArgs& args;
   const uint32_t base;  // address of the block's shared memory
   const int lane, warp, cta_rank;
-  const int input_warps, tile_warps;  // warps that share a tile; tiles at a time
+  const int input_warps, tile_warps;  // warps that share a tile; tiles in parallel
   const int input_warp, tile_warp;    // indices of this warp among them
   const int tile_begin, tile_end;     // tiles of the cluster
   const BlockUnits block;

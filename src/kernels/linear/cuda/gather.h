@@ -11,7 +11,8 @@
 
 namespace forerun::cuda {
 
-// Device memory, 16-byte aligned; row i of the outputs is row `row_index`[i] of the inputs.
+// All pointers are device memory, 16-byte aligned. Row i of the output is row `row_index`[i] of the
+// input.
 struct LinearGatherCall {
   const int32_t* row_index = nullptr;           // [rows]
   const uint16_t* input = nullptr;              // [..][input_stride], NormOutputCuda::scaled

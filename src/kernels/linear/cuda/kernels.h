@@ -16,7 +16,7 @@ namespace forerun::cuda {
 struct LinearKernelArgs;  // linear/cuda/ring.h
 enum class LinearEpilogue : uint8_t;
 
-// 1 to 32 rows (linear/cuda/linear.cu).
+// A variant of the kernel for 1 to 32 rows (linear/cuda/linear.cu).
 struct LinearVariant {
   LinearFormat format;
   int row_blocks;              // 1, 2 or 4

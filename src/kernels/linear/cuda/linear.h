@@ -1,10 +1,10 @@
 // Linear layers on a GPU for any number of rows: y[row][out] = sum over in of x[row][in] *
 // w[out][in].
 //
-// 16-bit activations, f32 sums; weights AWQ int4 (group 128), int8 (group 64, of a head) or bf16,
-// repacked at load (linear/cuda/plan.h). Batch-invariant: the split of the inner dimension and the
-// order of summation come from the weight's shape alone, so a row's bits do not depend on the other
-// rows.
+// 16-bit activations, f32 sums; weights AWQ int4 (group 128), int8 (group 64, LM heads only) or
+// bf16, repacked at load (linear/cuda/plan.h). Batch-invariant: the split of the inner dimension
+// and the order of summation come from the weight's shape alone, so a row's bits do not depend on
+// the other rows.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -117,7 +117,7 @@ struct LinearCall {
   // four GPUs). Has no effect on gate and up of int4 at 17 to 32 rows (linear/cuda/warpgroups.cu).
   bool shares_reduce_kernel = false;
   LinearFootprint footprint = LinearFootprint::kHalf;
-  // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
+  // Programmatic dependent launch: the kernel may start and load its weights before the stream's
   // previous kernel has finished; it touches everything else only afterwards. The previous kernel
   // must itself be a dependent launch, or have no dependent successor in flight. (The kernel for
   // many rows is always a dependent launch.)
@@ -129,8 +129,8 @@ struct LinearCall {
 // Submits one launch; returns without waiting. Fails before launching if the arguments do not fit.
 Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaStream_t stream);
 
-// Loads the kernels and raises their shared-memory limits on the current device: call once a device
-// before the first launch and before any graph is captured.
+// Loads the kernels and raises their shared-memory limits on the current device. Call it once per
+// device, before the first launch and before any graph is captured.
 Status prepare_linear_cuda();
 
 // Reference twins: one thread per output, plain loops in double over the source tensors of
