@@ -29,8 +29,7 @@ struct KvSelectionCall {
   int32_t tokens = 0;         // candidates are slots 0 to tokens - 1; at most first_weighed
   int32_t chosen = 0;         // number to select: a multiple of kAttentionTile, at most `tokens`
   int32_t pooling = 1;        // odd
-  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], the destination; none is in the
-                                    // block table
+  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], destination; not in the table
   // If there is an index, select_kv() extends it to `tokens` tokens, a multiple of 64, and takes
   // the scores of these tokens from it instead of from their keys.
   PqIndex index = {};

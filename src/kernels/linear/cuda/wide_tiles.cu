@@ -60,8 +60,7 @@ __device__ __forceinline__ void multiply_units(Ring& ring, int units, int tile, 
   const uint32_t lane_weights =
       WideStage::kWeightOffset + tile * stage_bytes(LinearFormat::kBf16) + lane * 16;
   uint32_t weights[2][4][4];
-  uint32_t under_way = 0;  // empty barrier of the stage whose second halves are being multiplied,
-                           // or 0
+  uint32_t under_way = 0;  // empty barrier of the stage whose second halves are multiplied, or 0
 #pragma unroll 1
   for (; units >= WideStage::kUnits; units -= WideStage::kUnits) {
     ring.wait_full();

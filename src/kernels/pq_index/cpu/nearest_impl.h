@@ -29,8 +29,7 @@ void nearest(const NearestCall& call) {
   using I = typename S::I;
   constexpr int32_t kLanes = sizeof(F) / sizeof(float);
   constexpr int32_t kVectors = S::kVectors;
-  constexpr int32_t kCentroids = 2;  // compared per load of a key, since a load may cross cache
-                                     // lines
+  constexpr int32_t kCentroids = 2;  // per load of a key, which may cross cache lines
   static_assert(kNearestKeys % (kLanes * kVectors) == 0 && kPqCentroids % kCentroids == 0);
   for (int32_t first = 0; first < call.count; first += kLanes * kVectors) {
     F least[kVectors];

@@ -62,8 +62,7 @@ class RowPasses {
     const TokenLogit best = best_of_warp(own_);
     if (lane_ == 0) shared_.warp_best[warp_] = best;
     const bool block_bad = __syncthreads_or(bad ? 1 : 0) != 0;
-    cluster_wait();  // the other blocks must have started: their shared memory is written from here
-                     // on
+    cluster_wait();  // other blocks have started: their shared memory is written from here on
     if (warp_ == 0) {
       Told told = {best_of_warp(shared_.warp_best[lane_]), 0.0f, block_bad ? 1 : 0};
       // The noisy scores of the blocks' best tokens rule out most other tokens.

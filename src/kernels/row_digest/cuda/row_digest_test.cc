@@ -60,8 +60,7 @@ struct ListLength {
 ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& best) {
   if (best.token < 0) return {.num_listed = 0, .lists_all = true};
   if (query.top <= 0) return {};
-  constexpr size_t kThreads = 8 * 1024;  // threads of a row; quads of tokens are distributed
-                                         // round-robin
+  constexpr size_t kThreads = 8 * 1024;  // threads of a row; take quads of tokens round-robin
   constexpr int kLast = 255;
   const auto eighths_below = [&best](float logit) {
     const float depth = (best.logit - logit) * 8.0f;

@@ -30,8 +30,7 @@ struct Arguments {
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
-constexpr int kTooManyThreads = -1;  // instead of a bucket: above all buckets, so that no token is
-                                     // listed
+constexpr int kTooManyThreads = -1;  // instead of a bucket: above all, so that none is listed
 constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
