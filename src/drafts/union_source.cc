@@ -12,8 +12,8 @@ void UnionSource::propose(std::span<const TokenId> path, int32_t count,
                           std::vector<Candidate>& out) const {
   out.clear();
   for (const auto& source : sources_) {
-    source->propose(path, count, one_);
-    for (const Candidate& candidate : one_) {
+    source->propose(path, count, source_guesses_);
+    for (const Candidate& candidate : source_guesses_) {
       const auto same = std::find_if(
           out.begin(), out.end(), [&](const Candidate& c) { return c.token == candidate.token; });
       if (same == out.end()) {

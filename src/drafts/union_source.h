@@ -20,7 +20,7 @@ class UnionSource : public DraftSource {
 
  private:
   std::vector<std::unique_ptr<DraftSource>> sources_;
-  mutable std::vector<Candidate> one_;
+  mutable std::vector<Candidate> source_guesses_;
 };
 
 }  // namespace forerun

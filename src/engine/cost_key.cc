@@ -84,8 +84,8 @@ Result<CostKey> cost_key(const ModelsToLoad& models, const Placement& placement,
                  {"max_context_tokens", std::to_string(max_context_tokens)}};
   std::set<int32_t> gpus;
   for (int32_t stage = 0; stage < placement.target.num_stages(); ++stage) {
-    const std::vector<int32_t>& its = placement.target.stage(stage).gpus;
-    gpus.insert(its.begin(), its.end());
+    const std::vector<int32_t>& stage_gpus = placement.target.stage(stage).gpus;
+    gpus.insert(stage_gpus.begin(), stage_gpus.end());
   }
   for (const int32_t layers : models.options->stage_layers) {
     key["stage_layers"] += (key["stage_layers"].empty() ? "" : ",") + std::to_string(layers);

@@ -68,8 +68,8 @@ struct GrammarConstraint::Node {
 };
 
 struct GrammarConstraint::Tree {
-  explicit Tree(std::shared_ptr<const Format> the_format)
-      : format(std::move(the_format)), account(format->threads->new_account()) {}
+  explicit Tree(std::shared_ptr<const Format> request_format)
+      : format(std::move(request_format)), account(format->threads->new_account()) {}
 
   const std::shared_ptr<const Format> format;
   const std::shared_ptr<MaskThreads::Account> account;

@@ -73,7 +73,7 @@ Result<std::vector<OwnedGpu>> LoadedModels::own_gpus() const {
 
 Status LoadedModels::keep_gpus_apart() {
   const Result<std::vector<OwnedGpu>> own = own_gpus();
-  const Result<Bytes> mine = own.ok() ? Result<Bytes>(write_gpus(*own)) : own.status();
+  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(write_gpus(*own)) : own.status();
   const auto compare = [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
     std::vector<std::vector<OwnedGpu>> gpus = {*own};
     for (const Bytes& report : reports) {
@@ -83,15 +83,15 @@ Status LoadedModels::keep_gpus_apart() {
         check_gpus_apart(gpus, [this](int32_t rank) { return hosts_->describe(rank); }));
     return Bytes();
   };
-  return hosts_->settle(mine, compare).status();
+  return hosts_->settle(own_report, compare).status();
 }
 
 // Every process has planned as if the others had room for everything.
 Status LoadedModels::plan_together(const Status& own) {
-  const Result<Bytes> mine = own.ok() ? Result<Bytes>(write_plan(memory_)) : own;
+  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(write_plan(memory_)) : own;
   FORERUN_ASSIGN_OR_RETURN(
       const Bytes settled,
-      hosts_->settle(mine, [this](const std::vector<Bytes>& reports) -> Result<Bytes> {
+      hosts_->settle(own_report, [this](const std::vector<Bytes>& reports) -> Result<Bytes> {
         MemoryPlan least = memory_;
         for (const Bytes& report : reports) {
           MemoryPlan plan;
@@ -127,10 +127,10 @@ Status LoadedModels::load_with_others(const ModelsToLoad& models) {
 
 Status LoadedModels::exchange_facts(const Status& loaded) {
   std::vector<Stage>& stages = part(Role::kTarget).stages;
-  Result<Bytes> mine = loaded.ok() ? Result<Bytes>(Bytes()) : loaded;
+  Result<Bytes> own_report = loaded.ok() ? Result<Bytes>(Bytes()) : loaded;
   if (!hosts_->is_coordinator() && loaded.ok()) {
     const StageFacts& facts = stages[static_cast<size_t>(hosts_->rank() - 1)].facts;
-    ByteWriter to(&*mine);
+    ByteWriter to(&*own_report);
     to.number(facts.kv_block_bytes);
     to.flag(facts.quantizes_keys);
     to.flag(facts.selects_kv);
@@ -148,7 +148,7 @@ Status LoadedModels::exchange_facts(const Status& loaded) {
     }
     return Bytes();
   };
-  return hosts_->settle(mine, hear).status();
+  return hosts_->settle(own_report, hear).status();
 }
 
 }  // namespace forerun

@@ -31,9 +31,9 @@ constexpr std::pair<const char*, WeightOverride> kWeights[] = {
     {"int4_head", WeightOverride::kInt4Head}};
 
 Result<WeightOverride> parse_weights(const std::string& name) {
-  for (const auto& [its, weights] : kWeights) {
+  for (const auto& [accepted, weights] : kWeights) {
     // An int4 head is for drafts: a target's logits would be off by a tenth.
-    if (name == its && weights != WeightOverride::kInt4Head) return weights;
+    if (name == accepted && weights != WeightOverride::kInt4Head) return weights;
   }
   return Status(
       StatusCode::kInvalidArgument,
@@ -42,8 +42,8 @@ Result<WeightOverride> parse_weights(const std::string& name) {
 
 Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& name) {
   if (name == "auto") return std::optional<WeightOverride>();
-  for (const auto& [its, weights] : kWeights) {
-    if (name == its) return std::optional(weights);
+  for (const auto& [accepted, weights] : kWeights) {
+    if (name == accepted) return std::optional(weights);
   }
   return Status(StatusCode::kInvalidArgument,
                 "draft_weights: found '" + name +

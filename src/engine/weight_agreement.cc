@@ -123,18 +123,18 @@ Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own) {
     std::map<std::string_view, const TensorFact*> by_name;
     for (const TensorFact& fact : own) by_name[fact.name] = &fact;
     for (size_t stage = 0; stage < reports.size(); ++stage) {
-      FORERUN_ASSIGN_OR_RETURN(const std::vector<TensorFact> theirs,
+      FORERUN_ASSIGN_OR_RETURN(const std::vector<TensorFact> stage_facts,
                                read_tensor_facts(reports[stage]));
-      for (const TensorFact& fact : theirs) {
+      for (const TensorFact& fact : stage_facts) {
         const auto found = by_name.find(fact.name);
         if (found != by_name.end() && found->second->digest == fact.digest) continue;
-        const TensorFact mine =
+        const TensorFact own_fact =
             found != by_name.end() ? *found->second : TensorFact{"", "none", "none"};
         return Status(StatusCode::kInvalidArgument,
                       "weights: tensor " + fact.name + ": " +
                           hosts.describe(static_cast<int32_t>(stage) + 1) + " has other bytes in " +
                           fact.file + " (digest " + fact.digest + ") than " + hosts.describe(0) +
-                          " in " + mine.file + " (" + mine.digest +
+                          " in " + own_fact.file + " (" + own_fact.digest +
                           "); accepted is the same in all processes");
       }
     }

@@ -64,10 +64,10 @@ void BatchCosts::note_step(const WorkResult& result) {
 void BatchCosts::tell_of_drafting_together(int64_t context) {
   table_.drafts_together = sequences_ > 1;
   table_.drafts_rest = rest_steps_ > 0.0;
-  const float one = costs_->table(1, context).at(Role::kDraft, 1);
-  if (one <= 0.0f) return;
+  const float one_row_alone = costs_->table(1, context).at(Role::kDraft, 1);
+  if (one_row_alone <= 0.0f) return;
   table_.draft_alone =
-      std::max(1.0f, static_cast<float>(sequences_) * one / table_.at(Role::kDraft, 1));
+      std::max(1.0f, static_cast<float>(sequences_) * one_row_alone / table_.at(Role::kDraft, 1));
 }
 
 void BatchCosts::charge_for_prompts(float held_up) {

@@ -287,12 +287,12 @@ TEST(RolePipeline, DroppedRowsAreSkipped) {
   const auto submit = [&](uint64_t tag, NodeId first, NodeId second, bool below) {
     WorkItem item;
     for (const NodeId node : {first, second}) {
-      WorkItem one = tree_item(1, tag, node, below ? node - 2 : kNoNode,
-                               static_cast<TokenId>(10 + node), below ? 3 : 2);
+      WorkItem row_item = tree_item(1, tag, node, below ? node - 2 : kNoNode,
+                                    static_cast<TokenId>(10 + node), below ? 3 : 2);
       if (node == first) {
-        item = std::move(one);
+        item = std::move(row_item);
       } else {
-        item.rows.push_back(one.rows.front());
+        item.rows.push_back(row_item.rows.front());
       }
     }
     item.tells_entry = true;

@@ -35,14 +35,15 @@ struct SeenKv {
 
 struct RoleSequence {
   // `head_dim`: the model's.
-  RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool,
+  RoleSequence(SequenceId sequence, const SequenceSpec& sequence_spec, BlockPool* pool,
                PrefixCache* cache, int32_t head_dim)
       : id(sequence),
-        spec(the_spec),
-        looks_back(needs_history(the_spec.sampling) || the_spec.constraint != nullptr),
-        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr,
-           the_spec.prefix_salt),
-        constrained(the_spec.constraint == nullptr ? nullptr : the_spec.constraint->start()),
+        spec(sequence_spec),
+        looks_back(needs_history(sequence_spec.sampling) || sequence_spec.constraint != nullptr),
+        kv(pool, sequence_spec.max_tokens, sequence_spec.share_prefix ? cache : nullptr,
+           sequence_spec.prefix_salt),
+        constrained(sequence_spec.constraint == nullptr ? nullptr
+                                                        : sequence_spec.constraint->start()),
         pool_(pool),
         head_dim_(head_dim) {}
   ~RoleSequence() { release_view(); }

@@ -106,9 +106,9 @@ TEST_F(StepSchedulerTest, PromptsOfACrowdGoFirst) {
 // Those that wait for the other role before their next rows count too.
 TEST_F(StepSchedulerTest, ThoseThatDecodeInTheNextStepAreHeldUpAsWell) {
   const StepScheduler target = scheduler(Role::kTarget);
-  const StepLoad one = even_load(1, 1, 0);
-  EXPECT_EQ(target.budget_seconds(one, 1, 1), StepScheduler::kCrowdSeconds);
-  EXPECT_NEAR(target.budget_seconds(one, 1, 8), 11e-3 + 8.8e-3, 1e-9);
+  const StepLoad one_row = even_load(1, 1, 0);
+  EXPECT_EQ(target.budget_seconds(one_row, 1, 1), StepScheduler::kCrowdSeconds);
+  EXPECT_NEAR(target.budget_seconds(one_row, 1, 8), 11e-3 + 8.8e-3, 1e-9);
 }
 
 TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {

@@ -91,8 +91,8 @@ TEST(StepCosts, OnePointAndNoneAndUnusableOnes) {
   const std::vector<Time> unusable = {{kTarget, 0, 1e-3}, {kTarget, 1, nan}, {kTarget, 2, -1}};
   fill(model, unusable);
   EXPECT_FALSE(model.has(kTarget));
-  const std::vector<Time> one = {{kTarget, 1, 1e-3}};
-  fill(model, one);
+  const std::vector<Time> one_point = {{kTarget, 1, 1e-3}};
+  fill(model, one_point);
   EXPECT_NEAR(model.table().at(kTarget, 8), 1e-3 * 1.28, 1e-8);
   EXPECT_EQ(model.table().at(kDraft, 1), 0.0f);
 }

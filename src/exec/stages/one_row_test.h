@@ -12,7 +12,7 @@ namespace forerun {
 
 // The next token of a sequence that lies in one block, as a Step of one row.
 struct OneRow {
-  OneRow(int32_t the_block, TokenId token, int32_t position) : block(the_block) {
+  OneRow(int32_t kv_block, TokenId token, int32_t position) : block(kv_block) {
     step.sequences.push_back({&block});
     step.rows.push_back({.token = token,
                          .position = position,
