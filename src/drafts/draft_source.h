@@ -15,9 +15,9 @@ namespace forerun {
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
-  // Tokens verified since the last call, one or more. The first call is the whole prompt and
-  // nothing else; those that follow are output, and where a request is rebuilt, the second one is
-  // all that it had brought before. Amortized O(1) a token.
+  // Takes the tokens verified since the last call, one or more. The first call gives the whole
+  // prompt and nothing else, later ones give output; where a request is rebuilt, the second call
+  // gives all the output that it had before. Amortized O(1) a token.
   virtual void observe(std::span<const TokenId> tokens) = 0;
   // Replaces the content of `out` by at most `count` distinct guesses for the token after
   // (everything observed, then `path`), best first, with natural log-probabilities as this source

@@ -1,5 +1,5 @@
-// The draft sources there are, by name: the one place where a source is added. Accepted names,
-// messages, help texts and what the lossless tests run are derived from it.
+// All draft sources, by name: the one place where a source is added. Accepted names, messages, help
+// texts and the cases of the lossless tests are derived from this table.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct DraftSourceEntry {
   bool is_model() const { return make == nullptr; }
 };
 
-// The model first.
+// The first entry is the draft model.
 std::span<const DraftSourceEntry> draft_source_table();
 
 // A source as options name it: entries of the table, each at most once. Immutable once parsed.
@@ -32,7 +32,7 @@ struct DraftSourceSpec {
   bool empty() const { return !model && others.empty(); }
   // As options spell it, such as "model+suffix".
   std::string name() const;
-  // What guesses beside or instead of the model, as one source; null: nothing does.
+  // The sources in `others` as one source; null where there are none.
   std::unique_ptr<DraftSource> make() const;
 };
 
@@ -40,10 +40,11 @@ struct DraftSourceSpec {
 // name, none, or the same twice.
 Result<DraftSourceSpec> parse_draft_source(const std::string& text);
 
-// What options may be, for messages and help: "model, ngram, suffix".
+// The names that options accept, for messages and help: "model, ngram, suffix".
 std::string draft_source_names();
 
-// Every single source, every one of them beside the model, and all at once: what tests run.
+// What tests run: every single source, every source together with the model, and all of them at
+// once.
 std::vector<std::string> every_draft_source();
 
 }  // namespace forerun

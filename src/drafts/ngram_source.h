@@ -1,7 +1,7 @@
 // Guesses by n-grams: what followed the last n tokens where they occurred before, longest n first.
 //
-// Of each n-gram the `max_scanned` most recent occurrences count. Shorter n-grams fill up with the
-// probability that the longer ones leave to the unseen (escape mass of PPM's method C). Memory:
+// Only the `max_scanned` most recent occurrences of an n-gram count. Shorter n-grams share the
+// probability that longer ones leave to unseen tokens (the escape mass of PPM's method C). Memory:
 // 16 bytes and about three hash entries a token. Hash collisions are checked against the tokens.
 #pragma once
 
@@ -22,7 +22,7 @@ class NgramSource : public DraftSource {
     int32_t max_scanned = 32;       // occurrences of an n-gram that are looked at
   };
   NgramSource() : NgramSource(Params{}) {}
-  // Values out of range are brought into it.
+  // Values out of range are clamped.
   explicit NgramSource(const Params& params);
 
   void observe(std::span<const TokenId> tokens) override;
@@ -33,7 +33,7 @@ class NgramSource : public DraftSource {
   struct Order {
     // n-gram's hash -> position after its latest occurrence.
     std::unordered_map<uint64_t, int32_t> latest;
-    // Per token position: position after the occurrence before, -1 if none.
+    // By token position: the position after the previous occurrence of its n-gram, -1 if none.
     std::vector<int32_t> previous;
   };
   struct Successor {

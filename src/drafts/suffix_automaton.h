@@ -26,7 +26,7 @@ class SuffixAutomaton {
     int32_t next = kNone;  // another edge of the same state
     int32_t count = 1;
   };
-  // A place while reading tokens: the longest suffix read that occurs in the sequence.
+  // The state while tokens are read: the longest suffix of them that occurs in the sequence.
   struct Match {
     int32_t state = kRoot;
     int32_t length = 0;  // of that suffix, in tokens
@@ -35,11 +35,11 @@ class SuffixAutomaton {
   SuffixAutomaton();
   void append(TokenId token);
 
-  // The longest suffix of the sequence that occurs in it earlier as well.
+  // The longest suffix of the sequence that also occurs earlier in it.
   Match end() const;
   // Reads one token more. Amortized O(1) over a run of calls.
   Match step(Match match, TokenId token) const;
-  // The longest shorter suffix that occurs in other places too; the empty one at the end.
+  // The longest shorter suffix that occurs in further places; in the end the empty one.
   Match shorter(Match match) const;
 
   // Edges of a state: first_edge, then Edge::next until kNone.

@@ -1,9 +1,9 @@
 // Guesses by a suffix automaton over prompt and output: what followed the longest suffix that has
 // occurred before, however long, then what followed shorter ones.
 //
-// Probabilities come from the edges' counts. The longer the match, the less is left to the unseen:
-// a match of length l that was followed by D different tokens in T counts leaves D e / (T + D e)
-// with e = 2 / (1 + l) to shorter matches.
+// Probabilities come from the edges' counts. The longer the match, the less probability is left to
+// unseen tokens: a match of length l that was followed by D different tokens in T counts leaves D e
+// / (T + D e), with e = 2 / (1 + l), to shorter matches.
 #pragma once
 
 #include <vector>

@@ -14,7 +14,8 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Of an EmittedToken or a RowResult.
+// The log-probabilities of an EmittedToken or a RowResult: its token's first, then the
+// alternatives'.
 template <class Token>
 std::vector<TokenLogprob> to_logprobs(const Token& token) {
   std::vector<TokenLogprob> logprobs = {{token.token, token.logprob}};

@@ -17,7 +17,7 @@ constexpr double kToStay = 1.0;
 constexpr int32_t kMeasuredRounds = 6;
 constexpr int32_t kMeasuredSteps = 24;  // at least
 constexpr int32_t kSettlingRounds = 2;
-// Of the usual rate, what a view has to reach.
+// A view is kept where it brings this many times the usual tokens a second.
 constexpr double kWorth = 1.02;
 // Looks after a trial that failed until the next one, and the most that they double to: of Steps
 // of 30 ms a minute, and a quarter of an hour.

@@ -36,8 +36,8 @@ class AutoStrategy {
   // `resolve` takes every candidate (view_candidates()).
   AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve);
 
-  // Of a request whose plan is the engine's choice (SpeculationPlan::automatic) and would else be
-  // `usual`: what it runs at present.
+  // The plan that a request now runs whose plan the engine chooses (SpeculationPlan::automatic): a
+  // view's, or `usual` where none is chosen.
   const std::shared_ptr<const SpeculationPlan>& plan(
       const std::shared_ptr<const SpeculationPlan>& usual) const {
     return present_ ? present_ : usual;

@@ -138,7 +138,7 @@ Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCor
   return Status();
 }
 
-// Of all processors, for the draft to sample on.
+// The second half of all processors, for the draft to sample on.
 std::vector<CpuCores> last_half() {
   const std::vector<int32_t> all = available_cores();
   return {
@@ -165,7 +165,7 @@ Result<Placement> split_processors(std::string_view target_spec, std::string_vie
   return split;
 }
 
-// Of a target that is not cut.
+// The placement of a target that is not cut into stages, and of the draft.
 Result<Placement> place_uncut(std::string_view target_spec, std::string_view draft_spec) {
   const bool target_gpu = names_gpus(target_spec);
   const bool draft_gpu = names_gpus(draft_spec);

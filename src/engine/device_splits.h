@@ -1,5 +1,5 @@
-// The ways to share a machine's processors out between target and draft, and both models on one of
-// them at a time, for the planner to try.
+// The ways to divide a machine's processors between target and draft, which the planner tries by
+// loading both models on one of them at a time.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,10 @@
 
 namespace forerun {
 
-// `whole`, both models sequentially on processors, then what it can be split into: the draft gets
-// the last few devices of a tensor-parallel group, or of a single device the last few processors.
-// Of up to 8 of them every number, of more powers of two and the half.
+// `whole`, where both models run on the same processors one after the other, then the ways to split
+// it: the draft gets the last few devices of a tensor-parallel group, or the last few processors of
+// a single device. Up to 8 devices or processors are split at every number, more of them at powers
+// of two and in half.
 std::vector<Placement> splits_of(const Placement& whole);
 
 // Loads both of `to_load`, which must outlive it.

@@ -182,7 +182,8 @@ Status add_needs_to(DeviceMemory& memory, const ModelsToLoad::Model& model, Role
   return Status();
 }
 
-// Of this process' host, which it may share with others of its launch.
+// Adds the needs of a part that lies in host memory; processes of a launch on the same host share
+// that memory evenly.
 Status add_host_needs(const ModelsToLoad& models, Role role, const std::string& name,
                       const LayerRange& layers, int32_t degree,
                       std::vector<DeviceMemory>& memories) {
@@ -195,7 +196,8 @@ Status add_host_needs(const ModelsToLoad& models, Role role, const std::string& 
   return add_needs_to(*memory, models.of(role), role, name, models.activation, layers, degree);
 }
 
-// Of a host that will say for itself how much it has: more than any needs.
+// Adds the needs of a stage in another process, as if that host had more memory than any stage
+// needs: it plans for itself what it has.
 Status add_needs_elsewhere(const ModelsToLoad& models, Role role, const std::string& name,
                            const LayerRange& layers, int32_t degree,
                            std::vector<DeviceMemory>& memories) {

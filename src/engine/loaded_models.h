@@ -79,7 +79,7 @@ class LoadedModels {
   }
   // The first failure of Decoder::check_weights() over the model's stages in this process.
   Status check_weights(Role role) const;
-  // Of the target's stages; one: it is not cut.
+  // The layers of each stage of the target; a single range where it is not cut.
   std::vector<LayerRange> target_layers() const;
   // In a stage's process: the stage.
   PipelineStage stage_here() const;
@@ -143,7 +143,7 @@ class LoadedModels {
   Status load_stage(const ModelsToLoad& models, Role role, Stage& stage);
   // In a launch: as many blocks as the process with the least room has (loaded_models_hosts.cc).
   Status plan_together(const Status& own);
-  // Of this process. Fails as gpu_uuid().
+  // The GPUs of this process. Fails as gpu_uuid().
   Result<std::vector<OwnedGpu>> own_gpus() const;
   // Compares them with the other processes', and fails in all where two have the same one.
   Status keep_gpus_apart();

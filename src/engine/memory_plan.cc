@@ -29,7 +29,8 @@ class KeepingAll {
   explicit KeepingAll(bool draft_too) : draft_too_(draft_too) {}
 
   bool has(Role role) const { return role == Role::kTarget || draft_too_; }
-  // Of a token, in all parts of these models; 0 of a memory whose parts have no heads.
+  // Bytes of KV that a token takes in `memory`, all parts of both models included; 0 where no part
+  // there has KV heads.
   int64_t token_bytes(const DeviceMemory& memory) const {
     return (draft_too_ ? memory.need() : memory.need(Role::kTarget)).kv_token_bytes();
   }
@@ -58,9 +59,9 @@ int64_t default_kv_bytes(const DeviceMemory& memory) {
 
 int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
-// Of a draft model that keeps a window of each request: the window, a block in which it ends and
-// room for a tree; the rows of a Step that reads prompts; and in any case what measuring Steps
-// takes, which knows of no window.
+// KV blocks for a draft model that keeps a window of each request: for each request the window, the
+// block in which it ends and room for a tree, then the rows of a Step that reads prompts. At least
+// what measuring Steps takes, which uses no window.
 int64_t blocks_of_windows(int32_t window_tokens, int32_t requests) {
   constexpr int64_t kStepTokens = StepBudget{}.rows;
   constexpr int64_t kMeasuredTokens = kMaxMeasuredContext + kMaxMeasuredRows;

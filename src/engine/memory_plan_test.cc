@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kMegabyte = 1'000'000;
 
-// Of which KV may take half.
+// A host memory of `megabytes`, of which KV may take half, with a part for each entry of
+// `token_bytes`.
 DeviceMemory memory(const std::string& name, int64_t megabytes,
                     const std::vector<int64_t>& token_bytes) {
   DeviceMemory memory{.name = name, .available_bytes = megabytes * kMegabyte, .is_host = true};

@@ -7,11 +7,11 @@
 
 namespace forerun {
 
-// Whether it has layers that see a window of the last tokens only.
+// Whether the model has sliding-window layers.
 bool has_window(const OpenedModel& model);
-// Of models that have been opened: all but their context and what their devices can do.
+// The facts of models that have been opened: all but their context and what their devices support.
 ModelFacts facts_of(const OpenedModels& opened);
-// And that, once they are loaded.
+// Adds the context and what the devices support, once the models are loaded.
 void add_loaded(const LoadedModels& loaded, ModelFacts& facts);
 
 }  // namespace forerun

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int32_t kBudgets[] = {512, 1024, 2048};  // tokens
 
-// Of reading the whole cache at every draft Step: what choosing adds, a rerun of the last tokens
-// spread over the draft Steps that it serves.
+// The cost of choosing tokens at a draft Step, as a share of the time in which the whole KV cache
+// is read. A rerun of the last tokens is spread over the draft Steps that it serves.
 double selection_share(const KvViewEntry& view, int32_t budget, double readings_a_choice) {
   const int32_t tokens = view.tokens_between_reruns(budget);
   return view.facts.selection_share + (tokens > 0 ? readings_a_choice / tokens : 0.0);

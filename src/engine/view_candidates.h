@@ -1,5 +1,5 @@
-// The views of its KV that the target may draft with while the engine chooses
-// (engine/auto_strategy.h), and what is assumed of each until its guesses have been seen.
+// The KV views that the target may draft through where the engine chooses the strategy
+// (engine/auto_strategy.h), and the acceptance assumed of each until its guesses have been seen.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace forerun {
 using ResolvePlan =
     std::function<Result<std::shared_ptr<const SpeculationPlan>>(const SpeculationOptions&)>;
 
-// Of a request whose target drafts through the candidate's view, `gamma` guesses a round.
+// Options of a request whose target drafts through the candidate's view, `gamma` guesses a round.
 SpeculationOptions self_options(const SpeculationCandidate& candidate, int32_t gamma);
 
-// Every view and budget that `resolve` takes and of which it is published how often they are right.
-// `readings_a_choice`: as Decoder's, of the target.
+// Every view and budget that `resolve` accepts and whose acceptance rate is published.
+// `readings_a_choice`: the target Decoder's.
 std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
                                                   double readings_a_choice,
                                                   const ResolvePlan& resolve);

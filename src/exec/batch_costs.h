@@ -66,11 +66,12 @@ class BatchCosts {
     double tree = 0.0;
   };
 
-  // Of the table being made: what a draft whose Steps hold up a batch is told beside its entries,
-  // and what `held_up` times as many requests as decode lose by Steps that last longer.
+  // Both fill in the table being made. The first sets what strategies are told, beside the entries,
+  // where draft Steps hold up a batch; the second charges longer Steps for all the requests that
+  // wait, `held_up` times as many as decode.
   void tell_of_drafting_together(int64_t context);
   void charge_for_prompts(float held_up);
-  // Of the table being made: what a further row costs where the batch makes the most of it.
+  // Sets CostTable::least_row of the table being made.
   void find_least_row(int64_t context);
 
   const LiveCosts* costs_;

@@ -37,7 +37,7 @@ struct Rig {
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
     int32_t device_parts = 0;  // of logits that lie on devices; 0: in host memory
     int32_t stages = 1;        // that the target is cut into
-    // Of each target stage but the last, by its place; set before the first Step.
+    // Called in each target stage but the last, with its index; set before the first Step.
     std::function<void(int32_t stage)> in_stage = {};
     std::function<void(const StepRecord&)> on_step = {};
   };
@@ -106,7 +106,7 @@ struct Rig {
     return std::make_unique<StagePipeline>(
         std::make_unique<StageThreads>(std::move(stages), vocab));
   }
-  // Of all stages of the target, once nothing runs.
+  // The violations that all stages of the target have counted; called once nothing runs.
   int64_t target_violations() const {
     int64_t sum = target.violations;
     for (const auto& stage : earlier) sum += stage->violations;

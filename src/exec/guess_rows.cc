@@ -7,7 +7,8 @@
 namespace forerun {
 namespace {
 
-// Of what a guess is thought to bring: those that are chosen are mostly overrated.
+// The share of a guess's expected gain that is believed: guesses that are chosen tend to be
+// overrated.
 constexpr float kTrust = 0.93f;
 
 }  // namespace
@@ -59,8 +60,8 @@ void GuessRows::leave_out(const StepScheduler& scheduler, int64_t held_up, int32
   std::sort(gains_.begin(), gains_.end(), std::greater<float>());
   const auto taken = static_cast<size_t>(scheduler.verification_rows(load, gains_, held_up));
   if (taken == gains_.size()) return;
-  // Of those that are worth as much as the last one that is taken, the first ones: parents come
-  // before their children.
+  // Among rows of the same gain as the last one that is taken, the first ones are taken: parents
+  // come before their children.
   const float least = taken > 0 ? gains_[taken - 1] : INFINITY;
   auto equal =
       std::count(gains_.begin(), gains_.begin() + static_cast<std::ptrdiff_t>(taken), least);

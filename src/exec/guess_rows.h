@@ -28,7 +28,7 @@ class GuessRows {
   void add(WorkItem& item, int64_t context);
   // Whether there is a row that may be left out.
   bool any() const { return !rows_.empty(); }
-  // Of the rows so far, those that are run in any case.
+  // The load of the rows so far that are run in any case.
   const StepLoad& certain() const { return certain_; }
   // Removes from the items the rows (WorkRow::chance) that are not worth it. `held_up`: requests
   // whose next token waits for the Step, whether it has rows of theirs or not. `prompt_rows`: of

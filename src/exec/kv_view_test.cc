@@ -224,7 +224,7 @@ TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
     ASSERT_TRUE(result && result->status.ok()) << result->status.message();
     most = std::max(most, rig.executor->kv_usage(Role::kDraft).used_blocks);
   }
-  // Of 40 blocks: those of the budget, and one that the last Step filled.
+  // The text has 40 blocks; the draft keeps those of the budget and one that the last Step filled.
   EXPECT_LE(most, kBudget / kKvBlockTokens + 1);
   // A strategy that follows may ask for all of it: it sees what is left.
   text.push_back(1);

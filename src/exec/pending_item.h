@@ -51,7 +51,7 @@ struct PendingItem {
 class ItemQueue {
  public:
   bool empty() const { return items_.empty(); }
-  // Of all items the one that was submitted first.
+  // The item that was submitted first.
   PendingItem& oldest() { return *items_.front(); }
   void pop_oldest() {
     pop(0);
@@ -90,8 +90,8 @@ class ItemQueue {
 
 struct FinishedItem {
   uint64_t opening = 0;  // PendingItem's
-  // Of a result that waits for memory: how many sequences the role had closed when it found no
-  // blocks. Where more have been closed since, it tries again by itself.
+  // Where the result waits for memory: how many sequences the role had closed when the item found
+  // no blocks. Where more have been closed since, the item is tried again at once.
   uint64_t closings = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;  // of its kDraw rows

@@ -277,7 +277,7 @@ void RealExecutor::remember_distributions(OpenSequence& sequence,
                                           std::vector<RowDistribution> added) {
   for (RowDistribution& row : added) {
     if (row.node == kNoNode) {
-      // Of prefix rows only the last can have children.
+      // Only the last prefix row can have children.
       std::erase_if(sequence.distributions,
                     [](const RowDistribution& other) { return other.node == kNoNode; });
     }

@@ -64,8 +64,8 @@ class RealExecutor : public Executor {
   std::optional<WorkResult> next_at_hand() override;
   void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
   void close(SequenceId sequence) override;
-  // Of a threaded role, blocks of a closed sequence return after the Step in flight. All zero for a
-  // role without a runner.
+  // Where a role has its own thread, a closed sequence's blocks return after the Step in flight.
+  // All zero for a role without a runner.
   KvUsage kv_usage(Role role) const override;
 
   // Runs one Step to which each of `sequences` scratch sequences gives `rows` rows behind this

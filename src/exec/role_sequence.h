@@ -52,8 +52,8 @@ struct RoleSequence {
   const SequenceSpec spec;
   const bool looks_back;  // its sampler looks at the history
   SequenceKv kv;
-  // Of the prefix, kept only if `looks_back`: its tokens, and what the output's constraint makes of
-  // those behind the prompt.
+  // Kept only if `looks_back`: the counts of the prefix's tokens, and the constraint's state after
+  // those of them that are output.
   TokenCounts counts;
   TokenConstraint::State constrained;
   uint64_t arrival = 0;  // order of opening

@@ -77,8 +77,8 @@ class RoleWorker {
   void step(std::vector<FinishedItem>& finished, int64_t held_up = 0,
             const Meanwhile& meanwhile = {});
 
-  // Of a runner with stages only. `tell` gets the events of the Steps that are issued, on threads
-  // of the runner's; they are to be handed to handle() on the worker's thread.
+  // Only for a runner with stages. `tell` gets the events of the Steps that are issued, on the
+  // runner's threads; the caller hands them to handle() on the worker's thread.
   void set_pipelined(std::function<void(PipelineEvent)> tell);
   bool is_pipelined() const { return pipeline_ != nullptr; }
   // Whether there is work and room for a Step: at the first stage, and in the pipeline.
@@ -195,7 +195,7 @@ class RoleWorker {
   bool closed_since_out_of_memory_ = false;
   // Sequences whose next rows wait for masks, in the order of their turns.
   std::vector<RoleSequence*> late_;
-  // Of the Step being built.
+  // Counts of the Step being built.
   int32_t most_waiting_ = 0;         // sequences that wait for each result
   int32_t waiting_served_ = 0;       // of them so far
   int32_t most_following_rows_ = 0;  // of sequences whose items follow each other

@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// Of the item's last `count` rows.
+// How many of the `count` rows that were taken from the item last are scored.
 int32_t scored_rows(const RoleSequence& sequence, const PendingItem& item, int32_t count) {
   const auto end = item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done);
   return static_cast<int32_t>(
@@ -68,8 +68,8 @@ RoleWorker::BlockInWork RoleWorker::next_block(const RoleSequence& sequence,
   return {sequence.kv.published_text(), rows};
 }
 
-// Of a prompt of which so many are left: pieces that fill the pipeline twice, down to such as a
-// stage's weights are read for in vain.
+// The most rows that a Step takes of a prompt with `left` rows left: its pieces fill the pipeline
+// twice, but none is smaller than a block, for which reading a stage's weights would not pay.
 int32_t RoleWorker::most_prompt_rows(int32_t left) const {
   const int32_t share = left / (2 * pipeline_->num_stages());
   return std::max(1, share / kKvBlockTokens + (share % kKvBlockTokens > 0 ? 1 : 0)) *

@@ -25,7 +25,7 @@ class StepBuilder {
   void clear();
   int32_t rows() const { return static_cast<int32_t>(step_.rows.size()); }
   int32_t context_tokens() const { return context_tokens_; }
-  // Of the rows so far.
+  // The load of the rows so far.
   StepLoad load() const {
     return {rows(), kv_tokens_, static_cast<int32_t>(step_.sequences.size()), attended_tokens_};
   }

@@ -24,7 +24,7 @@ struct StepRecord {
   // what it cost.
   bool overlaps = false;
 
-  // Of the forward and sampling, by the executor's clock.
+  // When the forward began and sampling ended, by the executor's clock.
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   // Where the executor traces: the host's share in thread CPU time, and whose rows these were

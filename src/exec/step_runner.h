@@ -105,10 +105,10 @@ class PipelinedRunner : public StepRunner {
   virtual uint64_t issue(const Step& step, std::span<RowTask> tasks,
                          std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                          const std::function<void(PipelineEvent)>* tell) = 0;
-  // Of Steps under way, rows that nobody will ask about: stages that have not begun with a Step
-  // leave them out, and their tasks then come back as skipped. Rows that see them are dropped in
-  // the same call or before. Without effect on a Step that chooses KV or has rejection tasks, which
-  // count rows.
+  // Drops rows of Steps under way whose results nobody needs: stages that have not begun the Step
+  // leave them out, and their tasks come back as skipped. Rows that see a dropped row must be
+  // dropped in the same call or earlier. No effect on a Step that chooses KV or has rejection
+  // tasks, since both count rows.
   virtual void drop(std::span<const IssuedRow> rows) = 0;
   PipelinedRunner* pipelined() override { return this; }
 };

@@ -11,8 +11,8 @@ constexpr double kNextToNothing = 1.1;
 // tiles end.
 constexpr int32_t kFewGuesses = 16;
 constexpr int32_t kRowTile = 8;
-// Of everybody's speed, what drafting together must bring: those that offer overrate it, and who
-// begins has a text to catch up with.
+// The least relative gain in the speed of all requests for which a batch drafts together: offers
+// are overrated, and a draft that begins again has a text to catch up with.
 constexpr double kLeastDraftGain = 0.02;
 
 // The load with `rows` rows of one more sequence, behind `context` tokens of its own.

@@ -49,7 +49,7 @@ struct StepUnderWay {
   std::vector<TraceStage> stages;  // that it has passed
   // What composing it has taken.
   int64_t host_ns = 0, host_cpu_ns = 0;
-  // Of the runner's work.
+  // When the runner began and ended, and its thread CPU time.
   int64_t start_ns = 0, end_ns = 0, run_cpu_ns = 0;
 };
 

@@ -1,5 +1,5 @@
 // The KV blocks of one role's storage: which are free, how many sequences hold each, and which are
-// idle: held by nobody, but kept for what they contain until memory is needed.
+// idle, that is held by no sequence but kept for their contents until memory is needed.
 //
 // Used by one thread (the one that runs the role's Steps), except used_blocks(), which any thread
 // may read. Allocates memory in its constructor only.
@@ -17,28 +17,32 @@ class BlockPool {
   explicit BlockPool(int64_t num_blocks);
 
   int64_t total_blocks() const { return static_cast<int64_t>(holders_.size()); }
-  // Held by somebody.
+  // Blocks that some sequence holds.
   int64_t used_blocks() const { return used_.load(std::memory_order_relaxed); }
-  // What allocate() can give, idle blocks included.
+  // Blocks that allocate() can still give, idle ones included.
   int64_t free_blocks() const { return total_blocks() - used_blocks(); }
   int64_t idle_blocks() const { return idle_; }
 
-  // A block, now held once; -1 where none is left. Of the free ones the block freed last; where
-  // there is none, the block that has been idle longest, which is told to `on_forget`.
+  // Returns a block, now held once; -1 where none is left. Takes the free block that was freed
+  // last; where none is free, the block that has been idle longest, after passing it to
+  // `on_forget`.
   int32_t allocate();
-  // One more holder of a held or an idle block.
+  // Adds a holder to a held or idle block.
   void share(int32_t block);
-  // One holder less. Where nobody is left, the block is free, or idle if it is to be kept.
+  // Removes a holder. Where none is left, the block becomes free, or idle if keep() was called for
+  // it.
   void release(int32_t block);
   int32_t holders(int32_t block) const { return holders_[static_cast<size_t>(block)]; }
 
-  // From now on, until it is forgotten, this held block becomes idle rather than free.
+  // From now on, until it is forgotten, this held block becomes idle rather than free when its last
+  // holder releases it.
   void keep(int32_t block) { kept_[static_cast<size_t>(block)] = 1; }
-  // Called with an idle block before it is given to somebody else.
+  // `callback` is called with an idle block before allocate() gives it to another sequence.
   void on_forget(std::function<void(int32_t block)> callback) { on_forget_ = std::move(callback); }
 
  private:
-  // Idle blocks form a list, the one idle longest first; its ends hang on a cell behind the blocks.
+  // Idle blocks form a doubly linked list, the one idle longest first, with a sentinel behind the
+  // last block.
   size_t list_end() const { return holders_.size(); }
   void append_idle(int32_t block);
   void remove_idle(int32_t block);

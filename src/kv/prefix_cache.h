@@ -1,6 +1,6 @@
 // Which blocks of a role's storage hold which text, so that sequences with a common beginning share
 // its KV: full prefix blocks, found by their tokens and all tokens before them. KV has the same
-// bits whoever wrote it, so taking a block over changes no token.
+// bits whichever sequence wrote it, so sharing a block changes no token.
 //
 // Used by the thread that uses the pool. Allocates when a block is remembered.
 #pragma once
@@ -24,18 +24,18 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // A block and the text up to its end. Numbers are never reused: 0 is the empty text, and those
-  // from kFirstPrefixSalt (step/work.h) on are empty texts of their own.
+  // A block and the number of the text up to its end. Numbers are never reused: 0 is the empty
+  // text, and each number from kFirstPrefixSalt (step/work.h) on is an empty text of its own.
   struct Page {
     int32_t block = -1;
     uint64_t text = 0;
   };
   // The page that holds these kKvBlockTokens tokens behind the text `before`; block -1: none does.
-  // Whoever takes it must share() its block before anything is allocated.
+  // The caller must share() its block before anything is allocated.
   Page find(uint64_t before, std::span<const TokenId> tokens) const;
-  // From now on `block`, held and full, is the page of these tokens, and idle rather than free when
-  // nobody holds it. Where there is such a page already, that one is returned. Block -1: nothing
-  // can be remembered for this text.
+  // Makes `block`, which is held and full, the page of these tokens; it becomes idle rather than
+  // free when no sequence holds it. Where such a page exists already, returns that one. Block -1:
+  // this text cannot be remembered.
   Page remember(uint64_t before, std::span<const TokenId> tokens, int32_t block);
 
   int64_t pages() const { return static_cast<int64_t>(entries_.size()); }
@@ -51,7 +51,8 @@ class PrefixCache {
   static uint64_t hash_of(uint64_t before, std::span<const TokenId> tokens);
 
   BlockPool* pool_;
-  std::unordered_map<uint64_t, Entry> entries_;  // by hash; of texts with one hash the first only
+  std::unordered_map<uint64_t, Entry> entries_;  // by hash; where two texts have the same hash,
+                                                 // only the first is kept
   std::vector<uint64_t> hash_of_block_;
   uint64_t next_text_ = 1;
 };

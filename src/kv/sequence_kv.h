@@ -34,7 +34,7 @@ class SequenceKv {
 
   // `pool` and `cache` must outlive the object. `max_tokens`: the block table's capacity is
   // reserved for it. `cache` null: the sequence neither takes nor offers blocks of its prefix.
-  // `salt`: those of sequences with the same one (SequenceSpec::prefix_salt) are shared.
+  // `salt`: blocks are shared only among sequences with the same salt (SequenceSpec::prefix_salt).
   SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache = nullptr, uint64_t salt = 0);
   ~SequenceKv();  // releases every block
   SequenceKv(const SequenceKv&) = delete;
@@ -69,37 +69,39 @@ class SequenceKv {
   // kept or be the prefix. kInternal where it is not or a node is unknown; nothing has changed
   // then.
   Status keep(std::span<const NodeId> nodes);
-  // What commit() and keep() since the last call ask to be moved, together: both columns ascend and
-  // from_slot > to_slot. Must be carried out before rows are appended, and before
-  // release_unused().
+  // The moves that all calls of commit() and keep() since the last call require: from_slot and
+  // to_slot both ascend, and from_slot > to_slot. They must be carried out before rows are
+  // appended, and before release_unused().
   void take_moves(std::vector<KvMove>& moves);
   // Returns the blocks behind the last slot to the pool.
   void release_unused();
-  // Returns the blocks [first, end) to the pool: full blocks of the prefix, which no row will see
-  // again. `first` is the same in every call, and `end` does not fall. Nothing is adopted or
-  // published from now on.
+  // Returns the blocks [first, end) to the pool: full blocks of the prefix that no row will see
+  // again. `first` must be the same in every call, and `end` must not decrease. Nothing is adopted
+  // or published from now on.
   void let_go(int32_t first, int32_t end);
-  // The first of the blocks let go and the end of the last; 0 and 0: all are here.
+  // The range of the blocks let go; 0 and 0 where there are none.
   int32_t let_go_first() const { return let_go_end_ - let_go_; }
   int32_t let_go_end() const { return let_go_end_; }
 
   // Sharing. Nobody writes to a full prefix block again, so it needs no copy.
   //
-  // Whether adopt() may find anything: the prefix ends with a block, nothing lies behind it.
+  // Whether adopt() may find anything: the prefix ends at the end of a block, and nothing lies
+  // behind it.
   bool can_adopt() const {
     return cache_ != nullptr && published_ == prefix_tokens_.size() && tree_.empty() &&
            prefix_length_ == static_cast<int32_t>(blocks_.size()) * kKvBlockTokens;
   }
-  // Extends the prefix by cached blocks as long as they hold `tokens`, the text behind it, and
-  // returns by how many tokens: full blocks only. Needs can_adopt().
+  // Extends the prefix by cached full blocks as long as they hold the next of `tokens`, the text
+  // that follows, and returns by how many tokens. Needs can_adopt().
   int32_t adopt(std::span<const TokenId> tokens);
-  // Offers the full blocks of the prefix to others; where one of them has been offered already,
-  // that one takes the place of this sequence's own. Their KV must be there, moves carried out.
+  // Offers the full blocks of the prefix to other sequences; where another sequence has offered the
+  // same block already, it replaces this sequence's own. The KV must have been written and the
+  // moves carried out.
   void publish();
   // Whether full blocks of the prefix are offered to others.
   bool is_sharing() const { return cache_ != nullptr; }
   // From now on nothing is adopted or published: the prefix will hold KV that was computed through
-  // a view, which is nobody else's.
+  // a view, which no other sequence can use.
   void stop_sharing() { cache_ = nullptr; }
   // The text up to the end of the last block that was adopted or published.
   uint64_t published_text() const { return published_text_; }
@@ -110,7 +112,7 @@ class SequenceKv {
   BlockPool* pool_;
   PrefixCache* cache_;
   std::vector<TokenId> prefix_tokens_;
-  size_t published_ = 0;     // of them, up to that block
+  size_t published_ = 0;     // prefix tokens up to the end of the last published or adopted block
   uint64_t published_text_;  // at first the salt, which stands before all texts
   std::vector<int32_t> blocks_;
   std::vector<TreeRow> tree_;

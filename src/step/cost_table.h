@@ -9,29 +9,31 @@
 
 namespace forerun {
 
-// A Step that lasts no longer than this times another is little longer: rows that make it so are
-// taken even for guesses of which nothing is known but their order.
+// A Step that lasts at most this many times as long as another counts as little longer: its
+// additional rows are taken even for guesses whose probability is not known.
 inline constexpr float kNearlyFree = 1.15f;
 
-// Seconds of a Step to which every sequence of the present batch gives so many rows, by role: with
-// one sequence, a Step of that many rows. What a further row costs a request beside the others is
-// the difference between two entries, relative to the first one: where the batch is large, its
-// fourth row is one of 4 x 64 and no longer nearly free. StepCosts::table() makes it.
+// Seconds of a Step, by role and by the number of rows that every sequence of the present batch
+// gives to it (with one sequence: rows of the Step). What a further row costs a request is the
+// difference between two entries, relative to the first: in a batch of 64 sequences the fourth row
+// of each makes 4 x 64 rows, and is no longer nearly free. Made by StepCosts::table().
 struct CostTable {
   static constexpr int32_t kMaxRows = 128;
   // seconds[role][rows a sequence], rows in [1, kMaxRows], the host's work for the Step included;
   // index 0 stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
-  int32_t sequences = 1;  // that decode, this request's among them
-  // What a further row of the target's Step costs at least, in seconds, where the batch makes the
-  // most of it; 0: as the entries say. Rows that are worth as much are offered (WorkRow::chance).
+  int32_t sequences = 1;  // sequences that decode, this request's included
+  // The least that a further row of the target's Step may cost, in seconds, at the batch size that
+  // makes rows cheapest; 0: what the entries say. Policies offer rows that are worth at least this
+  // (WorkRow::chance).
   float least_row = 0.0f;
-  // The draft's Steps hold up a batch, and run where all who would draft gain enough together
-  // (WorkItem::gain).
+  // The draft's Steps hold up the batch, and run only where all requests that would draft gain
+  // enough together (WorkItem::gain).
   bool drafts_together = false;
-  // They have not paid of late: nothing is to be offered.
+  // Draft Steps have not paid recently: policies offer none.
   bool drafts_rest = false;
-  // How many times the draft's entry of one row a draft Step costs that no other request shares.
+  // What a draft Step that no other request shares costs, as a multiple of the draft's entry for
+  // one row.
   float draft_alone = 1.0f;
 
   bool measured() const { return at(Role::kTarget, 1) > 0.0f; }

@@ -5,9 +5,9 @@
 
 namespace forerun {
 
-// What the host can do while devices work by themselves: called on the thread that asked for the
-// work, once they have got it, or before it where that thread computes itself; not at all where it
-// fails early. It must not throw. May be empty.
+// What the host can do while devices work. Called on the thread that asked for the devices' work,
+// once the work has been launched, or before it where that thread computes itself; not called where
+// the work fails early. It must not throw. May be empty.
 using Meanwhile = std::function<void()>;
 
 }  // namespace forerun

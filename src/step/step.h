@@ -16,59 +16,62 @@ namespace forerun {
 // block_table[s / kKvBlockTokens] at offset s % kKvBlockTokens.
 inline constexpr int32_t kKvBlockTokens = 64;
 
-// The KV that rows of a sequence see: all of it, or a view (another table, whose slots are counted
-// from 0 likewise).
+// The KV that rows of a sequence see: all of it, or a view, which is another block table whose
+// slots are also counted from 0.
 struct StepSequence {
   // Physical block numbers, as many as the highest slot needs. Valid while the Step runs.
   const int32_t* block_table = nullptr;
 };
 
-// Of a row that is run once more, to choose (KvSelection).
+// The slot of a row that is run once more only to choose KV (KvSelection): its KV is not written.
 inline constexpr int32_t kNoSlot = -1;
 
 struct StepRow {
   TokenId token = 0;
-  // Its place in the text: what it is rotated by, and the counter of the noise for what follows it.
+  // Index of the token in the text: its RoPE position, and the counter of the noise for the token
+  // after it.
   int32_t position = 0;
   int32_t sequence_idx = 0;  // in Step::sequences
-  int32_t slot = 0;          // where its KV is written; kNoSlot: nowhere, it lies there already
-  // How many tokens it sees, itself included: position + 1 where it sees all before it, fewer
-  // through a view. They are counted from 0 in the order of their places: the q-th lies in slot q
+  int32_t slot = 0;          // where its KV is written; kNoSlot: nowhere, since it has been written
+                             // before
+  // How many tokens the row sees, itself included: position + 1 where it sees the whole text, fewer
+  // through a view. In the order of positions, counted from 0, the q-th of them lies in slot q
   // where q < boundary, else in slot ancestors[ancestor_begin + (q - boundary)]; the last one is
-  // the row itself. Prefix rows have boundary = visible and no list.
+  // the row itself. Prefix rows have boundary = visible and no ancestors.
   int32_t visible = 0;
   int32_t boundary = 0;
   int32_t ancestor_begin = 0;
   bool wants_logits = false;
 };
 
-// Tokens of a sequence that some rows choose by their queries, for every layer and KV head by
-// itself, and whose KV is gathered in blocks of their own before any row of the Step attends there
-// (kernels/kv_select).
+// A choice of a sequence's tokens that some rows of the Step, the observers, make by their queries,
+// separately for every layer and KV head. The KV of the chosen tokens is gathered into separate
+// blocks before any row of the Step attends to them (kernels/kv_select).
 struct KvSelection {
-  // The observers: rows of the Step that follow each other, of one sequence, and want logits. They
-  // may see the blocks that they choose for.
+  // The observers: consecutive rows of one sequence that want logits. They may themselves attend to
+  // the blocks that they fill.
   int32_t first_row = 0;
   int32_t num_rows = 0;
-  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens, which need not be what they see
-  // The first observer weighs slots 0 to first_weighed - 1 of it against each other, each further
-  // one so many more: rows of a prefix 1, rows of a tree 0.
+  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens are chosen; need not be the
+                             // observers' own entry
+  // The first observer scores slots 0 to first_weighed - 1 of that sequence, and each further
+  // observer `weighed_step` more: 1 for rows of a prefix, 0 for rows of a tree.
   int32_t first_weighed = 0;
   int32_t weighed_step = 0;
-  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1, which all observers weigh
-  int32_t chosen = 0;   // so many, whole blocks
-  int32_t pooling = 1;  // neighbours that importance is averaged over
+  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1, which all observers score
+  int32_t chosen = 0;   // how many tokens are chosen, whole blocks
+  int32_t pooling = 1;  // neighbouring tokens that scores are averaged over
   const int32_t* blocks = nullptr;  // physical, [chosen / kKvBlockTokens]
   // Not null: tokens are found by an index of their quantized keys (kernels/pq_index), which lies
-  // in these blocks and is brought up to `tokens`, whole blocks. `indexed` of them are in it
-  // already; 0: it is built now.
+  // in these blocks and is extended to `tokens` tokens, whole blocks. The first `indexed` tokens
+  // are in it already; 0: the index is built now.
   const int32_t* index_blocks = nullptr;  // physical, [num_index_blocks]
   int32_t num_index_blocks = 0;
   int32_t indexed = 0;
 };
 
-// Rows of the residual stream on their way from one stage of a pipeline to the next, in the type
-// that it is rounded to after every addition.
+// Rows of the residual stream on their way from one pipeline stage to the next, in the type that
+// the stream is rounded to after every addition.
 struct HiddenRows {
   DType dtype = DType::kBf16;             // or kF32
   int64_t width = 0;                      // the model's hidden size
@@ -80,8 +83,8 @@ struct Step {
   std::vector<StepRow> rows;  // a row comes after every row of the Step that it sees
   std::vector<int32_t> ancestors;
   std::vector<KvSelection> selections;  // in the order of their rows
-  // Of a stage that does not embed: of every row, in place of its token, which is not looked at.
-  // Valid while the Step runs.
+  // Input of a pipeline stage that does not embed: a hidden row for every row, whose token is then
+  // ignored. Valid while the Step runs.
   HiddenRows hidden;
 
   void clear() {

@@ -10,7 +10,7 @@ namespace {
 // An observation counts at most this far from what was expected, and this much of it is taken over.
 constexpr double kMaxSurprise = 0.5;
 constexpr double kRate = 0.05;
-// Of that, the part by which the machine is thought to have changed as a whole.
+// The part of a lasting change that is put down to the machine as a whole.
 constexpr double kCommonShare = 0.25;
 // What a knot forgets with every observation of what it differs by from the machine: what has not
 // been seen for long is as the machine is.
@@ -18,7 +18,7 @@ constexpr double kForgets = 1e-3;
 // Where all but this many of the last observations are off by more than kLasting, that is no noise.
 constexpr size_t kExceptions = 2;
 constexpr double kLasting = 1.25;
-// Of an entry's time, that a further row takes where there is no second entry to tell.
+// What a further row takes, relative to an entry's time, where there is no second entry to tell.
 constexpr double kAssumedRowShare = 0.04;
 
 double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) {

@@ -9,12 +9,12 @@ namespace forerun {
 
 struct StepLoad {
   int32_t rows = 0;
-  // Tokens of the cache that it reads: the context of each of its sequences, once. A sequence's
-  // context is what the row that sees most of it sees.
+  // KV tokens that the Step reads: the context of each of its sequences, once. A sequence's context
+  // is the number of tokens visible to the row that sees most.
   int64_t kv_tokens = 0;
   int32_t sequences = 1;
-  // Pairs of a row and a token that it sees: what attention computes with. A plain decoding Step
-  // has as many as kv_tokens, a prompt of n tokens about n * n / 2.
+  // Pairs of a row and a token that it attends to. A plain decoding Step has as many as kv_tokens,
+  // a prompt of n tokens about n * n / 2.
   int64_t attended_tokens = 0;
 };
 

@@ -23,15 +23,16 @@ enum class Want : uint8_t {
   // the row's true history, counter-based noise at position + 1).
   kSample,
   // The `count` best continuations with log-probabilities under the processed distribution. With
-  // shared noise (WorkItem) at temperature > 0 all tokens are ranked by log-probability plus
-  // the *target's* noise, and the best weighted by the log-softmax of that sum. Best first.
+  // shared noise (WorkItem) at temperature > 0, tokens are ranked by log-probability plus the
+  // *target's* noise, and the best ones get the log-softmax of that sum as their log-probability.
+  // Best first.
   kTopK,
   // `count` continuations drawn independently from the draft's processed distribution, which stays
   // on the device until the row's node is dropped or committed (rule `rejection`).
   kDraw,
-  // The log-probability of a token that is known, and `count` alternatives: as of kSample where
-  // log-probabilities are wanted. The executor asks it of rows of the target's prompts
-  // (SamplingParams::prompt_logprobs); policies do not.
+  // The log-probability of a given token, and `count` alternatives, as kSample gives them where
+  // log-probabilities are wanted. The executor asks it of the target's prompt rows
+  // (SamplingParams::prompt_logprobs); policies never do.
   kScore,
 };
 
@@ -47,14 +48,14 @@ struct WorkRow {
   NodeId parent = kNoNode;
   Want want = Want::kNothing;
   int32_t count = 0;  // kTopK, kDraw
-  // Tree rows of a verification by match: how likely the row's token comes out, its whole path
-  // included, as far as the policy knows. A row below 1 need not be run where it does not pay
-  // beside the others of its Step; it then has no KV and is missing from the result, as is all
-  // below it.
+  // Tree rows of a verification by match: the probability that the row's token and its whole path
+  // are accepted, as far as the policy knows. The executor may leave out a row with a chance below
+  // 1 where it does not pay beside the other rows of the Step; the row then has no KV and is
+  // missing from the result, as are all rows below it.
   float chance = 1.0f;
 };
 
-// Changes of a (role, sequence)'s KV, applied in order before the item's rows run.
+// A change of the KV of a (role, sequence). Edits are applied in order before the item's rows run.
 struct Edit {
   enum class Kind : uint8_t {
     kCommit,  // `nodes` is a path that starts at the end of the prefix: it becomes prefix
@@ -69,14 +70,14 @@ enum class AcceptRule : uint8_t {
   kMatch,      // accepted if it is the token that the target's own sampler draws: exact
   kRejection,  // Leviathan et al. for chains, SpecInfer's multi-round rule for sampled children:
                // exact in distribution only
-  kRelaxed,    // SpecPipe §3.4 (1): the guess that the target finds likeliest; lossy
-  kNucleus,    // SpecPipe §3.4 (2): of the guesses in the target's nucleus the draft's likeliest;
-               // lossy
+  kRelaxed,    // SpecPipe §3.4 (1): the guess that the target finds most likely; lossy
+  kNucleus,  // SpecPipe §3.4 (2): among guesses in the target's nucleus, the draft's most likely;
+             // lossy
 };
 
 struct KvViewEntry;  // views/view_table.h
 
-// Which of the KV behind them rows see, by name, of at most so many tokens of their prefix.
+// Which part of their prefix's KV rows see: a view by name, of at most `budget` tokens.
 struct KvViewSpec {
   const KvViewEntry* kind = nullptr;  // null: all of it
   int32_t budget = 0;                 // tokens
@@ -88,28 +89,31 @@ struct WorkItem {
   SequenceId sequence = 0;
   Role role = Role::kTarget;
   uint64_t tag = 0;  // the policy's own; comes back with the result
-  // What its rows see of their prefix. KV of rows that do not see all of it is not what plain
-  // decoding writes: on the target they are tree rows, which are never committed but dropped.
+  // What the rows see of their prefix. Rows that do not see all of it write other KV than plain
+  // decoding does: on the target they are tree rows that are never committed.
   KvViewSpec view = {};
-  // Of rows that see everything: the view whose head they choose by the way, where it is one that
+  // Where the rows see the whole KV: the view whose head they also choose, if it is one that
   // verifications choose and a choice is due (KvView::layout_by_verification()).
   KvViewSpec chooses_for = {};
   std::vector<Edit> edits;
-  std::vector<WorkRow> rows;  // may be empty: the edits travel alone and give no result
+  std::vector<WorkRow> rows;  // may be empty: then the item only carries edits and gives no result
   // Target items under rule `rejection`: the executor walks the item's tree rows from the first one
   // and reports the accepted path. A parent's children are tried in the order of their rows.
   bool verify_by_rejection = false;
-  // Draft items: what their guesses are expected to add to the logarithm of the request's speed.
-  // Where that is finite and the draft holds up the target, the item need not run if it does not
-  // pay beside what others gain by the same Step. Then its edits are applied, none of its rows has
-  // KV, and the result says so. Until it comes nothing else of the role is submitted.
+  // Draft items: what the guesses are expected to add to the logarithm of the request's speed.
+  // Where that is finite and the draft holds up the target, the executor may leave the item out if
+  // it does not pay together with what others gain by the same Step. Then its edits are applied,
+  // none of its rows has KV, and the result says so (left_out). Until the result comes, nothing
+  // else is submitted for the role.
   float gain = std::numeric_limits<float>::infinity();
-  // kTopK rows rank by the target's noise. Whoever submits the item sets it, by the request's plan.
+  // kTopK rows rank by the target's noise. Whoever submits the item sets this by the request's
+  // plan.
   bool shared_noise = true;
-  // Target items of who has several under way: an entry notice is wanted (WorkResult::entered); and
-  // rows whose nodes are dropped by edits that are submitted while they are under way need not be
-  // run, and are then missing from the result (left_out: all that wanted something). Nothing may
-  // refer to them afterwards, and what continues them is of such items as well.
+  // Target items of a strategy that has several under way. An entry notice is wanted
+  // (WorkResult::entered). Rows whose nodes are dropped by edits that are submitted while the rows
+  // are under way need not be run, and are then missing from the result (left_out where all that
+  // wanted something are missing). Nothing may refer to those rows afterwards, and rows that
+  // continue them must be in such items too.
   bool tells_entry = false;
 };
 
@@ -136,17 +140,18 @@ struct WorkResult {
   // follows.
   Status status;
   bool waits_for_memory = false;
-  bool left_out = false;  // no row has run (WorkItem::gain), or none is left (tells_entry)
+  bool left_out = false;  // no row has run (WorkItem::gain), or all were dropped (tells_entry)
   // An entry notice, not the result, which follows: the first stage of the role's pipeline is done
   // with the item's rows and takes the next item of the sequence. Nothing else is filled. At most
   // one an item, where WorkItem::tells_entry; roles that are not cut into stages send none.
   bool entered = false;
-  // In the item's order, of the rows that have run (WorkRow::chance) those that wanted something.
+  // Results of the rows that wanted something and have run (WorkRow::chance), in the item's order.
   std::vector<RowResult> rows;
   int32_t reused_rows =
-      0;  // prefix rows that were not run, since their KV was there (share_prefix)
-  double step_seconds = 0.0;   // of the Step, or Steps, that ran its rows: forward and sampling
-  int32_t step_sequences = 0;  // that shared the last one of them, its own included
+      0;  // prefix rows that were not run, since their KV was cached (share_prefix)
+  double step_seconds = 0.0;   // forward and sampling, summed over the Steps that ran the item's
+                               // rows
+  int32_t step_sequences = 0;  // sequences in the last of those Steps, this one included
   // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
   // after the last of them.
   std::vector<NodeId> accepted;
@@ -154,14 +159,15 @@ struct WorkResult {
   // verify_by_rejection: why there is no bonus, where the last accepted node's row is faulty
   // (RowResult::status).
   Status walk_status;
-  // Where SamplingParams::logprobs >= 0: what kSample would say of each of them, the bonus last.
+  // Where SamplingParams::logprobs >= 0: what kSample would say of each accepted token and of the
+  // bonus, the bonus last.
   std::vector<RowResult> walked;
-  // Of the target's prefix rows whose next token is the prompt's, where
-  // SamplingParams::prompt_logprobs >= 0: that token with what kSample would say of it.
+  // The prompt's tokens, each scored by the target's prefix row before it, where
+  // SamplingParams::prompt_logprobs >= 0: the token with what kSample would say of it.
   std::vector<RowResult> scores;
 };
 
-// Lower numbers are those of texts (kv/prefix_cache.h).
+// Salts begin here; lower numbers are texts (kv/prefix_cache.h).
 inline constexpr uint64_t kFirstPrefixSalt = uint64_t{1} << 63;
 
 // What an executor must know of a sequence before its first item.
@@ -169,9 +175,10 @@ struct SequenceSpec {
   SamplingParams sampling;
   int32_t prompt_tokens = 0;  // positions below it are prompt, for the penalties
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
-  bool share_prefix = false;  // takes KV of others with the same beginning, and offers its own
-  uint64_t prefix_salt = 0;   // of others with this one; 0, or from kFirstPrefixSalt on
-  int32_t priority = 0;       // the higher goes into a Step first
+  bool share_prefix = false;  // takes cached KV of sequences with the same beginning, and offers
+                              // its own
+  uint64_t prefix_salt = 0;   // KV is shared only within one salt; 0, or from kFirstPrefixSalt on
+  int32_t priority = 0;       // higher priorities go into a Step first
   std::shared_ptr<const TokenConstraint> constraint = {};  // of the output; null: none
 };
 

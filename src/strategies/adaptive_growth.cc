@@ -259,7 +259,7 @@ void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out)
   const float more = plan.value - now.value - (root_first ? kMargin : 0.0f);
   gain_ = std::numeric_limits<float>::infinity();
   if (drafts_together_) {
-    // Of the plan's steps the first is paid for by all who share it.
+    // The plan's first step is paid for by all requests that share it.
     const float tokens = more + rate() * draft_time(1);
     if (tokens > 0.0f && !drafts_rest_) {
       gain_ = std::log1p(tokens / now.tokens);

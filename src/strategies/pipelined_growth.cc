@@ -9,7 +9,7 @@ namespace {
 
 // The draft runs ahead of the target by this many steps beyond one an item under way.
 constexpr size_t kDraftStepsAhead = 8;
-// Of a source without a model: nodes asked at a time.
+// How many nodes a model-free source guesses below at a time.
 constexpr int32_t kSourceLeaves = 8;
 
 }  // namespace

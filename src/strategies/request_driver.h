@@ -93,7 +93,8 @@ class RequestDriver {
   State state() const { return state_; }
   // Why the driver is in kFailed.
   const Status& error() const { return error_; }
-  // Of all its strategies. What a strategy counted for work that was not submitted is left out.
+  // Sums over all the strategies that the request has had. What a strategy counted for work that
+  // was not submitted is left out.
   StrategyStats stats() const;
   // "none" without one.
   const char* strategy_name() const { return strategy_ ? strategy_->name() : "none"; }

@@ -207,7 +207,7 @@ class ChangedStrategy : public ::testing::Test {
     return driver_.start({.sequence = 1, .tokens = tokens_, .max_tokens = 100, .sampling = {}},
                          accept_, submit_);
   }
-  // Of the oldest item of the role in flight.
+  // Delivers the result of the role's oldest item in flight.
   State result(Role role) {
     auto& items = in_flight_[static_cast<size_t>(role)];
     WorkResult result;

@@ -75,8 +75,7 @@ class SerialTree : public Strategy {
   void drop_source_nodes() { tree_.truncate(model_size_); }
   void add_source_nodes();
 
-  // Verification.
-  // Of verification_.nodes().
+  // Verification. Verifies verification_.nodes().
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
   // Takes what `out` has gained since it had `before` tokens for verified.

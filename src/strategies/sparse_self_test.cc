@@ -89,7 +89,7 @@ Case hierarchy(int32_t added, double agreement) {
 }
 
 TEST(SparseSelfWithASource, DraftsAsManyTokensAStepAsAreConfirmed) {
-  // Of each round two checks of four rows, three of them guesses, and a verification of nine rows.
+  // A round has two checks of four rows, three of them guesses, and a verification of nine rows.
   const Case c = hierarchy(1 + 5 * 9, 1.0);
   const Outcome run = run_case(c);
   expect_lossless(c, run);

@@ -17,7 +17,7 @@ class Verification {
   // The nodes to run, in order of rows, closed under parents, the root first: filled by the caller
   // before add_rows(). They must stay in the tree until follow(), which leaves those that ran.
   std::vector<NodeId>& nodes() { return nodes_; }
-  // Of them, those beside the root.
+  // How many of nodes() are guesses: all but the root.
   int64_t guesses() const { return static_cast<int64_t>(nodes_.size()) - 1; }
 
   // Appends a row a node. The root alone becomes a prefix row: plain decoding. Where the nodes'

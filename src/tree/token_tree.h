@@ -3,7 +3,7 @@
 // Node 0 in order is the root, the last verified token; every other node guesses the token after
 // its parent. A node's row is its place in insertion order, so parents come before children and
 // rows are 0, 1, 2, ... without gaps; a node's id is stable and grows with its row, its row shrinks
-// when the tree is rerooted. The tree knows tokens and weights, not KV: of each role it only
+// when the tree is rerooted. The tree knows tokens and weights, not KV: for each role it only
 // remembers whether a node has been run.
 //
 // Logs are natural. A node's weight is the sum of the log-probabilities from below the root down to
@@ -40,7 +40,7 @@ class TokenTree {
   // placed beyond `max_position`. Ids go on growing. Returns the root.
   NodeId reset(TokenId token, int32_t position, int32_t max_position);
 
-  // No node that is added from here on has an id below `first`.
+  // Nodes that are added from now on have ids of at least `first`.
   void skip_ids_below(NodeId first) { next_id_ = next_id_ < first ? first : next_id_; }
 
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
@@ -59,10 +59,10 @@ class TokenTree {
   Expansion expansion(Role role, NodeId node) const {
     return expansions_[static_cast<size_t>(role)][slot(node)];
   }
-  // A number of the policy's own; 0 at first.
+  // A number that the policy may use as it likes; 0 at first.
   uint32_t note(NodeId node) const { return notes_[slot(node)]; }
   void set_note(NodeId node, uint32_t note) { notes_[slot(node)] = note; }
-  // Who guessed it; the draft model at first.
+  // What guessed the node; the draft model at first.
   GuessOrigin origin(NodeId node) const { return origins_[slot(node)]; }
   void set_origin(NodeId node, GuessOrigin origin) { origins_[slot(node)] = origin; }
   int32_t max_position() const { return max_position_; }
@@ -107,16 +107,16 @@ class TokenTree {
   // replaces `level` by them.
   void append_level(int32_t width, int32_t per_node, std::span<const NodeId> parents,
                     std::span<const Candidate> candidates, std::vector<NodeId>& level);
-  // As reroot, but `kept_rows` gets the rows that the kept nodes had before: what a pipeline stage
-  // must compact.
+  // As reroot(), but `kept_rows` gets the rows that the kept nodes had before, by which a pipeline
+  // stage compacts its rows.
   void prune_to_subtree(NodeId node, std::vector<int32_t>& kept_rows);
 
   // The path of each of `nodes` from the root down to itself, in order of positions: path i is
   // out[begins[i]] to out[begins[i + 1]]; begins has nodes.size() + 1 entries.
   void ancestors(std::span<const NodeId> nodes, std::vector<int32_t>& begins,
                  std::vector<NodeId>& out) const;
-  // The same as bits: [nodes][mask_words()], bit r of a row set where the node of row r is the node
-  // or an ancestor of it.
+  // The same paths as bits, [nodes][mask_words()]: bit r is set where the tree's row r is the node
+  // itself or one of its ancestors.
   void mask(std::span<const NodeId> nodes, std::vector<uint64_t>& bits) const;
   int32_t mask_words() const { return (size() + 63) / 64; }
 
@@ -131,8 +131,8 @@ class TokenTree {
   }
   NodeId id_or_none(int32_t row) const { return row == kNone ? kNoNode : ids_[at(row)]; }
 
-  // Of rows, for those that are looked for by weight: the heaviest has the lowest key, of equals
-  // the lowest row.
+  // The key by which rows are ordered by weight: the heaviest row has the lowest key, and among
+  // equal weights the lowest row.
   uint64_t heaviness_key(int32_t row) const;
   static int32_t row_of_key(uint64_t key) { return static_cast<int32_t>(key & 0xffffffffu); }
   int32_t append(int32_t parent_row, const Candidate& candidate);
@@ -162,7 +162,8 @@ class TokenTree {
   std::vector<int32_t> first_children_, last_children_, next_siblings_;
   std::array<std::vector<Expansion>, kNumRoles> expansions_;
 
-  // Heap of keys. May hold rows that are open no more; they are dropped when met.
+  // Heap of keys. It may hold rows that are no longer open leaves; they are dropped when they are
+  // popped.
   std::vector<uint64_t> leaves_;
   std::vector<uint64_t> keys_;  // scratch
   std::vector<int32_t> scratch_, new_rows_, kept_rows_;

@@ -1,7 +1,7 @@
 // How a view that gathers its head spends its budget, in whole KV blocks: some hold the head, the
-// others are the tail. A tail begins with a few of the sequence's last blocks when the head is
-// chosen, grows with the text, and when it has taken all that is left to it the head is chosen
-// anew. What such a view has of its own is how long its tail is, who chooses, and when.
+// others are the tail. When the head is chosen, the tail is a few of the sequence's last blocks; it
+// grows with the text, and once it has taken all its blocks the head is chosen anew. Views differ
+// in how long the tail is, who chooses the head, and when.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@ namespace forerun {
 
 class GatheredBudget {
  public:
-  // kInvalidArgument where the budget holds less than such a tail, at its shortest, and a block of
-  // what is chosen. `view`: its name. `observers`: tokens of the tail that choose; 0: others do.
+  // kInvalidArgument where the budget is too small for a tail of `least_tail_blocks` and one block
+  // of the head. `view`: its name. `observers`: how many tokens of the tail choose; 0: other rows
+  // do.
   static Status check(const char* view, int32_t budget_tokens, int32_t least_tail_blocks,
                       int32_t observers = 0);
 
-  // Of a budget that check() has accepted. The block that the next token falls into is one of the
-  // tail's. The tail has at most `most_tail_blocks`, or what the budget holds beside one of the
-  // head, but no fewer than `least_tail_blocks`; the head has all others.
+  // The budget must have passed check(). The block that the next token falls into belongs to the
+  // tail. The tail has at most `most_tail_blocks`, or what the budget leaves beside one block of
+  // the head, but no fewer than `least_tail_blocks`; the head has all other blocks.
   GatheredBudget(int32_t budget_tokens, int32_t least_tail_blocks, int32_t most_tail_blocks);
 
   int32_t head_blocks() const { return head_blocks_; }
-  // By which the text grows while a choice is kept.
+  // How many tokens the text grows by before the head is chosen anew.
   int32_t tokens_between_choices() const;
-  // KvView::layout() of a view that keeps `last` as long as the tail behind it is not too long.
+  // KvView::layout() for a view that keeps the head `last` until the tail has outgrown its blocks.
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const;
-  // The same of one that always chooses.
+  // KvView::layout() for a view that chooses every time.
   KvViewLayout choose(int32_t prefix_tokens) const { return layout(prefix_tokens, {}); }
 
  private:

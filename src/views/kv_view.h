@@ -1,14 +1,14 @@
 // A view of a sequence's KV: which of its tokens rows see, where that is not all of them. Drafting
-// through one reads a part of the cache in place of all of it (MagicDec §4; StreamingLLM).
+// through a view reads only a part of the KV cache (MagicDec §4; StreamingLLM).
 //
 // A view is a block table: blocks of a head, then the sequence's own blocks from some block on, its
 // tail, up to the last one. The head is the sequence's own first blocks, in place, or blocks of the
 // view's own, in which tokens from before the tail are gathered: those that some rows, the
 // observers, pay the most attention to. The tail holds the end of the prefix and the tree region,
-// at the same offsets in the same blocks, so what rows write through a view lies where they would
-// have written it without one. Attention knows nothing of views (StepRow::visible).
+// at the same offsets in the same blocks, so rows write their KV to the same place with and without
+// a view. Attention knows nothing of views (StepRow::visible).
 //
-// Kept by one role for one sequence; one thread.
+// Each role has its own view object for each sequence. One thread.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct KvViewLayout {
   bool chooses = false;         // the head is chosen anew, from what lies before the tail
 };
 
-// Who chooses a head for rows that see it.
+// Which rows choose the tokens of a head.
 enum class KvObservers : uint8_t {
   kNobody,
-  kLastTokens,  // the last tokens of the prefix, which are run once more: behind tail_block
+  kLastTokens,  // the last tokens of the prefix, which lie in the tail and are run once more
   kOwnRows,     // the first of the rows that see it
 };
 
 struct KvChoice {
   KvObservers by = KvObservers::kNobody;
-  int32_t observers = 0;  // so many, of own rows at most
+  int32_t observers = 0;  // how many rows choose; for kOwnRows, at most
   int32_t pooling = 1;    // neighbours, an odd number, that a token's importance is averaged over
   bool by_index = false;  // by quantized keys, which are kept in blocks beside the head
 };
@@ -45,12 +45,12 @@ struct KvChosen {
 class KvView {
  public:
   virtual ~KvView() = default;
-  // What rows behind a prefix of `prefix_tokens` see of it. The tail begins at or before the
-  // prefix's end. Where it begins with block head_blocks, that is everything.
+  // What rows behind a prefix of `prefix_tokens` tokens see of it. The tail begins at or before the
+  // prefix's end. Where tail_block equals head_blocks, rows see everything.
   virtual KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const = 0;
   virtual KvChoice choice() const { return {}; }
-  // What rows behind a verification will see, if its rows, which see everything, are to choose the
-  // head for them: `chooses` is false where no choice is due, or where they never choose.
+  // The layout for rows after a verification whose own rows, which see everything, choose the head.
+  // `chooses` is false where no choice is due, or where verifications never choose.
   virtual KvViewLayout layout_by_verification(int32_t /*prefix_tokens*/,
                                               const KvChosen& /*last*/) const {
     return {};

@@ -1,6 +1,6 @@
-// PQCache (Zhang et al., 2024): as TopK, but what a row thinks of a token is estimated from the
-// token's quantized key, 16 bytes in place of a key. The index of quantized keys is built in the
-// Step of the first row that sees the view, and tokens join it as they leave the tail
+// PQCache (Zhang et al., 2024): as TopK, but a row's attention score of a token is estimated from
+// the token's quantized key, 16 bytes in place of the key. The index of quantized keys is built in
+// the Step of the first row that sees the view, and tokens join it as they leave the tail
 // (kernels/pq_index).
 #pragma once
 
@@ -16,7 +16,7 @@ class PqCache : public KvView {
  public:
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kQuantizedKeys;
-  // Codes of 16 bytes beside 512 of a bf16 key and value.
+  // A code has 16 bytes, a token's key and value 512 in bf16 (heads of 128).
   static constexpr KvViewFacts kFacts = {.selection_share = 1.0 / 32};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);

@@ -1,8 +1,8 @@
-// SnapKV (Li et al., 2024): what the end of a text attends to in what comes before it is what its
-// continuation will attend to. Of each layer and KV head the tokens are gathered that the last 32
-// pay the most attention to, pooled over 5 neighbours; behind them come the sequence's own last
-// blocks, new tokens among them. When these have grown to half of the budget, the head is chosen
-// anew: the text has moved on.
+// SnapKV (Li et al., 2024): a continuation attends to about the same tokens as the end of the text
+// before it. For each layer and KV head, the view gathers the tokens that the last 32 tokens pay
+// the most attention to, averaged over 5 neighbours; behind them come the sequence's own last
+// blocks, new tokens among them. When these blocks have grown to half of the budget, the head is
+// chosen anew, since the text has moved on.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // StreamingLLM (Xiao et al., 2023): attention sinks and a window of the last tokens. The sinks are
-// the sequence's first block, the window its last blocks, all of them in place: no memory, nothing
-// to choose, nothing to copy. The window moves on by a block at a time.
+// the sequence's first block, the window its last blocks, all in place: the view takes no memory,
+// chooses nothing and copies nothing. The window moves on by a block at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class StreamingLlm : public KvView {
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;
 
  private:
-  const int32_t window_blocks_;  // the one that the next token falls into among them
+  const int32_t window_blocks_;  // includes the block that the next token falls into
 };
 
 }  // namespace forerun

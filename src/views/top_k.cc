@@ -3,7 +3,7 @@
 namespace forerun {
 namespace {
 
-// Of more rows, which are a prompt's or a wide tree's, the first ones choose for all.
+// Where a prompt or a wide tree has more rows than this, the first ones choose for all.
 constexpr int32_t kMaxObservers = 32;
 constexpr int32_t kTailBlocks = 1;  // the one that the next token falls into
 

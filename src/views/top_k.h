@@ -1,7 +1,7 @@
-// TopK: at every draft step the tokens that the row which is run pays the most attention to, of all
-// that lie before the block that it writes to; exact for each layer and KV head. It reads all keys
-// to read few of them, so it saves next to nothing: it is the upper bound that other views are
-// measured against (MagicDec §5), and never chosen by `auto`.
+// TopK: at every draft step, for each layer and KV head, exactly those tokens that the row pays the
+// most attention to, among all before the block that it writes to. Choosing reads all keys, so the
+// view saves next to nothing: it is the upper bound that other views are measured against (MagicDec
+// §5), and `auto` never chooses it.
 #pragma once
 
 #include <cstdint>

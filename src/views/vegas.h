@@ -1,10 +1,10 @@
-// Vegas (Yue et al., 2026; SparseSpec's PillarAttn is of the same kind): verification computes what
-// every token is worth to its rows anyway, so its rows choose what the next drafts see. No row is
-// run for it, the choice is at most a few rounds old, and nearly all of the budget is the chosen
-// head: the sequence's own last blocks hold what has come since, and a little before it.
+// Vegas (Yue et al., 2026; SparseSpec's PillarAttn is of the same kind): verification computes the
+// attention scores of all tokens anyway, so its rows choose what the next drafts see. No extra row
+// is run, the choice is at most a few rounds old, and nearly all of the budget is the chosen head;
+// the tail is the sequence's last blocks, with the tokens since the choice and a few before it.
 //
-// The first head, which drafts need before anything has been verified, and those of a model that
-// verifies nothing, are chosen as SnapKV's are: by the last tokens, run once more.
+// The first head, which drafts need before anything has been verified, is chosen as SnapKV chooses:
+// by the last tokens, run once more. So are all heads of a model that verifies nothing.
 #pragma once
 
 #include <cstdint>

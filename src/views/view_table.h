@@ -1,5 +1,5 @@
-// The views of a sequence's KV there are, by name: the one place where a view is added. Accepted
-// names, messages, help texts and what the lossless tests run are derived from it.
+// All views of a sequence's KV, by name: the one place where a view is added. Accepted names,
+// messages, help texts and the cases of the lossless tests are derived from this table.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace forerun {
 
-// What a view needs of the devices: more, the later.
+// What a view needs of the devices; each entry needs all that the ones before it need.
 enum class KvViewNeeds : uint8_t {
   kNothing,
   kSelection,      // rows choose tokens, which are gathered (Decoder::selects_kv())
-  kQuantizedKeys,  // and find them by quantized keys (Decoder::quantizes_keys())
+  kQuantizedKeys,  // rows also find tokens by quantized keys (Decoder::quantizes_keys())
 };
 
-// What its blocks depend on beside the budget.
+// What the number of a view's own blocks depends on beside the budget.
 struct KvShape {
   int32_t tokens;    // of the text
   int32_t head_dim;  // of the model whose KV it is
 };
 
-// What plans assume of it before anything has been measured.
+// What plans assume of a view before anything has been measured.
 struct KvViewFacts {
   int32_t budget = 512;  // tokens, the paper's best
-  // Of the cache, read at every draft Step to choose: keys are one half of it, heads of 128.
+  // The share of the KV cache that is read at every draft Step to choose tokens; all keys are one
+  // half. For heads of 128 dimensions.
   double selection_share = 0.0;
-  // Self-speculation's acceptance at that budget, PG-19 behind 32,000 tokens (MagicDec, Table 6);
-  // 0: nothing published that a plan may assume.
+  // Acceptance rate of self-speculation at that budget, on PG-19 behind 32,000 tokens (MagicDec,
+  // Table 6); 0: none is published that a plan may assume.
   double published_acceptance = 0.0;
   // A bound for benches to measure others by: never a candidate of strategy `auto`.
   bool is_bound = false;
@@ -40,11 +41,13 @@ struct KvViewFacts {
 struct KvViewEntry {
   const char* name;
   const char* help;  // one line: what of the cache is seen
-  // kInvalidArgument where it cannot do with a budget of so many tokens, and with how many it can.
+  // kInvalidArgument where the view cannot work with this budget; the message says which budgets it
+  // takes.
   Status (*check)(int32_t budget_tokens);
-  // Of a budget that check() has accepted. Rows see at most so many tokens of their prefix.
+  // A view of a budget that check() has accepted. Rows see at most `budget_tokens` tokens of their
+  // prefix.
   std::unique_ptr<KvView> (*make)(int32_t budget_tokens);
-  // Blocks that it takes beside the sequence's, of a budget that check() has accepted.
+  // How many blocks the view takes beside the sequence's, for a budget that check() has accepted.
   int32_t (*own_blocks)(int32_t budget_tokens, const KvShape& shape);
   // Tokens by which a text grows between two choices for which its last tokens are run once more
   // (KvObservers::kLastTokens); 0: rows that run anyway choose, or nobody does.
@@ -55,9 +58,9 @@ struct KvViewEntry {
 
 std::span<const KvViewEntry> view_table();
 const KvViewEntry* find_view(const std::string& name);  // null: there is none
-// The first tokens and the last ones, where they lie: what costs nothing and needs nothing.
+// The view of the first and the last tokens in place, which needs no memory and no selection.
 const KvViewEntry& window_view();
-// Of those that need no more; for messages.
+// The names of the views that need no more than `most` of the devices; for messages.
 std::string view_names(KvViewNeeds most = KvViewNeeds::kQuantizedKeys);
 
 }  // namespace forerun

@@ -9,7 +9,8 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// Of a message beside its hidden rows: a row's token, position, slot and ancestors.
+// Bytes of a message beside its hidden rows: for each row its token, position, slot and ancestors,
+// and for the message its header.
 constexpr int64_t kRowHeaderBytes = 64;
 constexpr int64_t kHeaderBytes = 256;
 

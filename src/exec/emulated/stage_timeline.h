@@ -32,9 +32,9 @@ class StageTimeline {
   // dropped from the beginning.
   void issue(uint64_t step, const StepLoad& load, std::span<const int32_t> dropped, int64_t now_ns);
   void drop(std::span<const IssuedRow> rows, int64_t now_ns);
-  // Of the next thing that happens; nothing where no Step is under way.
+  // When the next event happens; nothing where no Step is under way.
   std::optional<int64_t> next_ns() const;
-  // Lets happen what does until `now_ns`, and appends what is to be told of it.
+  // Lets all events up to `now_ns` happen, and appends what the executor is told of them.
   void advance(int64_t now_ns, std::vector<PipelineEvent>& events);
 
  private:

@@ -42,12 +42,12 @@ class StepEmulator {
   // A runner whose Steps last as long as the profile's; it keeps `runner`, and the emulator must
   // outlive it. The profile has times of `role`. A Step that fails returns at once.
   std::unique_ptr<StepRunner> wrap(Role role, std::unique_ptr<StepRunner> runner);
-  // Of all Steps so far; from any thread.
+  // The counts of all Steps so far; from any thread.
   EmulationStats stats() const;
 
  private:
   class Runner;
-  // A Step has ended, so late.
+  // Counts a Step that ended `late` after its time.
   void count(std::chrono::nanoseconds late);
 
   const StepProfile profile_;

@@ -35,7 +35,7 @@ struct OneRow {
   Step step;
 };
 
-// Of a fake decoder with seed 1.
+// The greedy token of a fake decoder with seed 1 after `history`.
 inline TokenId greedy(const std::vector<TokenId>& history) {
   std::vector<float> logits(kVocab);
   fake_logits(fake_history(history, 1), kVocab, logits.data());

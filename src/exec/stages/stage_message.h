@@ -54,12 +54,12 @@ struct StageMessage {
   bool whole = false;       // no row may be dropped: something counts them
   std::vector<int32_t> ancestors;
   std::vector<Selection> selections;
-  // Of a stage that does not embed: [rows][width].
+  // Input of a stage that does not embed: hidden rows, [rows][width].
   DType hidden_dtype = DType::kBf16;
   int64_t hidden_width = 0;
   std::vector<std::byte> hidden;
 
-  // Of none of the lists any memory is given back.
+  // Empties all lists, which keep their memory.
   void clear();
   void add_moves(const StepSequence& sequence, std::span<const KvMove> moves_to_add);
   // The rows of `step`, whose sequences' tables must be as long as its rows see; once a message.

@@ -21,7 +21,7 @@ struct StepInTransit {
   const std::function<void(PipelineEvent)>* tell = nullptr;
 };
 
-// Of all stages together.
+// Facts of the whole pipeline.
 struct PipelineFacts {
   const ModelConfig* config = nullptr;  // the whole model's
   int32_t live_vocab = 0;
