@@ -1,5 +1,5 @@
-// How many requests the KV memory has room for: which blocks the texts of the requests that run
-// will take, those that several of them share counted once.
+// How many requests the KV memory has room for: the blocks that the texts of running requests will
+// take, where blocks that several requests share are counted once.
 //
 // One thread.
 #pragma once
@@ -17,52 +17,53 @@ namespace forerun {
 
 class Admission {
  public:
-  // What a request that waits would take. Made once for its text; asking again costs nothing as
-  // long as those that run hold the same pages.
+  // What a waiting request would take. Made once for its text; asking again costs nothing as long
+  // as the running requests hold the same pages.
   class Claim {
    public:
     Claim() = default;
-    // `view_blocks`: what a model takes for a view beside the text.
+    // `view_blocks`: blocks that a model takes for a view beside the text.
     Claim(std::span<const TokenId> text, bool shares, uint64_t salt, int64_t view_blocks = 0);
 
    private:
     friend class Admission;
-    std::vector<uint64_t> pages_;  // names of its full pages, where it shares them
-    int64_t own_blocks_ = 0;       // the others
-    uint64_t version_ = 0;         // of the pages held, for which pages_to_take_ holds
+    std::vector<uint64_t> pages_;  // names of the text's full pages, where the request shares them
+    int64_t own_blocks_ = 0;       // blocks that are not shared
+    uint64_t version_ = 0;         // Admission::version_ for which pages_to_take_ was computed
     int64_t pages_to_take_ = 0;
   };
 
-  // What one request that runs has been promised.
+  // What a running request has been promised.
   struct Promise {
     std::vector<uint64_t> pages;
     int64_t own_blocks = 0;
     std::array<bool, kNumRoles> has_read{};
   };
 
-  // `executor` must outlive the object. `draft_keeps_all`: else the draft model keeps a window of
-  // each text and has room for as many as may run.
+  // `executor` must outlive the object. `draft_keeps_all` false: the draft model keeps only a
+  // window of each text and has room for all requests that may run.
   explicit Admission(const Executor* executor, bool draft_keeps_all = true)
       : executor_(executor), draft_keeps_all_(draft_keeps_all) {}
 
-  // Whether there is room for a request beside `running` others: for its blocks, those that it
-  // shares with one that runs aside, and one more for it and for each that runs. Without that room
-  // to grow, what is admitted is set aside again before it has done much. Room is always where
-  // nothing runs.
+  // Whether there is room for a request beside `running` others: for its blocks, without those that
+  // it shares with a running request, and one more block for it and for each running request.
+  // Without that room to grow, a request would be preempted soon after it was admitted. Where
+  // nothing runs there is always room.
   bool has_room(Claim& claim, int64_t running) const;
 
-  // Where there is no memory for all of it (std::bad_alloc), `promise` is what leave() must get.
+  // Where memory runs out halfway (std::bad_alloc), `promise` holds what must be passed to leave().
   void admit(const Claim& claim, Promise& promise);
-  // The role has read all of the text: what it takes is in use. Until then all of it counts as
-  // promised, though some of it is in use already: beside a prompt that takes more than half of the
-  // room others wait until it has been read, rather than too many coming in at once.
+  // The role has read the whole text, so its blocks are in use. Until then all of them count as
+  // promised, though some are in use already: so while a prompt that takes more than half of the
+  // room is being read, other requests wait, rather than too many being admitted at once.
   void note_read(Promise& promise, Role role);
-  // The request does not run any more. Pages that others wait to read stay promised, to them.
+  // The request no longer runs. Pages that other requests still have to read stay promised to
+  // those.
   void leave(Promise& promise);
 
  private:
-  // A page of text that requests which run begin with. It is promised to all of them at once, until
-  // one of them has read it, and again when that one has left.
+  // A page of text that running requests begin with. It is promised once for all of them, until one
+  // of them has read it, and again once that one has left.
   struct Page {
     int32_t holders = 0;
     std::array<int32_t, kNumRoles> readers{};  // holders that have read it
@@ -72,7 +73,7 @@ class Admission {
   const bool draft_keeps_all_;
   std::array<int64_t, kNumRoles> promised_{};  // blocks
   std::unordered_map<uint64_t, Page> pages_;   // by name
-  uint64_t version_ = 1;                       // of which pages there are
+  uint64_t version_ = 1;                       // changes with the set of pages
 };
 
 }  // namespace forerun

@@ -1,13 +1,13 @@
-// What requests that leave their strategy to the engine speculate with at the present load: what
-// `auto` stands for on this machine, or, where a large batch of long contexts makes reading the KV
-// cache what a Step waits for, the target itself as a draft that reads a view of its cache
-// (sparse_self; MagicDec). Decided anew as the batch, its contexts and what is seen of guesses
-// change; requests follow while they run.
+// Chooses how requests speculate that leave their strategy to the engine: usually what `auto`
+// stands for on this machine; where a large batch of long contexts makes a Step wait for reading
+// the KV cache, the target drafts for itself through a view of its cache (sparse_self; MagicDec).
+// The choice is made anew as the batch, its contexts and the acceptance change; running requests
+// follow it.
 //
-// Predictions choose, measurements decide: a view is tried only where the usual way has been
-// measured at this load, and as long as the load is about the same it stays until it is seen to
-// bring no more tokens a second. Then no view is tried for a while, which doubles with every trial
-// that fails at such a load.
+// Predictions propose, measurements decide: a view is tried only after the usual plan has been
+// measured at this load. While the load stays about the same, the view is kept until measurements
+// show that it brings no more tokens a second. Then no view is tried for a while, which doubles
+// with every failed trial at such a load.
 //
 // The loop's thread only.
 #pragma once
@@ -27,13 +27,13 @@ namespace forerun {
 
 class AutoStrategy {
  public:
-  // All requests together, up to now.
+  // Output of all requests together so far.
   struct Progress {
     int64_t tokens = 0;
-    double seconds = 0.0;  // of a clock that runs on
+    double seconds = 0.0;  // of a monotonic clock
   };
 
-  // `resolve` takes every candidate (view_candidates()).
+  // `resolve` accepts every candidate (view_candidates()).
   AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve);
 
   // The plan that a request now runs whose plan the engine chooses (SpeculationPlan::automatic): a
@@ -43,13 +43,13 @@ class AutoStrategy {
     return present_ ? present_ : usual;
   }
 
-  // Looks at what decodes now; call it about once a Step. True where plan() has become another one.
+  // Looks at what decodes now; call it about once a Step. Returns whether plan() has changed.
   bool look(const LiveCosts& costs, BatchLoad load, const Progress& progress);
-  // One verification by the present plan: of `guesses` the first `accepted` were right.
+  // Takes the outcome of one verification by `plan`: the first `accepted` of `guesses` were right.
   void observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted);
 
  private:
-  // Tokens a second over some looks in a row at about one load.
+  // Tokens a second over consecutive looks at about the same load.
   struct Meter {
     BatchLoad load;
     Progress begin;
@@ -58,7 +58,7 @@ class AutoStrategy {
   };
   // How long no view is tried after one that was of no use.
   struct Backoff {
-    int64_t looks = 0;  // so long at about this load, elsewhere as after a first failure; 0: none
+    int64_t looks = 0;  // length at about `load`; at other loads that of a first failure; 0: none
     BatchLoad load;
     int64_t begin = 0;  // of looks_
   };

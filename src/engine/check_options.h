@@ -1,4 +1,4 @@
-// What an engine is asked for, checked before a model is read.
+// Checks of an engine's options before a model is read.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace forerun {
 // Whether the options agree with each other and with where the models are to run.
 Status check_options(const EngineOptions& options, const Placement& placement);
 
-// The machine of `options.emulate`; null where none is named. Fails where its profile cannot be
-// read, or the models' placement is not one that it has times for.
+// The emulated machine that `options.emulate` names; null where it names none. Fails where the
+// profile cannot be read or has no times for the models' placement.
 Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options,
                                                     const Placement& placement);
 

@@ -1,4 +1,4 @@
-// What a request asks for, checked before it is queued.
+// Checks of a request before it is queued.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the times of Steps hold for: the processors or GPUs, how they are shared out, the models'
-// shapes and weights, and the code that runs them.
+// The key under which durations of Steps are cached: the processors or GPUs, their placement, the
+// models' shapes and weights, and the code that runs them.
 #pragma once
 
 #include "engine/device_spec.h"
@@ -9,8 +9,8 @@
 
 namespace forerun {
 
-// `max_context_tokens` as the memory was planned. Fails where a GPU or a model's config.json cannot
-// be asked.
+// `max_context_tokens`: of the memory plan. Fails where a GPU cannot be queried or a model's
+// config.json cannot be read.
 Result<CostKey> cost_key(const ModelsToLoad& models, const Placement& placement,
                          int32_t max_context_tokens);
 

@@ -26,13 +26,14 @@ namespace forerun {
 // a processor twice; several devices may share one (correct, and slow).
 Result<std::vector<CpuCores>> parse_cpu_devices(std::string_view spec);
 
-// What one model runs on; of a model that is cut into stages, the last of them.
+// What one model runs on; for a model that is cut into stages, what the last stage runs on.
 struct ModelPlacement {
-  std::vector<int32_t> gpus;  // its passes, by rank; none: the devices below
-  // Everything else; with GPUs one device, which samples (none in an earlier stage).
+  std::vector<int32_t> gpus;  // GPUs that run its forwards, by rank; none: the devices below do
+  // The CPU devices, which run forwards and sampling; where there are GPUs, one device that samples
+  // (none in an earlier stage).
   std::vector<CpuCores> devices;
   std::vector<ModelPlacement> earlier =
-      {};  // the stages in front of it, in order; none: it is not cut
+      {};  // the stages before this one, in order; none: the model is not cut
 
   int32_t num_stages() const { return static_cast<int32_t>(earlier.size()) + 1; }
   const ModelPlacement& stage(int32_t idx) const {
@@ -40,7 +41,7 @@ struct ModelPlacement {
   }
 
   bool on_gpus() const { return !gpus.empty(); }
-  // Devices that hold a part of the stage each.
+  // The number of devices that each hold a part of the stage.
   int32_t degree() const { return static_cast<int32_t>(on_gpus() ? gpus.size() : devices.size()); }
 };
 
@@ -52,9 +53,9 @@ struct Placement {
   const ModelPlacement& of(Role role) const {
     return role == Role::kDraft && draft ? *draft : target;
   }
-  // The draft's GPUs are the target's too, or there is nothing but the target's: one Step at a
-  // time. Beside a target that is cut, or on other hosts, a draft is never sequential on devices
-  // that it names.
+  // Whether only one of the models runs a Step at a time: the draft has no devices of its own, or
+  // its GPUs are also the target's. Where the target is cut or on other hosts, a draft with devices
+  // of its own is never sequential.
   bool sequential() const;
 };
 

@@ -18,20 +18,20 @@ namespace forerun {
 // of two and in half.
 std::vector<Placement> splits_of(const Placement& whole);
 
-// Loads both of `to_load`, which must outlive it.
+// Loads both models of `to_load`, which must outlive it.
 class LoadedSplits : public SplitModels {
  public:
   LoadedSplits(const ModelsToLoad& to_load, std::vector<Placement> placements)
       : to_load_(to_load), placements_(std::move(placements)) {}
 
-  // As choose_split() wants them, in the order of the placements.
+  // The placements as choose_split() takes them, in the same order.
   std::vector<Split> splits() const;
   Status load(size_t index) override;
   Result<StepCosts> measure() override;
   Executor& executor() override { return *executor_; }
   double now_seconds() const override;
 
-  // What was loaded last; none without a load() that succeeded.
+  // The models that were loaded last; null where no load() has succeeded.
   std::unique_ptr<LoadedModels> take_models();
 
  private:
@@ -43,7 +43,7 @@ class LoadedSplits : public SplitModels {
 
 struct TriedSplits {
   ChosenSplit chosen;
-  std::unique_ptr<LoadedModels> models;  // on the chosen one
+  std::unique_ptr<LoadedModels> models;  // loaded on the chosen split
 };
 
 // choose_split() over splits_of(whole), with a few short texts and the engine's source of guesses.

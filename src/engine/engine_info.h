@@ -1,4 +1,4 @@
-// What an engine tells of itself once it is loaded and measured.
+// The description that an engine gives of itself once it is loaded and measured.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// Its planner_report is left empty.
+// Leaves planner_report empty.
 EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& target,
                            const LoadedModels& models, const StepProfile* emulated);
 

@@ -1,11 +1,12 @@
-// The only loop: admits requests, feeds their strategies, hands their work to the executor and
-// their tokens to their readers.
+// The engine's only loop: it admits requests, passes results to their strategies, work to the
+// executor and tokens to the readers.
 //
-// From the end of a Step to the start of the next one, devices wait for this thread. So between
-// them it only answers results with work; what readers are told, statistics and the costs of rows
-// wait for the next Step to run (Executor::set_meanwhile).
+// From the end of a Step to the start of the next one, devices wait for this thread. So in between
+// it only answers results with work; events for readers, statistics and the costs of rows wait
+// until the next Step runs (Executor::set_meanwhile).
 //
-// Memory that runs out (std::bad_alloc) on this thread costs the requests at hand, not the process.
+// If memory runs out (std::bad_alloc) on this thread, the requests being worked on fail, not the
+// process.
 //
 // One thread. Iteration-level batching comes from the executor: the loop submits whatever work is
 // ready before it asks for the next result. What the loop does for a result does not grow with the
@@ -48,19 +49,19 @@ class EngineLoop {
   struct Options {
     int32_t max_active = 64;
     bool share_prefixes = true;
-    bool draft_keeps_all = true;        // else a window of each request's KV
+    bool draft_keeps_all = true;        // false: the draft keeps a window of each request's KV
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
     bool drafts_sequentially = true;    // a Step of the draft holds up the target
     // A request gains a level of priority each time it has waited this long; 0: never.
     Clock::duration priority_ageing{};
-    LoadMeter* load = nullptr;                   // null: nobody asks
+    LoadMeter* load = nullptr;                   // null: load is not metered
     AutoStrategy* automatic = nullptr;           // null: plans stay as they are resolved
     std::function<void()> on_thread_start = {};  // on the loop's thread, before all else
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);
-  // Cancels everything and joins the thread.
+  // Cancels all requests and joins the thread.
   ~EngineLoop();
 
   void submit(std::unique_ptr<ActiveRequest> request);
@@ -83,10 +84,10 @@ class EngineLoop {
     // How often it has been set aside for others since it last had a token.
     int32_t set_aside_in_vain = 0;
     int64_t tokens_at_start = 0;
-    bool decodes = false;        // it has had a token since
-    int64_t tokens_counted = 0;  // where it does: as many as batch_costs_ knows of
-    uint64_t costs_version = 0;  // that its strategy was told
-    bool draft_is_out = false;  // a row of its draft was faulty: it goes on without the draft model
+    bool decodes = false;        // it has had a token since it was admitted
+    int64_t tokens_counted = 0;  // where it decodes: the tokens that batch_costs_ counts for it
+    uint64_t costs_version = 0;  // of the costs that its strategy has
+    bool draft_is_out = false;   // a row of its draft was faulty: it runs without the draft model
   };
 
   // A request that has ended, whose reader is still to be told.
@@ -99,16 +100,17 @@ class EngineLoop {
   void run();
   void take_submissions();
   void end_cancelled_and_late();
-  // Those that `take_plan` gives another plan, as it says, go on by it.
+  // Switches every running request for which `take_plan` returns true to its new plan.
   void change_plans(const std::function<bool(ActiveRequest&)>& take_plan);
-  // Requests of which the engine chooses the strategy: what suits the present load, and its change.
+  // For requests whose strategy the engine chooses: look_at_load() decides what suits the present
+  // load, follow_load() switches the requests where that has changed.
   void look_at_load();
   void follow_load();
-  // Submissions, cancellations, changes and deadlines. Of all requests, so only where there is
-  // something to see, or some time has passed.
+  // Handles submissions, cancellations, changes of speculation and deadlines. Visits all requests,
+  // so it does that only where there is news or some time has passed.
   void look_outside();
   void admit();
-  // The request to admit next; nothing where there is no place, or not enough memory.
+  // The request to admit next; nothing where there is no place or not enough KV memory.
   std::optional<WaitingRequests<Running>::Next> next_that_fits();
   // Whether the KV blocks that `waits` needs are there.
   bool has_room(Running& waits, int32_t priority);
@@ -116,53 +118,55 @@ class EngineLoop {
     return options_.share_prefixes && request.request().share_prefix && !request.wants_scores();
   }
   void start(Running running);
-  // A strategy by the request's plan, told what a row costs at present.
+  // Makes a strategy by the request's plan and gives it the present costs of rows.
   std::unique_ptr<Strategy> make_strategy(Running& running);
-  // The turn in which the driver's strategy starts.
+  // Runs the turn in which the driver's strategy starts.
   RequestDriver::State start_strategy(Running& running);
-  // The driver is drained: the plan's strategy goes on.
+  // Called once the driver is drained: starts the strategy of the request's plan.
   RequestDriver::State start_next_strategy(Running& running);
   void handle(WorkResult& result);
-  // Where a row of the draft is faulty (RowResult::status), lets the request go on without the
-  // draft model.
+  // Where a row of the draft is faulty (RowResult::status), switches the request to a plan without
+  // the draft model.
   RequestDriver::State leave_out_faulty_draft(Running& running, const WorkResult& result,
                                               RequestDriver::State state);
   void submit(const Running& running, WorkItem item);
-  // Tells the load meter what has come since the last call.
+  // Reports to the load meter the tokens since the last call.
   void report(Running& running) const;
-  // What follows a turn: the request is ended, or noted for deliver(). `timer` is finished before a
-  // reader could see either.
+  // Ends the request after its turn, or notes it for deliver(). `timer` is finished before a reader
+  // can see either.
   void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});
-  // What can wait until devices work: tells readers and the load meter of the turns since the last
-  // call, and strategies what rows cost now, which prepare their next ones. Throws nothing.
+  // Does what can wait until devices work: passes the events of the turns since the last call to
+  // readers and the load meter, passes present costs to strategies and lets them prepare their next
+  // turns. Throws nothing.
   void deliver();
   void tell_costs();
-  // Those of unsent_.
+  // Drops the requests in unsent_.
   void drop_unsent();
-  // The request found no KV blocks for its next rows: somebody gives some back.
+  // The request found no KV blocks for its next rows: chooses which request gives its blocks back.
   void make_room(const Running& starved, const Status& status);
   // Whether any running request has a lower level than `priority`.
   bool outranks_one(int32_t priority) const;
-  // Sets aside a running request of a lower level than `priority`, whose place and blocks then go
-  // to a waiting one; false where there is none to set aside.
+  // Sets aside a running request of a lower level than `priority`, so that a waiting request gets
+  // its place and blocks; false where there is none.
   bool give_way(int32_t priority);
-  // Whether `first` is set aside before `second`.
+  // Whether `first` is set aside rather than `second`.
   static bool loses_less(const Running& first, const Running& second);
   void set_aside(SequenceId sequence);
-  // Takes it out of the running ones, its KV with it.
+  // Removes the request from the running ones and releases its KV.
   Running remove(SequenceId sequence);
   void count_in_batch(Running& running);
-  // Tells the executor; where there is no memory for that, waits for some.
+  // Closes the sequence in the executor; where host memory is short, waits for some.
   void close(SequenceId sequence);
   void report_running();
-  // The process is out of memory: ends what was at hand when that was found, however far it had
-  // come. Its destructor tells its reader.
+  // The process is out of memory: ends the requests that were being worked on, however far they
+  // have come. Their destructors tell the readers.
   void drop_at_hand();
   void end(SequenceId sequence, FinishReason reason, Status error);
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<SharedAcceptance> shared_acceptance_;  // of all requests; the loop's thread only
+  std::shared_ptr<SharedAcceptance> shared_acceptance_;  // shared by all requests; the loop's
+                                                         // thread only
   std::shared_ptr<LoopWaker> waker_;
 
   std::mutex mutex_;  // guards submitted_ and stopping_
@@ -170,31 +174,35 @@ class EngineLoop {
   bool stopping_ = false;
 
   // The loop's thread only.
-  WaitingRequests<Running> waiting_;  // those set aside come back to the front of their class
+  WaitingRequests<Running> waiting_;  // requests that were set aside return to the front of their
+                                      // class
   IdMap<Running> running_;
   PrefixSalts salts_;
   Admission admission_;
   BatchCosts batch_costs_;
-  int64_t decoded_tokens_ = 0;       // of all requests so far
-  int64_t automatic_sequences_ = 0;  // that decode, by a plan of the engine's choice
-  bool load_has_changed_ = false;    // so that another plan suits it
-  uint64_t told_version_ = 0;        // of its costs, that all strategies know
-  std::vector<SequenceId> turned_;   // since deliver(); some may be there twice, or run no more
-  std::vector<SequenceId> unsent_;   // that had no memory for it; has room for as many
+  int64_t decoded_tokens_ = 0;       // sum over all requests so far
+  int64_t automatic_sequences_ = 0;  // that decode by a plan that the engine has chosen
+  bool load_has_changed_ = false;    // another plan now suits it
+  uint64_t told_version_ = 0;        // version of batch_costs_ that all strategies have
+  std::vector<SequenceId> turned_;   // with a turn since deliver(); may hold duplicates and ended
+                                     // requests
+  std::vector<SequenceId> unsent_;   // whose events found no memory; capacity for all that run
   std::vector<Ended> ended_;         // since deliver()
   SequenceId next_sequence_ = 1;
-  // What is being worked on: a sequence, none, or, while Steps are run, all that run.
+  // What is being worked on: one sequence, none, or, while Steps run, all running ones.
   static constexpr SequenceId kNone = 0;
   static constexpr SequenceId kAll = ~SequenceId{0};
   SequenceId at_hand_ = kNone;
   Clock::time_point turn_begin_{};                              // of the result at hand
-  Clock::time_point next_deadline_ = Clock::time_point::max();  // of all requests, or earlier
-  Clock::time_point next_look_{};  // for requests whose readers have gone without a word
-  // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
-  // until one can end, and none starts over again and again.
+  Clock::time_point next_deadline_ = Clock::time_point::max();  // the earliest of all requests'
+                                                                // deadlines, or earlier
+  Clock::time_point next_look_{};  // when to look for requests whose readers have gone without
+                                   // cancelling
+  // Host memory ran out and no request has ended since, so none is admitted. So fewer requests run
+  // until one of them can end, and none is restarted again and again.
   bool memory_is_short_ = false;
-  // Turns in which no further request is set aside for one that waits for blocks: the blocks of the
-  // last one return only after the Step in flight.
+  // Turns left in which no further request is set aside for one that waits for blocks, since the
+  // blocks of the last one return only after the Step in flight.
   int32_t turns_to_wait_ = 0;
 
   std::thread thread_;

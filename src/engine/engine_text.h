@@ -1,4 +1,4 @@
-// What an engine offers of its checkpoint's text: token ids and bytes, and conversations by the
+// Text functions of an engine's checkpoint: token ids, bytes of tokens, and conversations by the
 // chat template. Any thread.
 #pragma once
 
@@ -15,12 +15,12 @@ namespace forerun {
 
 class EngineText {
  public:
-  // `target` must outlive it. A template that is missing or broken is an error where it is used:
+  // `target` must outlive it. A missing or broken template is an error only where it is used, since
   // most requests need none.
   explicit EngineText(const OpenedModel& target);
 
   const Tokenizer& tokenizer() const { return target_.tokenizer; }
-  // These as Engine's.
+  // These do what Engine's functions of the same names do.
   Result<std::string> token_bytes(int32_t token) const;
   std::vector<std::string> control_tokens() const;
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const;

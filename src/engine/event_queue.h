@@ -1,11 +1,11 @@
 // EventQueue: the way from the engine's loop to a reader of one request or of thousands.
 //
-// Every sample of a request has a slot for what its reader has not taken; slots with something in
-// them wait in the order in which they were filled. So the loop never waits, a slow reader costs
-// one event a sample, and telling that something is there allocates nothing.
+// Every sample of a request has a slot for the event that its reader has not taken; filled slots
+// form a list in the order in which they were filled. So the loop never waits, a slow reader costs
+// one event a sample, and queueing a filled slot allocates nothing.
 //
-// Threads: all methods from any thread, under the queue's one lock; nothing of a caller's runs
-// under it.
+// Threads: all methods may be called from any thread. The queue has one lock, under which no code
+// of a caller runs.
 #pragma once
 
 #include <atomic>
@@ -27,28 +27,28 @@ namespace forerun {
 
 class EventQueue;
 
-// A submitted request between its handle, its slots and the loop; outlives each of them as long as
-// another is there.
+// A submitted request, shared by its handle, its slots and the loop; it lives as long as any of
+// them.
 class RequestChannel {
  public:
   using PlanPtr = std::shared_ptr<const SpeculationPlan>;
-  // What the handle needs of the engine. Both may be called after the engine is gone and must allow
-  // that.
+  // What the handle needs of the engine. Both functions may be called after the engine has been
+  // destroyed.
   struct EngineSide {
     std::function<void()> wake;                                         // tells the loop to look
     std::function<Result<PlanPtr>(const SpeculationOptions&)> resolve;  // as at submission
   };
 
-  // Counts as outstanding in `queue` from here until its last event has been taken.
+  // Opens a channel, which counts as outstanding in `queue` until its last event has been taken.
   static std::shared_ptr<RequestChannel> open(std::shared_ptr<EventQueue> queue, uint64_t tag,
                                               int32_t num_samples, EngineSide engine);
   // Asks the loop to end all samples.
   void cancel();
-  // By its reader, or since nobody is left to read it.
+  // Whether the reader has cancelled it, or no reader is left.
   bool cancelled() const;
-  // As RequestHandle's: asks the loop to let all samples go on by what the options come to.
+  // As RequestHandle's: resolves the options and asks the loop to switch all samples to that plan.
   Status change_speculation(const SpeculationOptions& options);
-  // What was asked for last; null: nothing yet.
+  // The plan that was asked for last; null: none yet.
   PlanPtr wanted_plan() const;
   EventQueue& queue() const { return *queue_; }
 
@@ -74,7 +74,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
   EventStream(std::shared_ptr<RequestChannel> channel, int32_t sample_idx);
   void push(Event event);
-  // As push() of an event that says kError and kResourceExhausted, but takes no memory.
+  // As push() of an event with kError and kResourceExhausted, but allocates nothing.
   void push_out_of_memory() noexcept;
   bool cancelled() const { return channel_->cancelled(); }
   RequestChannel::PlanPtr wanted_plan() const { return channel_->wanted_plan(); }
@@ -88,21 +88,21 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   Event unread_;
   bool has_unread_ = false;
   bool out_of_memory_ = false;
-  std::shared_ptr<EventStream> next_;  // among the slots with something unread
+  std::shared_ptr<EventStream> next_;  // the next slot with an unread event
 };
 
 class EventQueue {
  public:
-  // `descriptor`: an eventfd that is kept readable while something is there, and closed in the
-  // end; -1: none.
+  // `descriptor`: an eventfd that is readable while the queue holds an event, and is closed by the
+  // destructor; -1: none.
   explicit EventQueue(int descriptor = -1) : descriptor_(descriptor) {}
   ~EventQueue();
 
-  // What has waited longest; nothing after `timeout`, or, with `until_drained`, as soon as no
-  // request is outstanding. No timeout: for ever.
+  // Takes the event that has waited longest. Returns nothing after `timeout`, or, with
+  // `until_drained`, as soon as no request is outstanding. Without a timeout it waits for ever.
   std::optional<Completion> take(std::optional<std::chrono::milliseconds> timeout,
                                  bool until_drained);
-  // The reader is gone: what is unread is dropped, and what comes.
+  // The reader is gone: drops unread events and all that follow.
   void close();
   bool is_closed() const { return closed_.load(std::memory_order_acquire); }
   int64_t outstanding() const;
@@ -113,7 +113,7 @@ class EventQueue {
   friend class RequestChannel;
   void opened();
   void push(EventStream& stream, Event* event);  // null: out of memory
-  bool keep(EventStream& stream, Event* event);  // whether somebody is to be told
+  bool keep(EventStream& stream, Event* event);  // whether the reader must be woken
   void signal(bool readable);
 
   const int descriptor_;

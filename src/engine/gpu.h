@@ -24,7 +24,7 @@ struct GpuDescription {
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
   double read_bytes_per_s = 0;  // of its memory, measured; 0 where that failed
-  // To each other GPU, measured; 0 for itself and where there is no peer access.
+  // Measured bandwidth to each other GPU; 0 for itself and where there is no peer access.
   std::vector<double> link_bytes_per_s;
 };
 // Empty where there is no GPU, or no backend for one. Takes up to 2 GB of each for a moment.
@@ -32,18 +32,18 @@ Result<std::vector<GpuDescription>> describe_gpus();
 
 // What the GPU is: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory().
 Result<std::string> gpu_model(int32_t gpu);
-// What no other GPU is called, wherever it is seen from. Fails as gpu_memory().
+// The GPU's UUID, the same in every process and container. Fails as gpu_memory().
 Result<std::string> gpu_uuid(int32_t gpu);
-// Its free memory, without needs. kUnsupported where this build has no GPU backend; kNotFound where
-// there is no such GPU, with those that there are.
+// The GPU's free memory, with no needs filled in. kUnsupported where this build has no GPU backend;
+// kNotFound where there is no such GPU: the message names those that exist.
 Result<DeviceMemory> gpu_memory(int32_t gpu);
-// What these layers of a model need of each of `degree` GPUs, by rank. `weights`: kAsStored,
-// kInt8Head or kInt4Head. Fails as make_shard_plan.
+// The memory that these layers of a model need on each of `degree` GPUs, by rank. `weights`:
+// kAsStored, kInt8Head or kInt4Head. Fails as make_shard_plan.
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
                                                  WeightOverride weights);
-// A part of these layers on each of `gpus`, by rank. `progress` gets the fraction of the weights
-// that is loaded.
+// Loads a shard of these layers on each of `gpus`, by rank. `progress` gets the fraction of the
+// weights that is loaded.
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
                                               const LayerRange& layers,
                                               std::span<const int32_t> gpus, int64_t kv_blocks,

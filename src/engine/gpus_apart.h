@@ -1,5 +1,5 @@
-// GPUs of a launch's processes: each is one process's. Two that share one would both count on all
-// of its memory, and kernels whose blocks wait for each other could keep each other out for ever.
+// Checks that no two processes of a launch share a GPU. Two processes on one GPU would both count
+// on all of its memory, and kernels whose blocks wait for each other could deadlock.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 namespace forerun {
 
 struct OwnedGpu {
-  std::string name;  // where it is: "cuda:0"
-  std::string uuid;  // the same wherever it is seen
+  std::string name;  // on its host: "cuda:0"
+  std::string uuid;  // the same in every process
 };
 
-// `gpus`: of each rank. kInvalidArgument, with the GPU's names and `describe` of both ranks, where
-// two ranks have the same one.
+// `gpus`: those of each rank. kInvalidArgument where two ranks have the same GPU; the message has
+// its names and `describe` of both ranks.
 Status check_gpus_apart(const std::vector<std::vector<OwnedGpu>>& gpus,
                         const std::function<std::string(int32_t rank)>& describe);
 

@@ -1,4 +1,4 @@
-// What the models run on where the target's stages are processes of a launch (hosts/hosts.h).
+// The placement of the models where the target's stages are processes of a launch (hosts/hosts.h).
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace forerun {
 
-// As place_models(), but every stage of `options.hosts` has a machine of its own, where the devices
-// that are named for it, or for all, are looked for: the same names may come again. The draft is
-// the coordinator's, on its devices, beside the target. Where none are named, each process has its
-// share of its machine's processors. Of other processes' placements only how many devices they have
-// is known. kInvalidArgument where the options ask for other stages than there are.
+// As place_models(), but every stage of `options.hosts` has a machine of its own, on which the
+// devices named for that stage, or for all stages, are looked up: stages may have equal names. The
+// draft runs in the coordinator, on its own devices. Where no devices are named, each process gets
+// its share of its machine's processors. For stages in other processes only the number of devices
+// is known. kInvalidArgument where the options ask for another number of stages than the launch
+// has.
 Result<Placement> place_on_hosts(const EngineOptions& options);
 
 }  // namespace forerun

@@ -1,6 +1,7 @@
-// LoadMeter: how busy an engine is, and how many requests may still come.
+// LoadMeter: how busy an engine is, and how many more requests it accepts.
 //
-// The loop and those who submit report to it; anybody reads. One lock, held for some stores.
+// The loop and the threads that submit report to it; any thread may read. One lock, held for a few
+// stores.
 #pragma once
 
 #include <array>
@@ -17,8 +18,8 @@
 
 namespace forerun {
 
-// Events a second over the last ten seconds, in steps of a second. Its user says what time it is,
-// in seconds that never go back.
+// Events a second over the last ten seconds, counted by whole seconds. The caller passes the time,
+// in seconds that never decrease.
 class RateMeter {
  public:
   explicit RateMeter(double now_s) : start_s_(now_s) {}
@@ -37,10 +38,11 @@ class RateMeter {
 
 class LoadMeter {
  public:
-  // `limit`: most requests that may run and wait; -1: none.
+  // `limit`: the most requests that may run and wait together; -1: no limit.
   explicit LoadMeter(int64_t limit);
 
-  // A request's claim to run or wait, until it goes or is given back. The meter must outlive it.
+  // A request's claim to run or wait, held until the object is destroyed or given back. The meter
+  // must outlive it.
   class Place {
    public:
     Place() = default;
@@ -54,25 +56,25 @@ class LoadMeter {
       return *this;
     }
     ~Place() { give_back(); }
-    // Its request has ended.
+    // Called when the request has ended.
     void give_back();
 
    private:
     LoadMeter* meter_ = nullptr;
   };
-  // All of `count` or none: kInvalidArgument where so many could never be, kOverloaded where they
-  // cannot be now.
+  // Takes all of `count` places or none: kInvalidArgument where the limit is below `count`,
+  // kOverloaded where too few places are free now.
   Result<std::vector<Place>> take_places(int32_t count);
 
   void set_running(size_t requests);
   void note_preemption();
   void note_draft_fault();
   void note_prompt(int64_t computed_tokens, int64_t reused_tokens);
-  // What a request of a strategy has come to since it was last told of.
+  // A request's progress since it was last reported.
   void note_progress(const char* strategy, int64_t output_tokens, const StrategyStats& before,
                      const StrategyStats& now);
 
-  // All but the KV.
+  // The load, KV aside.
   EngineLoad load() const;
 
  private:

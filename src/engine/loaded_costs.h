@@ -1,4 +1,4 @@
-// What Steps of loaded models cost, by EngineOptions' cache or by measuring.
+// What Steps of the loaded models cost, from the cache that EngineOptions name or by measuring.
 #pragma once
 
 #include "engine/loaded_models.h"
@@ -7,8 +7,8 @@
 
 namespace forerun {
 
-// As find_or_measure_costs(); `executor` runs `models`, which `to_load` became. Where the key
-// cannot be told there is no cache, and the log says so.
+// As find_or_measure_costs(); `executor` runs `models`, which were loaded from `to_load`. Where the
+// cache's key cannot be made, the cache is not used, and the log says so.
 Result<StartCosts> costs_of(const ModelsToLoad& to_load, const LoadedModels& models,
                             RealExecutor& executor, const ProgressCallback& on_progress);
 

@@ -1,5 +1,5 @@
-// Wakes the engine's loop and tells it that somebody outside has news: a submission, a
-// cancellation, the engine's end.
+// Wakes the engine's loop when another thread has news for it: a submission, a cancellation, the
+// engine's end.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace forerun {
 
-// Shared with streams, which may outlive the engine. wake() from any thread, the rest from the
-// loop's.
+// Shared with streams, which may outlive the engine. wake() may be called from any thread, the
+// other functions from the loop's.
 class LoopWaker {
  public:
   void wake();

@@ -1,4 +1,4 @@
-// What Steps of models cost on devices of this machine, without an engine around them: for plans.
+// Measures what Steps cost on devices of this machine without creating an engine, for plans.
 #pragma once
 
 #include "forerun/engine.h"
@@ -7,9 +7,9 @@
 
 namespace forerun {
 
-// Loads the models that `options` name where these place them, and finds or measures their Steps as
-// an engine's start does. Fails as Engine::create(); machines to emulate and splits to try are
-// refused.
+// Loads the models that `options` name on the devices that they name, and finds or measures the
+// durations of Steps as an engine does at its start. Fails as Engine::create(); refuses options
+// that emulate a machine or ask for splits to be tried.
 Result<StartCosts> measure_devices(const EngineOptions& options);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// What plans need to know of an engine's models (ModelFacts), as far as it is known.
+// Fills in ModelFacts, what speculation plans must know of an engine's models.
 #pragma once
 
 #include "engine/loaded_models.h"

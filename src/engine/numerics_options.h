@@ -1,5 +1,5 @@
-// What the models compute with: EngineOptions' names of activations and weights, read and checked
-// against the devices.
+// The number formats that the models compute with: parses EngineOptions' names of activations and
+// weights, and checks them against the devices.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct NumericsOptions {
   std::optional<WeightOverride> draft_weights;         // unset: choose_draft_weights()
 };
 
-// Fails on a name that is none, with those that are.
+// Fails on an unknown name; the message lists those that are accepted.
 Result<NumericsOptions> parse_numerics(const EngineOptions& options);
 
-// Whether a draft's head of `vocab_size` tokens is worth rounding to int4 on a GPU: where it can
-// be, and reading it takes a share of a Step.
+// Whether rounding the LM head of a draft with `vocab_size` tokens to int4 pays on a GPU: its shape
+// must allow int4, and it must be large enough that reading it takes a good part of a Step.
 bool int4_head_pays(int32_t hidden_size, int32_t vocab_size);
 
-// The draft's weights where the user leaves them to the engine, by where it runs and how it is
-// stored.
+// The draft's weight format where the user leaves it to the engine: it follows from the draft's
+// devices and its stored format.
 WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement);
 
-// Whether the devices can compute with them; `draft` may be null, and its weights are chosen. Fails
-// naming what they accept.
+// Fails where the devices cannot compute in these formats, and names those that they accept.
+// `draft` may be null; where its weights are unset, they are chosen.
 Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,
                       const Placement& placement, const OpenedModel& target,
                       const OpenedModel* draft);

@@ -13,13 +13,14 @@
 
 namespace forerun {
 
-// Opened, not yet loaded: what sizes and compatibility are decided from.
+// A model whose weights are not loaded yet: sizes and compatibility are decided from it.
 struct OpenedModel {
   Checkpoint checkpoint;
   Tokenizer tokenizer;
   GenerationDefaults defaults;
 
-  // Tokens that may be fed and sampled: neither the tokenizer nor the embedding has more.
+  // Token ids that may be fed and sampled: the smaller of the tokenizer's and the embedding's
+  // number.
   int32_t live_vocab() const;
   std::vector<int32_t> eos_token_ids() const;  // sorted, distinct
 };
@@ -34,11 +35,11 @@ struct OpenedModels {
   const OpenedModel* draft_or_null() const { return draft ? &*draft : nullptr; }
 };
 
-// Both models of the options. Fails where their tokenizers differ.
+// Opens both models of the options. Fails where their tokenizers differ.
 Result<OpenedModels> open_models(const EngineOptions& options);
 
-// The checkpoint's own sampling defaults over SamplingParams'. Greedy where it says nothing, or
-// do_sample is false.
+// SamplingParams with the checkpoint's own defaults applied. Greedy where the checkpoint has none,
+// or do_sample is false.
 SamplingParams default_sampling(const GenerationDefaults& defaults);
 
 }  // namespace forerun

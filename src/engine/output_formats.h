@@ -1,5 +1,5 @@
-// Output formats of requests as constraints on tokens: compiled once each and kept, the masks of
-// tokens shared by all of them.
+// Output formats of requests as constraints on tokens. Each format is compiled once and kept; all
+// of them share one object for token masks.
 #pragma once
 
 #include <list>
@@ -23,12 +23,12 @@ namespace forerun {
 
 class OutputFormats {
  public:
-  // `tokenizer` must outlive it and its constraints. `end_tokens`: those that end an output; where
-  // there are none, formats are refused.
+  // `tokenizer` must outlive this object and its constraints. `end_tokens`: tokens that end an
+  // output; where there are none, formats are refused.
   OutputFormats(const Tokenizer& tokenizer, std::vector<int32_t> end_tokens);
 
-  // A constraint for one request; null for kAny. Error messages begin with "output_format".
-  // Compiles the format on the calling thread where it is new. May be called from any thread.
+  // Returns a constraint for one request; null for kAny. Compiles a new format on the calling
+  // thread. Error messages begin with "output_format". May be called from any thread.
   Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
   // Compiles the format and keeps what has come of it, an error as well. With `quick` it returns
   // false where that takes more than some 30 ms, and has kept nothing; else true. From any thread.
@@ -57,7 +57,7 @@ class OutputFormats {
   const std::vector<int32_t> end_tokens_;
   std::mutex mutex_;
   std::shared_ptr<grammar::TokenMasks> masks_;
-  std::shared_ptr<MaskThreads> threads_;                         // as masks_
+  std::shared_ptr<MaskThreads> threads_;                         // made with masks_
   std::list<Kept> kept_;                                         // the latest first
   std::shared_ptr<const std::vector<std::string>> token_bytes_;  // by id, names of special tokens
   std::vector<std::shared_ptr<const ReasoningTokens>> reasoning_tokens_;

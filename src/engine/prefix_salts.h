@@ -1,5 +1,5 @@
-// Numbers of salts (Request::cache_salt), as prefix caches know them: equal for equal texts, never
-// the same for two.
+// Numbers salts (Request::cache_salt) for prefix caches: equal texts get equal numbers, different
+// texts different ones.
 //
 // The latest kMaxKept are remembered. A salt that has been forgotten gets a new number: what was
 // cached under the old one is then found by nobody.

@@ -1,4 +1,4 @@
-// What submit() gives to its caller: holds on a request that cancel it when they are dropped.
+// What submit() returns: handles that cancel their request when they are destroyed.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ class QueuedRequest : public RequestHandle {
   const std::shared_ptr<RequestChannel> channel_;
 };
 
-// Reads a queue of its own, which nothing else is on.
+// A handle with an event queue for this request alone.
 class PulledRequest : public RequestStream {
  public:
   explicit PulledRequest(std::shared_ptr<RequestChannel> channel) : channel_(std::move(channel)) {}

@@ -1,4 +1,5 @@
-// A process that is a stage of a target whose coordinator is another one.
+// The main function of a process that runs one stage of a target for a coordinator in another
+// process.
 #pragma once
 
 #include "forerun/engine.h"
@@ -6,11 +7,11 @@
 
 namespace forerun {
 
-// Loads this process' stage, of `options.hosts`, and runs its Steps until the coordinator ends the
-// launch. The options must be those that the coordinator's engine is created with; the draft's are
-// not looked at. Ok also where the coordinator has ended it with a failure, which is the
-// coordinator's to tell. Fails, and tells the coordinator, where this process cannot go on, or the
-// coordinator or the stage in front is lost.
+// Loads this process' stage, by `options.hosts`, and runs its Steps until the coordinator ends the
+// launch. The options must be those of the coordinator's engine; the draft's are ignored. Also
+// returns ok where the coordinator has ended the launch with a failure, which the coordinator
+// reports. Fails, and tells the coordinator, where this process cannot go on, or the connection to
+// the coordinator or to the stage before is lost.
 Status run_stage_host(EngineOptions options);
 
 }  // namespace forerun

@@ -13,13 +13,14 @@
 
 namespace forerun {
 
-// As many as the options name, one way or the other; 0: they name none.
+// The number of stages that the options ask for, by any of their fields; 0: none do.
 int32_t stages_of(const EngineOptions& options);
 
-// Cuts a model into `stages`: as the user says, where `stage_layers` is not empty, else so that the
-// fullest stage has the least weight. The head counts, an embedding where it takes memory of its
-// own: on GPUs. kInvalidArgument, naming the checkpoint, where there are fewer layers than stages
-// or the user's do not add up to the model's or are not as many as stages.
+// Cuts a model into `stages` stages: by `stage_layers`, the user's numbers of layers, where it is
+// not empty, otherwise so that the largest stage has the fewest bytes of weights. The LM head
+// counts, and so does an embedding that takes memory of its own, on GPUs. kInvalidArgument, naming
+// the checkpoint, where there are fewer layers than stages, or `stage_layers` has another number of
+// stages or layers than the model.
 Result<std::vector<LayerRange>> plan_stages(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, bool on_gpus, int32_t stages,
                                             const std::vector<int32_t>& stage_layers);

@@ -14,7 +14,7 @@ namespace forerun {
 
 class StopMatcher {
  public:
-  // Empty strings are ignored. `keep_stop`: the stop string itself is shown.
+  // Empty strings are ignored. `keep_stop`: the stop string itself is shown too.
   explicit StopMatcher(const std::vector<std::string>& stops, bool keep_stop = false);
 
   // Appends `text` and returns what may be shown now. Once a stop string is complete everything
@@ -22,7 +22,7 @@ class StopMatcher {
   // overlap the one that begins first wins, of two that begin together the shorter. `may_stop`
   // false: no stop string ends in this text.
   std::string push(std::string_view text, bool may_stop = true);
-  // The stream has ended: what was held back.
+  // Ends the stream and returns what was held back.
   std::string finish();
   bool stopped() const { return stopped_; }
   // The stop string that ended the text; empty: none has.

@@ -1,5 +1,5 @@
-// From a Request to what the loop runs: checked, everything unset filled in, one ActiveRequest a
-// sample.
+// Turns a Request into what the loop runs: checks it, fills in unset fields, and makes an
+// ActiveRequest for each sample.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace forerun {
 
-// Seeds for requests that name none: different ones, also of engines started at the same time.
+// Seeds for requests that name none: they differ, even between engines started at the same time.
 // Any thread.
 class SeedSource {
  public:
@@ -26,13 +26,13 @@ class SeedSource {
   std::atomic<uint64_t> state_;
 };
 
-// What `wanted` comes to on a checkpoint with `defaults`.
+// `wanted`, with unset fields taken from the checkpoint's `defaults`.
 SamplingParams resolve_sampling(const SamplingOptions& wanted, const SamplingParams& defaults,
                                 uint64_t seed_if_unset);
 
-// Checks the request, speculation aside, which `plan` is, and makes its samples, not yet connected.
-// `formats` null: no output formats are done.
-// Fails, naming the field, on what is out of range.
+// Checks the request, except for its speculation, which `plan` has resolved, and makes its samples,
+// not yet connected. `formats` null: output formats are refused. Fails, naming the field, on what
+// is out of range.
 Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
     const OpenedModel& target, const EngineInfo& info, int32_t max_logprobs, SeedSource& seeds,
     OutputFormats* formats, std::shared_ptr<const SpeculationPlan> plan, Request request);

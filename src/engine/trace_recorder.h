@@ -1,5 +1,5 @@
-// Collects what executors and the loop tell of Steps and turns, for Engine::take_trace(). Any
-// thread.
+// Collects the records of Steps and turns from executors and the loop, for Engine::take_trace().
+// Any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ namespace forerun {
 
 class TraceRecorder {
  public:
-  // Keeps at most so many Steps and as many turns; the rest is counted as dropped.
+  // Keeps at most `capacity` Steps and as many turns; the rest is counted as dropped.
   explicit TraceRecorder(size_t capacity = size_t{1} << 19) : capacity_(capacity) {}
 
   void add_step(const StepRecord& record);
   void add_turn(const TraceTurn& turn);
-  // What has come since the last call.
+  // What has been recorded since the last call.
   Trace take();
 
  private:
@@ -35,7 +35,7 @@ class TurnTimer {
  public:
   TurnTimer() = default;
   TurnTimer(TraceRecorder* recorder, const WorkResult& result);
-  // What the strategy answered, before it is handed on.
+  // Notes the strategy's output before it is passed on.
   void note(const StrategyOutput& out);
   void finish();
 

@@ -99,7 +99,7 @@ void BatchCosts::find_least_row(int64_t context) {
     };
     consider(plain.rows + 1);
     for (const StepCosts::Entry& entry : costs.entries(Role::kTarget)) consider(entry.rows);
-    // Where rows cost nothing still more than 0, which would say that nothing is known of them.
+    // More than 0 even where further rows are free: 0 would mean that their cost is not known.
     table_.least_row = static_cast<float>(std::max(least, 1e-3 * seconds / sequences));
   });
 }

@@ -23,8 +23,8 @@ struct CostTable {
   // index 0 stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
   int32_t sequences = 1;  // sequences that decode, this request's included
-  // The least that a further row of the target's Step may cost, in seconds, at the batch size that
-  // makes rows cheapest; 0: what the entries say. Policies offer rows that are worth at least this
+  // The least seconds that a further row of the target's Step costs, at whichever number of rows
+  // makes it cheapest; 0: as the entries say. Policies offer rows that are worth at least this
   // (WorkRow::chance).
   float least_row = 0.0f;
   // The draft's Steps hold up the batch, and run only where all requests that would draft gain
