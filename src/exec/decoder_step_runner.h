@@ -1,7 +1,7 @@
-// Runs Steps on a decoder of any backend and samples on a group of CPU devices: the decoder's
-// forward, then the wanted rows, shared among the devices' threads; each row by one thread of every
-// device, on the device's part of the vocabulary. Of logits that stay on a GPU it asks for
-// summaries.
+// Runs Steps on a decoder of any backend and samples on a group of CPU devices: first the decoder's
+// forward, then the rows that want something, divided among the devices' threads. Each row is
+// sampled by one thread of every device, on the device's part of the vocabulary. Where logits stay
+// on a GPU, the runner asks for their summaries.
 #pragma once
 
 #include <span>
@@ -34,18 +34,20 @@ class DecoderStepRunner : public StepRunner {
   struct alignas(64) Worker {
     SamplerScratch scratch;
     std::vector<TokenId> children;
-    // Every device finds every answer; those of rank 0 go out, the others' end here.
+    // Every device computes every answer: that of rank 0 is returned, the others' are written here.
     RowResult row_result;
     WorkResult result;
   };
   // Fills queries_ and edits_ for the Step's rows that want logits.
   void ask(const Step& step, std::span<const RowTask> tasks,
            std::span<const RejectionTask> rejections);
-  // A row's query, with the edits that its context makes.
+  // Adds a row's query, with the edits of its logits that its context requires.
   void ask_row(const RowContext& context, const RowQuery& query, int32_t logits_row);
-  // Whether all of it is likely to take the caller less time than waking the threads.
+  // Whether sampling all tasks on the calling thread is likely to take less time than waking the
+  // threads.
   bool is_brief(std::span<const RowTask> tasks, size_t num_rejections) const;
-  // Performs, on the calling thread, what summaries suffice for; the rest goes to remaining_.
+  // Performs, on the calling thread, the tasks for which summaries suffice; the others go to
+  // remaining_.
   void perform_summarized(std::span<RowTask> tasks, size_t num_rejections);
   // `peers` null: on one device. `on_device` null: the decoder's.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
@@ -60,8 +62,8 @@ class DecoderStepRunner : public StepRunner {
   std::vector<size_t> remaining_;  // tasks, then rejections, that are still to be performed
 };
 
-// Ids that both a draft and its target know: the smaller of their live vocabularies. `draft` may be
-// null.
+// The number of token ids that both a draft and its target know: the smaller live vocabulary.
+// `draft` may be null.
 int32_t common_live_vocab(const ModelConfig& target, const ModelConfig* draft);
 
 }  // namespace forerun

@@ -33,14 +33,14 @@ class Executor {
   // Queues an item. FIFO per (role, sequence); items of different sequences of a role are merged
   // into one Step whenever that role's devices are free. Runs from the following next() on.
   virtual void submit(WorkItem item) = 0;
-  // The next result, waiting for it up to `timeout`; runs Steps on the calling thread where roles
-  // have no threads of their own. Nothing where no item is left or the time is up.
+  // Returns the next result and waits for it up to `timeout`; runs Steps on the calling thread
+  // where roles have no threads of their own. Nothing where no item is left or the time is up.
   virtual std::optional<WorkResult> next(std::chrono::microseconds timeout) = 0;
-  // A result that is there already, without running or waiting for anything.
+  // Returns a result that is already there; runs nothing and does not wait.
   virtual std::optional<WorkResult> next_at_hand() = 0;
-  // What the caller has to do that can wait until the devices work again: next() calls
-  // it beside every Step that it runs, or before it waits for threads that do. Where next() returns
-  // nothing it may not have been called.
+  // Sets the caller's work that can wait until devices work again: next() calls it beside every
+  // Step that it runs, or before it waits for threads that run Steps. Where next() returns nothing,
+  // it may not have been called.
   virtual void set_meanwhile(Meanwhile meanwhile) = 0;
   // Forgets a sequence: queued items are dropped, its blocks return when nothing in flight can
   // touch them. No result of it is reported afterwards, not even where its id is opened again while

@@ -1,5 +1,5 @@
-// A runner around another one, which it asks what it is not: for those that time, record or replace
-// what the inner one does with a Step.
+// A runner around another one, to which it forwards all but run(): the base of runners that time,
+// record or replace what the inner runner does with a Step.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace forerun {
 
-// `Base`: StepRunner or PipelinedRunner. Leaves run() to whoever derives from it.
+// `Base`: StepRunner or PipelinedRunner. Derived classes implement run().
 template <class Base>
 class ForwardingRunner : public Base {
  public:

@@ -1,11 +1,11 @@
-// The guesses' rows of the verifications that share a Step: which of them are worth running.
+// Decides which rows of guesses are worth running, among all verifications that share a Step.
 //
 // Rows are compared by what they add to the logarithm of a request's speed: to a request that is
-// expected to get E tokens of the Step, a row that brings another with chance c is worth
-// log(1 + c / E). The sum of these logarithms, less what a longer Step takes off the speed of all
-// who wait for it, is what StepScheduler::verification_rows() makes as large as it gets. So all
-// requests together gain the most tokens where they are alike, and where they are not, those that
-// cannot be guessed are not made to wait for the luck of a few.
+// expected to get E tokens of the Step, a row that brings another with chance c is worth log(1 + c
+// / E). The sum of these logarithms, less what a longer Step takes off the speed of all who wait
+// for it, is what StepScheduler::verification_rows() makes as large as it gets. So where requests
+// are alike, they gain the most tokens together; where they are not, requests whose text cannot be
+// guessed do not wait long for those whose text can.
 //
 // One thread.
 #pragma once
@@ -23,16 +23,16 @@ namespace forerun {
 class GuessRows {
  public:
   void clear();
-  // The rows of an item that has not begun, behind `context` tokens. It stays where it is until
-  // leave_out().
+  // Adds the rows of an item that has not begun, behind `context` tokens. The item must not move
+  // until leave_out().
   void add(WorkItem& item, int64_t context);
   // Whether there is a row that may be left out.
   bool any() const { return !rows_.empty(); }
   // The load of the rows so far that are run in any case.
   const StepLoad& certain() const { return certain_; }
-  // Removes from the items the rows (WorkRow::chance) that are not worth it. `held_up`: requests
-  // whose next token waits for the Step, whether it has rows of theirs or not. `prompt_rows`: of
-  // prompts, which the Step takes as well.
+  // Removes from the items the rows that are not worth running (WorkRow::chance). `held_up`:
+  // requests whose next token waits for the Step, whether it has rows of theirs or not.
+  // `prompt_rows`: rows of prompts that the Step takes as well.
   void leave_out(const StepScheduler& scheduler, int64_t held_up, int32_t prompt_rows);
 
  private:

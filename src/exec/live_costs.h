@@ -1,5 +1,5 @@
-// The costs of Steps as they are known at present: measured or read at start-up, corrected by every
-// Step that runs, asked by schedulers and the engine.
+// The present costs of Steps, which schedulers and the engine read: measured or read from a cache
+// at start-up, then corrected by every Step that runs.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-// The context, in tokens, that strategies are compared at where there is no request yet: one at
-// which small models' attention is neither free nor all there is.
+// The context, in tokens, at which strategies are compared while there is no request: one at which
+// a small model's attention is neither negligible nor dominant.
 inline constexpr int32_t kReferenceContext = 256;
 
 // Any thread may call any method.
@@ -27,12 +27,13 @@ class LiveCosts {
     const std::lock_guard lock(mutex_);
     costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
   }
-  // 0 where nothing is known of the role.
+  // Seconds of such a Step; 0 where nothing is known of the role.
   double seconds(Role role, const StepLoad& load) const {
     const std::lock_guard lock(mutex_);
     return costs_.has(role) ? costs_.seconds(role, load) : 0.0;
   }
-  // Calls `reader` with the costs, which do not change meanwhile; it calls nothing of this object.
+  // Calls `reader` with the costs, which do not change meanwhile. `reader` must not call this
+  // object.
   template <typename Reader>
   void read(const Reader& reader) const {
     const std::lock_guard lock(mutex_);

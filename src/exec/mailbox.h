@@ -1,4 +1,4 @@
-// Items on their way to one thread that waits for them, from any others.
+// A queue of items from any threads to one thread that waits for them.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ class Mailbox {
   // microseconds; polling takes a processor.
   explicit Mailbox(std::chrono::microseconds spin) : spin_(spin) {}
 
-  // The reader, asleep or polling, is not told before wake(): the caller may have more to add,
-  // which belongs into the same Step.
+  // The reader does not see the item before wake(): the caller may have more to add that belongs
+  // into the same Step.
   void add(Item item) {
     const std::lock_guard lock(mutex_);
     items_.push_back(std::move(item));
@@ -46,7 +46,7 @@ class Mailbox {
     arrived_.notify_one();
   }
 
-  // Appends what there is to `out`, waiting for the first one until `deadline`.
+  // Appends all items to `out`; where there are none, waits for the first one until `deadline`.
   void take(Clock::time_point deadline, std::vector<Item>& out) {
     const Clock::time_point now = Clock::now();
     const Clock::time_point polled = now + std::min<Clock::duration>(spin_, deadline - now);

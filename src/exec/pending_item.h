@@ -1,4 +1,4 @@
-// Work items on their way through a role, and what comes of them.
+// Work items on their way through a role, and their results.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct PendingItem {
   std::vector<std::shared_ptr<const DraftDistribution>> drafts;
 
   int64_t submit_ns = 0;
-  // Which of the executor's openings it belongs to: an id may have been closed and opened again
-  // by the time its Step has run.
+  // The number of the open() call that the item belongs to: a sequence's id may have been closed
+  // and opened again by the time the item's Step has run.
   uint64_t opening = 0;
 
   // How far it has come.
@@ -40,14 +40,14 @@ struct PendingItem {
   // Where the sequence has a constraint: for each row, the constraint's state after the text up to
   // it; null where the row belongs to the prompt or no output leads to it.
   std::vector<TokenConstraint::State> constrained;
-  // Rows that edits submitted later drop, by their places; empty: none. They need not be run, and
-  // the result leaves them out: those at `dead_results`, ascending.
+  // Marks the rows that later edits drop, by index; empty: none. They need not be run, and their
+  // results, at `dead_results` in ascending order, are left out.
   std::vector<bool> dead;
   std::vector<size_t> dead_results;
 };
 
-// Items of one sequence: first those all of whose rows are under way, then those that a role has
-// still to run, mostly one. References hold until their item is popped.
+// Items of one sequence: first those whose rows are all under way, then those that still have rows
+// to run, usually one. References stay valid until their item is popped.
 class ItemQueue {
  public:
   bool empty() const { return items_.empty(); }
@@ -60,13 +60,13 @@ class ItemQueue {
 
   bool has_next() const { return under_way_ < items_.size(); }
   PendingItem& next() { return *items_[under_way_]; }
-  // Those that are still to be run.
+  // Items with rows that are still to be run.
   std::span<const std::unique_ptr<PendingItem>> waiting() const {
     return std::span(items_).subspan(under_way_);
   }
   // All rows of the next item are under way.
   void pass_next() { ++under_way_; }
-  // The next item has none.
+  // Removes the next item, none of whose rows are under way.
   void pop_next() { pop(under_way_); }
   void push_back(PendingItem&& item) {
     if (spare_ == nullptr) {
@@ -97,7 +97,7 @@ struct FinishedItem {
   std::vector<RowDistribution> distributions;  // of its kDraw rows
 };
 
-// What an item gives whose role has no model.
+// The failure of an item whose role has no model.
 inline FinishedItem without_model(const WorkItem& item, uint64_t opening) {
   FinishedItem failed;
   failed.opening = opening;

@@ -1,8 +1,8 @@
-// Runs work on real devices: a runner a role, each on a thread of its own or on the thread that
-// calls next().
+// Runs work on real devices. Each role has a runner, which runs on a thread of its own or on the
+// thread that calls next().
 //
-// Roles whose runners share devices must not be threaded both. Where roles run inline, next() runs
-// their Steps in the turns of role_turns.h.
+// Two roles whose runners share devices must not both be threaded. Where roles run inline, next()
+// chooses whose Step comes next (role_turns.h).
 #pragma once
 
 #include <array>
@@ -30,20 +30,20 @@ struct RealExecutorOptions {
   // One a role; null where there is no such model. Devices and decoders behind them must outlive
   // the executor.
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
-  // Which roles run on a thread of their own, concurrently with the other and with the caller. Of a
-  // runner with stages (StepRunner::pipelined()) several Steps are then under way at once.
+  // Which roles run on a thread of their own, concurrently with the other role and with the caller.
+  // A runner with stages (StepRunner::pipelined()) then has several Steps under way at once.
   std::array<bool, kNumRoles> threaded{};
   // Called once on each such thread before anything else runs there; may be empty.
   std::function<void(Role)> on_thread_start;
-  // How long such a thread, and next(), poll before they sleep: for processors that have nothing to
-  // do while other devices work.
+  // How long such a thread, and next(), poll before they sleep; worth it where processors have
+  // nothing else to do while other devices work.
   std::chrono::microseconds spin{0};
-  // What a Step of a role may take, by what Steps are known to cost (null: nothing is known; must
-  // outlive the executor).
+  // How many rows and how much time a Step of a role may take, judged by `costs` (null: nothing is
+  // known; must outlive the executor).
   StepBudget budget;
   const LiveCosts* costs = nullptr;
-  // At most so many tokens of a sequence are the draft model's to see and keep, by view
-  // "streaming_llm", whatever its items ask for; 0: no limit. A budget that the view accepts.
+  // The most tokens of a sequence that the draft model sees and keeps, through view "streaming_llm"
+  // of this budget, whatever its items ask for; 0: no limit. The view must accept the budget.
   int32_t draft_window = 0;
   // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry
   // items and CPU time.
@@ -88,7 +88,7 @@ class RealExecutor : public Executor {
   void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
-  // Runs a Step of the role whose turn it is. Whether there was one.
+  // Runs a Step of the role whose turn it is. Returns whether there was one.
   bool run_inline();
   // Whether any role that runs inline has work that waits for masks.
   bool waits_for_masks() const;
@@ -104,7 +104,7 @@ class RealExecutor : public Executor {
   Meanwhile meanwhile_;
   const bool trace_;
   const int32_t draft_window_;
-  // Results of Steps, from next_finished_ on still to be returned.
+  // Results of Steps; those from next_finished_ on are still to be returned.
   std::vector<FinishedItem> finished_;
   size_t next_finished_ = 0;
 };

@@ -1,5 +1,5 @@
-// What one role knows of one sequence: its KV, the items that it has still to run, the view that
-// they see.
+// What one role knows of one sequence: its KV, the items that are still to be run, and the view
+// that they see.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@
 
 namespace forerun {
 
-// The KV that rows see: a block table, whose slots are the sequence's own less `skipped_tokens`
-// where they lie behind what it leaves out.
+// The KV that rows see: a block table. Behind the tokens that the table leaves out, its slots are
+// the sequence's own slots less `skipped_tokens`.
 struct SeenKv {
   const int32_t* block_table = nullptr;
   int32_t skipped_tokens = 0;
-  // Who chooses a head now; nobody: it is what it was. Rows that see everything choose one for rows
-  // that come later (WorkItem::chooses_for).
+  // Which rows choose a head now; kNobody: the head stays as it is. Rows that see everything choose
+  // one for later rows (WorkItem::chooses_for).
   KvChoice choice = {};
-  int32_t chosen_from = 0;             // among so many first tokens
-  std::span<const int32_t> head = {};  // the blocks that it goes into
-  // choice.by_index: those of the index, and how many tokens are in it.
+  int32_t chosen_from = 0;             // the choice is among the first so many tokens
+  std::span<const int32_t> head = {};  // the blocks that the head's KV is gathered into
+  // Where choice.by_index: the index's blocks, and how many tokens are in it.
   std::span<const int32_t> index = {};
   int32_t indexed_tokens = 0;
 };
@@ -57,17 +57,17 @@ struct RoleSequence {
   TokenCounts counts;
   TokenConstraint::State constrained;
   uint64_t arrival = 0;  // order of opening
-  bool decodes = false;  // something has come of its rows: its prompt is read
+  bool decodes = false;  // rows of it have had results: its prompt has been read
   Status failed;         // not ok: every further item fails with it
   ItemQueue queue;
-  int32_t steps_under_way = 0;    // that have rows of it
-  int32_t samples_under_way = 0;  // of them those whose rows want something
-  // Its items follow each other without waiting for results (WorkItem::tells_entry): it has rows
-  // for every Step, and fills a pipeline by itself.
+  int32_t steps_under_way = 0;    // Steps that have rows of the sequence
+  int32_t samples_under_way = 0;  // those among them in which its rows want something
+  // Its items are submitted without waiting for earlier results (WorkItem::tells_entry): the
+  // sequence has rows for every Step, and fills a pipeline by itself.
   bool follows = false;
   bool has_turn = false;    // in the worker's list of sequences whose next item is to be run
   int32_t passed_over = 0;  // Steps in a row that had no room for its next item
-  bool closed = false;      // and kept until its last Step has retired
+  bool closed = false;      // closed, and kept only until its last Step has retired
   // The state whose mask the next rows wait for; null: they wait for none.
   TokenConstraint::State late;
   // The constraint's states at nodes that have KV and at the rows of the latest item; the next item
@@ -80,32 +80,34 @@ struct RoleSequence {
   std::vector<KnownState> known_states;
   uint64_t constrained_items = 0;  // items with a constraint so far
 
-  // Whether its next item may be run now. A sampler that looks at the history reads the counts of
-  // the prefix while its Step is under way, so nothing may be counted meanwhile; and after a
-  // failure nothing more is run.
+  // Whether the next item may be run now. A sampler that looks at the history reads the counts of
+  // the prefix while its Step is under way, so no token may be counted meanwhile. After a failure
+  // nothing more is run while Steps are under way.
   bool may_run() const {
     if (!queue.has_next()) return false;
     return steps_under_way == 0 || (failed.ok() && (!looks_back || samples_under_way == 0));
   }
 
-  // Rows of a prompt at least that are left of the item whose turn it is. More of them, of requests
-  // that share the rest, would together make a Step last as long as a prompt.
+  // An item with at least this many prompt rows left counts as a prompt. Were the bound higher,
+  // short remainders of many requests that share prefixes would together make a Step last as long
+  // as a prompt.
   static constexpr size_t kPromptRows = 8;
-  // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
-  // that catch up with the text.
+  // Whether the next rows are a prompt's: prefix rows that want nothing, and more of them than the
+  // few with which a draft catches up with the text.
   bool reads_prompt() const;
-  // Whether the prompt's next token is to be scored by the row's logits.
+  // Whether the row's logits are to score the prompt's next token.
   bool scores(const WorkRow& row) const {
     return spec.sampling.prompt_logprobs >= 0 && row.node == kNoNode &&
            row.position + 1 < spec.prompt_tokens;
   }
   // Takes blocks for the item's next `count` rows and for the view that they see or choose for.
-  // kResourceExhausted where there are too few. Of a draft model that reads a view in place, the
-  // blocks that it leaves out are given back first. Items that come later see what is left of them,
-  // whatever they ask for: a draft's guesses may be the worse for it, no text depends on them.
+  // kResourceExhausted where there are too few. Where a draft model reads a view in place, the
+  // blocks that the view leaves out are given back first. Later items see only the blocks that are
+  // left, whatever they ask for: a draft's guesses may become worse, the text does not depend on
+  // them.
   Status reserve(const WorkItem& item, int32_t count);
-  // What rows of the item see, once their blocks are reserved; from now on a head that is to be
-  // chosen counts as chosen. Valid until the next call or change of the blocks.
+  // What the item's rows see, once their blocks are reserved. A head that is to be chosen counts as
+  // chosen from now on. Valid until the next call or change of the blocks.
   SeenKv see(const WorkItem& item);
 
   void count_token(TokenId token, int32_t position) {
@@ -118,8 +120,8 @@ struct RoleSequence {
 
  private:
   void release_view();
-  // layout_, of what the item sees or chooses for, behind the present prefix. Lets go of what a
-  // draft model will not see again.
+  // Sets layout_ for the view that the item sees or chooses for, behind the present prefix. Gives
+  // back blocks that a draft model will not see again.
   void take_layout(const WorkItem& item);
 
   BlockPool* const pool_;

@@ -8,11 +8,11 @@
 
 namespace forerun {
 
-// The draft's Steps as long as somebody drafts, so that what is drafted at the same time is
-// verified together; a draft that only reads prompts takes turns with the target.
+// The draft's Steps come first as long as any request drafts, so that guesses drafted at the same
+// time are verified together. A draft that only reads prompts alternates with the target.
 class RoleTurns {
  public:
-  // Either worker may be null. Nothing where none is ready.
+  // Whose Step comes next; nothing where neither is ready. Either worker may be null.
   std::optional<Role> next(const RoleWorker* target, const RoleWorker* draft) {
     const bool target_ready = target != nullptr && target->ready();
     if (draft == nullptr || !draft->ready()) {

@@ -1,30 +1,31 @@
 // One role's queue and bookkeeping: merges the ready items of all sequences into Steps, runs them,
 // and splits what comes back into results. The single-threaded heart of the real executor.
 //
-// A Step takes at most one item with rows of a sequence: first of those that decode or verify, then
-// of those that read prompts, in consecutive pieces as long as the scheduler says. So a long prompt
-// delays others by a part of a Step at a time.
+// A Step takes at most one item with rows of each sequence: first of sequences that decode or
+// verify, then of those that read prompts. Prompts are read in consecutive pieces whose length the
+// scheduler sets, so a long prompt delays others by only a part of a Step at a time.
 //
-// An item that finds no KV blocks stays where it is, and a result says so (WorkResult::
-// waits_for_memory): who holds blocks and is to give them back is for others to decide.
+// An item that finds no KV blocks stays queued, and a result says so
+// (WorkResult::waits_for_memory): the caller decides which sequence gives its blocks back.
 //
-// Sequences that share prefixes (SequenceSpec) take over what full blocks of their beginning are
-// cached, running or ended: those rows are not run. Where the next block is just being computed for
-// another sequence of the Step, a sequence waits for it.
+// Sequences that share prefixes (SequenceSpec) take over cached full blocks of their beginning,
+// from running or ended sequences: those rows are not run. Where another sequence of the Step is
+// just computing the next block, a sequence waits for it.
 //
-// Over a pipeline of stages several Steps are under way: step() is issue() and retire() then. All
-// books are kept here and at issue, as if each Step had run at once, which is what the stages do,
-// in order (exec/stages). A sequence's further items go on their way before the first of them has
-// come back, unless its sampler looks at the history. Requests that wait for each result are dealt
-// out: each Step takes its share of them, so that there is work for every stage. Those whose items
+// Over a pipeline of stages several Steps are under way, and step() is split into issue() and
+// retire(). All bookkeeping is done here when a Step is issued, as if it had run at once; stages
+// take Steps in the same order (exec/stages). A sequence's further items are issued before the
+// first of them has come back, unless its sampler looks at the history. Requests that wait for each
+// result are spread evenly over the Steps, so that every stage has work. Requests whose items
 // follow each other (WorkItem::tells_entry) have rows for every Step: all that are ready share the
-// next one, which takes as many of their rows as cost it little, and goes no earlier than the first
-// stage is free, so that they stay together. Prompts go in pieces that fill the pipeline.
+// next Step, which takes as many of their rows as are nearly free, and is issued only once the
+// first stage is free, so that they stay together. Prompts go in pieces that fill the pipeline.
 //
-// Rows of a sequence with a constraint go into a Step only once their masks are there. Masks that
+// Rows of a sequence with a constraint go into a Step only once their masks are ready. Masks that
 // take little work are made while the Step is built, within a budget for the Step. A sequence that
-// waits for a late mask is left out, and has its turn when the mask has come. Guesses that need not
-// be run (WorkRow::chance) are left out instead, so that the sequence does not wait for them.
+// waits for a late mask is left out, and gets its turn when the mask is ready. Guesses that need
+// not be run (WorkRow::chance) are left out where their masks are late, so that the sequence does
+// not wait for them.
 //
 // Used by one thread at a time, except usage().
 #pragma once
@@ -67,7 +68,7 @@ class RoleWorker {
   // Whether work waits for masks: the caller must ask ready() again, since no event tells when a
   // mask has come.
   bool waits_for_masks() const { return !late_.empty(); }
-  // Whether some of it is no prompt.
+  // Whether there is work to run other than prompts.
   bool decodes() const;
   // Requests whose prompt has been read.
   int32_t decoding_sequences() const { return decoding_sequences_; }
@@ -87,18 +88,19 @@ class RoleWorker {
     return ready() && under_way_.size() - entered_ < most_at_entry &&
            under_way_.size() < kMaxUnderWay * static_cast<size_t>(pipeline_->num_stages());
   }
-  // As step(), but for what the Step gives. Whether one has been issued.
+  // As step(), except for the Step's results, which handle() gives. Returns whether a Step was
+  // issued.
   bool issue(std::vector<FinishedItem>& finished);
-  // Appends entry notices, or what a Step that has retired gives.
+  // Appends entry notices, or the results of a Step that has retired.
   void handle(PipelineEvent&& event, std::vector<FinishedItem>& finished);
-  // Steps that have been issued and not retired. Rows of them that further edits drop are not run
-  // to the end, where their items allow that.
+  // The number of Steps that have been issued and not retired. Later edits may drop rows of these
+  // Steps before they have been run, where their items allow it.
   size_t steps_under_way() const { return under_way_.size(); }
 
   KvUsage usage() const;
   // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
-  // `context_tokens` whose KV is whatever the storage holds, and says how long it took. Of a Step
-  // of more rows than kMeasuredWants only the first ones of each sequence want something: target
+  // `context_tokens` whose KV is whatever the storage holds, and says how long it took. In a Step
+  // of more than kMeasuredWants rows only the first rows of each sequence want something: target
   // rows are sampled; draft rows give 16 candidates. kResourceExhausted where the KV is too small.
   // Nothing may be queued, nor any sequence be open.
   Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences);
@@ -113,12 +115,12 @@ class RoleWorker {
 
  private:
   void forget(SequenceId sequence);
-  // What is counted of the sequence once more, or (`by` -1) no longer.
+  // Adds the sequence to the worker's counts (`by` 1), or removes it (-1).
   void count(const RoleSequence& sequence, int32_t by);
   // Whether the Step being built takes the next rows of a sequence that decodes.
   bool has_room_for(const RoleSequence& sequence) const;
   bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
-  // The next item has its result, or has failed, without a Step.
+  // Both finish the next item without a Step: with its result, or with a failure.
   void finish_next(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void fail_next(RoleSequence& sequence, const Status& status, std::vector<FinishedItem>& finished);
   void finish(RoleSequence& sequence, PendingItem& item, std::vector<FinishedItem>& finished);
@@ -160,10 +162,10 @@ class RoleWorker {
   void wait_for_mask(RoleSequence& sequence);
   // Composes a Step into a free one. Null where there is nothing to run.
   std::unique_ptr<StepUnderWay> compose_step(std::vector<FinishedItem>& finished, int64_t held_up);
-  // What becomes of the items of a Step that has run, or failed; tells of it and frees it.
+  // Finishes the items of a Step that has run or failed, reports the Step and frees it.
   void retire(std::unique_ptr<StepUnderWay> step, const Status& status,
               std::vector<FinishedItem>& finished);
-  // All items of a sequence that has failed, once nothing of it is under way.
+  // Fails all items of a sequence that has failed, once no rows of it are under way.
   void fail_all(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void give_turn(RoleSequence& sequence);
   // Marks rows of the sequence, under way or waiting, that edits of waiting items drop.
@@ -189,8 +191,8 @@ class RoleWorker {
   int32_t following_sequences_ = 0;  // of them, those whose items follow each other
   uint64_t openings_ = 0;            // so far
   uint64_t closings_ = 0;
-  std::vector<RoleSequence*> ready_;          // with items, in the order of their turns
-  std::vector<RoleSequence*> out_of_memory_;  // with items that found no blocks
+  std::vector<RoleSequence*> ready_;          // sequences with items, in the order of their turns
+  std::vector<RoleSequence*> out_of_memory_;  // sequences with items that found no blocks
   int64_t free_when_out_of_memory_ = 0;       // the least
   bool closed_since_out_of_memory_ = false;
   // Sequences whose next rows wait for masks, in the order of their turns.
@@ -205,8 +207,8 @@ class RoleWorker {
   int32_t rows_for_prompts_ = 0;  // that decoding leaves to them
   int32_t scored_rows_ = 0;       // of prompts
   int64_t mask_steps_ = 0;        // steps that this Step may still spend on masks
-  // What is ready while a Step is built: of decoding in the order of its turns, of prompts as they
-  // came.
+  // A sequence that is ready while a Step is built. Decoding ones are ordered by their turns,
+  // prompts by their arrival.
   struct Turn {
     bool prompt = false;
     bool is_overdue = false;  // goes first among prompts or decoding rows, whatever its priority
@@ -223,16 +225,16 @@ class RoleWorker {
   std::vector<IssuedRow> rows_to_drop_;      // scratch
   const int32_t head_dim_;
   std::vector<KvMove> moves_;
-  StepUnderWay* composed_ = nullptr;                  // while it is
+  StepUnderWay* composed_ = nullptr;                  // the Step being composed, while there is one
   std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
   // With stages.
   static constexpr size_t kMaxAtEntry = 2;  // one at the first stage, one that waits for it
-  // A stage: one that it works on, one on the link.
+  // Steps for each stage: one that it works on and one on the link to it.
   static constexpr size_t kMaxUnderWay = 2;
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   std::deque<std::unique_ptr<StepUnderWay>> under_way_;  // as they were issued
-  size_t entered_ = 0;  // of them, those that have left the first stage
+  size_t entered_ = 0;  // Steps among them that have left the first stage
   std::vector<std::unique_ptr<RoleSequence>> closed_;  // with Steps under way
 };
 

@@ -1,11 +1,11 @@
-// Which sequences of a role are the measurement's.
+// The ids of scratch sequences, on which Steps are measured.
 #pragma once
 
 #include "step/types.h"
 
 namespace forerun {
 
-// Ids from here on.
+// Scratch sequences have ids from here on.
 constexpr SequenceId kFirstScratch = ~SequenceId{0} - 4096;
 
 }  // namespace forerun

@@ -1,8 +1,8 @@
 // Turns rows of work items into a Step: slots, boundaries, ancestor lists, and the tasks for the
 // rows that want something.
 //
-// Used by one thread. No allocation once the vectors have grown to the largest Step so far, but for
-// what the results themselves own.
+// Used by one thread. Allocates nothing once the vectors have grown to the largest Step so far,
+// except what the results themselves own.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ class StepBuilder {
   bool empty() const { return step_.rows.empty(); }
 
   // Appends the next `count` rows of `item`, which is the next one of `sequence`'s queue, and gives
-  // them slots; results are made room for in `item`, where they stay. On failure nothing is
-  // appended and the sequence's KV has the rows that it had (its blocks may be more, its token
-  // counts are undefined).
+  // them slots. Reserves room for the results in `item`, where they must stay. On failure nothing
+  // is appended and the sequence's KV keeps the rows that it had; it may have more blocks, and its
+  // token counts are undefined.
   //   kResourceExhausted: no KV blocks, or a position at or past max_tokens;
   //   kInternal: unknown or repeated nodes, rows out of order, a token beyond the vocabulary,
   //   prefix rows of the target through a view.
@@ -67,7 +67,7 @@ class StepBuilder {
     size_t end;
   };
 
-  // How far the Step has come, to go back to where an item cannot be added.
+  // The sizes of a Step so far, to which rewind() returns where an item cannot be added.
   struct Mark {
     size_t rows, sequences, selections, ancestors, tasks, rejection_rows;
     int32_t logits_rows, context_tokens;
@@ -75,8 +75,8 @@ class StepBuilder {
   };
   Mark mark() const;
   void rewind(const Mark& mark);
-  // For a head to be chosen, by the last tokens of the prefix or by the first of the next `count`
-  // rows.
+  // Adds the choice of a view's head, by the last tokens of the prefix or by the first of the next
+  // `count` rows.
   void add_selection(const RoleSequence& sequence, int32_t count);
   // Runs the last `count` tokens of the prefix once more.
   void add_last_tokens(const RoleSequence& sequence, int32_t count);
@@ -87,16 +87,16 @@ class StepBuilder {
   RowContext context_of(const RoleSequence& sequence, const WorkRow& row) const;
   Status mask_error(const RoleSequence& sequence, const PendingItem& item, size_t row_idx) const;
   void add_task(RoleSequence& sequence, PendingItem& item, const WorkRow& row, PathRange path);
-  // For the prompt's next token.
+  // Adds a task that scores the prompt's next token.
   Status add_score(const RoleSequence& sequence, PendingItem& item, size_t row_idx);
   Status add_rejection_row(RoleSequence& sequence, PendingItem& item, size_t row_idx,
                            PathRange path);
 
   const Role role_;
   const int32_t vocab_;
-  SeenKv seen_;            // by the rows of the item that is being added
-  int32_t first_row_ = 0;  // of them, in the Step
-  int32_t observers_ = 0;  // the first of them that choose
+  SeenKv seen_;            // what the rows of the item being added see
+  int32_t first_row_ = 0;  // the first of these rows, in the Step
+  int32_t observers_ = 0;  // how many of these rows, the first ones, choose
   Step step_;
   std::vector<RowTask> tasks_;
   std::vector<TaskOrigin> task_origins_;

@@ -1,4 +1,5 @@
-// How long a Step took and whose it was: what executors publish for the planner and for traces.
+// How long a Step took and which items it ran: what executors publish for the planner and for
+// traces.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ struct StepRecord {
   double seconds = 0.0;       // forward and sampling
   double host_seconds = 0.0;  // the rest: edits, building the Step, collecting results
 
-  // Another Step of the role was under way at the same time: `seconds` say how long it took, not
-  // what it cost.
+  // Another Step of the role was under way at the same time: `seconds` is how long the Step took,
+  // not what it would have cost alone.
   bool overlaps = false;
 
   // When the forward began and sampling ended, by the executor's clock.
@@ -31,7 +32,7 @@ struct StepRecord {
   // (valid during the call).
   int64_t host_cpu_ns = 0;
   std::span<const TraceItem> items;
-  std::span<const TraceStage> stages;  // as TraceStep's; likewise
+  std::span<const TraceStage> stages;  // as in TraceStep; valid during the call
 
   StepLoad load() const { return {rows, kv_tokens, sequences, attended_tokens}; }
 };

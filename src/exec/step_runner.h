@@ -26,15 +26,15 @@ namespace forerun {
 struct RowTask {
   Want want = Want::kNothing;
   int32_t count = 0;
-  TokenId token = -1;  // kScore: of which token
+  TokenId token = -1;  // kScore: the token to score
   bool shared_noise = true;
   int32_t step_row = 0;    // in the Step
   int32_t logits_row = 0;  // among the Step's rows that want logits
   RowContext context;
   RowResult* result = nullptr;
-  DraftDistribution* distribution = nullptr;  // kDraw: left behind here
+  DraftDistribution* distribution = nullptr;  // kDraw: what was drawn from, written here
   Status status;
-  bool skipped = false;  // its row has been dropped on the way (PipelinedRunner::drop())
+  bool skipped = false;  // its row was dropped while under way (PipelinedRunner::drop())
 };
 
 // One node of a tree that is verified by rejection; the root comes first, parents before children.
@@ -60,20 +60,20 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
   virtual const ModelConfig& config() const = 0;
-  // Tokens that are ever sampled or proposed: ids below it.
+  // Only token ids below it are sampled or proposed.
   virtual int32_t live_vocab() const = 0;
   virtual int64_t kv_blocks() const = 0;
   virtual int64_t kv_block_bytes() const = 0;
-  // Runs the Step and the tasks on its logits. An error is the Step's; a task's own goes to its
-  // status. Called from one thread at a time, as move_kv().
+  // Runs the Step and the tasks on its logits. Returns the Step's error; a task's own error goes to
+  // its status. run() and move_kv() are called from one thread at a time.
   virtual Status run(const Step& step, std::span<RowTask> tasks,
                      std::span<RejectionTask> rejections, const Meanwhile& meanwhile) = 0;
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
-  // Not null where Steps may be issued before the first of them has ended.
+  // Not null where further Steps may be issued before the first has ended.
   virtual PipelinedRunner* pipelined() { return nullptr; }
 };
 
-// What becomes of a Step that has been issued. Of each Step one of either kind, in this order.
+// An event of a Step that has been issued. Every Step has one event of each kind, in this order.
 struct PipelineEvent {
   enum class Kind : uint8_t {
     kEntered,  // the first stage is free for the next Step
@@ -94,14 +94,14 @@ struct IssuedRow {
   int32_t row = 0;
 };
 
-// A model cut into stages, each at work on a Step of its own.
+// A model cut into stages, each of which works on another Step.
 class PipelinedRunner : public StepRunner {
  public:
   virtual int32_t num_stages() const = 0;
-  // Puts a Step on its way behind the moves of move_kv() so far, and returns its number: they count
-  // up by one. Rows in `dropped` are dropped at once, as by drop(). What `step` points to may
-  // change afterwards; the tasks and all that they point to stay as they are until the Step has
-  // retired. `tell` is called from other threads, must outlive the runner, and may not call it.
+  // Issues a Step after the moves of move_kv() so far, and returns its number, one more than the
+  // last Step's. Rows in `dropped` are dropped at once, as by drop(). What `step` points to may
+  // change afterwards; the tasks and all that they point to must not change until the Step has
+  // retired. `tell` is called from other threads, must outlive the runner, and must not call it.
   virtual uint64_t issue(const Step& step, std::span<RowTask> tasks,
                          std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                          const std::function<void(PipelineEvent)>* tell) = 0;
@@ -122,12 +122,12 @@ struct StepLogits {
   LogitsRow row(int32_t logits_row) const;
 };
 
-// What a task asks of its row of `live_vocab` logits.
+// The query by which a task reads its row of `live_vocab` logits.
 RowQuery query_of(const RowTask& task, int32_t live_vocab);
 
-// Perform one task; for backends that sample on the host, and as the definition for those that do
-// not. Where the logits are parts, every device calls them with the same task; `result` and
-// `status` must be each one's own.
+// Perform one task, for backends that sample on the host; for the others they define the result.
+// Where the vocabulary is divided among devices, every device calls them with the same task, but
+// with a `result` and `status` of its own.
 void perform_task(const StepLogits& logits, SamplerScratch& scratch, RowTask& task);
 void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
                        std::vector<TokenId>& children, RejectionTask& task);

@@ -1,12 +1,13 @@
-// Decides how many guesses are verified in a Step, and how much of the prompts that wait goes into
-// it beside what decodes.
+// Decides how many guesses a Step verifies, and how many rows of waiting prompts it takes beside
+// the decoding rows.
 //
-// A Step is composed of decoding rows first. Then rows of guesses, whoever's they are, as many as
-// make the requests fastest by the costs known at present: what a row costs depends on how many
-// there are, in steps where a kernel's next tile or another pass over the weights begins, and only
-// here are all of them known. Then prompt rows as fill, as many as keep the Step within its time
-// budget (chunked prefill with a budget of time in place of tokens: a row of a prompt costs more
-// the longer its context, and on a processor hundreds of times more than on a GPU).
+// A Step is composed of decoding rows first. Then come rows of guesses, of any requests, as many as
+// make the requests fastest by the present costs. What a row costs depends on how many rows there
+// are, since cost jumps where a kernel's next tile or another pass over the weights begins, and
+// only the scheduler knows the rows of all requests. Then prompt rows fill the Step, as many as
+// keep it within its time budget. This is chunked prefill with a budget of time in place of tokens,
+// because a prompt's row costs more the longer its context, and hundreds of times more on a
+// processor than on a GPU.
 //
 // Pure; one thread at a time.
 #pragma once
@@ -21,9 +22,9 @@
 namespace forerun {
 
 struct StepBudget {
-  int32_t rows = 512;  // that a Step takes at most
-  // Seconds that a Step with prompt rows may take; 0: by what decodes and how many prompts wait
-  // (kDecodeStretch, kCrowdSeconds), and kIdleSeconds where nothing decodes.
+  int32_t rows = 512;  // the most rows of a Step
+  // Seconds that a Step with prompt rows may take; 0: follows from the decoding rows and the number
+  // of waiting prompts (kDecodeStretch, kCrowdSeconds), kIdleSeconds where nothing decodes.
   double seconds = 0.0;
 };
 
@@ -37,23 +38,24 @@ struct DraftOffer {
 
 class StepScheduler {
  public:
-  // How much longer prompts may make a decoding Step. Where few prompts wait beside many requests
-  // that decode, the time between two tokens so stays within twice of what it is without them.
+  // By which factor prompt rows may lengthen a decoding Step. Where few prompts wait beside many
+  // decoding requests, this keeps the time between two tokens below twice what it is without
+  // prompts.
   static constexpr double kDecodeStretch = 1.8;
-  // More than one prompt that waits for so many that decode is a crowd.
+  // Waiting prompts are a crowd where there are more than one for this many decoding requests.
   static constexpr int32_t kDecodingAPrompt = 8;
-  // A Step while a crowd waits: its prompts go first, in pieces as large as the Step takes rows. A
-  // prompt in small pieces holds up the first tokens of all that wait behind it, and is read in
-  // many times the passes; and who decodes meanwhile decodes among few, where a token costs most.
+  // Seconds of a Step while a crowd waits: prompts then go in pieces as large as the Step has rows.
+  // A prompt in small pieces would delay the first tokens of all prompts behind it and take many
+  // more forwards, while few requests decode beside it, so that each token costs most.
   static constexpr double kCrowdSeconds = 0.75;
   // Where nothing decodes: new requests and cancellations wait for the Step in flight.
   static constexpr double kIdleSeconds = 0.25;
-  // Fewer prompt rows than this are no use: the weights are read for them all the same. A Step
-  // takes so many however long they last.
+  // Fewer prompt rows than this do not pay, since they too need all weights to be read. A Step
+  // takes this many however long they last.
   static constexpr int32_t kLeastPromptRows = 16;
 
-  // `costs` may be null, or know nothing of the role: then a Step takes a prompt's rows up to the
-  // budget's. It must outlive the object.
+  // `costs` may be null or know nothing of the role: then a Step takes prompt rows up to the
+  // budget's rows. It must outlive the object.
   StepScheduler(Role role, const StepBudget& budget, const LiveCosts* costs)
       : role_(role), budget_(budget), costs_(costs) {}
 
@@ -65,14 +67,14 @@ class StepScheduler {
   int32_t verification_rows(const StepLoad& load, std::span<const float> gains,
                             int64_t held_up) const;
 
-  // The most rows of a Step that lasts little longer (kNearlyFree) than one of `rows`; where costs
-  // are not known, as many as a Step takes.
+  // The most rows of a Step that lasts little longer (kNearlyFree) than one of `rows` rows; where
+  // costs are not known, the row budget.
   int32_t nearly_free_rows(int32_t rows) const;
 
-  // How many of the draft's `offers`, of descending gain, a Step of the draft takes beside `load`,
-  // the rows that it has in any case. `held_up`: requests whose target waits for the Step to end.
-  // As many as make the sum of the logarithms of all requests' speeds largest; none where that
-  // brings next to nothing.
+  // How many of the draft's `offers`, sorted by descending gain, a Step of the draft takes beside
+  // `load`, the rows that it has in any case: as many as maximize the sum of the logarithms of all
+  // requests' speeds, none where that gains next to nothing. `held_up`: requests whose target waits
+  // for the Step to end.
   size_t draft_items(const StepLoad& load, std::span<const DraftOffer> offers,
                      int64_t held_up) const;
 
@@ -82,8 +84,8 @@ class StepScheduler {
   double budget_seconds(const StepLoad& load, int64_t prompts, int64_t decoding) const;
 
   // How many of the next `left` rows of a prompt, which follow `context` tokens, go into a Step of
-  // this budget that holds `load`, of no more rows than there may be. `first`: it holds no prompt's
-  // rows yet, and takes some however long they last. 0: none, the Step is full.
+  // this budget that already holds `load`, within the row budget. `first`: the Step has no prompt
+  // rows yet, and takes some however long they last. 0: the Step is full.
   int32_t prompt_rows(const StepLoad& load, int32_t context, int32_t left, double budget_seconds,
                       bool first) const;
 

@@ -1,4 +1,5 @@
-// A Step from when it is composed until it has retired: what it was built of and whose rows it has.
+// A Step from its composition until it has retired: what it was built from and the items whose rows
+// it has.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +43,12 @@ struct StepUnderWay {
   StepBuilder builder;
   StepBuilder::Built built;  // once it is composed
   std::vector<Piece> pieces;
-  std::vector<TraceItem> items;    // as many, where the worker traces
+  std::vector<TraceItem> items;    // one for each piece, where the worker traces
   std::vector<int32_t> dead;       // rows of the Step that need not be run, as it is issued
   uint64_t number = 0;             // the pipeline's
   bool overlaps = false;           // another one was under way at the same time
-  std::vector<TraceStage> stages;  // that it has passed
-  // What composing it has taken.
+  std::vector<TraceStage> stages;  // the stages that it has passed
+  // The host's time and thread CPU time of composing it.
   int64_t host_ns = 0, host_cpu_ns = 0;
   // When the runner began and ended, and its thread CPU time.
   int64_t start_ns = 0, end_ns = 0, run_cpu_ns = 0;
