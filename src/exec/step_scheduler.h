@@ -42,7 +42,7 @@ class StepScheduler {
   // decoding requests, this keeps the time between two tokens below twice what it is without
   // prompts.
   static constexpr double kDecodeStretch = 1.8;
-  // Waiting prompts are a crowd where there are more than one for this many decoding requests.
+  // Prompts that wait are a crowd where there is more than one for every so many decoding requests.
   static constexpr int32_t kDecodingAPrompt = 8;
   // Seconds of a Step while a crowd waits: prompts then go in pieces as large as the Step has rows.
   // A prompt in small pieces would delay the first tokens of all prompts behind it and take many

@@ -13,7 +13,8 @@ struct AcceptRuleEntry {
   AcceptRule rule;
   const char* name;
   const char* help;
-  // Whose output is plain decoding's: token for token, at any temperature and where it is greedy.
+  // Whether the output is plain decoding's, token for token: at any temperature, and where decoding
+  // is greedy.
   bool exact;
   bool exact_where_greedy;
 };

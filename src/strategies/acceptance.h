@@ -1,13 +1,13 @@
-// What is learnt, while decoding, about how often guesses are right.
+// Learns, while decoding, how often guesses are right.
 //
-// Calibration: a guess made with probability p (as its origin tells it) is right with probability
-// p * f, where f comes from what was seen of guesses of that origin and about that p, decaying over
-// some tens of guesses. A request starts from what all requests have learnt (SharedAcceptance), and
-// they from f = 1, of a source's guesses 0.6. Only guesses whose parent turned out right are seen,
-// so p and p * f are conditional on the parent.
+// Calibration: a guess made with probability p (as its origin tells it) is right with probability p
+// * f, where f comes from what was seen of guesses of that origin and about that p, decaying over
+// some tens of guesses. A request starts from what all requests have learnt (SharedAcceptance),
+// which starts from f = 1, and 0.6 for a source's guesses. Only guesses whose parent turned out
+// right are seen, so p and p * f are conditional on the parent.
 //
-// Profile: how likely the best few guesses below a node are on average, by how sure the node itself
-// was: what a draft step may be expected to bring before it has run.
+// Profile: the average probability of the best few guesses below a node, by the node's own
+// probability. It says what a draft step may bring before it has run.
 //
 // Pure arithmetic; one thread at a time for all that share a SharedAcceptance.
 #pragma once
@@ -30,7 +30,7 @@ class CalibrationTable {
   static int32_t bucket_of(float p);
   // `memory`: after how many guesses of a bucket an old one counts 1/e.
   void observe(Guess::Origin origin, int32_t bucket, float p, bool right, float memory);
-  // f, given what was believed before (`prior`, worth `strength` expected right guesses).
+  // The factor f, given a prior that weighs as much as `strength` expected right guesses.
   float factor(Guess::Origin origin, int32_t bucket, float prior, float strength) const;
 
  private:
@@ -51,7 +51,7 @@ class DraftProfile {
   static int32_t context_of(bool is_root, float p);
   // `memory`: how many observations the mean is taken over, once there have been as many.
   void observe(int32_t context, const std::array<float, kRanks>& chances, float memory);
-  // Forgets how much was seen, not what: the next observations weigh more.
+  // Keeps the means but not their weight, so that the next observations count more.
   void weaken();
   const std::array<float, kRanks>& chances(int32_t context) const {
     return means_[static_cast<size_t>(context)];
@@ -68,7 +68,7 @@ class SharedAcceptance {
   CalibrationTable table;
   DraftProfile profile;
   float speedup = 1.1f;    // tokens in the time of a plain step, over the last requests
-  float allowance = 1.5f;  // for probing a draft that is thought not to pay, in plain steps
+  float allowance = 1.5f;  // time for probing a draft that is thought not to pay, in plain steps
 };
 
 // One request's view: its own experience over the shared one. Updates both.
@@ -77,13 +77,13 @@ class Acceptance {
   // `shared` null: starts from nothing and shares nothing.
   explicit Acceptance(std::shared_ptr<SharedAcceptance> shared);
 
-  // A guess's note: its origin, bucket and p, so that observe() needs nothing else.
+  // A guess's note encodes its origin, bucket and p, so that observe() needs nothing else.
   static uint32_t make_note(Guess::Origin origin, float p);
   // Probability that a guess is right given that its parent is; at most 0.98.
   float calibrated(uint32_t note) const;
-  // Gives the guesses for one token, whose log-probabilities are as their origins tell them, their
-  // notes and calibrated log-probabilities, of chances that do not add up to more than 1, and puts
-  // the likeliest first.
+  // Takes the guesses for one token with the log-probabilities that their origins gave, sets their
+  // notes and calibrated log-probabilities, whose probabilities add up to at most 1, and sorts them
+  // by descending probability.
   void weigh(std::vector<Guess>& guesses) const;
   void observe(uint32_t note, bool right);
 

@@ -1,4 +1,5 @@
-// Plain decoding: the prompt's rows, then one row a token. The reference for every other strategy.
+// Plain decoding: the prompt's rows, then one row a token. All other strategies must give the same
+// tokens.
 #pragma once
 
 #include <cstdint>

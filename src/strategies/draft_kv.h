@@ -1,6 +1,6 @@
-// The draft's KV as a policy sees it (SwiftSpec §3.2): the verified text in the prefix, the nodes
-// that the draft has run right behind it. Names no slots; the edits it collects travel with the
-// draft's next item and take effect after whatever is in flight. Pure; one object a request.
+// The draft's KV as a policy sees it (SwiftSpec §3.2): the verified text in the prefix, and right
+// behind it the nodes that the draft has run. It knows no slots. The edits that it collects go with
+// the draft's next item and take effect after all items in flight. Pure; one object a request.
 #pragma once
 
 #include <cstdint>
@@ -14,36 +14,37 @@ namespace forerun {
 
 class DraftKv {
  public:
-  // `draft_vocab`: tokens at or past it are fed as the last known one; 0: none are.
+  // `draft_vocab`: token ids at or past it are fed to the draft as its last id; 0: no limit.
   explicit DraftKv(int32_t draft_vocab) : draft_vocab_(draft_vocab) {}
 
-  // The first `prefix` tokens of the text lie there already.
+  // The first `prefix` tokens of the text are in the draft's KV already.
   void start(int32_t prefix) { prefix_ = prefix; }
 
   TokenId token(TokenId token) const {
     return draft_vocab_ > 0 && token >= draft_vocab_ ? draft_vocab_ - 1 : token;
   }
-  // Verified tokens that lie in the draft's prefix, or will once what is in flight has run.
+  // Verified tokens that lie in the draft's prefix, or will once the items in flight have run.
   int32_t prefix() const { return prefix_; }
 
   // Appends, as prefix rows, the tokens of the verified text that the prefix lacks, up to `end`.
   // Only where the tree region is empty: before a root that the draft has not run.
   void add_missing_rows(std::span<const TokenId> verified, int32_t end, WorkItem& item);
 
-  // The last of those rows, so many, have not been run.
+  // The last `missing_rows` of those rows have not been run.
   void take_back(int32_t missing_rows) { prefix_ -= missing_rows; }
 
   // The root moves down `path` (the root first) to `next`, the last node's child that carries the
-  // newly verified token, or, where the tree has none, to a new root at `position`. What the draft
-  // has run (or is running) of the path becomes prefix, of next's subtree stays, of the rest goes.
-  // Replaces `kept` by the nodes that stay in the draft's KV.
+  // newly verified token, or, where the tree has none, to a new root at `position`. Nodes that the
+  // draft has run (or is running) become prefix where they are on the path, stay where they are in
+  // next's subtree, and are dropped otherwise. Replaces `kept` by the nodes that stay in the
+  // draft's KV.
   void move_root(TokenTree& tree, std::span<const NodeId> path, NodeId next, TokenId token,
                  int32_t position, std::vector<NodeId>& kept);
 
   // Drops the tree's nodes of rows >= size, and their KV.
   void truncate(TokenTree& tree, int32_t size);
 
-  // Gives the edits that are due to an item of the draft.
+  // Moves the edits that are due into an item of the draft.
   void take_edits(WorkItem& item);
 
  private:

@@ -1,6 +1,6 @@
-// Every way to speculate that keeps to plain decoding, for tests: each strategy of the table with
-// each shape, source and rule of acceptance that it takes. A strategy or source that joins its
-// table is in it, so that a suite that runs over it cannot forget one.
+// Every way to speculate that keeps plain decoding's output, for tests: each strategy of the table
+// with each shape, source and acceptance rule that it takes. New entries of the tables are
+// included, so a test that runs over all policies cannot forget one.
 #pragma once
 
 #include <set>
@@ -11,7 +11,7 @@
 
 namespace forerun {
 
-// For those that use them.
+// Settings for the strategies that use them.
 struct PolicySettings {
   int32_t verify_tokens = 6;
   int32_t draft_width = 3;
@@ -20,9 +20,9 @@ struct PolicySettings {
   int32_t view_budget = 192;
 };
 
-// Every view, and none; where a strategy has a view beside a shape and a source, with the first of
-// them alone, or without a source: what a draft sees has nothing to do with how a tree is grown and
-// verified.
+// The views to combine with a shape, source and rule: all of them, and none, with the first shape
+// and the first source or no source; no view otherwise. What a draft sees does not depend on how a
+// tree is grown and verified.
 inline std::vector<std::string> views_for(const std::string& shape, const std::string& source,
                                           const std::string& accept) {
   std::vector<std::string> views = {""};
@@ -56,7 +56,7 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
                                        .view = view};
             options = without_unused(strategy, options);
             const auto plan = resolve_speculation(options, models);
-            // One of those above, as the default.
+            // The same policy as one above, whose source is the default.
             if (plan.ok() && source.empty() && !(*plan)->source.empty()) continue;
             if (plan.ok() && (*plan)->view.kind != nullptr) {
               options.view = (*plan)->view.kind->name;
@@ -71,8 +71,8 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
   return policies;
 }
 
-// Those that give plain decoding's tokens at any temperature: not under rule `rejection`, whose
-// tokens are plain decoding's where it is greedy.
+// The policies that give plain decoding's tokens at any temperature. Rule `rejection` is left out,
+// which gives them only where decoding is greedy.
 inline std::vector<SpeculationOptions> every_exact_policy(const ModelFacts& models = {},
                                                           const PolicySettings& settings = {}) {
   std::vector<SpeculationOptions> policies = every_policy(models, settings);

@@ -8,8 +8,8 @@
 
 namespace forerun {
 
-// Every node of level i gets children[i] children (SpecInfer's expansion lists); all of it is
-// verified. `keep_twins`: children were drawn independently, and equal ones stay apart.
+// Every node of level i gets children[i] children (SpecInfer's expansion lists), and the whole tree
+// is verified.
 class StaticGrowth : public TreeGrowth {
  public:
   explicit StaticGrowth(std::vector<int32_t> children) : children_(std::move(children)) {}
@@ -27,9 +27,8 @@ class StaticGrowth : public TreeGrowth {
   std::vector<int32_t> children_;
 };
 
-// Guesses worth asking for below `leaf`. children_per_leaf 0: as many as may be of use, the larger
-// of the width and 8, and at the root enough for a verification of its own (after a miss it is all
-// there is).
+// How many guesses to ask for below `leaf`. children_per_leaf 0: the larger of the draft width and
+// 8, and at the root enough to fill a verification (after a miss the tree has nothing else).
 int32_t children_wanted(const TokenTree& tree, NodeId leaf, int32_t children_per_leaf,
                         int32_t draft_width, int32_t verify_tokens);
 
@@ -42,7 +41,7 @@ class BestGrowth : public TreeGrowth {
     int32_t draft_depth = 4;        // steps a round
     int32_t children_per_leaf = 0;  // as children_wanted() takes it
     bool has_draft_model = true;
-    // Steps only as long as fewer than verify_tokens nodes are there (Algorithm 1's top-up).
+    // Drafts only as long as the tree has fewer than verify_tokens nodes (Algorithm 1's top-up).
     bool tops_up = false;
   };
   explicit BestGrowth(Params params) : params_(params) {}

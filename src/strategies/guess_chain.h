@@ -1,12 +1,12 @@
-// Cheap guesses below the end of a chain that a dearer draft extends: a draft model, the text so
-// far, or both guess some tokens one after the other, and one Step of the dearer draft checks all
-// of them (the lower level of TriForce's hierarchy, §4.2). Pure; one object a request.
+// Cheap guesses below the end of a chain that a more expensive draft extends: a draft model, the
+// text so far, or both guess some tokens one after the other, and one Step of the expensive draft
+// checks all of them (the lower level of TriForce's hierarchy, §4.2). Pure; one object a request.
 //
-// The tree is the strategy's and a chain: the root, the tokens that the dearer draft has put below
-// it, then the guesses, which are its last nodes. A round of the dearer draft:
-//   begin(); grow() until it asks for nothing more of the draft model; rows(); settle().
-// KV that the draft model has of the chain stays tree rows until the chain is verified; that of
-// refused guesses is dropped.
+// The tree belongs to the strategy and is a chain: the root, the tokens that the expensive draft
+// has put below it, then the guesses. A round of the expensive draft:
+//   begin(); grow() until it asks for nothing more of the draft model; rows(); settle(). The draft
+//   model's KV of the chain stays in tree rows until the chain is verified; KV of refused guesses
+//   is dropped.
 #pragma once
 
 #include <cstdint>
@@ -36,26 +36,28 @@ class GuessChain : private GuessJudge {
              std::shared_ptr<SharedAcceptance> shared);
 
   void start(const RequestView& request);
-  // Tokens that have been verified since.
+  // Takes the tokens that have been verified since the last call.
   void add_verified(std::span<const EmittedToken> tokens);
   void on_costs(const CostTable& costs);
   // The source reads the verified tokens that it does not know yet.
   void prepare();
 
-  // Guesses are to be made below `last`, beside those that settle() has left there. `reads`: the
-  // source may read what it does not know yet; where it may not, and has never read, it guesses
+  // Begins a round of guesses below `last`, beside those that settle() has left there. `reads`: the
+  // source may read the tokens that it does not know yet; a source that has never read guesses
   // nothing.
   void begin(const TokenTree& tree, NodeId last, bool reads);
-  // Hangs what the source guesses into the tree. True where the draft model is to run `item` first,
-  // which lacks its sequence and its tag; on_guessed() takes what comes of it, then grow() goes on.
+  // Adds the source's guesses to the tree. Returns true where the draft model must first run
+  // `item`, whose sequence and tag the caller fills in: the caller passes the result to
+  // on_guessed() and calls grow() again.
   bool grow(TokenTree& tree, WorkItem& item);
   void on_guessed(TokenTree& tree, const WorkResult& result);
-  // Guesses that are worth a row, in order, and how likely each comes out, its path included.
+  // The guesses that are worth a row, in order, and for each the probability that it and its path
+  // are accepted.
   std::span<const NodeId> rows() const { return std::span(guesses_).first(num_rows_); }
   float chance(size_t row) const { return chances_[row]; }
-  // The check's tokens are followed down to `end`, begin()'s node or a guess, after which it has
-  // put `own` (less than 0: nothing). Drops the guesses below `end`, but for one that says the
-  // same: that becomes the tree's last node.
+  // The check's tokens agree with the chain down to `end`, which is begin()'s node or a guess; the
+  // check's next token is `own` (below 0: none). Drops the guesses below `end`, except one that
+  // equals `own`, which becomes the tree's last node.
   void settle(TokenTree& tree, NodeId end, TokenId own);
 
   // The chain has been verified: `path`, the root first, then `token` at `position`, which becomes
@@ -64,11 +66,11 @@ class GuessChain : private GuessJudge {
 
  private:
   void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
-  // Both: false where there is no guess, or none that is worth going on from.
+  // Both return false where there is no guess, or none that is worth continuing.
   bool add_guess(TokenTree& tree, std::span<const Candidate> candidates);
   bool take_guess(const TokenTree& tree, NodeId guess);
   void fill_item(TokenTree& tree, WorkItem& item);
-  // The least chance of a guess that is worth a row, so many being there already.
+  // The least chance at which a guess is worth a row beside `rows` others.
   float least_chance(size_t rows) const;
 
   const Config config_;
@@ -81,7 +83,8 @@ class GuessChain : private GuessJudge {
   NodeId tip_ = kNoNode;  // the last node that guesses may hang below
   std::vector<NodeId> guesses_;
   std::vector<float> chances_;  // of guesses_
-  size_t num_rows_ = 0;         // of guesses_; there is one more where it is not worth a row
+  size_t num_rows_ = 0;         // of guesses_; where a guess was not worth a row, guesses_ has one
+                                // more
   bool ended_ = true;
   bool reads_ = true;
   bool has_read_ = false;

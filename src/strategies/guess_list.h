@@ -1,5 +1,5 @@
-// What may follow a node: the draft model's candidates and a model-free source's proposals, merged
-// into one list and hung into the tree. Pure; one object a request.
+// Merges the draft model's candidates for the token after a node with a model-free source's
+// proposals, and adds them to the tree as children. Pure; one object a request.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@ namespace forerun {
 
 class GuessList {
  public:
-  // `source` may be null. `target_vocab`: guesses at or past it are dropped; 0: none are.
+  // `source` may be null. `target_vocab`: guesses of token ids at or past it are dropped; 0: no
+  // limit.
   GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int32_t target_vocab);
 
   bool has_source() const { return source_ != nullptr; }
-  // A request whose first `prompt_tokens` tokens are the prompt.
+  // Starts a request whose first `prompt_tokens` tokens are the prompt.
   void start(int32_t prompt_tokens) { prompt_tokens_ = static_cast<size_t>(prompt_tokens); }
-  // Tells the source what of the verified tokens (all of them, the prompt first) it does not know
-  // yet; the prompt by a call of its own. A prompt takes a while to read.
+  // Passes the verified tokens that the source does not know yet to it, the prompt in a separate
+  // call; `verified` is the whole text. Reading a prompt takes a while.
   void observe(std::span<const TokenId> verified);
 
   // Adds children to `node`: `candidates` (the model's, best first; may be empty) and up to `count`

@@ -1,6 +1,6 @@
-// What of a request's text lies in either role's KV once everything submitted has run, told by the
-// work items alone. A strategy that follows another goes on from there: what is verified and has KV
-// is never run again, whoever ran it.
+// Keeps which part of a request's text lies in each role's KV once all submitted items have run, as
+// it follows from the items alone. A strategy that replaces another continues from there: verified
+// tokens with KV are never run again.
 //
 // Pure; one object a sequence. A plain Step costs some nanoseconds, a tree as much as copying it.
 #pragma once
@@ -16,21 +16,21 @@ namespace forerun {
 
 class KvLedger {
  public:
-  // An item that is submitted next.
+  // Notes an item that is submitted next.
   void note(const WorkItem& item);
-  // The role's last item has not been run but for its edits (WorkResult::left_out).
+  // Of the role's last item only the edits were applied (WorkResult::left_out).
   void take_back_rows(Role role);
   // The sequence is gone, and all its KV.
   void clear();
 
-  // The edits after which the role holds no tree, and of `tokens`, the verified text, as much as
-  // prefix as it has run, without the last one, which the next strategy begins with. They are
-  // noted.
+  // Returns the edits after which the role's KV has no tree, and a prefix of as much of the
+  // verified text `tokens` as the role has run, without the last token, with which the next
+  // strategy begins. The edits are noted as submitted.
   std::vector<Edit> settle(Role role, std::span<const TokenId> tokens);
 
   // Tokens of the prefix.
   int32_t prefix(Role role) const { return of(role).prefix; }
-  // No node so far has had this id or a later one.
+  // All nodes so far have ids below this one.
   NodeId next_node() const { return next_node_; }
 
  private:

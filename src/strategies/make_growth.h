@@ -1,4 +1,4 @@
-// The growth of a plan's shape.
+// Makes the TreeGrowth for a plan's shape.
 #pragma once
 
 #include <memory>

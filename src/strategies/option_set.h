@@ -11,7 +11,7 @@
 
 namespace forerun {
 
-// Those of SpeculationOptions beside the strategy's name.
+// The fields of SpeculationOptions beside the strategy's name.
 enum class SpeculationOption : uint8_t {
   kSource,
   kShape,
@@ -46,25 +46,25 @@ class OptionSet {
   uint32_t bits_ = 0;
 };
 
-// As SpeculationOptions names its field, such as "draft_width".
+// The name of the field in SpeculationOptions, such as "draft_width".
 const char* option_name(SpeculationOption option);
 // For messages: "source, shape, accept"; "no options" where it is empty.
 std::string option_names(OptionSet options);
-// What is set, for messages; nothing where it is not.
+// The option's value, for messages; nothing where it is not set.
 std::optional<std::string> option_value(const SpeculationOptions& options,
                                         SpeculationOption option);
-// Back to what it is by default.
+// Resets the option to its default.
 void clear_option(SpeculationOptions& options, SpeculationOption option);
 
-// A number's smallest and largest value, and what stands for it where it is not set.
+// A numeric option's smallest and largest value, and the value where it is not set.
 struct OptionRange {
   int32_t low = 0, high = 0, fallback = 0;
 };
-// `option` is one of a number.
+// `option` must be numeric.
 OptionRange range_of(SpeculationOption option);
 // kInvalidArgument where a number that is set is out of its range.
 Status check_ranges(const SpeculationOptions& options);
-// The number set, or its fallback.
+// The option's value, or its fallback.
 int32_t number_of(const SpeculationOptions& options, SpeculationOption option);
 
 }  // namespace forerun

@@ -1,19 +1,18 @@
 // Parallel tree generation (SwiftSpec §3.1-3.2, Algorithm 1): the draft goes on growing the tree
-// while the target verifies part of it. The tokens are those of plain decoding, one for one,
-// whatever the tree and whichever side is late. docs/parallel-tree.md draws a round.
+// while the target verifies part of it. The tokens are exactly those of plain decoding, whatever
+// the tree and whichever role is late. docs/parallel-tree.md draws a round.
 //
-// The target has one verification in flight; the draft runs the best leaves, a step after the
-// other, at most `draft_depth` steps a verification. Results may come in any order:
+// The target has one verification in flight; the draft runs the best leaves, one step after the
+// other, at most `draft_depth` steps for each verification. Results may come in any order:
 // - The target's: its tokens are followed down the tree, which has grown meanwhile. If the last one
 //   is a node, the tree is rerooted there and keeps what lies below it, together with its KV in the
 //   draft (a hit); if not, the tree starts again from that token (a miss). Where the growth finds
 //   too little left to verify, the draft is asked for more first; else the next verification
 //   leaves at once, whatever the draft is doing.
-// - The draft's: guesses below nodes that are still in the tree join it. What a reroot has dropped
-//   while it was being run is dropped from the KV by the draft's next item, which takes effect
-//   after it; what the reroot kept counts as there already.
-// The prompt is the first verification, of its last token alone: the draft guesses during the
-// prefill as well.
+// - The draft's: guesses below nodes that are still in the tree join it. KV of nodes that a reroot
+//   dropped while they were being run is dropped by the draft's next item, which takes effect
+//   later; nodes that the reroot kept count as run already. The prompt is the first verification,
+//   of its last token alone: the draft guesses during the prefill as well.
 #pragma once
 
 #include <array>
@@ -32,11 +31,12 @@
 namespace forerun {
 
 struct ParallelTreeConfig {
-  int32_t verify_tokens = 8;      // bs: fewer nodes than this wait for a draft step in flight
+  int32_t verify_tokens = 8;      // bs: with fewer nodes, the verification waits for a draft step
+                                  // in flight
   int32_t draft_width = 8;        // w: leaves that a draft step runs while the target verifies
   int32_t draft_depth = 4;        // d: such steps a verification
   bool sizes_from_costs = false;  // w and d follow from the costs told, once they are measured
-  int32_t extra_draft_steps = 0;  // d beyond what follows from them
+  int32_t extra_draft_steps = 0;  // added to the d that follows from costs
   int32_t children_per_leaf = 0;  // as in SpeculationOptions
   int32_t target_vocab = 0;
   int32_t draft_vocab = 0;
@@ -50,7 +50,7 @@ class ParallelTree : public Strategy {
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 
-  // Nodes that the draft runs ahead of the verified text at most: what its KV has room for.
+  // The most nodes that the draft runs ahead of the verified text: its KV has room for these.
   static constexpr int32_t kMaxDraftNodes = 192;
 
   // `source` adds guesses at the nodes that the draft runs; may be null. `growth` decides how a
@@ -76,7 +76,7 @@ class ParallelTree : public Strategy {
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
   void on_drafted(DraftStep& step, const WorkResult& result);
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  // To the node that carries the last token, or to none: a new tree.
+  // Moves the root to `next`, the node that carries the last token, or starts a new tree (kNoNode).
   void move_root(NodeId next);
   void begin_round();
 
@@ -106,7 +106,7 @@ class ParallelTree : public Strategy {
   Verification verification_;
   uint64_t verification_tag_ = 0;   // 0: the target has nothing to do
   std::vector<Edit> target_edits_;  // to travel with the target's next item
-  // A second step may follow one that a reroot has made useless.
+  // The second step may be sent while one that a reroot has made useless is in flight.
   std::array<DraftStep, 2> steps_;
   int32_t steps_ahead_ = 0;  // draft steps since the verification in flight was submitted
   bool target_prefilled_ = false;

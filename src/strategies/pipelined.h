@@ -1,8 +1,9 @@
 // Speculation that fills a pipeline (SpecPipe): target items follow each other into the first stage
 // before the results of earlier ones have come, each with nodes of one growing tree; the draft
-// grows it meanwhile. Every result moves the root as far down as the target's tokens go, and what
-// does not descend from it is dropped wherever it is. Under rule `match` the tokens are those of
-// plain decoding, one for one, whatever the order of entry notices, results and drafts.
+// grows it meanwhile. Every result moves the root as far down as the target's tokens go, and nodes
+// that do not descend from it are dropped, also where they are under way. Under rule `match` the
+// tokens are exactly those of plain decoding, whatever the order of entry notices, results and
+// drafts.
 //
 // An item is submitted as soon as the one before it has entered (WorkResult::entered): rows are
 // chosen as late as they can be, and as many items are under way as the pipeline holds. Where the
@@ -12,12 +13,12 @@
 // - shape `best` and `adaptive`: the w likeliest nodes that have not been sent, of any depth, late
 //   siblings of sent ones included. The draft runs the likeliest leaves, step after step. What is
 //   likely is calibrated by what has turned out right (acceptance.h).
-// - shape `levels`: the next level of a tree of fixed width, one a step (SpecPipe §3.2, §3.3.3):
-// the
-//   w likeliest children of the level before. The draft is one level ahead.
+// - shape `levels`: the next level of a tree of fixed width (SpecPipe §3.2, §3.3.3), that is the w
+//   likeliest children of the level before, one level a step. The draft is one level ahead.
 //
-// Misses: the token drawn after the root was not sent. Everything under way is dead then; the next
-// item begins with the new root and with what the draft has below it, if it had guessed it.
+// A miss: the token drawn after the root was not sent. Then all rows under way are useless; the
+// next item begins with the new root, and with the draft's nodes below it if the draft had guessed
+// it.
 #pragma once
 
 #include <array>
@@ -67,11 +68,12 @@ class Pipelined : public Strategy {
   StrategyStats stats() const override { return stats_; }
   const char* name() const override { return "pipelined"; }
 
-  // For tests: what is live.
+  // For tests: the present tree.
   const TokenTree& tree() const { return tree_; }
 
  private:
-  // Shape `levels` takes guesses at the word of their origin, as the paper does.
+  // Shape `levels` takes log-probabilities as their origin gives them, as the paper does; other
+  // shapes calibrate them.
   class Judge : public GuessJudge {
    public:
     Judge(const Acceptance* acceptance, bool calibrates)
@@ -84,7 +86,7 @@ class Pipelined : public Strategy {
     const Acceptance& acceptance_;
     const bool calibrates_;
   };
-  // A node as it was sent: it may have left the tree by the time its item returns.
+  // A copy of a node that was sent: the node may have left the tree by the time its item returns.
   struct SentNode {
     NodeId node = kNoNode;
     NodeId parent = kNoNode;
@@ -96,7 +98,7 @@ class Pipelined : public Strategy {
   // A target item without its result.
   struct Flight {
     uint64_t tag = 0;
-    std::vector<SentNode> guesses;  // nodes beside the root, those that have been accepted aside
+    std::vector<SentNode> guesses;  // nodes other than the root that have not been accepted yet
   };
   struct DraftStep {
     uint64_t tag = 0;  // 0: none
@@ -108,16 +110,17 @@ class Pipelined : public Strategy {
     return tree_.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
   }
 
-  // What the target is asked for after a row, and what that makes of its result.
+  // ask() sets what the target is asked for after a row; choose_token() chooses the token from its
+  // result.
   void ask(WorkRow& row) const;
   void choose_token(NodeId node, RowResult& row) const;
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  // Emits what the draws known so far lead to; true where the root has moved.
+  // Emits the tokens that the known draws lead to; returns whether the root has moved.
   bool walk(StrategyOutput& out);
   void move_root(NodeId next);
-  // `node`, which was sent, has turned out right.
+  // Marks `node`, which was sent, as accepted.
   void accept_guess(NodeId node);
-  // The target's token after `node` is known.
+  // Takes the target's token after `node`.
   void learn(NodeId node, TokenId drawn);
   void record(TokenId bonus, bool hit, StrategyOutput& out);
   void on_drafted(DraftStep& step, const WorkResult& result);
@@ -143,7 +146,8 @@ class Pipelined : public Strategy {
 
   const PipelinedConfig config_;
   int32_t width_;
-  // Lighter nodes are not sent: a row that costs so much of a pass has to save one so often.
+  // Nodes of lower weight are not sent: a row must save a forward often enough to pay for its share
+  // of one.
   float least_weight_ = -std::numeric_limits<float>::infinity();
   GuessList guesses_;
   Acceptance acceptance_;
@@ -160,17 +164,20 @@ class Pipelined : public Strategy {
 
   // Target.
   std::deque<Flight> flights_;  // in the order of submission
-  uint64_t entering_tag_ = 0;   // of the item that has not entered; 0: another one may
-  std::unordered_map<NodeId, RowResult> drawn_;  // of nodes of the tree: the token after them
+  uint64_t entering_tag_ = 0;   // of the item that has not entered the first stage; 0: the next
+                                // item may be sent
+  std::unordered_map<NodeId, RowResult> drawn_;  // for nodes of the tree: the token drawn after
+                                                 // them
   int32_t rows_with_kv_ = 0;                     // of the tree: run or under way
   std::vector<NodeId> committed_;                // path to become prefix with the next edits
-  bool drops_ = false;                           // and something else goes
+  bool drops_ = false;                           // the next edits also drop nodes
   std::vector<SentNode> to_record_;
 
   // Draft.
   DraftKv draft_kv_;
   int32_t draft_nodes_ = 0;         // of the tree, run or being run by the draft
-  std::array<DraftStep, 2> steps_;  // a second may follow one that a reroot has made useless
+  std::array<DraftStep, 2> steps_;  // the second may be sent while one that a reroot has made
+                                    // useless is in flight
   bool draft_prefilled_ = false;
 
   // Shape `levels`: the deepest level that has been chosen, and whether it has been sent.

@@ -1,16 +1,15 @@
-// Drives one request: feeds results to its strategy, submits its work, hands on what it emits, and
-// knows when it is over. The one core under the engine's loop, the offline runner, the simulations
-// and the tests; it knows no executor, no clock and no other request.
+// Drives one request: passes results to its strategy, submits its work, passes on its tokens, and
+// knows when the request is over. The engine's loop, the offline runner, the simulations and the
+// tests all use it; it knows no executor, no clock and no other request.
 //
 // A turn is a start or a result. In every turn `accept` gets the strategy's output, even where
-// nothing was emitted, and may take out of it what it likes; it returns whether the request is over
-// (its last token, its length, a cancellation). Unless it is, `submit` then gets the turn's work,
+// nothing was emitted, and may move things out of it; it returns whether the request is over (by
+// its last token, its length or a cancellation). Unless it is, `submit` then gets the turn's work,
 // item by item in order.
 //
 // A request changes its strategy while it runs: drain(), results until kDrained, change_strategy(),
-// start(). No row of its text is run again: the target's KV goes on as it lies, and the draft's as
-// far as it is verified text. Tokens are the same whatever changes when, as far as both strategies
-// keep them.
+// start(). No row of its text is run again: the target's KV is kept, and the draft's as far as it
+// is verified text. If both strategies are lossless, the tokens do not depend on the change.
 //
 // One thread at a time.
 #pragma once
@@ -38,24 +37,24 @@ class RequestDriver {
   enum class State : uint8_t {
     kWaiting,  // not started, or its strategy was replaced since
     kRunning,
-    kDraining,  // waits for what is in flight of the target or offered; nothing more is submitted
+    kDraining,  // waits for target items and offered draft items in flight; submits nothing more
     kDrained,   // between rounds: change_strategy() is next
-    kOver,      // accept() said so
+    kOver,      // accept() returned true
     kFailed,    // error() says why: a result failed, or the text needs a row that gives no token
   };
 
   RequestDriver() = default;
   explicit RequestDriver(std::unique_ptr<Strategy> strategy) : strategy_(std::move(strategy)) {}
 
-  // For a new sequence, also where the request is rebuilt: gives it another strategy, or none while
-  // it waits for that; start() then tells it the tokens so far. What the former one counted stays
-  // in stats().
+  // For a new sequence, also where the request is rebuilt: sets its strategy, or none while the
+  // request waits for one; start() then tells the strategy the tokens so far. The counts of the
+  // former strategy stay in stats().
   void set_strategy(std::unique_ptr<Strategy> strategy);
 
   // Ends the strategy's work at the next point between rounds, at once where the target has nothing
-  // in flight; the draft is waited for only where its item may be left out. A strategy to which the
-  // target has not answered yet is let go on until it has, so that a request whose strategy is
-  // changed again and again moves. Nothing unless the request runs.
+  // in flight; it waits for the draft only where the draft's item may be left out. A strategy
+  // continues until the target has answered it once, so that a request whose strategy is changed
+  // again and again still progresses. Does nothing unless the request runs.
   State drain();
   // Needs kDrained. start() goes on with the tokens so far, all of those that accept() has been
   // given.
@@ -71,8 +70,8 @@ class RequestDriver {
     return deliver(accept, submit);
   }
 
-  // A result that is not ok never reaches the strategy, nor does one of an item of the strategy
-  // before, and nothing does unless the request runs. Takes the driver's mark out of `result.tag`.
+  // Passes a result to the strategy, unless it is not ok, belongs to an earlier strategy, or the
+  // request does not run. Removes the driver's strategy number from `result.tag`.
   template <AcceptsOutput Accept, std::invocable<WorkItem> Submit>
   State on_result(WorkResult& result, Accept&& accept, Submit&& submit) {
     if (state_ != State::kRunning && state_ != State::kDraining) return state_;
@@ -116,7 +115,7 @@ class RequestDriver {
     }
     request.first_node = ledger_.next_node();
   }
-  // Whether what is in flight can change nothing of what the ledger knows, or of the text.
+  // Whether no item in flight can change the text or what the ledger knows.
   bool is_idle() const { return target_items_ == 0 && !offered_tag_; }
   // False where the result is an earlier strategy's.
   bool take_result(WorkResult& result);

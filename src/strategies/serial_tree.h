@@ -1,19 +1,19 @@
 // Sequential drafting and verification (the paper's "serial" speculation): the draft side grows a
 // tree below the last verified token, the target runs part of it in one go, and the tokens that its
-// own sampler draws are followed down the tree. Under rule `match` the tokens are those of plain
-// decoding, one for one, whatever the tree.
+// own sampler draws are followed down the tree. Under rule `match` the tokens are exactly those of
+// plain decoding, whatever the tree.
 //
-// A round: draft items until the growth has enough, one target item, then the KV edits of what was
-// learnt, which travel with the next item of each role.
-// - Target: the verified path is committed, all else dropped. A round that verifies the root alone
-//   runs it as a prefix row: plain decoding.
+// A round: draft items until the growth has enough, one target item, then the resulting KV edits,
+// which go with the next item of each role.
+// - Target: the accepted path is committed, all else dropped. A round that verifies the root alone
+//   runs it as a prefix row, which is plain decoding.
 // - Draft: the part of the path that it has run is committed; if the new root is in the tree, its
 //   subtree's KV is kept and never computed again. Verified tokens that the draft has not run are
 //   prefix rows of its next item: the prompt at first, several tokens after some plain rounds. So
 //   the first token does not wait for the draft, and a draft that does not pay reads no prompts.
 // - A model-free source adds guesses at the nodes that the draft runs and, for one verification
-//   only, below the nodes that it has not run. It reads the prompt after the draft's first item.
-// No node lies so far that its row or the token after it would pass RequestView::max_tokens.
+//   only, below the nodes that it has not run. It reads the prompt after the draft's first item. No
+//   node is so deep that its row or the token after it would pass RequestView::max_tokens.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ class SerialTree : public Strategy {
   void begin_round(StrategyOutput& out);
   void continue_drafting(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
-  // The draft item in flight has not been run: the round goes on with what it has.
+  // The draft item in flight was left out: the round continues with the nodes that it has.
   void on_left_out(StrategyOutput& out);
   void on_drafted(const WorkResult& result, StrategyOutput& out);
   void add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count) {
@@ -78,12 +78,12 @@ class SerialTree : public Strategy {
   // Verification. Verifies verification_.nodes().
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  // Takes what `out` has gained since it had `before` tokens for verified.
+  // Takes the tokens that `out` has gained since it had `before` of them as verified.
   void take_emitted(const StrategyOutput& out, size_t before);
 
-  // The node that carries the last token and has the draft's word for it, else kNoNode.
+  // The node that carries the last token, if the draft guessed it; otherwise kNoNode.
   NodeId next_root() const;
-  // Moves the root there, or to a new tree of the last token; the draft's KV follows.
+  // Moves the root to `next`, or starts a new tree at the last token; the draft's KV follows.
   void advance(NodeId next);
   void place_root(TokenId token);
 

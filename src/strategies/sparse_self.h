@@ -1,22 +1,22 @@
 // Sparse self-speculation (MagicDec): where contexts are long and requests many, a Step's time goes
-// into reading KV, not weights. The target drafts for itself: through a view of its own KV
-// (views/) it guesses a chain of tokens, one a Step, and then verifies all of them in one Step that
-// reads the whole KV. The tokens are those of plain decoding, one for one, whatever the view.
+// into reading KV, not weights. The target drafts for itself: through a view of its own KV (views/)
+// it guesses a chain of tokens, one a Step, and then verifies all of them in one Step that reads
+// the whole KV. The tokens are exactly those of plain decoding, whatever the view.
 //
 // A round: draft items until the chain has draft_depth (γ) tokens, one verification of all of them,
-// then the KV edits of what was learnt, which travel with the next item.
+// then the resulting KV edits, which go with the next item.
 // - A draft item is the row of the chain's last token, which brings the next one. Where there is a
 //   source (TriForce's hierarchy), it guesses first, and the item has a row for each guess too, at
 //   most draft_width in all: those that the view confirms, by the same rule by which the whole KV
 //   confirms its tokens, are drafted in one Step, and a token of the view's own behind them. So the
 //   chain may grow some tokens longer than γ (guess_chain.h).
-// - Draft rows are tree rows. Their KV, which is what a row computes that does not see everything,
-//   lies behind the prefix; the verification drops it and writes its own into the same slots.
-// - But for a draft model's, all items are the target's, so draft and verification rows of several
-// requests share Steps;
-//   nobody waits for another's round.
-// - As long as the whole text fits into the view's budget, a view saves nothing: plain decoding.
-// No node lies so far that its row or the token after it would pass RequestView::max_tokens.
+// - Draft rows are tree rows. Their KV lies behind the prefix and is not plain decoding's, since
+//   the rows do not see everything; the verification drops it and writes its own into the same
+//   slots.
+// - All items are the target's, except a draft model's, so draft and verification rows of several
+//   requests share Steps, and no request waits for another's round.
+// - As long as the whole text fits into the view's budget, a view saves nothing: plain decoding. No
+//   node is so deep that its row or the token after it would pass RequestView::max_tokens.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class SparseSelf : public Strategy {
  private:
   enum class Phase : uint8_t { kIdle, kPrefill, kGuessing, kDrafting, kVerifying };
 
-  // tree_ is a root.
+  // Needs a tree_ that is only a root.
   void begin_round(StrategyOutput& out);
   void draft_or_verify(StrategyOutput& out);
   void guess_or_draft(StrategyOutput& out);
@@ -75,9 +75,9 @@ class SparseSelf : public Strategy {
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;
   int32_t length_ = 0;     // verified tokens; the last one is the root
-  TokenTree tree_;         // a chain, and behind it guesses that are to be checked
+  TokenTree tree_;         // a chain, and below it guesses that are to be checked
   NodeId last_ = kNoNode;  // of the chain
-  int32_t depth_ = 0;      // that the chain is to reach this round
+  int32_t depth_ = 0;      // the depth that the chain is to reach in this round
   GuessChain guesses_;
   std::vector<Edit> edits_;    // to travel with the target's next item
   Verification verification_;  // of the chain; in flight, or the last one

@@ -23,7 +23,7 @@ class SharedAcceptance;
 class Strategy;
 struct StrategyEntry;
 
-// What must be known of the models to check options.
+// Facts of the models by which options are checked.
 struct ModelFacts {
   bool has_draft_model = true;
   // Token ids that the models know; 0: no limit. Guesses beyond the target's are dropped. A token
@@ -42,7 +42,7 @@ struct ModelFacts {
   std::array<int32_t, kNumRoles> head_dim = {64, 64};  // by role
 };
 
-// What is made with a strategy beside its plan.
+// What a strategy is made from beside its plan.
 struct StrategyParts {
   // What requests learn from each other about how often guesses are right; null: nothing. All
   // strategies that share it run on one thread.
@@ -56,7 +56,7 @@ struct StrategyParts {
 struct SpeculationPlan {
   const StrategyEntry* strategy = nullptr;
   ModelFacts models;
-  // What the strategy does not use stays as it is here.
+  // Fields that the strategy does not use keep these defaults.
   TreeShape shape;
   DraftSourceSpec source;
   AcceptSpec accept;
@@ -70,7 +70,7 @@ struct SpeculationPlan {
   // Nothing but "auto" was asked for: the strategy is the engine's choice, and may become another.
   bool automatic = false;
 
-  // Takes start() next. May be called from any thread.
+  // The strategy expects start() next. May be called from any thread.
   std::unique_ptr<Strategy> make_strategy(const StrategyParts& parts) const;
 };
 
@@ -78,7 +78,7 @@ struct SpeculationPlan {
 struct AutoChoice {
   std::string strategy = "serial_tree";
   int32_t extra_draft_steps = 0;  // of `strategy`, where it uses them
-  // What guesses where the draft model cannot pay; empty: it may.
+  // The source that guesses where the draft model cannot pay; empty: it may pay.
   std::string source_without_draft = {};
 };
 
@@ -87,9 +87,9 @@ struct AutoChoice {
 // named does not use or does not take with the others, a draft model that is not there.
 //
 // "auto" is `choice.strategy`, or serial_tree where that does not take the options; options that it
-// does not use are left aside once their names and ranges are checked. Where the draft model cannot
-// pay and no source is asked for, `choice.source_without_draft` guesses, and what needs a tree of a
-// set size or draws of the model becomes plain decoding.
+// does not use are ignored once their names and ranges are checked. Where the draft model cannot
+// pay and no source is asked for, `choice.source_without_draft` guesses; options that need a tree
+// of a set size or the model's draws then give plain decoding.
 Result<std::shared_ptr<const SpeculationPlan>> resolve_speculation(
     const SpeculationOptions& options, const ModelFacts& models = {},
     const AutoChoice& choice = {});
@@ -101,8 +101,9 @@ SpeculationPlan without_draft_model(const SpeculationPlan& plan);
 // For StrategyEntry::check: whether this model can read the plan's view, if there is one.
 Status check_view(const SpeculationPlan& plan, Role role);
 
-// "serial_tree, shape best, source model+suffix, accept match": what it uses, without numbers. For
-// messages and tests; two plans that differ in anything but numbers differ in it.
+// "serial_tree, shape best, source model+suffix, accept match": the options that the plan uses,
+// without numbers. For messages and tests; plans that differ in more than numbers have different
+// descriptions.
 std::string describe(const SpeculationPlan& plan);
 
 }  // namespace forerun

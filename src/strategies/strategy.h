@@ -30,11 +30,11 @@ struct RequestView {
   std::span<const TokenId> tokens;
   int32_t prompt_tokens = 0;  // of these, the first so many are the prompt
   int32_t max_tokens = 0;     // longest length that the sequence may reach, drafts included
-  // Where the strategy follows another while the request runs: how many of `tokens` lie in the
-  // role's KV prefix already. Prefix rows go on behind them, tree regions are empty. The target has
-  // all but the last then, the draft any part of those.
+  // Where the strategy replaces another while the request runs: how many of `tokens` lie in the
+  // role's KV prefix already. Prefix rows continue after them, and tree regions are empty. The
+  // target then has all but the last token, the draft any number of them.
   std::array<int32_t, kNumRoles> kv_tokens{};
-  NodeId first_node = 0;  // ids of nodes begin here: lower ones have been run
+  NodeId first_node = 0;  // ids of new nodes begin here: lower ids have been used
   SamplingParams sampling;
 };
 
@@ -54,7 +54,7 @@ struct RoundRecord {
     bool accepted = false;
     GuessOrigin origin = GuessOrigin::kModel;
   };
-  std::vector<Node> nodes;  // what was verified, parents before children
+  std::vector<Node> nodes;  // the nodes that were verified, parents before children
   TokenId bonus = -1;
   Reroot reroot = Reroot::kNone;
 };
@@ -97,13 +97,13 @@ class Strategy {
   virtual ~Strategy() = default;
   virtual void start(const RequestView& request, StrategyOutput& out) = 0;
   virtual void on_result(const WorkResult& result, StrategyOutput& out) = 0;
-  // What Steps of so many rows cost at the present load. Called before start(), and between
-  // results, on the same thread, whenever that has changed; what is decided from then on goes by
-  // it, what is in flight goes on. Emits nothing and never changes which tokens come out. An
-  // unmeasured table stands for ratios typical of a draft of a fifth of its target's cost.
+  // Sets the costs of Steps at the present load. Called before start(), and between results, on the
+  // same thread, whenever they have changed; later decisions follow them, items in flight are not
+  // affected. Emits nothing and never changes which tokens come out. An unmeasured table stands for
+  // the ratios that are typical of a draft that costs a fifth of its target.
   virtual void on_costs(const CostTable& costs) = 0;
-  // Does beforehand what it can of the next turn's work. Called between results, on the same
-  // thread, while devices work, or not at all: emits nothing and never changes what comes out.
+  // Does part of the next turn's work in advance. Called between results, on the same thread, while
+  // devices work, or not at all. Emits nothing and never changes which tokens come out.
   virtual void prepare() {}
   virtual StrategyStats stats() const = 0;
   virtual const char* name() const = 0;

@@ -1,5 +1,5 @@
-// The strategies there are, by name: the one place where a strategy is added. Accepted names,
-// messages, help texts and what the lossless tests run are derived from it.
+// All strategies, by name: the one place where a strategy is added. Accepted names, messages, help
+// texts and the cases of the lossless tests are derived from this table.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,11 @@ struct StrategyEntry {
   const char* name;
   const char* help;  // one line: what a round is
   bool needs_draft_model;
-  // Which options it uses where the tree is to have this shape, and whether a source has been asked
-  // for. Others are refused if they are set.
+  // Which options the strategy uses for a tree of this shape, with or without a source asked for.
+  // Other options are refused if they are set.
   OptionSet (*uses)(const TreeShape& shape, bool has_source);
-  // Fills in what the options left to the strategy (a source, which is empty then) and refuses what
-  // it does not take. Names, ranges, use and the draft model are checked before and after.
+  // Fills in what the options left open (an empty source) and refuses what the strategy does not
+  // take. Names, ranges, unused options and the need for a draft model are checked elsewhere.
   Status (*check)(SpeculationPlan& plan);
   // From a plan that check() has accepted; cannot fail. Costs come by on_costs() right after.
   std::unique_ptr<Strategy> (*make)(const SpeculationPlan& plan, const StrategyParts& parts);
@@ -38,7 +38,7 @@ SpeculationOptions without_unused(const StrategyEntry& strategy, SpeculationOpti
 // For StrategyEntry::check: `with_draft` where there is a draft model, else "suffix", unless a
 // source has been asked for.
 void set_default_source(SpeculationPlan& plan, const char* with_draft);
-// For StrategyEntry::check of those that send no level trees.
+// For StrategyEntry::check of strategies that do not support shape `levels`.
 Status refuse_levels(const SpeculationPlan& plan);
 
 }  // namespace forerun

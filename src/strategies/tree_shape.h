@@ -13,16 +13,16 @@ namespace forerun {
 struct TreeShape {
   enum class Kind : uint8_t {
     kAdaptive,  // what is drafted and verified follows from measured costs and acceptance
-    kBest,      // best first, of set sizes
+    kBest,      // best first, of configured sizes
     kChain,     // one guess a level
     kStatic,    // so many guesses at every node of a level
-    kLevels,    // of fixed width, one a step of a pipeline
+    kLevels,    // levels of fixed width, one a step of a pipeline
   };
   Kind kind = Kind::kAdaptive;
   std::string name = "adaptive";  // as options spell it
   std::vector<int32_t> children;  // kStatic: by level, from the root's
 
-  // Its size is set beforehand, and all of it is verified.
+  // Whether the tree's size is set beforehand and the whole tree is verified.
   bool is_static() const { return kind == Kind::kChain || kind == Kind::kStatic; }
 };
 

@@ -1,5 +1,5 @@
-// One verification: which nodes of a tree the target runs, and the tokens that come of it. Pure;
-// one object a request, reused round after round.
+// One verification: which nodes of a tree the target runs, and the tokens that result. Pure; one
+// object a request, reused in every round.
 #pragma once
 
 #include <span>
@@ -20,21 +20,21 @@ class Verification {
   // How many of nodes() are guesses: all but the root.
   int64_t guesses() const { return static_cast<int64_t>(nodes_.size()) - 1; }
 
-  // Appends a row a node. The root alone becomes a prefix row: plain decoding. Where the nodes'
-  // weights are chances (TreeGrowth) all but the root may be left out by them.
+  // Appends a row for each node. A root alone becomes a prefix row, which is plain decoding. Where
+  // weights are chances (TreeGrowth), the executor may leave out all rows but the root's by them.
   void add_rows(const TokenTree& tree, bool weights_are_chances, WorkItem& item);
 
   // Follows the target's tokens from the root down as far as they were verified, and emits them:
-  // those of path() that lie below the root, and the one after its last node. False, and nothing
-  // done, where the result lacks the root's row, or any under rule `rejection`. Where the walk
-  // comes to a row that gives no token (RowResult::status), out.error says so; sampled() is then
-  // one shorter than path(), and nothing further is asked of the object.
+  // those of path() that lie below the root, and the one after its last node. Returns false and
+  // does nothing where the result lacks the root's row, or under rule `rejection` any row. Where
+  // the walk comes to a row that gives no token (RowResult::status), out.error says so; sampled()
+  // is then one shorter than path(), and the object must not be used further.
   bool follow(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
-  // The nodes taken, the root first, and what was drawn after each of them; as of follow().
+  // The nodes taken by follow(), the root first, and the token drawn after each of them.
   std::span<const NodeId> path() const { return path_; }
   std::span<const TokenId> sampled() const { return sampled_; }
 
-  // What the target's KV becomes: path() prefix, all else dropped.
+  // Adds the edits of the target's KV: path() becomes prefix, all else is dropped.
   void add_edits(std::vector<Edit>& edits) const;
   // For --show-tree and traces; the tree is still the one that was verified. `next`: the node that
   // becomes its root, or kNoNode.

@@ -1,8 +1,9 @@
-// A target cut into stages on a machine that is not this one, by the clock on the wall: another
-// runner computes each Step whole, as soon as it is issued and on the caller's thread, and what
-// becomes of it is told when it would have passed the profile's stages and links (StageTimeline).
+// Emulates, in real time, a target that is cut into stages on another machine: another runner
+// computes each whole Step as soon as it is issued, on the caller's thread, and its events are sent
+// when the Step would have passed the profile's stages and links (StageTimeline).
 //
-// A Step that has not been computed by then is late: it retires when it has, and is counted.
+// A Step that has not been computed by then is late: it retires once it has been computed, and is
+// counted.
 #pragma once
 
 #include <chrono>
@@ -22,14 +23,14 @@ namespace forerun {
 
 class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
  public:
-  // `runner` is kept. `profile`, with stages, must outlive the object. `count`: called for every
-  // Step, from a thread of its own, with how late it was, 0 where it was not. `computing`: held
-  // while the runner computes; may be null.
+  // Takes `runner`. `profile`, which must have stages, must outlive the object. `count` is called
+  // for every Step, from the object's own thread, with how late the Step was; 0: in time.
+  // `computing`: a lock held while the runner computes; may be null.
   EmulatedPipeline(std::unique_ptr<StepRunner> runner, const StepProfile* profile,
                    std::function<void(std::chrono::nanoseconds late)> count, std::mutex* computing);
   ~EmulatedPipeline() override;  // no Step may be under way
 
-  // At once.
+  // Runs the Step at once, without waiting for the emulated time.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
   int32_t num_stages() const override { return profile_->stages->stages; }
@@ -39,7 +40,7 @@ class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   void drop(std::span<const IssuedRow> rows) override;
 
  private:
-  // Tells of what happens, until the object goes.
+  // The thread that sends events until the object is destroyed.
   void work();
   void tell_of(PipelineEvent event, std::unique_lock<std::mutex>& lock);
 

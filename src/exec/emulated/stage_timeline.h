@@ -1,10 +1,10 @@
 // When Steps pass the stages of a target that is cut: a discrete-event model of a StageChain, for
-// executors that keep time by a profile. A stage works on one Step after another, in the order in
-// which they come; a link carries one Step's hidden rows after another while stages go on.
+// executors that keep time by a profile. A stage works on one Step after another, in the order of
+// their arrival; a link carries one Step's hidden rows after another's while the stages continue.
 //
-// Rows that are dropped take no time where they have not been begun with: at a stage, or on a link.
-// A stage whose Step has lost all its rows goes on with the next one after the layer it is at. What
-// is dropped is known at the first stage at once, elsewhere a link's latency later.
+// Dropped rows take no time at a stage or on a link that has not begun with them. A stage whose
+// Step has lost all its rows goes on with the next Step after its present layer. The first stage
+// knows of dropped rows at once, the others a link's latency later.
 //
 // Times are nanoseconds of the caller's clock and never go back. One thread.
 #pragma once
@@ -25,7 +25,7 @@ namespace forerun {
 
 class StageTimeline {
  public:
-  // `seconds`: of a Step of this load on all stages together.
+  // `seconds`: how long a Step of a given load takes on all stages together.
   StageTimeline(const StageChain& chain, std::function<double(const StepLoad&)> seconds);
 
   // A Step reaches the first stage at `now_ns`; Steps are numbered from 1 on. Rows in `dropped` are
@@ -48,7 +48,7 @@ class StageTimeline {
     std::deque<uint64_t> inbox;
     uint64_t step = 0;  // 0: idle
     int64_t start_ns = 0, end_ns = 0, layer_ns = 0;
-    uint64_t ending = 0;       // the event that ends it; others of it are void
+    uint64_t ending = 0;       // the event that ends its Step; earlier kEnds events are void
     int64_t link_free_ns = 0;  // of the link behind it
   };
   struct Event {
@@ -63,7 +63,7 @@ class StageTimeline {
   };
 
   StepAt& at(uint64_t step) { return steps_[static_cast<size_t>(step - steps_.front().step)]; }
-  // How much later than the coordinator a stage knows of what is dropped.
+  // How much later than the coordinator a stage knows of dropped rows.
   int64_t delay_ns(size_t stage) const { return stage == 0 ? 0 : latency_ns_; }
   int32_t live_rows(const StepAt& step, size_t stage, int64_t now_ns) const;
   uint64_t schedule(Event event);

@@ -1,12 +1,11 @@
-// The emulated executor is a RealExecutor whose runners are wrapped: results and bookkeeping are
-// the real ones, and every Step of a role lasts what a profile says for its rows and context. The
-// rest of the time is slept, never spun, so Steps of two roles overlap on any number of processors.
+// The emulated executor is a RealExecutor with wrapped runners: results and bookkeeping are real,
+// and every Step lasts as long as a profile says for its rows and context. Threads sleep for the
+// rest of the time and never spin, so Steps of two roles overlap on any number of processors.
 //
 // A target that the profile cuts into stages becomes a pipeline (emulated_pipeline.h): several of
-// its Steps are under way, and draft and target are apart.
+// its Steps are under way, and the draft has devices of its own.
 //
-// A Step whose arithmetic alone takes longer than the profile says is late: it is not hidden, but
-// counted (stats()).
+// A Step that takes longer to compute than the profile says is late, and is counted (stats()).
 #pragma once
 
 #include <atomic>
@@ -20,7 +19,7 @@
 
 namespace forerun {
 
-// The clock that durations are kept by. now() and sleep_until() from any thread.
+// The clock by which Steps are timed. now() and sleep_until() may be called from any thread.
 class SleepClock {
  public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -31,16 +30,16 @@ class SleepClock {
 
 class StepEmulator {
  public:
-  // `one_step_at_a_time`: the wrapped runners share processors, so that only one of them computes
-  // at a time (they still sleep concurrently). `clock` null: the machine's. It must outlive the
-  // runners.
+  // `one_step_at_a_time`: the wrapped runners share processors, so only one of them computes at a
+  // time (they still sleep concurrently). `clock` null: the machine's clock. The clock must outlive
+  // the runners.
   StepEmulator(StepProfile profile, bool one_step_at_a_time, SleepClock* clock = nullptr);
   StepEmulator(const StepEmulator&) = delete;
   StepEmulator& operator=(const StepEmulator&) = delete;
 
   const StepProfile& profile() const { return profile_; }
-  // A runner whose Steps last as long as the profile's; it keeps `runner`, and the emulator must
-  // outlive it. The profile has times of `role`. A Step that fails returns at once.
+  // Wraps `runner` so that its Steps last as long as the profile says. The emulator must outlive
+  // the result, and the profile must have times of `role`. A Step that fails returns at once.
   std::unique_ptr<StepRunner> wrap(Role role, std::unique_ptr<StepRunner> runner);
   // The counts of all Steps so far; from any thread.
   EmulationStats stats() const;

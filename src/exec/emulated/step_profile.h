@@ -1,5 +1,5 @@
-// What Steps cost on a machine that is not this one: published or measured times, read from a data
-// file, for the emulated and the simulated executor. bench/profiles/README.md is the format.
+// How long Steps take on another machine: published or measured times, read from a data file, for
+// the emulated and the simulated executor. bench/profiles/README.md describes the format.
 //
 // Plain data: any number of readers.
 #pragma once
@@ -35,7 +35,7 @@ struct PublishedRound {
 // the first stage are one host; every other stage has one of its own.
 struct StageChain {
   int32_t stages = 2;
-  int32_t layers = 1;      // of a stage, between which it looks for prunes
+  int32_t layers = 1;      // layers of a stage, which looks for dropped rows after each
   int64_t row_bytes = 0;   // of a hidden row
   double bytes_per_s = 0;  // of a link
   double latency_seconds = 0;

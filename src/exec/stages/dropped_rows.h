@@ -1,5 +1,5 @@
-// Rows of Steps under way that nobody will ask about, as a stage hears of them: beside the messages
-// and ahead of them.
+// Dropped rows of Steps under way, of which a stage learns separately from the Steps' messages and
+// ahead of them.
 //
 // Thread rules: every method from any thread.
 #pragma once
@@ -17,21 +17,21 @@ namespace forerun {
 
 class DroppedRows {
  public:
-  // All at once: a stage that leaves a row out must not then find one that sees it. Rows of Steps
-  // that have passed are forgotten.
+  // Adds all rows at once, so that a stage that leaves a row out also leaves out the rows that see
+  // it. Rows of Steps that have passed are ignored.
   void add(std::span<const IssuedRow> rows) {
     const std::lock_guard lock(mutex_);
     for (const IssuedRow& row : rows) {
       if (row.step > passed_) rows_[row.step].push_back(row.row);
     }
   }
-  // Takes them out of the message of their Step.
+  // Takes the dropped rows of the message's Step out of it.
   void take_out(StageMessage& message) const {
     const std::lock_guard lock(mutex_);
     const auto found = rows_.find(message.step);
     if (found != rows_.end()) message.drop_rows(found->second);
   }
-  // No stage that asks here will see Step `step`, or one before it, again.
+  // No stage that uses this object will see Step `step` or an earlier one again.
   void pass(uint64_t step) {
     const std::lock_guard lock(mutex_);
     passed_ = step;

@@ -1,9 +1,9 @@
-// What goes from the coordinator of a pipeline to its first stage and from stage to stage: the
-// moves of KV that are due, then a Step's rows with their slots. Who holds which node is known to
-// the coordinator alone (RoleWorker); a stage keeps no maps and applies messages in their order.
+// The message that goes from a pipeline's coordinator to the first stage and from stage to stage:
+// the KV moves that are due, then a Step's rows with their slots. Only the coordinator (RoleWorker)
+// maps nodes to slots; a stage keeps no maps and applies messages in their order.
 //
-// A message holds all that it says: nothing points into memory of who has made it. It may come from
-// another process, so nothing in it is believed before check_stage_message().
+// A message is self-contained: it has no pointers into its sender's memory. It may come from
+// another process, so nothing in it is trusted before check_stage_message().
 //
 // Thread rules: a message belongs to one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace forerun {
 
-// Changes with any change of what a message holds or means.
+// Raised with every change of a message's content or meaning.
 inline constexpr uint32_t kStageMessageVersion = 2;
 
 struct StageMessage {
@@ -34,21 +34,22 @@ struct StageMessage {
   };
   struct Selection {
     KvSelection what;  // without its pointers
-    Range blocks;      // that it gathers into, in `blocks`
-    Range index;       // those of its index; none: by the keys themselves
+    Range blocks;      // the blocks that KV is gathered into, in `blocks`
+    Range index;       // the blocks of the key index, in `blocks`; empty: tokens are found by the
+                       // keys themselves
   };
 
   uint32_t version = kStageMessageVersion;
   uint64_t step = 0;  // numbered by the coordinator, from 1, without gaps
 
   std::vector<int32_t> blocks;  // physical; tables and selections are stretches of it
-  std::vector<Range> tables;    // of sequences, or of views, as far as the rows see
-  // Before any row runs, in this order.
+  std::vector<Range> tables;    // block tables of sequences or views, as far as the rows see
+  // Carried out in this order before any row runs.
   std::vector<Moves> moves_of;
   std::vector<KvMove> moves;
-  // StepRow::sequence_idx is in `tables`.
+  // StepRow::sequence_idx is an index in `tables`.
   std::vector<StepRow> rows;
-  // Their places in the coordinator's Step, ascending: some may have been dropped on the way.
+  // The rows' indices in the coordinator's Step, ascending: some rows may have been dropped since.
   std::vector<int32_t> numbers;
   int32_t issued_rows = 0;  // of the coordinator's Step
   bool whole = false;       // no row may be dropped: something counts them
@@ -62,22 +63,22 @@ struct StageMessage {
   // Empties all lists, which keep their memory.
   void clear();
   void add_moves(const StepSequence& sequence, std::span<const KvMove> moves_to_add);
-  // The rows of `step`, whose sequences' tables must be as long as its rows see; once a message.
+  // Adds the rows of `step`; its sequences' tables must be as long as the rows see. Once a message.
   void add_rows(const Step& step);
-  // Takes rows out, by their numbers in any order; those that are not there, too. Nothing where the
-  // message is whole or has selections, whose observers are counted.
+  // Takes rows out by their numbers, in any order; numbers that are not there are ignored. Does
+  // nothing where the message is `whole` or has selections, since those count rows.
   void drop_rows(std::span<const int32_t> dropped);
-  // The rows as a Step that points into the message. Needs a message that has been checked.
+  // Fills `step` with the rows; it points into the message, which must have been checked.
   void view(Step& step) const;
-  // The table of a stretch of moves.
+  // The block table that a stretch of moves refers to.
   StepSequence sequence_of(const Moves& some) const {
     return {blocks.data() + tables[static_cast<size_t>(some.table)].first};
   }
 };
 
-// kInvalidArgument where the version is another, a block is none of the stage's `kv_blocks`, or
-// anything points outside of the message or of a sequence's table: what Decoder::forward() and
-// move_kv() do not check since their callers own the tables.
+// kInvalidArgument where the version differs, a block number is not below the stage's `kv_blocks`,
+// or an index points outside of the message or of a sequence's table. Decoder::forward() and
+// move_kv() do not check these, since their callers own the tables.
 Status check_stage_message(const StageMessage& message, int64_t kv_blocks);
 
 }  // namespace forerun

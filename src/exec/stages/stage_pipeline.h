@@ -1,14 +1,14 @@
-// A model cut into stages of consecutive layers: every stage has devices, a KV cache of its layers
-// and a thread or a process of its own, and works on another Step than its neighbours. A Step's
-// rows go from stage to stage as hidden rows (stage_message.h); the last stage samples. This is the
-// coordinator's end: it makes the messages and sends them on their way (stage_transport.h).
+// A model cut into stages of consecutive layers. Every stage has devices, a KV cache of its layers
+// and a thread or process of its own, and works on another Step than its neighbours. A Step's rows
+// go from stage to stage as hidden rows (stage_message.h); the last stage samples. This is the
+// coordinator's side: it makes the messages and sends them (stage_transport.h).
 //
 // Steps, and the moves of KV between them, take effect at every stage in the order in which they
-// were issued. So whoever keeps the books may give slots and blocks away as soon as it has issued
-// the Step that uses them last: rows of a later Step arrive at each stage later.
+// were issued. So the caller may reuse slots and blocks as soon as it has issued the last Step that
+// uses them: rows of a later Step reach each stage later.
 //
-// A stage that fails fails that Step, whose rows' KV is then undefined at it and behind it; Steps
-// behind it run.
+// If a stage fails, that Step fails, and the KV of its rows is undefined at that stage and the ones
+// after it. Later Steps still run.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class StagePipeline : public PipelinedRunner {
   // A Step by itself: issues it and waits until it has retired.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
-  // Carried out in front of the next Step, and at every stage in its turn; what is wrong with moves
-  // is told by that Step.
+  // The moves are carried out before the next Step, at each stage in turn; that Step reports their
+  // errors.
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
   int32_t num_stages() const override { return transport_->facts().num_stages; }
   uint64_t issue(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
@@ -45,7 +45,7 @@ class StagePipeline : public PipelinedRunner {
   void drop(std::span<const IssuedRow> rows) override { transport_->drop(rows); }
 
  private:
-  std::unique_ptr<StageMessage> next_;  // with the moves since the last Step
+  std::unique_ptr<StageMessage> next_;  // holds the moves since the last Step
   uint64_t issued_ = 0;
   Mailbox<PipelineEvent> ran_;  // run()'s
   const std::function<void(PipelineEvent)> tell_ran_;

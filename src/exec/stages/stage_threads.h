@@ -1,5 +1,5 @@
-// The stages of a pipeline in one process: a thread each, which takes messages from the one in
-// front of it and hands them on as they are.
+// The stages of a pipeline in one process, each on a thread, which takes messages from the stage
+// before it and passes the same objects on.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ namespace forerun {
 
 class StageThreads : public StageTransport {
  public:
-  // In order, two or more: the first one's decoder embeds, the last one's has the head, layers
-  // follow each other and all have as many KV blocks. Decoders and devices must outlive it; no two
-  // stages may share devices. `live_vocab`: as DecoderStepRunner's.
+  // `stages`: two or more, in order. The first one's decoder embeds, the last one's has the LM
+  // head, their layers are consecutive and all have the same number of KV blocks. Decoders and
+  // devices must outlive the object; no two stages may share devices. `live_vocab`: as
+  // DecoderStepRunner's.
   StageThreads(const std::vector<PipelineStage>& stages, int32_t live_vocab);
   ~StageThreads() override;
 
@@ -40,7 +41,7 @@ class StageThreads : public StageTransport {
   PipelineFacts facts_;
   DroppedRows dropped_;
   std::vector<std::unique_ptr<Stage>> stages_;
-  // Messages that have come to the end, for their memory.
+  // Messages that have passed the last stage, reused for their memory.
   Mailbox<std::unique_ptr<StageMessage>> used_;
   std::vector<std::unique_ptr<StageMessage>> free_;
 };

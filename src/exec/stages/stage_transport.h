@@ -1,5 +1,5 @@
-// How Steps get from the coordinator of a pipeline to its stages, and what becomes of them back:
-// stages are threads of this process (stage_threads.h) or other processes (hosts/remote_stages.h).
+// How Steps get from a pipeline's coordinator to its stages, and results back. Stages are threads
+// of this process (stage_threads.h) or other processes (hosts/remote_stages.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace forerun {
 
-// A Step on its way, with what stays with the coordinator.
+// A Step under way: its message, and its tasks, which stay with the coordinator.
 struct StepInTransit {
   std::unique_ptr<StageMessage> message;
   std::span<RowTask> tasks;  // as PipelinedRunner::issue()'s
@@ -34,13 +34,14 @@ class StageTransport {
  public:
   virtual ~StageTransport() = default;  // no Step may be under way
   virtual const PipelineFacts& facts() const = 0;
-  // Puts a Step on its way behind those before it; their numbers count up by one from 1. From one
-  // thread at a time. `step.tell` is called from threads of the transport's, as PipelineEvent says.
+  // Sends a Step after the earlier ones; Steps are numbered 1, 2, 3 and so on. From one thread at a
+  // time. `step.tell` is called from the transport's threads, with the events that PipelineEvent
+  // describes.
   virtual void issue(StepInTransit step) = 0;
-  // Tells every stage of rows that it may leave out. From one thread at a time.
+  // Tells every stage which rows it may leave out. From one thread at a time.
   virtual void drop(std::span<const IssuedRow> rows) = 0;
-  // A message that is needed no more, for its memory; null: there is none. From the thread that
-  // issues.
+  // Returns a message that is no longer needed, to reuse its memory; null: there is none. Called on
+  // the thread that issues.
   virtual std::unique_ptr<StageMessage> take_used() = 0;
 };
 

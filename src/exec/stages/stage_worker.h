@@ -1,6 +1,5 @@
-// What one stage of a pipeline does with the messages that reach it, in their order: moves KV, runs
-// its layers, and leaves hidden rows in the message for the stage behind it, or, the last one,
-// samples.
+// One stage of a pipeline. For each message, in order, it moves KV, runs its layers and writes the
+// hidden rows into the message for the next stage; the last stage samples instead.
 //
 // Thread rules: one thread at a time.
 #pragma once
@@ -21,8 +20,8 @@ namespace forerun {
 
 struct PipelineStage {
   Decoder* decoder = nullptr;
-  // Whose work its thread takes part in; of the last stage those that sample, of its degree. Null:
-  // the decoder has no processors.
+  // The CPU devices that the stage's thread belongs to; for the last stage those that sample, of
+  // the decoder's degree. Null: the decoder uses no processors.
   CpuDeviceGroup* devices = nullptr;
 };
 
@@ -35,11 +34,11 @@ class StageWorker {
 
   bool is_last() const { return last_ != nullptr; }
   const PipelineStage& parts() const { return parts_; }
-  // Carries a message out. `so_far`: what stages in front of it say of the Step; where that is a
-  // failure the moves alone are carried out, on which later Steps count, and it is returned. Rows
-  // that have been dropped are left out, their tasks come back as skipped. `tasks` and
-  // `rejections`: the last stage's. A failure of its own is told with the stage's number, and
-  // leaves the KV of the rows undefined.
+  // Carries out a message. `so_far`: the Step's status from the stages before; if that is a
+  // failure, only the moves are carried out, since later Steps rely on them, and the failure is
+  // returned. Dropped rows are left out, and their tasks come back as skipped. `tasks` and
+  // `rejections` are used by the last stage. A failure of this stage is returned with the stage's
+  // number, and leaves the KV of the rows undefined.
   Status run(StageMessage& message, const Status& so_far, const DroppedRows& dropped,
              std::span<RowTask> tasks, std::span<RejectionTask> rejections);
 

@@ -1,6 +1,6 @@
 // A trace as a drawing: lanes for target, draft and the host's turns over time, rounds marked by
-// whether the draft's tree lived on (hit) or not (miss), host gaps in grey. Of a target that is cut
-// each stage has a lane, with how many of a Step's rows were alive there.
+// whether the draft's tree lived on (hit) or not (miss), host gaps in grey. Where the target is
+// cut, each stage has a lane, which shows how many of a Step's rows were not dropped there.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace forerun {
 
 struct TimelineOptions {
   std::string title;
-  // What is drawn: from so many milliseconds after the trace's earliest moment, so many. 0 or less
-  // draws to the end.
+  // The window that is drawn: `length_ms` milliseconds from `from_ms` after the trace's earliest
+  // moment. A length of 0 or less draws to the end.
   double from_ms = 0.0;
   double length_ms = 0.0;
 };

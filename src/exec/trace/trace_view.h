@@ -20,7 +20,7 @@ struct TraceRound {
   int32_t verified_rows = 0;
   int32_t accepted_nodes = 0;
   Reroot reroot = Reroot::kNone;
-  // Thread CPU time of the request's turns, and its share of the host's time of Steps.
+  // Thread CPU time of the request's turns, plus its share of the host's time for Steps.
   int64_t host_cpu_ns = 0;
 };
 
@@ -34,14 +34,15 @@ struct TraceGap {
   int64_t ready_ns = 0;  // the next one's first item is there; within [start_ns, end_ns]
   int64_t end_ns = 0;    // the next Step starts
 
-  // After the work was there: the host's doing.
+  // The part of the gap after the next item was submitted, which the host took.
   int64_t host_ns() const { return end_ns - ready_ns; }
 };
 
-// In order of their starts, the target's first; none of a target in stages, whose Steps overlap.
+// In order of their starts, the target's first. A target in stages has none, since its Steps
+// overlap.
 std::vector<TraceGap> gaps_of(const Trace& trace);
 
-// Stages of the longest way that a Step of the trace has gone; 0: the target is not cut.
+// The most stages that a Step of the trace has passed; 0: the target is not cut.
 size_t num_stages(const Trace& trace);
 
 // The earliest and the latest moment of a trace; equal where it is empty.
