@@ -37,8 +37,7 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   }
   if (request.prompt_tokens.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "prompt: it is empty, and the tokenizer adds nothing to it; at least one token "
-                  "is needed");
+                  "prompt: it is empty, and the tokenizer adds no token; at least one is needed");
   }
   FORERUN_RETURN_IF_ERROR(check_tokens("prompt", request.prompt_tokens, target.live_vocab()));
   const auto prompt_size = static_cast<int64_t>(request.prompt_tokens.size());
@@ -124,14 +123,16 @@ Status check_request(const OpenedModel& target, int32_t max_context_tokens, Requ
                       ", accepted are 0 to max_tokens, " + std::to_string(request.max_new_tokens));
   }
   if (request.min_new_tokens > 0 && request.output_format.kind != OutputFormat::Kind::kAny) {
-    return Status(StatusCode::kInvalidArgument,
-                  "min_tokens: found beside an output_format, whose outputs end where they are "
-                  "whole");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "min_tokens: not accepted together with output_format, whose outputs end once they "
+        "are complete");
   }
   if (request.ignore_eos && request.output_format.kind != OutputFormat::Kind::kAny) {
-    return Status(StatusCode::kInvalidArgument,
-                  "ignore_eos: found beside an output_format, whose outputs end where they are "
-                  "whole");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "ignore_eos: not accepted together with output_format, whose outputs end once they "
+        "are complete");
   }
   FORERUN_RETURN_IF_ERROR(check_stops(request.stop));
   FORERUN_RETURN_IF_ERROR(check_prompt(target, max_context_tokens, request));

@@ -15,8 +15,9 @@ namespace forerun {
 
 Result<StartCosts> measure_devices(const EngineOptions& options) {
   if (!options.emulate.empty() || options.try_splits) {
-    return Status(StatusCode::kInvalidArgument,
-                  "measuring: found a machine to emulate or splits to try, accepted are devices");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "measuring: needs devices; a machine to emulate or splits to try are not accepted");
   }
   FORERUN_RETURN_IF_ERROR(check_isa());
   FORERUN_ASSIGN_OR_RETURN(

@@ -9,7 +9,7 @@
 namespace forerun {
 
 std::vector<OptionChoice> strategy_choices() {
-  std::vector<OptionChoice> choices = {{"auto", "what fits the machine, by what was measured"}};
+  std::vector<OptionChoice> choices = {{"auto", "chosen by measurements on this machine"}};
   for (const StrategyEntry& entry : strategy_table()) choices.push_back({entry.name, entry.help});
   return choices;
 }

@@ -36,8 +36,7 @@ Status hold_ends_back(const Request& request, const EngineInfo& info, int32_t vo
   std::erase_if(ends, [&](int32_t token) { return token < 0 || token >= vocab; });
   if (static_cast<int32_t>(ends.size()) < vocab) return {};
   return Status(StatusCode::kInvalidArgument,
-                "min_tokens: found beside stop tokens that are all of the vocabulary, accepted are "
-                "fewer of them");
+                "min_tokens: cannot be met: every token is a stop token");
 }
 
 }  // namespace
@@ -83,7 +82,7 @@ Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
   if (request.output_format.kind != OutputFormat::Kind::kAny) {
     if (formats == nullptr) {
       return Status(StatusCode::kUnsupported,
-                    "output_format: not done where the target's stages are other processes");
+                    "output_format: not supported where the target's stages are other processes");
     }
     FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
   }

@@ -4,9 +4,9 @@
 //
 // The tree belongs to the strategy and is a chain: the root, the tokens that the expensive draft
 // has put below it, then the guesses. A round of the expensive draft:
-//   begin(); grow() until it asks for nothing more of the draft model; rows(); settle(). The draft
-//   model's KV of the chain stays in tree rows until the chain is verified; KV of refused guesses
-//   is dropped.
+//   begin(); grow() until it asks for nothing more of the draft model; rows(); settle().
+// The draft model's KV of the chain stays in tree rows until the chain is verified; KV of refused
+// guesses is dropped.
 #pragma once
 
 #include <cstdint>

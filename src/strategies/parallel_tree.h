@@ -11,8 +11,9 @@
 //   leaves at once, whatever the draft is doing.
 // - The draft's: guesses below nodes that are still in the tree join it. KV of nodes that a reroot
 //   dropped while they were being run is dropped by the draft's next item, which takes effect
-//   later; nodes that the reroot kept count as run already. The prompt is the first verification,
-//   of its last token alone: the draft guesses during the prefill as well.
+//   later; nodes that the reroot kept count as run already.
+// The prompt is the first verification, of its last token alone, so the draft guesses during the
+// prefill as well.
 #pragma once
 
 #include <array>

@@ -12,8 +12,8 @@
 //   prefix rows of its next item: the prompt at first, several tokens after some plain rounds. So
 //   the first token does not wait for the draft, and a draft that does not pay reads no prompts.
 // - A model-free source adds guesses at the nodes that the draft runs and, for one verification
-//   only, below the nodes that it has not run. It reads the prompt after the draft's first item. No
-//   node is so deep that its row or the token after it would pass RequestView::max_tokens.
+//   only, below the nodes that it has not run. It reads the prompt after the draft's first item.
+// No node is so deep that its row or the token after it would pass RequestView::max_tokens.
 #pragma once
 
 #include <cstdint>

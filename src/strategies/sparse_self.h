@@ -15,8 +15,8 @@
 //   slots.
 // - All items are the target's, except a draft model's, so draft and verification rows of several
 //   requests share Steps, and no request waits for another's round.
-// - As long as the whole text fits into the view's budget, a view saves nothing: plain decoding. No
-//   node is so deep that its row or the token after it would pass RequestView::max_tokens.
+// - As long as the whole text fits into the view's budget, a view saves nothing: plain decoding.
+// No node is so deep that its row or the token after it would pass RequestView::max_tokens.
 #pragma once
 
 #include <cstdint>

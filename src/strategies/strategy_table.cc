@@ -24,7 +24,8 @@ constexpr StrategyEntry kTable[] = {
         "the target drafts through a view of its own KV, by itself or checking what a "
         "source guesses, then verifies",
         false),
-    entry<ParallelTree>("parallel_tree", "both at the same time; pays with draft devices", true),
+    entry<ParallelTree>("parallel_tree",
+                        "drafting and verifying at the same time; pays with draft devices", true),
     entry<Pipelined>("pipelined", "a tree fills the stages of a pipeline; pays with --stages",
                      false),
 };
