@@ -79,7 +79,8 @@ Status ActiveRequest::resume() {
                         "), but " + std::to_string(resumed.size() - idx - 1) + " follow it");
     }
   }
-  // Its text, but for what a stop string or a character may still need, had been sent.
+  // The text had been sent, except an end that may belong to a stop string or an incomplete
+  // character.
   for (const TokenId token : without_text_) text_of(token);
   without_text_.clear();
   next_event_ = {};
@@ -188,7 +189,7 @@ void ActiveRequest::send() {
   }
   for (const TokenId token : without_text_) next_event_.text += text_of(token);
   without_text_.clear();
-  // Its lists of tokens stay for their memory: accept() is what devices wait for.
+  // Clears the event's lists but keeps their memory, since devices wait for accept().
   Event event;
   event.text = std::exchange(next_event_.text, {});
   event.tokens = next_event_.tokens;
@@ -204,7 +205,7 @@ void ActiveRequest::send() {
 
 void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStats& stats,
                            const std::string& strategy_name) {
-  // Whoever reads of the end may submit the next one.
+  // The place is free before the reader learns of the end and may submit its next request.
   place_.give_back();
   send();
   Event event;

@@ -12,8 +12,8 @@ constexpr auto kPage = static_cast<size_t>(kKvBlockTokens);
 
 int64_t blocks_of(size_t tokens) { return static_cast<int64_t>((tokens + kPage - 1) / kPage); }
 
-// A full page is named by its tokens and all before them. That two texts might have one name
-// matters to nobody: the count would be off by some blocks.
+// The name of a full page is a hash of its tokens and all tokens before them. If two texts had the
+// same name, the count would only be off by some blocks.
 uint64_t page_name(uint64_t before, std::span<const TokenId> page) {
   uint64_t hash = before + 0x9e3779b97f4a7c15u;
   for (const TokenId token : page) {
@@ -41,7 +41,8 @@ bool Admission::has_room(Claim& claim, int64_t running) const {
   if (running == 0) return true;
   if (claim.version_ != version_) {
     claim.version_ = version_;
-    // A page's name is also that of all before it: behind one that nobody holds none is held.
+    // A page's name covers all pages before it, so behind a page that no request holds none is
+    // held.
     const auto first = std::find_if(claim.pages_.begin(), claim.pages_.end(),
                                     [&](uint64_t name) { return !pages_.contains(name); });
     claim.pages_to_take_ = claim.pages_.end() - first;

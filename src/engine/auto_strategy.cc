@@ -8,23 +8,23 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMaxGuesses = 8;
-// What a view must promise over the usual way to take its place, and to keep it. Trying costs
-// little, and what it brings is then known: how often guesses will be right is not.
+// The predicted speed-up over the usual plan at which a view replaces it, and below which it is
+// given up. A trial costs little and measures what the prediction cannot know, the acceptance rate.
 constexpr double kToEnter = 1.05;
 constexpr double kToStay = 1.0;
 
-// Rounds that are measured together, and those that come before where a view has begun.
+// Rounds that are measured together, and rounds that are not measured after a view has begun.
 constexpr int32_t kMeasuredRounds = 6;
 constexpr int32_t kMeasuredSteps = 24;  // at least
 constexpr int32_t kSettlingRounds = 2;
 // A view is kept where it brings this many times the usual tokens a second.
 constexpr double kWorth = 1.02;
-// Looks after a trial that failed until the next one, and the most that they double to: of Steps
-// of 30 ms a minute, and a quarter of an hour.
+// The number of looks between a failed trial and the next one, and the most to which it doubles.
+// With Steps of 30 ms these are a minute and a quarter of an hour.
 constexpr int64_t kFirstBackoff = 2000;
 constexpr int64_t kLongestBackoff = 32'000;
 
-// Whether what was measured at one load says something of the other.
+// Whether two loads are close enough for measurements at one to hold at the other.
 bool alike(const BatchLoad& a, const BatchLoad& b) {
   const auto close = [](double x, double y) { return std::abs(x - y) <= 0.15 * std::max(x, y); };
   return close(a.sequences, b.sequences) &&
@@ -56,7 +56,7 @@ double AutoStrategy::Meter::rate(const Progress& now) const {
 
 bool AutoStrategy::change_to(std::shared_ptr<const SpeculationPlan> next, int32_t candidate) {
   if (next == present_) return false;
-  // Another number of guesses is still the view that was seen to be faster.
+  // With another number of guesses it is still the view that was measured to be faster.
   const int32_t before = std::exchange(candidate_, next ? candidate : -1);
   if (candidate_ != before) proven_ = false;
   present_ = std::move(next);
@@ -66,7 +66,7 @@ bool AutoStrategy::change_to(std::shared_ptr<const SpeculationPlan> next, int32_
 
 bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
   const int32_t steps = present_ ? present_->draft_depth + 1 : 1;  // of a round
-  // The first rounds end what was under way, and choose.
+  // The first rounds still end earlier work and choose the view's head, so they are not measured.
   const int32_t settled = present_ ? kSettlingRounds * steps : 0;
   if (meter_.looks == 0 || meter_.looks == settled || !alike(meter_.load, load)) {
     meter_.begin = progress;
@@ -87,7 +87,7 @@ bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
   }
   if (!alike(usual_load_, load)) return true;
   const bool is_worth_it = rate >= kWorth * usual_rate_;
-  // One moment in which the machine was slow ends nothing that has been seen to be faster.
+  // One slow measurement does not end a view that was measured to be faster before.
   const bool stays = is_worth_it || proven_;
   proven_ = is_worth_it;
   if (is_worth_it) backoff_.looks = 0;
@@ -114,7 +114,7 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
     back_off(load);
     return change_to(nullptr, -1);
   }
-  if (present_) {  // what it holds is there for it
+  if (present_) {  // the view's own KV is available to it
     load.free_tokens +=
         load.sequences * chooser_.candidates()[static_cast<size_t>(candidate_)].own_tokens;
   } else if (backs_off(load) || usual_rate_ <= 0.0 || !alike(usual_load_, load)) {
@@ -124,13 +124,13 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
   costs.read([&](const StepCosts& known) {
     if (known.has(Role::kTarget)) choice = chooser_.choose(known, load);
   });
-  // What the usual way gains over plain decoding.
+  // The usual plan's speed-up over plain decoding.
   const double usual = std::max(1.0, usual_rate_ * choice.times.plain / load.sequences);
   const double needed = (present_ ? kToStay : kToEnter) * usual;
   if (!choice.is_plain() && choice.speedup >= needed) {
     return change_to(plan_of(choice.candidate, choice.gamma), choice.candidate);
   }
-  // At the load that it was chosen for, what is measured ends it, not what is thought of it since.
+  // At the load for which a view was chosen, only measurements end it, not new predictions.
   if (present_ && alike(usual_load_, load)) return false;
   return change_to(nullptr, -1);
 }

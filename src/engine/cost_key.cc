@@ -35,8 +35,8 @@ std::string hex(uint64_t number) {
   return digits.data();
 }
 
-// What the kernel calls this machine's processors: on x86 their "model name", elsewhere the lines
-// that tell implementers and parts. Each kind once.
+// The kernel's names of this machine's processors, each kind once: the "model name" on x86,
+// elsewhere the lines with implementer and part.
 std::string processors() {
   std::ifstream in("/proc/cpuinfo");
   std::set<std::string> kinds;

@@ -108,7 +108,7 @@ Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
   return gpus;
 }
 
-// In any stage.
+// Whether any stage of the model uses the GPU.
 bool uses_gpu(const ModelPlacement& model, int32_t gpu) {
   const auto has = [gpu](const ModelPlacement& stage) {
     return std::find(stage.gpus.begin(), stage.gpus.end(), gpu) != stage.gpus.end();
@@ -116,7 +116,7 @@ bool uses_gpu(const ModelPlacement& model, int32_t gpu) {
   return has(model) || std::any_of(model.earlier.begin(), model.earlier.end(), has);
 }
 
-// One device of all processors but those; of all where none would be left.
+// One device of all processors except those; of all processors where none would be left.
 std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
   const std::vector<int32_t> all = available_cores();
   std::vector<int32_t> rest = all;
@@ -222,7 +222,7 @@ Status add_earlier_stage(std::string_view spec, Placement& placement) {
   } else {
     FORERUN_ASSIGN_OR_RETURN(stage.devices, parse_cpu_devices(spec));
     if (placement.draft && !placement.draft->on_gpus()) {
-      // Refuses a processor of both models.
+      // Refuses processors that both models would use.
       FORERUN_RETURN_IF_ERROR(check_apart(stage.devices, placement.draft->devices));
     }
   }

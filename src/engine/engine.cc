@@ -79,9 +79,9 @@ class EngineImpl : public Engine {
  private:
   explicit EngineImpl(const EngineOptions& options) : options_(options) {}
 
-  // Reads all but the weights; what is to be loaded, and where.
+  // Reads everything but the weights, and decides what to load and where.
   Status open();
-  // Loads the models where they were placed; with try_splits, where they serve best.
+  // Loads the models as they were placed, or, with try_splits, in the placement that serves best.
   Status load_models();
   Status start();
   // Checks the request and hands its samples to the loop; their events go to `queue`. May throw

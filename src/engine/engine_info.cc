@@ -5,8 +5,8 @@
 namespace forerun {
 namespace {
 
-// Bits belong to the degree at which a layer is computed, not to where a model is cut: "tp2", or,
-// where stages differ, "tp2x10+tp1x6", so many layers each.
+// A layer's bits depend on its tensor-parallel degree, not on where the model is cut: "tp2", or,
+// where stages differ, "tp2x10+tp1x6" with the number of layers of each degree.
 std::string degrees(const LoadedModels& models) {
   const ModelPlacement& target = models.placement().target;
   const std::vector<LayerRange> layers = models.target_layers();

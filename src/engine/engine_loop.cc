@@ -14,11 +14,11 @@ namespace {
 constexpr int32_t kTurnsForBlocks = 4;
 // How long the loop waits for a result before it looks at submissions and cancellations again.
 constexpr std::chrono::microseconds kTimeout{2000};
-// A completion queue that is given up cancels its requests and wakes nobody: how often the loop
-// looks for such requests.
+// How often the loop looks for requests whose completion queue has been destroyed: that cancels the
+// requests without waking the loop.
 constexpr std::chrono::milliseconds kLooks{100};
 
-// What it takes for a view beside its text, on the model whose view it is.
+// KV blocks that the request takes for its view beside its text.
 int64_t view_blocks_of(const ActiveRequest& request) {
   const KvViewSpec& view = request.plan().view;
   if (view.kind == nullptr) return 0;
@@ -60,7 +60,7 @@ void EngineLoop::submit(std::unique_ptr<ActiveRequest> request) {
 }
 
 void EngineLoop::run() {
-  ask_for_short_turns();  // it may be a member of a device's team
+  ask_for_short_turns();  // the thread may be a member of a device's team
   if (options_.on_thread_start) options_.on_thread_start();
   while (true) {
     if (running_.empty() && waiting_.empty()) {
@@ -82,7 +82,7 @@ void EngineLoop::run() {
       drop_unsent();
       turn_begin_ = Clock::now();
       if (result && turns_to_wait_ > 0) --turns_to_wait_;
-      // All of a Step, before anything else is looked at.
+      // Handles all results of a Step before looking at anything else.
       for (; result; result = executor_->next_at_hand()) handle(*result);
     } catch (const std::bad_alloc&) {
       drop_at_hand();
@@ -367,7 +367,7 @@ void EngineLoop::deliver() {
                                     ended.running.driver.stats(),
                                     ended.running.driver.strategy_name());
     } catch (const std::bad_alloc&) {
-      // Its destructor tells its reader.
+      // The request's destructor tells its reader.
     }
   }
   ended_.clear();
@@ -375,7 +375,7 @@ void EngineLoop::deliver() {
     tell_costs();
     look_at_load();
   } catch (const std::bad_alloc&) {
-    // They stay what they were.
+    // Costs and plans stay as they were.
   }
 }
 

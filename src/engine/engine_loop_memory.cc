@@ -1,5 +1,5 @@
-// What happens to requests where the process's memory or a model's KV blocks run out, and to those
-// that give way to more urgent ones.
+// How EngineLoop handles requests when host memory or KV blocks run out, and requests that give way
+// to more urgent ones.
 #include <chrono>
 #include <new>
 #include <thread>
@@ -12,8 +12,8 @@ namespace {
 
 // How long the loop waits for others to give memory back.
 constexpr std::chrono::microseconds kPause{2000};
-// How often a request may be set aside for others without a token between; after that it is left to
-// run.
+// How often a request may be set aside for others without emitting a token in between; after that
+// it keeps running.
 constexpr int32_t kMaxSetAsideInVain = 2;
 
 }  // namespace
@@ -27,7 +27,7 @@ void EngineLoop::drop_unsent() {
 
 void EngineLoop::drop_at_hand() {
   memory_is_short_ = false;
-  // What there was to see outside may not have been taken in.
+  // News from other threads may not have been handled completely.
   waker_->wake();
   if (at_hand_ == kAll) {
     while (!running_.empty()) remove((*running_.begin()).id);
@@ -41,7 +41,7 @@ void EngineLoop::close(SequenceId sequence) {
     try {
       return executor_->close(sequence);
     } catch (const std::bad_alloc&) {
-      // It takes a message to a role's thread; others give memory back.
+      // Closing needs memory for a message to a role's thread; wait until other requests free some.
       std::this_thread::sleep_for(kPause);
     }
   }

@@ -1,5 +1,5 @@
-// Requests that go on by another plan: one that their reader asks for, one that suits the load
-// where they leave the choice to the engine, or one without the draft model where the draft's rows
+// How EngineLoop switches running requests to another plan: one that the reader asks for, one that
+// suits the load where the engine chooses, or one without the draft model where the draft's rows
 // are faulty.
 #include <algorithm>
 #include <chrono>
@@ -16,7 +16,8 @@ namespace forerun {
 void EngineLoop::look_at_load() {
   if (options_.automatic == nullptr || options_.costs == nullptr) return;
   const int64_t sequences = batch_costs_.sequences();
-  // Beside requests of strategies of their own nothing could be told by what all of them reach.
+  // The measured speed of all requests says nothing about the engine's plan if some requests have
+  // strategies of their own.
   if (sequences == 0 || automatic_sequences_ < sequences) return;
   const KvUsage usage = executor_->kv_usage(Role::kTarget);
   const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
@@ -69,7 +70,7 @@ std::unique_ptr<Strategy> EngineLoop::make_strategy(Running& running) {
 }
 
 RequestDriver::State EngineLoop::start_next_strategy(Running& running) {
-  report(running);  // under the name of the strategy before
+  report(running);  // under the former strategy's name
   running.driver.change_strategy(make_strategy(running));
   return start_strategy(running);
 }

@@ -17,7 +17,7 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// What came later goes behind what is unread; how the sample ended is the later one's to say.
+// Appends a later event to the unread one; the reason of the sample's end is the later event's.
 void join(Event& unread, Event& later) {
   unread.text += later.text;
   later.text = std::move(unread.text);
@@ -58,8 +58,7 @@ void RequestChannel::cancel() {
   wake();
 }
 
-// Handles of requests that have ended are dropped all the time, and the loop has nothing to do
-// then.
+// Handles are usually destroyed after their requests have ended, and then the loop need not wake.
 void RequestChannel::wake() {
   if (engine_.wake && running_samples_.load(std::memory_order_acquire) > 0) engine_.wake();
 }
@@ -107,7 +106,8 @@ int64_t EventQueue::outstanding() const {
   return outstanding_;
 }
 
-// Called when the queue stops or begins being empty: one system call then, none in between.
+// Called when the queue becomes empty or stops being empty, so that no other event costs a system
+// call.
 void EventQueue::signal(bool readable) {
   if (descriptor_ < 0) return;
   uint64_t count = 1;
@@ -133,7 +133,7 @@ bool EventQueue::keep(EventStream& stream, Event* event) {
   } else {
     stream.unread_ = std::move(*event);
   }
-  if (stream.has_unread_) return false;  // whoever waits has been told
+  if (stream.has_unread_) return false;  // the reader has been woken already
   stream.has_unread_ = true;
   const bool was_empty = first_ == nullptr;
   (was_empty ? first_ : last_->next_) = stream.shared_from_this();

@@ -25,8 +25,8 @@ Result<std::vector<GpuDescription>> describe_gpus() {
                        .read_bytes_per_s = 0,
                        .link_bytes_per_s = {}};
     FORERUN_RETURN_IF_ERROR(cuda::use_device(device.index));
-    // What cannot be measured (too little free memory, a GPU that the kernels are not built for)
-    // is left out.
+    // A bandwidth that cannot be measured (too little free memory, a GPU that the kernels are not
+    // built for) is left at 0.
     const auto read = cuda::measure_read_bandwidth(kReadBytes);
     if (read.ok()) gpu.read_bytes_per_s = *read;
     for (size_t other = 0; other < devices.size(); ++other) {

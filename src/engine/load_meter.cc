@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// Ends of requests that the pace is taken from.
+// How many of the last ends of requests the pace is computed from.
 constexpr size_t kEnds = 32;
 constexpr double kSoonest_s = 0.01;
 constexpr double kUnknown_s = 1.0;
@@ -49,7 +49,7 @@ void LoadMeter::Place::give_back() {
   meter->ends_s_.push_back(now_s());
 }
 
-// At the pace of the last ends, the time until so many places are free.
+// The time until `places` places are free, at the pace at which requests have ended lately.
 std::chrono::milliseconds LoadMeter::retry_after(int32_t places, double now) const {
   double wait_s = kUnknown_s;
   if (!ends_s_.empty()) {

@@ -10,7 +10,7 @@
 namespace forerun {
 
 std::string default_cost_cache() {
-  // Relative ones are to be ignored, says the XDG base directory specification.
+  // The XDG base directory specification says that relative paths must be ignored.
   const auto absolute = [](const char* variable) {
     const char* const value = std::getenv(variable);
     return value != nullptr && *value == '/' ? std::filesystem::path(value)

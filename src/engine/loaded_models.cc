@@ -75,7 +75,7 @@ Status LoadedModels::make_devices(const ModelsToLoad& models, Role role) {
   const Checkpoint& checkpoint = model.opened->checkpoint;
   const ModelPlacement& placement = placement_.of(role);
   if (role == Role::kDraft && !concurrent()) {
-    // In turn on the target's processors: of a target that is cut on those of its last stage.
+    // The draft runs in turn with the target on its processors, or on those of its last stage.
     Stage& stage = model.stages.emplace_back();
     stage.layers = LayerRange::all(checkpoint.config());
     stage.devices = part(Role::kTarget).stages.back().devices;
@@ -127,7 +127,7 @@ std::string describe_stages(const LoadedModels& models, const ModelConfig& confi
 
 namespace {
 
-// The memory of that name, which is asked how much it has the first time.
+// The memory of that name; its size is queried the first time.
 Result<DeviceMemory*> memory_of(std::vector<DeviceMemory>& memories, const std::string& name,
                                 const std::function<Result<DeviceMemory>()>& ask) {
   for (DeviceMemory& memory : memories) {
@@ -137,7 +137,7 @@ Result<DeviceMemory*> memory_of(std::vector<DeviceMemory>& memories, const std::
   return &memories.emplace_back(std::move(memory));
 }
 
-// "draft", of a stage "target stage 2", of a group "draft device 1".
+// A part's name: "draft", for a stage "target stage 2", for a group "draft device 1".
 std::string name_of(Role role, const std::string& stage, const std::vector<MemoryNeed>& needs,
                     size_t rank) {
   std::string name = role_name(role) + stage;
@@ -161,7 +161,7 @@ Status add_gpu_needs(const ModelsToLoad::Model& model, Role role, const std::str
     memory->needs.back().role = role;
     memory->needs.back().name = name_of(role, name, needs, rank);
   }
-  // Said before anything is loaded, and of this model.
+  // Reports this error before anything is loaded, with this model's name.
   return check_memory(memories, 0).with_context(checkpoint.dir().string());
 }
 
@@ -258,8 +258,8 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   for (Stage& stage : model.stages) {
     if (!stage.is_here) continue;
     const Status loaded = load_stage(models, role, stage);
-    // Asked before `loaded`: where a file changed meanwhile, an error found in its content only
-    // follows from that.
+    // Checked before `loaded`: where a file has changed meanwhile, an error in its content is only
+    // a consequence.
     const Checkpoint& checkpoint = model.opened->checkpoint;
     const auto holds = [&](std::string_view name) {
       return stage.layers.holds(name, checkpoint.config());

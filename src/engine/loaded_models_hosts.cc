@@ -1,4 +1,4 @@
-// What the processes of a launch settle while they load their parts of the models.
+// How the processes of a launch agree while they load their parts of the models.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -45,7 +45,7 @@ Bytes write_gpus(const std::vector<OwnedGpu>& gpus) {
 Result<std::vector<OwnedGpu>> read_gpus(const Bytes& bytes) {
   ByteReader from(bytes);
   std::vector<OwnedGpu> gpus;
-  // A text takes its length at least.
+  // Every text takes at least the bytes of its length.
   for (size_t left = from.count("GPUs", 2 * sizeof(uint64_t)); left > 0; --left) {
     OwnedGpu& gpu = gpus.emplace_back();
     gpu.name = from.text("GPU");
@@ -86,7 +86,7 @@ Status LoadedModels::keep_gpus_apart() {
   return hosts_->settle(own_report, compare).status();
 }
 
-// Every process has planned as if the others had room for everything.
+// Every process has planned as if the other processes had enough memory.
 Status LoadedModels::plan_together(const Status& own) {
   const Result<Bytes> own_report = own.ok() ? Result<Bytes>(write_plan(memory_)) : own;
   FORERUN_ASSIGN_OR_RETURN(

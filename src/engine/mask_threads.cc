@@ -30,7 +30,8 @@ class MaskThreads::Account {
   bool is_active = false;  // it is in `waiting`, or a thread runs a piece of it
 };
 
-// What the threads share. Each thread holds a reference, so the queue outlives the last of them.
+// State that the threads share. Each thread holds a reference, so the queue outlives the last of
+// them.
 struct MaskThreads::Queue {
   std::mutex mutex;  // guards everything here, and all accounts
   std::condition_variable changed;

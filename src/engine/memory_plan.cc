@@ -15,15 +15,15 @@ namespace {
 // Tree rows beside a sequence's own tokens.
 constexpr int32_t kTreeReserveTokens = 256;
 
-// In a pipeline two items of 64 rows may be under way a stage, and two more are verified but not
-// yet text.
+// In a pipeline each stage may have two items of 64 rows under way, and the rows of two more are
+// verified but not yet committed.
 int32_t tree_tokens(int32_t target_stages) {
   constexpr int32_t kRows = 64;
   return target_stages > 1 ? std::max(kTreeReserveTokens, (2 * target_stages + 2) * kRows)
                            : kTreeReserveTokens;
 }
 
-// Whose cache is as long as the text.
+// KV needs of the models whose KV cache is as long as the text.
 class KeepingAll {
  public:
   explicit KeepingAll(bool draft_too) : draft_too_(draft_too) {}
@@ -50,8 +50,8 @@ class KeepingAll {
   bool draft_too_;
 };
 
-// What KV may take where the user names no limit. The rest of a host's memory is for others; a GPU
-// is ours, but allocations are rounded up.
+// The bytes that KV may take where the user sets no limit. The rest of a host's memory is left to
+// other processes; a GPU is used by this process alone, but allocations are rounded up.
 int64_t default_kv_bytes(const DeviceMemory& memory) {
   const int64_t room = memory.room_bytes();
   return memory.is_host ? std::min(memory.available_bytes / 2, room) : room / 10 * 9;

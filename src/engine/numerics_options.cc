@@ -11,7 +11,7 @@ namespace {
 // Inputs that share a scale on a GPU.
 constexpr int32_t kInt4Group = 128;
 constexpr int32_t kInt8Group = 64;
-// In bf16. A smaller head is read in 15 us (H200), about what the times of Steps scatter.
+// Bytes in bf16. A smaller head is read in 15 us (H200), about the variation of Step times.
 constexpr int64_t kLargeHeadBytes = int64_t{64} << 20;
 
 Result<Activation> parse_activation(const std::string& name) {
@@ -32,7 +32,7 @@ constexpr std::pair<const char*, WeightOverride> kWeights[] = {
 
 Result<WeightOverride> parse_weights(const std::string& name) {
   for (const auto& [accepted, weights] : kWeights) {
-    // An int4 head is for drafts: a target's logits would be off by a tenth.
+    // Only drafts may have an int4 head: its logits are off by about a tenth.
     if (name == accepted && weights != WeightOverride::kInt4Head) return weights;
   }
   return Status(
@@ -50,7 +50,7 @@ Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& nam
                     "', accepted are auto, as_stored, bf16, f32, int8, int8_head and int4_head");
 }
 
-// Whether a GPU can compute with the weights of a model, or what it accepts.
+// Fails where a GPU cannot compute with the model's weights, and says what it accepts.
 Status check_on_gpu(const std::string& found, WeightOverride weights, const OpenedModel& model,
                     const std::string& accepted) {
   const auto refused = [&found](const std::string& why) {
@@ -83,7 +83,8 @@ bool int4_head_pays(int32_t hidden_size, int32_t vocab_size) {
 }
 
 WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement) {
-  // Small models are bound by their weights' bytes; fewer bits cost guesses next to nothing.
+  // Small models are limited by the bytes of their weights, and fewer bits hardly change their
+  // guesses.
   const ModelConfig& config = draft.checkpoint.config();
   if (placement.on_gpus()) {
     return int4_head_pays(config.hidden_size, draft.live_vocab()) ? WeightOverride::kInt4Head

@@ -21,7 +21,7 @@ uint64_t split_mix(uint64_t seed, uint64_t index) {
   return mixed ^ (mixed >> 31);
 }
 
-// What ends the request is not drawn before min_new_tokens.
+// Sets the tokens that must not be drawn before min_new_tokens: those that end the request.
 Status hold_ends_back(const Request& request, const EngineInfo& info, int32_t vocab,
                       SamplingParams& sampling) {
   if (request.min_new_tokens == 0) return {};
@@ -36,7 +36,7 @@ Status hold_ends_back(const Request& request, const EngineInfo& info, int32_t vo
   std::erase_if(ends, [&](int32_t token) { return token < 0 || token >= vocab; });
   if (static_cast<int32_t>(ends.size()) < vocab) return {};
   return Status(StatusCode::kInvalidArgument,
-                "min_tokens: cannot be met: every token is a stop token");
+                "min_tokens: cannot be met, every token is a stop token");
 }
 
 }  // namespace

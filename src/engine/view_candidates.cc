@@ -36,7 +36,7 @@ std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
   for (const KvViewEntry& view : view_table()) {
     if (view.facts.is_bound || view.facts.published_acceptance <= 0.0) continue;
     for (const int32_t budget : kBudgets) {
-      // A view of most of the cache saves nothing.
+      // A view of most of the context saves nothing.
       if (models.max_context > 0 && 2 * budget > models.max_context) continue;
       SpeculationCandidate candidate = {
           .draft = {.budget_tokens = budget,

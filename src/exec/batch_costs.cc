@@ -10,11 +10,11 @@ constexpr int32_t kResultsToRefresh = 512;
 constexpr double kTurnMemory = 0.02;  // share of the last turn in the mean
 constexpr int64_t kExactSequences = 8;
 
-// Loads of one bucket differ by so little that one table does: a step is 41%.
+// Loads in one bucket are close enough for the same table: a bucket spans 41%.
 int64_t octave_halves(int64_t value) {
   return std::lround(2.0 * std::log2(static_cast<double>(std::max<int64_t>(value, 1))));
 }
-// Up to 8 sequences each number has a table of its own, beyond that a step is 19%.
+// Each number of sequences up to 8 has a bucket of its own; beyond that a bucket spans 19%.
 int64_t sequences_bucket(int64_t sequences) {
   if (sequences <= kExactSequences) return sequences;
   return kExactSequences + std::lround(4.0 * std::log2(static_cast<double>(sequences) /
@@ -53,7 +53,8 @@ void BatchCosts::note_step(const WorkResult& result) {
     drafted_ = true;
     drafted_steps_ += part;
   } else if (!drafted_ && rest_steps_ <= 0.0) {
-    // A deeper Step of a round that has drafted is turned down as a matter of course.
+    // In a round that has drafted, a deeper draft Step that is turned down does not count as
+    // refused.
     if (drafted_steps_ > kLongestRest) next_rest_ = kShortestRest;
     drafted_steps_ = 0.0;
     rest_steps_ = next_rest_;
@@ -126,7 +127,7 @@ void BatchCosts::refresh() {
     if (table_.seconds[role][1] <= 0.0f) continue;
     const auto sequences = static_cast<double>(sequences_);
     const double plain = sequences * turns_[role].plain;
-    // A turn with a tree takes no less than one without.
+    // A turn with a tree takes at least as long as one without.
     const double tree = std::max(plain, sequences * turns_[role].tree);
     table_.seconds[role][1] += static_cast<float>(plain);
     for (size_t rows = 2; rows < table_.seconds[role].size(); ++rows) {

@@ -83,8 +83,8 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   }
   for (const RejectionTask& task : rejections) {
     for (const RejectionRow& row : task.rows) {
-      // The rule subtracts whole distributions, and log-probabilities are of all tokens; a greedy
-      // one without needs the best token alone.
+      // Rule `rejection` subtracts whole distributions, and log-probabilities need all tokens; a
+      // greedy row without log-probabilities needs only the best token.
       const SamplingParams& params = *row.context.params;
       const bool is_brief = is_greedy(params) && params.logprobs < 0;
       ask_row(row.context, is_brief ? best_token : RowQuery{.vocab = live_vocab_}, row.logits_row);
@@ -93,9 +93,8 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
 }
 
 bool DecoderStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
-  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. From a
-  // summary that names a few tokens one is drawn in a microsecond; lists and sums take up to
-  // twelve.
+  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. Drawing a
+  // token from a summary of few tokens takes a microsecond; lists and sums take up to twelve.
   constexpr int kWakingUs = 280;
   constexpr int kDrawUs = 1;
   constexpr int kListUs = 12;

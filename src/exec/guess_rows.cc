@@ -24,7 +24,7 @@ void GuessRows::add(WorkItem& item, int64_t context) {
   int32_t certain = 0;
   for (size_t idx = 0; idx < item.rows.size(); ++idx) {
     if (item.rows[idx].chance < 1.0f) {
-      // The gain comes of the chance below, once all chances of the item are known.
+      // The gain is computed from the chance below, once all chances of the item are known.
       rows_.push_back({.gain = item.rows[idx].chance, .idx = static_cast<int32_t>(idx)});
     } else {
       ++certain;
@@ -38,7 +38,7 @@ void GuessRows::add(WorkItem& item, int64_t context) {
   if (offer.begin == offer.end) return;
   offers_.push_back(offer);
 
-  // What each adds to those likelier than itself; of equal ones a parent comes before its children.
+  // Each row's gain beside the rows with a higher chance; among equal chances parents come first.
   sorted_.resize(offer.end - offer.begin);
   for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = offer.begin + i;
   std::stable_sort(sorted_.begin(), sorted_.end(),

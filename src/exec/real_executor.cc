@@ -61,7 +61,7 @@ class RealExecutor::RoleThread {
     if (!threaded_) return worker_.open(sequence, spec);
     post(Open{sequence, spec});
   }
-  // Items, and what follows of them, are not looked at before wake().
+  // The thread does not see items before wake().
   void submit(PendingItem&& item) {
     if (!threaded_) return worker_.submit(std::move(item));
     inbox_.add(std::move(item));
@@ -75,7 +75,7 @@ class RealExecutor::RoleThread {
     }
     if (std::exchange(has_submitted_, false)) inbox_.wake();
   }
-  // An entry notice has come out; by wake() what it leads to has been submitted.
+  // next() has returned an entry notice; the work that follows from it is submitted before wake().
   void note_notice() { ++notices_taken_; }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);
@@ -109,7 +109,7 @@ class RealExecutor::RoleThread {
   using Call = const std::function<void(RoleWorker&)>*;
   struct Stop {};
   struct Answered {
-    uint64_t notices = 0;  // so many so far
+    uint64_t notices = 0;  // number of notices answered so far
   };
   using Message = std::variant<PendingItem, Open, Close, Call, Stop, PipelineEvent, Answered>;
 
@@ -140,7 +140,7 @@ class RealExecutor::RoleThread {
     }
   }
 
-  // With work at hand, only what has come already is waited for.
+  // Where there is work, the thread takes the messages that are there and does not wait.
   bool has_work() const { return !worker_.is_pipelined() && worker_.ready(); }
 
   void run() {
@@ -154,10 +154,11 @@ class RealExecutor::RoleThread {
       messages.clear();
       if (stopping_) {
         if (worker_.steps_under_way() == 0) return;
-        continue;  // its tasks are still being worked on
+        continue;  // tasks of its Steps are still being worked on
       }
       if (worker_.is_pipelined()) {
-        // Who has been told of an entry has more for the next Step.
+        // A strategy that gets an entry notice submits more rows for the next Step, which waits for
+        // them.
         const bool all_answered = notices_seen_answered_ == notices_told_;
         while (all_answered && worker_.may_issue()) worker_.issue(finished);
       } else if (worker_.ready()) {
@@ -172,11 +173,11 @@ class RealExecutor::RoleThread {
   RoleWorker worker_;
   Mailbox<FinishedItem>* outbox_;
   const bool threaded_;
-  // The caller's.
+  // Members used by the caller's thread.
   bool has_submitted_ = false;  // since the last wake()
   uint64_t notices_taken_ = 0;
-  uint64_t notices_answered_ = 0;  // as the thread has been told
-  // The thread's.
+  uint64_t notices_answered_ = 0;  // the number that the role's thread has been told
+  // Members used by the role's thread.
   bool stopping_ = false;
   uint64_t notices_told_ = 0;
   uint64_t notices_seen_answered_ = 0;
@@ -199,7 +200,7 @@ RealExecutor::~RealExecutor() {
   for (auto& role : roles_) {
     if (role) role->stop();
   }
-  // Threads of a pipeline may still be telling the role of its last Step.
+  // A pipeline's threads may still be sending events of the last Step to the role.
   for (auto& runner : runners_) runner.reset();
 }
 
@@ -251,7 +252,7 @@ void RealExecutor::narrow_view(WorkItem& item) const {
   if (!is_narrow) item.view = {.kind = window, .budget = draft_window_};
 }
 
-// Draft nodes that an edit commits or drops need their distributions no more.
+// Draft nodes that an edit commits or drops no longer need their distributions.
 void RealExecutor::forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits) {
   if (sequence.distributions.empty()) return;
   for (const Edit& edit : edits) {
@@ -263,7 +264,7 @@ void RealExecutor::forget_distributions(OpenSequence& sequence, const std::vecto
                     [&](const RowDistribution& row) { return row.node != kNoNode && !named(row); });
       continue;
     }
-    // With a committed node goes everything that is not below it.
+    // Committing a node drops everything that is not below it.
     int32_t last_position = -1;
     for (const RowDistribution& row : sequence.distributions) {
       if (named(row)) last_position = std::max(last_position, row.position);
@@ -305,10 +306,12 @@ std::optional<WorkResult> RealExecutor::next_at_hand() {
     FinishedItem& item = finished_[next_finished_++];
     if (item.result.entered) roles_[static_cast<size_t>(item.result.role)]->note_notice();
     OpenSequence* const found = open_.find(item.result.sequence);
-    // Closed meanwhile, and perhaps opened again: nobody waits for it.
+    // The sequence was closed meanwhile, perhaps opened again: the result is dropped.
     if (found == nullptr || found->opening != item.opening) continue;
     if (item.result.waits_for_memory) {
-      if (item.closings != closings_) continue;  // the role has blocks to try again with
+      if (item.closings != closings_)
+        continue;  // sequences were closed since: the role retries
+                   // the item
       return std::move(item.result);
     }
     if (item.result.entered) return std::move(item.result);
@@ -349,7 +352,7 @@ bool RealExecutor::waits_for_masks() const {
 }
 
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
-  // Work that results at hand lead to belongs into the same Step.
+  // Returns results at hand first: work that follows from them belongs into the same Step.
   if (auto result = next_at_hand()) return result;
   const auto deadline = later(std::chrono::steady_clock::now(), timeout);
   const auto wake_threads = [this] {
@@ -365,20 +368,20 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
   if (any_threads && meanwhile_) meanwhile_();
   while (true) {
     if (auto result = next_at_hand()) return result;
-    wake_threads();  // notices for those that have been closed have been answered by that
+    wake_threads();  // this also answers notices for sequences that have been closed
     const bool ran = run_inline();
     const auto now = std::chrono::steady_clock::now();
     const bool waits = waits_for_masks();
     const auto until = waits ? std::min(deadline, now + kMaskLooks) : deadline;
     if (any_threads && outstanding_ > 0) {
-      // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.
+      // After an inline Step, takes the threads' results without waiting; otherwise waits for them.
       outbox_.take(ran ? now : until, finished_);
     } else if (!ran && waits) {
       std::this_thread::sleep_until(until);
     } else if (!ran) {
       return std::nullopt;
     }
-    // The caller's timeout ends after a Step as well: somebody may have been cancelled meanwhile.
+    // The timeout is also checked after a Step, since the caller may have cancellations to handle.
     if (std::chrono::steady_clock::now() >= deadline) return next_at_hand();
   }
 }

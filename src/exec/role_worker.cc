@@ -66,7 +66,7 @@ void RoleWorker::close(SequenceId sequence) {
   forget(sequence);
 }
 
-// Its blocks return when the last Step that can touch them has retired.
+// A closed sequence's blocks return when the last Step that can touch them has retired.
 void RoleWorker::forget(SequenceId sequence) {
   std::unique_ptr<RoleSequence> found = sequences_.take(sequence);
   if (found == nullptr) return;
@@ -133,7 +133,7 @@ void RoleWorker::finish_next(RoleSequence& sequence, std::vector<FinishedItem>& 
   sequence.queue.pop_next();
 }
 
-// Its result comes behind those of items that are under way.
+// The result comes after those of items that are under way.
 void RoleWorker::fail_next(RoleSequence& sequence, const Status& status,
                            std::vector<FinishedItem>& finished) {
   if (sequence.failed.ok()) sequence.failed = status.with_context(describe(sequence));
@@ -167,7 +167,7 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
     const StepSequence view{sequence.kv.block_table().data()};
     FORERUN_RETURN_IF_ERROR(guarded([&] { return runner_->move_kv(view, moves_); }));
   }
-  // Others may read what is offered to them once it is there.
+  // Blocks may be offered to other sequences once their KV has been written.
   if (sequence.steps_under_way == 0) sequence.kv.publish();
   sequence.kv.release_unused();
   return {};

@@ -55,7 +55,7 @@ bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
   return false;
 }
 
-// The block that the item's next rows begin or go on with; no rows where it is nobody else's.
+// The prefix block that the item's next rows begin or continue; no rows where it cannot be shared.
 RoleWorker::BlockInWork RoleWorker::next_block(const RoleSequence& sequence,
                                                const PendingItem& item) {
   const auto begun = static_cast<size_t>(sequence.kv.prefix_length() % kKvBlockTokens);
@@ -76,14 +76,14 @@ int32_t RoleWorker::most_prompt_rows(int32_t left) const {
          kKvBlockTokens;
 }
 
-// Rows of the item that go into the Step being built: all that are left, or, of a prompt, as many
-// as the scheduler gives, or, where the item is larger than any Step, a piece of them; 0: its turn
-// comes with the next Step.
+// How many rows of the item go into the Step being built: all that are left; for a prompt, as many
+// as the scheduler allows; for an item larger than any Step, a piece. 0: the item waits for the
+// next Step.
 int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& item,
                                bool is_prompt) const {
   const std::vector<WorkRow>& rows = item.item.rows;
   const auto left = static_cast<int32_t>(rows.size() - item.rows_done);
-  // Some rows are left to prompts that wait, except where a single item needs all there are.
+  // Some rows are left to waiting prompts, except where a single item needs the whole Step.
   const int32_t kept = composed_->builder.empty() || is_prompt ? 0 : rows_for_prompts_;
   const int32_t room = std::max(0, scheduler_.row_budget() - composed_->builder.rows() - kept);
   int32_t count = std::min(left, room);
@@ -110,7 +110,7 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
     count = std::min(count, std::max(0, kMaxScoredRows - scored_rows_));
   }
   if (item.item.verify_by_rejection && count < left) {
-    // Its tree rows need their logits together.
+    // The tree rows of a verification by rejection need their logits in the same Step.
     int32_t prefix_rows = 0;
     while (prefix_rows < left && row_at(prefix_rows).node == kNoNode) ++prefix_rows;
     count = std::min(count, prefix_rows);
@@ -118,7 +118,8 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
   return count;
 }
 
-// Tells that the sequence's next rows find no KV blocks; it has its turn again once there are more.
+// Reports that the sequence's next rows find no KV blocks; it gets its turn again once there are
+// more.
 void RoleWorker::wait_for_memory(RoleSequence& sequence, const Status& status,
                                  std::vector<FinishedItem>& finished) {
   const PendingItem& item = sequence.queue.next();
@@ -140,7 +141,7 @@ void RoleWorker::wait_for_memory(RoleSequence& sequence, const Status& status,
   finished.push_back(std::move(notice));
 }
 
-// Edits that are due; false where the item failed by them.
+// Applies the edits that are due; false where the item failed because of them.
 bool RoleWorker::apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   if (!sequence.queue.has_next() || !sequence.failed.ok()) return true;
   PendingItem& item = sequence.queue.next();
@@ -150,8 +151,8 @@ bool RoleWorker::apply_due_edits(RoleSequence& sequence, std::vector<FinishedIte
   return status.ok();
 }
 
-// Brings the sequence as far as it gets without a Step, and adds its next rows. Returns whether it
-// is to have a turn again (its piece in the Step included).
+// Does all of the sequence's work that needs no Step, and adds its next rows to the Step. Returns
+// whether the sequence needs another turn, its piece in this Step included.
 bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   while (sequence.queue.has_next()) {
     PendingItem& item = sequence.queue.next();
@@ -215,14 +216,14 @@ void RoleWorker::leave_out_guesses(size_t decoding) {
     RoleSequence& sequence = *turns_[turn].sequence;
     if (!sequence.queue.has_next() || sequence.queue.next().rows_done > 0) continue;
     WorkItem& item = sequence.queue.next().item;
-    // What its rows see of the prefix.
+    // The blocks that the item's rows see of the prefix.
     const int32_t prefix = sequence.kv.prefix_length();
     guesses_.add(item, item.view.kind == nullptr ? prefix : std::min(prefix, item.view.budget));
   }
   if (!guesses_.any()) return;
   const auto waiting = static_cast<int64_t>(turns_.size() - decoding);
   const auto decode = std::max(static_cast<int64_t>(decoding), int64_t{decoding_sequences_});
-  // Guesses take no room from prompts.
+  // Guesses take no rows from prompts.
   size_t prompt_rows = 0;
   for (size_t turn = decoding; turn < turns_.size(); ++turn) {
     const PendingItem& item = turns_[turn].sequence->queue.next();
@@ -269,8 +270,8 @@ void RoleWorker::leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& fi
   }
 }
 
-// Where the next rows of a sequence whose items follow each other do not fit, others' may; in the
-// next Step they come first.
+// Where the next rows of a sequence whose items follow each other do not fit, another sequence's
+// may; the ones left out come first in the next Step.
 bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
   if (!sequence.follows) return waiting_served_ < most_waiting_;
   if (following_rows_ == 0 || !sequence.queue.has_next()) return true;
@@ -280,7 +281,8 @@ bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
 }
 
 // One Step in sixteen gives the first turn to a sequence below the highest priority for which the
-// last fifteen had no room, so that it moves however many of a higher priority come.
+// last fifteen Steps had no room, so that it progresses however many requests of higher priority
+// come.
 void RoleWorker::mark_overdue() {
   constexpr int32_t kMaxPassedOver = 15;
   if (++steps_since_overdue_ < kMaxPassedOver) return;
@@ -300,9 +302,9 @@ void RoleWorker::mark_overdue() {
   steps_since_overdue_ = 0;
 }
 
-// Decoding and verification first, then prompts; of each the higher priority first, of prompts
-// those that came first. Sequences that get no room keep their place; those that are served go to
-// the back.
+// Decoding and verification come first, then prompts; within each, higher priorities come first,
+// and prompts in the order of arrival. Sequences that get no room keep their place in the order;
+// those that are served go to the back.
 void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   prompt_rows_ = scored_rows_ = 0;
   if (memory_has_returned()) {
@@ -332,7 +334,7 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   });
   const auto prompts =
       std::find_if(turns_.begin(), turns_.end(), [](const Turn& turn) { return turn.prompt; });
-  // What they give back may be what others lack.
+  // Edits may give back blocks that other sequences lack, so all are applied first.
   for (const Turn& turn : turns_) apply_due_edits(*turn.sequence, finished);
   rows_for_prompts_ = prompts == turns_.end()
                           ? 0
@@ -364,7 +366,8 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
     }
   };
   take_turns(turns_.begin(), prompts);
-  // Requests whose next rows are still to come, from the engine or the other role, decode as well.
+  // Requests whose next rows are still to be submitted, after the engine's or the other role's
+  // work, count as decoding too.
   const StepLoad load = composed_->builder.load();
   const int32_t decoding =
       std::max({load.sequences, decoding_sequences_, static_cast<int32_t>(held_up > 0)});

@@ -1,5 +1,5 @@
-// Which rows, under way or waiting, need not be run: those whose nodes edits drop that have been
-// submitted since. The edits take effect in their turn; nobody asks about these rows any more.
+// Finds the rows, under way or waiting, that need not be run, since edits that were submitted later
+// drop their nodes. The edits take effect in their turn; the rows' results are not needed any more.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -9,8 +9,8 @@
 namespace forerun {
 namespace {
 
-// Edits that are still to be applied, and what they leave of the tree as it will be then: of the
-// nodes that have KV and of those that come with waiting rows.
+// The edits that are still to be applied, and which nodes they leave in the tree: nodes that have
+// KV, and nodes of waiting rows.
 class EditsToCome {
  public:
   explicit EditsToCome(const SequenceKv& kv) : kv_(kv) {}
@@ -25,7 +25,7 @@ class EditsToCome {
   }
   size_t count() const { return edits_.size(); }
 
-  // Whether the node is still in the tree, or prefix, after the edits from `first` on.
+  // Whether the node is still in the tree, or part of the prefix, after the edits from `first` on.
   bool leave(NodeId node, size_t first) const {
     for (size_t idx = first; idx < edits_.size(); ++idx) {
       const Named& edit = edits_[idx];
@@ -74,7 +74,8 @@ void mark_dead(PendingItem& item, size_t row) {
 
 void RoleWorker::drop_rows(const RoleSequence& sequence) {
   EditsToCome edits(sequence.kv);
-  std::vector<size_t> edits_before;  // those of each waiting item and of all before it
+  std::vector<size_t> edits_before;  // by waiting item: the number of edits of it and of all items
+                                     // before it
   for (const std::unique_ptr<PendingItem>& waiting : sequence.queue.waiting()) {
     if (!waiting->edits_done) {
       for (const Edit& edit : waiting->item.edits) edits.add(edit);
@@ -91,7 +92,7 @@ void RoleWorker::drop_rows(const RoleSequence& sequence) {
       for (int32_t row = 0; row < piece.count; ++row) {
         const size_t item_row = piece.first_item_row + static_cast<size_t>(row);
         const NodeId node = piece.item->item.rows[item_row].node;
-        // What is not in the tree any more has become prefix, or is dead already.
+        // A node that is no longer in the tree has become prefix, or is dropped already.
         if (node == kNoNode || sequence.kv.find(node) < 0 || edits.leave(node, 0)) continue;
         mark_dead(*piece.item, item_row);
         rows_to_drop_.push_back({step->number, piece.first_step_row + row});

@@ -1,4 +1,4 @@
-// RoleWorker's measuring of what Steps take, on scratch sequences.
+// How RoleWorker measures Steps, on scratch sequences.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -9,9 +9,9 @@
 
 namespace forerun {
 
-// Memory of the host that nobody has written is not there yet: all of it reads as one page of
-// zeros, which stays in the processors' caches, and a Step would read its context in no time.
-// Moving each slot down by one writes them.
+// Host memory that has never been written has no pages of its own: it all reads as one page of
+// zeros, which stays in the processor's caches, so a Step would read its context far too fast.
+// Moving each slot down by one writes the pages.
 Status RoleWorker::write_scratch(const RoleSequence& sequence, int32_t context_tokens) {
   moves_.clear();
   for (int32_t slot = 1; slot < context_tokens; ++slot) moves_.push_back({slot, slot - 1});
@@ -31,7 +31,7 @@ Status RoleWorker::open_scratch(SequenceId id, int32_t rows, int32_t context_tok
                               .with_context(std::string(role_name(role_)) + ", profile"));
   for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
   FORERUN_RETURN_IF_ERROR(write_scratch(sequence, context_tokens));
-  // Rows form a binary tree: about what drafts look like.
+  // Rows form a binary tree, which resembles a draft's.
   PendingItem item;
   item.item.sequence = id;
   item.item.role = role_;

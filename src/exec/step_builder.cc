@@ -64,7 +64,8 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const size_t scores = item.result.scores.size();
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
-  // All at once: tasks of the item's rows point into them while further ones are added.
+  // All results are reserved at once, since tasks of earlier rows point to them while further rows
+  // are added.
   if (results == 0) {
     item.result.rows.reserve(static_cast<size_t>(
         std::count_if(item.item.rows.begin(), item.item.rows.end(),
@@ -119,8 +120,8 @@ void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
                               .indexed = seen_.indexed_tokens});
   if (by_own_rows) {
     observers_ = observers;
-    // Keys alone are one half of what is cached; the 16 bytes of a quantized one, of 128 values and
-    // as many of the token's value, a thirty-second.
+    // All keys are half of the cached bytes; a quantized key's 16 bytes are 1/32 of a token's key
+    // and value (128 dimensions each, bf16).
     kv_tokens_ += seen_.choice.by_index ? end / 32 : end / 2;
   } else {
     add_last_tokens(sequence, observers);
@@ -128,7 +129,8 @@ void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
   step_.sequences.push_back({sequence.kv.block_table().data()});
 }
 
-// They write nothing: others may be reading the same blocks, and their KV lies there.
+// These rows write no KV: it has been written already, and other rows may be reading the same
+// blocks.
 void StepBuilder::add_last_tokens(const RoleSequence& sequence, int32_t count) {
   const std::span<const TokenId> prefix = sequence.kv.prefix();
   const auto end = static_cast<int32_t>(prefix.size());
@@ -169,7 +171,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   FORERUN_RETURN_IF_ERROR(row.node == kNoNode ? add_prefix_row(sequence, row, out)
                                               : add_tree_row(sequence, row, out, &tree_idx));
   const bool rejection_row = item.item.verify_by_rejection && tree_idx >= 0;
-  // The queries of the last layer are those of rows that want logits.
+  // The last layer computes queries only for rows that want logits, and observers must have them.
   const bool observes = rows() < first_row_ + observers_;
   const bool scores = sequence.scores(row);
   out.wants_logits = row.want != Want::kNothing || rejection_row || observes || scores;
@@ -238,7 +240,7 @@ Status StepBuilder::add_tree_row(RoleSequence& sequence, const WorkRow& row, Ste
   out.slot = kv.slot_of(*tree_idx) - seen_.skipped_tokens;
   out.boundary = kv.prefix_length() - seen_.skipped_tokens;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
-  // Walked from the row upwards, so filled from the back.
+  // The path is walked from the row upwards, so it is filled from the back.
   step_.ancestors.resize(step_.ancestors.size() + static_cast<size_t>(out.visible - out.boundary));
   size_t cell = step_.ancestors.size();
   for (int32_t above = *tree_idx; above >= 0;
@@ -269,8 +271,8 @@ RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& 
   return context;
 }
 
-// For the target, which then draws nothing: why a row's mask has failed. Ok for a draft, whose
-// guesses are not masked then.
+// Why a row's mask has failed, for the target, which then draws nothing. Ok for a draft, whose
+// guesses are then not masked.
 Status StepBuilder::mask_error(const RoleSequence& sequence, const PendingItem& item,
                                size_t row_idx) const {
   if (role_ == Role::kDraft || item.constrained.empty()) return {};

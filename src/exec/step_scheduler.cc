@@ -7,8 +7,8 @@ namespace forerun {
 namespace {
 
 constexpr double kNextToNothing = 1.1;
-// Beyond so many guesses only Steps of multiples of so many rows are thought of: where a kernel's
-// tiles end.
+// Beyond kFewGuesses guesses, only Steps whose rows are a multiple of kRowTile are considered,
+// since kernels work in tiles of rows.
 constexpr int32_t kFewGuesses = 16;
 constexpr int32_t kRowTile = 8;
 // The least relative gain in the speed of all requests for which a batch drafts together: offers
@@ -31,7 +31,7 @@ int32_t StepScheduler::verification_rows(const StepLoad& load, std::span<const f
                                          int64_t held_up) const {
   const auto most = std::min(static_cast<int32_t>(gains.size()), budget_.rows - load.rows);
   if (most <= 0) return 0;
-  // Alone, a request has chosen by the same costs.
+  // A request that decodes alone has already chosen its rows by the same costs.
   if (held_up < 2 || !knows_costs()) return most;
   int32_t chosen = 0;
   costs_->read([&](const StepCosts& costs) {
@@ -108,7 +108,7 @@ double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts,
   if (budget_.seconds > 0.0) return budget_.seconds;
   if (decoding == 0 || !knows_costs()) return kIdleSeconds;
   const double step = load.rows > 0 ? costs_->seconds(role_, load) : 0.0;
-  // A Step of prompts alone holds up somebody's decoding Step of the target.
+  // A Step with only prompt rows holds up a decoding Step of the target.
   const double held_up = load.rows > 0 ? step : costs_->seconds(Role::kTarget, {.rows = 1});
   const double stretched = step + (kDecodeStretch - 1.0) * held_up;
   const bool is_crowd = prompts * kDecodingAPrompt > decoding;
@@ -124,7 +124,7 @@ int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_
   const auto seconds = [&](int32_t rows) {
     return costs_->seconds(role_, with_prompt(load, rows, context));
   };
-  // The rows that are taken in any case may bring others that cost next to nothing beside them.
+  // Further rows may cost next to nothing beside the ones that are taken in any case.
   const double budget =
       first ? std::max(budget_seconds, kNextToNothing * seconds(least)) : budget_seconds;
   const auto fits = [&](int32_t rows) { return seconds(rows) <= budget; };

@@ -17,7 +17,8 @@ SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache, 
 }
 
 SequenceKv::~SequenceKv() {
-  // The beginning of the text is let go last, so that what is forgotten first is the end of a text.
+  // Blocks are released from the end of the text, so that later blocks are forgotten before earlier
+  // ones.
   for (size_t block_idx = blocks_.size(); block_idx-- > 0;) {
     if (blocks_[block_idx] >= 0) pool_->release(blocks_[block_idx]);
   }

@@ -7,15 +7,17 @@
 namespace forerun {
 namespace {
 
-// An observation counts at most this far from what was expected, and this much of it is taken over.
+// A deviation from the expected time is clamped to kMaxSurprise, and corrections take over kRate of
+// it.
 constexpr double kMaxSurprise = 0.5;
 constexpr double kRate = 0.05;
 // The part of a lasting change that is put down to the machine as a whole.
 constexpr double kCommonShare = 0.25;
-// What a knot forgets with every observation of what it differs by from the machine: what has not
-// been seen for long is as the machine is.
+// The share of its deviation from the common correction that a knot forgets with every observation,
+// so that a knot that has not been observed for long follows the common correction.
 constexpr double kForgets = 1e-3;
-// Where all but this many of the last observations are off by more than kLasting, that is no noise.
+// Where all but this many of the last observations deviate by more than kLasting, the change is
+// lasting.
 constexpr size_t kExceptions = 2;
 constexpr double kLasting = 1.25;
 // What a further row takes, relative to an entry's time, where there is no second entry to tell.
@@ -29,8 +31,8 @@ double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) 
   const auto last = std::prev(measured.end());
   if (above == measured.end()) {
     double slope = kAssumedRowShare * measured.begin()->second;
-    // Over a doubling of rows: neighbouring entries lie on both sides of where a pass of a GPU
-    // becomes a larger one, and the step between them is no slope.
+    // The slope is taken over a doubling of rows: between neighbouring entries cost may jump, where
+    // a GPU needs another pass, and such a jump is not a slope.
     const auto half = measured.upper_bound(last->first / 2);
     const auto before = half == measured.begin() ? half : std::prev(half);
     if (before != last) {

@@ -8,21 +8,23 @@ namespace forerun {
 namespace {
 
 constexpr float kMaxChance = 0.98f;
-constexpr float kMaxTogether = 0.99f;  // of the guesses for one token
-// Guesses after which experience fades, and expected right guesses that a prior is worth.
+constexpr float kMaxTogether = 0.99f;  // the most that the probabilities of the guesses for one
+                                       // token add up to
+// The number of guesses over which experience fades, and the number of expected right guesses that
+// a prior weighs.
 constexpr float kRequestMemory = 60.0f;
 constexpr float kSharedMemory = 600.0f;
 constexpr float kRequestStrength = 3.0f;
 constexpr float kSharedStrength = 2.0f;
-// What is believed of a guess before any of its kind has been seen: a source tells how often a text
-// has gone on so before, which says too much where tokens are sampled. It costs nothing to find
-// out, since guesses are held against the target's tokens whether they are verified or not.
+// The factor f before any guess of an origin has been seen. A source reports how often the text has
+// continued like this before, which is too optimistic where tokens are sampled. Learning costs
+// nothing, since guesses are compared with the target's tokens whether they are verified or not.
 constexpr std::array<float, CalibrationTable::kOrigins> kPriors = {1.0f, 0.6f, 1.0f};
 constexpr float kMinFactor = 0.02f;
 constexpr float kMaxFactor = 20.0f;
 constexpr float kProfileMemory = 24.0f;
 constexpr float kSharedProfileMemory = 200.0f;
-// Observations that a profile's start is worth.
+// The number of observations that a profile's initial means weigh.
 constexpr float kProfileStrength = 3.0f;
 
 constexpr float kLeastLogprob = -20.7f;  // of a guess: a billionth
@@ -158,7 +160,7 @@ void Acceptance::weigh(std::vector<Guess>& guesses) const {
     const float excess = std::log(sum / kMaxTogether);
     for (Guess& guess : guesses) guess.logprob -= excess;
   }
-  // They are few, nearly in order, and those that weigh the same keep theirs.
+  // Insertion sort: the guesses are few and nearly in order, and equal ones keep their order.
   for (auto next = guesses.begin(); next != guesses.end(); ++next) {
     const auto place =
         std::upper_bound(guesses.begin(), next, *next,

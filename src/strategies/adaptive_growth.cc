@@ -10,36 +10,38 @@ namespace {
 
 constexpr std::array<int32_t, 4> kWidths = {1, 2, 4, 8};
 constexpr int32_t kMaxSteps = 16;      // draft steps a round
-constexpr int32_t kStepsAhead = 6;     // that a plan looks
+constexpr int32_t kStepsAhead = 6;     // draft steps that a plan looks ahead
 constexpr int32_t kChildren = 8;       // guesses asked for at a leaf
-constexpr float kMinPlanned = 0.02f;   // the same in plans, which are looser anyway
+constexpr float kMinPlanned = 0.02f;   // the same in plans, which are only estimates
 constexpr float kMinChance = 0.004f;   // guesses less likely than this to come out are dropped
 constexpr float kRoundMemory = 40.0f;  // rounds after which the rate forgets
-constexpr float kStartRounds = 6.0f;   // that the shared speed-up is worth at the start
-// Catching up is spread over the rounds to come: a part of those that the request may still take,
-// since many requests end early.
+constexpr float kStartRounds = 6.0f;   // rounds that the shared speed-up weighs at the start
+// The cost of catching up is spread over the rounds to come: only part of the rounds that the
+// request may still take, since many requests end early.
 constexpr float kRoundsPerTokenLeft = 0.25f;
 constexpr float kMaxCatchUpRounds = 64.0f;
-// What a round that drafts must promise beyond a plain one, in tokens: costs are known to some
-// percent, and what a plain step takes is not seen while all rounds draft.
+// How many more tokens than a plain round a drafting round must promise. Costs are only known
+// within some percent, and the time of a plain step is not observed while all rounds draft.
 constexpr float kMargin = 0.07f;
-// What the time of further rows is charged at: those that are chosen are mostly overrated, and a
-// row that pays for itself exactly brings nothing.
+// The factor by which the time of further rows is charged: chosen rows tend to be overrated, and a
+// row that just pays for itself brings nothing.
 constexpr float kRowPrice = 1.1f;
 constexpr float kAllowanceShare = 0.007f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
-constexpr float kBatchLoss = 1.2f;  // of a probe, since all wait for its rows as well
+constexpr float kBatchLoss = 1.2f;  // factor of a probe's loss in a batch, since all requests wait
+                                    // for its rows
 constexpr int32_t kMaxRest = 16;
-constexpr float kRestGain = 1.0f;  // tokens that rest may forgo, about
-// The same for each of the batch, since all wait while one decides.
+constexpr float kRestGain = 1.0f;  // tokens that resting may forgo, about
+// The same for each request of the batch, since all wait while one decides.
 constexpr float kRestGainAWaiter = 1.0f / 16.0f;
-constexpr float kBurst = 16.0f;       // of what rounds gain on average, where a text repeats itself
-constexpr float kSureChance = 0.98f;  // of guesses as good as they get
+constexpr float kBurst = 16.0f;       // what a round gains where a text repeats itself, relative to
+                                      // the average round
+constexpr float kSureChance = 0.98f;  // chance of the best possible guesses
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 
-// Where the draft runs beside the target: what a draft step's time is charged at, and the least
-// chance of a guess. Both found by parallel_tree_sim_bench.
+// Where the draft runs beside the target: the factor by which a draft step's time is charged, and
+// the least chance of a guess. Both found by parallel_tree_sim_bench.
 constexpr float kPriceBeside = 1.3f;
 constexpr float kMinChanceBeside = 1e-4f;
 
@@ -84,7 +86,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   }
   draft_alone_ = costs.draft_alone;
   drafts_together_ = costs.drafts_together && !params_.runs_beside;
-  // Who drafts together has to look at the same time.
+  // Requests that draft together have to look at the same time.
   if (drafts_rest_ && !costs.drafts_rest) rest_rounds_ = 0;
   drafts_rest_ = costs.drafts_rest;
   const int32_t waiters = costs.sequences > 1 ? costs.sequences : 0;
@@ -197,7 +199,7 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
       kRoundsPerTokenLeft * static_cast<float>(start_.tokens_left), 1.0f, kMaxCatchUpRounds);
   const float price = params_.runs_beside ? kPriceBeside : 1.0f;
   for (int32_t width : kWidths) {
-    // Wider than what is open is no other plan; and where the last width was worse than the one
+    // A width beyond the open leaves gives the same plan; and where a width was worse than the one
     // before, wider ones are worse still.
     if (!root_first && width > 1 && static_cast<size_t>(width / 2) >= open_.size()) break;
     if (width > 1 && best_width < width / 2) break;
@@ -219,7 +221,7 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
         best = {value, root_first ? 1 : width};
         best_width = width;
       }
-      // Gains shrink with depth; one step more is looked at for the sake of costs that jump.
+      // Gains shrink with depth; one more step is tried because costs jump.
       if (step > 1 && value < previous) break;
       previous = value;
     }
@@ -233,7 +235,7 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
     return true;
   }
   const float catch_up = draft_time(1 + rows_behind) - draft_time(1);
-  // A probe is one request's: nobody shares its draft steps.
+  // A probe is one request's, so no other request shares its draft steps.
   const float alone = (draft_alone_ - 1.0f) * draft_time(1);
   float loss = draft_alone_ * catch_up +
                static_cast<float>(kProbeRounds) * (loss_per_round / rate() + alone);
@@ -242,7 +244,7 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
   if (loss > allowance) return false;
   allowance -= loss;
   probe_rounds_ = kProbeRounds - 1;
-  // What was believed is old: what the probe shows counts for more.
+  // The profile is old, so what the probe shows counts for more.
   acceptance_.weaken_profile();
   return true;
 }

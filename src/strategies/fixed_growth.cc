@@ -16,7 +16,7 @@ void StaticGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
     const int32_t depth = tree.depth(node);
     if (depth >= static_cast<int32_t>(children_.size()) || (level >= 0 && depth != level)) break;
     if (tree.position(node) >= tree.max_position()) break;
-    // A twin of an earlier sibling is never accepted where that one was refused.
+    // A child that equals a refused earlier sibling is never accepted.
     const NodeId parent = tree.parent(node);
     if (parent != kNoNode && tree.child(parent, tree.token(node)) != node) continue;
     level = depth;

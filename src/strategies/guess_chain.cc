@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// A guess less likely than this is never worth a row: rows cost more than nothing everywhere.
+// A guess less likely than this is never worth a row, since no row is free.
 constexpr float kLeastChance = 0.1f;
 // A Step of the draft model, in plain Steps, while nothing has been measured.
 constexpr float kUnmeasuredDraft = 0.2f;
@@ -57,7 +57,7 @@ void GuessChain::begin(const TokenTree& tree, NodeId last, bool reads) {
 float GuessChain::least_chance(size_t rows) const {
   if (!costs_.measured()) return kLeastChance;
   const float plain = costs_.at(Role::kTarget, 1);
-  // Beside other requests all that might pay are offered (WorkRow::chance).
+  // Beside other requests, all guesses that might pay are offered (WorkRow::chance).
   const auto before = static_cast<int32_t>(rows) + 1;
   const float row = costs_.least_row > 0.0f
                         ? costs_.least_row
@@ -68,15 +68,15 @@ float GuessChain::least_chance(size_t rows) const {
 bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
   if (!ended_ && reads_) prepare();
   while (!ended_) {
-    // A guess that has no room for the token after it is no better than none.
+    // A guess is useless if max_tokens leaves no room for the token after it.
     if (static_cast<int32_t>(num_rows_) >= config_.most ||
         tree.position(tip_) + 1 >= tree.max_position()) {
       break;
     }
     if (config_.has_draft_model) {
-      // It has been asked, and had no guess.
+      // The draft model has been asked already and had no guess.
       if (tree.expansion(Role::kDraft, tip_) != Expansion::kUnexpanded) break;
-      // What a Step of the draft model costs, in Steps that it may save.
+      // The cost of a draft model's Step, relative to a target Step that it may save.
       const float cost = costs_.measured()
                              ? costs_.at(Role::kDraft, 1) / costs_.at(Role::kTarget, 1)
                              : kUnmeasuredDraft;
@@ -126,8 +126,8 @@ bool GuessChain::take_guess(const TokenTree& tree, NodeId guess) {
   const float parent = chances_.empty() ? 1.0f : chances_.back();
   guesses_.push_back(tip_);
   chances_.push_back(parent * std::exp(tree.logprob(tip_)));
-  // One that is not worth a row is still held against the check's token, so that it can prove
-  // itself.
+  // A guess that is not worth a row is still compared with the check's token, so that its chance
+  // can rise.
   if (num_rows_ + 1 < guesses_.size() || chances_.back() < least_chance(num_rows_)) return false;
   ++num_rows_;
   return true;

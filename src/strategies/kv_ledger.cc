@@ -7,7 +7,7 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kDropped = -1;
-constexpr int32_t kKept = 0;  // its place follows
+constexpr int32_t kKept = 0;  // the row's new index is set later
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void KvLedger::clear() {
 void KvLedger::add_row(RoleKv& kv, const WorkRow& row, bool sparse) {
   TreeRow added{.node = row.node, .token = row.token, .sparse = sparse};
   const auto size = static_cast<int32_t>(kv.tree.size());
-  // Mostly the parent of the row before it, or a row soon after that one.
+  // The parent is usually that of the row before, or a row soon after it.
   int32_t idx = size == 0 ? 0 : std::max(kv.tree.back().parent_idx, 0);
   for (int32_t tries = row.parent == kNoNode ? 0 : size; tries > 0; --tries, ++idx) {
     idx = idx < size ? idx : 0;
@@ -62,11 +62,13 @@ void KvLedger::commit(RoleKv& kv, std::span<const NodeId> path) {
     // Children come after their parents.
     auto at = static_cast<size_t>(last_idx + 1);
     while (at < kv.tree.size() && kv.tree[at].node != node) ++at;
-    if (at == kv.tree.size() || kv.tree[at].parent_idx != last_idx) return;  // the executor's error
+    if (at == kv.tree.size() || kv.tree[at].parent_idx != last_idx)
+      return;  // the executor reports
+               // the error
     last_idx = static_cast<int32_t>(at);
   }
   if (last_idx < 0) return;
-  // What descends from the path's last node stays.
+  // Rows that descend from the path's last node stay.
   new_idx_.assign(kv.tree.size(), kDropped);
   for (size_t idx = static_cast<size_t>(last_idx) + 1; idx < kv.tree.size(); ++idx) {
     const int32_t parent_idx = kv.tree[idx].parent_idx;
@@ -85,7 +87,8 @@ void KvLedger::keep(RoleKv& kv, std::span<const NodeId> nodes) {
     return;
   }
   new_idx_.assign(kv.tree.size(), kDropped);
-  // In nearly the order in which they lie: the next one is looked for where the last one was found.
+  // Nodes come in nearly the order of their rows, so each is searched from where the last one was
+  // found.
   size_t at = 0;
   for (const NodeId node : nodes) {
     for (size_t tries = kv.tree.size(); tries > 0; --tries) {

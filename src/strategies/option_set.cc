@@ -16,7 +16,7 @@ struct OptionField {
   Text text = nullptr;
   Number number = nullptr;
   Flag flag = nullptr;
-  OptionRange range = {};  // of a number
+  OptionRange range = {};  // only for a numeric option
 };
 
 constexpr int32_t kMaxDepth = 64;

@@ -30,8 +30,8 @@ OptionSet ParallelTree::uses(const TreeShape& shape, bool) {
 
 Status ParallelTree::check(SpeculationPlan& plan) {
   FORERUN_RETURN_IF_ERROR(refuse_levels(plan));
-  // A source is asked only at nodes that the draft runs, and that while the target works: its
-  // guesses save no draft Step.
+  // A source is asked only at nodes that the draft runs, while the target works, so its guesses
+  // save no draft Step.
   set_default_source(plan, "model");
   if (plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,

@@ -17,10 +17,10 @@ constexpr int32_t kDefaultChildren = 16;
 constexpr int32_t kUnmeasuredWidth = 16;
 constexpr int32_t kLeastWidth = 4;
 constexpr int32_t kMaxWidth = 64;
-// That is asked of a node at most; the root's is 1.
+// The highest least chance that is required of a node; the root's chance is 1.
 constexpr float kMaxChance = 0.9f;
-// Beside other requests a guess that is less likely than this is not sent: it brings next to
-// nothing, and keeps the first stage busy when another request's root comes.
+// Beside other requests, a guess that is less likely than this is not sent: it gains next to
+// nothing and keeps the first stage busy when another request's root comes.
 constexpr float kLeastChanceBesideOthers = 0.01f;
 
 }  // namespace
@@ -84,7 +84,7 @@ Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource>
       tree_(kTreeCapacity),
       draft_kv_(config.draft_vocab) {}
 
-// As many rows as cost the target little more than one of each request that decodes.
+// Sets width_ to as many rows as cost the target little more than one row of each decoding request.
 void Pipelined::on_costs(const CostTable& costs) {
   const bool alone = costs.sequences <= 1;
   least_weight_ =
@@ -240,7 +240,7 @@ void Pipelined::accept_guess(NodeId node) {
   }
 }
 
-// A node is counted, and told of, with the first tokens that come out once it is known whether it
+// A node is counted and reported with the first tokens that come out after it is known whether it
 // is right.
 void Pipelined::record(TokenId bonus, bool hit, StrategyOutput& out) {
   stats_.drafted_tokens += static_cast<int64_t>(to_record_.size());
@@ -256,7 +256,7 @@ void Pipelined::record(TokenId bonus, bool hit, StrategyOutput& out) {
       node.logprob = sent.logprob;
       node.origin = sent.origin;
       node.accepted = sent.accepted;
-      node.parent = 0;  // also where its parent was told of earlier
+      node.parent = 0;  // also where its parent was reported earlier
       for (size_t idx = 0; idx < round.nodes.size() - 1; ++idx) {
         if (to_record_[idx].node == sent.parent) node.parent = static_cast<int32_t>(idx) + 1;
       }
@@ -296,7 +296,7 @@ void Pipelined::go_on(StrategyOutput& out) {
   if (config_.by_levels) next_level();
   if (entering_tag_ == 0) send(out);
   if (drops_) {
-    // What is dead need not be computed any further, wherever it is.
+    // Sends the edits now, so that dropped rows under way are not computed further.
     WorkItem prune;
     prune.sequence = sequence_;
     prune.role = Role::kTarget;
@@ -318,7 +318,7 @@ void Pipelined::take_target_edits(WorkItem& item) {
 }
 
 void Pipelined::send(StrategyOutput& out) {
-  // What finds no room waits until others are text, or dead.
+  // Nodes without room wait until other nodes are committed or dropped.
   const int32_t room =
       config_.tree_tokens > 0 ? std::max(0, config_.tree_tokens - rows_with_kv_) : width_;
   if (!config_.by_levels) {

@@ -116,7 +116,7 @@ void Pipelined::take_level(int32_t depth) {
   std::sort(level_.begin(), level_.end());
 }
 
-// Once a level has been sent and the draft has run all of it.
+// Chooses the next level, once the last has been sent and the draft has run all of it.
 void Pipelined::next_level() {
   if (!level_sent_ || level_.empty()) return;
   for (const NodeId node : level_) {
@@ -132,8 +132,9 @@ void Pipelined::next_level() {
   }
 }
 
-// The root has moved down to a node that has been sent. Where nothing of the level descends from
-// it, the deepest sent nodes that do lead on, by children that were not among the w.
+// Called when the root has moved down to a sent node. Where no node of the level descends from it,
+// the new level is the deepest sent nodes from which the tree continues, by children that were not
+// among the w likeliest.
 void Pipelined::restore_level() {
   std::erase_if(level_, [this](NodeId node) { return !tree_.contains(node); });
   if (!level_.empty()) return;

@@ -46,7 +46,7 @@ StrategyStats RequestDriver::stats() const {
   if (!strategy_) return sum;
   StrategyStats now = strategy_->stats();
   if (state_ == State::kDraining || state_ == State::kDrained) {
-    // Steps are counted when they are emitted, tokens and guesses when they come out.
+    // Strategies count Steps when they submit them, but tokens and guesses when results come.
     now.target_steps = at_drain_.target_steps;
     now.draft_steps = at_drain_.draft_steps;
   }

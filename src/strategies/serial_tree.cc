@@ -12,7 +12,7 @@ namespace {
 
 // A guess less likely than this, its whole path included, is not worth a row.
 constexpr float kHopelessChance = 0.0025f;
-// Guesses of a source at each of the nodes hung below what the model has run.
+// How many guesses of a source are added at each node below those that the model has run.
 constexpr int32_t kSourceWidth = 3;
 
 }  // namespace
@@ -36,7 +36,8 @@ OptionSet SerialTree::uses(const TreeShape& shape, bool) {
 
 Status SerialTree::check(SpeculationPlan& plan) {
   FORERUN_RETURN_IF_ERROR(refuse_levels(plan));
-  // Other shapes have a size that a source's guesses would fill in place of the model's.
+  // The other shapes have a fixed size, which a source's guesses would fill in place of the
+  // model's.
   const bool adaptive = plan.shape.kind == TreeShape::Kind::kAdaptive;
   set_default_source(plan, adaptive ? "model+suffix" : "model");
   FORERUN_RETURN_IF_ERROR(check_view(plan, Role::kDraft));
@@ -178,7 +179,7 @@ void SerialTree::begin_round(StrategyOutput& out) {
 }
 
 void SerialTree::prepare() {
-  // The first token waits for no source to read the prompt.
+  // The first token does not wait for the source to read the prompt.
   if (phase_ == Phase::kDrafting || phase_ == Phase::kVerifying) guesses_.observe(tokens_);
 }
 

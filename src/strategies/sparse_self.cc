@@ -4,7 +4,7 @@
 
 namespace forerun {
 
-// Only what a source guesses has a width: the target's own draft is a chain.
+// Only a source's guesses have a width, since the target's own draft is a chain.
 OptionSet SparseSelf::uses(const TreeShape&, bool has_source) {
   using enum SpeculationOption;
   constexpr OptionSet kAlways = {kSource, kView, kViewBudget, kDraftDepth, kSharedNoise};
@@ -18,8 +18,9 @@ Status SparseSelf::check(SpeculationPlan& plan) {
 
 namespace {
 
-// What a draft model that guesses for the target sees of its KV: sinks and a window, as many tokens
-// as the target; all of it where it has windows of its own, or the budget is none for such a view.
+// The view of its own KV for a draft model that guesses for the target: sinks and a window of the
+// target's budget. It sees all of its KV where it has sliding windows of its own, or streaming_llm
+// does not accept the budget.
 KvViewSpec view_of_draft_model(const SpeculationPlan& plan) {
   const KvViewEntry& window = window_view();
   const bool has_window = plan.models.has_window[static_cast<size_t>(Role::kDraft)];
@@ -86,7 +87,7 @@ void SparseSelf::start(const RequestView& request, StrategyOutput& out) {
 }
 
 void SparseSelf::prepare() {
-  // The first token waits for no source to read the prompt.
+  // The first token does not wait for the source to read the prompt.
   if (phase_ != Phase::kIdle && phase_ != Phase::kPrefill) guesses_.prepare();
 }
 
@@ -141,7 +142,7 @@ void SparseSelf::draft_or_verify(StrategyOutput& out) {
     submit_verification(out);
     return;
   }
-  // The first token, which leaves in this turn, waits for no source to read the prompt.
+  // The first token leaves in this turn and does not wait for the source to read the prompt.
   guesses_.begin(tree_, last_, /*reads=*/phase_ != Phase::kPrefill);
   guess_or_draft(out);
 }
@@ -180,8 +181,8 @@ void SparseSelf::on_drafted(const WorkResult& result) {
   for (const RowResult& row : result.rows) {
     tree_.set_expansion(Role::kTarget, row.node, Expansion::kExpanded);
   }
-  // What the view says, followed down the guesses. Rows are in their order; the last ones may be
-  // missing.
+  // Follows the view's tokens down the guesses. Results are in the order of rows; the last ones may
+  // be missing.
   size_t row = 0;
   NodeId end = last_;
   Candidate own{.token = -1};
@@ -198,7 +199,7 @@ void SparseSelf::on_drafted(const WorkResult& result) {
     tree_.nodes_with_kv(Role::kTarget, kept);
     edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = std::move(kept)});
   }
-  // A guess that was left out and says the same has stayed.
+  // settle() has kept a guess that equals the view's own token.
   NodeId next = own.token < 0 ? kNoNode : tree_.child(end, own.token);
   if (next == kNoNode && own.token >= 0) {
     next = tree_.add_children(end, std::span(&own, 1));
@@ -213,7 +214,7 @@ void SparseSelf::submit_verification(StrategyOutput& out) {
   for (int32_t row = 0; row <= tree_.row(last_); ++row) {
     verification_.nodes().push_back(tree_.node_at(row));
   }
-  // What the drafts wrote.
+  // Drops the KV that the draft rows wrote.
   if (tree_.expansion(Role::kTarget, tree_.root()) != Expansion::kUnexpanded) {
     edits_.assign(1, {.kind = Edit::Kind::kKeep, .nodes = {}});
   }

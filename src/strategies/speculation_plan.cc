@@ -10,7 +10,7 @@ namespace {
 
 Status refused(const std::string& message) { return Status(StatusCode::kInvalidArgument, message); }
 
-// The options as values, whatever the strategy: names and ranges that none takes are refused.
+// Parses the options, whatever the strategy: refuses names and numbers that no strategy takes.
 Result<SpeculationPlan> parse(const SpeculationOptions& options, const ModelFacts& models) {
   SpeculationPlan plan;
   plan.models = models;
@@ -55,7 +55,8 @@ Status check_use(const SpeculationOptions& options, const SpeculationPlan& plan)
   return Status();
 }
 
-// "ngram, suffix", or beside the model "model+ngram, model+suffix".
+// The names of the model-free sources: "ngram, suffix", or with `before` "model+", "model+ngram,
+// model+suffix".
 std::string other_sources(const std::string& before) {
   std::string names;
   for (const DraftSourceEntry& entry : draft_source_table()) {
@@ -85,7 +86,7 @@ Status check_draft_model(const SpeculationPlan& plan) {
   return Status();
 }
 
-// A view's budget without a view.
+// Refuses a view_budget without a view.
 Status check_view_budget(const SpeculationOptions& options, const SpeculationPlan& plan) {
   if (!options.view_budget || plan.view.kind != nullptr) return Status();
   return refused("view_budget: found " + std::to_string(*options.view_budget) +
@@ -117,7 +118,7 @@ Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& model
   if (parsed.view.kind != nullptr) {
     FORERUN_RETURN_IF_ERROR(parsed.view.kind->check(parsed.view.budget));
   }
-  // Which view pays is for the engine to say, by the load.
+  // The engine chooses the view by the load.
   options.view.clear();
   options.view_budget.reset();
   if (choice.strategy != "serial_tree") {
@@ -129,7 +130,7 @@ Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& model
   FORERUN_ASSIGN_OR_RETURN(PlanPtr plan, resolve_leniently("serial_tree", options, models));
   const bool draft_may_pay = choice.source_without_draft.empty() || !models.has_draft_model;
   if (draft_may_pay || !options.source.empty()) return plan;
-  // Trees of set sizes, and what takes a draft model alone, would cost more than they bring.
+  // Trees of set sizes, and options that need a draft model alone, would cost more than they bring.
   if (plan->shape.kind != TreeShape::Kind::kAdaptive || plan->accept.rule != AcceptRule::kMatch) {
     return resolve_leniently("autoregressive", options, models);
   }
@@ -188,8 +189,8 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   const auto& [kind, budget] = plan.view;
   if (kind == nullptr) return Status();
   FORERUN_RETURN_IF_ERROR(kind->check(budget));
-  // What a draft reads through a view depends on how its prompt is cut into Steps: its guesses are
-  // worse or better by it, and by rules that are not exact the tokens would be others.
+  // What a draft reads through a view depends on how its prompt is divided into Steps, and so do
+  // its guesses. Under rules that are not exact, the output would depend on it too.
   if (!accept_rule_entry(plan.accept.rule).exact) {
     return refused(std::string("view '") + kind->name + "': found with accept rule '" +
                    plan.accept.name() + "', accepted with it: match");

@@ -34,7 +34,7 @@ TokenTree::TokenTree(int32_t capacity_nodes) {
   for (auto& states : expansions_) states.reserve(capacity);
   // Nodes between the root and the last one may be gone; their ids remain.
   rows_by_id_.reserve(4 * capacity);
-  // A row enters when it is added and may enter again when its parent is run.
+  // A row enters the heap when it is added, and may enter again when its parent is run.
   leaves_.reserve(2 * capacity);
   keys_.reserve(capacity);
   reset(0, 0, 0);
@@ -138,7 +138,7 @@ NodeId TokenTree::add_children(NodeId parent, std::span<const Candidate> candida
   if (candidates.empty() || positions_[at(parent_row)] >= max_position_) return kNoNode;
   const auto first = static_cast<int32_t>(ids_.size());
   for (const Candidate& candidate : candidates) append(parent_row, candidate);
-  if (is_open_leaf(first)) {  // as its siblings are
+  if (is_open_leaf(first)) {  // then its siblings are too
     for (int32_t row = first; row < size(); ++row) add_to_leaves(row);
   }
   return ids_[at(first)];
@@ -170,7 +170,7 @@ void TokenTree::best_leaves(int32_t width, std::vector<NodeId>& out) {
     std::pop_heap(leaves_.begin(), leaves_.end(), kByKey);
     const uint64_t key = leaves_.back();
     leaves_.pop_back();
-    // A key met twice in a row had entered twice.
+    // Equal keys in a row are the same row, which was added twice.
     if (!is_open_leaf(row_of_key(key)) || (!keys_.empty() && keys_.back() == key)) continue;
     keys_.push_back(key);
     out.push_back(ids_[at(row_of_key(key))]);
@@ -207,7 +207,7 @@ void TokenTree::take_heaviest(int32_t count, std::vector<NodeId>& out) {
   }
   scratch_.clear();
   for (const uint64_t key : keys_) scratch_.push_back(row_of_key(key));
-  if (selects) std::sort(scratch_.begin(), scratch_.end());  // else they are in order
+  if (selects) std::sort(scratch_.begin(), scratch_.end());  // otherwise they are in order already
   out.clear();
   for (const int32_t row : scratch_) out.push_back(ids_[at(row)]);
 }

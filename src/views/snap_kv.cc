@@ -7,7 +7,7 @@ namespace {
 
 constexpr int32_t kObservers = 32;
 constexpr int32_t kPooling = 5;
-// The block that the next token falls into, and a whole one: the observers lie in them.
+// The block that the next token falls into, and a whole one; the observers lie in these two.
 constexpr int32_t kLeastTailBlocks = 2;
 static_assert(kObservers <= kKvBlockTokens);
 

@@ -7,12 +7,12 @@ namespace {
 
 constexpr int32_t kObservers = 32;
 constexpr int32_t kPooling = 5;
-// A verification chooses once so many tokens have come since the last choice: every few rounds.
+// A verification chooses once this many tokens have come since the last choice, every few rounds.
 constexpr int32_t kTokensBetweenChoices = 16;
 // The block that the next token falls into, and a whole one: observers that are run once more lie
 // in them.
 constexpr int32_t kLeastTailBlocks = 2;
-// A tail grows until the next choice: by one more, where the budget has it.
+// A tail grows until the next choice, by one block where the budget has room for it.
 constexpr int32_t kMaxTailBlocks = kLeastTailBlocks + 1;
 static_assert(kObservers <= kKvBlockTokens);
 

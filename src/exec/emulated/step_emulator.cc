@@ -28,7 +28,7 @@ class MachineClock : public SleepClock {
 
 }  // namespace
 
-// Moves of KV run on the caller's thread alone, so beside whatever the other model computes.
+// KV moves run on the caller's thread alone, even while the other model computes.
 class StepEmulator::Runner : public ForwardingRunner<StepRunner> {
  public:
   Runner(Role role, std::unique_ptr<StepRunner> runner, StepEmulator* emulator)

@@ -25,7 +25,7 @@ struct Model {
   bool has_context = false;
 };
 
-// Positive, and there.
+// Reads a number that must be present and positive.
 double required_number(FieldReader& fields, std::string_view field, double max) {
   if (!fields.has(field)) {
     fields.refuse(field, "a number above 0");
@@ -114,7 +114,7 @@ std::map<std::string, Model> read_models(FieldReader& top) {
   return models;
 }
 
-// A table's row, and the three times it tells.
+// Reads a row of a published table and adds the three times that follow from it.
 void read_round(FieldReader& fields, StepProfile& profile) {
   fields.accept_only({"source", "task", "batch", "prefill", "gamma", "gamma_t_d_ms", "t_v_ms",
                       "omega", "t_ar_ms", "t_sd_ms", "speedup"});
@@ -139,7 +139,7 @@ void read_round(FieldReader& fields, StepProfile& profile) {
   profile.rounds.push_back(std::move(round));
 }
 
-// The model that a profile names for a role; its times go to the profile.
+// Takes the model that a profile names for a role; its times go to the profile.
 void take_model(FieldReader& fields, const char* field, Role role,
                 const std::map<std::string, Model>& models, StepProfile& profile) {
   const std::string id = fields.required_string(field);

@@ -29,7 +29,7 @@ Status check_range(const std::string& what, const StageMessage::Range& range, si
                  static_cast<int64_t>(size) - std::max(range.count, 0));
 }
 
-// Slots of the row's table.
+// The number of slots in the row's block table.
 Status check_row(const StageMessage& message, size_t row_idx) {
   const StepRow& row = message.rows[row_idx];
   const auto name = [row_idx](const char* what) {
@@ -130,7 +130,7 @@ void StageMessage::add_moves(const StepSequence& sequence, std::span<const KvMov
 
 void StageMessage::add_rows(const Step& from) {
   const auto first_table = static_cast<int32_t>(tables.size());
-  // How many slots of each table are looked at.
+  // How many slots of each table the rows see.
   std::vector<int32_t> slots(from.sequences.size(), 0);
   const auto looks_at = [&slots](int32_t sequence_idx, int32_t slot) {
     int32_t& most = slots[static_cast<size_t>(sequence_idx)];

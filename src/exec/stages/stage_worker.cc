@@ -8,7 +8,8 @@
 namespace forerun {
 namespace {
 
-// Tasks of rows that are left find them where they are now, whatever they have said of it.
+// Sets each task's logits_row to where its row is now in the message; tasks of dropped rows are
+// marked as skipped.
 void find_rows(const StageMessage& message, std::span<RowTask> tasks) {
   int32_t logits_row = 0;
   size_t task = 0;  // in the order of their rows
@@ -46,7 +47,7 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
                               std::span<RejectionTask> rejections) {
   Decoder& decoder = *parts_.decoder;
   FORERUN_RETURN_IF_ERROR(check_stage_message(message, decoder.kv_blocks()));
-  // Also of a Step that has failed: later ones count on what it has moved.
+  // Moves are carried out even if the Step has failed, since later Steps rely on them.
   for (const StageMessage::Moves& some : message.moves_of) {
     const auto moves =
         std::span<const KvMove>(message.moves)

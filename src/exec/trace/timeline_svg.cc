@@ -53,8 +53,8 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// From top to bottom: the target and its draft, or the draft, which sends, and the stages behind
-// it.
+// The lanes from top to bottom: target and draft, or, for a pipeline, the draft and then the stages
+// in order.
 struct Lanes {
   explicit Lanes(size_t num_stages) : stages(num_stages) {
     names = num_stages == 0 ? std::vector<std::string>{"target", "draft"}
@@ -98,7 +98,7 @@ class Drawing {
         width, height, colour);
     out_ += "<title>" + escaped(tip) + "</title></rect>\n";
   }
-  // In the middle of a box that has room for it.
+  // Text in the middle of a box, where the box has room for it.
   void label(size_t lane, int64_t from_ns, int64_t to_ns, const std::string& label,
              const char* colour = "#ffffff") {
     if (!shows(from_ns, to_ns)) return;
@@ -106,7 +106,7 @@ class Drawing {
     if (width < 7.0 * static_cast<double>(label.size()) + 6.0) return;
     text(x(from_ns) + width / 2.0, y(lane) + kLaneHeight / 2.0 + 4.0, "middle", colour, label);
   }
-  // The uppermost part of a box, of such a height.
+  // The upper part of a box, of the given height.
   void head(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour, double height) {
     if (!shows(from_ns, to_ns) || height < 0.1) return;
     add(R"(<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>)", x(from_ns), y(lane),
@@ -117,7 +117,7 @@ class Drawing {
     add(R"(<text x="%.2f" y="%.2f" text-anchor="%s" fill="%s">)", x, y, anchor, colour);
     out_ += escaped(label) + "</text>\n";
   }
-  // From the foot of a lane to the head of the next one.
+  // A line from the bottom of a lane to the top of the next one.
   void link(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour) {
     if (!shows(from_ns, to_ns + 1)) return;
     line(x(from_ns), y(lane) + kLaneHeight, x(to_ns), y(lane + 1), colour, 1.0);
@@ -188,8 +188,8 @@ void draw_rounds(Drawing& drawing, const Lanes& lanes, const Trace& trace) {
   }
 }
 
-// A box as wide as the stage worked, its upper part grey as far as rows were dead by then; and the
-// way to the next stage.
+// Draws a box as wide as the time that the stage worked, with the share of dropped rows in grey at
+// its top, and a line to the next stage.
 void draw_stages(Drawing& drawing, const Lanes& lanes, const TraceStep& step) {
   for (size_t idx = 0; idx < step.stages.size(); ++idx) {
     const TraceStage& stage = step.stages[idx];

@@ -63,7 +63,7 @@ std::string summarize_model(const Trace& trace, bool draft, double total_ns) {
               quantiles_of(host_us).p99);
 }
 
-// What of a request belongs to a round: whatever ended within it.
+// Assigns a request's turns and Steps to its rounds: what ended within a round belongs to it.
 class RoundIndex {
  public:
   explicit RoundIndex(std::vector<TraceRound>* rounds) : rounds_(*rounds) {
