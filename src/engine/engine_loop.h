@@ -165,8 +165,7 @@ class EngineLoop {
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<SharedAcceptance> shared_acceptance_;  // shared by all requests; the loop's
-                                                         // thread only
+  std::shared_ptr<SharedAcceptance> shared_acceptance_;  // for all requests; loop's thread only
   std::shared_ptr<LoopWaker> waker_;
 
   std::mutex mutex_;  // guards submitted_ and stopping_
@@ -174,8 +173,7 @@ class EngineLoop {
   bool stopping_ = false;
 
   // The loop's thread only.
-  WaitingRequests<Running> waiting_;  // requests that were set aside return to the front of their
-                                      // class
+  WaitingRequests<Running> waiting_;  // requests set aside return to the front of their class
   IdMap<Running> running_;
   PrefixSalts salts_;
   Admission admission_;
@@ -184,8 +182,7 @@ class EngineLoop {
   int64_t automatic_sequences_ = 0;  // that decode by a plan that the engine has chosen
   bool load_has_changed_ = false;    // another plan now suits it
   uint64_t told_version_ = 0;        // version of batch_costs_ that all strategies have
-  std::vector<SequenceId> turned_;   // with a turn since deliver(); may hold duplicates and ended
-                                     // requests
+  std::vector<SequenceId> turned_;   // had a turn since deliver(); may repeat, or have ended
   std::vector<SequenceId> unsent_;   // whose events found no memory; capacity for all that run
   std::vector<Ended> ended_;         // since deliver()
   SequenceId next_sequence_ = 1;
@@ -194,10 +191,8 @@ class EngineLoop {
   static constexpr SequenceId kAll = ~SequenceId{0};
   SequenceId at_hand_ = kNone;
   Clock::time_point turn_begin_{};                              // of the result at hand
-  Clock::time_point next_deadline_ = Clock::time_point::max();  // the earliest of all requests'
-                                                                // deadlines, or earlier
-  Clock::time_point next_look_{};  // when to look for requests whose readers have gone without
-                                   // cancelling
+  Clock::time_point next_deadline_ = Clock::time_point::max();  // no later than any request's
+  Clock::time_point next_look_{};  // when to look for requests that lost their readers
   // Host memory ran out and no request has ended since, so none is admitted. So fewer requests run
   // until one of them can end, and none is restarted again and again.
   bool memory_is_short_ = false;

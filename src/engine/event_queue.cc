@@ -64,8 +64,7 @@ void RequestChannel::wake() {
 }
 
 Status RequestChannel::change_speculation(const SpeculationOptions& options) {
-  if (!engine_.resolve)
-    return Status(StatusCode::kInternal, "there is no engine to resolve these options");
+  if (!engine_.resolve) return Status(StatusCode::kInternal, "no engine resolves these options");
   FORERUN_ASSIGN_OR_RETURN(PlanPtr plan, engine_.resolve(options));
   {
     const std::lock_guard lock(mutex_);

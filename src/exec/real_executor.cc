@@ -309,9 +309,7 @@ std::optional<WorkResult> RealExecutor::next_at_hand() {
     // The sequence was closed meanwhile, perhaps opened again: the result is dropped.
     if (found == nullptr || found->opening != item.opening) continue;
     if (item.result.waits_for_memory) {
-      if (item.closings != closings_)
-        continue;  // sequences were closed since: the role retries
-                   // the item
+      if (item.closings != closings_) continue;  // the role has new blocks to try with
       return std::move(item.result);
     }
     if (item.result.entered) return std::move(item.result);

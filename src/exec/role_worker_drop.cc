@@ -74,8 +74,7 @@ void mark_dead(PendingItem& item, size_t row) {
 
 void RoleWorker::drop_rows(const RoleSequence& sequence) {
   EditsToCome edits(sequence.kv);
-  std::vector<size_t> edits_before;  // by waiting item: the number of edits of it and of all items
-                                     // before it
+  std::vector<size_t> edits_before;  // by waiting item: edits up to its own, that one's included
   for (const std::unique_ptr<PendingItem>& waiting : sequence.queue.waiting()) {
     if (!waiting->edits_done) {
       for (const Edit& edit : waiting->item.edits) edits.add(edit);

@@ -51,8 +51,7 @@ class PrefixCache {
   static uint64_t hash_of(uint64_t before, std::span<const TokenId> tokens);
 
   BlockPool* pool_;
-  std::unordered_map<uint64_t, Entry> entries_;  // by hash; where two texts have the same hash,
-                                                 // only the first is kept
+  std::unordered_map<uint64_t, Entry> entries_;  // by hash; on a collision the first is kept
   std::vector<uint64_t> hash_of_block_;
   uint64_t next_text_ = 1;
 };

@@ -32,8 +32,7 @@ struct StepRow {
   // after it.
   int32_t position = 0;
   int32_t sequence_idx = 0;  // in Step::sequences
-  int32_t slot = 0;          // where its KV is written; kNoSlot: nowhere, since it has been written
-                             // before
+  int32_t slot = 0;          // where its KV is written; kNoSlot: it has been written before
   // How many tokens the row sees, itself included: position + 1 where it sees the whole text, fewer
   // through a view. In the order of positions, counted from 0, the q-th of them lies in slot q
   // where q < boundary, else in slot ancestors[ancestor_begin + (q - boundary)]; the last one is
@@ -52,8 +51,8 @@ struct KvSelection {
   // the blocks that they fill.
   int32_t first_row = 0;
   int32_t num_rows = 0;
-  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens are chosen; need not be the
-                             // observers' own entry
+  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens are chosen; may differ from the
+                             // observers'
   // The first observer scores slots 0 to first_weighed - 1 of that sequence, and each further
   // observer `weighed_step` more: 1 for rows of a prefix, 0 for rows of a tree.
   int32_t first_weighed = 0;

@@ -149,8 +149,7 @@ struct WorkResult {
   std::vector<RowResult> rows;
   int32_t reused_rows =
       0;  // prefix rows that were not run, since their KV was cached (share_prefix)
-  double step_seconds = 0.0;   // forward and sampling, summed over the Steps that ran the item's
-                               // rows
+  double step_seconds = 0.0;   // forward and sampling, of all Steps that ran its rows
   int32_t step_sequences = 0;  // sequences in the last of those Steps, this one included
   // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
   // after the last of them.
@@ -175,8 +174,7 @@ struct SequenceSpec {
   SamplingParams sampling;
   int32_t prompt_tokens = 0;  // positions below it are prompt, for the penalties
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
-  bool share_prefix = false;  // takes cached KV of sequences with the same beginning, and offers
-                              // its own
+  bool share_prefix = false;  // takes cached KV of the same beginning, and offers its own
   uint64_t prefix_salt = 0;   // KV is shared only within one salt; 0, or from kFirstPrefixSalt on
   int32_t priority = 0;       // higher priorities go into a Step first
   std::shared_ptr<const TokenConstraint> constraint = {};  // of the output; null: none

@@ -8,8 +8,7 @@ namespace forerun {
 namespace {
 
 constexpr float kMaxChance = 0.98f;
-constexpr float kMaxTogether = 0.99f;  // the most that the probabilities of the guesses for one
-                                       // token add up to
+constexpr float kMaxTogether = 0.99f;  // bound on the sum over one token's guesses
 // The number of guesses over which experience fades, and the number of expected right guesses that
 // a prior weighs.
 constexpr float kRequestMemory = 60.0f;

@@ -29,14 +29,12 @@ constexpr float kRowPrice = 1.1f;
 constexpr float kAllowanceShare = 0.007f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
-constexpr float kBatchLoss = 1.2f;  // factor of a probe's loss in a batch, since all requests wait
-                                    // for its rows
+constexpr float kBatchLoss = 1.2f;  // a probe's loss in a batch: all wait for its rows as well
 constexpr int32_t kMaxRest = 16;
 constexpr float kRestGain = 1.0f;  // tokens that resting may forgo, about
 // The same for each request of the batch, since all wait while one decides.
 constexpr float kRestGainAWaiter = 1.0f / 16.0f;
-constexpr float kBurst = 16.0f;       // what a round gains where a text repeats itself, relative to
-                                      // the average round
+constexpr float kBurst = 16.0f;       // gain in text that repeats itself, over the average gain
 constexpr float kSureChance = 0.98f;  // chance of the best possible guesses
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 

@@ -62,9 +62,8 @@ void KvLedger::commit(RoleKv& kv, std::span<const NodeId> path) {
     // Children come after their parents.
     auto at = static_cast<size_t>(last_idx + 1);
     while (at < kv.tree.size() && kv.tree[at].node != node) ++at;
-    if (at == kv.tree.size() || kv.tree[at].parent_idx != last_idx)
-      return;  // the executor reports
-               // the error
+    // The executor reports this error.
+    if (at == kv.tree.size() || kv.tree[at].parent_idx != last_idx) return;
     last_idx = static_cast<int32_t>(at);
   }
   if (last_idx < 0) return;

@@ -18,7 +18,7 @@ class KvLedger {
  public:
   // Notes an item that is submitted next.
   void note(const WorkItem& item);
-  // Of the role's last item only the edits were applied (WorkResult::left_out).
+  // The role's last item was left out: only its edits were applied (WorkResult::left_out).
   void take_back_rows(Role role);
   // The sequence is gone, and all its KV.
   void clear();

@@ -32,8 +32,7 @@
 namespace forerun {
 
 struct ParallelTreeConfig {
-  int32_t verify_tokens = 8;      // bs: with fewer nodes, the verification waits for a draft step
-                                  // in flight
+  int32_t verify_tokens = 8;      // bs: fewer nodes wait for a draft step in flight
   int32_t draft_width = 8;        // w: leaves that a draft step runs while the target verifies
   int32_t draft_depth = 4;        // d: such steps a verification
   bool sizes_from_costs = false;  // w and d follow from the costs told, once they are measured

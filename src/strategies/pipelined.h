@@ -164,10 +164,8 @@ class Pipelined : public Strategy {
 
   // Target.
   std::deque<Flight> flights_;  // in the order of submission
-  uint64_t entering_tag_ = 0;   // of the item that has not entered the first stage; 0: the next
-                                // item may be sent
-  std::unordered_map<NodeId, RowResult> drawn_;  // for nodes of the tree: the token drawn after
-                                                 // them
+  uint64_t entering_tag_ = 0;   // of the item that has not entered; 0: the next one may be sent
+  std::unordered_map<NodeId, RowResult> drawn_;  // the token after a node of the tree
   int32_t rows_with_kv_ = 0;                     // of the tree: run or under way
   std::vector<NodeId> committed_;                // path to become prefix with the next edits
   bool drops_ = false;                           // the next edits also drop nodes
@@ -176,8 +174,7 @@ class Pipelined : public Strategy {
   // Draft.
   DraftKv draft_kv_;
   int32_t draft_nodes_ = 0;         // of the tree, run or being run by the draft
-  std::array<DraftStep, 2> steps_;  // the second may be sent while one that a reroot has made
-                                    // useless is in flight
+  std::array<DraftStep, 2> steps_;  // a second may follow one that a reroot made useless
   bool draft_prefilled_ = false;
 
   // Shape `levels`: the deepest level that has been chosen, and whether it has been sent.

@@ -35,8 +35,7 @@ struct StageMessage {
   struct Selection {
     KvSelection what;  // without its pointers
     Range blocks;      // the blocks that KV is gathered into, in `blocks`
-    Range index;       // the blocks of the key index, in `blocks`; empty: tokens are found by the
-                       // keys themselves
+    Range index;       // blocks of the key index; empty: tokens are found by their keys
   };
 
   uint32_t version = kStageMessageVersion;
