@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-// Places of `text` right after an occurrence of `what` that something follows.
+// Positions in `text` right after each occurrence of `what` that is not at its end.
 std::set<TokenId> followers(const Tokens& text, const Tokens& what) {
   std::set<TokenId> result;
   for (size_t at = 0; at + what.size() < text.size(); ++at) {
@@ -45,7 +45,7 @@ TEST(SuffixAutomaton, LongestMatchesAndFollowersAgreeWithBruteForce) {
       text.push_back(static_cast<TokenId>(rng() % alphabet));
       automaton.append(text.back());
     }
-    // The longest suffix that occurs earlier, too, is the longest one that something follows.
+    // The longest suffix that also occurs earlier is the longest one that is followed by a token.
     SuffixAutomaton::Match match = automaton.end();
     size_t longest = 0;
     for (size_t length = 1; length < text.size(); ++length) {

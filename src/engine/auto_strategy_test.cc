@@ -27,7 +27,7 @@ class AutoStrategyTest : public testing::Test {
     return resolve_speculation(options, kFacts);
   }
   const std::shared_ptr<const SpeculationPlan>& plan() const { return auto_->plan(usual_); }
-  // So many Steps in which each sequence gains `tokens` on average, of 30 ms each. Whether
+  // Runs `steps` Steps of 30 ms in which each sequence gains `tokens` on average. Returns whether
   // the plan has changed.
   bool look(int32_t sequences, int64_t context, int64_t free_tokens = 1'000'000,
             double tokens = 1.0, int32_t steps = 30) {
@@ -40,7 +40,7 @@ class AutoStrategyTest : public testing::Test {
     return changed;
   }
 
-  // Looks until the plan changes, at 24 sequences of 32,000 tokens that gain `tokens` a Step.
+  // Runs Steps until the plan changes, of 24 sequences of 32,000 tokens that gain `tokens` each.
   int32_t looks_until_change(double tokens) {
     int32_t looks = 1;
     while (looks < 100'000 && !look(24, 32'000, 1'000'000, tokens, 1)) ++looks;
@@ -126,8 +126,8 @@ TEST_F(AutoStrategyTest, ATrialThatSucceedsForgivesThoseBefore) {
   EXPECT_EQ(looks_until_change(1.0), 2000);
 }
 
-// Guesses that are nearly all wrong leave nothing of what was promised. As long as requests get
-// their tokens faster than they would without, nobody minds; where another load comes, one does.
+// Where nearly all guesses are wrong, nothing is left of the predicted gain. The view stays as long
+// as requests measurably get their tokens faster with it, but not when the load changes.
 TEST_F(AutoStrategyTest, WhatIsMeasuredCountsMoreThanWhatIsThought) {
   look(24, 32'000);
   ASSERT_NE(plan(), usual_);
@@ -139,8 +139,8 @@ TEST_F(AutoStrategyTest, WhatIsMeasuredCountsMoreThanWhatIsThought) {
   EXPECT_EQ(plan(), usual_);
 }
 
-// That a view has been faster counts for that view at that load. Where it was left because the load
-// had changed, one slow measurement ends it when it is tried again, as it ends a first trial.
+// A view counts as proven only at the load at which it was faster. Where it was left because the
+// load had changed, one slow measurement ends its next trial, as it ends a first trial.
 TEST_F(AutoStrategyTest, WhatWasSeenOfAViewEndsWithIt) {
   looks_until_change(1.0);
   ASSERT_NE(plan(), usual_);

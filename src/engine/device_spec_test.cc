@@ -42,7 +42,7 @@ TEST(DeviceSpec, SplitsProcessorsBetweenTheModels) {
   ASSERT_TRUE(split.ok());
   EXPECT_EQ(cores_of(split->target.devices), (Cores{{0}, {2}}));
   EXPECT_EQ(cores_of(split->draft->devices), (Cores{{1}}));
-  // The rest is the target's, as one device.
+  // The other processors are the target's, as one device.
   const std::vector<int32_t> all = available_cores();
   const std::string first = "cpu:" + std::to_string(all.front());
   const auto rest = place_models("", first + "," + first);

@@ -31,7 +31,7 @@ TEST(MemoryPlan, TheTightestMemoryDecides) {
   ASSERT_TRUE(both.ok()) << both.status().message();
   EXPECT_EQ(both->target_blocks, 50 * kMegabyte / (1000 * 64));
   EXPECT_EQ(both->draft_blocks, 0);
-  // One has less room, or more KV heads, or a draft's beside it.
+  // One memory has less room, or more KV heads, or a draft's part as well.
   for (const DeviceMemory& tight : {memory("cuda:1", 50, {1000}), memory("cuda:1", 100, {2000}),
                                     memory("cuda:1", 100, {1000, 1000})}) {
     const auto plan = plan_memory(options, 4096, true,
@@ -42,7 +42,7 @@ TEST(MemoryPlan, TheTightestMemoryDecides) {
   }
 }
 
-// Its cache is as long for a text of any length, and what it leaves is the target's.
+// A draft with a window has a KV cache of constant length, and the rest is the target's.
 TEST(MemoryPlan, ADraftThatKeepsAWindowHasNoSecondCache) {
   DeviceMemory both = memory("cuda:0", 1000, {1000, 1000});
   both.needs[1].role = Role::kDraft;
@@ -66,7 +66,7 @@ TEST(MemoryPlan, ADraftThatKeepsAWindowHasNoSecondCache) {
   EXPECT_EQ(window.second, 8 * (16 + 1 + 4) + 8);
   EXPECT_EQ(window.first, 500 * kMegabyte / (1000 * 64) - window.second);
   EXPECT_EQ(blocks_of(400'000, 1024).second, window.second);
-  // No more than all of it.
+  // A window never takes more than the whole text would.
   EXPECT_EQ(blocks_of(256, 1024).second, 8 * 8);
   options.kv_memory_bytes = 4 * kMegabyte;
   const auto refused = plan_memory(options, 1'000'000, true, {both});

@@ -1,4 +1,4 @@
-// What a checkpoint's generation_config.json means for requests that set nothing.
+// How a checkpoint's generation_config.json applies to requests that set nothing.
 #include <gtest/gtest.h>
 
 #include "engine/opened_model.h"

@@ -47,7 +47,7 @@ TEST(StopMatcher, ReleasesHeldTextAtTheEnd) {
   EXPECT_EQ(matcher.stopped_by(), "");
 }
 
-// Before some place no stop string ends, however the text arrives and whatever was held back.
+// No stop string ends before a given position, however the text arrives and whatever is held back.
 TEST(StopMatcher, StopsOnlyBehindAPlace) {
   std::mt19937 random(6);
   int stopped_across = 0;
@@ -71,8 +71,8 @@ TEST(StopMatcher, StopsOnlyBehindAPlace) {
     for (size_t at = 0; at < text.size(); ++at)
       out += matcher.push(text.substr(at, 1), at >= place);
     out += matcher.finish();
-    // A character at a time the stop that is complete first is found, which is not always the one
-    // that begins first.
+    // One character at a time, the stop string that is complete first is found, which is not always
+    // the one that begins first.
     EXPECT_EQ(matcher.stopped(), first != std::string::npos);
     if (first == std::string::npos) {
       EXPECT_EQ(out, text);

@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 const Requests::Clock::time_point kStart{seconds(1000)};
 
-// Pops what is next until nothing waits.
+// Pops the next request until none waits.
 std::vector<std::string> drain(Requests& requests, Requests::Clock::time_point now) {
   std::vector<std::string> order;
   while (!requests.empty()) order.push_back(requests.pop(requests.next(now).priority));
@@ -85,7 +85,7 @@ TEST(WaitingRequests, EveryClassHasItsShare) {
   EXPECT_LT(share, 1.0 / 9);
 }
 
-// One that comes alone, behind a crowd that never ends, is next after 128 of the crowd's tokens.
+// A single request behind an endless crowd is next after 128 of the crowd's tokens.
 TEST(WaitingRequests, ASingleOneIsNextBeforeLong) {
   Requests requests(seconds(0));
   for (int idx = 0; idx < 40; ++idx) requests.push_back(1, "high", kStart);

@@ -13,7 +13,7 @@ class BatchCostsTest : public testing::Test {
  protected:
   BatchCostsTest() {
     StepCosts costs;
-    // Ninth rows begin a tile.
+    // Every ninth row begins a new tile.
     costs.add(Role::kTarget, {8}, 1e-3 + 0.2e-3 * 8);
     costs.add(Role::kTarget, {9}, 1.4e-3 + 0.2e-3 * 9);
     for (const int32_t rows : {1, 1024}) {
@@ -25,7 +25,7 @@ class BatchCostsTest : public testing::Test {
   static double draft_ms(const BatchCosts& costs) {
     return 1e3 * costs.table().at(Role::kDraft, 1);
   }
-  // A Step as all of its sequences report it.
+  // The results of one Step, from all of its sequences.
   static void step(BatchCosts& costs, Role role, int32_t sequences, double seconds,
                    size_t rows = 1) {
     WorkResult result;
@@ -51,7 +51,7 @@ TEST_F(BatchCostsTest, ADraftStepIsPricedAsOneThatTheBatchShares) {
   EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4) << "whoever shared the last ones";
 }
 
-// A round that drafts, of `drafted` Steps, whose next one is turned down by all.
+// A round of `drafted` draft Steps, after which the next Step of all requests is turned down.
 void round_of(BatchCosts& costs, int32_t sequences, int32_t drafted) {
   const auto tell = [&](Role role, bool left_out) {
     WorkResult result;

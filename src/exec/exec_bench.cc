@@ -48,7 +48,7 @@ WorkItem tree_item(int32_t rows, int32_t context, NodeId first_node) {
   return item;
 }
 
-// Submission to result, items made beforehand by the policy's side of the loop.
+// From submission to result; items are made beforehand.
 void submit_to_result(benchmark::State& state) {
   const auto rows = static_cast<int32_t>(state.range(0));
   IdleDecoder decoder;
@@ -82,7 +82,7 @@ void submit_to_result(benchmark::State& state) {
 }
 BENCHMARK(submit_to_result)->Arg(1)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 
-// Only slots, ancestors and tasks.
+// Only building the Step: slots, ancestors and tasks.
 void build_step(benchmark::State& state) {
   const auto rows = static_cast<int32_t>(state.range(0));
   BlockPool pool(256);

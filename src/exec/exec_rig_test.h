@@ -1,4 +1,4 @@
-// What the executor's tests share: two fake models behind a real executor.
+// Shared by the executor's tests: two fake models behind a real executor.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,12 +31,12 @@ struct Rig {
     int32_t row_budget = 512;
     const LiveCosts* costs = nullptr;
     int64_t blocks = 64;
-    // The draft says what the target says, but after one history in so many; 0: nothing in common.
+    // The draft agrees with the target, except after one history in this many; 0: it is unrelated.
     uint64_t draft_astray_one_in = 0;
-    // Threads of each device, a role; none: one device.
+    // By role: the number of threads of each device; empty: one device.
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
-    int32_t device_parts = 0;  // of logits that lie on devices; 0: in host memory
-    int32_t stages = 1;        // that the target is cut into
+    int32_t device_parts = 0;  // devices that logits lie on; 0: in host memory
+    int32_t stages = 1;        // of the target
     // Called in each target stage but the last, with its index; set before the first Step.
     std::function<void(int32_t stage)> in_stage = {};
     std::function<void(const StepRecord&)> on_step = {};
@@ -81,8 +81,8 @@ struct Rig {
     ADD_FAILURE() << "KV blocks are still held: " << executor->kv_usage(Role::kTarget).used_blocks
                   << " and " << executor->kv_usage(Role::kDraft).used_blocks;
   }
-  // Closes what is still open; then no KV block may be left, nor any stage have run what it may
-  // not. The executor is gone afterwards.
+  // Closes the open sequences and checks that no KV block is left and no stage has counted a
+  // violation. The executor is gone afterwards.
   void end(SequenceId open) {
     executor->close(open);
     wait_until_kv_is_free();
@@ -90,7 +90,7 @@ struct Rig {
     EXPECT_EQ(target_violations(), 0);
   }
 
-  // Stages of one thread each, `target` the last of them.
+  // Makes the stages, each on one thread; the last one is `target`.
   std::unique_ptr<StepRunner> cut_target(const Options& options, int32_t vocab) {
     std::vector<PipelineStage> stages;
     for (int32_t stage = 0; stage + 1 < options.stages; ++stage) {

@@ -1,7 +1,7 @@
 // A decoder without a model for the executor's tests: its KV slots hold (token, position), and a
 // row's logits are a hash of the tokens that it really sees, in order. A wrong slot, boundary,
-// ancestor list, block table or move changes the logits, and is noted besides. A stage of one holds
-// the same cells; its rows' tokens go to the next stage as hidden rows.
+// ancestor list, block table or move changes the logits, and is also counted. A stage of such a
+// decoder holds the same cells; its rows' tokens go to the next stage as hidden rows.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class FakeDecoder : public Decoder {
     config_.num_layers = 1;
   }
 
-  // A layer a stage.
+  // Each stage has one layer.
   void set_stage(int32_t stage, int32_t num_stages) {
     config_.num_layers = num_stages;
     layers_ = {stage, stage + 1, stage == 0, stage + 1 == num_stages};
@@ -72,7 +72,7 @@ class FakeDecoder : public Decoder {
     logits_.clear();
     hidden_.clear();
     if (!layers_.heads && while_running) while_running();
-    // As before any row attends; what observers write lies there already.
+    // Gathers as if before any row attends; the observers' own KV has been written.
     for (const KvSelection& selection : step.selections) gather(step, selection);
     for (StepRow row : step.rows) {
       if (!layers_.embeds) {
@@ -90,7 +90,8 @@ class FakeDecoder : public Decoder {
                 ? position
                 : step.ancestors[static_cast<size_t>(row.ancestor_begin + position - row.boundary)];
         const Cell& seen = cell(sequence, slot);
-        // What it sees is in the order of the text; of all of it, nothing is left out.
+        // The row must see tokens in the order of the text, and where it sees everything, no token
+        // may be missing.
         if (seen.position <= before || seen.position > row.position) ++violations;
         before = seen.position;
         const bool is_own = position + 1 == row.visible;
@@ -105,7 +106,7 @@ class FakeDecoder : public Decoder {
       if (poison_position == row.position) logits_.back() = 0.0f / zero_;
     }
     if (throws || fail) {
-      // What a broken Step leaves behind is of no use to anybody.
+      // KV of a Step that has failed must not be used.
       for (const StepRow& row : step.rows) {
         if (row.slot == kNoSlot) continue;
         cell(step.sequences[static_cast<size_t>(row.sequence_idx)], row.slot) = {};
@@ -115,7 +116,8 @@ class FakeDecoder : public Decoder {
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }
 
-  // Keeps logits on devices, each of which cuts its tokens into so many parts; 0: in host memory.
+  // Keeps logits on devices, each of which divides its tokens into this many parts; 0: in host
+  // memory.
   void set_device_parts(int32_t parts) { device_parts_ = parts; }
   bool makes_summaries() const override { return device_parts_ > 0; }
   Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
@@ -173,7 +175,8 @@ class FakeDecoder : public Decoder {
   std::atomic<bool> fail = false;
   std::atomic<bool> throws = false;
   std::function<void()> while_running;  // in every Step; set before the first one
-  // One history in so many has other logits than a decoder of the same seed gives it; 0: none.
+  // After one history in this many the logits differ from those of a decoder of the same seed; 0:
+  // never.
   uint64_t astray_one_in = 0;
 
  private:
@@ -181,7 +184,7 @@ class FakeDecoder : public Decoder {
     TokenId token = 0;
     int32_t position = -1;
   };
-  // Tokens at even distances stand for those that are chosen.
+  // Chooses tokens at even distances.
   void gather(const Step& step, const KvSelection& selection) {
     const StepSequence& sequence = step.sequences[static_cast<size_t>(selection.sequence_idx)];
     for (int32_t idx = 0; idx < selection.chosen; ++idx) {

@@ -1,5 +1,5 @@
-// A device of a tensor-parallel group that fails or comes late: its request gets an error, the next
-// one the right tokens, and nobody waits for ever.
+// A device of a tensor-parallel group fails or comes late: its request gets an error, the next
+// request the right tokens, and no thread waits for ever.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,7 +33,7 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
       ++arrivals_[static_cast<size_t>(rank)];
       if (rank != culprit_ || --countdown_ != 0) return Status();
       if (!late_) return Status(StatusCode::kInternal, "fell off the bus");
-      // The others' timeout begins once they are there, however busy the machine is.
+      // The other devices' timeout begins once they have arrived, however busy the machine is.
       const int32_t here = arrivals_[static_cast<size_t>(rank)];
       for (const std::atomic<int32_t>& other : arrivals_) {
         while (other < here) std::this_thread::yield();

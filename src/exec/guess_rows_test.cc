@@ -52,7 +52,8 @@ size_t leave_out(std::vector<WorkItem>& items, int64_t held_up = 0, int32_t most
 TEST(GuessRows, FillWhatIsFreeAndStopBeforeTheNextTile) {
   std::vector<WorkItem> items(8, chain(7, 0.3f));
   EXPECT_EQ(leave_out(items), 32u);
-  // Alike, they share alike, but for who comes first where that does not come out even.
+  // Equal requests get equal shares, except that the first get one row more where the rows do not
+  // divide evenly.
   for (const WorkItem& item : items) EXPECT_EQ(item.rows.size(), 4u);
 }
 
@@ -67,7 +68,7 @@ TEST(GuessRows, OfOneAreNoReasonToHoldUpAllOthers) {
   std::vector<WorkItem> items(32, chain(0, 1.0f));
   items[7] = chain(7, 0.95f);
   EXPECT_EQ(leave_out(items), 32u);
-  // Nor others that wait beside.
+  // The same holds with other requests that wait.
   std::vector<WorkItem> few(12, chain(7, 0.9f));
   EXPECT_EQ(leave_out(few), 64u);
   few.assign(12, chain(7, 0.9f));
@@ -99,8 +100,8 @@ TEST(GuessRows, WithoutCostsAllAreRun) {
   for (const WorkItem& item : items) EXPECT_EQ(item.rows.size(), 10u);
 }
 
-// Whatever is left out, parents stay with their children, rows in their order, and the rows that
-// must run.
+// Whatever is left out, a child never stays without its parent, rows keep their order, and the rows
+// that must run stay.
 TEST(GuessRows, LeaveTreesWhole) {
   std::mt19937 rng(1);
   const auto uniform = [&rng](size_t count) { return rng() % count; };

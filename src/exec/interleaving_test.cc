@@ -1,4 +1,4 @@
-// Random work of several sequences against a plain model of what each of them holds.
+// Random work of several sequences, checked against a plain model of what each of them holds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ struct Variant {
   int32_t stages = 1;  // of the target
 };
 
-// Stages that take their time, now one and now another.
+// Stages that are slow in turn, at random.
 std::function<void(int32_t)> delays(uint32_t seed) {
   auto steps = std::make_shared<std::atomic<uint64_t>>(seed);
   return [steps](int32_t stage) {
@@ -68,7 +68,7 @@ std::function<void(int32_t)> delays(uint32_t seed) {
   };
 }
 
-// What all runs of a variant came to, to tell that they reached the cases they are about.
+// Counts over all runs of a variant, by which it is checked that the runs reached their cases.
 struct Tally {
   int64_t reused = 0;
   int64_t summarized = 0;
@@ -78,7 +78,7 @@ struct Tally {
   int64_t notices = 0;
 };
 
-// One executor, several sequences of which items of both roles are in flight.
+// One executor and several sequences, with items of both roles in flight.
 class Interleaving {
  public:
   Interleaving(const Variant& variant, uint32_t seed, Tally& tally)
@@ -95,7 +95,7 @@ class Interleaving {
     for (int index = 0; index < 4; ++index) open();
   }
 
-  // One item of one sequence, or another sequence in its place; now and then takes a result.
+  // Submits an item of one sequence, or replaces the sequence; sometimes takes a result.
   void play_round() {
     const size_t pick = rng_() % live_.size();
     Live& sequence = *live_[pick];
@@ -114,7 +114,7 @@ class Interleaving {
     if (rng_() % 3 == 0) take();
   }
 
-  // Takes all results, then closes all sequences: nothing may be left.
+  // Takes all results, then closes all sequences: no KV block may be left.
   void finish() {
     while (take()) {
     }
@@ -159,7 +159,7 @@ class Interleaving {
     live_.push_back(std::move(sequence));
   }
 
-  // Takes one result and checks it; false where none comes any more.
+  // Takes one result and checks it; false where no more come.
   bool take() {
     const auto result = rig_.next();
     if (!result) return false;

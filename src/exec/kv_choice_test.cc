@@ -65,7 +65,7 @@ TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
 }
 
-// Every draft row chooses for itself, and nothing is run for it.
+// Every draft row chooses for itself, and no further row is run for that.
 void expect_rows_choose_for_themselves(const KvViewSpec& view, int32_t index_blocks) {
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
@@ -99,7 +99,7 @@ TEST(KvView, RowsChooseForThemselves) {
 
 TEST(KvView, RowsChooseByAnIndexThatGrows) {
   expect_rows_choose_for_themselves({find_view("pqcache"), kBudget}, kv_index_blocks(192, 64));
-  // What has room made for it is what is laid out.
+  // The blocks that are reserved are the ones that are laid out.
   for (const int32_t head_dim : {8, 16, 20, 64, 80, 128, 256}) {
     for (const int32_t tokens : {64, 256, 320, 1024, 1088, 32768}) {
       EXPECT_EQ(kv_index_blocks(tokens, head_dim), pq_index_blocks(tokens, head_dim));
@@ -182,7 +182,7 @@ TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
   EXPECT_EQ(rig.target.violations, 0);
 }
 
-// A view's own blocks are blocks like any others.
+// A view's own blocks come from the same pool as all others.
 TEST(KvView, AHeadWaitsForMemory) {
   const KvViewSpec view = {find_view("snapkv"), 320};
   Rig rig({.blocks = 9});

@@ -1,4 +1,4 @@
-// What tests of views share: texts, what the fake target says of them, items through a view.
+// Shared by tests of views: texts, the fake target's tokens after them, and items through a view.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline std::vector<TokenId> text_of(int32_t tokens, int32_t seed) {
   return text;
 }
 
-// What the target says after these tokens.
+// The target's token after these tokens.
 inline TokenId best_after(const std::vector<TokenId>& seen) {
   std::vector<float> logits(kVocab + 4);
   fake_logits(fake_history(seen, 1), kVocab + 4, logits.data());

@@ -77,7 +77,7 @@ TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
       text.push_back(chain[i]);
       EXPECT_EQ(verified->rows[i].token, best_after(text)) << i;
     }
-    // All of it becomes prefix, and plain decoding goes on.
+    // The whole chain becomes prefix, and plain decoding continues.
     WorkItem next = prefix_item(1, Role::kTarget, {7}, prefix + 5);
     next.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = {0, 1, 2, 3, 4}});
     rig.executor->submit(std::move(next));
@@ -121,7 +121,7 @@ TEST(KvView, GuessesAreLeftOutByWhatTheirRowsSee) {
   }
 }
 
-// Views of two requests and everything of a third, in one Step: the Step's load is what is seen.
+// Two requests with views and a third without in one Step: the Step's load counts what they see.
 TEST(KvView, DraftAndVerificationRowsShareAStep) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
   std::vector<StepRecord> records;
@@ -179,7 +179,7 @@ TEST(KvView, WhatWasRunThroughAViewDoesNotBecomeTheTargetsPrefix) {
   EXPECT_NE(status.message().find("position 300 through a view"), std::string::npos);
 }
 
-// A draft's text may be computed through a view; nobody takes it over.
+// A draft's prefix may be computed through a view, and is then not shared.
 TEST(KvView, ADraftsTextThroughAViewIsNotShared) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
   Rig rig({.row_budget = 64});
@@ -205,7 +205,7 @@ TEST(KvView, ADraftsTextThroughAViewIsNotShared) {
 // sinks' and those of the rows that run, and sees what it saw when it held them all.
 TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
-  // A draft that says what best_after() says.
+  // A draft whose best token is best_after()'s.
   Rig rig({.row_budget = 64, .draft_astray_one_in = uint64_t{1} << 40});
   SequenceSpec spec = plain_spec();
   spec.max_tokens = 3000;
@@ -226,7 +226,7 @@ TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
   }
   // The text has 40 blocks; the draft keeps those of the budget and one that the last Step filled.
   EXPECT_LE(most, kBudget / kKvBlockTokens + 1);
-  // A strategy that follows may ask for all of it: it sees what is left.
+  // A strategy that replaces this one may ask for all KV: it sees what is left.
   text.push_back(1);
   for (const KvViewSpec& wider : {KvViewSpec{}, KvViewSpec{find_view("streaming_llm"), 1024},
                                   KvViewSpec{find_view("snapkv"), 512}}) {

@@ -1,5 +1,5 @@
-// Prompts in Steps of the real executor: how much of them a Step takes, in which order, and what is
-// shared.
+// Prompts in Steps of the real executor: how many of their rows a Step takes, in which order, and
+// which blocks are shared.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -50,8 +50,8 @@ TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
   EXPECT_EQ(order, (std::vector<SequenceId>{3, 1, 2, 4}));
 }
 
-// However many prompts of a higher priority come, one Step in sixteen is for one that they pass
-// over.
+// However many prompts of a higher priority come, one Step in sixteen serves a prompt that they
+// have passed over.
 TEST(RealExecutor, APromptOfALowPriorityMoves) {
   constexpr int32_t kRows = 40;
   Rig rig({.row_budget = kRows, .on_step = {}});
@@ -179,7 +179,7 @@ TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
   EXPECT_EQ(records.back().rows, 400 - StepScheduler::kLeastPromptRows) << "a crowd goes first";
 }
 
-// However many rows decode, a prompt moves.
+// However many rows decode, a prompt progresses.
 TEST(RealExecutor, DecodingLeavesRowsToPrompts) {
   std::vector<StepRecord> records;
   Rig rig(

@@ -31,8 +31,8 @@ TEST(RealExecutor, ItemsOfSeveralSequencesShareAStep) {
   EXPECT_FALSE(rig.next().has_value());
 }
 
-// What is offered to be drafted and does not pay is answered without a Step: its edits hold, none
-// of its rows has KV.
+// A draft item that is offered and does not pay is answered without a Step: its edits are applied,
+// and none of its rows has KV.
 TEST(RealExecutor, DraftsThatDoNotPayAreLeftOut) {
   StepCosts known;
   known.add(Role::kTarget, {.rows = 1}, 10e-3);
@@ -109,7 +109,7 @@ TEST_P(MemoryWaits, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {
   EXPECT_EQ(notice->sequence, 2u);
   EXPECT_TRUE(notice->waits_for_memory);
   EXPECT_EQ(notice->status.code(), StatusCode::kResourceExhausted);
-  // Others that find room go on meanwhile.
+  // Sequences that find room continue meanwhile.
   rig.executor->submit(prefix_item(3, Role::kTarget, {1, 2}));
   const auto other = rig.next();
   ASSERT_TRUE(other.has_value() && other->status.ok());
@@ -164,7 +164,7 @@ TEST(RealExecutor, FailuresStayWithTheirSequence) {
   EXPECT_EQ(statuses[4].code(), StatusCode::kInternal);
   EXPECT_NE(statuses[4].message().find("node 6"), std::string::npos) << statuses[4].message();
   EXPECT_EQ(statuses[5].code(), StatusCode::kInternal);
-  // What failed once fails again, and the others go on.
+  // A sequence that has failed fails again, and the others continue.
   rig.executor->submit(prefix_item(2, Role::kTarget, {1}));
   EXPECT_EQ(rig.next()->status.code(), StatusCode::kResourceExhausted);
   rig.executor->submit(prefix_item(3, Role::kTarget, {1}, 2));
@@ -323,7 +323,7 @@ TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
   EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(100)).has_value());
 }
 
-// What follows from the results of one Step comes to a thread that polls at once, not in pieces.
+// Work that follows from one Step's results reaches a polling thread all at once, not in pieces.
 TEST(RealExecutor, SequencesThatSharedAStepShareTheNextOneToo) {
   std::atomic<int> steps{0};
   Rig rig({.threaded = true, .spin = kTimeout, .on_step = [&](const StepRecord&) { ++steps; }});
@@ -373,7 +373,7 @@ TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   const auto drafted = rig.next();
   ASSERT_TRUE(drafted.has_value());
   EXPECT_EQ(drafted->tag, 8u);
-  // What was counted for the former is not missing now.
+  // The former sequence's counts do not affect the new one.
   submit(Role::kTarget, 9);
   const auto verified = rig.next();
   ASSERT_TRUE(verified.has_value());

@@ -1,4 +1,4 @@
-// A role over stages: several Steps under way, and everything as if each had run at once.
+// A role over stages: several Steps are under way, and results are as if each had run at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -131,7 +131,7 @@ TEST(RolePipeline, TellsWhenTheFirstStageIsFree) {
   EXPECT_FALSE(result->entered);
   EXPECT_EQ(result->tag, 10u);
   EXPECT_EQ(result->rows.size(), 1u);
-  // Nobody asked: nobody is told.
+  // No item asked for an entry notice, so none comes.
   rig.executor->submit(tree_item(1, 11, 0, kNoNode, 5, 2));
   const auto unasked = rig.next();
   ASSERT_TRUE(unasked.has_value());
@@ -213,7 +213,8 @@ class Followers {
   std::map<SequenceId, std::vector<TokenId>> texts_;  // with all nodes that have been submitted
 };
 
-// One that comes while others fill the pipeline shares their Steps, and all have a row in each.
+// A request that comes while others fill the pipeline shares their Steps, and each has a row in
+// every Step.
 TEST(RolePipeline, RequestsThatFillThePipelineGoTogether) {
   std::vector<int32_t> sequences;
   Rig::Options options = staged(4);
@@ -230,7 +231,7 @@ TEST(RolePipeline, RequestsThatFillThePipelineGoTogether) {
   EXPECT_EQ(std::set<int32_t>(sequences.end() - 8, sequences.end()), std::set<int32_t>{5});
 }
 
-// As many of their rows as cost little go into a Step, and those that are left into the next one.
+// A Step takes as many of their rows as are nearly free; the others go into the next one.
 TEST(RolePipeline, RowsThatCostMuchWaitForTheNextStep) {
   LiveCosts live;
   StepCosts costs;
@@ -395,7 +396,7 @@ TEST(RolePipeline, APromptFillsTheStages) {
   rig.end(1);
 }
 
-// Blocks that a closed sequence still holds come back by themselves: nobody is told to make room.
+// Blocks that a closed sequence still holds return by themselves: no result asks for memory.
 TEST(RolePipeline, BlocksOfClosedSequencesAreWaitedFor) {
   Gate gate;
   Rig::Options options = staged(2, gate.for_stages());

@@ -1,4 +1,4 @@
-// What a (role, sequence) of an executor must hold and answer, kept as plain lists of tokens.
+// A model of what a (role, sequence) of an executor must hold and answer, kept as lists of tokens.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 
 namespace forerun {
 
-// The truth about one (role, sequence), kept as token lists; predicts every result.
+// The expected state of one (role, sequence), kept as token lists; predicts every result.
 class SequenceMirror {
  public:
-  // Sequences that share prefixes begin with the first `common` tokens of one text, long prompts in
-  // one go.
+  // Sequences that share prefixes begin with the first `common` tokens of one text; long prompts
+  // come in one item.
   SequenceMirror(SequenceId id, Role role, const SequenceSpec& spec, int32_t common)
       : id_(id), role_(role), spec_(spec), common_(common) {}
 
@@ -150,7 +150,7 @@ class SequenceMirror {
     expected_[tag].push_back(result);
   }
 
-  // After these tokens, of which those behind the prefix are drafted.
+  // The constraint's state after these tokens; the ones after the prefix are drafted.
   TokenConstraint::State constrain(const std::vector<TokenId>& tokens) const {
     if (spec_.constraint == nullptr) return nullptr;
     TokenConstraint::State state = spec_.constraint->start();

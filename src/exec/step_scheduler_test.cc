@@ -79,7 +79,7 @@ TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
   EXPECT_EQ(rows_of(scheduler(Role::kDraft), kNothing, 0, 1000, true, true), 64);
 }
 
-// What one prompt has taken leaves the others less, not more.
+// Rows that one prompt has taken leave the other prompts fewer rows, not more.
 TEST_F(StepSchedulerTest, TheBudgetIsOfWhatDecodesHoweverManyPromptsFollow) {
   const StepScheduler target = scheduler(Role::kTarget);
   const double budget = target.budget_seconds(even_load(90, 1, 0), 11, 90);
@@ -97,13 +97,14 @@ TEST_F(StepSchedulerTest, PromptsOfACrowdGoFirst) {
   EXPECT_NEAR(target.budget_seconds(load, 2, 16), 26e-3 + 20.8e-3, 1e-9);
   EXPECT_EQ(target.budget_seconds(load, 3, 16), StepScheduler::kCrowdSeconds);
   EXPECT_EQ(target.budget_seconds(load, 100, 16), StepScheduler::kCrowdSeconds);
-  // Where what decodes takes longer by itself, prompts have their four fifths of it all the same.
+  // Where the decoding rows alone take longer than that, prompts still get four fifths of their
+  // time.
   const StepLoad long_step = even_load(1000, 1, 0);
   EXPECT_NEAR(target.budget_seconds(long_step, 500, 1000), 1.8 * 1.01, 1e-9);
   EXPECT_EQ(scheduler(Role::kTarget, 0.1).budget_seconds(load, 100, 16), 0.1) << "as it was asked";
 }
 
-// Those that wait for the other role before their next rows count too.
+// Requests that wait for the other role before their next rows count too.
 TEST_F(StepSchedulerTest, ThoseThatDecodeInTheNextStepAreHeldUpAsWell) {
   const StepScheduler target = scheduler(Role::kTarget);
   const StepLoad one_row = even_load(1, 1, 0);
@@ -133,7 +134,8 @@ TEST_F(StepSchedulerTest, ADraftStepRunsWhereAllWhoOfferGainMoreThanAllLose) {
   EXPECT_EQ(taken(0.13f, 4, 16, kNothing), 0u) << "what four gain costs all";
   EXPECT_EQ(taken(0.9f, 4, 16, kNothing), 4u);
   EXPECT_EQ(taken(0.1f, 16, 16, kNothing), 0u) << "for next to nothing nobody begins";
-  // Beside rows that run in any case, each pays for itself alone: 0.1 ms of 27 for all 16.
+  // Beside rows that run in any case, each item only has to pay for itself: 0.1 ms of 27 for all
+  // 16.
   EXPECT_EQ(taken(0.13f, 4, 16, even_load(1, 1, 0)), 4u);
   EXPECT_EQ(taken(0.03f, 4, 16, even_load(1, 1, 0)), 0u);
   EXPECT_EQ(taken(0.01f, 1, 1, kNothing), 1u) << "alone, it has chosen by the same costs";

@@ -145,7 +145,7 @@ TEST(PrefixCache, EndedTextsAreKeptUntilMemoryIsNeededTheOldestEndGoesFirst) {
   EXPECT_EQ(storage.cache.pages(), storage.pool.idle_blocks());
 }
 
-// Two that computed the same at the same time end up with one block.
+// Two sequences that computed the same block at the same time end up sharing one.
 TEST(PrefixCache, TwinsBecomeOne) {
   Storage storage(8);
   Text first(&storage);
@@ -162,7 +162,7 @@ TEST(PrefixCache, TwinsBecomeOne) {
   second.check();
 }
 
-// Texts that begin alike come, grow and go over a small pool; each always sees its own.
+// Texts with common beginnings come, grow and go over a small pool; each always sees its own KV.
 TEST(PrefixCache, RandomTextsSeeTheirOwnTokens) {
   size_t adopted = 0;
   int64_t refused = 0;

@@ -1,4 +1,4 @@
-// A constraint without a grammar, for tests: what it allows is a hash of the output so far.
+// A constraint without a grammar, for tests: a hash of the output so far decides what it allows.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace forerun {
 
 class HashConstraint : public TokenConstraint {
  public:
-  // One token in so many ends in nothing that goes on; 0: none does.
+  // After one token in this many no output continues; 0: after none.
   explicit HashConstraint(uint64_t seed, uint64_t astray_one_in = 64)
       : seed_(seed), astray_one_in_(astray_one_in) {}
 
@@ -24,7 +24,7 @@ class HashConstraint : public TokenConstraint {
     if (astray_one_in_ > 0 && next % astray_one_in_ == 0) return nullptr;
     return std::make_shared<const uint64_t>(next);
   }
-  // Many tokens or few, in turn, and always token 1.
+  // Allows many tokens or few in turn, and always token 1.
   void allow(const State& state, std::span<uint32_t> words) const override {
     std::fill(words.begin(), words.end(), 0u);
     const uint64_t of_state = of(state);

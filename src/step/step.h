@@ -51,8 +51,7 @@ struct KvSelection {
   // the blocks that they fill.
   int32_t first_row = 0;
   int32_t num_rows = 0;
-  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens are chosen; may differ from the
-                             // observers'
+  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens are chosen
   // The first observer scores slots 0 to first_weighed - 1 of that sequence, and each further
   // observer `weighed_step` more: 1 for rows of a prefix, 0 for rows of a tree.
   int32_t first_weighed = 0;

@@ -62,7 +62,7 @@ TEST(StepCosts, BeyondTheLargestEntryRowsCostWhatTheyDidOverTheLastDoubling) {
        {{kTarget, 64, 5e-3}, {kTarget, 65, 6e-3}, {kTarget, 128, 7e-3}, {kTarget, 129, 9e-3}});
   EXPECT_NEAR(model.seconds(kTarget, {194}), 9e-3 + 4e-3, 1e-8);
   EXPECT_NEAR(model.seconds(kTarget, {129}), 9e-3, 1e-8);
-  // Where all are within one doubling, over all of them.
+  // Where all entries are within one doubling, the slope is taken over all of them.
   fill(model, {{kDraft, 100, 5e-3}, {kDraft, 128, 6e-3}, {kDraft, 129, 8e-3}});
   EXPECT_NEAR(model.seconds(kDraft, {158}), 11e-3, 1e-8);
 }
@@ -121,14 +121,14 @@ TEST(StepCosts, FollowsALargeChangeWithinEightSteps) {
   const std::vector<Time> points = {{kTarget, 1, 1e-3}, {kTarget, 8, 2e-3}, {kDraft, 1, 1e-4}};
   StepCosts model;
   fill(model, points);
-  // Five times as slow, but for two moments of grace.
+  // Five times as slow, but for two exceptions.
   for (int i = 0; i < 8; ++i) model.observe(kTarget, {8}, i % 4 == 0 ? 2e-3 : 1e-2);
   EXPECT_GT(model.table().at(kTarget, 8), 8e-3);
   EXPECT_GT(model.table().at(kTarget, 1), 4e-3);
   EXPECT_GT(model.table().at(kDraft, 1), 2e-4);  // it has the same neighbours
   for (int i = 0; i < 16; ++i) model.observe(kTarget, {8}, 2e-3);
   EXPECT_NEAR(model.table().at(kTarget, 8), 2e-3, 3e-4);
-  // Every other Step late is what the machine is like, not a change.
+  // Every other Step being late is this machine's normal state, not a change.
   StepCosts noisy;
   fill(noisy, points);
   for (int i = 0; i < 80; ++i) noisy.observe(kTarget, {1}, i % 2 == 0 ? 1e-3 : 5e-3);
@@ -195,8 +195,8 @@ TEST(StepCosts, ATableIsOfTheWholeBatchsStep) {
 }
 
 // A server's day: plain decoding of a batch, then a while of speculation of one request at a time.
-// Some Steps take a little less than is known, some more, and so does the draft: however long that
-// goes on, what is not run keeps its time.
+// Some Steps take a little less than expected, some more, also the draft's: however long that
+// continues, the times of Steps that are not run stay.
 TEST(StepCosts, RowsThatAreNotRunDoNotDrift) {
   const std::vector<int32_t> measured = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
   const auto target = [](int32_t rows) { return 1e-3 + 2e-5 * rows; };
@@ -221,7 +221,7 @@ TEST(StepCosts, RowsThatAreNotRunDoNotDrift) {
   }
 }
 
-// What was learnt at one load is told of others of as many rows.
+// A correction learnt at one load applies to other loads of as many rows.
 TEST(StepCosts, AnObservationOfABatchCorrectsItsRows) {
   StepCosts costs;
   costs.add(kTarget, {1, 0}, 1e-3);

@@ -37,7 +37,7 @@ TEST(Acceptance, LearnsWhatAnOriginsGuessesAreWorth) {
     }
     of_model += acceptance.calibrated(model) / 50.0f;
     of_source += acceptance.calibrated(source) / 50.0f;
-    // Neither spills over to other probabilities.
+    // Neither affects other probabilities.
     EXPECT_NEAR(acceptance.calibrated(unseen), 0.1f, 1e-3f);
     // The next request starts from it; one that shares nothing does not.
     EXPECT_NEAR(Acceptance(shared).calibrated(model), 0.4f, 0.1f);
@@ -69,7 +69,7 @@ TEST(Acceptance, WeighsTheGuessesForOneToken) {
   EXPECT_EQ(guesses[2].token, 1);
   EXPECT_EQ(guesses[2].note, sure);
   EXPECT_NEAR(std::exp(guesses[0].logprob), 0.2f, 1e-3f);
-  // Chances that add up to too much are scaled.
+  // Chances whose sum is too large are scaled.
   guesses = {{.token = 1, .logprob = std::log(0.9f)}, {.token = 2, .logprob = std::log(0.9f)}};
   Acceptance(nullptr).weigh(guesses);
   EXPECT_NEAR(std::exp(guesses[0].logprob) + std::exp(guesses[1].logprob), 0.99f, 1e-3f);

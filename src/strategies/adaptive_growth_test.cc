@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// The ones that are best somewhere in serial_tree_sim_bench's table.
+// The fixed settings that are best somewhere in serial_tree_sim_bench's table.
 std::vector<SpeculationOptions> few_settings() {
   std::vector<SpeculationOptions> settings = fixed_settings();
   std::erase_if(settings, [](const SpeculationOptions& o) {

@@ -47,7 +47,7 @@ TEST(EveryPolicy, HasEveryEntryOfTheTables) {
   EXPECT_TRUE(rules.contains("match") && rules.contains("rejection"));
 }
 
-// What is known by hand of how options go together.
+// The number of policies of each strategy, worked out by hand.
 TEST(EveryPolicy, HasTheWholeProduct) {
   const std::vector<std::string> shapes = every_tree_shape();
   const std::vector<std::string> sources = every_draft_source();
@@ -87,7 +87,7 @@ TEST(EveryPolicy, SetsNumbersWhereTheyAreUsed) {
   }
 }
 
-// Rounds tell what was verified and taken, all of it.
+// Round records hold all that was verified and accepted.
 void expect_rounds_add_up(const Outcome& run) {
   int64_t guesses = 0;
   int64_t accepted = 0;

@@ -44,7 +44,7 @@ class KvLedgerTest : public ::testing::Test {
     ledger_.note(rows_of(3, {{10, kNoNode, 4}, {11, 10, 5}, {12, 10, 6}}));
     ledger_.note(rows_of(0, {{15, 12, 7}, {14, kNoNode, 8}}));
   }
-  // What is settled, as "commits, keeps".
+  // The settling edits, as "commits, keeps".
   struct Settled {
     std::vector<NodeId> committed;
     bool clears = false;
@@ -111,7 +111,7 @@ TEST_F(KvLedgerTest, FollowsKeepsOfNothing) {
   EXPECT_EQ(ledger_.prefix(kDraft), 3);
 }
 
-// What the target has run through a view is no text of its own; a draft's guesses may be.
+// Rows that the target has run through a view never become text; a draft's may.
 TEST_F(KvLedgerTest, NeverCommitsWhatTheTargetRanThroughAView) {
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     KvLedger ledger;

@@ -1,4 +1,4 @@
-// The rules that give the text up, against what they say; and pipelined by them.
+// The lossy rules against their definition, and strategy pipelined with them.
 #include "strategies/lossy_choice.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_F(LossyChoice, NucleusTakesTheDraftsLikeliestInTheTargetsNucleus) {
   EXPECT_EQ(choose(within(0.95f), target_, {5, 6, 7}), 7);
   EXPECT_EQ(choose(within(0.85f), target_, {5, 6, 7}), 7);
   EXPECT_EQ(choose(within(0.65f), target_, {5, 6, 7}), 5);
-  // Less than its likeliest: that alone.
+  // A nucleus smaller than the most likely token's probability holds that token alone.
   EXPECT_EQ(choose(within(0.3f), target_, {5, 6, 7}), 2);
   EXPECT_EQ(choose(within(0.85f), target_, {6}), 2);
   EXPECT_EQ(choose(within(1.0f), target_, {6}), 6);

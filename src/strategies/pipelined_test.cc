@@ -148,7 +148,7 @@ TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
   EXPECT_EQ(*rows_sent(adaptive, 12, 64).rbegin(), 5u);
   EXPECT_EQ(*rows_sent(adaptive, 64, 64).rbegin(), 1u);
   EXPECT_EQ(*rows_sent(adaptive, 200, 64).rbegin(), 1u);
-  // A width that was asked for is the most.
+  // The width is never larger than the one that was asked for.
   for (const char* shape : {"best", "levels"}) {
     SpeculationOptions fixed{.strategy = "pipelined", .shape = shape, .verify_tokens = 24};
     EXPECT_EQ(*rows_sent(fixed, 1, 1).rbegin(), 24u) << shape;
@@ -157,7 +157,7 @@ TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
   }
 }
 
-// What is hardly likely is sent by who is alone in the pipeline, and beside others is not.
+// An unlikely guess is sent by a request that is alone in the pipeline, not beside others.
 TEST(Pipelined, HardlyLikelyGuessesLeaveThePipelineToOthers) {
   const SpeculationOptions best{.strategy = "pipelined", .shape = "best", .verify_tokens = 16};
   const std::vector<double> useless = {0.001, 0.001, 0.001, 0.001};

@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// Answers every turn with two items and a token; counts what it is told.
+// A strategy that answers every turn with two items and a token, and counts its calls.
 class Recorder : public Strategy {
  public:
   explicit Recorder(std::vector<TokenId>* told) : told_(told) {}
@@ -281,7 +281,7 @@ TEST_F(ChangedStrategy, CountsOnlyWhatWasSubmitted) {
   EXPECT_EQ(driver_.stats().emitted_tokens, 2);
 }
 
-// Or a request whose strategy is changed while it drafts, over and over, would never verify.
+// Otherwise a request whose strategy is changed again and again while it drafts would never verify.
 TEST_F(ChangedStrategy, LetsAStrategyGoOnUntilTheTargetHasAnsweredItOnce) {
   driver_.set_strategy(std::make_unique<DraftsFirst>());
   start();

@@ -1,5 +1,5 @@
-// What the tests of strategies share: a strategy run against the strict executor, results of
-// either role delayed and reordered at random, and what must then hold.
+// Shared by the tests of strategies: runs a strategy against the strict executor, delays and
+// reorders the results of both roles at random, and checks what must then hold.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ struct Case {
   std::vector<TokenId> prompt;
   int32_t max_tokens = 0;
   CostTable costs;
-  std::vector<CostTable> later_costs;             // of which some are told between results
+  std::vector<CostTable> later_costs;             // some of which are set between results
   std::vector<SpeculationOptions> later_options;  // to which the request changes between results
   std::optional<uint64_t> leave_out;              // as FakeExecutor's
   int32_t stages = 0;                             // as FakeExecutor's
@@ -42,15 +42,15 @@ struct Case {
   int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
 };
 
-// Neither role waits for the other: a coin decides which one runs, another when a result arrives.
-// Every third time one of them is far slower.
+// Neither role waits for the other: random numbers decide which one runs and when a result arrives.
+// In a third of the runs one role is far slower.
 inline Outcome run_case(const Case& c) {
   Outcome run;
   const auto plan = resolve_speculation(c.options, c.facts);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   if (!plan.ok()) return run;
   std::mt19937 rng(c.delays);
-  // Only what is drafted in a batch may be left out.
+  // Only draft items in a batch may be left out.
   const auto told = [&c](CostTable costs) {
     costs.drafts_together = c.leave_out.has_value();
     return costs;
@@ -86,7 +86,7 @@ inline Outcome run_case(const Case& c) {
       int32_t& largest = run.largest_region[static_cast<size_t>(role)];
       largest = std::max(largest, request.executor().tree_region(role));
     }
-    // Results may wait while other work runs; of one role they keep their order.
+    // Results may wait while other work runs, but keep their order within a role.
     if (late.empty() || (!request.idle() && rng() % 2 == 0)) continue;
     const Role wanted = target_next() ? Role::kTarget : Role::kDraft;
     size_t pick = 0;
@@ -142,7 +142,7 @@ inline void expect_lossless(const Case& c, const Outcome& run) {
   EXPECT_EQ(run.stats.accepted_tokens, drafted);
   EXPECT_LE(run.stats.accepted_tokens, run.stats.drafted_tokens);
   if (c.facts.draft_vocab == 0 && c.options.accept != "rejection") {
-    // Whatever the draft holds as prefix is the beginning of the verified text.
+    // The draft's prefix must be the beginning of the verified text.
     std::vector<TokenId> text = c.prompt;
     text.insert(text.end(), expected.begin(), expected.end());
     ASSERT_LE(run.draft_prefix.size(), text.size());
@@ -163,7 +163,7 @@ inline FakeModels random_models(std::mt19937& rng) {
   return models;
 }
 
-// Rows whose cost rises gently, of a draft that is a tenth or most of its target's cost.
+// Costs that rise slowly with rows, of a draft that costs from a tenth to most of its target.
 inline CostTable rising_costs(bool slow_draft, float row = 0.05f) {
   CostTable costs;
   for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
@@ -175,7 +175,7 @@ inline CostTable rising_costs(bool slow_draft, float row = 0.05f) {
   return costs;
 }
 
-// One of `policies` with numbers at random where it uses them.
+// One of `policies`, with random numbers for the options that it uses.
 inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>& policies) {
   Case c;
   c.models = random_models(rng);
@@ -192,7 +192,7 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
     c.prompt.push_back(static_cast<TokenId>(rng() % static_cast<uint32_t>(c.models.vocab)));
   }
   if (!c.options.view.empty() || c.options.strategy == "sparse_self") {
-    // A text that comes to be longer than the view's budget, or is from the beginning.
+    // The text becomes longer than the view's budget, or is so from the beginning.
     c.options.view_budget = 192;
     c.prompt.resize(c.prompt.size() + 150 + rng() % 50);
     for (TokenId& token : c.prompt) {
@@ -202,7 +202,7 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
   c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
   if (rng() % 3 == 0) c.costs = rising_costs(rng() % 2 == 0);
   if (rng() % 2 == 0) c.costs.least_row = 0.02f * c.costs.at(Role::kTarget, 1);
-  // A load that comes and goes: rows nearly free, rows as dear as Steps, nothing measured.
+  // A load that changes: rows nearly free, rows as expensive as Steps, nothing measured.
   if (rng() % 3 == 0) {
     c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};
   }

@@ -183,7 +183,7 @@ TEST(SerialTree, ASourceWithoutModelFindsRepetition) {
   }
 }
 
-// Guesses nothing; keeps what it has read.
+// A source that guesses nothing and keeps what it has read.
 class Reader : public DraftSource {
  public:
   explicit Reader(std::vector<TokenId>* read) : read_(read) {}
@@ -225,7 +225,7 @@ TEST(SerialTree, TheFirstTokenDoesNotWaitForTheSourceToReadThePrompt) {
   }
 }
 
-// Guesses nothing; keeps what each call has told it.
+// A source that guesses nothing and keeps the tokens of each call.
 class Listener : public DraftSource {
  public:
   explicit Listener(std::vector<std::vector<TokenId>>* calls) : calls_(calls) {}

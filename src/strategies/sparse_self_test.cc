@@ -125,7 +125,7 @@ TEST(SparseSelfWithASource, KeepsNoKvOfRefusedGuesses) {
 }
 
 TEST(SparseSelfWithASource, RefusedGuessesCostRowsAndNothingElse) {
-  // The view is right, and never says what the source does.
+  // The view is always right and never agrees with the source.
   Case c = hierarchy(60, 1.0);
   c.models.vocab = 50;
   c.options.source = "suffix";

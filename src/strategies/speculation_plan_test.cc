@@ -221,7 +221,7 @@ TEST(SpeculationPlan, OnePlanMakesAnyNumberOfStrategies) {
   }
 }
 
-// What a run of few distinct tokens tells of the source: which guesses there were.
+// The guesses of a source in a run of few distinct tokens show which source it was.
 std::tuple<int64_t, int64_t, int64_t> guesses_of(SpeculationOptions options,
                                                  const std::string& source) {
   Case c;

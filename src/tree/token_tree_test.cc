@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// The tree as plainly as it can be said: a list of nodes that know their parent's id.
+// A reference tree: a plain list of nodes that know their parent's id.
 struct NaiveNode {
   NodeId id = 0;
   NodeId parent = kNoNode;
@@ -300,7 +300,7 @@ TEST(TokenTree, ANodeInFlightIsNoLeafUntilItReturns) {
   tree.set_expansion(Role::kDraft, root, Expansion::kUnexpanded);
   tree.best_leaves(4, leaves);
   EXPECT_EQ(leaves, (std::vector<NodeId>{root}));
-  // The target's doings do not matter to the draft.
+  // The target's expansions do not matter to the draft.
   tree.set_expansion(Role::kTarget, root, Expansion::kExpanded);
   tree.best_leaves(4, leaves);
   EXPECT_EQ(leaves, (std::vector<NodeId>{root}));

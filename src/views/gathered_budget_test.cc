@@ -1,4 +1,4 @@
-// What of a budget is head and what tail, and how long a choice is kept.
+// How a budget is divided into head and tail, and how long a choice is kept.
 #include "views/gathered_budget.h"
 
 #include <gtest/gtest.h>

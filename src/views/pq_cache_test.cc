@@ -1,4 +1,4 @@
-// What is chosen from, and what the index takes.
+// Which tokens the choice is among, and how many blocks the index takes.
 #include "views/pq_cache.h"
 
 #include <gtest/gtest.h>

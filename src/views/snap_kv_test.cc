@@ -25,7 +25,7 @@ TEST(SnapKv, ChoosesAHeadAndKeepsItUntilTheTailIsHalfTheBudget) {
       ASSERT_EQ(layout.head_blocks, head);
       ASSERT_EQ(layout.chooses, layout.tail_block != chosen.tail_block);
       if (!layout.chooses) continue;
-      // A block at least behind what is chosen from, and a choice that is one.
+      // At least one block follows the tokens that are chosen from, and the choice leaves some out.
       ASSERT_GE(prefix - 64 * layout.tail_block, 64);
       ASSERT_GE(layout.tail_block, head);
       if (chosen.tail_block > 0) {

@@ -1,4 +1,4 @@
-// What is chosen from, and what is left to the tail.
+// Which tokens the choice is among, and how long the tail is.
 #include "views/top_k.h"
 
 #include <gtest/gtest.h>

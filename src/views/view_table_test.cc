@@ -1,4 +1,4 @@
-// What the table must hold of every view.
+// What holds for every view of the table.
 #include "views/view_table.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
         const KvViewLayout layout = view->layout(prefix, chosen);
         expect_choice(entry, budget, *view, layout, prefix);
         if (layout.chooses) chosen = {layout.tail_block, prefix};
-        // What a verification chooses is what rows that come right behind see.
+        // Rows right after a verification see what the verification has chosen.
         const KvViewLayout verified = view->layout_by_verification(prefix, chosen);
         if (verified.chooses) {
           expect_choice(entry, budget, *view, verified, prefix);

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Time that passes only by sleeping and by `arithmetic` a look.
+// A clock that advances only by sleeping, and by `arithmetic` at every look.
 class HandClock : public SleepClock {
  public:
   time_point now() override {

@@ -1,4 +1,4 @@
-// The smallest Step, and what fake decoders make of it: for tests of pipelines.
+// For tests of pipelines: the smallest Step, and the token that fake decoders give after it.
 #pragma once
 
 #include <algorithm>

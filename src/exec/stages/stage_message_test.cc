@@ -174,7 +174,7 @@ TEST(StageMessage, NamesWhatItRefuses) {
   }
 }
 
-// What is accepted never leads outside of the message: sanitizers watch.
+// An accepted message never leads to accesses outside of it, which sanitizers would find.
 TEST(StageMessage, RandomNumbersAreRefusedOrHarmless) {
   std::mt19937 rng(3);
   int accepted = 0;

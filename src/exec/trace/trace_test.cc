@@ -1,4 +1,4 @@
-// Traces: what is read from them, and the two files they become.
+// Traces: the figures that are read from them, and the two files that are written.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -220,7 +220,7 @@ TEST(TimelineSvg, AStageHasALaneWithWhatWasAlive) {
   EXPECT_EQ(count_of(svg, "8 of 8 rows"), 4u);
   EXPECT_EQ(count_of(svg, "3 of 8 rows"), 1u);
   EXPECT_EQ(count_of(svg, "0 of 8 rows"), 1u);
-  // Dead rows, whose place a box's head marks, travel no further.
+  // Dropped rows, marked at a box's top, are not sent on.
   EXPECT_EQ(count_of(svg, "#b8c4d4"), 2u + 1u);
   EXPECT_EQ(count_of(svg, "stroke=\"#88aacc\""), 4u);
   EXPECT_TRUE(gaps_of(staged_trace()).empty());
