@@ -41,7 +41,7 @@ class NgramSource : public DraftSource {
     int32_t count = 0;
   };
 
-  // What followed `context` (n tokens), by count, the more recent first among equals.
+  // The tokens that followed `context` (n tokens), by count, the more recent first among equals.
   void successors(std::span<const TokenId> context, std::vector<Successor>& out) const;
 
   Params params_;

@@ -58,7 +58,7 @@ ActiveRequest::ActiveRequest(Request request, SamplingParams sampling,
                });
   if (!request_.ignore_eos) end_tokens_.insert(end_tokens_.end(), eos.begin(), eos.end());
   std::sort(end_tokens_.begin(), end_tokens_.end());
-  // The text goes on from the prompt's: some decoders drop a space at the start of a stream only,
+  // The output's text continues the prompt's: some decoders drop a space at the start of a stream,
   // and a character may begin in the prompt's last bytes.
   constexpr size_t kContext = 8;
   const size_t first = tokens_.size() > kContext ? tokens_.size() - kContext : 0;

@@ -17,8 +17,8 @@ namespace forerun {
 
 class Admission {
  public:
-  // What a waiting request would take. Made once for its text; asking again costs nothing as long
-  // as the running requests hold the same pages.
+  // The blocks that a waiting request would take. Made once for its text; asking again costs
+  // nothing as long as the running requests hold the same pages.
   class Claim {
    public:
     Claim() = default;
@@ -33,7 +33,7 @@ class Admission {
     int64_t pages_to_take_ = 0;
   };
 
-  // What a running request has been promised.
+  // The blocks that a running request has been promised.
   struct Promise {
     std::vector<uint64_t> pages;
     int64_t own_blocks = 0;

@@ -1,5 +1,5 @@
-// What this library was built from: a hash of the sources that Steps run through, of the compiler
-// and its options. Made by cmake/BuildFingerprint.cmake.
+// Identifies the build of this library: a hash of the sources that Steps run through, and of the
+// compiler and its options. Made by cmake/BuildFingerprint.cmake.
 #pragma once
 
 namespace forerun {

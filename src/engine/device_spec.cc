@@ -207,7 +207,7 @@ Result<Placement> place_uncut(std::string_view target_spec, std::string_view dra
   return split;
 }
 
-// Puts a stage in front of the target's last one, behind those that it has there already.
+// Inserts a stage right before the target's last one.
 Status add_earlier_stage(std::string_view spec, Placement& placement) {
   ModelPlacement stage;
   if (names_gpus(spec) != placement.target.on_gpus()) {

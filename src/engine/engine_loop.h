@@ -12,9 +12,9 @@
 // ready before it asks for the next result. What the loop does for a result does not grow with the
 // number of requests.
 //
-// Requests of higher priority are admitted first, of equal priority those that came first; none
-// waits for ever (waiting_requests.h). Where a waiting request finds no place or no KV blocks, or a
-// running one finds no more KV blocks, the running request of the least priority that has the
+// Requests of higher priority are admitted first, and among equal priorities those that came first;
+// none waits for ever (waiting_requests.h). Where a waiting request finds no place or no KV blocks,
+// or a running one finds no more KV blocks, the running request of the least priority that has the
 // fewest tokens is set aside: it loses the least work, and comes back before those that have not
 // begun. A waiting request sets aside only requests of a lower priority.
 #pragma once

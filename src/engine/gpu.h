@@ -30,7 +30,7 @@ struct GpuDescription {
 // Empty where there is no GPU, or no backend for one. Takes up to 2 GB of each for a moment.
 Result<std::vector<GpuDescription>> describe_gpus();
 
-// What the GPU is: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory().
+// The GPU's model: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory().
 Result<std::string> gpu_model(int32_t gpu);
 // The GPU's UUID, the same in every process and container. Fails as gpu_memory().
 Result<std::string> gpu_uuid(int32_t gpu);

@@ -1,8 +1,8 @@
 // Numbers salts (Request::cache_salt) for prefix caches: equal texts get equal numbers, different
 // texts different ones.
 //
-// The latest kMaxKept are remembered. A salt that has been forgotten gets a new number: what was
-// cached under the old one is then found by nobody.
+// The latest kMaxKept are remembered. A salt that has been forgotten gets a new number: blocks that
+// were cached under the old one are then no longer found.
 //
 // One thread.
 #pragma once

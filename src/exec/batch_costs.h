@@ -81,7 +81,7 @@ class BatchCosts {
   const LiveCosts* costs_;
   const bool sequential_;
   int64_t admitted_ = 0;
-  int64_t sequences_ = 0;  // of them, those that decode
+  int64_t sequences_ = 0;  // admitted requests that decode
   int64_t tokens_ = 0;     // of all of them
   std::array<TurnSeconds, kNumRoles> turns_;
   // Drafting together. Each result counts as its part of the Step that it shares with others.

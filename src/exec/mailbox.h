@@ -73,7 +73,7 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Item> items_;
-  std::atomic<bool> filled_{false};  // whether wake() has told of items; changes under the mutex
+  std::atomic<bool> filled_{false};  // wake() was called since items came; changes under the mutex
 };
 
 }  // namespace forerun

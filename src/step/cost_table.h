@@ -1,4 +1,4 @@
-// What strategies are told about the durations of Steps.
+// The durations of Steps as strategies know them.
 #pragma once
 
 #include <array>

@@ -16,7 +16,7 @@
 
 namespace forerun {
 
-// What is wanted of a row once it has run.
+// What the result of a row must hold.
 enum class Want : uint8_t {
   kNothing,
   // The token that the request's sampler draws after this row (all logits processors applied to
@@ -106,8 +106,7 @@ struct WorkItem {
   // none of its rows has KV, and the result says so (left_out). Until the result comes, nothing
   // else is submitted for the role.
   float gain = std::numeric_limits<float>::infinity();
-  // kTopK rows rank by the target's noise. Whoever submits the item sets this by the request's
-  // plan.
+  // kTopK rows rank by the target's noise. The strategy sets this by the request's plan.
   bool shared_noise = true;
   // Target items of a strategy that has several under way. An entry notice is wanted
   // (WorkResult::entered). Rows whose nodes are dropped by edits that are submitted while the rows

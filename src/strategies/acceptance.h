@@ -62,7 +62,7 @@ class DraftProfile {
   std::array<float, kContexts> seen_;
 };
 
-// What requests learn from each other.
+// The experience that all requests share.
 class SharedAcceptance {
  public:
   CalibrationTable table;

@@ -13,7 +13,7 @@ constexpr int32_t kMaxSteps = 16;      // draft steps a round
 constexpr int32_t kStepsAhead = 6;     // draft steps that a plan looks ahead
 constexpr int32_t kChildren = 8;       // guesses asked for at a leaf
 constexpr float kMinPlanned = 0.02f;   // the same in plans, which are only estimates
-constexpr float kMinChance = 0.004f;   // guesses less likely than this to come out are dropped
+constexpr float kMinChance = 0.004f;   // less likely guesses are dropped
 constexpr float kRoundMemory = 40.0f;  // rounds after which the rate forgets
 constexpr float kStartRounds = 6.0f;   // rounds that the shared speed-up weighs at the start
 // The cost of catching up is spread over the rounds to come: only part of the rounds that the

@@ -1,34 +1,35 @@
-// Tree size, shape, or no tree at all, decided step by step from what Steps cost and how often
-// guesses have been right.
+// Decides the size and shape of the tree, or plain decoding, step by step, from the costs of Steps
+// and from how often guesses have been right.
 //
-// The rule. Nodes weigh calibrated log-probabilities (acceptance.h), so exp(weight) is the chance
-// that a node's token comes out, and a verification of n nodes is expected to yield
+// The rule. A node's weight is its calibrated log-probability (acceptance.h), so exp(weight) is the
+// probability that its path is accepted, and a verification of n nodes is expected to yield
 //   E = 1 + sum of exp(weight) over its nodes but the root.
 // Time is counted in plain steps (one target row alone = 1). The best long-run rate of tokens is
-// reached by maximizing, round by round, E - rate * time with `rate` the rate that is being
-// reached (Dinkelbach's method for ratios): an average over recent rounds, never below 1, since
-// plain decoding is always possible.
-// - Verification: the n that maximizes E(n) - rate * t_target(n), nodes in order of weight. Beside
-//   other requests all nodes that might pay are offered, and the executor leaves out those that do
-//   not (exec/guess_rows.h): what a row costs depends on what the others offer.
-// - Another draft step: tried out on paper for several widths and up to several steps ahead, with
-//   what guesses bring on average (DraftProfile) in place of what is not yet known. The draft runs
-//   the width of the best plan as long as that plan beats verifying now; after each step all is
-//   decided anew from what came out.
-//   Where draft steps hold up a batch, a step is offered as long as it brings anything, and the
-//   executor, who sees what it brings to all, runs it or leaves it out (WorkItem::gain).
-// - No draft step: where none pays at the root, the round is plain decoding (or verifies what a
-//   source without model has guessed, which costs no step). The draft's KV then lags, and catching
-//   up is charged, spread over the rounds to come, to the plan that starts drafting again.
-// - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. An
-//   allowance of 0.7% of the time that all requests spend buys kProbeRounds rounds of drafting
-//   whenever it covers what they are expected to lose, catching up (a long prompt, perhaps)
-//   included. So a wrong belief ends, and a right one costs less than 1%.
-// - Rest: deciding takes the host some microseconds, which in a large batch are a percent of a
-//   Step. After rounds that guessed nothing, or whose guesses were all left out, the next ones are
-//   plain unseen: the more of them, the less a round that guesses could gain at best and, beside
-//   others, the less rounds have gained of late.
-// Tokens do not depend on any of it.
+// reached by maximizing E - rate * time in every round, where `rate` is the present rate
+// (Dinkelbach's method for ratios): an average over recent rounds, never below 1, since plain
+// decoding is always possible.
+// - Verification: the n that maximizes E(n) - rate * t_target(n), nodes in order of weight. In a
+//   batch all nodes that might pay are offered, and the executor leaves out those that do not
+//   (exec/guess_rows.h), since the cost of a row depends on the other requests' offers.
+// - Another draft step: plans of several widths and up to several steps ahead are evaluated, with
+//   average probabilities (DraftProfile) for guesses that are not yet known. The draft runs the
+//   width of the best plan as long as that plan beats verifying now; after each step the decision
+//   is made again with the actual guesses. Where draft steps hold up a batch, a step is offered as
+//   long as it gains anything, and the executor, which sees the gains of all requests, runs it or
+//   leaves it out (WorkItem::gain).
+// - No draft step: where none pays at the root, the round is plain decoding (or verifies a
+//   model-free source's guesses, which cost no step). The draft's KV then lags behind, and the cost
+//   of catching up is charged to the plan that starts drafting again, spread over the rounds to
+//   come.
+// - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. So an
+//   allowance of 0.7% of the time of all requests accumulates, and kProbeRounds rounds of drafting
+//   are run whenever it covers their expected loss, the cost of catching up included. So a wrong
+//   estimate is corrected, and a right one costs less than 1%.
+// - Rest: a decision takes the host some microseconds, which in a large batch are a percent of a
+//   Step. After rounds that guessed nothing, or whose guesses were all left out, the next rounds
+//   are plain without a decision. There are more of these the less a round could gain at best and,
+//   in a batch, the less rounds have gained lately.
+// The emitted tokens do not depend on any of these decisions.
 #pragma once
 
 #include <array>
@@ -46,9 +47,9 @@ class AdaptiveGrowth : public TreeGrowth {
   struct Params {
     int32_t children_per_leaf = 0;  // 0: 8
     bool has_draft_model = true;
-    // The draft also grows the tree while the target runs (parallel_tree): a step that the target
-    // waits for brings less than it seems, since part of that would have come for nothing, and
-    // every guess may get its turn.
+    // The draft also grows the tree while the target runs (parallel_tree). A step that the target
+    // waits for then gains less than it seems, since part of the gain would have come without
+    // waiting, and unlikely guesses need not be dropped.
     bool runs_beside = false;
   };
   // `shared` may be null.
@@ -70,9 +71,9 @@ class AdaptiveGrowth : public TreeGrowth {
 
  private:
   static constexpr int32_t kSourceNodes = 12;
-  static constexpr int32_t kMaxNodes = 48;  // that a verification is planned with, the root aside
+  static constexpr int32_t kMaxNodes = 48;  // of a planned verification, without the root
 
-  // A node of the plan: its chance to come out and how sure it was itself.
+  // A leaf of the plan: its chance of being accepted, and its DraftProfile context.
   struct Leaf {
     float chance = 0.0f;
     int32_t context = 0;
@@ -81,7 +82,7 @@ class AdaptiveGrowth : public TreeGrowth {
     float value = 0.0f;  // E - rate * time
     int32_t width = 0;   // leaves to run now; 0: verify
   };
-  // The best n for nodes of these chances (descending), the root not among them.
+  // The best number of nodes to verify, by their chances (descending, without the root).
   struct Choice {
     float value = 0.0f;
     float tokens = 1.0f;  // expected
@@ -91,18 +92,18 @@ class AdaptiveGrowth : public TreeGrowth {
   float rate() const;
   float target_time(int32_t rows) const { return target_time_[row_index(rows)]; }
   float draft_time(int32_t rows) const;
-  // What a verification of so many rows is charged beyond a plain step.
+  // The time charged for a verification of `rows` rows beyond a plain step.
   float extra_time(int32_t rows) const;
   static size_t row_index(int32_t rows);
   Choice best_choice(const std::vector<float>& chances) const;
-  // Nodes for the executor to choose among, the root included.
+  // How many nodes are offered to the executor, the root included.
   int32_t offered(const std::vector<float>& chances) const;
   void collect(TokenTree& tree);
   Plan best_plan(bool root_first, int32_t rows_behind);
   // Grows the plan's tree by one step of `width` leaves.
   void imagine_step(int32_t width);
   bool worth_probing(float loss_per_round, int32_t rows_behind);
-  // Rounds to rest after one that guessed nothing.
+  // How many rounds to rest after a round that guessed nothing.
   int32_t rest_after(int32_t idle_rounds) const;
 
   Params params_;
@@ -120,9 +121,9 @@ class AdaptiveGrowth : public TreeGrowth {
   float recent_time_;
   float recent_rounds_;
   int32_t probe_rounds_ = 0;
-  int32_t idle_rounds_ = 0;  // that were looked at and guessed nothing, in a row
-  int32_t rest_rounds_ = 0;  // still to come
-  float most_gain_ = 0.0f;   // tokens that a round could gain if its guesses were hardly ever wrong
+  int32_t idle_rounds_ = 0;  // consecutive rounds that were decided and guessed nothing
+  int32_t rest_rounds_ = 0;  // rounds of rest still to come
+  float most_gain_ = 0.0f;   // tokens that a round gains if hardly any guess is wrong
 
   // This round.
   RoundStart start_;

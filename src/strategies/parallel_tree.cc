@@ -76,9 +76,9 @@ ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<Dra
 
 // SwiftSpec §3.1: d is as many steps as fit into a verification. Of the paper's r and r + 1 the
 // former: a step in flight when the target's tokens arrive holds up the top-up after a miss, which
-// costs more than the step brings. w: wider steps reach more of the nodes that the text may go on
-// from, fewer steps leave the tree flatter; twice the width is worth less than a quarter of the
-// steps. Both by parallel_tree_sim_bench.
+// costs more than the step brings. w: wider steps reach more of the nodes at which the text may
+// continue, but fewer steps leave the tree flatter; doubling the width must cost less than a
+// quarter of the steps. Both by parallel_tree_sim_bench.
 void ParallelTree::on_costs(const CostTable& costs) {
   growth_->on_costs(costs);
   const bool known = costs.measured() && costs.at(Role::kDraft, 1) > 0.0f;

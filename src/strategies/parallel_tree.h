@@ -1,4 +1,4 @@
-// Parallel tree generation (SwiftSpec §3.1-3.2, Algorithm 1): the draft goes on growing the tree
+// Parallel tree generation (SwiftSpec §3.1-3.2, Algorithm 1): the draft continues to grow the tree
 // while the target verifies part of it. The tokens are exactly those of plain decoding, whatever
 // the tree and whichever role is late. docs/parallel-tree.md draws a round.
 //

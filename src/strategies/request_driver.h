@@ -56,8 +56,7 @@ class RequestDriver {
   // continues until the target has answered it once, so that a request whose strategy is changed
   // again and again still progresses. Does nothing unless the request runs.
   State drain();
-  // Needs kDrained. start() goes on with the tokens so far, all of those that accept() has been
-  // given.
+  // Needs kDrained. start() continues with the tokens so far: all that accept() has been given.
   void change_strategy(std::unique_ptr<Strategy> strategy);
 
   // Needs a strategy and the state kWaiting. `request.tokens` need not outlive the call;
@@ -144,7 +143,7 @@ class RequestDriver {
   std::optional<uint64_t> offered_tag_;  // of the item in flight that may be left out
   bool answered_ = false;                // by the target, to this strategy
   bool drain_wanted_ = false;
-  StrategyStats earlier_;   // of strategies before this one
+  StrategyStats earlier_;   // of earlier strategies
   StrategyStats at_drain_;  // of this one
   State state_ = State::kWaiting;
   Status error_;

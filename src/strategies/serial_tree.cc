@@ -12,7 +12,7 @@ namespace {
 
 // A guess less likely than this, its whole path included, is not worth a row.
 constexpr float kHopelessChance = 0.0025f;
-// How many guesses of a source are added at each node below those that the model has run.
+// How many of a source's guesses are added at each node below the nodes that the model has run.
 constexpr int32_t kSourceWidth = 3;
 
 }  // namespace

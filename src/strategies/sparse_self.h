@@ -43,7 +43,7 @@ class SparseSelf : public Strategy {
     bool record_rounds = false;
     GuessChain::Config guesses = {};
   };
-  // `source`: as GuessChain takes it, likewise `shared`.
+  // `source` and `shared`: as in GuessChain.
   explicit SparseSelf(const Config& config, std::unique_ptr<DraftSource> source = nullptr,
                       std::shared_ptr<SharedAcceptance> shared = nullptr);
 

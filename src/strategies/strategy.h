@@ -23,7 +23,7 @@
 
 namespace forerun {
 
-// What a strategy is told of its request. Lives as long as the strategy.
+// What a strategy knows of its request. Lives as long as the strategy.
 struct RequestView {
   SequenceId sequence = 0;
   // Tokens already known: the prompt, and, when a request is rebuilt, what had been emitted.

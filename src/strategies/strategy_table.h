@@ -31,7 +31,7 @@ const StrategyEntry* find_strategy(const std::string& name);  // null: there is 
 // For messages: "autoregressive, serial_tree".
 std::string strategy_names(bool with_draft_model = true);
 
-// `options` without those that the strategy does not use with their shape and source. Ill-spelt
+// `options` without the ones that the strategy does not use for their shape and source. Misspelt
 // shapes count as adaptive.
 SpeculationOptions without_unused(const StrategyEntry& strategy, SpeculationOptions options);
 

@@ -1,4 +1,4 @@
-// How serial_tree's tree gets its shape: which leaves the draft runs next, and which nodes are
+// The policy that shapes a draft tree: which leaves the draft runs next, and which nodes are
 // verified. Pure; one object a request, one thread at a time.
 #pragma once
 
@@ -64,7 +64,7 @@ class TreeGrowth : public GuessJudge {
   // Whether a node's weight is the logarithm of its estimated acceptance probability, so that the
   // executor may leave out rows by it (WorkRow::chance).
   virtual bool weights_are_chances() const { return false; }
-  // The target ran `nodes` of those that were chosen, took `path` (the root first) and drew
+  // The target ran `nodes` of the chosen nodes, accepted `path` (the root first) and drew
   // sampled[i] after path[i]; the tree is still the one that was verified.
   virtual void on_verified(const TokenTree& tree, size_t nodes, std::span<const NodeId> path,
                            std::span<const TokenId> sampled) = 0;

@@ -25,7 +25,7 @@
 
 namespace forerun {
 
-// What a role has done with a node.
+// Whether a role has run a node.
 enum class Expansion : uint8_t {
   kUnexpanded,  // not run: no KV, no children from this role
   kInFlight,    // sent, no result yet
@@ -37,7 +37,7 @@ class TokenTree {
   explicit TokenTree(int32_t capacity_nodes = 1024);
 
   // Forgets every node and starts anew from a root at `position` of the sequence. No node is ever
-  // placed beyond `max_position`. Ids go on growing. Returns the root.
+  // placed beyond `max_position`. Ids continue to grow. Returns the root.
   NodeId reset(TokenId token, int32_t position, int32_t max_position);
 
   // Nodes that are added from now on have ids of at least `first`.

@@ -50,7 +50,7 @@ struct KvViewEntry {
   // How many blocks the view takes beside the sequence's, for a budget that check() has accepted.
   int32_t (*own_blocks)(int32_t budget_tokens, const KvShape& shape);
   // Tokens by which a text grows between two choices for which its last tokens are run once more
-  // (KvObservers::kLastTokens); 0: rows that run anyway choose, or nobody does.
+  // (KvObservers::kLastTokens); 0: rows that run anyway choose, or none do.
   int32_t (*tokens_between_reruns)(int32_t budget_tokens);
   KvViewNeeds needs;
   KvViewFacts facts;

@@ -32,7 +32,7 @@ class StageThreads : public StageTransport {
   struct Stage;
   // A Step at a stage.
   struct Arrival {
-    StepInTransit step;                   // without a message: the stage's thread ends
+    StepInTransit step;                   // no message: the stage's thread ends
     Status status;                        // of the stages so far
     std::vector<TraceStage> stages = {};  // likewise
   };
