@@ -1,11 +1,11 @@
 // Decides which rows of guesses are worth running, among all verifications that share a Step.
 //
 // Rows are compared by what they add to the logarithm of a request's speed: to a request that is
-// expected to get E tokens of the Step, a row that brings another with chance c is worth log(1 + c
-// / E). The sum of these logarithms, less what a longer Step takes off the speed of all who wait
-// for it, is what StepScheduler::verification_rows() makes as large as it gets. So where requests
-// are alike, they gain the most tokens together; where they are not, requests whose text cannot be
-// guessed do not wait long for those whose text can.
+// expected to get E tokens of the Step, a row that adds another token with chance c is worth log(1
+// + c / E). StepScheduler::verification_rows() maximizes the sum of these logarithms, less what a
+// longer Step takes off the speed of all requests that wait for it. So where requests are alike,
+// they gain the most tokens together; where they are not, requests whose text cannot be guessed do
+// not wait long for those whose text can.
 //
 // One thread.
 #pragma once

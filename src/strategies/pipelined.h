@@ -9,10 +9,10 @@
 // chosen as late as they can be, and as many items are under way as the pipeline holds. Where the
 // target is not cut into stages an item's result counts as its notice: a pipeline of one stage.
 //
-// What an item carries:
+// The nodes of an item:
 // - shape `best` and `adaptive`: the w likeliest nodes that have not been sent, of any depth, late
-//   siblings of sent ones included. The draft runs the likeliest leaves, step after step. What is
-//   likely is calibrated by what has turned out right (acceptance.h).
+//   siblings of sent ones included. The draft runs the likeliest leaves, step after step.
+//   Probabilities are calibrated by the guesses that have turned out right (acceptance.h).
 // - shape `levels`: the next level of a tree of fixed width (SpecPipe §3.2, §3.3.3), that is the w
 //   likeliest children of the level before, one level a step. The draft is one level ahead.
 //
