@@ -27,7 +27,7 @@ float start_of(int64_t row, int64_t column) {
 }
 
 TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
-  constexpr int64_t kWidth = 1100;  // more than ones piece, and not a multiple of a vector's width
+  constexpr int64_t kWidth = 1100;  // more than one piece, and not a multiple of a vector's width
   for (const std::vector<int32_t>& sizes : std::vector<std::vector<int32_t>>{
            {1}, {1, 1}, {2, 1}, {1, 1, 1}, {2, 2, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     const auto degree = static_cast<int32_t>(sizes.size());
