@@ -53,7 +53,7 @@ uint64_t hash_of(const std::vector<float>& values, uint64_t hash) {
   return hash;
 }
 
-// Of a prompt of 100 rows, then of Steps of 1, 8 and 33 rows.
+// The hash of the logits of a prompt of 100 rows, then of Steps of 1, 8 and 33 rows.
 uint64_t hash_of_passes(const std::filesystem::path& dir, const CpuDecoderOptions& options) {
   auto loaded = LoadedDecoder::open(dir, 2, options);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();

@@ -23,9 +23,9 @@ TEST(OutputFormats, EverydayFormatsAreQuick) {
   for (const OutputFormat& format :
        {OutputFormat{}, OutputFormat{.kind = Kind::kJsonObject}, regex("[a-z]{1,20}(, [a-z]+)*"),
         OutputFormat{.kind = Kind::kJsonSchema,
-                     .text = R"({"type":"object","properties":{"name":{"type":"string"},)"
-                             R"("tags":{"type":"array","items":{"type":"string"}},)"
-                             R"("size":{"type":"integer","minimum":1,"maximum":500}}})"},
+        .text = R"({"type":"object","properties":{"name":{"type":"string"},)"
+                R"("tags":{"type":"array","items":{"type":"string"}},)"
+                R"("size":{"type":"integer","minimum":1,"maximum":500}}})"},
         OutputFormat{.kind = Kind::kGrammar, .text = "root ::= \"a\" root | \"b\""}}) {
     EXPECT_TRUE(formats.prepare(format, /*quick=*/true)) << format.text;
     EXPECT_TRUE(formats.constraint(format).ok()) << format.text;
