@@ -110,9 +110,9 @@ double relative_norm(const std::vector<float>& found, const std::vector<float>& 
 }
 
 TEST_P(Groups, EveryDegreeGivesTheLogitsOfOneDevice) {
-  const LoadedDecoder one = open({1});
-  ASSERT_NE(one.decoder, nullptr);
-  const std::vector<float> expected = logits(one, kTokens);
+  const LoadedDecoder single_device = open({1});
+  ASSERT_NE(single_device.decoder, nullptr);
+  const std::vector<float> expected = logits(single_device, kTokens);
   for (int32_t degree = 2; degree <= 8; ++degree) {
     const LoadedDecoder group = open(std::vector<int32_t>(static_cast<size_t>(degree), 1));
     ASSERT_NE(group.decoder, nullptr);

@@ -72,14 +72,14 @@ class Invariance : public testing::TestWithParam<Numerics> {
 };
 
 TEST_P(Invariance, RowsPerStepBlocksAndThreads) {
-  const LoadedDecoder one = open(1);
-  const std::vector<float> expected = run_tokens(*one.decoder, tokens_, 0, 1, blocks());
+  const LoadedDecoder single_thread = open(1);
+  const std::vector<float> expected = run_tokens(*single_thread.decoder, tokens_, 0, 1, blocks());
   std::vector<int32_t> scattered = SequenceDriver::blocks_for(kTokens, 20);
   std::reverse(scattered.begin(), scattered.end());
   const std::vector<int64_t> row_counts =
       kSanitized ? std::vector<int64_t>{9, 1024} : std::vector<int64_t>{2, 8, 9, 64, 1024};
   for (const int64_t rows : row_counts) {
-    EXPECT_TRUE(run_tokens(*one.decoder, tokens_, 0, rows, scattered) == expected)
+    EXPECT_TRUE(run_tokens(*single_thread.decoder, tokens_, 0, rows, scattered) == expected)
         << rows << " rows";
   }
   for (const int32_t threads : {3, 2}) {
@@ -111,7 +111,7 @@ std::string numerics_name(const testing::TestParamInfo<Numerics>& info_of) {
 std::vector<Numerics> numerics() {
   std::vector<Numerics> all(std::begin(kNumerics), std::end(kNumerics));
   if (kThreadSanitized) {
-    std::erase_if(all, [](const Numerics& one) { return one.activation != Activation::kInt8; });
+    std::erase_if(all, [](const Numerics& entry) { return entry.activation != Activation::kInt8; });
   }
   return all;
 }

@@ -32,18 +32,18 @@ void convert_share(const Team& team, int64_t count, const From* from, To* to, Co
 void ForwardChunk::reserve() {
   tokens.reserve(kMaxChunkRows);
   wanted.reserve(kMaxChunkRows);
-  for (Rows* these : {&rows, &wanted_rows}) {
-    these->attend.reserve(kMaxChunkRows);
-    these->positions.reserve(kMaxChunkRows);
+  for (Rows* row_set : {&rows, &wanted_rows}) {
+    row_set->attend.reserve(kMaxChunkRows);
+    row_set->positions.reserve(kMaxChunkRows);
   }
 }
 
 void ForwardChunk::clear() {
   tokens.clear();
   wanted.clear();
-  for (Rows* these : {&rows, &wanted_rows}) {
-    these->attend.clear();
-    these->positions.clear();
+  for (Rows* row_set : {&rows, &wanted_rows}) {
+    row_set->attend.clear();
+    row_set->positions.clear();
   }
 }
 

@@ -272,12 +272,12 @@ TEST(DecoderStage, RefusesHiddenRowsThatAreNotTheSteps) {
 int64_t resident_bytes(const std::string& file) {
   std::ifstream maps("/proc/self/smaps");
   std::string line;
-  bool ours = false;
+  bool in_file = false;
   int64_t kilobytes = 0;
   while (std::getline(maps, line)) {
     if (line.find('-') != std::string::npos && line.find(':') > line.find('-')) {
-      ours = line.find(file) != std::string::npos;
-    } else if (ours && line.rfind("Rss:", 0) == 0) {
+      in_file = line.find(file) != std::string::npos;
+    } else if (in_file && line.rfind("Rss:", 0) == 0) {
       kilobytes += std::stoll(line.substr(4));
     }
   }

@@ -247,10 +247,10 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   shape_ = shards_[0]->shape();
   AttentionShapeCuda& all = shape_.attention;
   for (const auto& shard : shards_) {
-    const AttentionShapeCuda& its = shard->shape().attention;
-    all.kv_parts = std::max(all.kv_parts, its.kv_parts);
-    all.multiprocessors = std::min(all.multiprocessors, its.multiprocessors);
-    all.most_partials = std::min(all.most_partials, its.most_partials);
+    const AttentionShapeCuda& shard_shape = shard->shape().attention;
+    all.kv_parts = std::max(all.kv_parts, shard_shape.kv_parts);
+    all.multiprocessors = std::min(all.multiprocessors, shard_shape.multiprocessors);
+    all.most_partials = std::min(all.most_partials, shard_shape.most_partials);
   }
   return {};
 }

@@ -82,24 +82,24 @@ double relative_difference(const std::vector<float>& found, const std::vector<fl
 class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
  protected:
   void SetUp() override {
-    const auto& [degree, the] = GetParam();
+    const auto& [degree, test_case] = GetParam();
     SKIP_WITHOUT_GPUS((degree + 1) / 2);
     const int32_t gpus = cuda::gpus_of_sm90();
     for (int32_t rank = 0; rank < degree; ++rank) devices_.push_back(rank % gpus);
     ToySpec spec;
-    spec.family = the.family;
-    spec.hidden_size = the.hidden;
-    spec.intermediate_size = the.intermediate;
-    spec.num_heads = the.heads;
-    spec.num_kv_heads = the.kv_heads;
-    spec.head_dim = the.head_dim;
+    spec.family = test_case.family;
+    spec.hidden_size = test_case.hidden;
+    spec.intermediate_size = test_case.intermediate;
+    spec.num_heads = test_case.heads;
+    spec.num_kv_heads = test_case.kv_heads;
+    spec.head_dim = test_case.head_dim;
     spec.vocab_size = kVocab;
     spec.max_position = 2048;
-    spec.sliding_window = the.window;
-    spec.quantization = the.quantization;
-    spec.awq_group_size = the.group > 0 ? the.group : 32;
-    spec.dtype = the.dtype;
-    spec.tied = the.tied;
+    spec.sliding_window = test_case.window;
+    spec.quantization = test_case.quantization;
+    spec.awq_group_size = test_case.group > 0 ? test_case.group : 32;
+    spec.dtype = test_case.dtype;
+    spec.tied = test_case.tied;
     const Status written = write_toy_checkpoint(dir_.path(), spec);
     ASSERT_TRUE(written.ok()) << written.message();
     tokens_ = toy_tokens(kTokens, kVocab);
@@ -185,20 +185,20 @@ TEST_P(DecoderCuda, ARoundedHeadIsNearAndKeepsBits) {
     // half a hundredth.
     double least, most;
   };
-  for (const Rounded& the : {Rounded{WeightOverride::kInt8Head, 64, 1e-4, 0.015},
-                             {WeightOverride::kInt4Head, 128, 1e-3, 0.2}}) {
-    const char* const name = weight_override_name(the.weights);
-    if (checkpoint_->config().hidden_size % the.group != 0) continue;  // stays as it is
+  for (const Rounded& rounding : {Rounded{WeightOverride::kInt8Head, 64, 1e-4, 0.015},
+                                  {WeightOverride::kInt4Head, 128, 1e-3, 0.2}}) {
+    const char* const name = weight_override_name(rounding.weights);
+    if (checkpoint_->config().hidden_size % rounding.group != 0) continue;  // stays as it is
     cuda::DecoderCudaOptions options;
     options.devices = devices_;
     options.kv_blocks = kKvBlocks;
-    options.weights = the.weights;
+    options.weights = rounding.weights;
     const auto rounded = cuda::load_decoder_cuda(*checkpoint_, options);
     ASSERT_TRUE(rounded.ok()) << rounded.status().message();
     const std::vector<float> found = run_tokens(**rounded, tokens_, 0, 64, blocks());
     const double difference = relative_difference(found, expected);
-    EXPECT_LT(difference, the.most) << name;
-    EXPECT_GT(difference, the.least) << name;
+    EXPECT_LT(difference, rounding.most) << name;
+    EXPECT_GT(difference, rounding.least) << name;
     for (const int64_t rows : {1, 9, 33}) {
       EXPECT_TRUE(run_tokens(**rounded, tokens_, 0, rows, blocks()) == found)
           << name << ", " << rows << " rows";
@@ -338,9 +338,9 @@ TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderCuda,
                          testing::Combine(testing::Values(1, 2, 3, 4), testing::ValuesIn(kCases)),
-                         [](const auto& the) {
-                           return std::get<1>(the.param).name + std::string("_on_") +
-                                  std::to_string(std::get<0>(the.param));
+                         [](const auto& param_info) {
+                           return std::get<1>(param_info.param).name + std::string("_on_") +
+                                  std::to_string(std::get<0>(param_info.param));
                          });
 
 }  // namespace

@@ -250,13 +250,13 @@ TEST(RoundedHead, IsCountedWhereItIsWholeGroups) {
     int32_t hidden;
     int64_t saved;
   };
-  for (const Case& the : {Case{WeightOverride::kInt4Head, 128, 4000 * 256 - 125 * 2128},
-                          {WeightOverride::kInt4Head, 192, 0},
-                          {WeightOverride::kInt8Head, 192, 4000 * 384 - 3 * 125 * 2112},
-                          {WeightOverride::kInt8Head, 96, 0}}) {
+  for (const Case& test_case : {Case{WeightOverride::kInt4Head, 128, 4000 * 256 - 125 * 2128},
+                                {WeightOverride::kInt4Head, 192, 0},
+                                {WeightOverride::kInt8Head, 192, 4000 * 384 - 3 * 125 * 2112},
+                                {WeightOverride::kInt8Head, 96, 0}}) {
     for (const bool tied : {false, true}) {
       ToySpec spec;
-      spec.hidden_size = the.hidden;
+      spec.hidden_size = test_case.hidden;
       spec.vocab_size = 4000;
       spec.tied = tied;
       const TempDir dir;
@@ -271,8 +271,10 @@ TEST(RoundedHead, IsCountedWhereItIsWholeGroups) {
           EXPECT_TRUE(memory.ok()) << memory.status().message();
           return memory->front().weight_bytes;
         };
-        EXPECT_EQ(bytes_of(WeightOverride::kAsStored) - bytes_of(the.weights), the.saved)
-            << weight_override_name(the.weights) << ", " << the.hidden << ", " << words << " words";
+        EXPECT_EQ(bytes_of(WeightOverride::kAsStored) - bytes_of(test_case.weights),
+                  test_case.saved)
+            << weight_override_name(test_case.weights) << ", " << test_case.hidden << ", " << words
+            << " words";
       }
     }
   }

@@ -59,7 +59,8 @@ struct Rows {
   int32_t num_blocks = 0;
 };
 
-void add_sequence(const Case& the, int32_t context, int32_t count, bool prefill, Rows* result) {
+void add_sequence(const Case& bench_case, int32_t context, int32_t count, bool prefill,
+                  Rows* result) {
   std::vector<int32_t>& table = result->tables.emplace_back();
   const int32_t blocks = (context + count) / kTilePositions + 1;
   for (int32_t i = 0; i < blocks; ++i) table.push_back(result->num_blocks++);
@@ -71,7 +72,7 @@ void add_sequence(const Case& the, int32_t context, int32_t count, bool prefill,
                      .block_table = table.data()};
     if (!prefill) {
       std::vector<int32_t> path;
-      const int32_t parent = the.chains ? i - 1 : (i - 1) / 2;
+      const int32_t parent = bench_case.chains ? i - 1 : (i - 1) / 2;
       if (i > 0) path = result->ancestors[first + static_cast<size_t>(parent)];
       path.push_back(row.slot);
       result->ancestors.push_back(std::move(path));
@@ -83,12 +84,13 @@ void add_sequence(const Case& the, int32_t context, int32_t count, bool prefill,
   }
 }
 
-Rows rows_of(const Case& the) {
+Rows rows_of(const Case& bench_case) {
   Rows result;
-  for (int32_t i = 0; i < the.sequences; ++i) {
-    add_sequence(the, the.context, the.rows, the.prefill, &result);
+  for (int32_t i = 0; i < bench_case.sequences; ++i) {
+    add_sequence(bench_case, bench_case.context, bench_case.rows, bench_case.prefill, &result);
   }
-  if (the.prompt_rows > 0) add_sequence(the, kPromptContext, the.prompt_rows, true, &result);
+  if (bench_case.prompt_rows > 0)
+    add_sequence(bench_case, kPromptContext, bench_case.prompt_rows, true, &result);
   return result;
 }
 
@@ -135,9 +137,9 @@ class Bench {
   }
 
   // Microseconds a layer.
-  Result<double> time(const Case& the, AttentionPlanCuda* used) {
-    const Model& model = the.model;
-    const Rows rows = rows_of(the);
+  Result<double> time(const Case& bench_case, AttentionPlanCuda* used) {
+    const Model& model = bench_case.model;
+    const Rows rows = rows_of(bench_case);
     const auto partial_bytes = static_cast<size_t>(
         partial_floats(model.heads, model.kv_heads, model.head_dim) * int64_t{sizeof(float)});
     AttentionPlanCuda& plan = *used;
@@ -266,13 +268,14 @@ std::vector<Case> cases_of(const Options& options) {
   return cases;
 }
 
-std::string name_of(const Case& the) {
-  std::string name = std::string("attention alone ") + the.model.name;
-  if (the.sequences > 1 || the.chains) name += " " + std::to_string(the.sequences) + " sequences x";
-  name += (the.prefill && !the.chains ? " prefill " : " ") + std::to_string(the.rows) +
-          " rows, context " + std::to_string(the.context);
-  if (the.prompt_rows > 0) {
-    name += ", beside " + std::to_string(the.prompt_rows) + " of a prompt";
+std::string name_of(const Case& bench_case) {
+  std::string name = std::string("attention alone ") + bench_case.model.name;
+  if (bench_case.sequences > 1 || bench_case.chains)
+    name += " " + std::to_string(bench_case.sequences) + " sequences x";
+  name += (bench_case.prefill && !bench_case.chains ? " prefill " : " ") +
+          std::to_string(bench_case.rows) + " rows, context " + std::to_string(bench_case.context);
+  if (bench_case.prompt_rows > 0) {
+    name += ", beside " + std::to_string(bench_case.prompt_rows) + " of a prompt";
   }
   return name;
 }
@@ -282,22 +285,25 @@ Status run(const Options& options) {
       Bench bench, Bench::create(options.clusters, options.batches ? kBatchCacheBytes : kCacheBytes,
                                  options.run_units));
   std::FILE* file = options.json.empty() ? nullptr : std::fopen(options.json.c_str(), "a");
-  for (const Case& the : cases_of(options)) {
+  for (const Case& bench_case : cases_of(options)) {
     AttentionPlanCuda plan;
-    FORERUN_ASSIGN_OR_RETURN(const double us, bench.time(the, &plan));
+    FORERUN_ASSIGN_OR_RETURN(const double us, bench.time(bench_case, &plan));
     const auto pairs_of = [](int32_t rows, int32_t context, bool prefill) {
       return static_cast<double>(rows) * (context + (prefill ? rows + 1 : 2) / 2.0);
     };
-    const double pairs = the.sequences * pairs_of(the.rows, the.context, the.prefill) +
-                         pairs_of(the.prompt_rows, kPromptContext, true);
-    const double teraflops = 4.0 * pairs * the.model.heads * the.model.head_dim / us * 1e-6;
-    double tokens = static_cast<double>(the.sequences) * (the.context + the.rows);
-    if (the.prompt_rows > 0) tokens += kPromptContext + the.prompt_rows;
-    const double bytes = tokens * the.model.kv_heads * the.model.head_dim * 4.0;
+    const double pairs =
+        bench_case.sequences * pairs_of(bench_case.rows, bench_case.context, bench_case.prefill) +
+        pairs_of(bench_case.prompt_rows, kPromptContext, true);
+    const double teraflops =
+        4.0 * pairs * bench_case.model.heads * bench_case.model.head_dim / us * 1e-6;
+    double tokens =
+        static_cast<double>(bench_case.sequences) * (bench_case.context + bench_case.rows);
+    if (bench_case.prompt_rows > 0) tokens += kPromptContext + bench_case.prompt_rows;
+    const double bytes = tokens * bench_case.model.kv_heads * bench_case.model.head_dim * 4.0;
     const double floor_us = bytes / kFloorBandwidth * 1e6;
     // What the table of batches promises.
     const double most_us = 1.6 * floor_us + 6;
-    const std::string figure = name_of(the);
+    const std::string figure = name_of(bench_case);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)%s\n", figure.c_str(),
                 us, floor_us / us * 100, teraflops, name_of(plan.mode).c_str(),
                 plan.shared_prefix == SharedPrefix::kNone     ? ""

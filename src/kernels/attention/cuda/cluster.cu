@@ -39,23 +39,24 @@ constexpr int cluster_registers(bool paired) { return paired ? 128 : 144; }
 // The thread's share of the block's eighth of the dimensions: two of a column, of all its spans.
 template <class Layout>
 struct MergeShare {
-  ClusterColumn<Layout> the;
+  ClusterColumn<Layout> own_column;
   int first_span, end_span;
   uint16_t* out;
 
   __device__ __forceinline__ MergeShare(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
                                         int rank, int share)
-      : the(args, share) {
-    const int pair = the.pair();
+      : own_column(args, share) {
+    const int pair = own_column.pair();
     first_span = notes.fact(kFirstSpan);
-    end_span = num_spans(notes.position(the.row));
+    end_span = num_spans(notes.position(own_column.row));
     const int dim =
         Layout::kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
-    out = args.attended + (notes.fact(kFirstRow) + the.row) * args.attended_stride +
-          (notes.fact(kFirstHead) + the.head) * Layout::kDim + dim;
+    out = args.attended + (notes.fact(kFirstRow) + own_column.row) * args.attended_stride +
+          (notes.fact(kFirstHead) + own_column.head) * Layout::kDim + dim;
   }
   __device__ __forceinline__ void merge_and_store(const ClusterArgs& args, uint32_t shared) const {
-    const float2 v = merge_received<Layout>(shared, the.column, the.pair(), first_span, end_span);
+    const float2 v =
+        merge_received<Layout>(shared, own_column.column, own_column.pair(), first_span, end_span);
     *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
   }
 };

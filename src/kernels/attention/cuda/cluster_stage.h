@@ -155,15 +155,15 @@ struct StagedQuery {
 
   // One column of each row brings its angles.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
-                                       const ClusterColumn<Layout>& the, uint32_t shared) {
-    if (the.row >= work.item.num_rows || the.head >= work.part_heads) return;
-    const int row = work.item.first_row + the.row;
+                                       const ClusterColumn<Layout>& column, uint32_t shared) {
+    if (column.row >= work.item.num_rows || column.head >= work.part_heads) return;
+    const int row = work.item.first_row + column.row;
     const int piece = ClusterColumn<Layout>::pair();
     from = opaque(reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride +
-                                                 (work.first_head + the.head) * Layout::kDim) +
+                                                 (work.first_head + column.head) * Layout::kDim) +
                   piece);
-    angles = angles_at<Layout>(shared, the.row, piece);
-    if (the.head == 0) request_angles<Layout>(args, row, piece, angles);
+    angles = angles_at<Layout>(shared, column.row, piece);
+    if (column.head == 0) request_angles<Layout>(args, row, piece, angles);
   }
   __device__ __forceinline__ uint32_t at(uint32_t shared, int share, int piece) const {
     using Column = ClusterColumn<Layout>;

@@ -177,9 +177,10 @@ struct MergeStage {
                                       float& exp_sum) const {
 #pragma unroll 8
     for (int i = 0; i < count; ++i) {
-      const uint4 its = load_shared_16(sums + i * 16);
-      const float2 factors = make_float2(__uint_as_float(its.x), __uint_as_float(its.y));
-      exp_sum = merged(exp_sum, __uint_as_float(its.z), factors);
+      const uint4 span_softmax = load_shared_16(sums + i * 16);
+      const float2 factors =
+          make_float2(__uint_as_float(span_softmax.x), __uint_as_float(span_softmax.y));
+      exp_sum = merged(exp_sum, __uint_as_float(span_softmax.z), factors);
       const uint32_t at = values + i * (kPieces * 16) + lane * (kLaneDims * 4);
       if constexpr (kLaneDims == 4) {
         const uint4 next = load_shared_16(at);
@@ -200,12 +201,12 @@ struct MergeStage {
 
 // A lane's dimensions of a head, in the order of a partial result.
 template <int kLaneDims>
-__device__ __forceinline__ void store_merged(const AttentionArgs& args, const MergeTask& the,
+__device__ __forceinline__ void store_merged(const AttentionArgs& args, const MergeTask& task,
                                              int first_dim, int lane, const float (&out)[kLaneDims],
                                              float exp_sum) {
   uint16_t* const to =
-      args.attended + the.row_idx * args.attended_stride +
-      (the.kv_head * args.group_heads + the.part * 8 + the.own_head) * args.head_dim;
+      args.attended + task.row_idx * args.attended_stride +
+      (task.kv_head * args.group_heads + task.part * 8 + task.own_head) * args.head_dim;
   float attended[kLaneDims];
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) attended[i] = out[i];
@@ -223,33 +224,33 @@ __device__ __forceinline__ void store_merged(const AttentionArgs& args, const Me
 // Merges the task's spans in order, 32 * kLaneDims dimensions from `first_dim` on. `own`: the
 // warp's merge_bytes() * `ahead` of shared memory.
 template <int kDim, int kLaneDims>
-__device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& the,
+__device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& task,
                                                int first_dim, int lane, uint32_t own, int ahead) {
   constexpr int kPieces = MergeStage<kLaneDims>::kPieces;
-  const float* const partial =
-      partial_at(args, the.row.first_partial + the.first_span, the.kv_head * args.parts + the.part);
-  const float* from = partial + lane / kPieces * args.partial_floats + the.own_head * kDim +
+  const float* const partial = partial_at(args, task.row.first_partial + task.first_span,
+                                          task.kv_head * args.parts + task.part);
+  const float* from = partial + lane / kPieces * args.partial_floats + task.own_head * kDim +
                       first_dim + lane % kPieces * 4;
   const float* sums_from =
-      partial + lane * args.partial_floats + args.row_columns * kDim + the.own_head / 2 * 4;
+      partial + lane * args.partial_floats + args.row_columns * kDim + task.own_head / 2 * 4;
   const MergeStage<kLaneDims> stage(own, ahead);
   float out[kLaneDims] = {};
   float most = kNothing;
   float exp_sum = 0.0f;
-  for (int span = the.first_span; span < the.end_span; span += ahead) {
-    const int count = min(ahead, the.end_span - span);
+  for (int span = task.first_span; span < task.end_span; span += ahead) {
+    const int count = min(ahead, task.end_span - span);
     stage.load(args, from, sums_from, count, lane);
     from += ahead * args.partial_floats;
     sums_from += ahead * args.partial_floats;
     copies_commit();
     copies_wait();
     __syncwarp();
-    stage.find_factors(the.own_head, count, lane, most);
+    stage.find_factors(task.own_head, count, lane, most);
     __syncwarp();
     stage.add(count, lane, out, exp_sum);
     __syncwarp();  // before the next overwrite them
   }
-  store_merged(args, the, first_dim, lane, out, exp_sum);
+  store_merged(args, task, first_dim, lane, out, exp_sum);
 }
 
 // The block's share of the merging, a warp per unit of 32 * kLaneDims dimensions of a head.
@@ -271,26 +272,26 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
                            : static_cast<int>(blockIdx.x) * kWarps + index;
   if (first >= units) meet();
   for (int unit = first; unit < units; unit += grid * kWarps) {
-    MergeTask the;
-    the.row_idx = args.by_num_heads.divide(unit / kUnits);
-    const int head = unit / kUnits - the.row_idx * args.num_heads;
-    the.kv_head = args.by_group_heads.divide(head);
-    the.part = (head - the.kv_head * args.group_heads) / 8;
-    the.own_head = head - the.kv_head * args.group_heads - the.part * 8;
-    the.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[the.row_idx];
-    the.first_span = first_span_of(args, the.row.position);
-    the.end_span = num_spans(the.row.position);
+    MergeTask task;
+    task.row_idx = args.by_num_heads.divide(unit / kUnits);
+    const int head = unit / kUnits - task.row_idx * args.num_heads;
+    task.kv_head = args.by_group_heads.divide(head);
+    task.part = (head - task.kv_head * args.group_heads) / 8;
+    task.own_head = head - task.kv_head * args.group_heads - task.part * 8;
+    task.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[task.row_idx];
+    task.first_span = first_span_of(args, task.row.position);
+    task.end_span = num_spans(task.row.position);
     const int heads = args.kv_heads * args.parts;
     const bool arrived =
-        wait_acquire(args.arrivals + the.row.group * heads + the.kv_head * args.parts + the.part,
-                     static_cast<uint32_t>(the.row.group_items));
+        wait_acquire(args.arrivals + task.row.group * heads + task.kv_head * args.parts + task.part,
+                     static_cast<uint32_t>(task.row.group_items));
     if (unit == first) meet();  // the room is free
     if (!arrived) {
       if (lane == 0) *args.failed = 1;
       return;
     }
     __syncwarp();
-    merge_partials<kDim, kLaneDims>(args, the, unit % kUnits * (32 * kLaneDims), lane,
+    merge_partials<kDim, kLaneDims>(args, task, unit % kUnits * (32 * kLaneDims), lane,
                                     shared + index * ahead * merge_bytes(kLaneDims), ahead);
   }
 }

@@ -107,9 +107,9 @@ class AttentionModes {
     again(whole, "whole");
     // Rows alone: the others' keys lie in the cache.
     for (size_t row = 0; row < step.rows.size(); row += few) {
-      const std::vector<AttentionRow> one = {step.rows[row]};
-      rig.fill_qkv({ids[row]}, one);
-      const std::vector<bf16> alone = rig.run(one, window, terms);
+      const std::vector<AttentionRow> single_row = {step.rows[row]};
+      rig.fill_qkv({ids[row]}, single_row);
+      const std::vector<bf16> alone = rig.run(single_row, window, terms);
       EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
           << "row " << row << " alone";
     }

@@ -79,14 +79,14 @@ void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts
     const bool splits = may_split && is_long(group);
     const int32_t first = splits ? first_tiles(group, round_up) : group.tiles;
     for (int32_t part = 0; part < parts; ++part) {
-      const auto unit = static_cast<int32_t>(i) * parts + part;
-      Unit& its = units[static_cast<size_t>(unit)];
-      its.total_tiles = first;
-      its.pieces = group.tiles > 0 ? 1 : 0;
-      its.alone = !splits && group.tiles > 0 && is_alone(group);
-      if (its.alone) pieces_.push_back({worker++, {.first_unit = unit}});
+      const auto unit_idx = static_cast<int32_t>(i) * parts + part;
+      Unit& unit = units[static_cast<size_t>(unit_idx)];
+      unit.total_tiles = first;
+      unit.pieces = group.tiles > 0 ? 1 : 0;
+      unit.alone = !splits && group.tiles > 0 && is_alone(group);
+      if (unit.alone) pieces_.push_back({worker++, {.first_unit = unit_idx}});
       if (!splits) continue;
-      pieces_.push_back({worker++, {.first_unit = unit, .end_tile = first, .keeps = 1}});
+      pieces_.push_back({worker++, {.first_unit = unit_idx, .end_tile = first, .keeps = 1}});
     }
   }
   lay_end_to_end(groups, parts, worker, num_workers);
@@ -97,10 +97,10 @@ void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts
   for (size_t begin = 0; begin < pieces_.size();) {
     size_t end = begin;
     while (end < pieces_.size() && pieces_[end].worker == pieces_[begin].worker) ++end;
-    AttentionWorkerCuda& its = workers[static_cast<size_t>(pieces_[begin].worker)];
-    its.first_run = static_cast<int32_t>(runs.size());
+    AttentionWorkerCuda& worker_runs = workers[static_cast<size_t>(pieces_[begin].worker)];
+    worker_runs.first_run = static_cast<int32_t>(runs.size());
     for (size_t i = end; i > begin; --i) runs.push_back(pieces_[i - 1].run);
-    its.end_run = static_cast<int32_t>(runs.size());
+    worker_runs.end_run = static_cast<int32_t>(runs.size());
     begin = end;
   }
 }

@@ -93,12 +93,12 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     int32_t total_tiles = item.end_tile;  // the fewest
     bool is_split = false;
     bool has_partials = item.own_tiles > 0;
-    const AttentionDealCuda::Unit* const its =
+    const AttentionDealCuda::Unit* const group_units =
         deal_.units.data() + static_cast<ptrdiff_t>(item.group) * parts;
     for (int32_t part = 0; part < parts; ++part) {
-      total_tiles = std::min(total_tiles, its[part].total_tiles);
-      is_split = is_split || its[part].pieces > 1;
-      has_partials = has_partials || its[part].handed_over || its[part].pieces > 1;
+      total_tiles = std::min(total_tiles, group_units[part].total_tiles);
+      is_split = is_split || group_units[part].pieces > 1;
+      has_partials = has_partials || group_units[part].handed_over || group_units[part].pieces > 1;
     }
     int32_t own_rows = 0;  // each tells when it has done its tiles
     for (; own < items.size() && items[own].group == item.group; ++own) {
@@ -111,12 +111,12 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     item.is_split = is_split ? 1 : 0;
     // Otherwise rows with tiles of their own take the total up.
     for (int32_t part = 0; is_split && part < parts; ++part) {
-      if (own_rows == 0 && its[part].pieces <= 1) continue;
-      merges.push_back(
-          {.group = item.group,
-           .part = part,
-           .total_tiles = its[part].total_tiles,
-           .arrivals = its[part].pieces + own_rows + (its[part].handed_over ? kHandedOver : 0)});
+      if (own_rows == 0 && group_units[part].pieces <= 1) continue;
+      merges.push_back({.group = item.group,
+                        .part = part,
+                        .total_tiles = group_units[part].total_tiles,
+                        .arrivals = group_units[part].pieces + own_rows +
+                                    (group_units[part].handed_over ? kHandedOver : 0)});
     }
     if (!has_partials) continue;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {

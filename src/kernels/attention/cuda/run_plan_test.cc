@@ -31,16 +31,16 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
   };
   std::map<int32_t, std::vector<Piece>> units;
   for (size_t worker = 0; worker < deal.workers.size(); ++worker) {
-    const AttentionWorkerCuda& its = deal.workers[worker];
+    const AttentionWorkerCuda& worker_runs = deal.workers[worker];
     int64_t tiles = 0;
-    for (int32_t i = its.first_run; i < its.end_run; ++i) {
+    for (int32_t i = worker_runs.first_run; i < worker_runs.end_run; ++i) {
       const AttentionRunCuda& run = deal.runs[static_cast<size_t>(i)];
       EXPECT_TRUE(run.num_units == 1 || run.end_tile == 0);
       for (int32_t unit = run.first_unit; unit < run.first_unit + run.num_units; ++unit) {
         const int32_t end =
             run.end_tile > 0 ? run.end_tile : groups[static_cast<size_t>(unit / parts)].tiles;
         units[unit].push_back({run.first_tile, end, static_cast<int32_t>(worker), run,
-                               i == its.first_run, i + 1 == its.end_run});
+                               i == worker_runs.first_run, i + 1 == worker_runs.end_run});
         tiles += end - run.first_tile;
         if (run.splits != 0) load.split += end - run.first_tile;
       }
@@ -78,14 +78,14 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
       EXPECT_EQ(piece.run.splits != 0, piece.run.takes_up == 0 && piece.begin > 0);
     }
     EXPECT_EQ(at, group.tiles);
-    const AttentionDealCuda::Unit& its = deal.units[unit];
+    const AttentionDealCuda::Unit& dealt_unit = deal.units[unit];
     if (pieces.size() > 1 && pieces[1].run.splits != 0) {
-      EXPECT_EQ(its.pieces, static_cast<int32_t>(pieces.size()));
-      EXPECT_EQ(its.total_tiles, pieces[0].end);
+      EXPECT_EQ(dealt_unit.pieces, static_cast<int32_t>(pieces.size()));
+      EXPECT_EQ(dealt_unit.total_tiles, pieces[0].end);
       EXPECT_EQ(pieces[0].run.keeps, 1);
     } else {
-      EXPECT_EQ(its.handed_over, pieces.size() == 2);
-      EXPECT_EQ(its.total_tiles, group.tiles);
+      EXPECT_EQ(dealt_unit.handed_over, pieces.size() == 2);
+      EXPECT_EQ(dealt_unit.total_tiles, group.tiles);
     }
   }
   return load;

@@ -61,13 +61,13 @@ struct RunWorker {
 
 // Zeros for what is not written of a tile's values, whose place may hold anything.
 template <int kDim>
-__device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& its, const RunWork& the,
+__device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& worker, const RunWork& work,
                                                 int begin, uint32_t values) {
-  const int written = the.item.prefix_tokens - begin;
+  const int written = work.item.prefix_tokens - begin;
   if (written >= kTilePositions) return;
-  clear_values<kDim>(values, written, its.thread);
+  clear_values<kDim>(values, written, worker.thread);
   fence_async_proxy();
-  its.meet();
+  worker.meet();
 }
 
 // A unit's sums: of the span that is running, and the total of those before it.
@@ -77,28 +77,28 @@ struct RunSums {
   uint32_t* arrivals;  // what the unit's workers tell one another and the blocks that merge
   bool waits;          // for the total of the worker that has the unit's first tiles
 
-  __device__ __forceinline__ RunSums(const RunWork& the, uint32_t* arrivals)
-      : arrivals(arrivals), waits(the.run.takes_up != 0) {
+  __device__ __forceinline__ RunSums(const RunWork& work, uint32_t* arrivals)
+      : arrivals(arrivals), waits(work.run.takes_up != 0) {
     span.clear();
     total.clear();
   }
-  __device__ __forceinline__ void take_up(const AttentionArgs& args, const RunWork& the,
+  __device__ __forceinline__ void take_up(const AttentionArgs& args, const RunWork& work,
                                           const RunColumns& columns) {
     if (!wait_acquire(arrivals, kHandedOver)) *args.failed = 1;
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (columns.position[i] < 0) continue;
-      load_column(args, total, i, columns.total_partial(args, the, i, the.item.end_tile), the.head,
-                  columns.own_head(args, i));
+      load_column(args, total, i, columns.total_partial(args, work, i, work.item.end_tile),
+                  work.head, columns.own_head(args, i));
     }
     waits = false;
   }
   // Spans that end with a tile join the total or, where the unit is split, become partial results.
-  __device__ __forceinline__ void end_spans(const AttentionArgs& args, const RunWork& the,
+  __device__ __forceinline__ void end_spans(const AttentionArgs& args, const RunWork& work,
                                             const RunColumns& columns, int tile) {
     bool ends[2];
-    bool all_end = the.run.splits == 0;
+    bool all_end = work.run.splits == 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       ends[i] =
@@ -106,7 +106,7 @@ struct RunSums {
       all_end = all_end && (ends[i] || columns.position[i] < 0);
     }
     if (!__any_sync(~0u, ends[0] || ends[1])) return;
-    if (waits) take_up(args, the, columns);
+    if (waits) take_up(args, work, columns);
     if (__all_sync(~0u, all_end)) {
       span.reduce_lanes();
       merge(total, span);
@@ -119,10 +119,10 @@ struct RunSums {
     for (int i = 0; i < 2; ++i) {
       if (!ends[i]) continue;
       span.exp_sum[i][0] = reduced.exp_sum[i][0];
-      if (the.run.splits != 0) {
+      if (work.run.splits != 0) {
         store_column(args, span, i,
-                     columns.first_partial(args, the, i) + span_of(columns.position[i], tile),
-                     the.head, columns.own_head(args, i));
+                     columns.first_partial(args, work, i) + span_of(columns.position[i], tile),
+                     work.head, columns.own_head(args, i));
       } else {
         merge_column(total, span, i);
       }
@@ -134,68 +134,68 @@ struct RunSums {
 // What a run leaves of a unit: outputs or, for others to go on from, the total of its tiles; of
 // split units the partial results are there already. Others learn that it is there.
 template <int kDim>
-__device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWorker<kDim>& its,
-                                          const RunWork& the, const RunColumns& columns,
+__device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWorker<kDim>& worker,
+                                          const RunWork& work, const RunColumns& columns,
                                           const RunSums<kDim>& sums) {
-  const bool keeps = the.run.hands_over != 0 || the.run.keeps != 0 || the.item.own_tiles > 0;
-  if (!keeps && the.run.splits == 0) {
-    store_output(args, the, columns, sums.total);
+  const bool keeps = work.run.hands_over != 0 || work.run.keeps != 0 || work.item.own_tiles > 0;
+  if (!keeps && work.run.splits == 0) {
+    store_output(args, work, columns, sums.total);
     return;
   }
-  if (the.run.splits == 0) {
-    const int tiles = the.run.keeps != 0 ? the.end_tile : the.item.end_tile;
+  if (work.run.splits == 0) {
+    const int tiles = work.run.keeps != 0 ? work.end_tile : work.item.end_tile;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (columns.position[i] < 0) continue;
-      store_column(args, sums.total, i, columns.total_partial(args, the, i, tiles), the.head,
+      store_column(args, sums.total, i, columns.total_partial(args, work, i, tiles), work.head,
                    columns.own_head(args, i));
     }
   }
-  its.meet();  // all is written
-  if (its.thread == 0) {
-    const bool is_taken_up = the.item.own_tiles > 0 && the.item.is_split == 0;
-    arrive_release(sums.arrivals, the.run.hands_over != 0 ? kHandedOver
-                                  : is_taken_up           ? kTotalReady
-                                                          : 1);
+  worker.meet();  // all is written
+  if (worker.thread == 0) {
+    const bool is_taken_up = work.item.own_tiles > 0 && work.item.is_split == 0;
+    arrive_release(sums.arrivals, work.run.hands_over != 0 ? kHandedOver
+                                  : is_taken_up            ? kTotalReady
+                                                           : 1);
   }
 }
 
 // The runs of a worker, a warpgroup. Waits for the previous kernel before it reads queries, or at
 // the end, if not `waited`.
 template <int kDim>
-__device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker<kDim> its,
-                                            int worker, bool waited) {
+__device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker<kDim> worker,
+                                            int worker_idx, bool waited) {
   const int heads = args.kv_heads * args.parts;
-  for_each_unit(args, worker, [&](const RunWork& the) {
-    const int part_heads = the.part_heads(args);
-    const int first_head = the.first_head(args);
+  for_each_unit(args, worker_idx, [&](const RunWork& work) {
+    const int part_heads = work.part_heads(args);
+    const int first_head = work.first_head(args);
     ColumnQueries<kDim, false> queries;
-    queries.plan(args, the.item.first_row, the.item.num_rows, part_heads, [&](int row) {
+    queries.plan(args, work.item.first_row, work.item.num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
     });
-    const RunColumns columns(args, the);
+    const RunColumns columns(args, work);
     if (!waited) wait_for_previous_kernel();
     waited = true;
-    its.meet();  // nobody needs the last queries
-    queries.stage(its.queries);
-    its.meet();
+    worker.meet();  // nobody needs the last queries
+    queries.stage(worker.queries);
+    worker.meet();
 
-    RunSums<kDim> sums(the, args.arrivals + the.item.group * heads + the.head);
-    for (int tile = the.first_tile; tile < the.end_tile; ++tile) {
+    RunSums<kDim> sums(work, args.arrivals + work.item.group * heads + work.head);
+    for (int tile = work.first_tile; tile < work.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
-      const SharedTile in = its.wait_next();
+      const SharedTile in = worker.wait_next();
       float score[8][4];
-      score_tile<kDim>(score, its.queries, kPanelBytes, in.keys);
-      columns.mask(args, the, begin, score);
-      clear_unwritten<kDim>(its, the, begin, in.values);
+      score_tile<kDim>(score, worker.queries, kPanelBytes, in.keys);
+      columns.mask(args, work, begin, score);
+      clear_unwritten<kDim>(worker, work, begin, in.values);
       uint32_t probs[4][4];
       exponentiate<kDim>(score, sums.span, probs);
       add_tile<kDim>(sums.span, probs, in.values);
-      its.release();
-      sums.end_spans(args, the, columns, tile);
+      worker.release();
+      sums.end_spans(args, work, columns, tile);
     }
-    if (sums.waits) sums.take_up(args, the, columns);
-    store_run<kDim>(args, its, the, columns, sums);
+    if (sums.waits) sums.take_up(args, work, columns);
+    store_run<kDim>(args, worker, work, columns, sums);
   });
   if (!waited) wait_for_previous_kernel();
 }
@@ -215,29 +215,29 @@ __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, u
   for (int index = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x); index < count;
        index += static_cast<int>(gridDim.x) * kWarps) {
     const int column = index / args.step->num_merges;
-    const AttentionMergeCuda the_merge = step_data<AttentionMergeCuda>(
+    const AttentionMergeCuda unit_merge = step_data<AttentionMergeCuda>(
         args.step, args.step->merges_offset)[index - column * args.step->num_merges];
-    const AttentionItemCuda item = groups[the_merge.group];
-    MergeTask the;
+    const AttentionItemCuda item = groups[unit_merge.group];
+    MergeTask task;
     const int of_item = args.by_row_columns.divide(column);
-    the.kv_head = the_merge.part / args.parts;
-    the.part = the_merge.part % args.parts;
-    the.own_head = column - of_item * args.row_columns;
-    if (of_item >= item.num_rows || the.own_head >= min(args.group_heads - the.part * 8, 8)) {
+    task.kv_head = unit_merge.part / args.parts;
+    task.part = unit_merge.part % args.parts;
+    task.own_head = column - of_item * args.row_columns;
+    if (of_item >= item.num_rows || task.own_head >= min(args.group_heads - task.part * 8, 8)) {
       continue;
     }
-    the.row_idx = item.first_row + of_item;
-    the.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[the.row_idx];
-    the.first_span = max(span_of_total(the.row.position, the_merge.total_tiles),
-                         first_span_of(args, the.row.position));
-    the.end_span = num_spans(the.row.position);
-    if (!wait_acquire(args.arrivals + the_merge.group * heads + the_merge.part,
-                      static_cast<uint32_t>(the_merge.arrivals))) {
+    task.row_idx = item.first_row + of_item;
+    task.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[task.row_idx];
+    task.first_span = max(span_of_total(task.row.position, unit_merge.total_tiles),
+                          first_span_of(args, task.row.position));
+    task.end_span = num_spans(task.row.position);
+    if (!wait_acquire(args.arrivals + unit_merge.group * heads + unit_merge.part,
+                      static_cast<uint32_t>(unit_merge.arrivals))) {
       if (lane == 0) *args.failed = 1;
       return;
     }
     __syncwarp();
-    merge_partials<kDim, kLaneDims>(args, the, 0, lane, shared + warp * kRoom, kAhead);
+    merge_partials<kDim, kLaneDims>(args, task, 0, lane, shared + warp * kRoom, kAhead);
   }
 }
 

@@ -21,19 +21,19 @@ struct RunColumns {
   int position[2];  // -1: there is no such column
   int highest;      // of all rows
 
-  __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& the) {
+  __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& work) {
     const int lane = threadIdx.x % 32;
-    const int part_heads = the.part_heads(args);
+    const int part_heads = work.part_heads(args);
     highest = -1;
-    for (int i = lane; i < the.item.num_rows; i += 32) {
-      highest = max(highest, rows(args)[the.item.first_row + i].position);
+    for (int i = lane; i < work.item.num_rows; i += 32) {
+      highest = max(highest, rows(args)[work.item.first_row + i].position);
     }
     highest = __reduce_max_sync(~0u, highest);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int of_item = args.by_row_columns.divide(column(i));
-      const bool is_there = of_item < the.item.num_rows && own_head(args, i) < part_heads;
-      position[i] = is_there ? rows(args)[the.item.first_row + of_item].position : -1;
+      const bool is_there = of_item < work.item.num_rows && own_head(args, i) < part_heads;
+      position[i] = is_there ? rows(args)[work.item.first_row + of_item].position : -1;
     }
   }
   __device__ __forceinline__ static const AttentionRowCuda* rows(const AttentionArgs& args) {
@@ -47,22 +47,22 @@ struct RunColumns {
     return column(i) - args.by_row_columns.divide(column(i)) * args.row_columns;
   }
   // Of columns that are there.
-  __device__ __forceinline__ static int row(const AttentionArgs& args, const RunWork& the, int i) {
-    return the.item.first_row + args.by_row_columns.divide(column(i));
+  __device__ __forceinline__ static int row(const AttentionArgs& args, const RunWork& work, int i) {
+    return work.item.first_row + args.by_row_columns.divide(column(i));
   }
-  __device__ __forceinline__ static int first_partial(const AttentionArgs& args, const RunWork& the,
-                                                      int i) {
-    return rows(args)[row(args, the, i)].first_partial;
+  __device__ __forceinline__ static int first_partial(const AttentionArgs& args,
+                                                      const RunWork& work, int i) {
+    return rows(args)[row(args, work, i)].first_partial;
   }
   // Where the total of a unit's first `tiles` tiles lies.
-  __device__ __forceinline__ int total_partial(const AttentionArgs& args, const RunWork& the, int i,
-                                               int tiles) const {
-    return first_partial(args, the, i) + span_of_total(position[i], tiles);
+  __device__ __forceinline__ int total_partial(const AttentionArgs& args, const RunWork& work,
+                                               int i, int tiles) const {
+    return first_partial(args, work, i) + span_of_total(position[i], tiles);
   }
   // Hides scores of a tile that a column does not see, and scales the others.
-  __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& the, int begin,
+  __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& work, int begin,
                                        float (&score)[8][4]) const {
-    if (begin + kTilePositions <= the.item.lowest + 1 &&
+    if (begin + kTilePositions <= work.item.lowest + 1 &&
         (args.window == 0 || begin > highest - args.window)) {
       scale_scores(score, args.scale_log2);
       return;
@@ -125,15 +125,15 @@ __device__ __forceinline__ void clear_column(ColumnSums<kDim>& sums, int half) {
 }
 
 template <int kDim>
-__device__ __forceinline__ void store_output(const AttentionArgs& args, const RunWork& the,
+__device__ __forceinline__ void store_output(const AttentionArgs& args, const RunWork& work,
                                              const RunColumns& columns,
                                              const ColumnSums<kDim>& total) {
-  const int first_head = the.first_head(args);
+  const int first_head = work.first_head(args);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (columns.position[i] < 0) continue;
     store_column(total, i, args.attended_format, args.head_dim,
-                 args.attended + columns.row(args, the, i) * args.attended_stride +
+                 args.attended + columns.row(args, work, i) * args.attended_stride +
                      (first_head + columns.own_head(args, i)) * args.head_dim);
   }
 }

@@ -43,28 +43,28 @@ struct RunWork {
   }
 };
 
-// All units of a worker's runs, in order: `work(the)`.
-template <class Work>
+// Calls `visit(work)` for each unit of the runs of a worker, in order.
+template <class Visit>
 __device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int worker,
-                                              const Work& work) {
+                                              const Visit& visit) {
   if (worker >= args.step->num_workers) return;
   const int heads = args.kv_heads * args.parts;
-  const AttentionWorkerCuda its =
+  const AttentionWorkerCuda worker_runs =
       step_data<AttentionWorkerCuda>(args.step, args.step->workers_offset)[worker];
   const auto* const groups =
       step_data<AttentionItemCuda>(args.step, args.step->prefix_items_offset);
-  for (int index = its.first_run; index < its.end_run; ++index) {
-    RunWork the;
-    the.run = step_data<AttentionRunCuda>(args.step, args.step->runs_offset)[index];
-    for (int unit = the.run.first_unit; unit < the.run.first_unit + the.run.num_units; ++unit) {
+  for (int index = worker_runs.first_run; index < worker_runs.end_run; ++index) {
+    RunWork work;
+    work.run = step_data<AttentionRunCuda>(args.step, args.step->runs_offset)[index];
+    for (int unit = work.run.first_unit; unit < work.run.first_unit + work.run.num_units; ++unit) {
       const int group = unit / heads;
-      the.item = groups[group];
-      the.head = unit - group * heads;
-      the.end_tile = the.run.end_tile > 0 ? the.run.end_tile : the.item.end_tile;
+      work.item = groups[group];
+      work.head = unit - group * heads;
+      work.end_tile = work.run.end_tile > 0 ? work.run.end_tile : work.item.end_tile;
       const int seen =
-          args.window > 0 ? max(the.item.lowest - args.window + 1, 0) / kTilePositions : 0;
-      the.first_tile = max(the.run.first_tile, seen);
-      work(the);
+          args.window > 0 ? max(work.item.lowest - args.window + 1, 0) / kTilePositions : 0;
+      work.first_tile = max(work.run.first_tile, seen);
+      visit(work);
     }
   }
 }
@@ -79,15 +79,15 @@ __device__ __forceinline__ void feed_worker(const AttentionArgs& args, uint32_t 
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   int stage = 0;
   uint32_t parity = 1;
-  for_each_unit(args, worker, [&](const RunWork& the) {
+  for_each_unit(args, worker, [&](const RunWork& work) {
 #pragma unroll 1
-    for (int begin = the.first_tile; begin < the.end_tile; begin += 32) {
-      const int of_lane = min(begin + lane, the.end_tile - 1);
+    for (int begin = work.first_tile; begin < work.end_tile; begin += 32) {
+      const int of_lane = min(begin + lane, work.end_tile - 1);
       const std::byte* const own =
-          keys_of<kDim>(args, tables[the.item.table + of_lane], the.head / args.parts);
+          keys_of<kDim>(args, tables[work.item.table + of_lane], work.head / args.parts);
 #pragma unroll 1
-      for (int i = 0; i < min(32, the.end_tile - begin); ++i) {
-        if (!waited && (begin + i + 1) * kTilePositions > the.item.stable_tokens) {
+      for (int i = 0; i < min(32, work.end_tile - begin); ++i) {
+        if (!waited && (begin + i + 1) * kTilePositions > work.item.stable_tokens) {
           wait_for_previous_kernel();
           waited = true;
         }

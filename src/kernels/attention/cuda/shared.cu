@@ -46,29 +46,29 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
   int narrow = 0;
   bool waited = !args.early;
   for (int index = 0;; ++index) {
-    const PrefixWork the = take_work<kDim>(shared, index);
-    if (the.num_rows == 0) break;
-    const bool wide = the.num_rows > group_rows;
+    const PrefixWork work = take_work<kDim>(shared, index);
+    if (work.num_rows == 0) break;
+    const bool wide = work.num_rows > group_rows;
     const bool is_mine = wide || narrow % 2 == group;
     narrow += wide ? 0 : 1;
     if (!is_mine) {
-      ring.unit += 2 * the.tiles;
+      ring.unit += 2 * work.tiles;
       continue;
     }
     const int skipped = wide ? group * group_rows : 0;  // rows of the other warpgroup
-    const int num_rows = min(the.num_rows - skipped, group_rows);
-    const PrefixColumns columns(args, the, skipped, num_rows);
-    stage_prefix_queries<kDim, kFused>(args, the, skipped, num_rows, queries, waited);
+    const int num_rows = min(work.num_rows - skipped, group_rows);
+    const PrefixColumns columns(args, work, skipped, num_rows);
+    stage_prefix_queries<kDim, kFused>(args, work, skipped, num_rows, queries, waited);
 
     const int arrivals = wide ? 1 : 2;
     ColumnSums<kDim> sums;
     sums.clear();
-    for (int tile = 0; tile < the.tiles; ++tile) {
+    for (int tile = 0; tile < work.tiles; ++tile) {
       float score[8][4];
       score_tile<kDim>(score, queries, kPanelBytes, ring.wait(ring.unit));
       ring.release(ring.unit, arrivals);
       scale_scores(score, args.scale_log2);
-      columns.hide(args, score, the.first_tile + tile, lane);
+      columns.hide(args, score, work.first_tile + tile, lane);
       uint32_t probs[4][4];
       exponentiate<kDim>(score, sums, probs);
       add_tile<kDim>(sums, probs, ring.wait(ring.unit + 1));
@@ -76,16 +76,17 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
       ring.unit += 2;
     }
     sums.reduce_lanes();
-    if (the.tiles > 0) {
+    if (work.tiles > 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!columns.is_there[i]) continue;
-        const int partial = columns.partial(the, i);
-        store_partial_values<kDim>(args, sums.out, i, partial, the.head, columns.own_head[i], lane);
-        store_partial_softmax<kDim>(args, sums, i, partial, the.head, columns.own_head[i], lane);
+        const int partial = columns.partial(work, i);
+        store_partial_values<kDim>(args, sums.out, i, partial, work.head, columns.own_head[i],
+                                   lane);
+        store_partial_softmax<kDim>(args, sums, i, partial, work.head, columns.own_head[i], lane);
       }
     }
-    announce_prefix(args, the, arrivals);
+    announce_prefix(args, work, arrivals);
   }
   if (!waited) wait_for_previous_kernel();
 }

@@ -131,11 +131,11 @@ __device__ __forceinline__ uint32_t work_parity(int index) {
 template <int kDim>
 __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   barrier_wait(work_barrier<kDim>(shared, index), work_parity<kDim>(index));
-  const uint32_t work = work_at<kDim>(shared, index);
-  const auto word = [&](int at) { return static_cast<int>(load_shared_4(work + at * 4)); };
-  const PrefixWork the = {word(0), word(1), word(2), word(3), word(4), word(5)};
+  const uint32_t address = work_at<kDim>(shared, index);
+  const auto word = [&](int at) { return static_cast<int>(load_shared_4(address + at * 4)); };
+  const PrefixWork work = {word(0), word(1), word(2), word(3), word(4), word(5)};
   barrier_arrive(work_barrier<kDim>(shared, index) + 8);
-  return the;
+  return work;
 }
 
 // Where one warpgroup takes keys and another values, a tile behind, the units of an item's tiles

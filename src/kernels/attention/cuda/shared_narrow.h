@@ -70,35 +70,35 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
   WeightSlots<kDim> slots = {shared};
   bool waited = !args.early;
   for (int index = 0;; ++index) {
-    const PrefixWork the = take_work<kDim>(shared, index);
-    if (the.num_rows == 0) break;
-    const PrefixColumns columns(args, the, 0, the.num_rows);
-    stage_prefix_queries<kDim, kFused>(args, the, 0, the.num_rows, queries, waited);
+    const PrefixWork work = take_work<kDim>(shared, index);
+    if (work.num_rows == 0) break;
+    const PrefixColumns columns(args, work, 0, work.num_rows);
+    stage_prefix_queries<kDim, kFused>(args, work, 0, work.num_rows, queries, waited);
     ColumnSoftmax sums;
     sums.clear();
-    for (int tile = 0; tile < the.tiles; ++tile) {
+    for (int tile = 0; tile < work.tiles; ++tile) {
       float score[8][4];
       const uint32_t unit = ring.unit + keys_unit(tile);
       score_tile<kDim>(score, queries, kPanelBytes, ring.wait_in_order(unit));
       ring.release(unit, 2);
       scale_scores(score, args.scale_log2);
-      columns.hide(args, score, the.first_tile + tile, lane);
+      columns.hide(args, score, work.first_tile + tile, lane);
       uint32_t probs[4][4];
       float shrink[2];
       exponentiate_scores<2>(score, sums, probs, shrink);
       slots.put(probs, shrink, warp, lane);
-      if (tile + 1 == the.tiles) {  // not before that fence, which would wait for it
+      if (tile + 1 == work.tiles) {  // not before that fence, which would wait for it
         sums.reduce_lanes();
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           if (!columns.is_there[i]) continue;
-          store_partial_softmax<kDim>(args, sums, i, columns.partial(the, i), the.head,
+          store_partial_softmax<kDim>(args, sums, i, columns.partial(work, i), work.head,
                                       columns.own_head[i], lane);
         }
       }
       slots.tell();
     }
-    ring.unit += 2 * the.tiles;
+    ring.unit += 2 * work.tiles;
   }
   if (!waited) wait_for_previous_kernel();
 }
@@ -113,21 +113,21 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
   WeightSlots<kDim> slots = {shared};
   bool waited = !args.early;
   for (int index = 0;; ++index) {
-    const PrefixWork the = take_work<kDim>(shared, index);
-    if (the.num_rows == 0) break;
-    const PrefixColumns columns(args, the, 0, the.num_rows);
+    const PrefixWork work = take_work<kDim>(shared, index);
+    if (work.num_rows == 0) break;
+    const PrefixColumns columns(args, work, 0, work.num_rows);
     if (!waited) wait_for_previous_kernel();
     waited = true;
     float out[kDim / 8][4];
     clear_sums<kDim>(out);
-    for (int tile = 0; tile < the.tiles; ++tile) {
+    for (int tile = 0; tile < work.tiles; ++tile) {
       barrier_wait(slots.barrier(), slots.parity());
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const uint32_t shrink = load_shared_4(slots.shrink_at(warp * 16 + lane / 4 + 8 * i));
         shrink_sums<kDim>(out, i, __uint_as_float(shrink));
       }
-      const uint32_t unit = ring.unit + values_unit(tile, the.tiles);
+      const uint32_t unit = ring.unit + values_unit(tile, work.tiles);
       const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(unit)));
       const uint64_t probs = wgmma_descriptor<64>(wgmma_uniform(slots.probs()));
       wgmma_fence();
@@ -142,16 +142,16 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
       ++slots.tile;
       ring.release(unit, 2);
     }
-    ring.unit += 2 * the.tiles;
-    if (the.tiles > 0) {
+    ring.unit += 2 * work.tiles;
+    if (work.tiles > 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!columns.is_there[i]) continue;
-        store_partial_values<kDim>(args, out, i, columns.partial(the, i), the.head,
+        store_partial_values<kDim>(args, out, i, columns.partial(work, i), work.head,
                                    columns.own_head[i], lane);
       }
     }
-    announce_prefix(args, the, 2);
+    announce_prefix(args, work, 2);
   }
   if (!waited) wait_for_previous_kernel();
 }

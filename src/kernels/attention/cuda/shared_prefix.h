@@ -22,24 +22,24 @@ struct PrefixColumns {
   int first_partial[2];  // of the row
 
   // `skipped` rows of the item, then `num_rows` that are the warpgroup's.
-  __device__ __forceinline__ PrefixColumns(const AttentionArgs& args, const PrefixWork& the,
+  __device__ __forceinline__ PrefixColumns(const AttentionArgs& args, const PrefixWork& work,
                                            int skipped, int num_rows) {
     const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
-    const int part_heads = min(args.group_heads - the.head % args.parts * 8, 8);
+    const int part_heads = min(args.group_heads - work.head % args.parts * 8, 8);
     const int first = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = args.by_row_columns.divide(first + 8 * i);
       own_head[i] = first + 8 * i - row * args.row_columns;
       is_there[i] = row < num_rows && own_head[i] < part_heads;
-      const AttentionRowCuda& its = rows[the.first_row + (is_there[i] ? skipped + row : 0)];
-      position[i] = its.position;
-      first_partial[i] = its.first_partial;
+      const AttentionRowCuda& step_row = rows[work.first_row + (is_there[i] ? skipped + row : 0)];
+      position[i] = step_row.position;
+      first_partial[i] = step_row.first_partial;
     }
   }
   // Not before it is needed: what it is made of is on its way meanwhile.
-  __device__ __forceinline__ int partial(const PrefixWork& the, int i) const {
-    return first_partial[i] + span_of(position[i], the.first_tile);
+  __device__ __forceinline__ int partial(const PrefixWork& work, int i) const {
+    return first_partial[i] + span_of(position[i], work.first_tile);
   }
   __device__ __forceinline__ void hide(const AttentionArgs& args, float (&score)[8][4], int tile,
                                        int lane) const {
@@ -52,13 +52,13 @@ struct PrefixColumns {
 // Queries of a warpgroup's rows into its shared memory, once the previous kernel has ended.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
-                                                     const PrefixWork& the, int skipped,
+                                                     const PrefixWork& work, int skipped,
                                                      int num_rows, uint32_t queries, bool& waited) {
-  const int part = the.head % args.parts;
-  const int first_head = the.head / args.parts * args.group_heads + part * 8;
+  const int part = work.head % args.parts;
+  const int first_head = work.head / args.parts * args.group_heads + part * 8;
   const int barrier = 2 + static_cast<int>(threadIdx.x) / 128;
   ColumnQueries<kDim, kFused> columns;
-  columns.plan(args, the.first_row + skipped, num_rows, min(args.group_heads - part * 8, 8),
+  columns.plan(args, work.first_row + skipped, num_rows, min(args.group_heads - part * 8, 8),
                [&](int row) {
                  return kFused ? args.qkv + row * args.qkv_stride + first_head * kDim
                                : args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
@@ -72,12 +72,12 @@ __device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
 
 // A warpgroup has written its share of an item's partial results, or the last: tells the item's
 // groups.
-__device__ __forceinline__ void announce_prefix(const AttentionArgs& args, const PrefixWork& the,
+__device__ __forceinline__ void announce_prefix(const AttentionArgs& args, const PrefixWork& work,
                                                 int arrivals) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   named_barrier(2 + static_cast<int>(threadIdx.x) / 128, 128);
-  if (thread > (the.num_rows - 1) / kGroupRows) return;
-  arrive_release(args.arrivals + (the.group + thread) * (args.kv_heads * args.parts) + the.head,
+  if (thread > (work.num_rows - 1) / kGroupRows) return;
+  arrive_release(args.arrivals + (work.group + thread) * (args.kv_heads * args.parts) + work.head,
                  static_cast<uint32_t>(arrivals));
 }
 

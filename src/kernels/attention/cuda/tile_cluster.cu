@@ -65,18 +65,19 @@ __device__ __forceinline__ void wait_for_step_keys(uint32_t shared) {
 
 // One thread: the tiles of a warpgroup's spans of the cluster's item, in order, into its ring.
 template <class Layout>
-__device__ __forceinline__ void copy_ring(const AttentionArgs& args, const TilesWork& the,
+__device__ __forceinline__ void copy_ring(const AttentionArgs& args, const TilesWork& work,
                                           uint32_t shared, int group) {
   constexpr int kDim = Layout::kDim;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
-  const ItemSpans spans(the.item, args.window);
-  const int stable_tiles = the.item.stable_tokens / kTilePositions;
+  const ItemSpans spans(work.item, args.window);
+  const int stable_tiles = work.item.stable_tokens / kTilePositions;
   const int seat = static_cast<int>(cluster_rank()) * kTileClusterGroups + group;
   bool waited = !Layout::kFused && !args.early;
   RingPlace place;
   for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
     for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
-      const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
+      const std::byte* const keys =
+          keys_of<kDim>(args, tables[work.item.table + tile], work.kv_head);
       if (!waited && tile >= stable_tiles) {
         wait_for_step_keys<Layout>(shared);
         waited = true;
@@ -100,7 +101,7 @@ __device__ __forceinline__ void wait_and_launch_dependents() {
 
 // A consumer: its warpgroup's spans of the cluster's item, and its share of the merging.
 template <class Layout>
-__device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& the,
+__device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& work,
                                        uint32_t shared) {
   constexpr int kDim = Layout::kDim;
   constexpr int kMeet = 1 + kTileClusterGroups;  // barrier of all consumers
@@ -110,14 +111,14 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   const int seat = rank * kTileClusterGroups + group;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const uint32_t queries = shared + Layout::kQueries;
-  const ItemSpans spans(the.item, args.window);
-  const int first_row = the.item.first_row;
-  const int part_heads = min(args.group_heads - the.part * 8, 8);
-  const int first_head = the.kv_head * args.group_heads + the.part * 8;
+  const ItemSpans spans(work.item, args.window);
+  const int first_row = work.item.first_row;
+  const int part_heads = min(args.group_heads - work.part * 8, 8);
+  const int first_head = work.kv_head * args.group_heads + work.part * 8;
   const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
-                             first_row, the.item.num_rows, part_heads, first_column);
+                             first_row, work.item.num_rows, part_heads, first_column);
   ColumnQueries<kDim, Layout::kFused, kTileClusterConsumers> staged;
-  staged.plan(args, first_row, the.item.num_rows, part_heads, [&](int row) {
+  staged.plan(args, first_row, work.item.num_rows, part_heads, [&](int row) {
     return Layout::kFused ? args.qkv + row * args.qkv_stride + first_head * kDim
                           : args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
   });
@@ -126,7 +127,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   named_barrier(kMeet, kTileClusterConsumers);
 
   // Warps whose 16 columns are not the item's send and merge nothing.
-  const int sent_columns = (the.item.num_rows * args.row_columns + 15) & ~15;
+  const int sent_columns = (work.item.num_rows * args.row_columns + 15) & ~15;
   const bool sends = static_cast<int>(threadIdx.x) % 128 / 32 * 16 < sent_columns;
   const bool merges = TileClusterShare<Layout>::column() < sent_columns;
   TileClusterExchange<Layout> exchange{shared, rank, sent_columns};
@@ -140,7 +141,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
       span.clear();
       for (int tile = spans.begin_tile(round + seat); tile < spans.end_tile(round + seat); ++tile) {
         barrier_wait(Layout::filled_at(shared, group, place.stage), place.parity);
-        attend_columns<kDim>(args, columns, the.item, tile * kTilePositions, queries,
+        attend_columns<kDim>(args, columns, work.item, tile * kTilePositions, queries,
                              Layout::stage_at(shared, group, place.stage), 1 + group, span);
         __syncwarp();
         if (lane == 0) barrier_arrive(Layout::free_at(shared, group, place.stage));
@@ -162,7 +163,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
   const int row = args.by_row_columns.divide(TileClusterShare<Layout>::column());
   const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
-  if (row < the.item.num_rows && head < part_heads) {
+  if (row < work.item.num_rows && head < part_heads) {
     share.store(args,
                 args.attended + (first_row + row) * args.attended_stride +
                     (first_head + head) * args.head_dim,
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
   const int num_items = args.step->num_prompt_items;
   const auto [item_idx, head] = tile_cluster_work<Layout>(args);
   // On its way while the blocks of the cluster meet.
-  const TilesWork the(args, min(item_idx, num_items - 1), head);
+  const TilesWork work(args, min(item_idx, num_items - 1), head);
   init_tile_cluster_barriers<Layout>(shared);
   if (item_idx >= num_items) {
     wait_for_previous_kernel();  // who waits for this kernel waits for that one too
@@ -186,14 +187,14 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
   }
   if (threadIdx.x < kTileClusterConsumers) {
     warpgroup_reg_alloc<216>();
-    attend<Layout>(args, the, shared);
+    attend<Layout>(args, work, shared);
   } else {
     warpgroup_reg_dealloc<64>();
     const int warp = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
     if (warp < kTileClusterGroups) {
-      if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, the, shared, warp);
+      if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, work, shared, warp);
     } else if constexpr (Layout::kFused) {
-      append<Layout>(args, the, item_idx, shared);
+      append<Layout>(args, work, item_idx, shared);
     }
   }
 }

@@ -23,7 +23,7 @@ namespace forerun::cuda {
 
 // The thread's share of an item's rows: two pieces of a key, half a head apart, and of its value.
 template <class Layout>
-__device__ __forceinline__ void append_rows(const AttentionArgs& args, const TilesWork& the) {
+__device__ __forceinline__ void append_rows(const AttentionArgs& args, const TilesWork& work) {
   constexpr int kDim = Layout::kDim;
   constexpr int kThreads = kAppendingWarps * 32;  // of a block
   constexpr int kPairs = kDim / 16;               // threads a row
@@ -32,15 +32,15 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
   const int thread = static_cast<int>(cluster_rank() * kThreads + threadIdx.x % kThreads);
   const int piece = thread % kPairs;
 #pragma unroll 1
-  for (int i = thread / kPairs; i < the.item.num_rows; i += kAtOnce) {
-    const int row = the.item.first_row + i;
+  for (int i = thread / kPairs; i < work.item.num_rows; i += kAtOnce) {
+    const int row = work.item.first_row + i;
     const int slot = kv_slots[row];
     PieceAngles angles;
     angles.load(args.step, row, piece, kDim);
     wait_for_previous_kernel();
     if (slot < 0) continue;
     const auto* const key = reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride +
-                                                           args.k_offset + the.kv_head * kDim) +
+                                                           args.k_offset + work.kv_head * kDim) +
                             piece;
     const auto* const value = reinterpret_cast<const uint4*>(
         reinterpret_cast<const __nv_bfloat16*>(key) + args.v_offset - args.k_offset);
@@ -48,7 +48,7 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
     uint4 high = key[kPairs];
     const uint4 values[2] = {value[0], value[kPairs]};
     angles.rotate_pieces(low, high);
-    std::byte* const stored = keys_of<kDim>(args, slot / kTilePositions, the.kv_head) +
+    std::byte* const stored = keys_of<kDim>(args, slot / kTilePositions, work.kv_head) +
                               slot % kTilePositions * kPanelRowBytes;
     const int to_low = kv_piece(piece, slot);
     const int to_high = kv_piece(piece + kPairs, slot);
@@ -66,25 +66,25 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
 // at once (most_tile_clusters()) or, where other streams take some of it, since those before have
 // been launched before; if neither holds, `failed` is set after a second.
 template <class Layout>
-__device__ __forceinline__ void append(const AttentionArgs& args, const TilesWork& the,
+__device__ __forceinline__ void append(const AttentionArgs& args, const TilesWork& work,
                                        int item_idx, uint32_t shared) {
   const int lane = threadIdx.x % 32;
   const int heads = args.kv_heads * args.parts;
-  if (the.part == 0) append_rows<Layout>(args, the);
+  if (work.part == 0) append_rows<Layout>(args, work);
   wait_for_previous_kernel();  // threads without a row have not waited yet
   fence_global_async_proxy();
   __syncwarp();
-  const int first_part = the.kv_head * args.parts;  // which appends for all parts
-  if (the.part == 0 && lane == 0) {
-    arrive_release(args.arrivals + the.item.group * heads + first_part, 1);
+  const int first_part = work.kv_head * args.parts;  // which appends for all parts
+  if (work.part == 0 && lane == 0) {
+    arrive_release(args.arrivals + work.item.group * heads + first_part, 1);
   }
   if (threadIdx.x / 32 % kAppendingWarps != 0) return;
   if (cluster_rank() == 0 && lane == 0)
-    args.to_clear[the.item.group * heads + first_part + the.part] = 0;
+    args.to_clear[work.item.group * heads + first_part + work.part] = 0;
   const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset);
 #pragma unroll 1
   for (int i = lane; i <= item_idx; i += 32) {
-    if (items[i].table != the.item.table) continue;  // of another sequence
+    if (items[i].table != work.item.table) continue;  // of another sequence
     const uint32_t* const arrivals = args.arrivals + items[i].group * heads + first_part;
     if (!wait_acquire(arrivals, Layout::kBlocks * kAppendingWarps)) *args.failed = 1;
   }

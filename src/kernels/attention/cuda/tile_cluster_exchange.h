@@ -206,10 +206,10 @@ struct TileClusterShare {
     const uint32_t sums = shared + Layout::kReceivedSums + column() * 8;
 #pragma unroll kMergedAtOnce
     for (int seat = 0; seat < seats; ++seat) {
-      const float2 its = load_shared_pair(sums + seat * Layout::kSeatSumBytes);
-      const float2 factors = merge_factors(most, its.x);
-      most = fmaxf(most, its.x);
-      exp_sum = merged(exp_sum, its.y, factors);
+      const float2 seat_sums = load_shared_pair(sums + seat * Layout::kSeatSumBytes);
+      const float2 factors = merge_factors(most, seat_sums.x);
+      most = fmaxf(most, seat_sums.x);
+      exp_sum = merged(exp_sum, seat_sums.y, factors);
 #pragma unroll
       for (int piece = 0; piece < Layout::kPieces; ++piece) {
         const uint4 next =

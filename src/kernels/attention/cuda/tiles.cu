@@ -50,12 +50,12 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   const uint32_t queries = shared + Layout::kQueries + group * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;
-  for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
-    const TilesWork the = tiles_work(args, work, num_items);
-    const int first_row = the.item.first_row + group_first;
-    const int num_rows = min(the.item.num_rows - group_first, group_rows);
-    const int part_heads = min(args.group_heads - the.part * 8, 8);
-    const int first_head = the.kv_head * args.group_heads + the.part * 8;
+  for (int work_idx = blockIdx.x; work_idx < num_items * heads; work_idx += gridDim.x) {
+    const TilesWork work = tiles_work(args, work_idx, num_items);
+    const int first_row = work.item.first_row + group_first;
+    const int num_rows = min(work.item.num_rows - group_first, group_rows);
+    const int part_heads = min(args.group_heads - work.part * 8, 8);
+    const int first_head = work.kv_head * args.group_heads + work.part * 8;
 
     named_barrier(1 + group, 128);  // nobody needs the last queries
     ColumnQueries<kDim, false> staged;
@@ -69,13 +69,13 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
     ColumnSums<kDim> span, total;
     span.clear();
     total.clear();
-    for (int tile = first_tile_of(args, the.item); tile < the.item.end_tile; ++tile) {
+    for (int tile = first_tile_of(args, work.item); tile < work.item.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
       const uint32_t keys = shared + stage * Layout::kStageBytes;
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled, parity);
       if (begin <= columns.highest) {
-        attend_columns<kDim>(args, columns, the.item, begin, queries, keys, 1 + group, span);
+        attend_columns<kDim>(args, columns, work.item, begin, queries, keys, 1 + group, span);
         if (ends_span(columns.highest, tile)) {
           span.reduce_lanes();
           merge(total, span);

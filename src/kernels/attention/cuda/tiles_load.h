@@ -41,10 +41,10 @@ struct TilesWork {
 
 // Of kTiles: the work-th piece of all items' work, long items first, as a block's producer and its
 // consumers both take them.
-__device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work,
+__device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work_idx,
                                                 int num_items) {
-  const int item_idx = args.by_heads.divide(work);
-  return {args, num_items - 1 - item_idx, work - item_idx * args.by_heads.by};
+  const int item_idx = args.by_heads.divide(work_idx);
+  return {args, num_items - 1 - item_idx, work_idx - item_idx * args.by_heads.by};
 }
 
 // One thread: the tiles of the block's work, in order, into its ring.
@@ -56,10 +56,11 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
   const int heads = args.kv_heads * args.parts;
   int stage = 0;
   uint32_t parity = 1;
-  for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
-    const TilesWork the = tiles_work(args, work, num_items);
-    for (int tile = first_tile_of(args, the.item); tile < the.item.end_tile; ++tile) {
-      const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
+  for (int work_idx = blockIdx.x; work_idx < num_items * heads; work_idx += gridDim.x) {
+    const TilesWork work = tiles_work(args, work_idx, num_items);
+    for (int tile = first_tile_of(args, work.item); tile < work.item.end_tile; ++tile) {
+      const std::byte* const keys =
+          keys_of<kDim>(args, tables[work.item.table + tile], work.kv_head);
       const uint32_t target = shared + stage * Layout::kStageBytes;
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled + 8, parity);
