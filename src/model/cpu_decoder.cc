@@ -104,7 +104,7 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;
-    row.position = from.visible - 1;
+    row.last_visible = from.visible - 1;
     row.boundary = from.boundary;
     row.slot = from.slot;
     row.block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table;

@@ -1,15 +1,16 @@
 // Attention of any rows over a paged KV cache: prefill, decoding and token trees alike.
 //
-// By logical position, never by slot. Positions fall into fixed tiles of 64 and spans of 256; a
-// span is a running softmax over its tiles in ascending order, and spans are merged in ascending
-// order. What is summed when depends on the row's position and window alone: batch invariance. A
-// row's bits do not depend on the other rows, on which slots hold its positions, on whether they
-// come through the block table or the row's own list, or on the team's size.
+// Sums follow logical positions, never slots. Positions fall into fixed tiles of 64 and spans of
+// 256; a span is a running softmax over its tiles in ascending order, and spans are merged in
+// ascending order. The order of summation depends on the row's last visible position and the window
+// alone, which gives batch invariance: a row's bits do not depend on the other rows, on which slots
+// hold its positions, on whether they come through the block table or the row's own list, or on the
+// team's size.
 //
-// Sums are f32. What is multiplied is f32 too, keys and values of a bf16 cache widened; with a bf16
-// cache and Isa::kAvx512Bf16 or kAmx it is bf16, queries and probabilities rounded to it
-// (attention/cpu/bf16_dot.h). Bits therefore belong to an instruction set, as those of linear
-// layers do.
+// Sums are f32. Products are f32 too: keys and values of a bf16 cache are widened. With a bf16
+// cache and Isa::kAvx512Bf16 or kAmx, products are bf16, and queries and probabilities are rounded
+// to bf16 (attention/cpu/bf16_dot.h). Bits therefore belong to an instruction set, as those of
+// linear layers do.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,9 @@ inline constexpr int32_t kAttentionSpan = 256;  // positions that one member red
 // Head vectors in the cache and in the kernels' scratch are padded with zeros to a multiple of 32.
 constexpr int64_t padded_head_dim(int64_t head_dim) { return (head_dim + 31) / 32 * 32; }
 
-// Keys lie in pieces of 16 bytes (8 dimensions in bf16, 4 in f32), the pieces of 4 neighbouring
-// slots side by side: one 64-byte vector then meets the same dimensions of 4 keys, and sums over
-// the head need one short reduction for 16 keys in place of one each.
+// Keys lie in pieces of 16 bytes (8 dimensions in bf16, 4 in f32), with the pieces of 4
+// neighbouring slots side by side: one 64-byte vector then holds the same dimensions of 4 keys, and
+// the scores of 16 keys need one short reduction instead of 16.
 inline constexpr int32_t kKeyGroup = 4;
 inline constexpr int32_t kKeyPieceBytes = 16;
 
@@ -48,9 +49,10 @@ struct PagedKv {
   int64_t head_bytes() const {
     return padded_head_dim(head_dim) * static_cast<int64_t>(dtype_bytes(dtype));
   }
-  // Of one layer of one block, K and V.
+  // Bytes of K and V of one layer in one block.
   int64_t layer_bytes() const { return 2 * num_kv_heads * kAttentionTile * head_bytes(); }
-  // First piece of a slot's key; the next ones are kKeyGroup * kKeyPieceBytes apart.
+  // Address of the first piece of a slot's key; its next pieces are kKeyGroup * kKeyPieceBytes
+  // apart.
   std::byte* key(int32_t block, int32_t offset, int32_t kv_head) const {
     return data + block * block_stride_bytes +
            (static_cast<int64_t>(kv_head) * kAttentionTile + offset / kKeyGroup * kKeyGroup) *
@@ -63,16 +65,17 @@ struct PagedKv {
   }
 };
 
-// A row and what it sees: position q < boundary lies in slot q, positions boundary to `position`
-// in slots ancestors[q - boundary]; slot s lies in block block_table[s / 64] at s % 64.
+// A row and what it sees. Position q < boundary lies in slot q, and position q in [boundary,
+// last_visible] in slot ancestors[q - boundary]; slot s lies in block block_table[s / 64] at offset
+// s % 64.
 //
-// Positions are those among the tokens that the row sees, in the order of the text: a row that sees
-// all before it is at its place in the text, one that sees a part of it lower (StepRow::visible -
-// 1). Rotary angles are not attention's: queries and keys come rotated.
+// Positions count the tokens that the row sees, in the order of the text: `last_visible` is
+// StepRow::visible - 1. It is the row's place in the text if the row sees everything before it, and
+// lower otherwise. Attention does not rotate: queries and keys come rotated.
 struct AttentionRow {
-  int32_t position = 0;
+  int32_t last_visible = 0;
   int32_t boundary = 0;
-  int32_t slot = 0;  // where its own KV is written
+  int32_t slot = 0;  // where the row's own KV is written
   const int32_t* block_table = nullptr;
   const int32_t* ancestors = nullptr;
 };
@@ -82,11 +85,11 @@ struct AttentionRow {
 struct AttentionPlan {
   struct Block {
     int32_t first_row;
-    int32_t num_rows;  // neighbours of one sequence, which share tiles below their boundaries
+    int32_t num_rows;  // neighbours in a sequence; they share tiles below their boundaries
   };
   std::vector<Block> blocks;
   bool split_spans = false;  // few rows and long contexts: members share the spans of a row
-  int32_t num_spans = 0;     // of the row with the highest position
+  int32_t num_spans = 0;     // of the row that has the most
 
   void build(std::span<const AttentionRow> rows, int32_t num_heads, int32_t num_kv_heads,
              int32_t team_size);
@@ -112,17 +115,17 @@ class AttentionScratch {
 void append_kv_head(const float* k, const float* v, const AttentionRow& row, int32_t kv_head,
                     const PagedKv& kv);
 
-// Copies K and V of one slot to another, of one KV head.
+// Copies K and V of one KV head from one slot to another.
 void copy_kv_head(const PagedKv& kv, int32_t kv_head, int32_t from_block, int32_t from_offset,
                   int32_t to_block, int32_t to_offset);
-// Of all KV heads of the layer.
+// The same for all KV heads of the layer.
 void copy_kv_slot(const PagedKv& kv, int32_t from_block, int32_t from_offset, int32_t to_block,
                   int32_t to_offset);
 
 // Collective: out [rows][num_heads * head_dim] = softmax(q · Kᵀ / sqrt(head_dim)) · V per head,
-// over the positions each row sees: those above position - window (window 0: all). q has out's
-// shape. The caller syncs before (all KV written) and after. Ends without a sync; has one inside
-// where plan.split_spans.
+// over the positions that each row sees: up to last_visible and above last_visible - window (window
+// 0: all). q has out's shape. The caller syncs before (all KV written) and after. Ends without a
+// sync; has one inside where plan.split_spans.
 void attention(const Team& team, MatrixView<const float> q, std::span<const AttentionRow> rows,
                const PagedKv& kv, int32_t window, const AttentionPlan& plan,
                AttentionScratch* scratch, MatrixView<float> out);

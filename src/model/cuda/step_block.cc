@@ -93,7 +93,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     const StepRow& from = step.rows[row_idx];
     const auto local = static_cast<int32_t>(row_idx - begin);
     rows_.push_back(
-        {.position = from.visible - 1,
+        {.last_visible = from.visible - 1,
          .boundary = from.boundary,
          // Where it would lie: what is not written is no less stable for it.
          .slot = from.slot == kNoSlot ? from.visible - 1 : from.slot,

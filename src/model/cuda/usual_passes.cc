@@ -20,7 +20,7 @@ std::vector<AttentionRow> rows_of(int32_t sequences, int32_t each, int32_t conte
   for (int32_t sequence = 0; sequence < sequences; ++sequence) {
     for (int32_t i = 0; i < each; ++i) {
       const int32_t position = context + (tree ? (i + 1) / 2 : i);
-      rows.push_back({.position = position,
+      rows.push_back({.last_visible = position,
                       .boundary = tree ? context : position + 1,
                       .slot = context + i,
                       .block_table = numbers.data() + sequence,

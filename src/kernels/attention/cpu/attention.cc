@@ -83,7 +83,7 @@ void AttentionPlan::build(std::span<const AttentionRow> rows, int32_t num_heads,
   blocks.clear();
   int32_t highest = 0;
   for (size_t row_idx = 0; row_idx < rows.size(); ++row_idx) {
-    highest = std::max(highest, rows[row_idx].position);
+    highest = std::max(highest, rows[row_idx].last_visible);
     if (!blocks.empty() && blocks.back().num_rows < max_rows &&
         rows[row_idx - 1].block_table == rows[row_idx].block_table) {
       ++blocks.back().num_rows;
@@ -129,10 +129,10 @@ struct AttentionCall {
   AttentionTypeKernels type_kernels;
 
   int32_t lowest(const AttentionRow& row) const {
-    return window > 0 ? std::max(0, row.position - window + 1) : 0;
+    return window > 0 ? std::max(0, row.last_visible - window + 1) : 0;
   }
   bool sees(const AttentionRow& row, int32_t span) const {
-    return lowest(row) < (span + 1) * kAttentionSpan && row.position >= span * kAttentionSpan;
+    return lowest(row) < (span + 1) * kAttentionSpan && row.last_visible >= span * kAttentionSpan;
   }
   int64_t state_floats() const { return softmax_state_floats(padded_dim); }
   int32_t num_heads() const { return group * kv.num_kv_heads; }
@@ -211,7 +211,7 @@ void AttentionCall::run_tile(const AttentionPlan::Block& block, int32_t first_ro
       const int64_t query = static_cast<int64_t>(row_idx) * group + head;
       queries[at] = reinterpret_cast<const std::byte*>(mem.queries + query * padded_dim);
       first[at] = std::max(lowest(row) - start, 0);
-      last[at] = std::min(row.position - start, kAttentionTile - 1);
+      last[at] = std::min(row.last_visible - start, kAttentionTile - 1);
       states[at] = mem.span_states + query * state_floats();
       if (tile.num_queries == kPortion) {
         type_kernels.tile(tile);
@@ -266,7 +266,7 @@ void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_he
   for (int32_t row_idx = 0; row_idx < block.num_rows;) {
     const AttentionRow& row = rows[static_cast<size_t>(block.first_row + row_idx)];
     const int32_t first = std::max(lowest(row), start);
-    const int32_t last = std::min(row.position, end);
+    const int32_t last = std::min(row.last_visible, end);
     if (first > last) {
       ++row_idx;
       continue;
@@ -276,7 +276,7 @@ void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_he
       int32_t num_rows = 1;
       for (; row_idx + num_rows < block.num_rows; ++num_rows) {
         const AttentionRow& next = rows[static_cast<size_t>(block.first_row + row_idx + num_rows)];
-        const int32_t next_last = std::min(next.position, end);
+        const int32_t next_last = std::min(next.last_visible, end);
         if (std::max(lowest(next), start) > next_last || next_last >= next.boundary) break;
       }
       const int32_t physical = row.block_table[tile_idx];
@@ -287,7 +287,7 @@ void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_he
         found.keys[static_cast<size_t>(offset / kKeyGroup)] = kv.key(physical, offset, kv_head);
       }
       found.ahead = 0;
-      if (end + 1 < row.boundary && end < row.position) {
+      if (end + 1 < row.boundary && end < row.last_visible) {
         found.ahead = (row.block_table[tile_idx + 1] - physical) * kv.block_stride_bytes;
       }
       run_tile(block, row_idx, num_rows, tile_idx, found, mem);

@@ -54,8 +54,8 @@ void attend(benchmark::State& state) {
   std::vector<AttentionRow> row_list;
   for (int32_t row_idx = 0; row_idx < rows; ++row_idx) {
     AttentionRow row;
-    row.position = row.slot = context + row_idx;
-    row.boundary = tree != 0 ? context : row.position + 1;
+    row.last_visible = row.slot = context + row_idx;
+    row.boundary = tree != 0 ? context : row.last_visible + 1;
     row.block_table = table.data();
     row.ancestors = ancestors.data();
     row_list.push_back(row);

@@ -78,7 +78,7 @@ void check(const Case& shape, int32_t last, int32_t num_rows, int32_t boundary) 
   std::vector<float> q;
   for (int32_t position = last - num_rows + 1; position <= last; ++position) {
     AttentionRow row;
-    row.position = position;
+    row.last_visible = position;
     row.boundary = std::min(boundary, position + 1);
     row.block_table = table.data();
     row.ancestors = ancestors.data();
@@ -137,7 +137,7 @@ TEST(Attention, SurvivesExtremeScores) {
   TestCache cache(DType::kF32, 2, 1, 16);
   for (int32_t position = 0; position < 100; ++position) cache.put(table, position, 1, position);
   AttentionRow row;
-  row.position = 99;
+  row.last_visible = 99;
   row.boundary = 100;
   row.block_table = table.data();
   std::vector<float> q = query_of(1, 99, 16);

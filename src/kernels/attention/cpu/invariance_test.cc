@@ -34,7 +34,7 @@ class AttentionInvariance : public testing::TestWithParam<DType> {
   }
   AttentionRow prefix_row(int32_t position) const {
     AttentionRow row;
-    row.position = position;
+    row.last_visible = position;
     row.boundary = position + 1;
     row.block_table = table_.data();
     return row;
@@ -47,7 +47,7 @@ class AttentionInvariance : public testing::TestWithParam<DType> {
   std::vector<float> queries(const std::vector<AttentionRow>& rows) const {
     std::vector<float> q;
     for (const AttentionRow& row : rows) {
-      const std::vector<float> query = query_of(1, row.position, kWidth);
+      const std::vector<float> query = query_of(1, row.last_visible, kWidth);
       q.insert(q.end(), query.begin(), query.end());
     }
     return q;
@@ -116,7 +116,7 @@ TEST_P(AttentionInvariance, CompanionsAndTeamsDoNotMatter) {
       for (int32_t index = 0; index < num_rows; ++index) {
         AttentionRow row = prefix_row(kTokens - num_rows + index);
         if (index % 5 == 3) {  // a tree row among prefix rows
-          row.boundary = row.position - 2;
+          row.boundary = row.last_visible - 2;
           row.ancestors = slots.data() + row.boundary;
         }
         rows.push_back(row);
@@ -124,7 +124,7 @@ TEST_P(AttentionInvariance, CompanionsAndTeamsDoNotMatter) {
       const std::vector<float> q = queries(rows);
       const std::vector<float> alone = run_attention(q, rows, cache_.kv(), kHeads, window, 1);
       for (const size_t row_idx : {size_t{0}, rows.size() / 2, rows.size() - 1}) {
-        EXPECT_EQ(row_of(alone, row_idx), plain(rows[row_idx].position, window))
+        EXPECT_EQ(row_of(alone, row_idx), plain(rows[row_idx].last_visible, window))
             << "rows " << num_rows << " row " << row_idx << " window " << window;
       }
       for (const int32_t team_size : {2, 3}) {
@@ -179,10 +179,10 @@ TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
       const std::vector<float> out =
           run_attention(queries(rows), rows, cache_.kv(), kHeads, 0, team_size);
       for (size_t row = 0; row < rows.size(); ++row) {
-        if (rows[row].position < poisoned) {
-          EXPECT_EQ(row_of(out, row), row_of(sound, row)) << rows[row].position;
+        if (rows[row].last_visible < poisoned) {
+          EXPECT_EQ(row_of(out, row), row_of(sound, row)) << rows[row].last_visible;
         } else {
-          EXPECT_TRUE(std::isnan(row_of(out, row)[0])) << rows[row].position;
+          EXPECT_TRUE(std::isnan(row_of(out, row)[0])) << rows[row].last_visible;
         }
       }
     }

@@ -26,7 +26,7 @@ void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows
   std::vector<double> probs;
   for (size_t row_idx = 0; row_idx < rows.size(); ++row_idx) {
     const AttentionRow& row = rows[row_idx];
-    const int32_t first = window > 0 ? std::max(0, row.position - window + 1) : 0;
+    const int32_t first = window > 0 ? std::max(0, row.last_visible - window + 1) : 0;
     for (int32_t head = 0; head < num_heads; ++head) {
       const int32_t kv_head = head / (num_heads / kv.num_kv_heads);
       const float* query = q.row(static_cast<int64_t>(row_idx)) + head * kv.head_dim;
@@ -34,7 +34,7 @@ void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows
         return position < row.boundary ? position : row.ancestors[position - row.boundary];
       };
       probs.clear();
-      for (int32_t position = first; position <= row.position; ++position) {
+      for (int32_t position = first; position <= row.last_visible; ++position) {
         const int32_t slot = slot_of(position);
         const std::byte* key = kv.key(row.block_table[slot / 64], slot % 64, kv_head);
         double score = 0.0;
@@ -52,7 +52,7 @@ void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows
       float* result = out.row(static_cast<int64_t>(row_idx)) + head * kv.head_dim;
       for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
         double value = 0.0;
-        for (int32_t position = first; position <= row.position; ++position) {
+        for (int32_t position = first; position <= row.last_visible; ++position) {
           const int32_t slot = slot_of(position);
           const std::byte* v = kv.value(row.block_table[slot / 64], slot % 64, kv_head);
           value += probs[static_cast<size_t>(position - first)] * value_element(kv, v, dim);

@@ -1,5 +1,5 @@
-// What the attention kernel (attention/cuda/rows.cu) is given, and how it divides its shared
-// memory; what all of attention's kernels are given alike. Included by the kernels alone.
+// Arguments of the attention kernels, and the shared-memory layout of the row kernel
+// (attention/cuda/rows.cu). Only the attention kernels include this file.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,16 +12,16 @@
 
 namespace forerun::cuda {
 
-constexpr int kWarps = kGroupRows;  // of a block
+constexpr int kWarps = kGroupRows;  // warps of a block
 constexpr int kThreads = kWarps * 32;
-constexpr int kMaxKvStages = 2;  // tiles on their way, beside a linear layer's block
+constexpr int kMaxKvStages = 2;  // tiles in flight; leaves room for a linear layer's block
 constexpr int kChunk = 16;       // positions that one instruction takes
 
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
 constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
 constexpr int kAttentionBarrierBytes = 128;
-// Behind the stages of tiles: values that each warp gathers for itself, or (kFused) the keys and
-// values of the extras, and each warp's list of them.
+// Bytes after the tile stages: the values that each warp gathers for itself or, with kFused, the
+// keys and values of the extras and each warp's list of them.
 constexpr int own_bytes(int dim, bool fused) {
   return fused ? 2 * kMaxExtras * dim * 2 + kWarps * kMaxExtras : kWarps * chunk_bytes(dim);
 }
@@ -34,8 +34,8 @@ constexpr int stages_for(int dim, bool fused, int shared_limit) {
   return stages;
 }
 
-// Divides small numbers by one that is known on the host: a division at run time is a chain of a
-// hundred cycles.
+// Divides by a divisor that the host knows, with one multiplication: an integer division on the GPU
+// is a chain of a hundred cycles.
 struct Divisor {
   uint64_t reciprocal = 0;
   int by = 0;
@@ -43,7 +43,7 @@ struct Divisor {
   Divisor() = default;
   explicit Divisor(int by)
       : reciprocal((uint64_t{1} << 32) / static_cast<uint64_t>(by) + 1), by(by) {}
-  // For products of n and the divisor below 2^32.
+  // Exact while n times the divisor is below 2^32.
   __device__ __forceinline__ int divide(int n) const {
     return static_cast<int>(static_cast<uint64_t>(n) * reciprocal >> 32);
   }
@@ -62,17 +62,17 @@ struct AttentionArgs {
   uint32_t* to_clear;
   uint32_t* failed;
   int64_t qkv_stride, attended_stride, block_stride;
-  int64_t partial_floats;       // of a row's span, all key/value heads
-  int64_t part_partial_floats;  // likewise, of a part of one
+  int64_t partial_floats;       // of one span's partial result, all key/value heads
+  int64_t part_partial_floats;  // of one part of one key/value head
   int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, row_columns;
   int window;
   Divisor by_row_columns, by_num_heads, by_group_heads, by_parts;
-  Divisor by_heads;  // parts of all key/value heads
-  float scale_log2;  // 1 / sqrt(head_dim), for powers of two
+  Divisor by_heads;  // divides by the parts of all key/value heads
+  float scale_log2;  // log2(e) / sqrt(head_dim): scores are logarithms to base 2
   bool early;
 };
 
-// The arguments of a kernel as far as all of attention's kernels have them.
+// Fills the arguments that every attention kernel has.
 template <class Args>
 Args attention_args(const AttentionCallCuda& call) {
   const PagedKvCuda& kv = call.kv;
@@ -100,7 +100,7 @@ Args attention_args(const AttentionCallCuda& call) {
   return args;
 }
 
-// Likewise, of the kernels that are not clusters.
+// Fills the arguments of the kernels that do not run as clusters.
 inline AttentionArgs attention_args_of_rows(const AttentionCallCuda& call) {
   const PagedKvCuda& kv = call.kv;
   auto args = attention_args<AttentionArgs>(call);

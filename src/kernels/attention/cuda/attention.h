@@ -41,8 +41,8 @@ struct PagedKvCuda {
   constexpr int64_t layer_bytes() const { return 2 * num_kv_heads * tile_bytes(); }
 };
 
-// Head of the per-step data that kernels read, in device memory, 16-byte aligned. Offsets are bytes
-// from the header.
+// Header of the per-step data that kernels read, in device memory, 16-byte aligned. Offsets are
+// bytes from the header.
 struct alignas(16) AttentionStepCuda {
   int32_t num_rows = 0;
   int32_t num_items = 0;
@@ -85,7 +85,7 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  // As RopeAppendCall's: `qkv` where is_fused(mode), otherwise `q`.
+  // Shapes as in RopeAppendCall. Kernels read `qkv` where is_fused(mode), otherwise `q`.
   const __nv_bfloat16* q = nullptr;
   const __nv_bfloat16* qkv = nullptr;
   int64_t qkv_stride = 0;
@@ -95,29 +95,28 @@ struct AttentionCallCuda {
   int64_t attended_stride = 0;
   int32_t num_heads = 0;
   PagedKvCuda kv;
-  int32_t window = 0;         // a row sees positions above its own - window; 0: all
+  int32_t window = 0;         // a row sees its last `window` positions; 0: all of them
   float* partials = nullptr;  // AttentionPlanCuda::num_partials * partial_floats()
-  // Zero at the call, [num_groups * kv parts]; left anything but zero. `to_clear` is zeroed: the
-  // next call's.
+  // [num_groups * kv parts]. `arrivals` must be zero at the call and is undefined afterwards. The
+  // call zeroes `to_clear`, which the next call takes as its `arrivals`.
   uint32_t* arrivals = nullptr;
   uint32_t* to_clear = nullptr;
-  uint32_t* failed = nullptr;  // set where blocks of the launch waited in vain for one another
-  // The step's data and the cache below stable_tokens were complete before the kernel before the
-  // previous one: they are fetched before the wait.
+  uint32_t* failed = nullptr;  // set if a block gave up waiting for another block
+  // Whether the step's data and the cache below stable_tokens were complete before the last kernel
+  // but one began: then they are fetched before the wait for the previous kernel.
   bool early = false;
-  AttentionMode mode = AttentionMode::kSplit;  // the plan's, as the next
-  SharedPrefix shared_prefix = SharedPrefix::kNone;
-  int32_t rows = 1;  // about as many as the step has; is_cluster() only
+  AttentionMode mode = AttentionMode::kSplit;        // AttentionPlanCuda::mode
+  SharedPrefix shared_prefix = SharedPrefix::kNone;  // AttentionPlanCuda::shared_prefix
+  int32_t rows = 1;  // about the step's, sizes the grid; is_cluster() only
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 
-// Whether modes that are is_fused() can rotate heads like these; they have no normalization over
-// heads.
+// Whether the modes that are is_fused() can rotate such heads. They cannot normalize over a head.
 constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
   return !qk_norm && (head_dim == 64 || head_dim == 128);
 }
 
-// Parts that the queries of a key/value head are cut into, of at most 8 heads each.
+// Parts of at most 8 heads into which the query heads of a key/value head are cut.
 constexpr int query_parts(int num_heads, int num_kv_heads) {
   return (num_heads / num_kv_heads + 7) / 8;
 }
@@ -126,18 +125,18 @@ constexpr int query_columns(int num_heads, int num_kv_heads) {
   const int heads = num_heads / num_kv_heads;
   return heads < 8 ? heads : 8;
 }
-// Of one partial result, for all key/value heads: of each part its heads' sums, then their largest
-// scores and sums of exponentials.
+// Floats of one partial result for all key/value heads. Each part has the weighted sums of its
+// heads, then each head's largest score and sum of exponentials.
 constexpr int64_t partial_floats(int num_heads, int num_kv_heads, int head_dim) {
   const int columns = query_columns(num_heads, num_kv_heads);
   return int64_t{num_kv_heads} * query_parts(num_heads, num_kv_heads) *
          (columns * padded_head_dim_cuda(head_dim) + (columns + 1) / 2 * 4);
 }
 
-// Copies cache rows, all layers: moves[i] from physical slot .first to .second (block * 64 +
-// offset), as if all were read before any is written; at most kMaxKvMoves of them, each target
-// at or below its source in the sequence's order, both ascending in it. `layer_stride_bytes` from a
-// layer's part of a block to the next layer's.
+// Copies cache rows in all layers: moves[i] copies physical slot .from (block * 64 + offset) to
+// .to, as if every source were read before any target is written. At most kMaxKvMoves moves; in the
+// order of the sequence each target is at or below its source, and sources and targets ascend.
+// `layer_stride_bytes`: from a layer's part of a block to the next layer's part.
 inline constexpr int kMaxKvMoves = 256;
 struct KvMoveCuda {
   int32_t from = 0, to = 0;

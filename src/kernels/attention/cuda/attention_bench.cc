@@ -66,7 +66,7 @@ void add_sequence(const Case& bench_case, int32_t context, int32_t count, bool p
   for (int32_t i = 0; i < blocks; ++i) table.push_back(result->num_blocks++);
   const size_t first = result->ancestors.size();
   for (int32_t i = 0; i < count; ++i) {
-    AttentionRow row{.position = context + i,
+    AttentionRow row{.last_visible = context + i,
                      .boundary = context + i + 1,
                      .slot = context + i,
                      .block_table = table.data()};
@@ -76,7 +76,7 @@ void add_sequence(const Case& bench_case, int32_t context, int32_t count, bool p
       if (i > 0) path = result->ancestors[first + static_cast<size_t>(parent)];
       path.push_back(row.slot);
       result->ancestors.push_back(std::move(path));
-      row.position = context + static_cast<int32_t>(result->ancestors.back().size()) - 1;
+      row.last_visible = context + static_cast<int32_t>(result->ancestors.back().size()) - 1;
       row.boundary = context;
       row.ancestors = result->ancestors.back().data();
     }

@@ -48,7 +48,7 @@ struct MergeShare {
       : own_column(args, share) {
     const int pair = own_column.pair();
     first_span = notes.fact(kFirstSpan);
-    end_span = num_spans(notes.position(own_column.row));
+    end_span = num_spans(notes.last_visible(own_column.row));
     const int dim =
         Layout::kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
     out = args.attended + (notes.fact(kFirstRow) + own_column.row) * args.attended_stride +

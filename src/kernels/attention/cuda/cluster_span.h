@@ -87,7 +87,7 @@ struct SpanColumns {
     if (args.window > 0) {
       hide_before_window(score, tile * kTilePositions, lane, [&](int i) {
         const int row = args.by_row_columns.divide(first + lane / 4 + i / 2 * 8);
-        return notes.position(min(row, notes.fact(kNumRows) - 1)) - args.window + 1;
+        return notes.last_visible(min(row, notes.fact(kNumRows) - 1)) - args.window + 1;
       });
     }
     exponentiate<Layout::kDim>(score, sums, probs, has_sums);

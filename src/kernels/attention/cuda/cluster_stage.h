@@ -52,7 +52,7 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Cluster
         step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
 #pragma unroll
     for (int i = lane; i < kTilePositions; i += 32) {
-      const int at = min(begin + i, from.position);
+      const int at = min(begin + i, from.last_visible);
       const int key =
           at < from.boundary ? at - begin : kTilePositions + ancestors[at - from.boundary];
       store_shared_byte(shared + Layout::kLists + row * kTilePositions + i,
@@ -61,7 +61,7 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Cluster
   }
   if (static_cast<int>(threadIdx.x) < work.item.num_rows) {
     store_shared_4(shared + Layout::kPositions + threadIdx.x * 4,
-                   static_cast<uint32_t>(rows.of_thread.position));
+                   static_cast<uint32_t>(rows.of_thread.last_visible));
   }
 }
 
@@ -92,7 +92,7 @@ struct ClusterNotes {
   __device__ __forceinline__ int fact(ClusterFact index) const {
     return static_cast<int>(load_shared_4(shared + Layout::kFacts + index * 4));
   }
-  __device__ __forceinline__ int position(int row) const {
+  __device__ __forceinline__ int last_visible(int row) const {
     return static_cast<int>(load_shared_4(shared + Layout::kPositions + row * 4));
   }
 };

@@ -84,7 +84,7 @@ struct TailRow {
   uint32_t shared;  // the block's
   uint32_t list;    // of the row: a byte a position of the tile, a key of it or of extras
   uint32_t values;  // of the tile
-  int begin, position, column;
+  int begin, last_visible, column;
 
   __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
                                      int row)
@@ -92,14 +92,14 @@ struct TailRow {
         list(notes.shared + Layout::kLists + row * kTilePositions),
         values(notes.shared + Layout::kValues + notes.fact(kTailGroup) * tile_bytes(Layout::kDim)),
         begin(notes.fact(kTailBegin)),
-        position(notes.position(row)),
+        last_visible(notes.last_visible(row)),
         column(row * args.row_columns) {}
 
   // The softmax of the row's own positions, once all scores are there. All keys are looked up
   // before the first score: loads of shared memory stay in order.
   __device__ __forceinline__ void exponentiate(int window, ColumnSoftmax& sums,
                                                uint32_t (&probs)[4][4], int lane) const {
-    const int first_seen = window > 0 ? position - window + 1 : 0;
+    const int first_seen = window > 0 ? last_visible - window + 1 : 0;
     const TailScores<Layout> scores(shared, min(column + lane / 4, Layout::kColumns - 1), 0);
     const auto at = [lane](int i) { return i / 2 * 8 + 2 * (lane & 3) + i % 2; };
     int key[16];
@@ -109,7 +109,7 @@ struct TailRow {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
       const float picked = __uint_as_float(load_shared_4(scores.of_key(key[i])));
-      const bool is_seen = begin + at(i) <= position && begin + at(i) >= first_seen;
+      const bool is_seen = begin + at(i) <= last_visible && begin + at(i) >= first_seen;
       score[i / 2][i % 2] = is_seen ? picked : kNothing;
     }
     sums.clear();
@@ -177,7 +177,7 @@ __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
 #pragma unroll 1
   for (; index < tails; index += warps) {
     const TailRow<Layout> tail(args, notes, index >> shift);
-    if (tail.begin > tail.position) continue;
+    if (tail.begin > tail.last_visible) continue;
     ColumnSoftmax sums;
     uint32_t probs[4][4];
     const auto values = tail.values_of_lane(lane);

@@ -122,11 +122,11 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
 
 // Hides those of the tile of positions from `begin` on that a lane's columns do not see, whose rows
 // are at `position` (-1: none) and see `window` positions (0: all), and scales the others.
-__device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&position)[2],
+__device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&last_visible)[2],
                                             int window, float scale_log2, int begin) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int last = position[i >> 1];
+    const int last = last_visible[i >> 1];
     const int first = window > 0 ? last - window + 1 : 0;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {

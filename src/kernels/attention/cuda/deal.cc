@@ -12,14 +12,14 @@ void AttentionPlanCuda::partition_kv() {
   for (const AttentionItemCuda& group : groups_) {
     const auto first_row = static_cast<size_t>(group.first_row);
     const auto end_row = first_row + static_cast<size_t>(group.num_rows);
-    const int32_t step = span_tiles(rows[first_row].position);
+    const int32_t step = span_tiles(rows[first_row].last_visible);
     int32_t first_extra = group.end_tile * kTilePositions;  // lowest position that is an extra
     int32_t singles = 0;  // from this tile on every row's spans are tiles
     for (size_t i = first_row; i < end_row; ++i) {
       rows[i].first_partial = num_partials;
-      num_partials += num_spans(rows[i].position);
+      num_partials += num_spans(rows[i].last_visible);
       first_extra = std::min(first_extra, rows[i].boundary);
-      singles = std::max(singles, first_single_tile(rows[i].position));
+      singles = std::max(singles, first_single_tile(rows[i].last_visible));
     }
     int32_t group_items = 0;
     for (int32_t tile = 0; tile < group.end_tile;) {
@@ -42,7 +42,7 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
     if (item.end_tile > item.shared_tiles) return false;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
-      const int32_t position = rows[static_cast<size_t>(i)].position;
+      const int32_t position = rows[static_cast<size_t>(i)].last_visible;
       if (span_of(position, item.first_tile) != span_of(position, item.end_tile - 1) ||
           !ends_span(position, item.end_tile - 1)) {
         return false;

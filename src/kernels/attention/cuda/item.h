@@ -1,5 +1,6 @@
-// An item of which a warp takes one row each: the tiles that the row sees, in ascending order
-// (attention/cuda/rows.cu, attention/cuda/shared.cu). Device code; included by the kernels alone.
+// Attention of an item with one warp per row, which takes the tiles that its row sees in ascending
+// order (attention/cuda/rows.cu, attention/cuda/shared.cu). Device code; only the attention kernels
+// include it.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,15 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// One tile of 64 positions joins a row's span. `shared`: the prefix's keys and values of the tile,
-// where the item shares it; without kShares `rest` has all of it.
+// Adds one tile of 64 positions to a row's span. `shared`: the tile's keys and values within the
+// prefix, if the item shares it; `rest`: source of the others or, without kShares, of all.
 template <int kDim, bool kShares = true, class Rest>
 __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const RowTask<kDim>& task,
                                             int tile, const SharedTile& shared, const Rest& rest,
                                             int lane, RowSum<kDim>& sum) {
   const int begin = tile * kTilePositions;
   const int g = lane >> 2;
-  const int chunks = min((task.row.position - begin) / kChunk + 1, kChunks);
+  const int chunks = min((task.row.last_visible - begin) / kChunk + 1, kChunks);
   const int shared_chunks = kShares ? min(max(task.row.boundary - begin, 0) / kChunk, chunks) : 0;
   if (shared_chunks < chunks) rest.prepare(shared_chunks);
 
@@ -44,15 +45,15 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
     }
   }
 
-  // Positions that the row does not see.
-  const int first_seen = args.window > 0 ? task.row.position - args.window + 1 : 0;
+  // Masks positions that the row does not see.
+  const int first_seen = args.window > 0 ? task.row.last_visible - args.window + 1 : 0;
   float most[2] = {kNothing, kNothing};
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int position = begin + c * kChunk + g + (i >> 1) * 8;
-      score[c][i] = position <= task.row.position && position >= first_seen
+      score[c][i] = position <= task.row.last_visible && position >= first_seen
                         ? __fmul_rn(score[c][i], args.scale_log2)
                         : kNothing;
       most[i & 1] = fmaxf(most[i & 1], score[c][i]);
@@ -98,11 +99,10 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
   }
 }
 
-// All warps of the block call it, the warp's row being number `warp` of the item's. `own`: the
-// block's shared memory for what rows gather, `lists`: kMaxExtras bytes per warp.
-// `tiles.wait_next()` waits for the next tile that the item shares; `tiles.release()` follows once
-// the warp needs it no more. `ended(task, tile, span)` takes a span that has ended, its sums over
-// all lanes.
+// Called by all warps of the block; warp w takes row w of the item. `own`: the block's shared
+// memory for gathered values or extras; `lists`: kMaxExtras bytes per warp. `tiles.wait_next()`
+// returns the next tile that the item shares, and `tiles.release()` gives it back. `ended(task,
+// tile, span)` is called where a span ends, with its sums reduced over the lanes.
 template <int kDim, bool kFused, class Tiles, class Ended>
 __device__ __forceinline__ void attend_item(const AttentionArgs& args,
                                             const AttentionItemCuda& item, int head, uint32_t own,
@@ -119,14 +119,14 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
   if (has_row) {
     load_row<kDim>(args, item.first_row + warp, task);
     load_queries<kDim, kFused>(args, item.first_row + warp, head, lane, task);
-    const int first_seen = args.window > 0 ? max(task.row.position - args.window + 1, 0) : 0;
+    const int first_seen = args.window > 0 ? max(task.row.last_visible - args.window + 1, 0) : 0;
     first_tile = first_seen / kTilePositions;
   }
   if constexpr (kFused) {
-    meet();  // nobody reads the last item's extras
+    meet();  // the previous item's extras are no longer read
     if (item.num_extras > 0) {
       if (has_row) {
-        for (int i = lane; i <= task.row.position - task.row.boundary; i += 32) {
+        for (int i = lane; i <= task.row.last_visible - task.row.boundary; i += 32) {
           store_shared_byte(list + i, task.ancestors[i]);
         }
       }
@@ -139,7 +139,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
     const bool shares = shares_tile<kFused>(item, tile);
     SharedTile shared = {};
     if (shares) shared = tiles.wait_next();
-    if (has_row && tile >= first_tile && tile * kTilePositions <= task.row.position) {
+    if (has_row && tile >= first_tile && tile * kTilePositions <= task.row.last_visible) {
       if constexpr (kFused) {
         const StagedRows<kDim> rest{.task = task,
                                     .extras = own,
@@ -157,7 +157,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
                                       .lane = lane};
         attend_tile<kDim>(args, task, tile, shared, rest, lane, span);
       }
-      if (ends_span(task.row.position, tile)) {
+      if (ends_span(task.row.last_visible, tile)) {
         span.reduce_lanes();
         ended(task, tile, span);
         span.clear();

@@ -6,8 +6,8 @@
 
 namespace forerun::cuda {
 
-// The tiles of an item's spans, which its rows have in common: rows of one tile, or of contexts
-// whose spans are single tiles, differ only in how many they see.
+// The tiles of each span of an item. Spans are the same for all of its rows: these end in one tile,
+// or their spans are single tiles, so that they differ only in the number of spans that they see.
 struct ItemSpans {
   int shift, singles, full, first, end, first_tile;
 

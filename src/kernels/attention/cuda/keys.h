@@ -1,5 +1,5 @@
-// Where attention's keys and values come from: tiles of the prefix that travel into shared memory
-// ahead of use, and what lies past the prefix. Device code; included by attention's kernels alone.
+// Sources of keys and values: tiles of the prefix, copied into shared memory ahead of use, and the
+// keys and values past the prefix. Device code; only the attention kernels include it.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The block's kWarps warps meet.
+// Barrier of the block's kWarps warps.
 __device__ __forceinline__ void meet() { named_barrier(1, kThreads); }
 
-// Whether an item's rows take what they can of a tile from shared memory: whole chunks of 16,
-// unless the rest of one comes from there too.
+// Whether an item's rows read the tile's prefix from shared memory. They read whole chunks of 16
+// positions there or, with kFused, any number, since the other keys lie in shared memory too.
 template <bool kFused>
 __device__ __forceinline__ bool shares_tile(const AttentionItemCuda& item, int tile) {
   return item.prefix_tokens >= tile * kTilePositions + (kFused ? 1 : kChunk);
 }
-// An item's first tile: what lies before the window of its lowest row is left out.
+// An item's first tile; tiles before the window of its lowest row are skipped.
 template <class Args>
 __device__ __forceinline__ int first_tile_of(const Args& args, const AttentionItemCuda& item) {
   const int seen = args.window > 0 ? max(item.lowest - args.window + 1, 0) / kTilePositions : 0;
   return max(item.first_tile, seen);
 }
-// A tile's keys in a block of the cache; its values lie value_offset() behind.
+// Address of a tile's keys in a cache block; its values lie value_offset() bytes after them.
 template <int kDim, class Args>
 __device__ __forceinline__ std::byte* keys_of(const Args& args, int block, int kv_head) {
   return args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
@@ -44,22 +44,22 @@ struct SharedTile {
   uint32_t keys, values;
 };
 
-// Tiles of the prefix on their way into shared memory, in the order in which the block works on
-// them. Thread 0 requests; everybody waits.
+// Copies tiles of the prefix into shared memory, in the order in which the block works on them.
+// Thread 0 requests the copies; all threads wait for them.
 template <int kDim, bool kFused>
 class TileLoader {
  public:
   __device__ __forceinline__ TileLoader(const AttentionArgs& args, uint32_t data, uint32_t barriers)
       : args_(args), data_(data), barriers_(barriers) {}
 
-  // `count`: of items, for all key/value heads.
+  // `count`: items times the parts of all key/value heads.
   __device__ __forceinline__ void begin(int count) {
     count_ = count;
     work_ = static_cast<int>(blockIdx.x);
     if (threadIdx.x == 0 && work_ < count_) load_item();
   }
-  // Thread 0, before anything is taken: requests as much as there is room for. `stable_only`: of
-  // what nobody writes in this step.
+  // Thread 0, before the first wait_next(): requests as many tiles as there are stages.
+  // `stable_only`: only tiles that this step does not write.
   __device__ __forceinline__ void fill(bool stable_only) {
     while (in_flight_ < args_.stages && find() &&
            (!stable_only || kFused || (tile_ + 1) * kTilePositions <= item_.stable_tokens)) {
@@ -73,7 +73,7 @@ class TileLoader {
     return {tile, tile + tile_bytes(kDim)};
   }
   __device__ __forceinline__ void release() {
-    meet();  // everybody is done with the stage
+    meet();  // all warps are done with the stage
     if (threadIdx.x == 0 && find()) request();
     if (++taken_ == args_.stages) {
       taken_ = 0;
@@ -82,7 +82,7 @@ class TileLoader {
   }
 
  private:
-  // Moves on to a tile that is to be loaded; false if there is none.
+  // Moves on to the next tile to load; false if there is none.
   __device__ __forceinline__ bool find() {
     while (work_ < count_) {
       while (tile_ < item_.end_tile) {
@@ -117,24 +117,24 @@ class TileLoader {
   const AttentionArgs& args_;
   uint32_t data_, barriers_;
   int count_ = 0;
-  int work_ = 0, tile_ = 0, stage_ = 0;  // requested next
+  int work_ = 0, tile_ = 0, stage_ = 0;  // next tile to request
   int in_flight_ = 0;
   AttentionItemCuda item_;
-  int taken_ = 0;  // stage that is taken next
+  int taken_ = 0;  // next stage to wait for
   uint32_t parity_ = 0;
 };
 
-// Where the keys and values of positions past the prefix come from. Each gives the scores of a
-// chunk that is not all prefix, and adds its values.
+// Sources of the keys and values past the prefix. Each computes the scores of a chunk that is not
+// all prefix, and adds its weighted values.
 
-// From the cache in global memory, a chunk's values by way of the warp's own shared memory.
+// Reads the cache in global memory; a chunk's values go through the warp's own shared memory.
 template <int kDim>
 struct GatheredRows {
   const RowTask<kDim>& task;
   const std::byte* keys;
   int64_t block_stride, value_offset;
   uint32_t own_values;
-  int begin, lane;  // first position of the tile
+  int begin, lane;  // begin: first position of the tile
 
   __device__ __forceinline__ const std::byte* stored(int slot) const {
     return keys + slot / kTilePositions * block_stride + slot % kTilePositions * kPanelRowBytes;
@@ -146,14 +146,14 @@ struct GatheredRows {
       const int key = (i * 32 + lane) / kPieces;
       const int piece = (i * 32 + lane) % kPieces;
       const int position = begin + chunk * kChunk + key;
-      const bool seen = position <= task.row.position;
+      const bool seen = position <= task.row.last_visible;
       const int slot = seen ? task.slot(position) : 0;
       copy_16_async(own_values + key * kPanelRowBytes + kv_piece(piece, key, kChunk),
                     stored(slot) + value_offset + kv_piece(piece, slot), seen);
     }
     copies_commit();
   }
-  // Values of the first chunk travel while scores are computed.
+  // The first chunk's values are copied while scores are computed.
   __device__ __forceinline__ void prepare(int first_chunk) const { request_values(first_chunk); }
   __device__ __forceinline__ void score(int chunk, uint32_t /*keys*/, float (&score)[4]) const {
     const std::byte* key_rows[2];
@@ -162,7 +162,7 @@ struct GatheredRows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int position = begin + chunk * kChunk + (lane >> 2) + half * 8;
-      seen[half] = position <= task.row.position;
+      seen[half] = position <= task.row.last_visible;
       slots[half] = seen[half] ? task.slot(position) : 0;
       key_rows[half] = stored(slots[half]);
     }
@@ -185,28 +185,30 @@ struct GatheredRows {
     __syncwarp();
     const int key = value_key(lane);
     add_chunk<kDim>(sum, probs, own_values + key * kPanelRowBytes, key, kChunk, lane);
-    __syncwarp();  // before the next chunk overwrites
+    __syncwarp();  // before the next chunk overwrites own_values
   }
 };
 
-// From the block's shared memory: the tile, or the extras by the row's list (kFused).
+// Reads shared memory (kFused): the tile or, through the row's list, the extras.
 template <int kDim>
 struct StagedRows {
   const RowTask<kDim>& task;
   uint32_t extras;  // keys, then values
-  uint32_t list;    // of the row, a byte a position from its boundary on
+  uint32_t list;    // the row's: number of an extra, a byte per position from its boundary on
   int begin, lane;
 
-  // Shared address of a position's row, which is row *slot of its panel; `tile`: of the prefix's.
-  // Positions that the row does not see give any row: their scores are masked.
+  // Shared-memory address of a position's key or value; *slot gets its row number in the panel.
+  // `tile` and `of_extras`: addresses of the tile and the extras. Positions that the row does not
+  // see yield an arbitrary row: their scores are masked.
   __device__ __forceinline__ uint32_t row(int position, uint32_t tile, uint32_t of_extras,
                                           int* slot) const {
     if (position < task.row.boundary) {
       *slot = position - begin;
       return tile + *slot * kPanelRowBytes;
     }
-    *slot =
-        position <= task.row.position ? load_shared_byte(list + position - task.row.boundary) : 0;
+    *slot = position <= task.row.last_visible
+                ? load_shared_byte(list + position - task.row.boundary)
+                : 0;
     return of_extras + *slot * kPanelRowBytes;
   }
   __device__ __forceinline__ void prepare(int /*first_chunk*/) const {}

@@ -1,5 +1,5 @@
-// Partial results of attention: stored through the L2, merged in the order of the spans, written as
-// outputs. Device code of the kernels attention/cuda/rows.cu and attention/cuda/shared.cu.
+// Partial results of attention: how kernels store them through the L2, merge them in the order of
+// spans, and write outputs. Device code; only the attention kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,9 +17,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A partial result of a part of a key/value head, its heads' sums, then of each the largest score
-// and the sum of exponentials. Of every 16 dimensions of a head there are four times 2t, 2t + 1, 8
-// + 2t, 9 + 2t.
+// Address of the partial result of one part of a key/value head: the weighted sums of its heads,
+// then each head's largest score and sum of exponentials. Every 16 dimensions of a head are stored
+// in the order 2t, 2t + 1, 8 + 2t, 9 + 2t for t = 0 to 3.
 __device__ __forceinline__ float* partial_at(const AttentionArgs& args, int partial, int head) {
   return args.partials + partial * args.partial_floats + head * args.part_partial_floats;
 }
@@ -27,7 +27,8 @@ __device__ __forceinline__ float* partial_at(const AttentionArgs& args, int part
 template <int kDim>
 __device__ __forceinline__ void store_partial(const AttentionArgs& args, const RowSum<kDim>& sum,
                                               int partial, int head, int lane) {
-  // Lanes of neighbouring dimensions exchange what they have of their two heads, and keep one.
+  // Lanes of neighbouring dimensions swap the sums of their two heads, so that each stores one
+  // head.
   const int t = lane & 3;
   const bool second = (lane >> 2 & 1) != 0;
   const int own_head = 2 * t + (second ? 1 : 0);
@@ -49,7 +50,8 @@ __device__ __forceinline__ void store_partial(const AttentionArgs& args, const R
   }
 }
 
-// Dimensions g, g + 8 of 16, heads 2t, 2t + 1 of the part's heads.
+// Stores a lane's outputs: dimensions `dims` + g and `dims` + g + 8 of heads 2t and 2t + 1 of the
+// part (g = lane / 4, t = lane % 4).
 __device__ __forceinline__ void store_attended(const AttentionArgs& args, int row_idx, int head,
                                                int dims, const float (&out)[4],
                                                const float (&exp_sum)[2], int lane) {
@@ -69,8 +71,8 @@ __device__ __forceinline__ void store_attended(const AttentionArgs& args, int ro
   }
 }
 
-// The same of a lane's column g (`half` 0) or g + 8, which is head `own_head` of the part: sums of
-// values, and what belongs to them.
+// Store one of a lane's columns, g (`half` 0) or g + 8 (`half` 1), as head `own_head` of a partial
+// result: first its sums of values, then its largest score and its sum of exponentials.
 template <int kDim>
 __device__ __forceinline__ void store_partial_values(const AttentionArgs& args,
                                                      const float (&out)[kDim / 8][4], int half,
@@ -96,33 +98,34 @@ __device__ __forceinline__ void store_partial_softmax(const AttentionArgs& args,
                         sums.most[half], sums.exp_sum[half][0]);
 }
 
-// Of a span on its way to a warp: the dimensions of a head that it merges, a few a lane, and 16
-// bytes that hold the head's largest score and sum of exponentials, then factors.
+// Shared-memory bytes of one span while a warp merges it: the warp's dimensions of a head,
+// `lane_dims` per lane, and 16 bytes that hold the head's largest score and sum of exponentials,
+// later its factors.
 constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
 
-// A head of a row.
+// One head of one row, whose spans a warp merges.
 struct MergeTask {
   AttentionRowCuda row;
-  int row_idx, kv_head, part, own_head;  // own_head: of the part
-  int first_span, end_span;              // whose partial results there are
+  int row_idx, kv_head, part, own_head;  // own_head: head of the part
+  int first_span, end_span;              // spans that have partial results
 };
-// The first span that a row sees.
+// The first span that a row sees whose last visible position is `position`.
 __device__ __forceinline__ int first_span_of(const AttentionArgs& args, int position) {
   const int first_seen = args.window > 0 ? max(position - args.window + 1, 0) : 0;
   return span_of(position, first_seen / kTilePositions);
 }
 
-// A warp's shared memory for what it merges: of `ahead` spans at a time, values and then sums.
+// A warp's shared memory for merging: the values of `ahead` spans, then their sums.
 template <int kLaneDims>
 struct MergeStage {
-  static constexpr int kPieces = kLaneDims * 8;  // of 16 bytes
-  static constexpr int kSpans = 32 / kPieces;    // that one copy of all lanes takes
+  static constexpr int kPieces = kLaneDims * 8;  // 16-byte pieces of a span's values
+  static constexpr int kSpans = 32 / kPieces;    // spans that one copy by all lanes covers
   uint32_t values, sums;
 
   __device__ __forceinline__ MergeStage(uint32_t own, int ahead)
       : values(own), sums(own + ahead * kPieces * 16) {}
 
-  // `from` and `sums_from`: the lane's, of the first of `count` spans.
+  // Copies `count` spans. `from` and `sums_from`: the lane's addresses in the first of them.
   __device__ __forceinline__ void load(const AttentionArgs& args, const float* from,
                                        const float* sums_from, int count, int lane) const {
 #pragma unroll 1
@@ -135,11 +138,12 @@ struct MergeStage {
       from += kSpans * args.partial_floats;
     }
   }
-  // Puts each span's factors in the place of its largest score, which is `most` before them. A lane
-  // knows a span of each 32: its factors come from the largest scores of those before it.
+  // Replaces each span's largest score by its merge factors. `most`: the largest score of the spans
+  // before, updated. Each lane holds one span of every 32; a prefix maximum over the lanes gives
+  // the largest score before its span.
   __device__ __forceinline__ void find_factors(int own_head, int count, int lane,
                                                float& most) const {
-    constexpr int kRounds = 3;  // at once, since each is a chain of exchanges
+    constexpr int kRounds = 3;  // interleaved, since each is a chain of shuffles
     for (int begin = 0; begin < count; begin += 32 * kRounds) {
       float2 of_span[kRounds];
       float top[kRounds];
@@ -172,7 +176,7 @@ struct MergeStage {
       }
     }
   }
-  // Spans join the lane's sums in order.
+  // Adds the spans to the lane's sums, in order.
   __device__ __forceinline__ void add(int count, int lane, float (&out)[kLaneDims],
                                       float& exp_sum) const {
 #pragma unroll 8
@@ -199,7 +203,7 @@ struct MergeStage {
   }
 };
 
-// A lane's dimensions of a head, in the order of a partial result.
+// Stores a lane's dimensions of a head, which it holds in the order of a partial result.
 template <int kLaneDims>
 __device__ __forceinline__ void store_merged(const AttentionArgs& args, const MergeTask& task,
                                              int first_dim, int lane, const float (&out)[kLaneDims],
@@ -213,7 +217,7 @@ __device__ __forceinline__ void store_merged(const AttentionArgs& args, const Me
   divide_all(attended, exp_sum);
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) {
-    const int at = lane * kLaneDims + i;  // among the head's, as they lie
+    const int at = lane * kLaneDims + i;  // index in the stored order
     const int dim = first_dim + at / 16 * 16 + at % 16 / 4 * 2 + at % 4 / 2 * 8 + at % 2;
     if (dim < args.head_dim) {
       to[dim] = round_activation(args.attended_format, attended[i]);
@@ -221,8 +225,8 @@ __device__ __forceinline__ void store_merged(const AttentionArgs& args, const Me
   }
 }
 
-// Merges the task's spans in order, 32 * kLaneDims dimensions from `first_dim` on. `own`: the
-// warp's merge_bytes() * `ahead` of shared memory.
+// Merges the task's spans in order, for 32 * kLaneDims dimensions from `first_dim` on. `own`: the
+// warp's shared memory, `ahead` times merge_bytes().
 template <int kDim, int kLaneDims>
 __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& task,
                                                int first_dim, int lane, uint32_t own, int ahead) {
@@ -248,23 +252,23 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
     stage.find_factors(task.own_head, count, lane, most);
     __syncwarp();
     stage.add(count, lane, out, exp_sum);
-    __syncwarp();  // before the next overwrite them
+    __syncwarp();  // before the next spans overwrite these
   }
   store_merged(args, task, first_dim, lane, out, exp_sum);
 }
 
-// The block's share of the merging, a warp per unit of 32 * kLaneDims dimensions of a head.
-// `spread`: neighbouring units go to different SMs; otherwise to the fewest. Warps whose items are
-// done begin to wait for other blocks before those of their own block are.
+// Merges the block's share, one warp per unit of 32 * kLaneDims dimensions of a head. `spread`:
+// neighbouring units go to different SMs; otherwise to as few SMs as possible. A warp that is done
+// with its items waits for other blocks while the other warps of its own block still work.
 template <int kDim, int kLaneDims>
 __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t shared, int room,
                                             bool spread) {
-  constexpr int kUnits = kDim / (32 * kLaneDims);  // of a head
+  constexpr int kUnits = kDim / (32 * kLaneDims);  // units per head
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int units = args.step->num_rows * args.num_heads * kUnits;
   const int grid = static_cast<int>(gridDim.x);
-  int warps = kWarps;  // with a share
+  int warps = kWarps;  // warps that get units
   while (spread && warps > 1 && (warps - 1) * grid >= units) --warps;
   const int ahead = room / (warps * merge_bytes(kLaneDims));
   const int index = kWarps - 1 - warp;
@@ -279,13 +283,13 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
     task.part = (head - task.kv_head * args.group_heads) / 8;
     task.own_head = head - task.kv_head * args.group_heads - task.part * 8;
     task.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[task.row_idx];
-    task.first_span = first_span_of(args, task.row.position);
-    task.end_span = num_spans(task.row.position);
+    task.first_span = first_span_of(args, task.row.last_visible);
+    task.end_span = num_spans(task.row.last_visible);
     const int heads = args.kv_heads * args.parts;
     const bool arrived =
         wait_acquire(args.arrivals + task.row.group * heads + task.kv_head * args.parts + task.part,
                      static_cast<uint32_t>(task.row.group_items));
-    if (unit == first) meet();  // the room is free
+    if (unit == first) meet();  // the block's shared memory is free
     if (!arrived) {
       if (lane == 0) *args.failed = 1;
       return;
@@ -296,9 +300,9 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
   }
 }
 
-// All warps of the block call it; they meet, and then `room` bytes of shared memory from `shared`
-// on are free. `everywhere`: even where there are more heads of rows than SMs each SM has its
-// share.
+// Called by all warps of the block. After a barrier of the block it uses `room` bytes of shared
+// memory from `shared` on. `everywhere`: gives every SM a share even where rows times heads exceed
+// the SMs.
 template <int kDim>
 __device__ __forceinline__ void merge_share(const AttentionArgs& args, uint32_t shared, int room,
                                             bool everywhere) {

@@ -31,7 +31,7 @@ struct OwnTile {
   int begin, lane;
 
   __device__ __forceinline__ int chunks() const {
-    return min((task.row.position - begin) / kChunk + 1, kChunks);
+    return min((task.row.last_visible - begin) / kChunk + 1, kChunks);
   }
   // Of a chunk: to row `first_row` of panels of `rows`.
   __device__ __forceinline__ void request(int chunk, uint32_t to, int first_row, int rows,
@@ -42,7 +42,7 @@ struct OwnTile {
       const int key = (i * 32 + lane) / kPieces;
       const int piece = (i * 32 + lane) % kPieces;
       const int position = begin + chunk * kChunk + key;
-      const bool seen = position <= task.row.position;
+      const bool seen = position <= task.row.last_visible;
       const int slot = seen ? task.slot(position) : 0;
       const std::byte* const stored = keys + slot / kTilePositions * block_stride +
                                       slot % kTilePositions * kPanelRowBytes + offset;
@@ -123,9 +123,9 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
     RowTask<kDim> task;
     load_row<kDim>(args, item.first_row + warp, task);
     load_queries<kDim, false>(args, item.first_row + warp, head, lane, task);
-    const int end_tile = task.row.position / kTilePositions + 1;
+    const int end_tile = task.row.last_visible / kTilePositions + 1;
     if (item.is_split != 0 && end_tile <= item.first_tile) continue;  // it has none
-    const int first_seen = args.window > 0 ? max(task.row.position - args.window + 1, 0) : 0;
+    const int first_seen = args.window > 0 ? max(task.row.last_visible - args.window + 1, 0) : 0;
     const bool splits = item.is_split != 0;
     uint32_t* const arrivals = args.arrivals + item.group * heads + head;
     RowSum<kDim> span, total;
@@ -136,8 +136,8 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
       if (!wait_acquire(arrivals, kTotalReady)) *args.failed = 1;
       __syncwarp();
       load_total(args, total,
-                 task.row.first_partial + span_of_total(task.row.position, item.first_tile), head,
-                 lane);
+                 task.row.first_partial + span_of_total(task.row.last_visible, item.first_tile),
+                 head, lane);
       waits = false;
     };
 #pragma unroll 1
@@ -150,11 +150,11 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
                                .begin = tile * kTilePositions,
                                .lane = lane};
       attend_tile<kDim, /*kShares=*/false>(args, task, tile, {}, rest, lane, span);
-      if (!ends_span(task.row.position, tile)) continue;
+      if (!ends_span(task.row.last_visible, tile)) continue;
       span.reduce_lanes();
       if (splits) {
-        store_partial<kDim>(args, span, task.row.first_partial + span_of(task.row.position, tile),
-                            head, lane);
+        store_partial<kDim>(
+            args, span, task.row.first_partial + span_of(task.row.last_visible, tile), head, lane);
       } else {
         if (waits) take_up();
         merge<kDim>(total, span);

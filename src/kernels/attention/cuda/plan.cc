@@ -30,7 +30,7 @@ bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCud
   return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
              kResidentClusters * cluster_rows(shape.row_columns, /*wide=*/false) &&
-         from.back().position < kMaxClusterTokens && are_of_one_sequence(from) &&
+         from.back().last_visible < kMaxClusterTokens && are_of_one_sequence(from) &&
          see_prefix_only(from) && ascends(from);
 }
 
@@ -47,7 +47,7 @@ AttentionMode tile_cluster_mode(int32_t blocks, bool fused) {
 
 int32_t highest_slot(const AttentionRow& row) {
   int32_t highest = std::max(row.slot, row.boundary - 1);
-  for (int32_t i = 0; i < row.position + 1 - row.boundary; ++i) {
+  for (int32_t i = 0; i < row.last_visible + 1 - row.boundary; ++i) {
     highest = std::max(highest, row.ancestors[i]);
   }
   return highest;
@@ -77,22 +77,22 @@ void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t be
   item.num_rows = end - begin;
   item.group = num_groups++;
   item.stable_tokens = stable;
-  item.lowest = at(from, begin).position;
+  item.lowest = at(from, begin).last_visible;
   item.table = table;
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
     const int32_t boundary = chain_end(row);
-    rows.push_back({.position = row.position,
+    rows.push_back({.last_visible = row.last_visible,
                     .boundary = boundary,
                     .table = table,
                     .ancestors = static_cast<int32_t>(ancestors.size()),
                     .group = item.group});
-    for (int32_t position = boundary; position <= row.position; ++position) {
+    for (int32_t position = boundary; position <= row.last_visible; ++position) {
       ancestors.push_back(physical(row, slot_of(row, position)));
     }
-    item.lowest = std::min(item.lowest, row.position);
+    item.lowest = std::min(item.lowest, row.last_visible);
     item.prefix_tokens = std::max(item.prefix_tokens, boundary);
-    item.end_tile = std::max(item.end_tile, row.position / kTilePositions + 1);
+    item.end_tile = std::max(item.end_tile, row.last_visible / kTilePositions + 1);
   }
   items.push_back(item);
 }
@@ -147,7 +147,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   group(from, kGroupRows, /*by_tile=*/false);
   int64_t partials = 0;
   int64_t tiles = 0;
-  for (const AttentionRowCuda& row : rows) partials += num_spans(row.position);
+  for (const AttentionRowCuda& row : rows) partials += num_spans(row.last_visible);
   for (const AttentionItemCuda& item : items) tiles += item.end_tile;
   const bool few =
       num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
@@ -196,7 +196,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
 bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
                                 const AttentionShapeCuda& shape) {
   for (const AttentionRow& row : from) {
-    if (row.position >= kMaxClusterTokens) return false;
+    if (row.last_visible >= kMaxClusterTokens) return false;
   }
   const int32_t narrow_rows = cluster_rows(shape.row_columns, /*wide=*/false);
   const int32_t wide_rows = cluster_rows(shape.row_columns, /*wide=*/true);
@@ -218,7 +218,7 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
       const AttentionRowCuda& row = rows[static_cast<size_t>(i)];
       lowest_boundary = std::min(lowest_boundary, row.boundary);
-      item.row_spans += num_spans(row.position);
+      item.row_spans += num_spans(row.last_visible);
     }
     item.shared_tiles = lowest_boundary / kTilePositions;
     // A tile that the rows do not share is a span, and each is another block's.
@@ -268,8 +268,8 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
     for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
       const int32_t first = std::min(row.boundary, group.stable_tokens);
-      if (row.position + 1 - first > kMaxExtras) return false;
-      for (int32_t position = first; position <= row.position; ++position) {
+      if (row.last_visible + 1 - first > kMaxExtras) return false;
+      for (int32_t position = first; position <= row.last_visible; ++position) {
         const int32_t slot = slot_of(row, position);
         if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) slots_.push_back(slot);
       }
@@ -284,7 +284,7 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
     const int32_t* block_table = at(from, group.first_row).block_table;
     for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
-      slots_.push_back(slot_of(row, row.position));
+      slots_.push_back(slot_of(row, row.last_visible));
       extras.push_back(~row_idx);
     }
     for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
@@ -293,7 +293,7 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
       to.boundary = std::min(row.boundary, group.stable_tokens);
       to.ancestors = static_cast<int32_t>(ancestors.size());
       group.prefix_tokens = std::max(group.prefix_tokens, to.boundary);
-      for (int32_t position = to.boundary; position <= row.position; ++position) {
+      for (int32_t position = to.boundary; position <= row.last_visible; ++position) {
         const int32_t slot = slot_of(row, position);
         auto found = std::find(slots_.begin(), slots_.end(), slot);
         if (found == slots_.end()) {

@@ -160,7 +160,7 @@ constexpr int cluster_rows(int row_columns, bool wide) {
 
 // As the kernel reads them: 16-byte loads.
 struct alignas(16) AttentionRowCuda {
-  int32_t position = 0;
+  int32_t last_visible = 0;
   int32_t boundary = 0;
   int32_t table = 0;      // index of its sequence's block table in `tables`
   int32_t ancestors = 0;  // index of its first ancestor in `ancestors`

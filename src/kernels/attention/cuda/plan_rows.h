@@ -28,10 +28,10 @@ inline int32_t physical(const AttentionRow& row, int32_t slot) {
 // prefix to those who see all of it.
 inline int32_t chain_end(const AttentionRow& row) {
   int32_t end = row.boundary;
-  while (end <= row.position && row.ancestors[end - row.boundary] == end) ++end;
+  while (end <= row.last_visible && row.ancestors[end - row.boundary] == end) ++end;
   return end;
 }
-inline bool sees_prefix_only(const AttentionRow& row) { return chain_end(row) > row.position; }
+inline bool sees_prefix_only(const AttentionRow& row) { return chain_end(row) > row.last_visible; }
 
 inline bool see_prefix_only(std::span<const AttentionRow> rows) {
   return std::all_of(rows.begin(), rows.end(), sees_prefix_only);
@@ -46,7 +46,7 @@ inline bool are_of_one_sequence(std::span<const AttentionRow> rows) {
 // prefix then see keys of this step only of rows before them.
 inline bool ascends(std::span<const AttentionRow> rows) {
   const auto descends = [](const AttentionRow& row, const AttentionRow& next) {
-    return row.block_table == next.block_table && next.position < row.position;
+    return row.block_table == next.block_table && next.last_visible < row.last_visible;
   };
   return std::adjacent_find(rows.begin(), rows.end(), descends) == rows.end();
 }
@@ -55,11 +55,13 @@ inline bool ascends(std::span<const AttentionRow> rows) {
 // a group are in the same tile where that decides how their tiles fall into spans.
 inline int32_t group_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                          int32_t most_rows, bool by_tile) {
-  const int32_t step = span_tiles(at(from, begin).position);
+  const int32_t step = span_tiles(at(from, begin).last_visible);
   int32_t next = begin;
-  while (next < end && next - begin < most_rows && span_tiles(at(from, next).position) == step &&
+  while (next < end && next - begin < most_rows &&
+         span_tiles(at(from, next).last_visible) == step &&
          (!by_tile || step == 1 ||
-          at(from, next).position / kTilePositions == at(from, begin).position / kTilePositions)) {
+          at(from, next).last_visible / kTilePositions ==
+              at(from, begin).last_visible / kTilePositions)) {
     ++next;
   }
   return next;

@@ -21,7 +21,8 @@ AttentionShapeCuda shape_of(int32_t kv_parts, bool may_fuse, int32_t most_partia
 }
 
 AttentionRow prefix_row(int32_t position, const int32_t* table) {
-  return {.position = position, .boundary = position + 1, .slot = position, .block_table = table};
+  return {
+      .last_visible = position, .boundary = position + 1, .slot = position, .block_table = table};
 }
 
 // Every tile that a row sees belongs to exactly one item of its group.
@@ -38,10 +39,10 @@ void expect_covered(const AttentionPlanCuda& plan) {
       ++items;
       for (int32_t tile = item.first_tile; tile < item.end_tile; ++tile) tiles.insert(tile);
       // An item begins where a span of its rows begins.
-      EXPECT_TRUE(item.first_tile == 0 || item.first_tile * kTilePositions > row.position ||
-                  ends_span(row.position, item.first_tile - 1));
+      EXPECT_TRUE(item.first_tile == 0 || item.first_tile * kTilePositions > row.last_visible ||
+                  ends_span(row.last_visible, item.first_tile - 1));
     }
-    for (int32_t tile = 0; tile <= row.position / kTilePositions; ++tile) {
+    for (int32_t tile = 0; tile <= row.last_visible / kTilePositions; ++tile) {
       EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
     }
     if (plan.mode != AttentionMode::kWhole && !whole) {
@@ -93,7 +94,7 @@ TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
   std::set<std::pair<int32_t, int32_t>> partials;
   for (const AttentionRowCuda& row : plan.rows) {
     ++sizes[row.group];
-    for (int32_t span = 0; span < num_spans(row.position); ++span) {
+    for (int32_t span = 0; span < num_spans(row.last_visible); ++span) {
       EXPECT_TRUE(partials.insert({row.first_partial + span, 0}).second);
     }
   }
@@ -105,7 +106,7 @@ TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
 TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
   const std::vector<int32_t> table = {7, 5, 9};
   const std::vector<int32_t> ancestors = {70, 72, 130};
-  const AttentionRow row = {.position = 72,
+  const AttentionRow row = {.last_visible = 72,
                             .boundary = 70,
                             .slot = 130,
                             .block_table = table.data(),
@@ -125,7 +126,7 @@ TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
   const std::vector<int32_t> table = {7, 5};
   const std::vector<int32_t> first = {70, 71}, second = {70, 72}, third = {70, 72, 73};
   const auto row = [&](int32_t position, int32_t slot, const std::vector<int32_t>& ancestors) {
-    return AttentionRow{.position = position,
+    return AttentionRow{.last_visible = position,
                         .boundary = 70,
                         .slot = slot,
                         .block_table = table.data(),
@@ -182,13 +183,13 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   for (const AttentionItemCuda& item : plan.prompt_items) {
     EXPECT_LE(item.num_rows * shape.row_columns, kTilesColumns);
     const AttentionRowCuda& first = plan.rows[static_cast<size_t>(item.first_row)];
-    EXPECT_EQ(item.lowest, first.position);
+    EXPECT_EQ(item.lowest, first.last_visible);
     for (int32_t i = 0; i < item.num_rows; ++i) {
-      const int32_t position = plan.rows[static_cast<size_t>(item.first_row + i)].position;
-      EXPECT_EQ(span_tiles(position), span_tiles(first.position));
+      const int32_t position = plan.rows[static_cast<size_t>(item.first_row + i)].last_visible;
+      EXPECT_EQ(span_tiles(position), span_tiles(first.last_visible));
       // All their spans are the same.
       if (position >= 1024) {
-        EXPECT_EQ(position / kTilePositions, first.position / kTilePositions);
+        EXPECT_EQ(position / kTilePositions, first.last_visible / kTilePositions);
       }
     }
   }
@@ -231,7 +232,7 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
                                           32006, 32007, 32008, 32009, 32010, 32011};
   std::vector<AttentionRow> rows;
   for (int32_t i = 0; i < 12; ++i) {
-    rows.push_back({.position = 32000 + i,
+    rows.push_back({.last_visible = 32000 + i,
                     .boundary = 32000,
                     .slot = 32000 + i,
                     .block_table = table.data(),
@@ -266,7 +267,7 @@ TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
     for (int32_t i = 0; i < count; ++i) {
       ancestors.push_back({20000 + i});
       rows.push_back(
-          {.position = 20000, .boundary = 20000, .slot = 20000 + i, .block_table = of.data()});
+          {.last_visible = 20000, .boundary = 20000, .slot = 20000 + i, .block_table = of.data()});
     }
   };
   add(table, 44);
@@ -468,7 +469,7 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   EXPECT_TRUE(is_cluster(plan.mode));
   build(1000, 17);
   const std::vector<int32_t> ancestors = {1000, 1002};
-  rows[2] = {.position = 1001,
+  rows[2] = {.last_visible = 1001,
              .boundary = 1000,
              .slot = 1002,
              .block_table = table.data(),

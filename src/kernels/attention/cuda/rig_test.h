@@ -66,7 +66,7 @@ class AttentionRig {
       const AttentionRow& row = step.rows[i];
       std::vector<bool>& here = written[static_cast<size_t>(step.sequence_of[i])];
       for (int32_t p = 0; p < row.boundary; ++p) here[static_cast<size_t>(p)] = true;
-      for (int32_t p = row.boundary; p <= row.position; ++p) {
+      for (int32_t p = row.boundary; p <= row.last_visible; ++p) {
         here[static_cast<size_t>(row.ancestors[p - row.boundary])] = true;
       }
     }
@@ -104,7 +104,8 @@ class AttentionRig {
       const int32_t half = shape_.head_dim / 2;
       for (int32_t sine = 0; sine < 2; ++sine) {
         for (int32_t i = 0; i < half; ++i) {
-          const double angle = rows[r].position * std::pow(10000.0, -static_cast<double>(i) / half);
+          const double angle =
+              rows[r].last_visible * std::pow(10000.0, -static_cast<double>(i) / half);
           angles_.push_back(static_cast<float>(sine == 1 ? std::sin(angle) : std::cos(angle)));
         }
       }
@@ -227,13 +228,13 @@ class AttentionRig {
     std::vector<double> out;
     const int32_t dim = shape_.head_dim;
     const int32_t group = shape_.num_heads / shape_.num_kv_heads;
-    const int32_t first = window > 0 ? std::max(0, row.position - window + 1) : 0;
+    const int32_t first = window > 0 ? std::max(0, row.last_visible - window + 1) : 0;
     for (int32_t head = 0; head < shape_.num_heads; ++head) {
       std::vector<double> query;
       for (int32_t i = 0; i < dim; ++i) query.push_back(rotated(row_idx, head, i));
       std::vector<double> probs;
       double most = -1e30;
-      for (int32_t position = first; position <= row.position; ++position) {
+      for (int32_t position = first; position <= row.last_visible; ++position) {
         double score = 0;
         const int32_t slot = physical(row, position);
         for (int32_t i = 0; i < dim; ++i) {
@@ -246,7 +247,7 @@ class AttentionRig {
       double sum = 0;
       for (double& prob : probs) sum += prob = std::exp(prob - most);
       std::vector<double> result(static_cast<size_t>(dim));
-      for (int32_t position = first; position <= row.position; ++position) {
+      for (int32_t position = first; position <= row.last_visible; ++position) {
         const int32_t slot = physical(row, position);
         for (int32_t i = 0; i < dim; ++i) {
           result[static_cast<size_t>(i)] +=

@@ -1,6 +1,6 @@
-// One row of an attention kernel: its running softmax for 8 heads, scores of 16 keys and sums of
-// their values on the tensor cores. Device code; included by attention's kernels alone. Where the
-// literature has m, l and alpha: `most`, `exp_sum` and the factor of `shrink`.
+// One row of attention: its running softmax for 8 heads, the scores of 16 keys and the weighted
+// sums of their values on the tensor cores. `most`, `exp_sum` and `shrink` are m, l and alpha of
+// the literature. Device code; only the attention kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -24,7 +24,7 @@ template <int kDim>
 struct RowSum {
   float out[kDim / 16][4];
   float most[2];
-  float exp_sum[2];  // of the lane's own keys until reduce_lanes(), then of all
+  float exp_sum[2];  // over the lane's own keys until reduce_lanes(), then over all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -46,11 +46,11 @@ struct RowSum {
   }
 };
 
-// What is subtracted from scores: where nothing has been seen yet, anything finite.
+// The value to subtract from scores: the largest score, or 0 while no key has been seen.
 __device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
 
-// Factors that bring two sums to their common maximum. Nothing, merged with something, changes no
-// bit of it.
+// Factors that scale two sums to their common maximum. Merging with an empty sum changes no bit of
+// the other.
 __device__ __forceinline__ float2 merge_factors(float most, float other_most) {
   const float top = softmax_base(fmaxf(most, other_most));
   return make_float2(power_of_two(most - top), power_of_two(other_most - top));
@@ -59,7 +59,7 @@ __device__ __forceinline__ float merged(float value, float other, float2 factors
   return __fmaf_rn(other, factors.y, __fmul_rn(value, factors.x));
 }
 
-// The next span of a row joins the sum of those before it.
+// Merges a row's next span into the sum of those before it.
 template <int kDim>
 __device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& next) {
   float2 factors[2];
@@ -77,10 +77,10 @@ __device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& nex
   }
 }
 
-// What a warp needs to know of the row it works on.
+// The row that a warp works on.
 template <int kDim>
 struct RowTask {
-  uint32_t q[kDim / 16][2];  // a lane: head g, dimensions 2t, 2t + 1 (+ 8) of every 16
+  uint32_t q[kDim / 16][2];  // of a lane: head g, dimensions 2t, 2t + 1 (+ 8) of every 16
   AttentionRowCuda row;
   const int32_t* table;
   const int32_t* ancestors;
@@ -92,8 +92,8 @@ struct RowTask {
   }
 };
 
-// Scores of 16 keys for 8 heads; `keys(s)` gives a lane's part of the first operand, of the s-th 16
-// dimensions.
+// Scores of 16 keys for 8 heads. `keys(s)` returns a lane's part of the first operand for the s-th
+// 16 dimensions.
 template <int kDim, class Keys>
 __device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Keys& keys,
                                             float (&score)[4]) {
@@ -106,16 +106,16 @@ __device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Key
   }
 }
 
-// The key of a chunk whose row a lane names to a matrix load of 16 dimensions, and its piece of
-// theirs.
+// The key of a chunk whose row address a lane supplies to ldmatrix, and which of the two 16-byte
+// pieces of 16 dimensions it supplies.
 __device__ __forceinline__ int score_key(int lane) { return lane & 15; }
 __device__ __forceinline__ int score_piece(int lane) { return lane >> 4; }
 
-// The key of a chunk whose values a lane fetches in add_chunk().
+// The key of a chunk whose row of values a lane addresses in add_chunk().
 __device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
 
-// Adds 16 keys' values by their probabilities. `row`: where the values of value_key(lane) lie in
-// shared memory, as row `slot` of panels of `rows`.
+// Adds the values of 16 keys, weighted by their probabilities. `row`: shared-memory address of the
+// values of value_key(lane), which are row `slot` of panels of `rows` rows.
 template <int kDim>
 __device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&probs)[4], uint32_t row,
                                           int slot, int rows, int lane) {

@@ -81,7 +81,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
                               [&](const RowTask<kDim>& task, int tile, const RowSum<kDim>& span) {
                                 if constexpr (!kWhole) {
                                   const int partial =
-                                      task.row.first_partial + span_of(task.row.position, tile);
+                                      task.row.first_partial + span_of(task.row.last_visible, tile);
                                   store_partial<kDim>(args, span, partial, head, lane);
                                 } else if (started) {
                                   merge<kDim>(total, span);

@@ -20,7 +20,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
   item.first_row = begin;
   item.num_rows = end - begin;
   item.stable_tokens = stable;
-  item.lowest = at(from, begin).position;
+  item.lowest = at(from, begin).last_visible;
   item.table = table;
   item.group = prompt ? 0 : num_groups;
   int32_t highest = 0;
@@ -29,20 +29,20 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
     const int32_t boundary = chain_end(row);
-    rows.push_back({.position = row.position,
+    rows.push_back({.last_visible = row.last_visible,
                     .boundary = boundary,
                     .table = table,
                     .ancestors = static_cast<int32_t>(ancestors.size()),
                     .group = item.group});
-    for (int32_t position = boundary; position <= row.position; ++position) {
+    for (int32_t position = boundary; position <= row.last_visible; ++position) {
       ancestors.push_back(physical(row, slot_of(row, position)));
     }
-    highest = std::max(highest, row.position);
-    if (boundary <= row.position) shared = std::min(shared, boundary / kTilePositions);
-    item.lowest = std::min(item.lowest, row.position);
+    highest = std::max(highest, row.last_visible);
+    if (boundary <= row.last_visible) shared = std::min(shared, boundary / kTilePositions);
+    item.lowest = std::min(item.lowest, row.last_visible);
     item.prefix_tokens = std::max(item.prefix_tokens, boundary);
-    run.cut_step = std::max(run.cut_step, span_tiles(row.position));
-    run.last_cut = std::min(run.last_cut, first_single_tile(row.position));
+    run.cut_step = std::max(run.cut_step, span_tiles(row.last_visible));
+    run.last_cut = std::min(run.last_cut, first_single_tile(row.last_visible));
   }
   const int32_t end_tile = highest / kTilePositions + 1;
   item.end_tile = std::min(end_tile, shared);
@@ -54,7 +54,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
   // What rows take by themselves begins where a span of each of them does.
   const auto is_span_end = [&](int32_t tile) {
     return std::all_of(from.begin() + begin, from.begin() + end, [&](const AttentionRow& row) {
-      return row.position < tile * kTilePositions || ends_span(row.position, tile - 1);
+      return row.last_visible < tile * kTilePositions || ends_span(row.last_visible, tile - 1);
     });
   };
   if (item.end_tile < end_tile) {
@@ -76,9 +76,9 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
     own.lowest = INT32_MAX;
     for (int32_t i = first; i < first + own.num_rows; ++i) {
       const AttentionRowCuda& row = rows[static_cast<size_t>(i)];
-      own.end_tile = std::max(own.end_tile, row.position / kTilePositions + 1);
+      own.end_tile = std::max(own.end_tile, row.last_visible / kTilePositions + 1);
       own.prefix_tokens = std::max(own.prefix_tokens, row.boundary);
-      own.lowest = std::min(own.lowest, row.position);
+      own.lowest = std::min(own.lowest, row.last_visible);
     }
     items.push_back(own);
   }
@@ -104,7 +104,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     for (; own < items.size() && items[own].group == item.group; ++own) {
       items[own].is_split = is_split ? 1 : 0;
       for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
-        const int32_t last = rows[static_cast<size_t>(i)].position / kTilePositions;
+        const int32_t last = rows[static_cast<size_t>(i)].last_visible / kTilePositions;
         own_rows += last >= item.end_tile ? 1 : 0;
       }
     }
@@ -121,9 +121,9 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     if (!has_partials) continue;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
       AttentionRowCuda& row = rows[static_cast<size_t>(i)];
-      const int32_t first = span_of_total(row.position, total_tiles);
+      const int32_t first = span_of_total(row.last_visible, total_tiles);
       row.first_partial = num_partials - first;
-      num_partials += num_spans(row.position) - first;
+      num_partials += num_spans(row.last_visible) - first;
     }
   }
 }
@@ -146,7 +146,7 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
     int32_t highest = 0;
     for (; end < count && at(from, end).block_table == at(from, begin).block_table; ++end) {
       is_prompt = is_prompt && sees_prefix_only(at(from, end));
-      highest = std::max(highest, at(from, end).position);
+      highest = std::max(highest, at(from, end).last_visible);
     }
     is_prompt = is_prompt && end - begin > group_rows;
     units += (end - begin + group_rows - 1) / group_rows * shape.kv_parts;

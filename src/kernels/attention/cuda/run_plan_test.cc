@@ -173,7 +173,7 @@ struct Batch {
     for (int32_t i = 0; i < count; ++i) {
       path.push_back(context + shift + i);
       ancestors.push_back(path);
-      rows.push_back({.position = context + i,
+      rows.push_back({.last_visible = context + i,
                       .boundary = context,
                       .slot = path.back(),
                       .block_table = table.data(),
@@ -183,7 +183,7 @@ struct Batch {
   void add_prompt(int32_t context, int32_t count) {
     std::vector<int32_t>& table = tables.emplace_back((context + count) / kTilePositions + 1);
     for (int32_t i = 0; i < count; ++i) {
-      rows.push_back({.position = context + i,
+      rows.push_back({.last_visible = context + i,
                       .boundary = context + i + 1,
                       .slot = context + i,
                       .block_table = table.data()});
@@ -238,7 +238,7 @@ TEST(AttentionRunPlanCuda, RowsOfDifferentTilesShareTheirPrefix) {
   for (const AttentionRunCuda& run : plan.runs) {
     if (run.first_tile == 0) continue;
     for (const AttentionRow& row : batch.rows) {
-      EXPECT_TRUE(ends_span(row.position, run.first_tile - 1));
+      EXPECT_TRUE(ends_span(row.last_visible, run.first_tile - 1));
     }
   }
 }
@@ -255,8 +255,8 @@ TEST(AttentionRunPlanCuda, PartialResultsHaveTheirPlaces) {
     const AttentionItemCuda& item = plan.prefix_items[static_cast<size_t>(merge.group)];
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
       const AttentionRowCuda& row = plan.rows[static_cast<size_t>(i)];
-      for (int32_t span = span_of_total(row.position, merge.total_tiles);
-           span < num_spans(row.position); ++span) {
+      for (int32_t span = span_of_total(row.last_visible, merge.total_tiles);
+           span < num_spans(row.last_visible); ++span) {
         EXPECT_GE(row.first_partial + span, 0);
         EXPECT_LT(row.first_partial + span, plan.num_partials);
         EXPECT_TRUE(places.insert({{row.first_partial + span, merge.part}, i}).second);

@@ -88,7 +88,7 @@ struct RunSums {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (columns.position[i] < 0) continue;
+      if (columns.last_visible[i] < 0) continue;
       load_column(args, total, i, columns.total_partial(args, work, i, work.item.end_tile),
                   work.head, columns.own_head(args, i));
     }
@@ -101,9 +101,9 @@ struct RunSums {
     bool all_end = work.run.splits == 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      ends[i] =
-          columns.position[i] >= tile * kTilePositions && ends_span(columns.position[i], tile);
-      all_end = all_end && (ends[i] || columns.position[i] < 0);
+      ends[i] = columns.last_visible[i] >= tile * kTilePositions &&
+                ends_span(columns.last_visible[i], tile);
+      all_end = all_end && (ends[i] || columns.last_visible[i] < 0);
     }
     if (!__any_sync(~0u, ends[0] || ends[1])) return;
     if (waits) take_up(args, work, columns);
@@ -121,7 +121,7 @@ struct RunSums {
       span.exp_sum[i][0] = reduced.exp_sum[i][0];
       if (work.run.splits != 0) {
         store_column(args, span, i,
-                     columns.first_partial(args, work, i) + span_of(columns.position[i], tile),
+                     columns.first_partial(args, work, i) + span_of(columns.last_visible[i], tile),
                      work.head, columns.own_head(args, i));
       } else {
         merge_column(total, span, i);
@@ -146,7 +146,7 @@ __device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWo
     const int tiles = work.run.keeps != 0 ? work.end_tile : work.item.end_tile;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (columns.position[i] < 0) continue;
+      if (columns.last_visible[i] < 0) continue;
       store_column(args, sums.total, i, columns.total_partial(args, work, i, tiles), work.head,
                    columns.own_head(args, i));
     }
@@ -228,9 +228,9 @@ __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, u
     }
     task.row_idx = item.first_row + of_item;
     task.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[task.row_idx];
-    task.first_span = max(span_of_total(task.row.position, unit_merge.total_tiles),
-                          first_span_of(args, task.row.position));
-    task.end_span = num_spans(task.row.position);
+    task.first_span = max(span_of_total(task.row.last_visible, unit_merge.total_tiles),
+                          first_span_of(args, task.row.last_visible));
+    task.end_span = num_spans(task.row.last_visible);
     if (!wait_acquire(args.arrivals + unit_merge.group * heads + unit_merge.part,
                       static_cast<uint32_t>(unit_merge.arrivals))) {
       if (lane == 0) *args.failed = 1;

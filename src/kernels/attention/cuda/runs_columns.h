@@ -18,22 +18,22 @@ namespace forerun::cuda {
 // What a lane keeps of its two columns, g and g + 8 of its warp's 16; the rest is found again where
 // a span or a run ends.
 struct RunColumns {
-  int position[2];  // -1: there is no such column
-  int highest;      // of all rows
+  int last_visible[2];  // -1: there is no such column
+  int highest;          // of all rows
 
   __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& work) {
     const int lane = threadIdx.x % 32;
     const int part_heads = work.part_heads(args);
     highest = -1;
     for (int i = lane; i < work.item.num_rows; i += 32) {
-      highest = max(highest, rows(args)[work.item.first_row + i].position);
+      highest = max(highest, rows(args)[work.item.first_row + i].last_visible);
     }
     highest = __reduce_max_sync(~0u, highest);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int of_item = args.by_row_columns.divide(column(i));
       const bool is_there = of_item < work.item.num_rows && own_head(args, i) < part_heads;
-      position[i] = is_there ? rows(args)[work.item.first_row + of_item].position : -1;
+      last_visible[i] = is_there ? rows(args)[work.item.first_row + of_item].last_visible : -1;
     }
   }
   __device__ __forceinline__ static const AttentionRowCuda* rows(const AttentionArgs& args) {
@@ -57,7 +57,7 @@ struct RunColumns {
   // Where the total of a unit's first `tiles` tiles lies.
   __device__ __forceinline__ int total_partial(const AttentionArgs& args, const RunWork& work,
                                                int i, int tiles) const {
-    return first_partial(args, work, i) + span_of_total(position[i], tiles);
+    return first_partial(args, work, i) + span_of_total(last_visible[i], tiles);
   }
   // Hides scores of a tile that a column does not see, and scales the others.
   __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& work, int begin,
@@ -67,7 +67,7 @@ struct RunColumns {
       scale_scores(score, args.scale_log2);
       return;
     }
-    mask_scores(score, position, args.window, args.scale_log2, begin);
+    mask_scores(score, last_visible, args.window, args.scale_log2, begin);
   }
 };
 
@@ -131,7 +131,7 @@ __device__ __forceinline__ void store_output(const AttentionArgs& args, const Ru
   const int first_head = work.first_head(args);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    if (columns.position[i] < 0) continue;
+    if (columns.last_visible[i] < 0) continue;
     store_column(total, i, args.attended_format, args.head_dim,
                  args.attended + columns.row(args, work, i) * args.attended_stride +
                      (first_head + columns.own_head(args, i)) * args.head_dim);

@@ -138,7 +138,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
     attend_item<kDim, kFused>(
         args, item, head, shared + Layout::kQueries, shared + Layout::kLists, ring,
         [&](const RowTask<kDim>& task, int tile, const RowSum<kDim>& span) {
-          const int partial = task.row.first_partial + span_of(task.row.position, tile);
+          const int partial = task.row.first_partial + span_of(task.row.last_visible, tile);
           store_partial<kDim>(args, span, partial, head, threadIdx.x % 32);
         });
     meet();  // every warp's partial results are written

@@ -18,7 +18,7 @@ namespace forerun::cuda {
 struct PrefixColumns {
   bool is_there[2];
   int own_head[2];  // of the part
-  int position[2];
+  int last_visible[2];
   int first_partial[2];  // of the row
 
   // `skipped` rows of the item, then `num_rows` that are the warpgroup's.
@@ -33,19 +33,19 @@ struct PrefixColumns {
       own_head[i] = first + 8 * i - row * args.row_columns;
       is_there[i] = row < num_rows && own_head[i] < part_heads;
       const AttentionRowCuda& step_row = rows[work.first_row + (is_there[i] ? skipped + row : 0)];
-      position[i] = step_row.position;
+      last_visible[i] = step_row.last_visible;
       first_partial[i] = step_row.first_partial;
     }
   }
   // Not before it is needed: what it is made of is on its way meanwhile.
   __device__ __forceinline__ int partial(const PrefixWork& work, int i) const {
-    return first_partial[i] + span_of(position[i], work.first_tile);
+    return first_partial[i] + span_of(last_visible[i], work.first_tile);
   }
   __device__ __forceinline__ void hide(const AttentionArgs& args, float (&score)[8][4], int tile,
                                        int lane) const {
     if (args.window == 0) return;
     hide_before_window(score, tile * kTilePositions, lane,
-                       [&](int i) { return position[i >> 1] - args.window + 1; });
+                       [&](int i) { return last_visible[i >> 1] - args.window + 1; });
   }
 };
 

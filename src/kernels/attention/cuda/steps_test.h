@@ -44,7 +44,7 @@ inline const int32_t* TestStep::add_table(int32_t tokens) {
 inline void TestStep::add_chain(int32_t prefix, int32_t count) {
   const int32_t* table = add_table(prefix + count);
   for (int32_t i = 0; i < count; ++i) {
-    rows.push_back({.position = prefix + i,
+    rows.push_back({.last_visible = prefix + i,
                     .boundary = prefix + i + 1,
                     .slot = prefix + i,
                     .block_table = table});
@@ -64,7 +64,7 @@ inline void TestStep::add_tree(int32_t prefix, int32_t old_nodes, int32_t new_no
     paths.push_back(path);
     if (node < old_nodes) continue;
     ancestors.push_back(path);
-    rows.push_back({.position = prefix + static_cast<int32_t>(path.size()) - 1,
+    rows.push_back({.last_visible = prefix + static_cast<int32_t>(path.size()) - 1,
                     .boundary = prefix,
                     .slot = prefix + node,
                     .block_table = table,

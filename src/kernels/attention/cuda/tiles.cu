@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
                                               const ColumnSums<kDim>& total) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    if (columns.position[i] < 0) continue;
+    if (columns.last_visible[i] < 0) continue;
     const int row = first_row + args.by_row_columns.divide(first_column + 8 * i);
     store_column(total, i, args.attended_format, args.head_dim,
                  args.attended + row * args.attended_stride +

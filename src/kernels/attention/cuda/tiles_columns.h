@@ -18,14 +18,14 @@ namespace forerun::cuda {
 // What a lane keeps of its two columns, g and g + 8 of its warp's 16. Rows that are not there see
 // nothing.
 struct TilesColumns {
-  int position[2], head[2];
+  int last_visible[2], head[2];
   int highest = -1;  // of all rows of the warpgroup
 
   __device__ __forceinline__ TilesColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
                                           int first_row, int num_rows, int part_heads,
                                           int first_column) {
     for (int row = threadIdx.x % 32; row < num_rows; row += 32) {
-      highest = max(highest, rows[first_row + row].position);
+      highest = max(highest, rows[first_row + row].last_visible);
     }
     highest = __reduce_max_sync(~0u, highest);
 #pragma unroll
@@ -33,7 +33,8 @@ struct TilesColumns {
       const int column = first_column + 8 * i;
       const int row = args.by_row_columns.divide(column);
       head[i] = column - row * args.row_columns;
-      position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
+      last_visible[i] =
+          row < num_rows && head[i] < part_heads ? rows[first_row + row].last_visible : -1;
     }
   }
 };
@@ -54,7 +55,7 @@ __device__ __forceinline__ void attend_columns(const AttentionArgs& args,
   if (all) {
     scale_scores(score, args.scale_log2);
   } else {
-    mask_scores(score, columns.position, args.window, args.scale_log2, begin);
+    mask_scores(score, columns.last_visible, args.window, args.scale_log2, begin);
     const int written = item.prefix_tokens - begin;
     if (written < kTilePositions) {
       clear_values<kDim>(keys + tile_bytes(kDim), written, static_cast<int>(threadIdx.x) % 128);
