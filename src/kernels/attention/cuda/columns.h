@@ -1,8 +1,9 @@
-// The running softmax of columns (a row's query head each) over tiles of 64 positions, for kernels
-// whose products have columns as the first operand: a lane holds columns g and g + 8 of a warp's 16
-// (g = lane / 4, t = lane % 4), of scores the positions 8j + 2t and the next, of sums the
-// dimensions likewise. The same bits as attention/cuda/row.h, where keys and values are the first
-// operand: probabilities are added up by position modulo 8, then crosswise. Device code.
+// The running softmax of columns (one query head of one row each) over tiles of 64 positions, for
+// kernels that have columns as the first operand of wgmma. A lane holds columns g and g + 8 of its
+// warp's 16 (g = lane / 4, t = lane % 4): scores of the positions 8j + 2t and the next, and sums of
+// the dimensions 8j + 2t and the next. The bits are those of attention/cuda/row.h, where keys and
+// values are the first operand: probabilities are added up by position modulo 8, then crosswise.
+// Device code.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace forerun::cuda {
 
 struct ColumnSoftmax {
   float most[2];
-  float exp_sum[2]
-               [2];  // of the lane's even and odd positions until reduce_lanes(), then [0] of all
+  float exp_sum[2][2];  // over the lane's even and odd positions until reduce_lanes(), then [0]
+                        // over all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -40,7 +41,8 @@ struct ColumnSoftmax {
   }
 };
 
-// Weighted sums of values, of dimensions 8j + 2t and the next: of column g, g, g + 8, g + 8.
+// Weighted sums of values: [j] is for dimensions 8j + 2t and the next, first of column g, then of
+// column g + 8.
 template <int kDim>
 __device__ __forceinline__ void clear_sums(float (&out)[kDim / 8][4]) {
 #pragma unroll
@@ -68,7 +70,7 @@ struct ColumnSums : ColumnSoftmax {
   }
 };
 
-// The next span's sums, over all lanes, join those of the spans before it.
+// Merges the next span's sums, which are reduced over the lanes, into those of the spans before it.
 template <int kDim>
 __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<kDim>& next) {
 #pragma unroll
@@ -87,13 +89,13 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
   }
 }
 
-// The outputs of a lane's column g (`half` 0) or g + 8, of which `total` has everything, to a head
-// of a row of outputs.
+// Stores the outputs of a lane's column, g (`half` 0) or g + 8 (`half` 1), whose sums over all
+// spans `total` holds. `head`: where the column's head begins in its row of outputs.
 template <int kDim>
 __device__ __forceinline__ void store_column(const ColumnSums<kDim>& total, int half,
                                              ActivationFormat format, int head_dim,
                                              uint16_t* head) {
-  constexpr int kEights = 4;  // at once
+  constexpr int kEights = 4;  // groups of 8 dimensions at once
 #pragma unroll
   for (int first = 0; first < kDim / 8; first += kEights) {
     float out[2 * kEights];
@@ -110,7 +112,7 @@ __device__ __forceinline__ void store_column(const ColumnSums<kDim>& total, int 
   }
 }
 
-// Products of queries and keys to scores.
+// Scales products of queries and keys to scores, which are logarithms to base 2.
 template <int kEights>
 __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float scale_log2) {
 #pragma unroll
@@ -120,8 +122,9 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
   }
 }
 
-// Hides those of the tile of positions from `begin` on that a lane's columns do not see, whose rows
-// are at `position` (-1: none) and see `window` positions (0: all), and scales the others.
+// Scales the scores of the tile that begins at position `begin`, and sets those that a lane's
+// columns do not see to kNothing. `last_visible`: of the columns' rows, -1 where there is no
+// column; `window`: positions that a row sees, 0: all.
 __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&last_visible)[2],
                                             int window, float scale_log2, int begin) {
 #pragma unroll
@@ -136,8 +139,8 @@ __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&la
   }
 }
 
-// A tile's scores of positions before a window: `first_seen(i)` begins that of a lane's i-th score
-// of each eight positions.
+// Sets scores of positions before the window to kNothing. `first_seen(i)`: first position in the
+// window of the column that a lane's score [j][i] belongs to.
 template <class FirstSeen>
 __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int first_position,
                                                    int lane, const FirstSeen& first_seen) {
@@ -152,8 +155,9 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
   }
 }
 
-// Scores of a tile, those that are not seen kNothing, to probabilities, packed as the first operand
-// of four products; sums of values shrink by `shrink`. `kHalves`: 1 if only column g counts.
+// Turns the scores of a tile (kNothing where not seen) into probabilities, packed as the first
+// operand of four products. `shrink` gets the factors by which the columns' sums of values must be
+// multiplied. `kHalves`: 1 if only column g counts.
 template <int kHalves>
 __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,
                                                     uint32_t (&probs)[4][4], float (&shrink)[2]) {
@@ -187,7 +191,8 @@ __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], Column
   }
 }
 
-// The same of columns with sums; `has_sums`: of tiles before this one, else they are zero.
+// The same, and shrinks the columns' sums. `has_sums`: false if no tile came before, so that they
+// are zero.
 template <int kDim>
 __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kDim>& sums,
                                              uint32_t (&probs)[4][4], bool has_sums = true) {
@@ -198,8 +203,8 @@ __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kD
   for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
 }
 
-// Products of a warpgroup's columns and 32 or 64 keys are asked for: `queries` and `keys` in shared
-// memory, panels of 64 dimensions `query_panel` and `key_panel` bytes apart.
+// Starts the products of a warpgroup's columns and 32 or 64 keys. `queries` and `keys`: in shared
+// memory, their panels of 64 dimensions `query_panel` and `key_panel` bytes apart.
 template <int kDim, int kEights>
 __device__ __forceinline__ void request_scores(float (&score)[kEights][4], uint32_t queries,
                                                int query_panel, uint32_t keys, int key_panel) {
@@ -217,7 +222,7 @@ __device__ __forceinline__ void request_scores(float (&score)[kEights][4], uint3
   }
 }
 
-// Scores of a warpgroup's columns and a tile of keys.
+// Computes the products of a warpgroup's columns and a tile of keys.
 template <int kDim>
 __device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int query_panel,
                                            uint32_t keys) {

@@ -1,5 +1,5 @@
-// The kernels of attention on a GPU, for attention_cuda(), which chooses among them by the plan.
-// Each has a function that submits a launch and one that prepares the kernel, called once a device.
+// The kernels of attention on a GPU. attention_cuda() chooses among them by the plan. Each has a
+// function that submits a launch and one that prepares the kernel, called once per device.
 #pragma once
 
 #include "kernels/attention/cuda/attention.h"

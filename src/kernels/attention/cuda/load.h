@@ -1,6 +1,5 @@
-// What a block of attention loads before it works on an item: rows, queries and, where it is fused
-// with the rotation, the step's own keys and values. Device code; included by attention's kernels
-// alone.
+// Loads that precede the work on an item: rows, queries and, if the kernel also rotates, the step's
+// own keys and values. Device code; only the attention kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -29,8 +28,8 @@ __device__ __forceinline__ float2 unpack_bf16x2(uint32_t pair) {
   return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
 }
 
-// Rotates a pair of vectors of two dimensions each, half a head apart. The same operations as the
-// rotation of attention/cuda/kv_rows.cu, and compiled without contraction: the same bits.
+// Rotates a pair of vectors of two dimensions each, half a head apart. It does the operations of
+// attention/cuda/kv_rows.cu and is compiled without contraction, so it gives the same bits.
 __device__ __forceinline__ void rotate(uint32_t& low, uint32_t& high, float2 cosines,
                                        float2 sines) {
   const float2 x = unpack_bf16x2(low);
@@ -51,7 +50,7 @@ struct PieceAngles {
       sines[i] = reinterpret_cast<const float4*>(angles + dim / 2)[i];
     }
   }
-  // From shared memory, cosines and sines dim / 2 apart.
+  // Loads them from shared memory, where the sines lie dim / 2 floats after the cosines.
   __device__ __forceinline__ void take_up(uint32_t from, int dim) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -72,13 +71,13 @@ struct PieceAngles {
   }
 };
 
-// Queries of up to 64 columns (a row's query head each) on their way into shared memory, in panels
-// like a tile's, without registers in between; rotated there where kRotate. By a warpgroup, or the
-// first `kThreads` of the block.
+// Copies the queries of up to 64 columns (one query head of one row each) into shared memory, in
+// panels like a tile's, asynchronously and without registers in between; with kRotate it rotates
+// them there. Called by a warpgroup, or by the first `kThreads` threads of the block.
 template <int kDim, bool kRotate, int kThreads = 128>
 struct ColumnQueries {
-  static constexpr int kPairs = kDim / 16;            // of pieces half a head apart
-  static constexpr int kColumns = kThreads / kPairs;  // at once
+  static constexpr int kPairs = kDim / 16;            // pairs of pieces half a head apart
+  static constexpr int kColumns = kThreads / kPairs;  // copied at once
   static constexpr int kRounds = 64 / kColumns;
   const uint4* from[kRounds];  // null: there is no such column
   PieceAngles angles[kRotate ? kRounds : 1];
@@ -91,8 +90,8 @@ struct ColumnQueries {
     const int column = column_of(round);
     return queries + column * kPanelRowBytes + kv_piece(piece() + half * kPairs, column);
   }
-  // Before the queries are there. Rows from `first_row` of the step on; `first`: the part's first
-  // head of a row.
+  // Finds the addresses; the queries need not be complete yet. Rows start at row `first_row` of the
+  // step; `first(row)`: the part's first head in that row.
   template <class First>
   __device__ __forceinline__ void plan(const AttentionArgs& args, int first_row, int num_rows,
                                        int num_heads, const First& first) {
@@ -105,7 +104,8 @@ struct ColumnQueries {
       from[i] = is_there
                     ? reinterpret_cast<const uint4*>(first(first_row + row) + head * kDim) + piece()
                     : nullptr;
-      // On every path: what is written on some alone keeps its registers ever after.
+      // Loaded on every path: angles written on only some paths would keep their registers to the
+      // end.
       if constexpr (kRotate) {
         angles[i].load(args.step, first_row + min(row, num_rows - 1), piece(), kDim);
       }
@@ -135,7 +135,8 @@ struct ColumnQueries {
   }
 };
 
-// The queries of a row's heads; with kFused from the linear layer's output.
+// Loads the queries of a row's heads; with kFused it takes them from the linear layer's output and
+// rotates them.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_idx, int head,
                                              int lane, RowTask<kDim>& task) {
@@ -170,8 +171,8 @@ __device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_
   }
 }
 
-// Brings an item's extra keys and values into shared memory, and its rows' own to the cache. A warp
-// takes an extra at a time.
+// Copies an item's extra keys and values into shared memory and, if the item appends, those of its
+// own rows into the cache. A warp takes one extra at a time.
 template <int kDim>
 __device__ __forceinline__ void stage_extras(const AttentionArgs& args,
                                              const AttentionItemCuda& item, int kv_head,

@@ -1,7 +1,6 @@
-// Tiles that a row takes by itself, since it sees positions in them by its own list
-// (attention/cuda/runs.cu): a warp per row. Warps know nothing of each other; what each waits for,
-// a list, then the keys and values that it names, is hidden by the others. Device code; included by
-// the kernel alone.
+// Tiles in which a row sees positions through its own ancestor list (attention/cuda/runs.cu), with
+// one warp per row. Warps do not synchronize: while one waits for its list, and then for the keys
+// and values that it names, the others work. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +18,22 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A tile's keys and values on their way into the warp's shared memory, from wherever they lie: keys
-// all at once, values a chunk ahead of use. For attend_tile().
+// Gathers a tile's keys and values into the warp's shared memory, from wherever they lie: all keys
+// at once, values a chunk ahead of use. The `rest` of attend_tile().
 template <int kDim>
 struct OwnTile {
   static constexpr int kBytes = tile_bytes(kDim) + 2 * chunk_bytes(kDim);
   const RowTask<kDim>& task;
   const std::byte* keys;
   int64_t block_stride, value_offset;
-  uint32_t own;  // kBytes
+  uint32_t own;  // kBytes of shared memory
   int begin, lane;
 
   __device__ __forceinline__ int chunks() const {
     return min((task.row.last_visible - begin) / kChunk + 1, kChunks);
   }
-  // Of a chunk: to row `first_row` of panels of `rows`.
+  // Copies a chunk's keys or values, which lie `offset` bytes after the keys, to the rows from
+  // `first_row` on of panels of `rows` rows.
   __device__ __forceinline__ void request(int chunk, uint32_t to, int first_row, int rows,
                                           int64_t offset) const {
     constexpr int kPieces = kDim / 8;
@@ -80,12 +80,12 @@ struct OwnTile {
     __syncwarp();
     const int key = value_key(lane);
     add_chunk<kDim>(sum, probs, values(chunk) + key * kPanelRowBytes, key, kChunk, lane);
-    __syncwarp();  // before the next but one overwrites
+    __syncwarp();  // before the next chunk but one overwrites these values
     request_values(chunk + 2);
   }
 };
 
-// The total of a unit for one row, as a worker has left it.
+// Loads a unit's total for one row, as a worker has stored it.
 template <int kDim>
 __device__ __forceinline__ void load_total(const AttentionArgs& args, RowSum<kDim>& total,
                                            int partial, int head, int lane) {
@@ -106,9 +106,9 @@ __device__ __forceinline__ void load_total(const AttentionArgs& args, RowSum<kDi
   }
 }
 
-// All of the step's `items`. Rows of units that are not split take up the total and write the
-// output; of others they leave partial results. `shared`: of the block, kWarps times
-// OwnTile::kBytes.
+// Processes all of the step's `items`. A row of a unit that is not split continues from the unit's
+// total and writes the output; a row of a split unit stores partial results. `shared`: the block's
+// shared memory, kWarps times OwnTile::kBytes.
 template <int kDim>
 __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;
@@ -124,7 +124,8 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
     load_row<kDim>(args, item.first_row + warp, task);
     load_queries<kDim, false>(args, item.first_row + warp, head, lane, task);
     const int end_tile = task.row.last_visible / kTilePositions + 1;
-    if (item.is_split != 0 && end_tile <= item.first_tile) continue;  // it has none
+    if (item.is_split != 0 && end_tile <= item.first_tile)
+      continue;  // the row has no tiles of its own
     const int first_seen = args.window > 0 ? max(task.row.last_visible - args.window + 1, 0) : 0;
     const bool splits = item.is_split != 0;
     uint32_t* const arrivals = args.arrivals + item.group * heads + head;

@@ -1,15 +1,15 @@
 // How the tiles of many sequences are dealt to workers (warpgroups) in even shares: host arithmetic
 // only.
 //
-// A unit is what one group of rows sees through one part of a key/value head: so many tiles, which
-// are worked on in ascending order. Units no longer than a worker's share are laid end to end and
-// cut where shares end, as in McNaughton's wrap-around rule: the worker before the cut begins its
-// share with the unit's first tiles and hands the total over, the worker behind it ends its share
+// A unit is the work of one group of rows for one part of a key/value head: a number of tiles that
+// are taken in ascending order. Units no longer than a worker's share are laid end to end and cut
+// where shares end, as in McNaughton's wrap-around rule: the worker before the cut begins its share
+// with the unit's first tiles and hands the total over; the worker after the cut ends its share
 // with the rest, so that it never waits. A unit somewhat longer than a share has a worker to
-// itself: memory is what all wait for, and a worker may be faster than its share of that. Still
-// longer units cannot be worked on one tile after another in time: their first tiles become one
-// total, the tiles behind leave partial results by spans, which are merged in the end. Either way
-// sums run in the same order.
+// itself: memory is the bottleneck, and a worker may be faster than its share of the bandwidth.
+// Still longer units would take too long one tile after another: their first tiles become one
+// total, the tiles behind leave one partial result per span, and all are merged in the end. Either
+// way sums run in the same order.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,27 @@
 
 namespace forerun::cuda {
 
-// kRuns: warpgroups of a block that work by themselves: worker w is the (w / multiprocessors)-th of
-// multiprocessor w % multiprocessors.
+// kRuns: workers (warpgroups) per block. Worker w is number w / multiprocessors of multiprocessor w
+// % multiprocessors.
 inline constexpr int kRunWorkers = 2;
 
-// A group of rows: the tiles that all of them work on together, for every part alike.
+// A group of rows: the tiles that all of them go through together, the same for every part.
 struct RunGroupCuda {
   int32_t tiles = 0;
   int32_t cut_step = 1;  // every row has a span end before tile c for all multiples c of cut_step
-  int32_t last_cut = 0;  // up to this one; 0: it cannot be cut
+  int32_t last_cut = 0;  // the last multiple to cut at; 0: it cannot be cut
 };
 
-// What a worker does of one unit, or several whole units. Unit: group * parts + part.
+// A run: some tiles of one unit, or several whole units, for one worker. Number of a unit: group *
+// parts + part.
 struct alignas(16) AttentionRunCuda {
   int32_t first_unit = 0;
   int32_t num_units = 1;
   int32_t first_tile = 0;
   int32_t end_tile = 0;  // 0: all of the units' tiles
-  // It takes up the total of the tiles before its own, which another worker hands over; hands its
-  // own over; leaves its total as a partial result; leaves every span as one.
+  // takes_up: continues from the total of the tiles before, which another worker hands over.
+  // hands_over: hands its own total over. keeps: stores its total as a partial result. splits:
+  // stores each span as a partial result.
   int32_t takes_up = 0, hands_over = 0, keeps = 0, splits = 0;
 };
 
@@ -53,13 +55,13 @@ class AttentionDealCuda {
   std::vector<AttentionWorkerCuda> workers;
   struct Unit {
     int32_t total_tiles = 0;  // tiles of the first piece where the pieces are merged, otherwise all
-    int32_t pieces = 0;       // to be merged: 1 where it is whole or handed over
+    int32_t pieces = 0;       // partial results to merge; 1 where it is whole or handed over
     bool handed_over = false;
-    bool alone = false;  // a worker has it alone, whole
+    bool alone = false;  // a worker takes it whole and nothing else
   };
   std::vector<Unit> units;
 
-  // `columns`: of a unit at most; `may_split`: otherwise units that are longer than a share stay
+  // `columns`: the most columns of a unit. `may_split`: if false, units longer than a share stay
   // whole.
   void deal(std::span<const RunGroupCuda> groups, int32_t parts, int32_t num_workers,
             int32_t columns, bool may_split);
@@ -78,7 +80,7 @@ class AttentionDealCuda {
                       int32_t end_worker);
 
   double share_ = 0;           // tiles of a worker, on average
-  double longest_whole_ = 0;   // tiles of a unit that is not split
+  double longest_whole_ = 0;   // the most tiles of a unit that stays whole
   std::vector<Piece> pieces_;  // scratch, ascending by worker
 };
 

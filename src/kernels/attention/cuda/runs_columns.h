@@ -1,6 +1,6 @@
-// The columns of a unit in the kernel of attention for many sequences (attention/cuda/runs.cu), a
-// row's query head each: what they see, their sums of a span and in all, partial results and
-// outputs. Device code; included by the kernel alone.
+// The columns of a unit (one query head of one row each) in the kernel of attention for many
+// sequences (attention/cuda/runs.cu): what they see, the sums of their spans and their totals,
+// partial results and outputs. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane keeps of its two columns, g and g + 8 of its warp's 16; the rest is found again where
-// a span or a run ends.
+// What a lane keeps in registers about its two columns, g and g + 8 of its warp's 16. The rest is
+// computed again where a span or a run ends.
 struct RunColumns {
   int last_visible[2];  // -1: there is no such column
-  int highest;          // of all rows
+  int highest;          // last_visible of all rows
 
   __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& work) {
     const int lane = threadIdx.x % 32;
@@ -46,7 +46,7 @@ struct RunColumns {
   __device__ __forceinline__ static int own_head(const AttentionArgs& args, int i) {  // of the part
     return column(i) - args.by_row_columns.divide(column(i)) * args.row_columns;
   }
-  // Of columns that are there.
+  // Row of the step that a column belongs to. This and the next only for columns that exist.
   __device__ __forceinline__ static int row(const AttentionArgs& args, const RunWork& work, int i) {
     return work.item.first_row + args.by_row_columns.divide(column(i));
   }
@@ -54,12 +54,12 @@ struct RunColumns {
                                                       const RunWork& work, int i) {
     return rows(args)[row(args, work, i)].first_partial;
   }
-  // Where the total of a unit's first `tiles` tiles lies.
+  // Number of the partial result that holds the total of a unit's first `tiles` tiles.
   __device__ __forceinline__ int total_partial(const AttentionArgs& args, const RunWork& work,
                                                int i, int tiles) const {
     return first_partial(args, work, i) + span_of_total(last_visible[i], tiles);
   }
-  // Hides scores of a tile that a column does not see, and scales the others.
+  // Sets the scores of a tile that a column does not see to kNothing, and scales the others.
   __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& work, int begin,
                                        float (&score)[8][4]) const {
     if (begin + kTilePositions <= work.item.lowest + 1 &&
@@ -80,7 +80,7 @@ __device__ __forceinline__ void store_column(const AttentionArgs& args,
   store_partial_softmax<kDim>(args, sums, half, partial, head, own_head, lane);
 }
 
-// The way back of store_column().
+// Loads what store_column() has stored.
 template <int kDim>
 __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSums<kDim>& sums,
                                             int half, int partial, int head, int own_head) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSum
   sums.exp_sum[half][0] = softmax.y;
 }
 
-// A column's span has ended, its sums over all lanes: it joins the total, and the next begins.
+// Merges a column's ended span, whose sums are reduced over the lanes, into its total.
 template <int kDim>
 __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums<kDim>& span,
                                              int half) {

@@ -1,6 +1,6 @@
-// How the kernel of attention for many sequences (attention/cuda/runs.cu) divides its shared
-// memory, what a worker's runs are, and the warp that feeds it. Device code; included by the kernel
-// alone.
+// The kernel of attention for many sequences (attention/cuda/runs.cu): its shared-memory layout,
+// the iteration over a worker's runs, and the warp that loads a worker's tiles. Device code; only
+// that kernel includes it.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace forerun::cuda {
 
-constexpr int kRunsThreads = kThreads + 128;  // two workers, then the warps that feed them
+constexpr int kRunsThreads = kThreads + 128;  // two workers, then the warps that load their tiles
 
 template <int kDim>
 struct RunsLayout {
-  static constexpr int kStages = 384 / kDim;                // of a worker's ring: 3 or 6
+  static constexpr int kStages = 384 / kDim;                // stages of a worker's ring: 3 or 6
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
   static constexpr int kRingBytes = kStages * kStageBytes;
   static constexpr int kQueries = kRunWorkers * kRingBytes;  // [worker] panels of 64 columns
   static constexpr int kBarriers = kQueries + kRunWorkers * tile_bytes(kDim);
-  // Of each stage: it is there; it is free.
+  // Two barriers per stage: filled, free.
   static constexpr int kBytes = kBarriers + kRunWorkers * kStages * 16;
 };
 
@@ -69,8 +69,8 @@ __device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int wor
   }
 }
 
-// One warp: the worker's tiles into its ring. Requests before the previous kernel's end what that
-// does not write, if `waited` is false.
+// One warp: copies the worker's tiles into its ring. If `waited` is false, it requests the tiles
+// that the previous kernel does not write before that kernel ends, and waits before the others.
 template <int kDim>
 __device__ __forceinline__ void feed_worker(const AttentionArgs& args, uint32_t ring,
                                             uint32_t barriers, int worker, bool waited) {

@@ -1,6 +1,6 @@
-// How the kernel of attention over shared prefixes (attention/cuda/shared.cu) divides its shared
-// memory, and the warp that feeds it: keys and values through a ring, and what is to be done with
-// them. Device code; included by the kernel alone.
+// The kernel of attention over shared prefixes (attention/cuda/shared.cu): its shared-memory
+// layout, and the warp that copies keys and values into a ring and announces the work on them.
+// Device code; only that kernel includes it.
 #pragma once
 
 #include <algorithm>
@@ -13,37 +13,39 @@
 
 namespace forerun::cuda {
 
-// Of a block, whose kThreads are followed by the feeding warp: beside one of a linear layer that
-// asks for just over half of an SM.
+// Threads of a block: kThreads, then the loading warp. A block fits beside one of a linear layer
+// that asks for just over half of an SM.
 constexpr int kSharedThreads = kThreads + 32;
 constexpr int kSharedLimit = 115584;
 
-// In bytes from the beginning; operands of wgmma begin at multiples of 1,024.
+// Byte offsets in shared memory; operands of wgmma begin at multiples of 1,024.
 template <int kDim>
 struct SharedLayout {
-  static constexpr int kUnitBytes = tile_bytes(kDim);  // of the ring: a tile's keys, or values
+  static constexpr int kUnitBytes =
+      tile_bytes(kDim);  // a unit of the ring: a tile's keys or values
   static constexpr int kWorkWords = 8;
   static constexpr int kWorkSlots = 2;
   static constexpr int kProbSlots = 2;
-  static constexpr int kProbBytes = 64 * kPanelRowBytes;  // of 64 columns and positions
+  static constexpr int kProbBytes = 64 * kPanelRowBytes;  // 64 columns x 64 positions
   static constexpr int kSmallBytes = kProbSlots * 64 * 4 + kWorkSlots * kWorkWords * 4;
   static constexpr int kSlotBarrierBytes = 16 * (kWorkSlots + kProbSlots);
 
-  // [warpgroup] queries, panels of 64 columns, or one warpgroup's and probabilities for the other;
-  // later what rows gather for themselves.
+  // [warpgroup] queries, in panels of 64 columns; in the narrow kernel one warpgroup's queries and
+  // the probabilities that it passes to the other. Later the values that rows gather for
+  // themselves.
   static constexpr int kQueries = 0;
   static constexpr int kProbs = tile_bytes(kDim);
   static constexpr int kRing = 2 * tile_bytes(kDim);
   static constexpr int kUnits =
       (kSharedLimit - kRing - kSmallBytes - kSlotBarrierBytes) / (kUnitBytes + 16);
-  // Of a unit: it is there, it is free; of work: it is there, it has been read; of probabilities
-  // likewise.
+  // Two barriers each: a unit is filled, is free; work is there, has been read; probabilities are
+  // there, have been read.
   static constexpr int kBarriers = kRing + kUnits * kUnitBytes;
   static constexpr int kWorkBarriers = kBarriers + kUnits * 16;
   static constexpr int kProbBarriers = kWorkBarriers + kWorkSlots * 16;
   static constexpr int kShrinks = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
   static constexpr int kWork = kShrinks + kProbSlots * 64 * 4;
-  static constexpr int kLists = kShrinks;  // later
+  static constexpr int kLists = kShrinks;  // after the prefix items
   static_assert(kWarps * kMaxExtras <= kSmallBytes);
   static constexpr int kBytes = kShrinks + kSmallBytes;
   static_assert(kBytes <= kSharedLimit);
@@ -51,8 +53,9 @@ struct SharedLayout {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The ring, as everybody counts its units: a tile's keys, its values, the next tile's keys. A unit
-// is free after two arrivals of each warp of a warpgroup, or one of each of both.
+// The ring of units: a tile's keys, its values, the next tile's keys and so on, counted alike by
+// all warps. A unit is free after two arrivals of each warp of one warpgroup, or one of each warp
+// of both.
 template <int kDim>
 struct SharedRing {
   using Layout = SharedLayout<kDim>;
@@ -73,16 +76,16 @@ struct SharedRing {
   __device__ __forceinline__ uint32_t data(uint32_t of) const {
     return shared + Layout::kRing + slot(of) * Layout::kUnitBytes;
   }
-  // Where unit `of` lies, once it is there, for who has seen all units before it come that use its
-  // place (or has been told of something that waited for them).
+  // Waits for unit `of` and returns its address. Only for threads that have waited for all earlier
+  // units in the same slot (or have been told of something that waited for them).
   __device__ __forceinline__ uint32_t wait_in_order(uint32_t of) const {
     barrier_wait(barrier(of), parity(of));
     return data(of);
   }
-  // The same for anybody. A warpgroup that has skipped an item may come before
-  // the place's last unit has even landed, and a parity says nothing about the phase before the
-  // last: so that unit must have been given back. (That barrier is one phase behind at most:
-  // whoever told of the item had requested all units before it.)
+  // The same for any thread. A warpgroup that has skipped an item may come before the slot's
+  // previous unit has even landed, and a parity cannot tell phases that are two apart: so it waits
+  // until that unit has been released. (That barrier is at most one phase behind: the warp that
+  // announced the item had requested all units before it.)
   __device__ __forceinline__ uint32_t wait(uint32_t of) const {
     barrier_wait(barrier(of) + 8, parity(of) ^ 1);
     return wait_in_order(of);
@@ -91,14 +94,14 @@ struct SharedRing {
     __syncwarp();
     if (static_cast<int>(threadIdx.x % 32) < arrivals) barrier_arrive(barrier(of) + 8);
   }
-  // As attend_item() takes tiles.
+  // The interface from which attend_item() takes tiles.
   __device__ __forceinline__ SharedTile wait_next() const { return {wait(unit), wait(unit + 1)}; }
   __device__ __forceinline__ void release() {
     release(unit, 1);
     release(unit + 1, 1);
     unit += 2;
   }
-  // One thread, in order.
+  // Requests the next unit. One thread, in order.
   __device__ __forceinline__ void request(const std::byte* source) {
     barrier_wait(barrier(unit) + 8, parity(unit) ^ 1);
     barrier_arrive_expect_tx(barrier(unit), Layout::kUnitBytes);
@@ -107,9 +110,9 @@ struct SharedRing {
   }
 };
 
-// A prefix item of one part of a key/value head, as the block's warps read it.
+// A prefix item for one part of a key/value head, as the loading warp announces it.
 struct PrefixWork {
-  int num_rows;  // 0: there is no more
+  int num_rows;  // 0: no more items
   int first_row, head, group;
   int first_tile, tiles;
 };
@@ -127,7 +130,7 @@ template <int kDim>
 __device__ __forceinline__ uint32_t work_parity(int index) {
   return static_cast<uint32_t>(index / SharedLayout<kDim>::kWorkSlots) & 1;
 }
-// The block's next item, once it is known. All kThreads of the block.
+// Waits for the block's next item and returns it. Called by all kThreads threads of the block.
 template <int kDim>
 __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   barrier_wait(work_barrier<kDim>(shared, index), work_parity<kDim>(index));
@@ -138,8 +141,8 @@ __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   return work;
 }
 
-// Where one warpgroup takes keys and another values, a tile behind, the units of an item's tiles
-// come in that order: a tile's keys before the values of the tile before it.
+// Ring units of an item's tile where one warpgroup takes keys and the other takes values, a tile
+// behind: a tile's keys come before the values of the tile before it.
 __device__ __forceinline__ uint32_t keys_unit(int tile) {
   return static_cast<uint32_t>(max(2 * tile - 1, 0));
 }
@@ -147,7 +150,7 @@ __device__ __forceinline__ uint32_t values_unit(int tile, int tiles) {
   return static_cast<uint32_t>(min(2 * tile + 2, 2 * tiles - 1));
 }
 
-// The feeding warp. A lane knows the block of a tile.
+// The loading warp. A lane looks up the block of one tile of every 32.
 template <int kDim, bool kFused, bool kWide>
 __device__ __forceinline__ void feed(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;
@@ -155,7 +158,8 @@ __device__ __forceinline__ void feed(const AttentionArgs& args, uint32_t shared)
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   const int num_prefixes = args.step->num_prefix_items;
   SharedRing<kDim> ring = {shared};
-  // Tiles [first, end) of one sequence's; `late`: values after the next tile's keys.
+  // Requests tiles [first, end) of a sequence. `late`: a tile's values come after the next tile's
+  // keys.
   const auto request = [&](int table, int kv_head, int first, int end, bool late) {
     const std::byte* values = nullptr;
 #pragma unroll 1
@@ -203,7 +207,8 @@ __device__ __forceinline__ void feed(const AttentionArgs& args, uint32_t shared)
   barrier_wait(work_barrier<kDim>(shared, index) + 8, work_parity<kDim>(index) ^ 1);
   if (lane == 0) tell(0, 0);
   barrier_arrive(work_barrier<kDim>(shared, index));
-  // Items of single rows: the other way round, to the blocks with the fewest prefixes.
+  // Items of single rows are dealt to blocks in reverse order, so that they go to those with the
+  // fewest prefix items.
   const int num_items = args.step->num_items;
   for (int work = gridDim.x - 1 - blockIdx.x; work < num_items * heads; work += gridDim.x) {
     const AttentionItemCuda item =

@@ -1,8 +1,8 @@
 // Prefix items of up to 64 columns in the kernel of attention over shared prefixes
-// (attention/cuda/shared.cu): one warpgroup makes probabilities of keys, the other adds values, a
-// tile behind. One warpgroup for both takes longer for a tile than the memory does, and their
-// registers together leave no room beside a linear layer's 16 warps. Device code; included by the
-// kernel alone.
+// (attention/cuda/shared.cu): one warpgroup computes probabilities from keys, the other adds
+// values, a tile behind. A single warpgroup for both would take longer for a tile than memory does,
+// and the registers of both tasks together would leave no room beside a linear layer's 16 warps.
+// Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Weights of a tile on their way from one warpgroup to the other, as an operand of wgmma lies in
-// shared memory, and what sums of values shrink by.
+// Slots through which one warpgroup passes a tile's probabilities to the other, laid out as an
+// operand of wgmma, with the factors by which the sums of values shrink.
 template <int kDim>
 struct WeightSlots {
   using Layout = SharedLayout<kDim>;
@@ -28,7 +28,7 @@ struct WeightSlots {
 
   __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kProbSlots; }
   __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kProbSlots & 1; }
-  __device__ __forceinline__ uint32_t barrier() const {  // they are there; then: they are free
+  __device__ __forceinline__ uint32_t barrier() const {  // filled; 8 bytes behind: free
     return shared + Layout::kProbBarriers + slot() * 16;
   }
   __device__ __forceinline__ uint32_t probs() const {
@@ -37,7 +37,7 @@ struct WeightSlots {
   __device__ __forceinline__ uint32_t shrink_at(int column) const {
     return shared + Layout::kShrinks + (slot() * 64 + column) * 4;
   }
-  // Writes the tile's; then: they are there.
+  // Writes the tile's probabilities and factors; tell() announces them.
   __device__ __forceinline__ void put(const uint32_t (&probs_of)[4][4], const float (&shrink)[2],
                                       int warp, int lane) {
     barrier_wait(barrier() + 8, parity() ^ 1);
@@ -60,7 +60,7 @@ struct WeightSlots {
   }
 };
 
-// The first warpgroup.
+// The first warpgroup: probabilities of the block's prefix items.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args, uint32_t shared,
                                                       SharedRing<kDim>& ring) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
       float shrink[2];
       exponentiate_scores<2>(score, sums, probs, shrink);
       slots.put(probs, shrink, warp, lane);
-      if (tile + 1 == work.tiles) {  // not before that fence, which would wait for it
+      if (tile + 1 == work.tiles) {  // after that fence, which would wait for the stores
         sums.reduce_lanes();
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -103,8 +103,9 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
   if (!waited) wait_for_previous_kernel();
 }
 
-// The second, which has the last word: what the first wrote came before its last probabilities.
-// Partial results may still be read by the previous kernel until that has ended.
+// The second warpgroup: sums of values. It announces the partial results of both warpgroups, since
+// the first stores its own before its last probabilities. It waits for the previous kernel, which
+// may still read partial results.
 template <int kDim>
 __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t shared,
                                              SharedRing<kDim>& ring) {

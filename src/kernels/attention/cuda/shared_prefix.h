@@ -1,6 +1,5 @@
-// What the warpgroups of the kernel of attention over shared prefixes (attention/cuda/shared.cu) do
-// with a prefix item, whichever way they share its tiles. Device code; included by the kernel
-// alone.
+// Steps on a prefix item that both variants of the kernel of attention over shared prefixes
+// (attention/cuda/shared.cu) have in common. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +13,14 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane must know of its two columns, g and g + 8 of its warp's 16.
+// What a lane keeps about its two columns, g and g + 8 of its warp's 16.
 struct PrefixColumns {
   bool is_there[2];
-  int own_head[2];  // of the part
+  int own_head[2];  // head of the part
   int last_visible[2];
-  int first_partial[2];  // of the row
+  int first_partial[2];  // partial result of the row's first span
 
-  // `skipped` rows of the item, then `num_rows` that are the warpgroup's.
+  // The warpgroup's rows are the `num_rows` rows of the item after the first `skipped`.
   __device__ __forceinline__ PrefixColumns(const AttentionArgs& args, const PrefixWork& work,
                                            int skipped, int num_rows) {
     const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
@@ -37,7 +36,8 @@ struct PrefixColumns {
       first_partial[i] = step_row.first_partial;
     }
   }
-  // Not before it is needed: what it is made of is on its way meanwhile.
+  // Number of the partial result of column i. Computed only when needed: the loads that it depends
+  // on are in flight meanwhile.
   __device__ __forceinline__ int partial(const PrefixWork& work, int i) const {
     return first_partial[i] + span_of(last_visible[i], work.first_tile);
   }
@@ -49,7 +49,8 @@ struct PrefixColumns {
   }
 };
 
-// Queries of a warpgroup's rows into its shared memory, once the previous kernel has ended.
+// Copies the queries of a warpgroup's rows into its shared memory, once the previous kernel has
+// ended.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
                                                      const PrefixWork& work, int skipped,
@@ -65,13 +66,13 @@ __device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
                });
   if (!waited) wait_for_previous_kernel();
   waited = true;
-  named_barrier(barrier, 128);  // nobody needs the last queries
+  named_barrier(barrier, 128);  // the previous queries are no longer read
   columns.stage(queries);
   named_barrier(barrier, 128);
 }
 
-// A warpgroup has written its share of an item's partial results, or the last: tells the item's
-// groups.
+// Announces to the item's groups that the warpgroup has written its share of the partial results,
+// or the last of them.
 __device__ __forceinline__ void announce_prefix(const AttentionArgs& args, const PrefixWork& work,
                                                 int arrivals) {
   const int thread = static_cast<int>(threadIdx.x) % 128;

@@ -1,7 +1,6 @@
-// How a fused tile cluster (attention/cuda/tile_cluster.cu) brings the step's own keys and values
-// into the cache, beside the tiles that earlier steps have filled: each cluster its item's rows, in
-// warps that have nothing else to do, and it waits for those of the items before its own. Device
-// code; included by the kernel alone.
+// How a fused tile cluster (attention/cuda/tile_cluster.cu) appends the step's own keys and values
+// to the cache. Each cluster appends its item's rows, in warps that have nothing else to do, and
+// waits for the rows of the items before its own. Device code; only that kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,11 +20,12 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The thread's share of an item's rows: two pieces of a key, half a head apart, and of its value.
+// Appends the thread's share of an item's rows: two pieces of a key, half a head apart, and of its
+// value.
 template <class Layout>
 __device__ __forceinline__ void append_rows(const AttentionArgs& args, const TilesWork& work) {
   constexpr int kDim = Layout::kDim;
-  constexpr int kThreads = kAppendingWarps * 32;  // of a block
+  constexpr int kThreads = kAppendingWarps * 32;  // that append, in a block
   constexpr int kPairs = kDim / 16;               // threads a row
   constexpr int kAtOnce = Layout::kBlocks * kThreads / kPairs;
   const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
@@ -60,11 +60,12 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
   }
 }
 
-// An appending warp's work on the cluster's item. The first warp of a block then waits until all
-// that the item sees of this step is there: rows ascend, so it is its own and that of items before
-// it. kAppendedBarrier says so to those who copy tiles. Waiting ends since all clusters find room
-// at once (most_tile_clusters()) or, where other streams take some of it, since those before have
-// been launched before; if neither holds, `failed` is set after a second.
+// An appending warp's work on the cluster's item. The first such warp of a block then waits until
+// all keys of this step that the item sees are in the cache: rows ascend, so they are its own and
+// those of the items before it. It announces this at kAppendedBarrier to the threads that copy
+// tiles. Waiting ends because all clusters are resident at once (most_tile_clusters()) or, where
+// other streams take some of the SMs, because the clusters before were launched before; if neither
+// holds, `failed` is set after a second.
 template <class Layout>
 __device__ __forceinline__ void append(const AttentionArgs& args, const TilesWork& work,
                                        int item_idx, uint32_t shared) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ void append(const AttentionArgs& args, const TilesWor
   wait_for_previous_kernel();  // threads without a row have not waited yet
   fence_global_async_proxy();
   __syncwarp();
-  const int first_part = work.kv_head * args.parts;  // which appends for all parts
+  const int first_part = work.kv_head * args.parts;  // the part that appends for all
   if (work.part == 0 && lane == 0) {
     arrive_release(args.arrivals + work.item.group * heads + first_part, 1);
   }

@@ -1,6 +1,7 @@
-// A warpgroup's columns (a row's query head each) of rows that see nothing but their prefix, and
-// how a tile joins their span: of the kernels that take such rows (attention/cuda/tiles.cu,
-// attention/cuda/tile_cluster.cu). Device code; included by these alone.
+// A warpgroup's columns (one query head of one row each) for rows that see only their prefix, and
+// the step that adds a tile to their span, for the kernels that take such rows
+// (attention/cuda/tiles.cu, attention/cuda/tile_cluster.cu). Device code; only these kernels
+// include it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane keeps of its two columns, g and g + 8 of its warp's 16. Rows that are not there see
-// nothing.
+// What a lane keeps about its two columns, g and g + 8 of its warp's 16. A column that does not
+// exist sees nothing: last_visible is -1.
 struct TilesColumns {
   int last_visible[2], head[2];
-  int highest = -1;  // of all rows of the warpgroup
+  int highest = -1;  // last_visible of the warpgroup's rows
 
   __device__ __forceinline__ TilesColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
                                           int first_row, int num_rows, int part_heads,
@@ -39,9 +40,9 @@ struct TilesColumns {
   }
 };
 
-// The tile of positions from `begin` on, which rows of the item see, joins the span of a
-// warpgroup's columns: their queries, and the tile's keys with the values behind them, in shared
-// memory. `barrier`: number of a barrier of the warpgroup's own.
+// Adds the tile that begins at position `begin` to the span of a warpgroup's columns. `queries` and
+// `keys`: in shared memory, with the tile's values right after its keys. `barrier`: number of a
+// named barrier of the warpgroup's own.
 template <int kDim>
 __device__ __forceinline__ void attend_columns(const AttentionArgs& args,
                                                const TilesColumns& columns,

@@ -1,5 +1,5 @@
-// How the many-row kernel of attention (attention/cuda/tiles.cu) divides its shared memory, and
-// what kernels of prompts load. Included by attention's kernels alone.
+// The shared-memory layout of the many-row kernel of attention (attention/cuda/tiles.cu), and the
+// loads that kernels for prompts have in common. Only the attention kernels include this file.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace forerun::cuda {
 
 constexpr int kTilesThreads = 3 * 128;
 constexpr int kTilesStages = 6;                    // shared by the warpgroups
-constexpr int kTilesBarriers = kTilesStages * 16;  // of each stage: it is there; it is free
+constexpr int kTilesBarriers = kTilesStages * 16;  // two per stage: filled, free
 
 template <int kDim>
 struct TilesLayout {
@@ -39,15 +39,15 @@ struct TilesWork {
         part(head - kv_head * args.parts) {}
 };
 
-// Of kTiles: the work-th piece of all items' work, long items first, as a block's producer and its
-// consumers both take them.
+// kTiles: number `work_idx` of all pairs of an item and a part, long items first. A block's
+// producer and its consumers both take them in this order.
 __device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work_idx,
                                                 int num_items) {
   const int item_idx = args.by_heads.divide(work_idx);
   return {args, num_items - 1 - item_idx, work_idx - item_idx * args.by_heads.by};
 }
 
-// One thread: the tiles of the block's work, in order, into its ring.
+// One thread: copies the tiles of the block's work into its ring, in order.
 template <int kDim>
 __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared,
                                            int num_items) {
@@ -76,8 +76,8 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
   }
 }
 
-// Zeros in the place of values of positions past `highest`, which may be anything: not even their
-// probability of zero would make them harmless.
+// Zeroes a tile's values from its position `first` on. They are unwritten memory that may hold NaN,
+// which even a probability of zero does not make harmless.
 template <int kDim>
 __device__ __forceinline__ void clear_values(uint32_t values, int first, int thread) {
   constexpr int kPieces = kDim / 8;

@@ -1,6 +1,6 @@
 // Products of a warpgroup for attention: 64 columns (queries) times the keys or values of a tile of
-// 64 positions, as it lies in the cache (attention/cuda/kv_layout.h). The same bits as mma.m16n8k16
-// over the same 16 inputs, whichever operand is which. Device code.
+// 64 positions, as it lies in the cache (attention/cuda/kv_layout.h). They give the bits of
+// mma.m16n8k16 over the same 16 inputs, whichever operand is which. Device code.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-constexpr int kPanelBytes = 64 * kPanelRowBytes;  // of a tile
+constexpr int kPanelBytes = 64 * kPanelRowBytes;  // one panel of a tile
 
-// Values as the second operand, 16 positions by all dimensions; `address` of the first of them.
+// Descriptor of values as the second operand: 16 positions by all dimensions. `address`: row of the
+// first position in shared memory.
 __device__ __forceinline__ uint64_t wgmma_values(uint32_t address) {
   constexpr uint64_t kSwizzle = uint64_t{1} << 62;
   constexpr uint64_t kEightRows = uint64_t{8 * kPanelRowBytes >> 4} << 32;
@@ -31,7 +32,7 @@ __device__ __forceinline__ uint64_t wgmma_values(uint32_t address) {
   FORERUN_ROWS_8, FORERUN_ROW(8), FORERUN_ROW(9), FORERUN_ROW(10), FORERUN_ROW(11), \
       FORERUN_ROW(12), FORERUN_ROW(13), FORERUN_ROW(14), FORERUN_ROW(15)
 
-// Their names, as the first operand.
+// The operand numbers of these registers.
 #define FORERUN_NAMES_8                                        \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16," \
   "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -76,7 +77,7 @@ __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], const uint32
                : FORERUN_ROWS_16
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(values));
 }
-// The same, 64 columns' probabilities of 16 positions in shared memory.
+// The same with the probabilities, 64 columns x 16 positions, in shared memory.
 __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t probs,
                                                  uint64_t values) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " FORERUN_SUMS_16
