@@ -1,5 +1,5 @@
-// What the cluster kernel of attention (attention/cuda/cluster.cu) is given, how it divides its
-// shared memory, and what a block has to do. Included by the kernel alone.
+// Arguments, shared-memory layout and division of work of the cluster kernel of attention
+// (attention/cuda/cluster.cu). Only that kernel includes this file.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,8 +19,8 @@ namespace forerun::cuda {
 constexpr int kClusterWarps = 8;
 constexpr int kClusterThreads = kClusterWarps * 32;
 
-// What a block knows of its item once it has met the previous kernel's end: from there on a load
-// from global memory, or of a register that was spilled there, is a trip to the L2.
+// Facts about its item that a block keeps in shared memory for the time after the previous kernel's
+// end: from then on a load from global memory, or of a register spilled there, is a trip to the L2.
 enum ClusterFact : int {
   kFirstRow,
   kNumRows,
@@ -29,24 +29,25 @@ enum ClusterFact : int {
   kKvHead,
   kFirstSpan,
   kTailSpan,
-  kTailBegin,  // its first position
+  kTailBegin,  // first position of the tail
   kTailGroup,
   kTailHasPrefix,
-  kTailWarps,  // ClusterTailShare's, as the next
-  kTailShift,
+  kTailWarps,  // ClusterTailShare::warps
+  kTailShift,  // ClusterTailShare::shift
   kNumFacts
 };
 
-// Shared memory of a block for items of kColumns columns, in bytes from its beginning; operands of
-// wgmma begin at multiples of 1,024.
+// Shared-memory layout of a block for items of kColumns columns, in byte offsets; operands of wgmma
+// begin at multiples of 1,024.
 template <int kDimensions, int kColumnCount>
 struct ClusterLayout {
   static constexpr int kDim = kDimensions;
   static constexpr int kColumns = kColumnCount;
-  static constexpr int kRows =
-      kColumns == kNarrowClusterColumns ? kGroupRows : kWideClusterRows;  // of an item
-  // A block merges this many dimensions of every column: of a span and column, kDim / 8 sums, and
-  // behind those of all its largest score and its sum of exponentials.
+  static constexpr int kRows = kColumns == kNarrowClusterColumns
+                                   ? kGroupRows
+                                   : kWideClusterRows;  // the most rows of an item
+  // A block merges an eighth of the dimensions of every column. It receives kDim / 8 sums per span
+  // and column and, after all of these, the largest scores and the sums of exponentials.
   static constexpr int kSliceBytes = kDim / kClusterBlocks * 4;
   static constexpr int kPanels = kDim / 64;
   static constexpr int kColumnPanelBytes = kColumns * kPanelRowBytes;
@@ -55,40 +56,42 @@ struct ClusterLayout {
 
   static constexpr int kKeys = 0;  // [warpgroup] tile
   static constexpr int kExtraKeys = kKeys + 2 * tile_bytes(kDim);
-  // wgmma reads 64 columns, whatever is there.
+  // wgmma reads 64 columns, even of items that have fewer.
   static constexpr int kQueries = kExtraKeys + kExtraBytes;
   static constexpr int kQueriesEnd = kQueries + kPanels * kColumnPanelBytes;
   static_assert(kColumnPanelBytes % 1024 == 0);
-  // Results of the cluster's blocks take the place of keys and queries once nobody needs them.
+  // Results of the cluster's blocks take the place of keys and queries once no warp reads these.
   static constexpr int kReceived = 0;  // [span][column][kSliceBytes]
   static constexpr int kReceivedSums = kReceived + kClusterSpans * kColumns * kSliceBytes;
   static constexpr int kReceivedEnd = kReceivedSums + kClusterSpans * kColumns * 8;
   static constexpr int kValues =  // [warpgroup] tile
       ((kReceivedEnd > kQueriesEnd ? kReceivedEnd : kQueriesEnd) + 1023) / 1024 * 1024;
   static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
-  // Where a row has the positions of its tail: bytes [row][64], a key each.
+  // Where each row finds the positions of its tail: bytes [row][64], the number of a key each.
   static constexpr int kLists = kExtraValues + kExtraBytes;
   static constexpr int kPositions = kLists + kRows * kTilePositions;  // [row]
   static constexpr int kFacts = kPositions + kRows * 4;               // ClusterFact
-  // Of the tail: f32 [column][key], the tile's and then extras (TailScores).
+  // Scores of the tail: f32 [column][key], the tile's keys, then the extras (TailScores).
   static constexpr int kScores = kFacts + kNumFacts * 4;
   static constexpr bool kPadsScores = kColumns == kNarrowClusterColumns;
   static constexpr int kColumnScoreBytes =
       (kTilePositions + kClusterExtras + (kPadsScores ? 8 : 0)) * 4;
   static_assert(kScores % 16 == 0);
-  // Before scores there are angles in their place: of extras, the first of which are the rows.
+  // Before the scores, their place holds the angles of the extras, the first of which are the rows.
   static constexpr int kAngles = kScores;
   static constexpr int kAnglesBytes = kClusterExtras * kDim * 4;
   static constexpr int kScoresBytes = kColumns * kColumnScoreBytes;
-  // Of two tiles, of results, and of leaving keys and queries.
+  // Barriers: two for the tiles, one for received results, one for the last read of keys and
+  // queries.
   static constexpr int kBarriers =
       kScores + (kAnglesBytes > kScoresBytes ? kAnglesBytes : kScoresBytes);
   static constexpr int kReceivedBarrier = kBarriers + 16;
   static constexpr int kLeaveBarrier = kBarriers + 24;
   static constexpr int kBytes = kBarriers + 32;
-  // Two blocks a multiprocessor, which has 228 KB, a block's first KB reserved. Or one beside a
-  // linear layer's of just over half (LinearFootprint): wide items and those of 9 to 16 rows beside
-  // 115,840 bytes, narrow ones, which up to 8 rows have too, beside half and 2 KB (smem_limits()).
+  // Two blocks fit into a multiprocessor, which has 228 KB and reserves one for each block. Or one
+  // fits beside a linear layer's block of just over half (LinearFootprint): wide items and those of
+  // steps of 9 to 16 rows beside 115,840 bytes, narrow ones, which steps of up to 8 rows have too,
+  // beside half and 2 KB (smem_limits()).
   static_assert(kBytes <= (kColumns == kNarrowClusterColumns ? 113664 : 115584));
 };
 
@@ -105,8 +108,8 @@ struct ClusterArgs {
   bool early;
 };
 
-// What a warpgroup of block `rank` has to do for an item: a span that its rows share, and the tail,
-// the block's last span if rows differ there.
+// The work of a warpgroup of block `rank` on an item: a span that all its rows share, and the tail,
+// which is the block's last span if rows differ there.
 struct ClusterTask {
   int begin_tile, end_tile;  // of the warpgroup's span
   int first_span, tail_span, tail_tile, tail_group;
@@ -144,7 +147,7 @@ struct ClusterTask {
 struct ClusterThread {
   int lane, warp;
   int group;  // warpgroup, and its stage
-  int rank;   // of the block
+  int rank;   // of the block in its cluster
 
   __device__ __forceinline__ ClusterThread()
       : lane(threadIdx.x % 32),
@@ -153,14 +156,14 @@ struct ClusterThread {
         rank(static_cast<int>(cluster_rank())) {}
 };
 
-// What a cluster does at a time: rows of an item, for a part of a key/value head.
+// The work of a cluster at a time: the rows of an item, for one part of a key/value head.
 struct ClusterWork {
   AttentionItemCuda item;
   int part, kv_head;
   int part_heads, first_head;  // query heads of the part
   ClusterTask task;
 
-  // `index`: of a part of a key/value head of an item, which follow one another in this order.
+  // `index`: counts parts within key/value heads within items.
   __device__ __forceinline__ ClusterWork(const ClusterArgs& args, int index,
                                          const ClusterThread& thread)
       : item(step_data<AttentionItemCuda>(args.step,
@@ -171,16 +174,16 @@ struct ClusterWork {
         first_head(kv_head * args.group_heads + part * 8),
         task(item, args.window, thread.rank, thread.group) {}
 
-  // Columns that a block merges, those of each span counted.
+  // Columns that a block merges, counted once per span.
   __device__ __forceinline__ int merged_columns() const {
     return (item.row_spans - item.num_rows * task.first_span) * part_heads;
   }
 };
 
-constexpr int kTailDims = 64;  // of values, that a warp takes at a time
+constexpr int kTailDims = 64;  // dimensions of values that a warp takes at a time
 
-// How the block's warps share its tail: those without a span take part, of the tail's warpgroup or
-// of both.
+// How the block's warps share its tail: the tail's warpgroup takes part, and so does the other one
+// if it has no span.
 struct ClusterTailShare {
   int warps;  // 0: there is no tail
   int shift;  // logarithm of the number of warps that share a row

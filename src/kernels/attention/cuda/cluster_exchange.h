@@ -1,6 +1,6 @@
-// How the blocks of a cluster tell one another what they found, in the cluster kernel of attention
-// (attention/cuda/cluster.cu), and the barriers between its phases. Device code; included by the
-// kernel alone.
+// How the blocks of a cluster send one another their results in the cluster kernel of attention
+// (attention/cuda/cluster.cu), and the barriers between its phases. Device code; only that kernel
+// includes it.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace forerun::cuda {
 // A block's barriers, and how often a thread has waited for each.
 template <class Layout>
 struct ClusterBarriers {
-  uint32_t shared;            // the block's
-  uint32_t loaded = 0;        // tiles so far of the warpgroup's stage
-  uint32_t other_loaded = 0;  // of the other's
-  uint32_t received = 0;      // results of the cluster
+  uint32_t shared;            // the block's shared memory
+  uint32_t loaded = 0;        // tiles so far in the warpgroup's stage
+  uint32_t other_loaded = 0;  // tiles so far in the other warpgroup's stage
+  uint32_t received = 0;      // times that the cluster's results have come
 
-  // Of all threads of a cluster; after it every block's barriers are there.
+  // Called by all threads of a cluster; afterwards the barriers of every block are initialized.
   __device__ __forceinline__ void init() const {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(of_tile(i), 1);
@@ -37,25 +37,25 @@ struct ClusterBarriers {
   __device__ __forceinline__ uint32_t of_tile(int stage) const {
     return shared + Layout::kBarriers + stage * 8;
   }
-  // The next tile of the warpgroup's own stage.
+  // Waits for the next tile of the warpgroup's own stage.
   __device__ __forceinline__ void wait_for_tile(int group) {
     barrier_wait(of_tile(group), loaded++ & 1);
   }
-  // The tail's tile is the only one of its stage.
+  // Waits for the tail's tile, the only one of its stage.
   __device__ __forceinline__ void wait_for_tail(int stage, int group) const {
     barrier_wait(of_tile(stage), (stage == group ? loaded : other_loaded) & 1);
   }
-  // A warp has no need of keys any more.
+  // Announces that the warp reads no more keys.
   __device__ __forceinline__ void leave_keys(int lane) const {
     __syncwarp();
     if (lane < kClusterBlocks) arrive_at_peer(peer_address(shared + Layout::kLeaveBarrier, lane));
   }
-  // No warp of the cluster has: their place is free for results.
+  // Waits until no warp of the cluster reads keys, so that results may take their place.
   __device__ __forceinline__ void wait_for_leaving() const {
     barrier_wait(shared + Layout::kLeaveBarrier, received & 1);
     __syncwarp();  // what follows is done by all lanes at once
   }
-  // One thread says how much will come, of `columns` columns of all their spans together.
+  // One thread: announces the bytes to come, for `columns` columns, counted once per span.
   __device__ __forceinline__ void expect_results(int columns) const {
     barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
                              static_cast<uint32_t>(columns * (Layout::kSliceBytes + 8)));
@@ -64,7 +64,7 @@ struct ClusterBarriers {
     barrier_wait(shared + Layout::kReceivedBarrier, received++ & 1);
     __syncwarp();
   }
-  // Tiles of both stages that the thread has not waited for: of a tail that is there or not, and of
+  // Counts the tiles that the thread has not waited for: the tail's, if there is one, and those of
   // the other warpgroup's span.
   __device__ __forceinline__ void count_tiles(uint32_t tail_tiles, bool tail_is_own,
                                               uint32_t other_tiles) {
@@ -73,9 +73,9 @@ struct ClusterBarriers {
   }
 };
 
-// A column's result of a span, of 32 dimensions from 32 * part on, to the blocks that merge them.
-// `half`: the lane's column g or g + 8. In the order in which lanes hold them: 16 (or 8) dimensions
-// of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
+// Sends 32 dimensions, from 32 * part on, of a column's result of a span to the blocks that merge
+// them. `half`: the lane's column g (0) or g + 8 (1). Dimensions are stored in the order in which
+// lanes hold them: the 16 (or 8) of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
 template <class Layout>
 __device__ __forceinline__ void send(const float (*out)[4], int half, int part, uint32_t shared,
                                      int span, int column, int lane) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void send(const float (*out)[4], int half, int part, 
     }
   }
 }
-// And what belongs to all blocks.
+// Sends a column's largest score and sum of exponentials of a span to all blocks.
 template <class Layout>
 __device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, uint32_t shared,
                                           int span, int column, int lane) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, u
   }
 }
 
-// Two neighbouring dimensions of a column, of all spans in ascending order.
+// Merges all spans of two neighbouring dimensions of a column, in ascending order.
 template <class Layout>
 __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, int pair, int first,
                                                  int end) {

@@ -1,6 +1,6 @@
-// A span that an item's rows share, in the cluster kernel of attention (attention/cuda/cluster.cu):
-// a warpgroup takes it tile by tile, wgmma with columns (a row's query head each) as the 64-row
-// operand. Device code; included by the kernel alone.
+// A span that an item's rows share, in the cluster kernel of attention (attention/cuda/cluster.cu).
+// A warpgroup takes it tile by tile, with columns (one query head of one row each) as the 64-row
+// operand of wgmma. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// One thread: a tile's keys and values into the warpgroup's stage.
+// One thread: requests a tile's keys and values into the warpgroup's stage.
 template <class Layout>
 __device__ __forceinline__ void request_tile(const ClusterArgs& args, const ClusterWork& work,
                                              int tile, const ClusterBarriers<Layout>& barriers,
@@ -34,20 +34,20 @@ __device__ __forceinline__ void request_tile(const ClusterArgs& args, const Clus
             tile_bytes(Layout::kDim), barrier);
 }
 
-// The first tile of the warpgroup's span; without one, the tail's if it is the warpgroup's.
+// Requests the first tile of the warpgroup's span or, if it has none but has the tail, the tail's.
 template <class Layout>
 __device__ __forceinline__ void request_first_tile(const ClusterArgs& args, const ClusterWork& work,
                                                    const ClusterBarriers<Layout>& barriers,
                                                    int group) {
   const ClusterTask& task = work.task;
-  const bool tail_is_mine = task.tail_has_prefix && task.tail_group == group;
-  if (threadIdx.x % 128 == 0 && (task.has_span || tail_is_mine)) {
+  const bool tail_is_own = task.tail_has_prefix && task.tail_group == group;
+  if (threadIdx.x % 128 == 0 && (task.has_span || tail_is_own)) {
     request_tile<Layout>(args, work, task.has_span ? task.begin_tile : task.tail_tile, barriers,
                          group);
   }
 }
 
-// The span's next tile, once the warpgroup is done with the one before it.
+// Requests the span's next tile, once the warpgroup is done with the one before it.
 template <class Layout>
 __device__ __forceinline__ void request_next_tile(const ClusterArgs& args, const ClusterWork& work,
                                                   int tile, const ClusterBarriers<Layout>& barriers,
@@ -57,13 +57,13 @@ __device__ __forceinline__ void request_next_tile(const ClusterArgs& args, const
   if (threadIdx.x % 128 == 0) request_tile<Layout>(args, work, tile, barriers, group);
 }
 
-// The columns of a warp, 16 of the item's from `first` on, with the span's running softmax.
+// A warp's 16 columns of the item, from `first` on, with the span's running softmax.
 template <class Layout>
 struct SpanColumns {
   ColumnSums<Layout::kDim> sums;
   int first;
-  bool are_there;  // wgmma takes all 64, whatever is there
-  uint32_t stage;  // of the warpgroup's tile
+  bool are_there;  // wgmma takes all 64 in any case
+  uint32_t stage;  // where the warpgroup's tile lies
 
   __device__ __forceinline__ SpanColumns(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
                                          const ClusterThread& thread) {
@@ -77,7 +77,8 @@ struct SpanColumns {
     score_tile<Layout::kDim>(score, notes.shared + Layout::kQueries, Layout::kColumnPanelBytes,
                              stage + Layout::kKeys);
   }
-  // A tile's scores to probabilities, of columns that are there; `has_sums`: of tiles before it.
+  // Turns a tile's scores into probabilities, for columns that exist. `has_sums`: a tile came
+  // before it.
   __device__ __forceinline__ void exponentiate_tile(const ClusterArgs& args,
                                                     const ClusterNotes<Layout>& notes, int tile,
                                                     bool has_sums, int lane, float (&score)[8][4],
@@ -95,7 +96,7 @@ struct SpanColumns {
   __device__ __forceinline__ void add_values(const uint32_t (&probs)[4][4]) {
     add_tile<Layout::kDim>(sums, probs, stage + Layout::kValues);
   }
-  // The span's results, once no warp of the cluster needs its keys, to the blocks that merge them.
+  // Sends the span's results to the blocks that merge them, once no warp of the cluster reads keys.
   __device__ __forceinline__ void send_results(const ClusterArgs& args,
                                                const ClusterNotes<Layout>& notes,
                                                const ClusterBarriers<Layout>& barriers,

@@ -1,7 +1,7 @@
-// What a block of the cluster kernel of attention (attention/cuda/cluster.cu) makes of the linear
-// layer's output: rotated queries and, where it has a row's last tile, the step's own keys and
-// values. Each thread knows its part before the previous kernel has ended. Device code; included by
-// the kernel alone.
+// How a block of the cluster kernel of attention (attention/cuda/cluster.cu) stages the linear
+// layer's output: rotated queries and, if it has the item's tail, the step's own keys and values.
+// Each thread finds the addresses of its part before the previous kernel has ended. Device code;
+// only that kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,7 +17,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The rows of an item whose tails a warp notes, and the one whose position a thread notes.
+// The rows of an item whose lists of keys a warp writes in note_rows(), and the row whose last
+// visible position a thread writes.
 template <class Layout>
 struct NotedRows {
   static constexpr int kOfWarp = (Layout::kRows + kClusterWarps - 1) / kClusterWarps;
@@ -35,9 +36,9 @@ struct NotedRows {
     return static_cast<int>(threadIdx.x) / 32 + i * kClusterWarps;
   }
 };
-// Notes the positions of an item's rows, and for the tail where each row has the positions of its
-// tile: a key of the tile, or kTilePositions and the number of an extra. Positions that the row
-// does not see are where its last is.
+// Writes to shared memory the last visible position of each of an item's rows and, for the tail,
+// the key of each row's positions in the tile: a key of the tile, or kTilePositions plus the number
+// of an extra. Positions that the row does not see get the key of its last visible one.
 template <class Layout>
 __device__ __forceinline__ void note_rows(const ClusterArgs& args, const ClusterWork& work,
                                           const NotedRows<Layout>& rows, uint32_t shared) {
@@ -65,7 +66,7 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Cluster
   }
 }
 
-// Notes what the block needs of its work once the previous kernel has ended.
+// Writes to shared memory the facts that the block needs once the previous kernel has ended.
 template <class Layout>
 __device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t shared) {
   if (threadIdx.x != 96) return;
@@ -84,7 +85,7 @@ __device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t sha
   }
 }
 
-// The way back of note_facts() and note_rows().
+// Reads what note_facts() and note_rows() have written.
 template <class Layout>
 struct ClusterNotes {
   uint32_t shared;
@@ -97,14 +98,14 @@ struct ClusterNotes {
   }
 };
 
-// Angles wait in shared memory for the previous kernel's end: where a piece's of an extra lie, the
-// first of which are the item's rows.
+// Where the angles of a piece of an extra lie in shared memory, which holds them until the previous
+// kernel has ended. The first extras are the item's rows.
 template <class Layout>
 __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
   return shared + Layout::kAngles + slot * (Layout::kDim * 4) + piece * 32;
 }
-// Asks for those of row `row` of the step, as take_up() of PieceAngles wants them: the same place
-// among the row's, cosines and sines.
+// Requests the angles of row `row` of the step, a piece's cosines and sines, in the layout that
+// PieceAngles::take_up() reads.
 template <class Layout>
 __device__ __forceinline__ void request_angles(const ClusterArgs& args, int row, int piece,
                                                uint32_t to) {
@@ -117,7 +118,8 @@ __device__ __forceinline__ void request_angles(const ClusterArgs& args, int row,
   }
 }
 
-// Two pieces of a key or query in shared memory, half a head apart, which the thread has copied.
+// Rotates two pieces of a key or query in shared memory, half a head apart, which the thread has
+// copied.
 __device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at, uint32_t angles,
                                               int dim, uint4& low, uint4& high) {
   PieceAngles of_row;
@@ -129,8 +131,7 @@ __device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at,
   store_shared_16(high_at, high);
 }
 
-// A column that a thread has a share of, two pieces, besides others: its first, or of a wide item
-// its second.
+// A column of which a thread stages two pieces: its first or, for wide items, its second (`share`).
 template <class Layout>
 struct ClusterColumn {
   static constexpr int kPairs = Layout::kDim / 16;  // threads a column
@@ -146,14 +147,15 @@ struct ClusterColumn {
   __device__ __forceinline__ static int pair() { return static_cast<int>(threadIdx.x) % kPairs; }
 };
 
-// A thread's two pieces of a query. Copies without registers on the way: few are free.
+// A thread's two pieces of a query. They are copied without registers in between, since few are
+// free.
 template <class Layout>
 struct StagedQuery {
   static constexpr int kPairs = ClusterColumn<Layout>::kPairs;
   const uint4* from = nullptr;  // null: there is no such column
   uint32_t angles = 0;
 
-  // One column of each row brings its angles.
+  // The first column of each row requests the row's angles.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
                                        const ClusterColumn<Layout>& column, uint32_t shared) {
     if (column.row >= work.item.num_rows || column.head >= work.part_heads) return;
@@ -183,8 +185,8 @@ struct StagedQuery {
   }
 };
 
-// A thread's two pieces of an extra key, and of its value: of the last threads those of the first,
-// since the first have queries and rows of the tail.
+// A thread's two pieces of an extra key, and of its value. The last threads take the first extras,
+// since the first threads have queries and rows of the tail.
 template <class Layout>
 struct StagedExtra {
   static constexpr int kPairs = Layout::kDim / 16;
@@ -192,13 +194,13 @@ struct StagedExtra {
     return (kClusterThreads - 1 - static_cast<int>(threadIdx.x)) / kPairs;
   }
   const std::byte* from = nullptr;  // the first piece of the key; null: there is no extra
-  int to_second = 0, to_value = 0;  // bytes from there to the other piece, and from key to value
-  int own_slot = -1;                // where the row's key and value are to be appended
-  bool rotates = false;             // it is a row of this step
+  int to_second = 0, to_value = 0;  // bytes from `from` to the second piece, and from key to value
+  int own_slot = -1;                // where to append the row's key and value; -1: nowhere
+  bool rotates = false;             // the extra is a row of this step
   uint32_t angles = 0;
 
-  // `appends`: the rows of the item go to the cache too. They are the first extras, whose angles
-  // their queries bring.
+  // `appends`: the rows of the item are also appended to the cache. They are the first extras;
+  // their queries request the angles.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const AttentionItemCuda& item,
                                        int kv_head, bool appends, uint32_t shared) {
     const int extra = extra_of_thread();
@@ -242,8 +244,8 @@ struct StagedExtra {
     rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, Layout::kDim,
                   low, high);
   }
-  // The row's key and value to the cache. Not before others wait for keys: a fence between what
-  // generic stores and wgmma's reads waits for these stores too.
+  // Appends the row's key and value to the cache. Called after the keys are announced to the other
+  // warps: a fence between generic stores and wgmma's reads waits for these stores too.
   __device__ __forceinline__ void append(const ClusterArgs& args, int kv_head,
                                          uint32_t shared) const {
     if (own_slot < 0) return;
@@ -264,7 +266,7 @@ struct StagedExtra {
     return shared + (is_value ? Layout::kExtraValues : Layout::kExtraKeys) +
            extra * kPanelRowBytes + kv_piece(piece, extra, kClusterExtras);
   }
-  // The row of a slot's key in the cache.
+  // Where a slot's key lies in the cache.
   __device__ __forceinline__ static std::byte* stored(const ClusterArgs& args, int kv_head,
                                                       int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
@@ -280,7 +282,7 @@ struct ClusterStaging {
   StagedExtra<Layout> extra;
   uint32_t shares = 0;  // a bit for each that is there
 
-  // Before the queries are there; angles are on their way.
+  // Finds the addresses, when queries may still be incomplete, and requests the angles.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
                                        uint32_t shared) {
 #pragma unroll
@@ -292,7 +294,7 @@ struct ClusterStaging {
       extra.plan(args, work.item, work.kv_head, work.task.tail_is_last, shared);
     }
   }
-  // After it the block's queries and extras are operands.
+  // Afterwards the block's queries and extras can be operands.
   __device__ __forceinline__ void load_and_rotate(uint32_t shared) const {
 #pragma unroll
     for (int i = 0; i < kShares; ++i) queries[i].copy(shared, i);

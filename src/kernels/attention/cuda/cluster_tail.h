@@ -1,10 +1,10 @@
-// The last tile of an item's rows in the cluster kernel of attention (attention/cuda/cluster.cu),
-// where a row sees what others of its group do not. The tail's warpgroup scores all columns with
-// all keys that any row sees there, those of the tile and the extras, as if they were spans. Then a
-// warp takes a row at a time, or some dimensions of it where there are warps enough: it picks the
-// scores of the row's own positions, and the row's heads are the upper half of the first operand,
-// while lanes name the rows of values to matrix loads in the order of the positions. Device code;
-// included by the kernel alone.
+// The tail of an item in the cluster kernel of attention (attention/cuda/cluster.cu): its last
+// tile, where a row sees keys that other rows of its group do not. The tail's warpgroup scores all
+// columns with all keys that any row sees there, those of the tile and the extras, as if they were
+// a span. Then a warp takes a row at a time, or some of its dimensions if there are enough warps.
+// It picks the scores of the positions that the row sees. The row's heads are the upper half of the
+// first operand, and lanes supply the row addresses of values to ldmatrix in the order of the
+// positions. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Where the scores of a column lie, neighbours of an even key and the next one together. A column
-// begins a quarter of all banks behind the one before it or, where there is no room for that, has
-// its keys in an order that does the same.
+// Where the scores of a column lie, those of an even key and the next one together. Against bank
+// conflicts, a column begins a quarter of all banks after the one before it or, where there is no
+// room for that, has its keys in a swizzled order that does the same.
 template <class Layout>
 struct TailScores {
   uint32_t of_column;
@@ -40,8 +40,8 @@ struct TailScores {
   }
 };
 
-// Scores of all columns, by the tail's warpgroup: its last look at keys. What a row does not see,
-// or what is not there at all, is scored too and never picked.
+// The tail's warpgroup computes the scores of all columns, and reads no keys afterwards. Keys that
+// a row does not see, or that do not exist, are scored too and never picked.
 template <class Layout>
 __device__ __forceinline__ void score_tail(const ClusterArgs& args,
                                            const ClusterNotes<Layout>& notes,
@@ -81,9 +81,9 @@ __device__ __forceinline__ void score_tail(const ClusterArgs& args,
 
 template <class Layout>
 struct TailRow {
-  uint32_t shared;  // the block's
-  uint32_t list;    // of the row: a byte a position of the tile, a key of it or of extras
-  uint32_t values;  // of the tile
+  uint32_t shared;  // the block's shared memory
+  uint32_t list;    // the row's: a byte per position of the tile, the number of a key or an extra
+  uint32_t values;  // the tile's
   int begin, last_visible, column;
 
   __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
@@ -95,8 +95,8 @@ struct TailRow {
         last_visible(notes.last_visible(row)),
         column(row * args.row_columns) {}
 
-  // The softmax of the row's own positions, once all scores are there. All keys are looked up
-  // before the first score: loads of shared memory stay in order.
+  // The softmax over the positions that the row sees, once all scores are there. All key numbers
+  // are loaded before the first score, since loads of shared memory stay in order.
   __device__ __forceinline__ void exponentiate(int window, ColumnSoftmax& sums,
                                                uint32_t (&probs)[4][4], int lane) const {
     const int first_seen = window > 0 ? last_visible - window + 1 : 0;
@@ -118,7 +118,7 @@ struct TailRow {
     sums.reduce_lanes<1>();
   }
 
-  // Where a piece of a position's values lies.
+  // Where the pieces of one position's values lie.
   struct Place {
     uint32_t row;
     int swizzle, panel_bytes;
@@ -133,7 +133,7 @@ struct TailRow {
     return {(is_extra ? shared + Layout::kExtraValues : values) + number * kPanelRowBytes, number,
             (is_extra ? kClusterExtras : kTilePositions) * kPanelRowBytes};
   }
-  // Rows of values that a lane names, one of each 16 positions.
+  // The rows of values whose addresses a lane supplies, one of every 16 positions.
   struct Values {
     Place of[4];
   };
@@ -143,7 +143,7 @@ struct TailRow {
     for (int c = 0; c < 4; ++c) result.of[c] = place(16 * c + (lane & 15));
     return result;
   }
-  // Sums of values, of dimensions from 32 * part on.
+  // Weighted sums of values, for the dimensions from 32 * part on.
   template <int kEights>
   __device__ __forceinline__ void add_values(const Values& from, const uint32_t (&probs)[4][4],
                                              int part, int lane, float (&out)[kEights][4]) const {
@@ -161,7 +161,7 @@ struct TailRow {
   }
 };
 
-// Probabilities and values of the warp's share of the tail, to the blocks that merge them.
+// Computes the warp's share of the tail, and sends it to the blocks that merge it.
 template <class Layout>
 __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
                                             const ClusterNotes<Layout>& notes,

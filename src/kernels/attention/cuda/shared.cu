@@ -49,9 +49,9 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
     const PrefixWork work = take_work<kDim>(shared, index);
     if (work.num_rows == 0) break;
     const bool wide = work.num_rows > group_rows;
-    const bool is_mine = wide || narrow % 2 == group;
+    const bool is_own = wide || narrow % 2 == group;
     narrow += wide ? 0 : 1;
-    if (!is_mine) {
+    if (!is_own) {
       ring.unit += 2 * work.tiles;
       continue;
     }

@@ -1,11 +1,12 @@
-// Shared memory of the tile cluster kernel of attention (attention/cuda/tile_cluster.cu), and how
-// the blocks of a cluster bring the spans of their warpgroups together. Device code; included by
-// the kernel alone.
+// The shared-memory layout of the tile cluster kernel of attention
+// (attention/cuda/tile_cluster.cu), and how the blocks of a cluster merge the spans of their
+// warpgroups. Device code; only that kernel includes it.
 //
-// The warpgroups of a cluster, its seats, take an item's spans in turn, each one of a round. A
-// round's results go to all blocks, of which each merges its share of the dimensions of every
-// column. They travel while the next round's tiles are worked on, and are merged before that
-// round's are sent: the place that receives them is free once every warp of the cluster has merged.
+// The warpgroups of a cluster, its seats, take an item's spans in turn, one span each per round. A
+// round's results go to all blocks, and each block merges its share of the dimensions of every
+// column. Results travel while the next round's tiles are worked on, and are merged before that
+// round's are sent: the buffer that receives them is free once every warp of the cluster has
+// merged.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,10 @@
 
 namespace forerun::cuda {
 
-constexpr int kTileClusterStages = 2;                            // of a warpgroup's ring of tiles
+constexpr int kTileClusterStages = 2;  // stages of a warpgroup's ring of tiles
 constexpr int kTileClusterConsumers = kTileClusterGroups * 128;  // threads
-// And a warpgroup of which a warp fills each ring, and where the kernel is fused two others append.
+// The consumers, then a warpgroup in which one warp fills each ring and, in fused kernels, two
+// others append.
 constexpr int kTileClusterThreads = kTileClusterConsumers + 128;
 constexpr int kAppendingWarps = 2;
 
@@ -47,16 +49,17 @@ struct TileClusterLayout {
   static constexpr int kPieceBytes = 64 * 4 * 16;
   static constexpr int kSeatBytes = kPieces * kPieceBytes;
   static constexpr int kReceived = kQueries + tile_bytes(kDim);  // [seat]
-  // [seat][column]: its largest score and its sum of exponentials.
+  // [seat][column]: the column's largest score and its sum of exponentials.
   static constexpr int kReceivedSums = kReceived + kSeats * kSeatBytes;
   static constexpr int kSeatSumBytes = 64 * 8;
   static constexpr int kColumnBytes = (kSeatBytes + kSeatSumBytes) / 64;  // of a seat's results
 
-  // Of each stage: it is there; it is free.
+  // Two barriers per stage: filled, free.
   static constexpr int kBarriers = kReceivedSums + kSeats * kSeatSumBytes;
   static constexpr int kReceivedBarrier =
       kBarriers + kTileClusterGroups * kTileClusterStages * 16;  // a round's results are there
-  static constexpr int kRoomBarrier = kReceivedBarrier + 8;      // and are merged everywhere
+  static constexpr int kRoomBarrier =
+      kReceivedBarrier + 8;  // a round's results are merged in every block
   // The step's keys and values that the item sees are in the cache.
   static constexpr int kAppendedBarrier = kRoomBarrier + 8;
   static constexpr int kBytes = kAppendedBarrier + 8;
@@ -75,7 +78,7 @@ struct TileClusterLayout {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Of all threads of a cluster; after it every block's barriers are there.
+// Called by all threads of a cluster; afterwards the barriers of every block are initialized.
 template <class Layout>
 __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
   if (threadIdx.x == 0) {
@@ -99,12 +102,13 @@ __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
 // A consumer's part of the exchange. Every consumer of the cluster takes part in every round.
 template <class Layout>
 struct TileClusterExchange {
-  uint32_t shared;      // the block's
-  int rank;             // its place in the cluster
-  int columns;          // that are sent: the item's, rounded up to whole warps of 16
+  uint32_t shared;      // the block's shared memory
+  int rank;             // the block's in the cluster
+  int columns;          // that are sent: the item's columns, rounded up to whole warps of 16
   uint32_t rounds = 0;  // sent so far
 
-  // The results of `seats` warpgroups may come: the round before is merged in every block.
+  // Begins a round in which `seats` warpgroups send results, once the round before is merged in
+  // every block.
   __device__ __forceinline__ void begin_round(int seats) {
     barrier_wait(shared + Layout::kRoomBarrier, (rounds & 1) ^ 1);
     ++rounds;
@@ -116,9 +120,9 @@ struct TileClusterExchange {
     }
     __syncwarp();
   }
-  // A warpgroup's span, its sums over all lanes, to all blocks. `column`: the lane's first. What
-  // the block itself merges does not go through the cluster's network, of which some 25 bytes a
-  // clock and multiprocessor decide how long this takes.
+  // Sends a warpgroup's span, its sums reduced over the lanes, to all blocks. `column`: the lane's
+  // first. What the block itself merges does not go through the cluster's network, whose bandwidth
+  // of about 25 bytes per clock and multiprocessor decides how long this takes.
   __device__ __forceinline__ void send(const ColumnSums<Layout::kDim>& span, int seat,
                                        int column) const {
     const int quarter = threadIdx.x & 3;
@@ -158,9 +162,9 @@ struct TileClusterExchange {
       }
     }
   }
-  // The thread has sent what it had to. Here and in end_round() every lane arrives at its own
-  // block's barriers: racecheck, which looks at a block's memory by itself, does not see that one
-  // lane speaks for those that it has met at __syncwarp() (docs/profiling-gpu.md).
+  // Announces that the thread has sent its results. Here and in end_round() every lane arrives at
+  // its own block's barriers: racecheck, which looks at a block's memory by itself, does not see
+  // that one lane arrives for those that it has met at __syncwarp() (docs/profiling-gpu.md).
   __device__ __forceinline__ void end_sending() const {
     barrier_arrive(shared + Layout::kReceivedBarrier);
   }
@@ -169,7 +173,8 @@ struct TileClusterExchange {
     barrier_wait(shared + Layout::kReceivedBarrier, (rounds - 1) & 1);
     __syncwarp();
   }
-  // The warp has merged them: each lane tells its own block, one lane for all the others.
+  // Announces that the warp has merged the results: each lane to its own block, one lane per other
+  // block for the whole warp.
   __device__ __forceinline__ void end_round() const {
     barrier_arrive(shared + Layout::kRoomBarrier);
     __syncwarp();
@@ -180,10 +185,10 @@ struct TileClusterExchange {
   }
 };
 
-// What a consumer merges: of one column a quarter of the block's share of the dimensions.
+// A consumer's part of the merging: a quarter of the block's share of the dimensions of one column.
 template <class Layout>
 struct TileClusterShare {
-  // Seats whose results a thread asks for at once: eight where a share is one piece of each.
+  // Seats whose results a thread loads at once: eight where it loads one piece of each.
   static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
 
   float out[Layout::kPieces][4];
@@ -200,7 +205,7 @@ struct TileClusterShare {
     most = kNothing;
     exp_sum = 0.0f;
   }
-  // A round's spans join those before them, in ascending order.
+  // Merges a round's spans into those before them, in ascending order.
   __device__ __forceinline__ void merge(uint32_t shared, int seats) {
     const uint32_t pieces = shared + Layout::kReceived + threadIdx.x * 16;
     const uint32_t sums = shared + Layout::kReceivedSums + column() * 8;
@@ -222,7 +227,7 @@ struct TileClusterShare {
       }
     }
   }
-  // `head`: the first dimension of the column's head in a row of outputs.
+  // `head`: where the column's head begins in its row of outputs.
   __device__ __forceinline__ void store(const AttentionArgs& args, uint16_t* head, int rank) const {
     constexpr int kCount = Layout::kPieces * 4;
     float attended[kCount];
