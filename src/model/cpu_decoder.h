@@ -1,7 +1,7 @@
 // A decoder on a group of CPU devices, one or several: weights in host memory, a paged KV cache,
-// the forward pass. What one device does is CpuShard's.
+// the forward pass. CpuShard is the part of one device.
 //
-// forward(), move_kv() and logits() from one thread at a time, the one that runs the group.
+// Call forward(), move_kv() and logits() from one thread at a time, the one that runs the group.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@
 namespace forerun {
 
 struct CpuDecoderOptions {
-  std::optional<LayerRange> layers;  // of a stage; unset: all
+  std::optional<LayerRange> layers;  // the stage's; unset: all
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
   int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
-  // Told the fraction of the weights that is loaded, in [0, 1], on the calling thread.
+  // Gets the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
 };
 
 class CpuDecoder : public Decoder {
  public:
-  // `checkpoint` and `group` must outlive the decoder. Its parts go by the shard plan of the
-  // group's degree; fails as make_shard_plan and check_layer_range. Refuses a KV cache that does
+  // `checkpoint` and `group` must outlive the decoder. Its parts follow the shard plan of the
+  // group's degree; fails as make_shard_plan and check_layer_range do. Refuses a KV cache that does
   // not fit into memory beside the weights, with the figures (kResourceExhausted).
   static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, CpuDeviceGroup* group,
                                                CpuDecoderOptions options);
@@ -48,9 +48,9 @@ class CpuDecoder : public Decoder {
   LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   int64_t kv_block_bytes() const override;  // on all devices together
-  // Fails (kInvalidArgument) on a token, position, slot or block out of range, with nothing run;
-  // and as CpuDeviceGroup::run, or as MappedFile::check where a file of its weights has changed,
-  // with the KV of the Step's rows undefined.
+  // Fails (kInvalidArgument) on a token, position, slot or block out of range, before anything is
+  // run. Also fails as CpuDeviceGroup::run does, or as MappedFile::check does where a file of its
+  // weights has changed; then the KV of the Step's rows is undefined.
   Status forward(const Step& step) override;
   bool selects_kv() const override { return true; }
   double readings_a_choice() const override { return 6.0; }  // measured
@@ -85,7 +85,7 @@ class CpuDecoder : public Decoder {
   std::vector<std::unique_ptr<CpuShard>> shards_;  // by rank
   ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
-  std::vector<std::byte> hidden_;  // of a stage without the head; grown to the largest Step so far
+  std::vector<std::byte> hidden_;  // only without the head; grown to the largest Step so far
   size_t hidden_rows_ = 0;
 };
 

@@ -1,9 +1,9 @@
 // One CPU device's part of a decoder or of a stage of it: its weights, its KV heads, its pass
-// through the layers. At degree 1 that is all of the stage.
+// through the layers. At degree 1 it is the whole stage.
 //
-// Between the layers every device of a group holds the same residual stream; each adds its heads'
-// and its MLP columns' part to it (Collectives::add_partials), and ends with the logits of its part
-// of the vocabulary; a stage without the head ends with the stream itself.
+// Between the layers every device of a group holds the same residual stream. Each adds the output
+// of its heads and of its MLP columns to it (Collectives::add_partials), and ends with the logits
+// of its part of the vocabulary; a stage without the head ends with the stream itself.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ namespace forerun {
 // The rows that one pass through the layers works on, up to kMaxChunkRows; the same for all
 // devices.
 struct ForwardChunk {
-  // Rows that attend, and their places in the text, by which they are rotated.
+  // Rows that attend, and their places in the text, which give the angles of their rotation.
   struct Rows {
     std::vector<AttentionRow> attend;
     std::vector<int32_t> positions;
@@ -44,11 +44,11 @@ struct ForwardChunk {
   std::vector<int32_t> wanted;  // rows that want logits, ascending
   Rows wanted_rows;
   int64_t first_logits_row = 0;
-  std::span<const KvSelection> selections;  // whose rows it has
+  std::span<const KvSelection> selections;  // selections whose rows the chunk has
   std::span<const StepSequence> sequences;  // the Step's
-  int32_t first_row = 0;                    // of the Step
-  // Of stages, of the activation type, [rows][hidden]: what the chunk's rows come with, unless the
-  // stage embeds, and where they are left, unless it has the head.
+  int32_t first_row = 0;                    // the chunk's first row in the Step
+  // Only in a stage; elements of the activation type, [rows][hidden]. The chunk's rows come in
+  // `hidden_in`, unless the stage embeds, and are left in `hidden_out`, unless it has the head.
   const std::byte* hidden_in = nullptr;
   std::byte* hidden_out = nullptr;
 
@@ -77,14 +77,14 @@ class CpuShard {
   KvStorage& kv() { return kv_; }
   const KvStorage& kv() const { return kv_; }
 
-  // Before the passes of a Step, on one thread: room for the logits of so many rows.
+  // Makes room for the logits of so many rows. Before the passes of a Step, on one thread.
   void reserve_logits(int64_t rows);
   // Before each pass, on one thread.
   void plan(const ForwardChunk& chunk);
   // The pass: called by every member of the device's team, on all devices at once. `chunk` is the
   // one planned last.
   void run(const Team& team, Collectives& peers, const ForwardChunk& chunk);
-  // Of the first `rows` rows.
+  // The logits of the first `rows` rows.
   LogitsPart logits(int64_t rows) const;
 
  private:
@@ -95,7 +95,8 @@ class CpuShard {
                  int32_t layer_idx);
   // Leaves the heads' outputs in buffers_.attended.
   void run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx, bool narrows);
-  // What the chunk's observers choose, by their queries: of all rows, or of those that are wanted.
+  // The call by which the chunk's observers choose KV by their queries: those of all rows or, with
+  // `narrows`, of the wanted rows.
   KvSelectionCall selection_call(const ForwardChunk& chunk, const KvSelection& selection,
                                  bool narrows) const;
   void keep_wanted_rows(const Team& team, const ForwardChunk& chunk);
@@ -103,21 +104,21 @@ class CpuShard {
                          const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
   void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
   void run_head(const Team& team, const ForwardChunk& chunk);
-  // x from and to what goes between stages. Synced where it must be.
+  // Read x from, and write x to, the rows that go between stages. Synced where it must be.
   void read_hidden(const Team& team, const ForwardChunk& chunk);
   void write_hidden(const Team& team, const ForwardChunk& chunk);
   // x += inputs · weightᵀ of all devices + bias. `partial`: where this device leaves its own part.
   void add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
                    MatrixView<const float> inputs, std::span<const float> bias,
                    MatrixView<float> partial, MatrixView<float> x);
-  // The packed input of the layers that follow: x, or its normalization. Synced where it must be.
+  // The packed input of the next linear layers: x, or its normalization. Synced where it must be.
   const LinearInput& pack(const Team& team, MatrixView<const float> x, WeightFormats formats);
   const LinearInput& pack_normalized(const Team& team, int64_t num_rows,
                                      std::span<const float> weight, WeightFormats formats);
 
   MatrixView<float> hidden(int64_t rows) { return buffers_.hidden(rows); }
   bool rounds() const { return activation_ != Activation::kF32; }
-  // Query heads that the device's KV heads serve, its own and padding.
+  // Query heads that the device's KV heads serve: its own and padding.
   int32_t num_slots() const { return num_kv_heads_ * group_; }
 
   const ModelConfig& config_;  // the checkpoint's

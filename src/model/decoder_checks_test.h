@@ -1,4 +1,5 @@
-// What every backend's decoder must hold, bit for bit; tests of the CPU's and the GPU's call it.
+// Checks of the bits that every backend's decoder must give, for the tests of the CPU's and the
+// GPU's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,9 +28,9 @@ inline std::span<const int32_t> part_of(const std::vector<int32_t>& tokens, int3
                                                   static_cast<size_t>(end - begin));
 }
 
-// A tree behind a prefix of 250 tokens: one path of `depth` nodes continues `tokens` (at least
-// 300), the siblings do not. The path's logits are plain decoding's; it becomes prefix, and the
-// sequence goes on from it. Uses blocks 0 to 5 and six from `first_block` on.
+// Checks a tree behind a prefix of 250 tokens: one path of `depth` nodes continues `tokens` (at
+// least 300), the siblings do not. The path must have the logits of plain decoding; it becomes
+// prefix, and the sequence goes on from it. Uses blocks 0 to 5 and six from `first_block` on.
 inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t>& tokens,
                                      int32_t depth, int32_t first_block) {
   constexpr int32_t kPrefix = 250;
@@ -145,7 +146,7 @@ inline std::vector<float> logits_through_a_view(Decoder& decoder,
   return expected;
 }
 
-// Leaves something else in blocks.
+// Overwrites blocks with other KV.
 inline void poison_blocks(Decoder& decoder, const std::vector<int32_t>& blocks) {
   const auto count = static_cast<int32_t>(blocks.size()) * kKvBlockTokens;
   Step step;
@@ -155,8 +156,8 @@ inline void poison_blocks(Decoder& decoder, const std::vector<int32_t>& blocks) 
   EXPECT_TRUE(decoder.forward(step).ok());
 }
 
-// Of 330 tokens, 300 of which are the prefix, the first 128 are gathered, all of them: behind the
-// copies come the bits of plain decoding, since what is seen is the same.
+// 330 tokens, 300 of which are the prefix. The first 128 tokens are gathered, all of them, so that
+// rows behind the copies see the same KV and must have the bits of plain decoding.
 inline constexpr int32_t kGatheredPrefix = 300;
 inline constexpr int32_t kGatheredTokens = 2 * kKvBlockTokens;
 struct GatheredKv {
@@ -166,12 +167,12 @@ struct GatheredKv {
   std::vector<float> expected;  // logits of plain decoding, [330][vocab]
 };
 
-// The last 32 tokens of the prefix, which are run once more and write nothing, gather, and a chain
-// of three is run behind the copies.
+// The last 32 tokens of the prefix observe: they run once more, write nothing and gather. A chain
+// of three tokens runs behind the copies.
 inline void expect_gathered_by_last_tokens(Decoder& decoder, const GatheredKv& of) {
   const int32_t vocab = decoder.config().vocab_size;
-  // The observers in one pass with what sees their choice, behind so many others that they are in
-  // one of their own, and at the end of one.
+  // The observers share a pass with the rows that see their choice, come behind so many others that
+  // they have a pass of their own, or end a pass.
   for (const int32_t others : {0, 1, 200, 230, 255, 256}) {
     Step step;
     step.sequences = {{of.table.data()}, {of.table.data()}, {of.view.data()}};
@@ -207,8 +208,8 @@ inline void expect_gathered_by_last_tokens(Decoder& decoder, const GatheredKv& o
   }
 }
 
-// The rows that see the choice make it themselves; and rows that see everything, whose own bits it
-// does not move, make it for others.
+// The rows that see the choice make it themselves; then rows that see everything, whose own bits
+// must not change, make it for others.
 inline void expect_gathered_by_own_rows(Decoder& decoder, const GatheredKv& of) {
   const int32_t vocab = decoder.config().vocab_size;
   for (const bool for_others : {false, true}) {
@@ -256,8 +257,8 @@ inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int
   expect_gathered_by_own_rows(decoder, of);
 }
 
-// Rows that want nothing leave their KV behind; another sequence in front only shifts rows. Needs
-// 330 tokens; uses blocks 0 to 5 and six from `first_block` on.
+// Checks that rows that want nothing still leave their KV, and that another sequence in front only
+// shifts rows. Needs 330 tokens; uses blocks 0 to 5 and six from `first_block` on.
 inline void expect_unwanted_rows_and_others(Decoder& decoder, const std::vector<int32_t>& tokens,
                                             int32_t first_block) {
   const int32_t vocab = decoder.config().vocab_size;

@@ -1,4 +1,4 @@
-// What a decoder will take of the host's memory, from the checkpoint's description alone.
+// The host memory that a decoder will take, from the checkpoint's description alone.
 #pragma once
 
 #include <vector>
@@ -12,12 +12,12 @@
 
 namespace forerun {
 
-// Of the whole model on one device.
+// The need of the whole model on one device.
 MemoryNeed estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                    Activation activation);
-// Of each device of a group that holds these layers, by rank, "device 0" and so on. The embedding,
-// which all devices read where the checkpoint maps it, counts for the one that holds vocabulary
-// row 0.
+// The needs of each device of a group that holds these layers, by rank, named "device 0" and so on.
+// All devices read the embedding where the checkpoint maps it; it counts for the one that holds
+// vocabulary row 0.
 std::vector<MemoryNeed> estimate_group_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                               Activation activation, const ShardPlan& plan,
                                               const LayerRange& layers);

@@ -1,5 +1,5 @@
-// What parts of models need of the memory that they lie in, and whether it is there: the one
-// description that estimates give, the engine plans with and the decoders check before they load.
+// The memory that parts of models need, and whether there is enough. Estimates, the engine's plan
+// and the decoders' check before loading all use this one description.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace forerun {
 
-// Of one device's part of a model, in bytes.
+// The need of one device's part of a model, in bytes.
 struct MemoryNeed {
-  std::string name = {};  // of the part, for messages: "draft", "target device 1"
+  std::string name = {};  // the part's, for messages: "draft", "target device 1"
   Role role = Role::kTarget;
   int64_t weight_bytes = 0;  // in the kernels' format, once all have been read
-  // Of a GPU: weights as they are stored, while they are put into the kernels' format. Gone before
-  // the buffers of passes and the cache are taken.
+  // Only on a GPU: weights as they are stored, while they are put into the kernels' format. Freed
+  // before the buffers of passes and the cache are allocated.
   int64_t staged_bytes = 0;
-  int64_t buffer_bytes = 0;  // of passes, or of loading where that takes more; 0 on processors
+  int64_t buffer_bytes = 0;  // of passes, or of loading if that takes more; 0 on CPUs
   // K and V of kKvBlockTokens tokens, all layers; 0 where the part has no heads.
   int64_t kv_block_bytes = 0;
 
@@ -31,22 +31,23 @@ struct MemoryNeed {
 struct DeviceMemory {
   std::string name;                     // for messages: "this machine", "cuda:0"
   int64_t available_bytes = INT64_MAX;  // before any of the parts is loaded
-  std::string source = {};              // what says so, where messages are to tell
-  bool is_host = false;                 // pages are taken as they are first written
+  std::string source = {};              // where available_bytes comes from, for messages
+  bool is_host = false;                 // pages are allocated as they are first written
   std::vector<MemoryNeed> needs = {};
 
-  // The parts' together, or those of one role.
+  // The sum of the parts' needs, or of those of one role.
   MemoryNeed need() const;
   MemoryNeed need(Role role) const;
-  // What weights and buffers leave; below 0 where they do not fit.
+  // The bytes that weights and buffers leave; below 0 if they do not fit.
   int64_t room_bytes() const;
 };
 
-// kResourceExhausted where one of `memories` has not enough for its parts and `kv_blocks` blocks of
-// KV of each, with what each memory has to hold and has; kv_blocks 0: the cache is not planned yet.
+// kResourceExhausted if one of `memories` is too small for its parts and `kv_blocks` blocks of KV
+// of each; the message says what each memory has to hold and has. kv_blocks 0: the cache is not
+// planned yet.
 Status check_memory(std::span<const DeviceMemory> memories, int64_t kv_blocks);
 
-// Rounded, in a unit of powers of 1000: "150 MB".
+// Rounded, in powers of 1000: "150 MB".
 std::string describe_bytes(int64_t bytes);
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
-// Activations of a forward pass on one CPU device, for up to kMaxChunkRows rows; pages are taken as
-// rows are used.
+// Activations of a forward pass on one CPU device, for up to kMaxChunkRows rows. Pages are
+// allocated as rows are used.
 #pragma once
 
 #include <array>
@@ -18,18 +18,18 @@ namespace forerun {
 // A Step's rows pass through the layers in chunks of this many, so that activations stay bounded.
 inline constexpr int64_t kMaxChunkRows = 256;
 // Up to this many rows, every member normalizes and packs a linear layer's input for itself: that
-// takes less time than a barrier, and the copy lies in its own cache.
+// takes less time than a barrier, and the copy stays in its own cache.
 inline constexpr int64_t kMaxOwnRows = 8;
 
 class ForwardBuffers {
  public:
-  // For the part `shard` of the model; `degree` devices add up their parts.
+  // For the part `shard` of the model. `degree`: devices that add up their parts.
   void reserve(const ModelConfig& config, const DeviceShard& shard, int32_t degree,
                Activation activation, int32_t team_size);
 
   MatrixView<float> hidden(int64_t rows) const { return view(hidden_, rows, hidden_size_); }
   MatrixView<float> normalized(int64_t rows) const { return view(normalized_, rows, hidden_size_); }
-  // All query heads that the device's KV heads serve; what is not the device's stays zero.
+  // All query heads that the device's KV heads serve; those of other devices stay zero.
   MatrixView<float> q(int64_t rows) const { return view(q_, rows, q_size_); }
   MatrixView<float> k(int64_t rows) const { return view(k_, rows, kv_size_); }
   MatrixView<float> v(int64_t rows) const { return view(v_, rows, kv_size_); }
@@ -39,8 +39,8 @@ class ForwardBuffers {
   MatrixView<float> own_heads(MatrixView<float> all) const {
     return {all.data() + own_begin_, {all.dim(0), own_size_}, all.outer_stride()};
   }
-  // What the device adds to the sum after attention and after the MLP. Two, because the other
-  // devices may still read one while the next is written.
+  // The device's part of the sums after attention and after the MLP. They are two buffers because
+  // other devices may still read one while the next is written.
   MatrixView<float> attention_partial(int64_t rows) const {
     return view(partials_[0], rows, hidden_size_);
   }
@@ -49,7 +49,7 @@ class ForwardBuffers {
   }
 
   LinearInput& shared_input() { return shared_input_; }
-  // A member's own, for up to kMaxOwnRows rows.
+  // A team member's own input, for up to kMaxOwnRows rows.
   LinearInput& own_input(int32_t rank) { return members_[static_cast<size_t>(rank)].input; }
   MatrixView<float> own_normalized(int32_t rank, int64_t rows) const {
     return view(members_[static_cast<size_t>(rank)].normalized, rows, hidden_size_);

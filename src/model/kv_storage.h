@@ -1,5 +1,5 @@
-// The memory of a paged KV cache on the host: address space for all blocks, pages as they are first
-// written.
+// The memory of a paged KV cache on the host: address space for all blocks, whose pages are
+// allocated as they are first written.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class KvStorage {
   KvStorage(KvStorage&& other) noexcept;
   KvStorage& operator=(KvStorage&& other) noexcept;
 
-  // For `num_layers` of the model's layers and `num_kv_heads` of its KV heads; may be none.
-  // Reserves address space only; fails where even that is refused.
+  // For `num_layers` of the model's layers and `num_kv_heads` of its KV heads; either may be 0.
+  // Reserves address space only; fails if the system refuses even that.
   static Result<KvStorage> create(const ModelConfig& config, int32_t num_layers,
                                   int64_t num_kv_heads, DType dtype, int64_t num_blocks);
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_bytes() const { return block_bytes_; }
-  PagedKv layer(int32_t layer_idx) const;  // of those that it is for, from 0
+  PagedKv layer(int32_t layer_idx) const;  // of its own layers, from 0
   // Copies the KV of one slot to another, all layers.
   void copy_slot(int32_t from_block, int32_t from_offset, int32_t to_block, int32_t to_offset);
 

@@ -1,10 +1,8 @@
 // Which of a decoder's layers a stage of a pipeline holds. A model that is not cut is one stage of
 // all layers.
 //
-// Between two stages go the rows of the residual stream (HiddenRows, step/step.h) in the type that
-// it is rounded to after every addition, so that a cut changes no bit.
-//
-// Thread rules: pure functions.
+// Rows of the residual stream (HiddenRows, step/step.h) go from a stage to the next, in the type
+// that the stream is rounded to after every addition, so that a cut changes no bit.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +19,8 @@ namespace forerun {
 struct LayerRange {
   int32_t begin = 0;    // layers begin to end - 1 of the model's
   int32_t end = 0;      //
-  bool embeds = false;  // looks its rows' tokens up; else they come as hidden rows
-  bool heads = false;   // ends with the final norm, the head and logits; else with hidden rows
+  bool embeds = false;  // looks up its rows' tokens; otherwise rows come as hidden rows
+  bool heads = false;   // ends with final norm, head and logits; otherwise with hidden rows
 
   static LayerRange all(const ModelConfig& config) { return {0, config.num_layers, true, true}; }
   int32_t size() const { return end - begin; }
@@ -43,13 +41,14 @@ Status check_layer_range(const LayerRange& range, const ModelConfig& config);
 Result<std::vector<LayerRange>> cut_layers(std::span<const int32_t> sizes,
                                            const ModelConfig& config);
 
-// Cuts a model into `stages` of consecutive layers so that the fullest one has as little weight as
-// possible: what the checkpoint stores of a stage's layers, the embedding and the head counted
-// where they are. Of equal cuts the one with fuller stages in front, since a prompt's rows that
-// want no logits leave the last one early. kInvalidArgument for less than one stage or more than
-// layers.
-//   `layer_bytes` [layers], `embedding_bytes`, `head_bytes`: weights read by a row's pass; an
-// embedding is looked up, so it may count 0 for time and its size for memory.
+// Cuts a model into `stages` of consecutive layers so that the largest stage has as little weight
+// as possible: the bytes that the checkpoint stores of a stage's layers, and of the embedding and
+// the head where they are. Of equal cuts it takes the one with larger stages in front, because the
+// prompt rows that want no logits leave the last stage early. kInvalidArgument for less than one
+// stage or more than layers.
+//
+// `layer_bytes` [layers], `embedding_bytes`, `head_bytes`: weights that a row's pass reads. An
+// embedding is only looked up: it may count 0 for time and its size for memory.
 Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const int64_t> layer_bytes,
                                                int64_t embedding_bytes, int64_t head_bytes,
                                                const ModelConfig& config);

@@ -1,5 +1,5 @@
-// A decoder's forward pass in plain double loops, straight from the checkpoint's tensors: what the
-// real ones are compared with. Shares no code with them. (forerun_model_testing)
+// A decoder's forward pass in plain double loops, straight from the checkpoint's tensors: the
+// reference for the real decoders, with which it shares no code. (forerun_model_testing)
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// What rows from `row` on do not see: positions [begin, end).
+// Positions [begin, end), which rows from `row` on do not see.
 struct UnseenPositions {
   size_t row = 0;
   size_t begin = 0;

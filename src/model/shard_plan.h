@@ -30,18 +30,18 @@ struct ShardRange {
 // One device's part. Any range may be empty.
 struct DeviceShard {
   ShardRange heads;     // query heads: rows of q, inputs of o
-  ShardRange kv_heads;  // rows of k and v; of the query heads above
+  ShardRange kv_heads;  // rows of k and v: the KV heads of the query heads above
   ShardRange mlp;       // rows of gate and up, inputs of down
   ShardRange vocab;     // rows of the head; of the embedding where it is cut
-  // Query heads of the first KV head that other devices hold: with G query heads a KV head, query
+  // Query heads of the first KV head that other devices hold. With G query heads per KV head, query
   // head h of this device is number first_slot + h of the kv_heads.size() * G that its KV heads
-  // serve. The others are padding: zeros in, nothing read out.
+  // serve. The others are padding: zeros that nothing reads.
   int64_t first_slot = 0;
 };
 
 struct ShardPlan {
   std::vector<DeviceShard> devices;  // by rank
-  // What every device's part fits into; degree times these is the padded model.
+  // The sizes that every device's part fits into; degree times these is the padded model.
   int64_t padded_heads = 0;
   int64_t padded_kv_heads = 0;
   int64_t padded_mlp = 0;
@@ -52,11 +52,11 @@ struct ShardPlan {
 
 // `vocab`: rows of the head that are ever needed, at most the config's.
 //
-// KV heads stay whole on one device where that costs the fullest device at most an eighth more
-// query heads than an even deal. MLP columns go in multiples of 128 where that pads the sum by an
-// eighth at most, else of 64, 32 or 16; AWQ groups of 32, 64 or 128 inputs are never cut.
+// KV heads stay whole on one device if that costs the fullest device at most an eighth more query
+// heads than an even deal. MLP columns are dealt in multiples of 128 if that pads the sum by an
+// eighth at most, otherwise of 64, 32 or 16; AWQ groups of 32, 64 or 128 inputs are never cut.
 // Fails (kInvalidArgument) for a degree below 1 or above kMaxDegree, or one that leaves a device
-// with nothing of the layers at all.
+// without any part of the layers.
 Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int64_t vocab);
 
 }  // namespace forerun

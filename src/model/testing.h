@@ -23,16 +23,16 @@ struct LoadedDecoder {
 
   static Result<LoadedDecoder> open(const std::filesystem::path& dir, int32_t num_threads,
                                     CpuDecoderOptions options);
-  // A device of so many threads for each entry.
+  // One device per entry, with so many threads.
   static Result<LoadedDecoder> open(const std::filesystem::path& dir,
                                     const std::vector<int32_t>& team_sizes,
                                     CpuDecoderOptions options);
 };
 
-// The stages of a model one after another, as one decoder: what a pipeline has to compute.
+// The stages of a model one after another, as one decoder: the reference for a pipeline.
 class ChainedStages : public Decoder {
  public:
-  // In order, from the one that embeds to the one with the head; not empty. They must outlive it.
+  // In order, from the stage that embeds to the one with the head; not empty. They must outlive it.
   explicit ChainedStages(std::vector<Decoder*> stages) : stages_(std::move(stages)) {}
   const ModelConfig& config() const override { return stages_.front()->config(); }
   int64_t kv_blocks() const override { return stages_.front()->kv_blocks(); }
@@ -73,7 +73,7 @@ class SequenceDriver {
   std::vector<int32_t> blocks_;
 };
 
-// The same `count` tokens below `vocab` always; others for another `salt`.
+// Always the same `count` tokens below `vocab`; others for another `salt`.
 std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab, int32_t salt = 5);
 
 // Copies the logits of the last forward, [rows that want][vocab_size]; -infinity where no device

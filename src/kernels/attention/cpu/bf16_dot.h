@@ -1,18 +1,20 @@
-// The tile kernel for bf16 caches by products of bf16 (vdpbf16ps: 32 products an instruction, twice
-// what f32 has, and nothing to widen). Included by the files that define the instruction, each with
-// a copy of its own; nothing of the standard library is called here (attention/cpu/tile_impl.h).
+// The tile kernel for bf16 caches with products of bf16 (vdpbf16ps: 32 products an instruction,
+// twice as many as in f32, and nothing to widen). Included by the files that define the
+// instruction, each with a copy of its own; it calls nothing of the standard library
+// (attention/cpu/tile_impl.h).
 //
-// Rounded to bf16 are queries, as their keys are, and probabilities before they meet the values;
-// the sum that they are divided by is of the rounded ones, so that they add up to 1. Sums are f32.
-// Scores and maxima are logarithms to base 2.
+// Queries are rounded to bf16, as the keys are, and so are probabilities before they meet the
+// values. Values are divided by the sum of the rounded probabilities, so that these add up to 1.
+// Sums are f32. Scores and maxima are logarithms to base 2.
 //
 // A score is four chains, of the dimensions 0 1, 2 3, 4 5 and 6 7 of every 8, and a fixed tree over
 // them; a value is one chain over pairs of positions (0 1, 2 3, ... of the tile) in ascending
-// order. How many queries (QB) share registers changes neither. The values of two positions are
-// interleaved in registers, where that hides behind the products of the queries that share them.
+// order. The number of queries that share registers (QB) changes neither. The values of two
+// positions are interleaved in registers, which hides behind the products of the queries that share
+// them.
 //
-// `D` gives dot(acc, a, b), f32 lanes += products of pairs of bf16, and round(low, high), two
-// vectors of f32 to one of bf16.
+// `D` provides dot(acc, a, b), which adds products of pairs of bf16 to f32 lanes, and round(low,
+// high), which rounds two vectors of f32 to one of bf16.
 #pragma once
 
 #include <immintrin.h>
@@ -32,7 +34,7 @@ inline __m512 minus_infinity() { return _mm512_set1_ps(-__builtin_huge_valf()); 
 // 2^t; 0 for minus infinity. Degree 4 on [0, 1), exact at 0: relative error under 3e-6, a
 // thousandth of what rounding to bf16 adds.
 inline __m512 pow2(__m512 t) {
-  constexpr int kDownExact = 0x09;  // what remains above the integer below
+  constexpr int kDownExact = 0x09;  // the fraction: t minus the integer below
   const __m512 r = _mm512_reduce_ps(t, kDownExact);
   __m512 p = _mm512_set1_ps(0.0134267188f);
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0522424187f));
@@ -253,8 +255,8 @@ void dot_block(const AttentionTile& tile, int32_t query_begin) {
   dot_values<D, QB, kAhead>(tile, query_begin);
 }
 
-// The first queries prefetch the next tile, the others find it on its way. Returns the first query
-// that is left over.
+// The first queries prefetch the next tile for the others. Returns the first query that is left
+// over.
 template <class D, int QB>
 int32_t dot_blocks(const AttentionTile& tile, int32_t query) {
   if (query + QB <= tile.num_queries && query == 0 && tile.ahead != 0) {
@@ -326,11 +328,11 @@ inline void merge_pow2_states(float* into, const float* from, int64_t padded_dim
     _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_loadu_ps(other), scale_from, scaled));
   };
   for (int64_t dim = 0; dim < padded_dim; dim += 16) merge(into + dim, from + dim);
-  merge(into + padded_dim, from + padded_dim);  // the sum, and what is not one
+  merge(into + padded_dim, from + padded_dim);  // scales the sum; the maximum is set below
   into[padded_dim] = maximum;
 }
 
-// Every 32 values of a state are those of two vectors: dimensions 0 to 3 of every 8, then 4 to 7.
+// Every 32 values of a state lie in two vectors: dimensions 0 to 3 of every 8, then 4 to 7.
 inline void finish_dot_state(const float* state, int64_t padded_dim, int64_t head_dim, float* out) {
   const __m512 inverse = _mm512_set1_ps(1.0f / state[padded_dim + 1]);
   const __m512i order[2] = {

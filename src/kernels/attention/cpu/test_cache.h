@@ -85,13 +85,13 @@ inline std::vector<float> query_of(uint32_t sequence, int32_t position, int64_t 
   return q;
 }
 
-// Whether kernels multiply bf16 by bf16, which attention.h says when.
+// Whether kernels multiply bf16 by bf16; attention.h says when.
 inline bool uses_bf16_dot(const PagedKv& kv) {
   return kv.dtype == DType::kBf16 &&
          (current_isa() == Isa::kAvx512Bf16 || current_isa() == Isa::kAmx);
 }
 
-// Queries as kernels use them.
+// Queries as the kernels round them.
 inline std::vector<float> used_queries(std::vector<float> q, const PagedKv& kv) {
   if (!uses_bf16_dot(kv)) return q;
   for (float& x : q) x = to_float(to_bf16(x));

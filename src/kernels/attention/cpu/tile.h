@@ -1,5 +1,5 @@
-// Attention by tiles of 64 positions: what the per-instruction-set files export. For attention and
-// for those that take its scores (kernels/kv_select).
+// The tile kernels of attention (tiles of 64 positions), which each instruction set's file exports.
+// For attention, and for kernels/kv_select, which takes their scores.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 namespace forerun {
 
 // A running softmax of one query is `padded_dim` unnormalized values in an order of the kernel's
-// own, then the maximum score, then the sum of powers relative to it. Scores are natural logarithms
-// of unnormalized probabilities, or logarithms to base 2, as each kernel likes: states and scores
-// are for the functions of one AttentionTypeKernels.
+// own, then the maximum score, then the sum of exponentials relative to it. Scores are natural
+// logarithms of unnormalized probabilities in some kernels and logarithms to base 2 in others:
+// states and scores may only be passed among the functions of one AttentionTypeKernels.
 inline constexpr int64_t kSoftmaxStateExtra = 16;  // keeps states 64-byte aligned
-// Static: a copy of it compiled for one processor must never serve another.
+// Static, since a copy compiled for one processor must never serve another.
 [[maybe_unused]] static constexpr int64_t softmax_state_floats(int64_t padded_dim) {
   return padded_dim + kSoftmaxStateExtra;
 }
@@ -20,7 +20,7 @@ inline constexpr int64_t kSoftmaxStateExtra = 16;  // keeps states 64-byte align
 // One tile of positions against queries that see it through the same slots.
 struct AttentionTile {
   int64_t padded_dim = 0;
-  float scale = 0.0f;  // of scores: 1 / sqrt(head_dim)
+  float scale = 0.0f;  // factor of scores: 1 / sqrt(head_dim)
   int32_t num_queries = 0;
   const std::byte* const* queries = nullptr;  // each as load_query() wrote it
   const int32_t* first = nullptr;  // per query: first and last visible offset in the tile
@@ -30,12 +30,12 @@ struct AttentionTile {
   const std::byte* const* keys = nullptr;
   const std::byte* const* values = nullptr;  // [64] addresses; only visible ones are read
   float* scores = nullptr;                   // scratch [num_queries][64]
-  // From each key and value to the same of the tile that comes next, in bytes: the kernel asks
-  // memory for that one while it computes. 0: nothing is known to come.
+  // Bytes from each key and value to that of the next tile, which the kernel prefetches while it
+  // computes. 0: the next tile is not known.
   int64_t ahead = 0;
 };
 
-// For a cache of one dtype.
+// The functions for a cache of one dtype.
 struct AttentionTypeKernels {
   // Writes a query of `head_dim` in the kernel's order and type, padded with zeros, in at most
   // padded_dim * 4 bytes, 16-byte aligned.
@@ -43,8 +43,8 @@ struct AttentionTypeKernels {
   void (*tile)(const AttentionTile& tile);
   // tile.scores alone, of every query and all 64 positions; `values` and `states` are not read.
   void (*scores)(const AttentionTile& tile);
-  // scores [count] = powers of scores - maximum, of which none is positive; returns their sum, in
-  // an order that depends on `count` alone, a multiple of 64.
+  // Replaces scores [count], none of them above `maximum`, by the exponentials of their differences
+  // to it. Returns the sum, in an order that depends on `count` alone, a multiple of 64.
   float (*powers)(float* scores, int64_t count, float maximum);
   // into = into merged with from, in this order.
   void (*merge)(float* into, const float* from, int64_t padded_dim);
@@ -58,7 +58,7 @@ struct AttentionKernels {
   AttentionTypeKernels bf16;
 };
 
-// Those of current_isa().
+// The kernels of current_isa().
 const AttentionKernels& attention_kernels();
 
 // Copies one key, piece by piece, from its place in a group to another.
@@ -68,7 +68,7 @@ const AttentionKernels& attention_kernels_scalar();
 #if defined(__x86_64__)
 const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avx512();
-const AttentionTypeKernels& attention_kernels_bf16_dot();  // of bf16 caches, AVX512_BF16
+const AttentionTypeKernels& attention_kernels_bf16_dot();  // for bf16 caches, by AVX512_BF16
 #endif
 
 }  // namespace forerun

@@ -4,12 +4,12 @@
 // library is called here.
 //
 // A score is four chains of multiply-adds over the head's dimensions and one fixed tree over them;
-// a value is one chain over the tile's positions in ascending order. How many queries (QB) and
-// vectors share registers changes neither.
+// a value is one chain over the tile's positions in ascending order. The number of queries (QB) and
+// vectors that share registers changes neither.
 //
 // bf16 elements are widened two at a time: a 32-bit lane shifted left is the even element, masked
-// it is the odd one. That takes one instruction a vector, at the price of an order of dimensions of
-// its own in queries and states.
+// it is the odd one. That takes one instruction per vector, at the price of a permuted order of
+// dimensions in queries and states.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -304,7 +304,7 @@ float powers_of(float* scores, int64_t count, float maximum) {
   return S::sum_lanes(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])));
 }
 
-// For a bf16 cache every 8 dimensions in the order 0 2 4 6 1 3 5 7, which is how its keys
+// For a bf16 cache it stores every 8 dimensions in the order 0 2 4 6 1 3 5 7, in which the keys
 // unpack.
 template <class T>
 void load_query(const float* query, int64_t head_dim, int64_t padded_dim, std::byte* to) {

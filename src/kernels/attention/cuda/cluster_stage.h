@@ -244,8 +244,8 @@ struct StagedExtra {
     rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, Layout::kDim,
                   low, high);
   }
-  // Appends the row's key and value to the cache. Called after the keys are announced to the other
-  // warps: a fence between generic stores and wgmma's reads waits for these stores too.
+  // Appends the row's key and value to the cache. Called after load_and_rotate(), whose fence
+  // before wgmma's reads would wait for these stores too.
   __device__ __forceinline__ void append(const ClusterArgs& args, int kv_head,
                                          uint32_t shared) const {
     if (own_slot < 0) return;

@@ -1,5 +1,5 @@
-// A step of attention in every mode, for the tests of the CUDA kernels: all give the same bits, and
-// what plain loops in double give.
+// Runs a step of attention in every mode, for the tests of the CUDA kernels: all modes must give
+// the same bits, and agree with plain loops in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,8 +36,8 @@ inline double difference(const bf16* found, const std::vector<double>& expected)
 
 class AttentionModes {
  public:
-  // Clusters are planned as if there were so many key/value heads, on a GPU of 132 multiprocessors:
-  // of many, items have more rows.
+  // Clusters are planned as if there were at least so many key/value parts, on a GPU of 132
+  // multiprocessors: with many parts, items have more rows.
   int32_t least_kv_parts = 0;
   int32_t multiprocessors = 132;
 
@@ -71,7 +71,7 @@ class AttentionModes {
           kTolerance)
           << "row " << row;
     }
-    // Other ways to deal the same work out; the cache as it was.
+    // The same work dealt out in other ways, from the same cache.
     const auto again = [&](const AttentionShapeCuda& other, const char* name) {
       rig.fill_cache(step);
       rig.fill_qkv(ids, step.rows);
@@ -123,7 +123,7 @@ class AttentionModes {
 
  private:
   std::vector<AttentionMode> modes_;
-  int shared_prefixes_ = 0;  // runs by the kernel of shared prefixes
+  int shared_prefixes_ = 0;  // runs that used the kernel of shared prefixes
 };
 
 }  // namespace forerun::cuda

@@ -3,8 +3,9 @@
 //
 // Sums run as on the CPU, by logical position: positions fall into tiles of 64, tiles into spans; a
 // span is a running softmax over its tiles in ascending order, and spans are merged in ascending
-// order. How a row's tiles fall into spans (KV splits) comes from the row's position alone: batch
-// invariance, whether one block takes all of its spans or many blocks one each.
+// order. How a row's tiles fall into spans (KV splits) follows from its last visible position
+// alone. That gives batch invariance, whether one block takes all of its spans or many blocks one
+// each.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +22,11 @@ inline constexpr int kTilePositions = kAttentionTile;
 // Rows that a block works on at once, a warp each: neighbours of one sequence, which share tiles.
 inline constexpr int kGroupRows = 8;
 
-// Tiles of a span of a row at `position`: short contexts need many blocks at work, but below
-// kMaxClusterTokens at most kClusterSpans; long ones have tiles enough.
+// Tiles per span of a row whose last visible position is `position`. Short contexts have short
+// spans, so that many blocks work, but at most kClusterSpans of them below kMaxClusterTokens; long
+// contexts have enough tiles.
 inline constexpr int kMaxClusterTokens = 3712;
-constexpr int span_shift(int position) {  // their binary logarithm
+constexpr int span_shift(int position) {  // log2 of span_tiles()
   return position < 1024    ? 0
          : position < 1920  ? 1
          : position < 16384 ? 2
@@ -44,37 +46,37 @@ constexpr int span_of(int position, int tile) {
 constexpr bool ends_span(int position, int tile) {
   return tile + 1 >= first_single_tile(position) || ((tile + 1) & (span_tiles(position) - 1)) == 0;
 }
-// The last span of which a row has seen something in its first `tiles` tiles: where the partial
-// result of all of them lies.
+// The last span that a row's first `tiles` tiles reach. Their total lies in its place.
 constexpr int span_of_total(int position, int tiles) {
   const int last = position / kTilePositions;
   return tiles == 0 ? 0 : span_of(position, tiles - 1 < last ? tiles - 1 : last);
 }
 constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
-// How a step's rows are worked on. The bits are the same.
+// How a step's rows are processed. All modes give the same bits.
 enum class AttentionMode : uint8_t {
-  kWhole,  // an item is all spans of its rows, merged as they come: enough groups to go round
-  kTiles,  // as kWhole, for rows that see nothing but their prefix: more rows an item
-  // The same by clusters of so many blocks, whose warpgroups take an item's spans in turn: where
-  // there are few such items (attention/cuda/tile_cluster.cu).
+  kWhole,  // an item is all spans of its rows, merged as they end: for many groups
+  kTiles,  // as kWhole with more rows an item, for rows that see only their prefix
+  // As kTiles by clusters of 2, 4 or 8 blocks, whose warpgroups take an item's spans in turn: for
+  // few such items (attention/cuda/tile_cluster.cu).
   kTileCluster2,
   kTileCluster4,
   kTileCluster8,
-  // As these, and the kernel itself rotates and appends; an item waits for the keys of those before
+  // As these, but the kernel itself rotates and appends; an item waits for the keys of those before
   // it.
   kFusedTileCluster2,
   kFusedTileCluster4,
   kFusedTileCluster8,
   kSplit,  // an item is one span; the partial results are merged afterwards
-  // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
+  // As kSplit, but the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
   kFused,
-  // As kFused, and the blocks of a cluster, which take all spans of some rows, merge them among
+  // As kFused, but a cluster takes all spans of some rows, and its blocks merge them among
   // themselves (attention/cuda/cluster.cu). For short contexts.
   kCluster,
-  kWideCluster,  // the same, more rows a cluster: where there are more clusters than find room
-  // Many sequences of few rows: all their tiles in even shares, whatever belongs to whom
+  kWideCluster,  // as kCluster with more rows a cluster, where its clusters would not all be
+                 // resident
+  // For many sequences of few rows: all their tiles are dealt out in even shares, across sequences
   // (attention/cuda/runs.cu).
   kRuns,
   // Prompts as by kTiles, then all other rows as by kRuns: two launches.
@@ -88,7 +90,7 @@ constexpr bool is_fused_tile_cluster(AttentionMode mode) {
   return mode == AttentionMode::kFusedTileCluster2 || mode == AttentionMode::kFusedTileCluster4 ||
          mode == AttentionMode::kFusedTileCluster8;
 }
-// Blocks of a tile cluster, otherwise 0.
+// Blocks of a tile cluster; 0 for other modes.
 constexpr int tile_cluster_blocks(AttentionMode mode) {
   switch (mode) {
     case AttentionMode::kTileCluster2:
@@ -104,8 +106,8 @@ constexpr int tile_cluster_blocks(AttentionMode mode) {
       return 0;
   }
 }
-// Whether the kernel rotates queries and keys by itself and appends to the cache, from the linear
-// layer's output; before all others rope_append_cuda() does.
+// Whether the kernel itself rotates queries and keys and appends to the cache, from the linear
+// layer's output. Before kernels of the other modes rope_append_cuda() does it.
 constexpr bool is_fused(AttentionMode mode) {
   return mode == AttentionMode::kFused || is_cluster(mode) || is_fused_tile_cluster(mode);
 }
@@ -114,28 +116,29 @@ constexpr bool is_fused(AttentionMode mode) {
 // whether some have more columns than a warpgroup's 64.
 enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 
-// Positions past the prefix that the rows of a fused group may see, together.
+// The most positions past the prefix that the rows of a fused group may see together.
 inline constexpr int kMaxExtras = 64;
 
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
 inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
 inline constexpr int kTileClusterColumns = 64;
-inline constexpr int kPrefixRows = 32;  // at most, of a prefix item
+inline constexpr int kPrefixRows = 32;  // the most of a prefix item
 
 // kRuns: columns of a unit.
 inline constexpr int kRunColumns = 64;
-// What a worker adds to a unit's arrival counter when it publishes its partial (O, m, l): where the
-// unit's next worker goes on from it, and where rows with tiles of their own merge it.
+// What a worker adds to a unit's arrival counter when it publishes its partial (O, m, l):
+// kHandedOver if the unit's next worker continues from it, kTotalReady if rows with tiles of their
+// own do.
 inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 
-// is_cluster(): blocks of a cluster; clusters that find room at once, one block per multiprocessor
-// (of 132) or, of fewer registers, two; and of an item at most so many columns, positions past the
-// prefix and spans.
+// is_cluster(): blocks per cluster; clusters that are resident at once, with one block per
+// multiprocessor (of 132) or, in the variant with fewer registers, two; and the most columns, rows,
+// positions past the prefix and spans of an item.
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
 inline constexpr int kMaxClusters = 2 * kResidentClusters;
-inline constexpr int kNarrowClusterColumns = 32;  // of kGroupRows rows
+inline constexpr int kNarrowClusterColumns = 32;  // with kGroupRows rows
 inline constexpr int kWideClusterColumns = 48;    // kWideCluster
 inline constexpr int kWideClusterRows = 12;
 inline constexpr int kClusterExtras = 32;
@@ -143,9 +146,10 @@ inline constexpr int kClusterSpans = 16;
 static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
-// Tile clusters: clusters that find room at once, one block a multiprocessor; a cluster's
-// warpgroups; the largest cluster, since a block's share of the dimensions is a multiple of 16; and
-// tiles below which what blocks tell one another costs more than they gain.
+// Tile clusters: clusters that are resident at once, with one block per multiprocessor; warpgroups
+// of a block and of a cluster; the largest cluster, since a block's share of the dimensions is a
+// multiple of 16; and the fewest tiles of which the exchange between blocks costs less than it
+// gains.
 constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
 inline constexpr int kTileClusterGroups = 2;  // warpgroups of a block
 constexpr int tile_cluster_seats(int blocks) { return kTileClusterGroups * blocks; }
@@ -158,38 +162,38 @@ constexpr int cluster_rows(int row_columns, bool wide) {
               : std::min(kGroupRows, kNarrowClusterColumns / row_columns);
 }
 
-// As the kernel reads them: 16-byte loads.
+// A row as the kernels read it, by 16-byte loads.
 struct alignas(16) AttentionRowCuda {
   int32_t last_visible = 0;
   int32_t boundary = 0;
   int32_t table = 0;      // index of its sequence's block table in `tables`
   int32_t ancestors = 0;  // index of its first ancestor in `ancestors`
   int32_t group = 0;
-  int32_t group_items = 0;    // arrivals that it waits for, a key/value head: an item's, two of a
-                              // prefix item
+  int32_t group_items = 0;    // arrivals that its merge waits for, per key/value head: one of an
+                              // item, two of a prefix item
   int32_t first_partial = 0;  // its span s has the partial result first_partial + s
   int32_t unused = 0;
 };
 
 struct alignas(16) AttentionItemCuda {
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kGroupRows; of prefix and prompt items: by columns
+  int32_t num_rows = 0;  // at most kGroupRows; prefix and prompt items are bounded by columns
   int32_t first_tile = 0;
   int32_t end_tile = 0;
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  // kFused, is_cluster(): it writes its rows' keys and values to the cache, as every item of a
-  // fused tile cluster does
+  // kFused, is_cluster(): the item writes its rows' keys and values to the cache, as every item of
+  // a fused tile cluster does
   int32_t appends = 0;
-  int32_t extras = 0;        // likewise: index of its first extra key in `extras`
-  int32_t num_extras = 0;    // likewise: at most kMaxExtras; 0 where no row of the item sees any
-  int32_t lowest = 0;        // position of its rows
-  int32_t table = 0;         // as its rows'
+  int32_t extras = 0;        // kFused, is_cluster(): index of its first extra key in `extras`
+  int32_t num_extras = 0;    // kFused, is_cluster(): at most kMaxExtras; 0 where its rows see none
+  int32_t lowest = 0;        // last_visible of its rows
+  int32_t table = 0;         // AttentionRowCuda::table of its rows
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
   int32_t row_spans = 0;     // is_cluster(): spans of its rows, added up
-  int32_t own_tiles = 0;     // kRuns: behind end_tile, that rows take by themselves (`items`)
-  int32_t is_split = 0;      // kRuns: what rows take by themselves is merged with partial results
+  int32_t own_tiles = 0;  // kRuns: tiles from end_tile on, which rows take by themselves (`items`)
+  int32_t is_split = 0;   // kRuns: the results of own_tiles are merged with partial results
 };
 
 // kRuns: a unit of which more than one partial result is to be merged.
@@ -197,7 +201,7 @@ struct alignas(16) AttentionMergeCuda {
   int32_t group = 0;
   int32_t part = 0;
   int32_t total_tiles = 0;  // of the first partial result, which is in the place of its last span
-  int32_t arrivals = 0;     // that it waits for
+  int32_t arrivals = 0;     // that the merge waits for
 };
 
 // What a plan must know of the model and the GPU.
@@ -205,12 +209,12 @@ struct AttentionShapeCuda {
   int32_t kv_parts = 1;     // key/value heads times query_parts()
   int32_t row_columns = 1;  // query heads of a part: at most 8
   int32_t multiprocessors = 132;
-  int32_t most_partials = 0;             // bounds num_partials
+  int32_t most_partials = 0;             // upper bound of num_partials
   bool may_fuse = false;                 // can_fuse_rope()
   bool may_tile = true;                  // heads of up to 128 dimensions
   bool may_cluster = true;               // false: no clusters of any kind
   int32_t most_tile_cluster_blocks = 4;  // largest_tile_cluster()
-  // kRuns from so many units on, where the rows are of several sequences; 0: always.
+  // kRuns is chosen from so many units on, if the rows are of several sequences; 0: always.
   int32_t run_units = 64;
 };
 
@@ -223,18 +227,18 @@ class AttentionPlanCuda {
   // kFused, is_cluster(): numbers of the group's extra keys. Otherwise physical slots: block * 64 +
   // offset.
   std::vector<int32_t> ancestors;
-  // kFused, is_cluster(): physical slots of earlier steps, or ~row of this one; of a group first
-  // its rows.
+  // kFused, is_cluster(): a physical slot of an earlier step, or ~row of this step; a group's own
+  // rows come first.
   std::vector<int32_t> extras;
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;
-  // kSplit, kFused: spans that all rows of some groups, neighbours, share: an item each, of the
-  // first of them.
+  // kSplit, kFused: spans that all rows of some neighbouring groups share, one item each; its group
+  // is the first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
   std::vector<AttentionItemCuda> prompt_items;  // kTiles, tile clusters, kTilesAndRuns
-  // kRuns, kTilesAndRuns: groups of rows are prefix_items, `items` the tiles that rows take by
+  // kRuns, kTilesAndRuns: prefix_items are the groups of rows, `items` the tiles that rows take by
   // themselves.
   std::vector<AttentionRunCuda> runs;
   std::vector<AttentionWorkerCuda> workers;  // kRunWorkers a multiprocessor
@@ -244,8 +248,8 @@ class AttentionPlanCuda {
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
-  // `even`: as few groups as `most_rows` allows, which differ by a row at most where rows' spans
-  // are alike.
+  // `even`: makes as few groups as `most_rows` allows, which differ by at most a row where rows'
+  // spans are alike.
   void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
              bool even = false);
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
@@ -265,7 +269,7 @@ class AttentionPlanCuda {
   void place_partials(int32_t parts);
 
   std::vector<AttentionItemCuda> groups_;  // scratch
-  // Likewise, of run().
+  // Scratch of run().
   AttentionDealCuda deal_;
   std::vector<RunGroupCuda> run_groups_;
   std::vector<int32_t> slots_;  // scratch of fuse()

@@ -1,4 +1,4 @@
-// What the files of the plan (attention/cuda/plan.h) ask of a row.
+// Properties of rows that the files of the plan (attention/cuda/plan.h) need.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ inline int32_t physical(const AttentionRow& row, int32_t slot) {
   return row.block_table[slot / kTilePositions] * kTilePositions + slot % kTilePositions;
 }
 
-// Up to here a row sees positions in the slots of the same number: a chain behind the prefix is
-// prefix to those who see all of it.
+// Below this position a row sees every position in the slot of the same number: a chain behind the
+// prefix is prefix for rows that see all of it.
 inline int32_t chain_end(const AttentionRow& row) {
   int32_t end = row.boundary;
   while (end <= row.last_visible && row.ancestors[end - row.boundary] == end) ++end;
@@ -37,13 +37,13 @@ inline bool see_prefix_only(std::span<const AttentionRow> rows) {
   return std::all_of(rows.begin(), rows.end(), sees_prefix_only);
 }
 
-// Rows of one sequence are neighbours.
+// Whether all rows are of one sequence; rows of one sequence are neighbours.
 inline bool are_of_one_sequence(std::span<const AttentionRow> rows) {
   return rows.front().block_table == rows.back().block_table;
 }
 
-// Whether a sequence's rows are in the order of their positions: those that see nothing but their
-// prefix then see keys of this step only of rows before them.
+// Whether each sequence's rows are in the order of their last visible positions. Then rows that see
+// only their prefix see, of this step's keys, those of earlier rows only.
 inline bool ascends(std::span<const AttentionRow> rows) {
   const auto descends = [](const AttentionRow& row, const AttentionRow& next) {
     return row.block_table == next.block_table && next.last_visible < row.last_visible;
@@ -51,8 +51,9 @@ inline bool ascends(std::span<const AttentionRow> rows) {
   return std::adjacent_find(rows.begin(), rows.end(), descends) == rows.end();
 }
 
-// Where the group ends that begins with a row; [begin, end) are of one sequence. `by_tile`: rows of
-// a group are in the same tile where that decides how their tiles fall into spans.
+// The end of the group that begins with row `begin`; rows [begin, end) are of one sequence.
+// `by_tile`: rows of a group end in the same tile where that decides how their tiles fall into
+// spans.
 inline int32_t group_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                          int32_t most_rows, bool by_tile) {
   const int32_t step = span_tiles(at(from, begin).last_visible);

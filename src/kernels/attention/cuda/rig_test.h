@@ -21,7 +21,7 @@
 
 namespace forerun::cuda {
 
-// A number in [-1, 1) that is exact in bf16, of any three integers.
+// A number in [-1, 1), exact in bf16, that follows from three integers.
 inline float random_value(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t h = a * 0x9e3779b9u ^ (b + 0x7f4a7c15u) * 0x85ebca6bu ^ (c + 0x165667b1u) * 0xc2b2ae35u;
   h = (h ^ h >> 15) * 0x2c1b3c6du;
@@ -54,7 +54,7 @@ class AttentionRig {
     EXPECT_EQ(cudaMemset(failed_.data(), 0, sizeof(uint32_t)), cudaSuccess);
   }
 
-  // Everything is not a number but what lies in the cache before the step: keys and values of
+  // Fills the cache with NaNs except for what lies in it before the step: keys and values of
   // prefixes and of nodes that are not rows.
   void fill_cache(const TestStep& step) {
     std::fill(cache_.begin(), cache_.end(), std::byte{0xff});
@@ -91,7 +91,7 @@ class AttentionRig {
     upload(device_cache_, cache_);
   }
 
-  // What the linear layer gave: row r of the step has the random numbers of `ids[r]`.
+  // Fills the linear layer's output: row r of the step has the random numbers of `ids[r]`.
   void fill_qkv(const std::vector<int32_t>& ids, const std::vector<AttentionRow>& rows) {
     const auto width = static_cast<size_t>(shape_.width());
     qkv_.assign(ids.size() * width, bf16{});
@@ -124,8 +124,8 @@ class AttentionRig {
     EXPECT_EQ(cudaMemset(device_out_.data(), 0xff, device_out_.bytes()), cudaSuccess);
   }
 
-  // Attention over `rows`, filled by fill_qkv(), as the plan that `choose` may alter the terms of
-  // says. [rows][num_heads * head_dim]
+  // Runs attention over `rows`, filled by fill_qkv(), by the plan for `terms`, which `used` gets.
+  // Returns [rows][num_heads * head_dim].
   std::vector<bf16> run(const std::vector<AttentionRow>& rows, int32_t window,
                         const AttentionShapeCuda& terms, AttentionPlanCuda* used = nullptr) {
     AttentionPlanCuda plan;
@@ -145,10 +145,11 @@ class AttentionRig {
     EXPECT_EQ(std::memcmp(again.data(), out.data(), out.size() * sizeof(bf16)), 0) << "early";
     return out;
   }
-  // `again_early`: a second time, as in the layer after, so that it may begin before the kernel
-  // before has ended. That kernel has appended the step's keys and values or, before attention that
-  // is_fused(), NaNs in their place, which attention itself replaces: what is read of the cache too
-  // early shows. What is read of qkv too early does not: nothing here writes that.
+  // `again_early`: runs it a second time, as in the next layer, so that it may begin before the
+  // previous kernel has ended. That kernel has appended the step's keys and values or, before
+  // attention that is_fused(), NaNs in their place, which attention itself replaces: a read of the
+  // cache that is too early shows. A read of qkv that is too early does not, since nothing here
+  // writes qkv.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());
@@ -221,7 +222,7 @@ class AttentionRig {
     return failed;
   }
 
-  // One row in double, from the cache's bytes after a run. [num_heads * head_dim]
+  // Attention of one row in double, from the cache's bytes after a run. [num_heads * head_dim]
   std::vector<double> reference(const std::vector<std::byte>& cache, const AttentionRow& row,
                                 size_t row_idx, int32_t window) {
     cache_ = cache;
@@ -291,7 +292,7 @@ class AttentionRig {
   static float value(int32_t slot, int32_t head, int32_t dim) {
     return random_value(static_cast<uint32_t>(slot), static_cast<uint32_t>(head * 512 + dim), 2);
   }
-  // As attention/cuda/attention.h describes the cache.
+  // Reads the cache as attention/cuda/attention.h describes it.
   bf16* element(int32_t slot, int32_t head, int32_t dim, bool of_value) {
     const int32_t piece = (dim / 8 ^ slot) & 7;
     const int64_t tile = (of_value ? shape_.num_kv_heads : 0) + head;

@@ -21,10 +21,11 @@ struct TestStep {
   std::vector<std::vector<int32_t>> tables;
   std::vector<std::vector<int32_t>> ancestors;
 
-  // `prefix` tokens in the cache, `old_nodes` of a tree too, and `new_nodes` that are rows. Node j
-  // hangs under a node before it or under the prefix; with `arity` 1 the tree is a chain.
+  // Adds a tree: `prefix` tokens and `old_nodes` of its nodes lie in the cache, `new_nodes` are
+  // rows. Node j hangs under a node before it or under the prefix; with `arity` 1 the tree is a
+  // chain.
   void add_tree(int32_t prefix, int32_t old_nodes, int32_t new_nodes, int32_t arity);
-  // Rows that extend the prefix.
+  // Adds rows that extend the prefix.
   void add_chain(int32_t prefix, int32_t count);
   int32_t num_blocks = 0;
 

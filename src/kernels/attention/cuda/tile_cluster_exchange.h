@@ -103,7 +103,7 @@ __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
 template <class Layout>
 struct TileClusterExchange {
   uint32_t shared;      // the block's shared memory
-  int rank;             // the block's in the cluster
+  int rank;             // the block's rank in the cluster
   int columns;          // that are sent: the item's columns, rounded up to whole warps of 16
   uint32_t rounds = 0;  // sent so far
 
