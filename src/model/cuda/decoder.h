@@ -1,7 +1,7 @@
-// A decoder on GPUs, one or several. What one GPU does is ShardCuda's; here are the step that all
-// of them run, the rows of logits that they fill together, and what becomes of their failures.
+// A decoder on GPUs, one or several. ShardCuda is the part of one GPU; this class has the step that
+// all of them run, the rows of logits that they fill together, and the handling of their failures.
 //
-// forward(), move_kv() and logits() from one thread at a time.
+// Call forward(), move_kv() and logits() from one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class DecoderCuda : public Decoder {
   const ModelConfig& config() const override { return config_; }
   LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
-  // The rows that observe, half a block of them, are of one pass.
+  // Observers, half a block of rows, must be in one pass.
   bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
   double readings_a_choice() const override { return 24.0; }  // measured on an H200
   int64_t kv_block_bytes() const override;                    // on all GPUs together
@@ -42,16 +42,16 @@ class DecoderCuda : public Decoder {
   Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
                             const StepEdits& edits, const Meanwhile& meanwhile) override;
   bool makes_summaries() const override { return true; }
-  // One part, whatever the number of GPUs: whole rows.
+  // One part of whole rows, whatever the number of GPUs.
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
-  // For measuring: what one GPU holds; and the last pass again, `times` in a row.
+  // For measuring: one GPU's shard, and a repetition of the last pass, `times` in a row.
   int32_t num_shards() const { return static_cast<int32_t>(shards_.size()); }
   ShardCuda& shard(int32_t rank) { return *shards_[static_cast<size_t>(rank)]; }
   Result<float> time_replays(int times);  // ms, on the first GPU
-  // Makes the graphs of usual_passes_cuda(), which load() does; how many there are of each shard.
+  // Makes the graphs of usual_passes_cuda(), which load() does; returns their number per shard.
   Result<int> prepare_usual_passes();
 
  private:
@@ -60,12 +60,12 @@ class DecoderCuda : public Decoder {
                      const ShardPlan& plan);
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
                   const StepEdits& edits, const Meanwhile& meanwhile);
-  // Calls `work` for every shard on a thread of its own, the first one's on the caller's,
-  // `unusable` where its GPU is not to be had; the first failure in the order of the ranks.
+  // Calls `work` for every shard, each on a thread of its own, the first on the caller's; calls
+  // `unusable` for one whose GPU cannot be made current. Returns the first failure by rank.
   Status on_all(const std::function<Status(ShardCuda&)>& work,
                 const std::function<void()>& unusable = {});
-  // Submits a pass on every GPU and waits for all of them. A failure of one ends the others'
-  // waiting, and the group is usable again afterwards.
+  // Submits a pass on every GPU and waits for all of them. A failure of one GPU ends the waiting of
+  // the others, and the group is usable again afterwards.
   Status run_all(const std::function<Status(ShardCuda&)>& submit, const Meanwhile& meanwhile = {});
 
   size_t hidden_row_bytes() const {
@@ -78,18 +78,18 @@ class DecoderCuda : public Decoder {
   int64_t kv_blocks_;
   int32_t most_pass_rows_ = kMaxPassRows;
   RopeTable rope_;
-  StepShapeCuda shape_;  // that fits all shards
+  StepShapeCuda shape_;  // fits all shards
   StepBlockCuda block_;
   ForeseenBlockCuda foreseen_;
   PinnedBuffer pinned_step_;
-  // Of stages, a pass's rows as they come and as they go, bf16 [kMaxPassRows][hidden]; the first
-  // is empty where the stage embeds, the second where it has the head.
+  // Only in stages: a pass's rows as they come and as they go, bf16 [kMaxPassRows][hidden]. The
+  // first is empty if the stage embeds, the second if it has the head.
   PinnedBuffer hidden_in_, hidden_out_;
-  std::vector<std::byte> hidden_;  // of all passes of the last Step; grown to the largest so far
+  std::vector<std::byte> hidden_;  // from all passes of the last Step; grown to the largest so far
   size_t hidden_rows_ = 0;
-  std::optional<PeerGroup> peers_;                  // of several GPUs
-  std::optional<PeerGroup> maxima_;                 // and for the summaries of their logits
-  std::unique_ptr<CpuDevice> threads_;              // one a GPU
+  std::optional<PeerGroup> peers_;                  // only with several GPUs
+  std::optional<PeerGroup> maxima_;                 // the same, for summaries of their logits
+  std::unique_ptr<CpuDevice> threads_;              // one thread per GPU
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
   std::unique_ptr<StepLogitsCuda> logits_;
 };

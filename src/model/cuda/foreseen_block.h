@@ -1,6 +1,6 @@
 // The block of the Step that will most likely come next, built while the device works on the
-// present one: where every sequence decodes a token, the next Step has the same rows, each one
-// position further. Then little is left to be done between the two: what could not be known.
+// current one. Where every sequence decodes a token, the next Step has the same rows, each one
+// position further, so that only what could not be known is filled in between the two Steps.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace forerun::cuda {
 // Reusable: keeps its memory. One thread.
 class ForeseenBlockCuda {
  public:
-  // Foresees what follows `step`; nothing where one of its rows is not the only one of its
-  // sequence, sees more than its prefix or wants no logits, where rows choose KV, or where there
-  // are more than `most_rows` or so few that a block is built in no time. `rope` is prepared for
-  // the next positions.
+  // Foresees the Step after `step`. Foresees nothing if one of its rows is not the only one of its
+  // sequence, sees more than its prefix or wants no logits, if rows choose KV, or if there are more
+  // than `most_rows`, or so few that building a block takes no time. Prepares `rope` for the next
+  // positions.
   void foresee(const Step& step, int32_t most_rows, const StepShapeCuda& shape, RopeTable& rope);
-  // Whether `step` is the Step foreseen. Then `block`, which is exchanged for it, is what build()
-  // would have made of it. Forgets what was foreseen.
+  // Whether `step` is the foreseen Step. If so, exchanges `block` for what build() would have made
+  // of it. Either way forgets what was foreseen.
   bool take(const Step& step, std::span<const RowQuery> queries, StepBlockCuda& block);
 
  private:

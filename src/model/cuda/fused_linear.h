@@ -1,5 +1,5 @@
-// Which modules of a checkpoint make up each linear layer of a GPU's part, and in which format.
-// Host arithmetic only.
+// The modules of a checkpoint that make up each linear layer of a GPU's part, and the layer's
+// format. Host arithmetic only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace forerun::cuda {
 
-// A module whose outputs go into a weight from `first_output` on.
+// A module whose outputs begin at output `first_output` of a weight.
 struct FusedPart {
   std::string module;
   Slice out;
@@ -31,7 +31,7 @@ struct FusedLinear {
   Slice in;
   int64_t outputs = 0;  // 0: the part has nothing of the layer
   std::optional<LinearFormat> rounded_to =
-      std::nullopt;  // what it becomes, if it is stored as floats
+      std::nullopt;  // the format to round to if it is stored as floats
   bool before_attention = false;
 
   // Without inputs of its own a weight is all zeros.
@@ -44,15 +44,16 @@ struct LayerLinears {
 // `prefix`: "model.layers.3.".
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
                            const std::string& prefix);
-// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module. With
-// kInt4Head and kInt8Head it becomes that, where hidden_size is a multiple of the group.
+// The head, made of its own rows; with tied embeddings it is a copy of theirs, which cannot be
+// looked up as a module. kInt4Head and kInt8Head round it if hidden_size is a multiple of the
+// group.
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
                         WeightOverride weights);
 
-// The layer's modules in the checkpoint.
+// Finds the layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
                                                const FusedLinear& linear);
-// Int4 where all modules can be, else what it is rounded to or bf16.
+// Int4 if all modules can be int4, otherwise the format that it is rounded to, or bf16.
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
 
 }  // namespace forerun::cuda

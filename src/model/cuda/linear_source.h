@@ -1,7 +1,5 @@
-// A linear layer of a checkpoint, and the part of it that a GPU holds, as the kernels' packing
-// takes it. Host memory only.
-//
-// Thread rules: const methods may be called from many threads.
+// A linear layer of a checkpoint and a GPU's part of it, in the form that the kernels' packing
+// takes. Host memory only.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +19,10 @@ class LinearSource {
   // `module`: its name without ".weight". The checkpoint must outlive the source.
   static Result<LinearSource> find(const Checkpoint& checkpoint, const std::string& module);
 
-  // Stored as floats.
+  // Whether it is stored as floats.
   bool is_plain() const { return plain_ != nullptr; }
-  // Whether the int4 kernels take the part as it is stored. `step`: what its outputs must be a
-  // multiple of.
+  // Whether the int4 kernels take the part as it is stored. `step`: the number of its outputs must
+  // be a multiple of it.
   bool packs_as_int4(const Slice& out, const Slice& in, int64_t step) const;
 
   // Only where packs_as_int4(): AutoAWQ's tensors, [in][out / 8], [in / 128][out / 8] and
@@ -37,12 +35,12 @@ class LinearSource {
   // bf16 [out][in], whatever the format.
   struct Bf16 {
     MatrixSlice slice;
-    std::vector<bf16> converted;        // where it is not stored as floats; `slice` looks into it
-    std::unique_ptr<RawTensor> tensor;  // of `converted`
+    std::vector<bf16> converted;        // if it is not stored as floats; `slice` points into it
+    std::unique_ptr<RawTensor> tensor;  // describes `converted`
   };
   Result<Bf16> bf16_part(const Slice& out, const Slice& in) const;
 
-  // Those that it is stored in.
+  // The tensors that it is stored in.
   std::vector<const RawTensor*> tensors() const;
 
  private:

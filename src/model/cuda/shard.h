@@ -1,7 +1,7 @@
 // One GPU's part of a decoder or of a stage of it: its weights, its KV heads, its activations, and
-// the graphs of its passes through the layers. At degree 1 that is all of the stage.
+// the graphs of its passes through the layers. At degree 1 it is the whole stage.
 //
-// Every call from one thread at a time, with the shard's GPU current (use()).
+// Make every call from one thread at a time, with the shard's GPU current (use()).
 #pragma once
 
 #include <compare>
@@ -28,8 +28,8 @@
 
 namespace forerun::cuda {
 
-// What a graph is made for: rows and rows that want logits, both rounded up (pass_bucket), and how
-// attention works.
+// The key of a pass's graph: its rows and its rows that want logits, both rounded up (pass_bucket),
+// and the variant of attention.
 struct PassKeyCuda {
   int32_t rows = 0;
   int32_t wanted = 0;
@@ -40,32 +40,34 @@ struct PassKeyCuda {
 
 struct ShardCudaOptions {
   int32_t device = 0;
-  DeviceShard part;  // of a stage without the head no tokens
+  DeviceShard part;  // without tokens in a stage without the head
   LayerRange layers;
   int64_t kv_blocks = 0;
   WeightOverride weights = WeightOverride::kAsStored;  // as in DecoderCudaOptions
-  const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
-  // Of a stage that does not embed: mapped host memory with a pass's rows, bf16 [rows][hidden].
+  const std::byte* step = nullptr;  // mapped host memory, holds a pass's StepBlockCuda
+  // Only in a stage that does not embed: mapped host memory with a pass's rows, bf16
+  // [rows][hidden].
   const std::byte* hidden_in = nullptr;
-  const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
-  // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:
-  // summaries measure weights from the part's own.
+  const PeerMailboxes* peers = nullptr;  // its mailboxes in the group; null at degree 1
+  // The same for the largest logits of rows, and the ranks that have tokens, a bit each; null:
+  // summaries measure weights relative to the part's own largest logits.
   const PeerMailboxes* maxima = nullptr;
   uint32_t ranks_with_head = 0;
-  // Another part is on the same GPU: a kernel that waits for the other part's may not let its
-  // successors in, nor ask for more than half of a multiprocessor, which would leave those no room.
+  // Whether another part is on the same GPU. Then a kernel that waits for the other part may
+  // neither let its successors start nor ask for more than half of a multiprocessor, because the
+  // other part's kernels would find no room.
   bool shares_gpu = false;
 };
 
-// Where a pass leaves the logits of its rows that want them, whole: f32 [queries.size()][stride],
-// page-locked; every shard writes its own tokens' columns. Only rows that are asked for whole come.
+// Where a pass leaves whole rows of logits: f32 [queries.size()][stride], page-locked. Every shard
+// writes its own tokens' columns. Only rows that are asked for whole are copied there.
 struct HostLogits {
   float* rows = nullptr;
   int64_t stride = 0;
   std::span<const RowQuery> queries;
 };
 
-// Where a pass leaves its rows behind the stage's last layer: bf16 [count][hidden], page-locked.
+// Where a pass leaves its rows after the stage's last layer: bf16 [count][hidden], page-locked.
 struct HostHidden {
   std::byte* rows = nullptr;  // null: they are not wanted
   int64_t count = 0;
@@ -84,38 +86,39 @@ class ShardCuda {
   const ShardLayoutCuda& layout() const { return layout_; }
   int64_t kv_block_bytes() const { return layers_.size() * layer_kv_bytes_; }
 
-  // prepare() makes a pass's graph. launch() submits the pass, for the step that lies in the mapped
-  // memory, by its graph, that of the pass without the head with the head's kernels after it, or
-  // kernel by kernel; and the copy of its logits or hidden rows. finish() waits for all. Graphs are
-  // made while no pass is under way on any GPU of the process: kernels of one GPU wait for those of
-  // another, and meanwhile nobody may build a graph.
+  // prepare() makes a pass's graph. launch() submits the pass for the step that lies in the mapped
+  // memory: by its graph, by the graph of the pass without the head and then the head's kernels, or
+  // kernel by kernel. It also submits the copy of the pass's logits or hidden rows. finish() waits
+  // for all of it. Graphs are made while no pass runs on any GPU of the process: kernels of one GPU
+  // wait for those of another, and meanwhile nobody may build a graph.
   Status prepare(const PassKeyCuda& key);
-  // Whether the pass must have a graph of its own before launch(): edited ones.
+  // Whether the pass must have a graph of its own before launch(): only where graphs are edited.
   bool must_prepare(const PassKeyCuda& key) const {
     return edit_ != nullptr && key.rows <= kMaxGraphRows && !graphs_.contains(key);
   }
-  // With `selections` kernel by kernel. `before_head`: what the head's kernels read is still to be
-  // written by it; the layers are under way by then, if there is a graph of them alone.
+  // A pass with `selections` is submitted kernel by kernel. `before_head`: writes what the head's
+  // kernels still need; if there is a graph of the layers alone, they already run by then.
   Status launch(const PassKeyCuda& key, const HostLogits& logits, const HostHidden& hidden = {},
                 std::span<const PassSelectionCuda> selections = {},
                 const std::function<void()>& before_head = {});
   Status finish();
-  // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
+  // Logits of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
-  // Of a row of the last pass, of this shard's tokens: the summary, where one was asked for; and a
-  // copy of the logits into their columns of `row`, page-locked, which it waits for.
+  // For a row of the last pass and this shard's tokens: the summary, if one was asked for, and a
+  // copy of the logits into their columns of `row`, which is page-locked. fetch_logits() waits for
+  // the copy.
   const RowSummary& summary(int32_t pass_row) const {
     return summaries_.as<RowSummary>()[pass_row];
   }
   Status fetch_logits(int32_t pass_row, float* row);
 
-  // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
+  // Moves rows of the cache in all layers, by physical slots as move_kv_cuda does. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
 
-  // For measuring: submits the last pass again, `times` in a row; and forgets all graphs, to make
-  // new ones that `edit` changes (nullptr: as they are). `one_sum_a_layer`: it leaves out one of a
-  // layer's two sums over the group, so that the mailboxes must take turns by layers; only of an
-  // even number of layers.
+  // For measuring. replay() submits the last pass again, `times` in a row. edit_graphs() drops all
+  // graphs and makes new ones that `edit` changes (nullptr: as they are). `one_sum_a_layer`: `edit`
+  // leaves out one of a layer's two sums over the group, so that the mailboxes must alternate by
+  // layers; only with an even number of layers.
   Status replay(int times);
   void edit_graphs(std::function<Status(cudaGraph_t)> edit, bool one_sum_a_layer = false);
   const Stream& stream() const { return stream_; }
@@ -149,8 +152,8 @@ class ShardCuda {
   // Submits the copy of some rows of logits into their columns of `rows`.
   Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
   PagedKvCuda layer_kv(size_t layer_idx) const;
-  // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, for the layer that
-  // reads it next, and as it is read.
+  // The two halves of a norm with this weight (f32 [hidden]): the output, for what is written to
+  // `hidden_` and for the layer that reads it next; and the input of that layer.
   NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, const LinearWeightCuda& reader) const;
   NormInputCuda normed() const;
   LinearScratchCuda linear_scratch() const { return linear_scratch_.view(failed_.as<uint32_t>()); }
@@ -170,17 +173,17 @@ class ShardCuda {
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   PassKeyCuda last_pass_;
-  std::span<const PassSelectionCuda> selections_;  // of the pass that is being submitted
+  std::span<const PassSelectionCuda> selections_;  // of the pass that is submitted
   std::function<Status(cudaGraph_t)> edit_;
   bool one_sum_a_layer_ = false;
 
   int64_t layer_kv_bytes_ = 0;
   DeviceBuffer kv_;
   DeviceBuffer step_;
-  // Activations of a pass, 16 bits each: [kMaxPassRows][..]. `scaled_` and `squares_` (f32) are
-  // what the norm after `hidden_` is made of (rms_norm/cuda/rms_norm.h).
+  // Activations of a pass, 16 bits each: [kMaxPassRows][..]. The norm after `hidden_` is made of
+  // `scaled_` and `squares_` (f32; rms_norm/cuda/rms_norm.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
-  // Of many rows that want logits, these.
+  // `scaled_` and `squares_` of the rows that want logits, where these are many.
   DeviceBuffer wanted_scaled_, wanted_squares_;
   DeviceBuffer partials_, arrivals_;
   LinearScratchBuffer linear_scratch_;
@@ -189,9 +192,10 @@ class ShardCuda {
   PinnedBuffer failed_;     // a word that kernels set
 };
 
-// Of a GPU, beside weights, cache and what a step's widths ask for: partial results of attention.
+// Bytes of a GPU for partial results of attention, beside weights, cache and the buffers whose size
+// follows from a step's widths.
 inline constexpr int64_t kPartialBytesCuda = int64_t{128} << 20;
-// Longest step block: block tables and ancestor lists of long contexts.
+// The longest step block; block tables and ancestor lists of long contexts take most of it.
 inline constexpr size_t kStepBytesCuda = size_t{8} << 20;
 
 }  // namespace forerun::cuda

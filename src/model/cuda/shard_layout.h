@@ -1,9 +1,9 @@
 // How one GPU's part of a decoder lies in its buffers and weights: host arithmetic only, so that it
 // is tested where there is no GPU.
 //
-// Parts differ in size from GPU to GPU; nothing is padded but to what the kernels take: outputs of
-// a fused part start at a whole tile, inputs are a multiple of 32, and 32 zeros where a GPU has
-// none of o or down. What is padded is zero.
+// Parts differ in size from GPU to GPU. They are padded with zeros only as far as the kernels need:
+// outputs of a fused part start at a whole tile, inputs are a multiple of 32, and a GPU that has
+// nothing of o or down has 32 zero inputs.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,37 @@
 
 namespace forerun::cuda {
 
-// A stretch of a weight's outputs or inputs as it lies on the GPU: `from` of the checkpoint's,
-// zeros around it.
+// A range of a weight's outputs or inputs as it lies on the GPU: the checkpoint's range `from`,
+// with zeros around it.
 struct Slice {
   ShardRange from;
   int64_t lead = 0;   // zeros in front
   int64_t total = 0;  // with all zeros
 
-  // The range and nothing around it.
+  // The range without zeros around it.
   static Slice of(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }
   static Slice of_all(int64_t count) { return of({0, count}); }
 };
 
 struct ShardLayoutCuda {
   DeviceShard part;
-  // Query heads that the part's KV heads serve, of which part.heads.size() are its own, from
-  // part.first_slot on.
+  // Query heads that the part's KV heads serve. part.heads.size() of them, from part.first_slot on,
+  // are its own.
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
-  // Q, K and V are one linear layer: where K and V begin among its outputs, and their sum.
+  // Q, K and V are one linear layer: where K and V begin among its outputs, and how many outputs it
+  // has.
   int32_t k_offset = 0;
   int32_t v_offset = 0;
   int32_t qkv_width = 0;
   Slice q_out, kv_out;  // rows of q; of k and v
-  // Inputs of o: from element `attended_offset` of a row of attention's output, which has
-  // `attended_width`.
+  // Inputs of o: they begin at element `attended_offset` of a row of attention's output, which has
+  // `attended_width` elements.
   Slice o_in;
   int64_t attended_offset = 0;
   int64_t attended_width = 0;
   Slice mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
-  // Rows of the head; `head_out.total` with the rest of a word, where the head is quantized.
+  // Rows of the head. `head_out.total` includes the rest of a word if the head is quantized.
   int64_t num_tokens = 0;
   Slice head_out;
 

@@ -1,7 +1,7 @@
-// Brings parts of a checkpoint's matrices to a GPU's memory, through page-locked memory and in
-// portions: the file is read while the bus carries what came before.
+// Uploads parts of a checkpoint's matrices to a GPU, through page-locked memory and in portions:
+// the file is read while the bus carries the previous portion.
 //
-// With the GPU current that it was created for; from one thread at a time.
+// Use it from one thread at a time, with the GPU current that it was created for.
 #pragma once
 
 #include <array>
@@ -19,10 +19,11 @@ class SliceUploader {
   // `stream` must outlive it.
   static Result<SliceUploader> create(const Stream* stream);
 
-  // The slice, dense, in the order of the stream: `slice`'s tensor has been read when this returns,
-  // the bytes are there for what is submitted next.
+  // Uploads the slice, dense, in the order of the stream. When it returns, the slice's tensor has
+  // been read; work submitted next to the stream finds the bytes.
   Status upload(const MatrixSlice& slice, std::byte* to);
-  // To memory of its own, one of kPlaces; until something is brought to the same place.
+  // Uploads to memory of its own, one of kPlaces; valid until something is uploaded to the same
+  // place.
   static constexpr size_t kPlaces = 3;
   Result<const std::byte*> bring(const MatrixSlice& slice, size_t place);
 

@@ -17,29 +17,28 @@
 
 namespace forerun::cuda {
 
-// A Step's rows pass through the layers in chunks of at most this many: the weights are read once a
-// pass, which 1,024 rows take six times as long to multiply (8B), and their activations stay in the
-// L2.
+// A Step's rows pass through the layers in chunks of at most this many. A pass reads the weights
+// once, which takes a sixth of the time of multiplying them by 1,024 rows (8B), and its activations
+// stay in the L2.
 inline constexpr int32_t kMaxPassRows = 1024;
-// Passes of up to this many rows are worth a graph: after that launches take less time than
-// kernels.
+// Passes of up to this many rows have graphs: of more rows launches take less time than kernels.
 inline constexpr int32_t kMaxGraphRows = 128;
-// Rows that a pass of `rows` is made for: for graphs few sizes, so that they are soon all there;
-// else as many as there are. 0 for 0.
+// The rows that a pass of `rows` is made for: one of few sizes where passes have graphs, so that
+// all are soon made; otherwise `rows`. 0 for 0.
 int32_t pass_bucket(int32_t rows);
 
-// What lies at fixed places; the rest follows, where `attention` says.
+// The header, with what lies at fixed places; `attention` has the offsets of the rest.
 struct alignas(16) StepHeaderCuda {
   AttentionStepCuda attention;
   int32_t bytes = 0;  // of the whole block, a multiple of 16
   int32_t num_wanted = 0;
   int32_t queries_offset = 0;  // [num_wanted] RowQuery
   int32_t edits_offset = 0;    // RowEditsCuda, as many as queries refer to
-  // The rows' tokens, pass_bucket() of them, and at wanted_offset() the rows that want logits, as
-  // many as the bucket of these, ascending. The block ends there.
+  // The rows' tokens, pass_bucket() of them; then, from wanted_offset() on, the rows that want
+  // logits, ascending, as many as their bucket. The block ends there.
   int32_t tokens[2 * kMaxPassRows] = {};
 
-  // In bytes from the block's beginning, of a pass of `rows` rows.
+  // Bytes from the block's beginning, for a pass of `rows` rows.
   static int32_t wanted_offset(int32_t rows) {
     return static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)) +
            (pass_bucket(rows) + 3) / 4 * 16;
@@ -48,15 +47,15 @@ struct alignas(16) StepHeaderCuda {
 
 static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);
 
-// Shapes that the plan and the rotation need, and which ends of the model the pass has.
+// Shapes for the plan and the rotation, and which ends of the model the pass has.
 struct StepShapeCuda {
   AttentionShapeCuda attention;
   int32_t head_dim = 0;
-  bool embeds = true;  // else rows are looked up among hidden rows: the n-th of the pass is n
-  bool heads = true;   // else no row wants logits of it
+  bool embeds = true;  // otherwise "tokens" are rows of the hidden rows: n for the n-th of the pass
+  bool heads = true;   // otherwise no row wants logits
 };
 
-// A KvSelection of a pass; the rest as there.
+// A KvSelection of a pass; fields without a comment are as in KvSelection.
 struct PassSelectionCuda {
   int32_t first_row = 0;  // of the pass
   int32_t observers = 0;
@@ -66,30 +65,31 @@ struct PassSelectionCuda {
   int32_t tokens = 0;
   int32_t chosen = 0;
   int32_t pooling = 1;
-  // int32, in bytes from the block's beginning: the sequence's blocks as far as they are weighed,
-  // and those to gather into.
+  // Offsets of int32 lists, in bytes from the block's beginning: the sequence's blocks as far as
+  // they are weighed, and the blocks to gather into.
   int32_t table_offset = 0, blocks_offset = 0;
 };
 
 // Reusable: keeps its memory.
 class StepBlockCuda {
  public:
-  // Where the pass of at most `most_rows` that begins with row `begin` of `step` ends: observers of
-  // one selection are never cut apart, where a pass has room for them.
+  // Where the pass of at most `most_rows` rows ends that begins with row `begin` of `step`.
+  // Observers of one selection stay in one pass if they fit into one.
   static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
   // Rows [begin, pass_end) of `step`. `queries`: of those that want logits, as
   // many or more. `rope` is prepared for their positions.
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
              const StepShapeCuda& shape, RopeTable& rope);
 
-  // Replaces tokens, queries and the contents of block tables by those of `step`, all of whose rows
-  // have the shape of those that the block was built of: positions, slots, what they see and want.
-  // No row has ancestors, each has a sequence of its own, and nothing is selected.
+  // Replaces tokens, queries and the contents of block tables by those of `step`. All of its rows
+  // must be like those that the block was built for in position, slot, what they see and whether
+  // they want logits. No row has ancestors, each has a sequence of its own, and nothing is
+  // selected.
   void refill(const Step& step, std::span<const RowQuery> queries);
 
-  // Appends the edits that those of the pass's `queries` that ask for summaries refer to; once,
-  // after build() or refill(). `masks`: mask m of the Step begins at its word m mask_words, to be
-  // read by the device.
+  // Appends the edits that the pass's `queries` for summaries refer to; once, after build() or
+  // refill(). `masks`: words of all masks, for the device to read; mask m of the Step begins at
+  // word m * mask_words.
   void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
                     const uint32_t* masks, int64_t mask_words);
 

@@ -1,10 +1,11 @@
-// The host's end of a Step's logits: rows that are asked for whole come to its page-locked memory
-// with the pass, of the others a summary, and the row itself if somebody needs it after all.
+// The host's side of a Step's logits. Rows that are asked for whole are copied to its page-locked
+// memory with the pass; of other rows it gets a summary, and the row itself only if somebody needs
+// it later.
 //
-// A Step's passes overwrite one another's logits on the GPUs: rows of all but the last pass that
-// wants any come whole. So do rows of several GPUs of which sums are asked, where the GPUs do not
-// tell one another the rows' largest logits, and rows to whose edits belong longer lists than a
-// pass has room for.
+// A Step's passes overwrite one another's logits on the GPUs, so rows of all but the last pass that
+// wants any come whole. So do rows over several GPUs of which sums are asked, if the GPUs do not
+// tell one another the rows' largest logits, and rows whose edits have longer lists than a pass has
+// room for.
 //
 // Masks of rows lie in its page-locked memory too, where the GPUs read them: a bit per token.
 #pragma once
@@ -23,31 +24,31 @@ namespace forerun::cuda {
 
 class StepLogitsCuda : public DeviceLogits {
  public:
-  // `num_tokens` of the vocabulary. `sums_known`: that summaries' sums can be added up.
+  // `num_tokens`: tokens of the vocabulary. `sums_known`: sums of the summaries can be added up.
   StepLogitsCuda(int32_t num_tokens, bool sums_known)
       : num_tokens_(num_tokens), sums_known_(sums_known) {}
 
-  // Whether there is page-locked memory for so many rows, and so many masks; make_room() takes more
-  // and frees what there was.
+  // Whether there is page-locked memory for so many rows and so many masks; make_room() allocates
+  // it and frees the old.
   bool has_room(int64_t rows, int64_t masks) const {
     return rows <= capacity_ && masks <= mask_capacity_;
   }
   Status make_room(int64_t rows, int64_t masks);
-  // Starts a Step of so many rows that want logits, for which there is room, one for each of
-  // `queries`; empty: all whole.
+  // Starts a Step of so many rows that want logits, for which there must be room. `queries`: one
+  // for each row; empty: all rows come whole.
   void start(int64_t rows, std::span<const RowQuery> queries);
   // Where the pass that computes rows [first, first + count) leaves them. Valid until the next
   // start().
   HostLogits of_pass(int64_t first, int64_t count, const StepEdits& edits);
-  // Of the pass with these `queries` of HostLogits: appends to its block the edits that they refer
-  // to; says how many masks are among them; and writes those, before the kernels of the head are
-  // launched.
+  // For the pass with these `queries` of HostLogits: append_edits() appends the edits that they
+  // refer to to the pass's block, count_masks() counts the masks among them, and write_masks()
+  // writes these before the head's kernels are launched.
   void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
                     StepBlockCuda& block) const;
   static int32_t count_masks(std::span<const RowQuery> queries, const StepEdits& edits);
   void write_masks(std::span<const RowQuery> queries, const StepEdits& edits);
-  // After the last pass, by its shards in the order of their tokens, which must stay as they are
-  // until the next start().
+  // Ends the Step after its last pass. `shards`: in the order of their tokens; they must stay as
+  // they are until the next start().
   void finish(std::vector<ShardCuda*> shards);
 
   // f32 [rows][tokens]
@@ -62,7 +63,7 @@ class StepLogitsCuda : public DeviceLogits {
 
  private:
   int64_t stride() const;
-  // Asks for logits where lists would become too long.
+  // Asks for whole rows where the lists of edits would become too long.
   void limit_lists(std::span<RowQuery> queries, const StepEdits& edits) const;
 
   int32_t num_tokens_;
@@ -72,9 +73,9 @@ class StepLogitsCuda : public DeviceLogits {
   PinnedBuffer masks_;  // uint32 [mask_capacity_][mask_words_cuda(num_tokens_)]
   int64_t mask_capacity_ = 0;
   std::vector<RowQuery> queries_;
-  int64_t first_of_pass_ = 0;  // of the last pass that wants any
+  int64_t first_of_pass_ = 0;  // first logits row of the last pass that wants any
   std::vector<ShardCuda*> shards_;
-  std::vector<RowSummary> merged_;  // of the last pass, where several shards have tokens
+  std::vector<RowSummary> merged_;  // of the last pass, if several shards have tokens
   std::mutex fetching_;
   std::vector<bool> fetched_;
 };
