@@ -76,8 +76,8 @@ class StepBlockCuda {
   // Where the pass of at most `most_rows` rows ends that begins with row `begin` of `step`.
   // Observers of one selection stay in one pass if they fit into one.
   static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
-  // Rows [begin, pass_end) of `step`. `queries`: of those that want logits, as
-  // many or more. `rope` is prepared for their positions.
+  // Builds the block of rows [begin, pass_end) of `step`. `queries`: one for each of these rows
+  // that wants logits; more are ignored. Prepares `rope` for their positions.
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
              const StepShapeCuda& shape, RopeTable& rope);
 

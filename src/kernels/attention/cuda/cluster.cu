@@ -1,17 +1,17 @@
 // Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
 // one key/value head and merges them among themselves (docs/kernels/attention.md, kCluster).
 //
-// Every trip to the L2 costs 0.6 us, so what the plan says and the tiles of the prefix are asked
-// for before the previous kernel's end is awaited; then come queries and the step's own keys (one
-// trip), the products, results to the other blocks' shared memory (each block merges an eighth of
-// the dimensions of every column), outputs.
-//  - a warpgroup takes a span at a time, wgmma with columns (a row's query head each) as the 64-row
-//    operand: keys and values are read from shared memory once, whatever the rows
-//    (attention/cuda/cluster_span.h);
+// Every trip to the L2 costs 0.6 us. So what the plan says and the tiles of the prefix are
+// requested before the wait for the previous kernel. Then come queries and the step's own keys (one
+// trip), the products, the results to the other blocks' shared memory (each block merges an eighth
+// of the dimensions of every column), and the outputs.
+//  - a warpgroup takes a span at a time, with columns (one query head of one row each) as the
+//    64-row operand of wgmma: keys and values are read from shared memory once, whatever the number
+//    of rows (attention/cuda/cluster_span.h);
 //  - the tile in which rows differ is scored likewise, with all keys that any row sees there; then
-//    a warp takes a row's own (attention/cuda/cluster_tail.h);
-//  - results are received where keys and queries were: a warp says that it needs them no more, and
-//    sends once all have said so (attention/cuda/cluster_exchange.h).
+//    one warp takes a row's own (attention/cuda/cluster_tail.h);
+//  - results are received where keys and queries were: a warp announces that it reads them no more,
+//    and sends once all warps have announced it (attention/cuda/cluster_exchange.h).
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -33,10 +33,11 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// With 112 registers of a linear layer's threads beside it; two blocks a multiprocessor have less.
+// Leaves room for a linear layer's threads of 112 registers; two blocks per multiprocessor have
+// fewer.
 constexpr int cluster_registers(bool paired) { return paired ? 128 : 144; }
 
-// The thread's share of the block's eighth of the dimensions: two of a column, of all its spans.
+// The thread's share of the block's eighth of the dimensions: two of a column, over all its spans.
 template <class Layout>
 struct MergeShare {
   ClusterColumn<Layout> own_column;
@@ -74,7 +75,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
 
   for (int index = static_cast<int>(blockIdx.x) / kClusterBlocks; index < count;
        index += static_cast<int>(gridDim.x) / kClusterBlocks) {
-    // Before the previous kernel's end: the prefix on its way, and what each thread will load.
+    // Before the previous kernel's end: requests the prefix, and finds what each thread will load.
     const ClusterWork work(args, index, thread);
     request_first_tile<Layout>(args, work, barriers, thread.group);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
@@ -92,7 +93,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
     waited = true;
     staging.load_and_rotate(shared);
 
-    // Addresses are made anew here: kept since before the loop they would be spilled.
+    // Addresses are computed again here: kept since before the loop they would be spilled.
     const ClusterNotes<Layout> notes{opaque(shared)};
     if (notes.fact(kTailWarps) > 0 && notes.fact(kTailGroup) == thread.group) {
       score_tail<Layout>(args, notes, barriers, thread);
@@ -128,7 +129,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
     }
     barriers.count_tiles(static_cast<uint32_t>(notes.fact(kTailHasPrefix)),
                          notes.fact(kTailGroup) == thread.group, work.task.other_tiles);
-    __syncthreads();  // nobody looks at what was received, nor at queries
+    __syncthreads();  // received results and queries are no longer read
   }
   if (!waited) wait_for_previous_kernel();
 }
@@ -145,7 +146,7 @@ struct Variant {
   void (*kernel)(ClusterArgs);
   int shared_bytes;
 };
-// `paired`: for two blocks a multiprocessor, as `wide` items are.
+// `paired`: two blocks per multiprocessor, as `wide` items always are.
 template <int kDim>
 Variant variant_for(bool wide, bool paired) {
   using Narrow = ClusterLayout<kDim, kNarrowClusterColumns>;
@@ -174,7 +175,8 @@ Status prepare_attention_cluster_cuda() {
 Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
   const auto args = attention_args<ClusterArgs>(call);
-  // As the plan groups rows of one sequence; clusters take what there is besides in turn.
+  // As many items as the plan makes of rows of one sequence; if there are more, clusters take the
+  // rest in turn.
   const bool wide = call.mode == AttentionMode::kWideCluster;
   const int group_rows = cluster_rows(args.row_columns, wide);
   const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;

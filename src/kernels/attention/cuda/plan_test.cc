@@ -390,7 +390,8 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
   ASSERT_EQ(plan.prompt_items.size(), 8u);
   for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
-  // Of eight blocks where those find room, and where there are spans for all their warpgroups.
+  // Clusters have eight blocks where so many fit, and where there are spans for all their
+  // warpgroups.
   shape.most_tile_cluster_blocks = 8;
   build(1000, 64);
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
@@ -462,7 +463,7 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   std::reverse(rows.begin(), rows.end());
   plan.build(rows, shape);
   EXPECT_TRUE(is_cluster(plan.mode));
-  // Of two sequences, or a tree.
+  // Rows of two sequences, or of a tree.
   build(1000, 17);
   rows.back().block_table = other.data();
   plan.build(rows, shape);

@@ -6,15 +6,16 @@
 namespace forerun::cuda {
 namespace {
 
-// What beginning and ending a run costs, in tiles, and the fewest tiles that are worth one.
+// The cost of beginning and ending a run, in tiles, and the fewest tiles that are worth a run.
 constexpr int32_t kRunCost = 1;
 constexpr int32_t kFewestTiles = 2;
-// Of a unit that has a worker to itself, as a multiple of a share: measured, H200, heads of 128. A
-// worker without a neighbour takes a tile in 1 us, of which the memory brings all 264 workers one
-// each in 1.9; where some have neighbours and others do not, memory serves them unevenly.
+// The longest unit that has a worker to itself, as a multiple of a share: measured on an H200,
+// heads of 128. A worker without a neighbour takes a tile in 1 us, while memory brings one to each
+// of the 264 workers in 1.9; if some workers have neighbours and others do not, memory serves them
+// unevenly.
 constexpr double kAloneOnMultiprocessor = 2.0;
 constexpr double kAlone = 1.22;
-// What partial results cost: of a tile, a column, and what merging takes in any case, in tiles.
+// The cost of partial results in tiles: per tile and column, and for merging in any case.
 constexpr double kSplitCost = 0.006;
 constexpr double kMergeCost = 5.5;
 
@@ -35,7 +36,8 @@ int32_t AttentionDealCuda::first_tiles(const RunGroupCuda& group, bool round_up)
   return std::clamp(tiles, group.cut_step, group.last_cut);
 }
 
-// If long units' first pieces are rounded so, each for a worker of its own.
+// The largest share if the first pieces of long units, each for a worker of its own, are rounded as
+// `round_up` says.
 double AttentionDealCuda::largest_share(std::span<const RunGroupCuda> groups, int32_t parts,
                                         int32_t num_workers, bool round_up) const {
   double rest = 0;
@@ -62,8 +64,8 @@ void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts
   for (const RunGroupCuda& group : groups) {
     if (group.tiles > 0) all += static_cast<double>(group.tiles + kRunCost) * parts;
   }
-  share_ = all / num_workers + kRunCost;  // each share is cut once
-  // One for each multiprocessor at most, and nothing beside?
+  share_ = all / num_workers + kRunCost;  // each share cuts one unit
+  // Whether there is at most one unit per multiprocessor, and nothing beside them.
   const bool are_few = static_cast<int32_t>(units.size()) <= num_workers / kRunWorkers &&
                        std::all_of(groups.begin(), groups.end(), [&](const RunGroupCuda& group) {
                          return group.tiles == 0 || is_alone(group);
@@ -91,7 +93,8 @@ void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts
   }
   lay_end_to_end(groups, parts, worker, num_workers);
 
-  // A worker's last piece may be one to hand over and comes first; its first takes up.
+  // A worker's last piece may be one to hand over, so it runs first; its first piece, which may
+  // take up a total, runs last.
   runs.clear();
   workers.assign(static_cast<size_t>(num_workers), {});
   for (size_t begin = 0; begin < pieces_.size();) {
@@ -105,11 +108,11 @@ void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts
   }
 }
 
-// What is left of all units, over workers [first_worker, end_worker).
+// Lays what is left of all units end to end over workers [first_worker, end_worker).
 void AttentionDealCuda::lay_end_to_end(std::span<const RunGroupCuda> groups, int32_t parts,
                                        int32_t first_worker, int32_t end_worker) {
   double rest = 0;
-  int32_t longest = 0;  // of those that may be handed over: no longer than a share
+  int32_t longest = 0;  // longest unit that may be handed over: no longer than a share
   for (size_t unit = 0; unit < units.size(); ++unit) {
     const RunGroupCuda& group = groups[unit / static_cast<size_t>(parts)];
     if (group.tiles == 0 || units[unit].alone) continue;

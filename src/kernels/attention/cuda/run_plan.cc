@@ -8,12 +8,13 @@
 namespace forerun::cuda {
 namespace {
 
-// Tiles of a prompt's item that are too many for one block where there are few items.
+// The most tiles of a prompt's item that one block takes where there are few items.
 constexpr int32_t kLongTiles = 32;
 
 }  // namespace
 
-// Neighbours of one sequence as one unit's rows (`prompt`: an item's of kTiles).
+// Adds neighbouring rows of one sequence as the rows of one unit or, with `prompt`, of one kTiles
+// item.
 void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_t begin,
                                       int32_t end, int32_t table, int32_t stable, bool prompt) {
   AttentionItemCuda item;
@@ -51,7 +52,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
     return;
   }
   ++num_groups;
-  // What rows take by themselves begins where a span of each of them does.
+  // The tiles that rows take by themselves begin where a span of each row does.
   const auto is_span_end = [&](int32_t tile) {
     return std::all_of(from.begin() + begin, from.begin() + end, [&](const AttentionRow& row) {
       return row.last_visible < tile * kTilePositions || ends_span(row.last_visible, tile - 1);
@@ -84,7 +85,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
   }
 }
 
-// Where partial results of rows lie, and which are merged.
+// Places the partial results of rows, and lists the units to merge.
 void AttentionPlanCuda::place_partials(int32_t parts) {
   num_partials = 0;
   merges.clear();
@@ -100,7 +101,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
       is_split = is_split || group_units[part].pieces > 1;
       has_partials = has_partials || group_units[part].handed_over || group_units[part].pieces > 1;
     }
-    int32_t own_rows = 0;  // each tells when it has done its tiles
+    int32_t own_rows = 0;  // each announces the end of its tiles
     for (; own < items.size() && items[own].group == item.group; ++own) {
       items[own].is_split = is_split ? 1 : 0;
       for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
@@ -109,7 +110,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
       }
     }
     item.is_split = is_split ? 1 : 0;
-    // Otherwise rows with tiles of their own take the total up.
+    // If it is not split, rows with tiles of their own continue from the total.
     for (int32_t part = 0; is_split && part < parts; ++part) {
       if (own_rows == 0 && group_units[part].pieces <= 1) continue;
       merges.push_back({.group = item.group,
@@ -128,7 +129,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
   }
 }
 
-// False, and nothing done, where other modes are better.
+// Returns false, and changes nothing, if other modes are better.
 bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
                             const AttentionShapeCuda& shape) {
   struct Sequence {

@@ -1,5 +1,5 @@
-// Plans of passes over many sequences: every tile once, in even shares, totals handed over in an
-// order in which nobody waits for ever.
+// Plans of passes over many sequences: every tile is dealt out once, in even shares, and totals are
+// handed over in an order in which no worker waits for ever.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@ struct Load {
   int64_t most = 0, all = 0, split = 0;
 };
 
-// Checks a deal of `groups`, and says how even it is.
+// Checks a deal of `groups`, and returns how even it is.
 Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, int32_t parts) {
   Load load;
   struct Piece {
     int32_t begin, end, worker;
     AttentionRunCuda run;
-    bool first, last;  // of its worker's
+    bool first, last;  // among its worker's
   };
   std::map<int32_t, std::vector<Piece>> units;
   for (size_t worker = 0; worker < deal.workers.size(); ++worker) {
@@ -64,7 +64,8 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
         EXPECT_EQ(piece.begin % group.cut_step, 0);
         EXPECT_LE(piece.begin, group.last_cut);
       }
-      // Who hands over does that first, who takes up waits last: nobody waits for someone waiting.
+      // A worker hands over in its first run and takes up in its last one, so that none waits for
+      // one that waits.
       if (piece.run.hands_over != 0) {
         EXPECT_TRUE(piece.first);
         EXPECT_EQ(pieces.size(), 2u);
@@ -214,7 +215,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   // Their rows take the totals up: nothing is merged.
   EXPECT_TRUE(plan.merges.empty());
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 0);
-  // Of few sequences units are split, and what is left behind is merged.
+  // With few sequences units are split, and their partial results are merged.
   Batch few;
   for (int32_t i = 0; i < 8; ++i) few.add(8000, 6, i % 2);
   plan.build(few.rows, shape_of());

@@ -1,15 +1,16 @@
-// Attention of many sequences with few rows each. A worker is a warpgroup with a ring of tiles that
-// a warp of its own keeps full across all of its runs; two share a multiprocessor and nothing else.
-// The plan deals tiles to workers in even shares (attention/cuda/run_deal.h), whatever the lengths
-// of the sequences, so that all of them stream the cache until the end.
+// Attention of many sequences with few rows each. A worker is a warpgroup with a ring of tiles,
+// which a loading warp of its own keeps full across all of its runs. Two workers share a
+// multiprocessor and nothing else. The plan deals tiles to workers in even shares
+// (attention/cuda/run_deal.h), whatever the lengths of the sequences, so that all of them stream
+// the cache until the end.
 //
 // Floor: the cache's bytes over the memory's bandwidth. A tile of 64 positions takes a worker about
-// 1 us, whether 4 of its 64 columns (a row's query head each) are there or all; the memory brings
-// an SM's two workers one each in 1.9.
+// 1 us, whether 4 of its 64 columns (one query head of one row each) are used or all; the memory
+// brings one tile to each of an SM's two workers in 1.9.
 //
-// What a row sees by its own list, the tiles of a tree, rows take by themselves afterwards, a warp
-// each (attention/cuda/own_tiles.h). Partial results, where there are more than one of a unit, are
-// merged by all blocks in the end (attention/cuda/merge.h).
+// Each row takes the tiles that it sees through its own list, those of a tree, by itself
+// afterwards, with one warp (attention/cuda/own_tiles.h). Where a unit has several partial results,
+// all blocks merge them in the end (attention/cuda/merge.h).
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -38,7 +39,7 @@ struct RunWorker {
   uint32_t ring, queries, barriers;
   int lane = threadIdx.x % 32;
   int thread = static_cast<int>(threadIdx.x) % 128;
-  int meeting = 2 + static_cast<int>(threadIdx.x) / 128;  // the worker's barrier
+  int meeting = 2 + static_cast<int>(threadIdx.x) / 128;  // number of the worker's barrier
   int stage = 0;
   uint32_t parity = 0;
 
@@ -59,7 +60,7 @@ struct RunWorker {
   }
 };
 
-// Zeros for what is not written of a tile's values, whose place may hold anything.
+// Zeroes the unwritten part of a tile's values, which may hold anything.
 template <int kDim>
 __device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& worker, const RunWork& work,
                                                 int begin, uint32_t values) {
@@ -70,12 +71,12 @@ __device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& worker, c
   worker.meet();
 }
 
-// A unit's sums: of the span that is running, and the total of those before it.
+// A unit's sums: those of the current span, and the total of the spans before it.
 template <int kDim>
 struct RunSums {
   ColumnSums<kDim> span, total;
-  uint32_t* arrivals;  // what the unit's workers tell one another and the blocks that merge
-  bool waits;          // for the total of the worker that has the unit's first tiles
+  uint32_t* arrivals;  // by which the unit's workers signal one another and the blocks that merge
+  bool waits;          // for the total of the worker that takes the unit's first tiles
 
   __device__ __forceinline__ RunSums(const RunWork& work, uint32_t* arrivals)
       : arrivals(arrivals), waits(work.run.takes_up != 0) {
@@ -94,7 +95,8 @@ struct RunSums {
     }
     waits = false;
   }
-  // Spans that end with a tile join the total or, where the unit is split, become partial results.
+  // Merges the spans that end with a tile into the total or, if the unit is split, stores them as
+  // partial results.
   __device__ __forceinline__ void end_spans(const AttentionArgs& args, const RunWork& work,
                                             const RunColumns& columns, int tile) {
     bool ends[2];
@@ -131,8 +133,9 @@ struct RunSums {
   }
 };
 
-// What a run leaves of a unit: outputs or, for others to go on from, the total of its tiles; of
-// split units the partial results are there already. Others learn that it is there.
+// Stores what a run leaves of a unit: outputs or, for others to continue from, the total of its
+// tiles. The partial results of a split unit are stored already. Announces it to those that wait
+// for it.
 template <int kDim>
 __device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWorker<kDim>& worker,
                                           const RunWork& work, const RunColumns& columns,
@@ -160,8 +163,8 @@ __device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWo
   }
 }
 
-// The runs of a worker, a warpgroup. Waits for the previous kernel before it reads queries, or at
-// the end, if not `waited`.
+// Processes a worker's runs, in its warpgroup. Unless `waited`, it waits for the previous kernel
+// before it reads queries, or at the end.
 template <int kDim>
 __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker<kDim> worker,
                                             int worker_idx, bool waited) {
@@ -176,7 +179,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
     const RunColumns columns(args, work);
     if (!waited) wait_for_previous_kernel();
     waited = true;
-    worker.meet();  // nobody needs the last queries
+    worker.meet();  // the previous queries are no longer read
     queries.stage(worker.queries);
     worker.meet();
 
@@ -200,7 +203,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
   if (!waited) wait_for_previous_kernel();
 }
 
-// Merges a share of the units of which there are several partial results, a warp per column.
+// Merges the block's share of the units that have several partial results, one warp per column.
 template <int kDim>
 __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, uint32_t shared) {
   constexpr int kLaneDims = kDim / 32;
@@ -257,7 +260,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
   if (!args.early) wait_for_previous_kernel();
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const bool feeds = warp >= kWarps;
-  const int own = feeds ? warp - kWarps : warp / 4;  // of the block's workers
+  const int own = feeds ? warp - kWarps : warp / 4;  // number among the block's workers
   const int worker = own * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   const uint32_t ring = shared + own * Layout::kRingBytes;
   const uint32_t barriers = shared + Layout::kBarriers + own * Layout::kStages * 16;

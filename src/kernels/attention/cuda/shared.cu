@@ -1,19 +1,19 @@
 // Attention of few rows over long prefixes that they share. A span that all rows of some groups see
-// goes through shared memory once for up to 128 columns (a row's query head each), 64 a warpgroup;
-// spans in which rows differ, the last ones, are taken by a warp per row (attention/cuda/item.h).
-// Partial results meet in the L2, and every block merges a share of them (attention/cuda/merge.h).
+// goes through shared memory once for up to 128 columns (one query head of one row each), 64 per
+// warpgroup. The last spans, in which rows differ, are taken by one warp per row
+// (attention/cuda/item.h). Partial results meet in the L2, and every block merges a share of them
+// (attention/cuda/merge.h).
 //
 // Floor: the cache's bytes over the memory's bandwidth.
-//  - one launch, half of an SM a block: its first tiles are requested while the layer before it
-//    runs, the next layer's weights while it merges;
-//  - a warp of its own keeps a ring of keys and values full, across items;
-//  - up to 64 columns: one warpgroup makes probabilities of keys, the other adds values, a tile
-//  behind
-//    (attention/cuda/shared_narrow.h), in so few registers that two blocks fit into an SM;
-//  - more: each warpgroup has its own columns, whose probabilities stay in registers between the
-//  two
-//    products; narrow items among them by turns, so that one's last products and stores hide behind
-//    the other's tiles.
+//  - one launch, with half of an SM per block: its first tiles are requested while the layer before
+//    it runs, and the next layer's weights while it merges;
+//  - a loading warp keeps a ring of keys and values full, across items;
+//  - up to 64 columns: one warpgroup computes probabilities from keys, the other adds values, a
+//    tile behind (attention/cuda/shared_narrow.h), in so few registers that two blocks fit into an
+//    SM;
+//  - more columns: each warpgroup has its own, whose probabilities stay in registers between the
+//    two products; the warpgroups take narrow items in turn, so that the last products and stores
+//    of one hide behind the tiles of the other.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -33,9 +33,9 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The block's prefix items where some have more than 64 columns: of these a warpgroup takes half,
-// of others every second item. Waits for the previous kernel before it reads queries, or at the
-// end. Leaves the ring where the items end.
+// The block's prefix items if some have more than 64 columns: each warpgroup takes half of such an
+// item, and every second of the other items. Waits for the previous kernel before it reads queries,
+// or at the end. Leaves the ring where the items end.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, uint32_t shared,
                                                      SharedRing<kDim>& ring) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
   if (!waited) wait_for_previous_kernel();
 }
 
-// Beside a block of a linear layer of 8 warps, or (narrow) of 16.
+// Registers: a block fits beside one of a linear layer of 8 warps or, if narrow, of 16.
 template <int kDim, bool kFused, bool kWide>
 __global__ void __maxnreg__(kWide ? 128 : 112)
     attention_shared_kernel(const __grid_constant__ AttentionArgs args) {
@@ -130,7 +130,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
   }
   const int count = args.step->num_items * heads;
   int work = static_cast<int>(gridDim.x - 1 - blockIdx.x);
-  if (work < count) meet();  // queries are needed no more
+  if (work < count) meet();  // queries are no longer read
   for (; work < count; work += gridDim.x) {
     const AttentionItemCuda item =
         step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
@@ -161,7 +161,8 @@ Kernel kernel_for(bool fused) {
   return fused ? attention_shared_kernel<kDim, true, kWide>
                : attention_shared_kernel<kDim, false, kWide>;
 }
-// The memory brings tiles of 64 dimensions faster than one warpgroup makes probabilities of them.
+// Heads of 64 dimensions take the wide kernel always: the memory brings their tiles faster than one
+// warpgroup computes probabilities from them.
 Kernel kernel_for(int padded_dim, bool fused, bool wide) {
   return padded_dim == 64 ? kernel_for<64, true>(fused)
          : wide           ? kernel_for<128, true>(fused)

@@ -1,11 +1,11 @@
-// Attention of few prompt rows: the work of attention/cuda/tiles.cu where an item a block would
+// Attention of few prompt rows: the work of attention/cuda/tiles.cu where one item per block would
 // leave most multiprocessors idle. A cluster of 2, 4 or 8 blocks takes an item of up to 64 columns
-// (a row's query head each); its warpgroups take the item's spans in turn and merge them among
-// themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). In the
-// modes that are is_fused() it rotates and appends too (attention/cuda/tile_cluster_append.h).
+// (one query head of one row each). Its warpgroups take the item's spans in turn and merge them
+// among themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). In the
+// modes that are is_fused() it also rotates and appends (attention/cuda/tile_cluster_append.h).
 //
 // Floor: an item's tiles over the cluster's warpgroups, the products at the speed of wgmma. Tiles
-// that earlier steps wrote are asked for before the previous kernel's end is awaited.
+// that earlier steps wrote are requested before the wait for the previous kernel.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -27,8 +27,8 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Which of the step's items the cluster takes, and for which part of the key/value heads: the plan
-// has no more of them than there are clusters.
+// The item of the step that the cluster takes, and the part of its key/value heads. The plan has no
+// more of these pairs than there are clusters.
 struct TileClusterWork {
   int item_idx, head;
 };
@@ -39,7 +39,7 @@ __device__ __forceinline__ TileClusterWork tile_cluster_work(const AttentionArgs
   return {item_idx, cluster - item_idx * args.by_heads.by};
 }
 
-// A way through a ring, of who fills it and of who empties it.
+// A position in a ring, for the thread that fills it or the warps that empty it.
 struct RingPlace {
   int stage = 0;
   uint32_t parity = 0;
@@ -52,18 +52,19 @@ struct RingPlace {
   }
 };
 
-// Before tiles that have keys of this step.
+// Waits until this step's keys are in the cache; called before tiles that have some of them.
 template <class Layout>
 __device__ __forceinline__ void wait_for_step_keys(uint32_t shared) {
   if constexpr (Layout::kFused) {
     barrier_wait(shared + Layout::kAppendedBarrier, 0);
     fence_global_async_proxy();
   } else {
-    wait_for_previous_kernel();  // it has appended to the cache
+    wait_for_previous_kernel();  // which has appended to the cache
   }
 }
 
-// One thread: the tiles of a warpgroup's spans of the cluster's item, in order, into its ring.
+// One thread: copies the tiles of a warpgroup's spans of the cluster's item into its ring, in
+// order.
 template <class Layout>
 __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const TilesWork& work,
                                           uint32_t shared, int group) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ void wait_and_launch_dependents() {
   launch_dependents();
 }
 
-// A consumer: its warpgroup's spans of the cluster's item, and its share of the merging.
+// A consumer: processes its warpgroup's spans of the cluster's item, and its share of the merging.
 template <class Layout>
 __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& work,
                                        uint32_t shared) {
@@ -126,7 +127,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   staged.stage(queries);
   named_barrier(kMeet, kTileClusterConsumers);
 
-  // Warps whose 16 columns are not the item's send and merge nothing.
+  // Warps whose 16 columns are beyond the item's send and merge nothing.
   const int sent_columns = (work.item.num_rows * args.row_columns + 15) & ~15;
   const bool sends = static_cast<int>(threadIdx.x) % 128 / 32 * 16 < sent_columns;
   const bool merges = TileClusterShare<Layout>::column() < sent_columns;
@@ -159,7 +160,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
     exchange.end_sending();
   }
   exchange.wait_for_results();
-  // Nobody counts an arrival after the last round: a block may have ended.
+  // No end_round() after the last round: a block may have ended, so no peer may arrive at it.
   if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
   const int row = args.by_row_columns.divide(TileClusterShare<Layout>::column());
   const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
@@ -178,11 +179,11 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
   if (!args.early) wait_and_launch_dependents();
   const int num_items = args.step->num_prompt_items;
   const auto [item_idx, head] = tile_cluster_work<Layout>(args);
-  // On its way while the blocks of the cluster meet.
+  // Loaded while the blocks of the cluster meet.
   const TilesWork work(args, min(item_idx, num_items - 1), head);
   init_tile_cluster_barriers<Layout>(shared);
   if (item_idx >= num_items) {
-    wait_for_previous_kernel();  // who waits for this kernel waits for that one too
+    wait_for_previous_kernel();  // a kernel that waits for this one waits for that one too
     return;
   }
   if (threadIdx.x < kTileClusterConsumers) {

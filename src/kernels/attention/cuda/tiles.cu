@@ -1,10 +1,11 @@
-// Attention of rows that see nothing but their prefix: prompts, and plain decoding of many
-// requests. A block takes neighbouring rows of a sequence, two warpgroups of up to 64 columns (a
-// row's query head each), and tiles that they see; a third fills a ring of tiles.
+// Attention of rows that see only their prefix: prompts, and plain decoding of many requests. A
+// block takes neighbouring rows of a sequence, with up to 64 columns (one query head of one row
+// each) for each of two warpgroups, and the tiles that the rows see. A third warpgroup fills a ring
+// of tiles.
 //
-// Floor: the products at the speed of wgmma; a column's probabilities stay in registers between the
-// two. The bits are those of the other kernels (attention/cuda/columns.h): spans are merged as they
-// end, which is why a lane has two sets of sums.
+// Floor: the products at the speed of wgmma. A column's probabilities stay in registers between the
+// two products. The bits are those of the other kernels (attention/cuda/columns.h): spans are
+// merged as they end, which is why a lane has two sets of sums.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -36,7 +37,7 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
   }
 }
 
-// A warpgroup: its columns of all of the block's items.
+// A warpgroup: processes its columns of all of the block's items.
 template <int kDim>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int num_items,
                                        int group) {
@@ -57,7 +58,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
     const int part_heads = min(args.group_heads - work.part * 8, 8);
     const int first_head = work.kv_head * args.group_heads + work.part * 8;
 
-    named_barrier(1 + group, 128);  // nobody needs the last queries
+    named_barrier(1 + group, 128);  // the previous queries are no longer read
     ColumnQueries<kDim, false> staged;
     staged.plan(args, first_row, num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
   if (threadIdx.x < 128) {
     warpgroup_reg_dealloc<24>();
     if (threadIdx.x == 0) {
-      wait_for_previous_kernel();  // it has appended to the cache
+      wait_for_previous_kernel();  // which has appended to the cache
       copy_tiles<kDim>(args, shared, args.step->num_prompt_items);
     }
   } else {
