@@ -36,7 +36,7 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
   auto plan = make_shard_plan(config, group->degree(), live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  DeviceMemory memory = host_memory();  // which all devices share
+  DeviceMemory memory = host_memory();  // all devices share it
   memory.needs =
       estimate_group_memory(checkpoint, options.weights, options.activation, *plan, layers);
   FORERUN_RETURN_IF_ERROR(
@@ -76,7 +76,8 @@ int64_t CpuDecoder::kv_block_bytes() const {
   return bytes;
 }
 
-// Where the chunk of rows that begins with `begin` ends: rows that choose KV together are in one.
+// Where the chunk of rows ends that begins with row `begin`. Rows that choose KV together stay in
+// one chunk.
 size_t CpuDecoder::chunk_end(const Step& step, size_t begin) {
   size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(kMaxChunkRows));
   for (const KvSelection& selection : step.selections) {

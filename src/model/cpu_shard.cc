@@ -85,7 +85,7 @@ void CpuShard::reserve_logits(int64_t rows) {
   const int64_t capacity = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
   logits_ = std::make_unique_for_overwrite<float[]>(
       static_cast<size_t>(capacity * weights_.head.out_features()));
-  logits_capacity_ = capacity;  // only where the memory was there
+  logits_capacity_ = capacity;  // only once the memory is allocated
 }
 
 LogitsPart CpuShard::logits(int64_t rows) const {
@@ -231,8 +231,8 @@ KvSelectionCall CpuShard::selection_call(const ForwardChunk& chunk, const KvSele
           .index = {.blocks = selection.index_blocks, .tokens = selection.indexed}};
 }
 
-// Rows that want nothing leave their KV in the last layer and go no further: where it `narrows`,
-// the rows of x that follow are the wanted ones.
+// Rows that want nothing leave their KV in the last layer and go no further: with `narrows`, the
+// rows of x after this layer are the wanted ones.
 void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx,
                              bool narrows) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
@@ -267,7 +267,7 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
   if (num_q == 0) return;
   for (const KvSelection& selection : chunk.selections) {
     select_kv(team, selection_call(chunk, selection, narrows), kv, &selection_scratch_);
-    team.sync();  // what was chosen in the cache, and the scratch free
+    team.sync();  // chosen KV is in the cache, and the scratch is free
   }
   attention(team, buffers_.q(num_q), q_rows.attend, kv,
             config_.sliding_window[static_cast<size_t>(layers_.begin + layer_idx)],
@@ -334,7 +334,7 @@ void CpuShard::run(const Team& team, Collectives& peers, const ForwardChunk& chu
   }
   if (layers_.heads) {
     run_head(team, chunk);
-  } else if (peers.rank() == 0) {  // all devices have the same
+  } else if (peers.rank() == 0) {  // all devices have the same hidden rows
     write_hidden(team, chunk);
   }
 }

@@ -13,7 +13,7 @@ int64_t stored_bytes(const Checkpoint& checkpoint, const std::string& name) {
   return tensor == nullptr ? 0 : static_cast<int64_t>(tensor->bytes.size());
 }
 
-// Of a linear layer or head after the override.
+// Bytes of a linear layer or of the head after the override.
 int64_t linear_bytes(const Checkpoint& checkpoint, const std::string& name, int64_t out, int64_t in,
                      WeightOverride weights) {
   switch (weights) {
@@ -36,7 +36,7 @@ int64_t linear_bytes(const Checkpoint& checkpoint, const std::string& name, int6
          stored_bytes(checkpoint, module + ".qzeros") * 8;
 }
 
-// How much of a linear layer is the device's.
+// The fraction of a linear layer that the device holds.
 double share_of(const ModelConfig& config, const DeviceShard& shard, const std::string& name) {
   const auto names = [&name](const char* module) { return name.find(module) != std::string::npos; };
   const auto part = [](ShardRange range, int64_t whole) {

@@ -53,7 +53,7 @@ std::vector<Toy> toys() {
   all.push_back({"qwen2_int4", spec});
   spec = base;
   spec.family = "qwen2";
-  // Of the upper layers only: a stage must count layers from the model's first one.
+  // Only the upper layers have windows: a stage must count layers from the model's first one.
   spec.sliding_window = 24;
   spec.max_window_layers = 3;
   all.push_back({"qwen2_bf16_windows_above", spec});

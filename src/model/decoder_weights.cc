@@ -46,7 +46,8 @@ class Loader {
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
   Status load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to);
   Status load_embedding(const RawTensor& tensor);
-  // The overridden form of a weight; `fill(first, w)` writes rows from `first` on as f32.
+  // Converts a weight to its overridden format; `fill(first, w)` writes rows from `first` on as
+  // f32.
   void convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
   void done(const RawTensor& tensor) {
     done_bytes_ += static_cast<double>(tensor.bytes.size());
@@ -78,7 +79,7 @@ class Loader {
   const Checkpoint& checkpoint_;
   const LayerRange layers_;
   const WeightOverride weights_;
-  WeightOverride override_ = WeightOverride::kAsStored;  // of what is being loaded
+  WeightOverride override_ = WeightOverride::kAsStored;  // of the tensor that is being loaded
   const bool pairs_;                                     // bf16 is repacked
   const std::function<void(double)>& progress_;
   double total_bytes_ = 0;
@@ -166,7 +167,8 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
 
 Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_float(*awq.scales));
-  // The part's inputs may begin or end within a group: its scale then serves smaller groups.
+  // The part's inputs may begin or end within a group: its scale is then repeated for smaller
+  // groups.
   const int64_t group = std::gcd(awq.group_size, std::gcd(part.in.begin, part.in.size()));
   const int64_t groups = group == 0 ? 0 : part.in.size() / group;
   const int64_t out = part.out.size();
@@ -202,7 +204,7 @@ Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& t
 }
 
 Status Loader::load_linear(const std::string& module, const Part& part, LinearWeight& to) {
-  if (part.out.size() == 0 || part.in.size() == 0) return {};  // nothing is asked of it
+  if (part.out.size() == 0 || part.in.size() == 0) return {};  // the part has none of it
   if (checkpoint_.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
     auto awq = find_awq_tensors(checkpoint_, module);
     if (awq.ok()) return load_awq(*awq, part, to).with_context(module);

@@ -72,7 +72,7 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
                   "pipeline stages: found " + std::to_string(stages) + ", accepted are 1 to " +
                       std::to_string(layers) + ", one for each layer of the model");
   }
-  std::vector<int64_t> sums(layer_bytes.size() + 1, 0);  // of the first layers
+  std::vector<int64_t> sums(layer_bytes.size() + 1, 0);  // [i] is the sum of the first i layers
   for (size_t layer = 0; layer < layer_bytes.size(); ++layer) {
     sums[layer + 1] = sums[layer] + layer_bytes[layer];
   }
@@ -80,10 +80,11 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
     return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] +
            (begin == 0 ? embedding_bytes : 0) + (end == layers ? head_bytes : 0);
   };
-  // fullest[end]: of the best cut of layers 0 to end - 1 into the stages so far.
+  // fullest[end]: bytes of the fullest stage in the best cut of layers 0 to end - 1 into the stages
+  // so far.
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> fullest(layer_bytes.size() + 1, kNone);
-  std::vector<std::vector<int32_t>> begins;  // [stage][end] where its last stage begins
+  std::vector<std::vector<int32_t>> begins;  // [stage][end]: where the last stage begins
   fullest[0] = 0;
   for (int32_t stage = 0; stage < stages; ++stage) {
     std::vector<int64_t> next(fullest.size(), kNone);
@@ -93,7 +94,7 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
         const int64_t before = fullest[static_cast<size_t>(begin)];
         if (before == kNone) continue;
         const int64_t most = std::max(before, bytes_of(begin, end));
-        if (most > next[static_cast<size_t>(end)]) continue;  // the latest of the equal ones
+        if (most > next[static_cast<size_t>(end)]) continue;  // of equal cuts the latest
         next[static_cast<size_t>(end)] = most;
         begin_of[static_cast<size_t>(end)] = begin;
       }

@@ -29,7 +29,7 @@ struct Model {
 // Threads of each device.
 using Teams = std::vector<int32_t>;
 
-// Null (with a message) where the model cannot be loaded.
+// Null (with a message) if the model cannot be loaded.
 Model* model(const std::string& name, const Teams& teams) {
   static std::map<std::pair<std::string, Teams>, std::unique_ptr<Model>> models;
   std::unique_ptr<Model>& entry = models[{name, teams}];

@@ -9,12 +9,13 @@ namespace {
 
 int64_t ceil_div(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// Of the fullest device where `count` things are dealt in whole units.
+// The part of the fullest device if `count` things are dealt in whole units.
 int64_t largest_part(int64_t count, int64_t unit, int64_t degree) {
   return ceil_div(ceil_div(count, unit), degree) * unit;
 }
 
-// Contiguous, in whole units (the last one may be cut short), sizes one unit apart at most.
+// A rank's range: contiguous, in whole units (the last one may be cut short). Sizes differ by one
+// unit at most.
 ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
   const int64_t units = ceil_div(count, unit);
   const int64_t base = units / degree;
@@ -24,7 +25,7 @@ ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
   return {std::min(first * unit, count), std::min(last * unit, count)};
 }
 
-// Inputs that an int4 weight may be cut at multiples of; 1 where weights are plain.
+// An int4 weight may be cut at multiples of this many inputs; 1 for plain weights.
 int64_t input_unit(const ModelConfig& config) {
   if (config.quantization.kind != QuantizationConfig::Kind::kAwq) return 1;
   // One scale for all inputs can be repeated; kernels take them 32 at a time.
@@ -46,7 +47,7 @@ int64_t head_unit(const ModelConfig& config, int64_t degree) {
   const int64_t group = config.num_heads / config.num_kv_heads;
   const int64_t inputs = input_unit(config);
   const int64_t finest = inputs / std::gcd(inputs, int64_t{config.head_dim});
-  // Whole KV heads, where their inputs can be cut there.
+  // Whole KV heads, if the weights of their inputs can be cut there.
   const int64_t aligned = std::lcm(group, finest);
   const int64_t even = largest_part(config.num_heads, finest, degree);
   return 8 * largest_part(config.num_heads, aligned, degree) <= 9 * even ? aligned : finest;

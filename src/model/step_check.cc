@@ -14,7 +14,7 @@ Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t fir
                     ", accepted are " + std::to_string(first) + " to " + std::to_string(last));
 }
 
-// [count] blocks that a row's selection names.
+// Checks [count] blocks that a row's selection names.
 Status check_blocks(size_t row_idx, const int32_t* blocks, int32_t count, int64_t kv_blocks) {
   for (int32_t idx = 0; idx < count; ++idx) {
     if (blocks[idx] < 0 || blocks[idx] >= kv_blocks) {
@@ -24,12 +24,12 @@ Status check_blocks(size_t row_idx, const int32_t* blocks, int32_t count, int64_
   return {};
 }
 
-// The rows that choose, from `first` to `end`.
+// Checks the rows that choose, from `first` to `end`.
 Status check_observers(const Step& step, const KvSelection& selection, size_t first, size_t end) {
   int64_t weighed = selection.first_weighed;
   for (size_t row_idx = first; row_idx < end; ++row_idx) {
     const StepRow& row = step.rows[row_idx];
-    // Queries of the last layer are those of rows that want logits.
+    // Only rows that want logits have queries in the last layer.
     if (row.sequence_idx != step.rows[first].sequence_idx || !row.wants_logits) {
       return Status(StatusCode::kInvalidArgument,
                     "step row " + std::to_string(row_idx) +

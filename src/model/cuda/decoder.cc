@@ -26,28 +26,28 @@ namespace {
 
 static_assert(kTilePositions == kKvBlockTokens);
 
-// Of two parts on one GPU: as many rows as blocks of half an SM take (plan_launch), which leave the
-// other part's the other half.
+// Rows of a pass if two parts share a GPU: as many as linear blocks of half an SM take
+// (plan_launch), which leave the other half to the other part.
 constexpr int32_t kSharedPassRows = 8;
 
-// So many masks take longer to write than the head takes to be launched by itself.
+// From so many masks on, writing them takes longer than launching the head by itself.
 constexpr int32_t kFewestLateMasks = 16;
 
 // Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
-// decoders may have passes under way on a GPU. Other processes on it are out of reach (one process
-// a GPU, unless they share it in time slices).
+// decoders may have passes under way on a GPU. This cannot see other processes on it (use one
+// process per GPU, unless they share it in time slices).
 class GpusInUse {
  public:
   explicit GpusInUse(std::vector<int32_t> devices) {
-    std::sort(devices.begin(), devices.end());  // one order for everybody
+    std::sort(devices.begin(), devices.end());  // the same order in every caller
     devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
     for (const int32_t device : devices) {
       locks_.emplace_back(gpus()[static_cast<size_t>(device) % gpus().size()]);
     }
   }
-  // All there are, to take and free memory and to build graphs (peer_group.h): the driver may wait
-  // until every GPU is idle, which a group whose kernels wait for one another is not while it keeps
-  // one of their threads from launching.
+  // All GPUs, for allocating and freeing memory and building graphs (peer_group.h): the driver may
+  // wait until every GPU is idle. A group whose kernels wait for one another never is while the
+  // driver keeps one of its threads from launching.
   static GpusInUse everywhere() {
     std::vector<int32_t> devices(gpus().size());
     std::iota(devices.begin(), devices.end(), 0);
@@ -62,7 +62,7 @@ class GpusInUse {
   std::vector<std::unique_lock<std::mutex>> locks_;
 };
 
-// Threads of a team may not throw, and what one GPU fails with is no other kind of failure.
+// Threads of a team may not throw: an exception becomes a Status.
 Status guarded(const std::function<Status()>& work) {
   try {
     return work();
@@ -73,7 +73,7 @@ Status guarded(const std::function<Status()>& work) {
   }
 }
 
-// What the kernels do not take, before anything is loaded.
+// Refuses what the kernels do not take, before anything is loaded.
 Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   if (config.mlp_bias) {
     return {StatusCode::kUnsupported,
@@ -98,7 +98,7 @@ Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   return {};
 }
 
-// Of Steps whose logits are asked for as they are.
+// The edits of Steps whose logits are not edited.
 class NoEdits : public StepEdits {
  public:
   const RowEdits& row(int32_t /*edits*/) const override { return none_; }
@@ -203,7 +203,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                                                   .width = config_.hidden_size,
                                                                   .shared_gpus = shares_gpus}));
   }
-  // Parts that wait for each other on one GPU may leave none of them room.
+  // Parts that share a GPU and wait for each other in one kernel may find no room.
   if (degree > 1 && !shares_gpus && layers_.heads) {
     FORERUN_ASSIGN_OR_RETURN(maxima_,
                              PeerGroup::create(devices_, row_maxima_group(most_pass_rows_)));
@@ -215,7 +215,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
   shards_.resize(degree);
-  // Every GPU reads its part at the same time; the caller's thread tells of the sum.
+  // Every GPU reads its part at the same time; the caller's thread reports the sum.
   std::vector<std::atomic<double>> fractions(degree);
   std::vector<Status> statuses(degree);
   threads_->run([&](const Team& team) {
@@ -285,7 +285,7 @@ Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work,
 
 Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
                             const Meanwhile& meanwhile) {
-  // Who has not begun keeps the others waiting.
+  // A shard that has not begun keeps the others waiting.
   const auto end_waiting = [&] {
     if (peers_) peers_->abort();
   };
@@ -293,9 +293,10 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
       [&](ShardCuda& shard) -> Status {
         Status submitted = guarded([&] { return submit(shard); });
         if (!submitted.ok()) end_waiting();
-        // The first one's thread is the caller's.
+        // The first shard's thread is the caller's.
         if (meanwhile && submitted.ok() && &shard == shards_[0].get()) meanwhile();
-        const Status finished = shard.finish();  // even so: the step's data may still be read
+        const Status finished =
+            shard.finish();  // even after a failure: the step's data may still be read
         return submitted.ok() ? finished : submitted;
       },
       end_waiting);
@@ -356,7 +357,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     if (meanwhile) meanwhile();
     if (is_whole) foreseen_.foresee(step, most_pass_rows_, shape_, rope_);
   };
-  // Many masks are written while the GPU is at the layers, if there is but one.
+  // Many masks are written while the GPU works on the layers, if there is only one GPU.
   std::function<void()> write_masks = [&] { logits_->write_masks(logits.queries, edits); };
   const int32_t masks = StepLogitsCuda::count_masks(logits.queries, edits);
   if (shards_.size() > 1 || masks < kFewestLateMasks) {
@@ -366,7 +367,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   const GpusInUse in_use(devices_);
   FORERUN_RETURN_IF_ERROR(run_all(
       [&](ShardCuda& shard) {
-        // All have the same rows of the residual stream.
+        // All shards have the same rows of the residual stream, so the first one's are copied.
         const bool leaves = !layers_.heads && &shard == shards_[0].get();
         const HostHidden hidden{.rows = leaves ? hidden_out_.data() : nullptr,
                                 .count = static_cast<int64_t>(end - begin)};

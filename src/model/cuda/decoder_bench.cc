@@ -52,7 +52,7 @@ Result<double> time_replays(DecoderCuda& decoder, int samples) {
   return times[times.size() / 2];
 }
 
-// Milliseconds of a whole call for `step`, likewise.
+// Milliseconds of a whole call for `step`: the median over `samples`.
 Result<double> time_forwards(DecoderCuda& decoder, const Step& step, int samples) {
   std::vector<double> times;
   for (int i = 0; i < samples; ++i) {
@@ -114,7 +114,7 @@ void append_json(const Arguments& arguments, const Step& step, const std::string
   }
 }
 
-// Runs `step` with graphs that `edit` has changed; `one_sum_a_layer` as edit_graphs() has it.
+// Runs `step` with graphs that `edit` has changed; `one_sum_a_layer`: see edit_graphs().
 Status forward_edited(DecoderCuda& decoder, const Step& step,
                       const std::function<Status(cudaGraph_t)>& edit,
                       bool one_sum_a_layer = false) {

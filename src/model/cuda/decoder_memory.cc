@@ -49,7 +49,7 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
                                  const LayerRange& layers, WeightOverride weights) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
-  // Of a last stage it is there while its tied head is packed.
+  // In a last stage the embedding is there while the tied head is packed from it.
   if (layers.holds("model.embed_tokens.weight", config)) {
     bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
   }
@@ -76,7 +76,7 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
                                                              WeightOverride weights) {
-  // The context of the process, kernels, graphs, and what allocations are rounded up by.
+  // The context of the process, kernels, graphs, and the rounding of allocations.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
   std::vector<MemoryNeed> memories;

@@ -9,7 +9,7 @@ namespace {
 // A block of fewer rows is built within some microseconds.
 constexpr size_t kFewestRows = 4;
 
-// Whether it is all that its sequence has in the Step, as a decoding row is.
+// Whether the row is the only one of its sequence in the Step, as a decoding row is.
 bool decodes(const Step& step, size_t row_idx) {
   const StepRow& row = step.rows[row_idx];
   const bool alone = row_idx == 0 || step.rows[row_idx - 1].sequence_idx != row.sequence_idx;
@@ -35,7 +35,7 @@ void ForeseenBlockCuda::foresee(const Step& step, int32_t most_rows, const StepS
       in_tables += static_cast<size_t>(blocks_up_to(row.slot + 1));
     }
   }
-  // Tables stay where they are: rows point to them.
+  // Rows point to the tables, so these must not move.
   tables_.assign(in_tables, 0);
   int32_t* next_table = tables_.data();
   ahead_.rows.assign(step.rows.begin(), step.rows.end());

@@ -14,9 +14,9 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr int64_t kWord = 8;  // values of a packed word
+constexpr int64_t kWord = 8;  // values in a packed word
 
-// In units of several elements.
+// The slice in units of several elements.
 Slice in_units(const Slice& slice, int64_t unit) {
   return {.from = {slice.from.begin / unit, slice.from.end / unit},
           .lead = slice.lead / unit,
@@ -69,8 +69,8 @@ Result<LinearSource::Bf16> LinearSource::bf16_part(const Slice& out, const Slice
   Bf16 part;
   part.slice = {.tensor = plain_, .rows = out, .columns = in, .as_bf16 = true};
   if (plain_ != nullptr) return part;
-  // What the CPU's kernels make of the integers, rounded. The part may begin or end within a group:
-  // its scale then serves smaller groups; and within a word of outputs.
+  // Dequantizes as the CPU's kernels do, and rounds. The part may begin or end within a group,
+  // whose scale is then repeated for smaller groups, and within a word of outputs.
   FORERUN_RETURN_IF_ERROR(check_float(*awq_->scales));
   const ShardRange words{out.from.begin / kWord, (out.from.end + kWord - 1) / kWord};
   const int64_t group = std::gcd(awq_->group_size, std::gcd(in.from.begin, in.from.size()));

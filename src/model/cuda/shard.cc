@@ -46,7 +46,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
       "asking for the number of multiprocessors");
-  // Of a part without heads: what one key/value head would ask for, so that nothing is empty.
+  // A part without heads has the sizes of one key/value head, so that no buffer is empty.
   const int32_t kv_heads = std::max(layout_.num_kv_heads, 1);
   const int32_t heads = kv_heads * (config_.num_heads / config_.num_kv_heads);
   const int64_t partial_bytes =
@@ -56,7 +56,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
                           .multiprocessors = multiprocessors,
                           .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
                           .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
-                          // Those kernels want an SM each to themselves.
+                          // Those kernels need an SM each to themselves.
                           .may_tile = config_.head_dim <= 128 && !shares_gpu_,
                           .most_tile_cluster_blocks = largest_tile_cluster(config_.head_dim)},
             .head_dim = config_.head_dim,
@@ -143,7 +143,7 @@ Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits, const
   last_pass_ = key;
   selections_ = selections;
   const Status submitted = run(key, before_head);
-  selections_ = {};  // graphs have none
+  selections_ = {};  // passes by graph have no selections
   FORERUN_RETURN_IF_ERROR(submitted);
   if (hidden.rows != nullptr) {
     const auto width = static_cast<size_t>(config_.hidden_size) * sizeof(__nv_bfloat16);
@@ -159,7 +159,7 @@ Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits, const
   const auto begin = logits.queries.begin();
   const auto end = logits.queries.end();
   for (auto next = begin; next != end;) {
-    // Neighbours in one copy.
+    // Copies neighbouring rows at once.
     const auto first = std::find_if(next, end, whole);
     next = std::find_if_not(first, end, whole);
     if (first == next) continue;

@@ -7,15 +7,15 @@
 namespace forerun::cuda {
 namespace {
 
-// What the inputs of every linear layer are a multiple of. AWQ parts of group 128 are multiples of
-// that by themselves.
+// The inputs of every linear layer are a multiple of this. AWQ parts of group 128 are so by
+// themselves.
 constexpr int64_t kInputs = unit_inputs(LinearFormat::kBf16);
 // Elements of a 16-byte vector: where a row of activations may begin.
 constexpr int64_t kVector = 8;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// At least some: who has none of a layer adds zeros to the others' sums.
+// Never 0: a GPU that has nothing of a layer adds zeros to the others' sums.
 int64_t inputs(int64_t count) { return std::max(round_up(count, kInputs), kInputs); }
 
 ShardRange times(ShardRange range, int64_t factor) {

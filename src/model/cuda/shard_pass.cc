@@ -1,4 +1,4 @@
-// A pass as a GPU's stream sees it: which kernels, in which order. Captured once a PassKeyCuda.
+// A pass as a GPU's stream sees it: its kernels in their order. Captured once per PassKeyCuda.
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/cuda/embedding.h"
@@ -40,7 +40,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
 
   const int turn = static_cast<int>(layer_idx % 2);
   const bool last = layer_idx + 1 == weights_.layers.size();
-  // The norm behind a stage's last layer is the next stage's.
+  // The norm after a stage's last layer belongs to the next stage.
   const NormOutputCuda next_input =
       !last           ? norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
                                        weights_.layers[layer_idx + 1].qkv)
@@ -144,7 +144,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .arrivals = arrivals_.as<uint32_t>() + static_cast<int64_t>(layer_idx % 2) * flags,
        .to_clear = arrivals_.as<uint32_t>() + static_cast<int64_t>((layer_idx + 1) % 2) * flags,
        .failed = failed_.as<uint32_t>(),
-       // What has been gathered just now is complete only after the kernel before.
+       // KV that selections have gathered is complete only after the previous kernel.
        .early = layer_idx > 0 && selections_.empty(),
        .mode = key.mode,
        .shared_prefix = key.shared_prefix,
@@ -152,7 +152,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
       stream_.get());
 }
 
-// Attention's partial results are not in use yet: their room serves.
+// Uses the memory of attention's partial results, which is not in use yet.
 Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
   const auto list = [this](int32_t offset) {
     return reinterpret_cast<const int32_t*>(step_.data() + offset);
@@ -209,8 +209,8 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
   return key.wanted == 0 || !layout_.has_head() ? Status() : submit_head(key);
 }
 
-// Rows that want logits beyond what few rows' kernel takes at once are gathered, so that the head's
-// weights are read once.
+// If more rows want logits than the kernel for few rows takes at once, they are gathered, so that
+// the head's weights are read once.
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
   const auto* const wanted =
       reinterpret_cast<const int32_t*>(step_.data() + StepHeaderCuda::wanted_offset(key.rows));

@@ -243,7 +243,7 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   }
 }
 
-// Of 4,000 rows, in tiles of 32: 2,128 bytes for 128 inputs, or 2,112 for 64.
+// A head of 4,000 rows, in tiles of 32: 2,128 bytes per tile for 128 inputs, or 2,112 for 64.
 TEST(RoundedHead, IsCountedWhereItIsWholeGroups) {
   struct Case {
     WeightOverride weights;

@@ -53,7 +53,7 @@ Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
 Result<const std::byte*> SliceUploader::bring(const MatrixSlice& slice, size_t place) {
   DeviceBuffer& buffer = places_[place];
   if (buffer.bytes() < slice.bytes()) {
-    FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // its last contents have been used
+    FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the previous contents have been used
     buffer = DeviceBuffer();
     FORERUN_ASSIGN_OR_RETURN(
         buffer,

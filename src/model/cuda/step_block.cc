@@ -95,7 +95,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     rows_.push_back(
         {.last_visible = from.visible - 1,
          .boundary = from.boundary,
-         // Where it would lie: what is not written is no less stable for it.
+         // A row without a slot gets the slot that it would have: it writes nothing, so nothing
+         // becomes less stable.
          .slot = from.slot == kNoSlot ? from.visible - 1 : from.slot,
          .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
          .ancestors = from.boundary == from.visible ? nullptr

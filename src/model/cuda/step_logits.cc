@@ -9,7 +9,7 @@
 namespace forerun::cuda {
 namespace {
 
-// Of a pass's lists of biases and counts, which every step's data is copied with.
+// The most bytes of a pass's lists of biases and counts, which are copied with the step's data.
 constexpr size_t kMaxEditBytesCuda = size_t{1} << 20;
 static_assert(kMaxEditBytesCuda < kStepBytesCuda / 2);
 
@@ -29,7 +29,7 @@ int64_t StepLogitsCuda::stride() const {
 
 void StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
   queries_.assign(queries.begin(), queries.end());
-  queries_.resize(static_cast<size_t>(rows));  // by itself a query asks for whole rows
+  queries_.resize(static_cast<size_t>(rows));  // a default query asks for a whole row
   for (RowQuery& query : queries_) {
     query.vocab = std::min(query.vocab, num_tokens_);
     const bool sums = (query.kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) != 0;
@@ -64,7 +64,7 @@ Status StepLogitsCuda::make_room(int64_t rows, int64_t masks) {
 
 void StepLogitsCuda::limit_lists(std::span<RowQuery> queries, const StepEdits& edits) const {
   size_t bytes = 0;
-  const TokenCount* history = nullptr;  // of the row before, which shares it
+  const TokenCount* history = nullptr;  // the previous row's; the next row may share it
   for (RowQuery& query : queries) {
     if (!is_edited(query)) continue;
     const RowEdits& row = edits.row(query.edits);

@@ -34,20 +34,21 @@ void clear_state(float* state, int64_t padded_dim) {
   state[padded_dim + 1] = 0.0f;
 }
 
-// A member's scratch, [max_block_queries] of each; pointers and ranges of one tile's queries.
+// A member's scratch, [max_block_queries] of each array; pointers and ranges are for one tile's
+// queries.
 struct MemberScratch {
   float* queries;      // [padded_dim]
   float* span_states;  // [state]
   float* totals;       // [state]
   float* scores;       // [64]
-  std::byte* keys;     // one tile's, gathered
+  std::byte* keys;     // gathered keys of one tile
 };
 
 // Where the keys and values of one tile's positions lie (AttentionTile).
 struct TileKv {
   std::array<const std::byte*, kAttentionTile / kKeyGroup> keys;
   std::array<const std::byte*, kAttentionTile> values;
-  int64_t ahead = 0;  // bytes from them to those of the next tile
+  int64_t ahead = 0;  // bytes to the next tile's
 };
 
 int64_t member_floats(int64_t queries, int64_t padded_dim) {
@@ -93,8 +94,8 @@ void AttentionPlan::build(std::span<const AttentionRow> rows, int32_t num_heads,
   }
   num_spans = highest / kAttentionSpan + 1;
   const auto units = static_cast<int32_t>(blocks.size()) * num_kv_heads;
-  // Splitting costs a barrier and one more pass over the states: only where whole units would leave
-  // members idle for long.
+  // Splitting costs a barrier and one more pass over the states, so it is used only where whole
+  // units would leave members idle for long.
   split_spans = num_spans > 1 && units % team_size != 0 && units < 8 * team_size;
 }
 
@@ -111,7 +112,8 @@ void AttentionScratch::reserve_partials(const AttentionPlan& plan, int64_t num_r
   if (!plan.split_spans) return;
   const auto needed = static_cast<size_t>(num_rows * num_heads * plan.num_spans *
                                           softmax_state_floats(padded_head_dim(head_dim)));
-  // Contexts grow a token at a time: room for twice the spans keeps the steady state free of this.
+  // Contexts grow a token at a time: room for twice the spans avoids allocation in the steady
+  // state.
   if (partials_.size() < needed) partials_.resize(2 * needed);
 }
 
@@ -216,7 +218,7 @@ void AttentionCall::run_tile(const AttentionPlan::Block& block, int32_t first_ro
       if (tile.num_queries == kPortion) {
         type_kernels.tile(tile);
         tile.num_queries = 0;
-        tile.ahead = 0;  // asked for already
+        tile.ahead = 0;  // prefetched already
       }
     }
   }
@@ -235,7 +237,7 @@ void AttentionCall::gather(const AttentionRow& row, int32_t kv_head, int32_t fir
     const int32_t begin = std::max(start + group_idx * kKeyGroup, first);
     const int32_t end = std::min(start + (group_idx + 1) * kKeyGroup, last + 1);
     if (begin >= end) continue;
-    // Slots in the order of their positions lie in a group as the kernel wants it.
+    // Slots in the order of their positions already lie in a group as the kernel needs them.
     const int32_t first_slot = slot_of(begin);
     bool in_place = first_slot % kKeyGroup == begin % kKeyGroup;
     for (int32_t position = begin; position < end; ++position) {
@@ -315,8 +317,8 @@ void AttentionCall::reduce_span(const AttentionPlan::Block& block, int32_t kv_he
 void AttentionCall::run_whole_units(const Team& team) const {
   const MemberScratch mem = member(team.rank());
   const auto num_blocks = static_cast<int64_t>(plan.blocks.size());
-  // KV head outermost: its K and V stay in this core's cache over the blocks. Dealt in turn, since
-  // later blocks of a prefill see more.
+  // The KV head is the outermost loop: its K and V stay in this core's cache over the blocks. Units
+  // are dealt in turn, since later blocks of a prefill see more.
   for (int64_t unit = team.rank(); unit < num_blocks * kv.num_kv_heads; unit += team.size()) {
     const auto kv_head = static_cast<int32_t>(unit / num_blocks);
     const AttentionPlan::Block& block = plan.blocks[static_cast<size_t>(unit % num_blocks)];

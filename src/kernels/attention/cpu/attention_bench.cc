@@ -34,7 +34,7 @@ void attend(benchmark::State& state) {
   const int64_t layers = std::clamp<int64_t>(kColdBytes / (kv.layer_bytes() * num_blocks), 1, 64);
   kv.block_stride_bytes = layers * kv.layer_bytes();
   const auto bytes = static_cast<size_t>(kv.block_stride_bytes * num_blocks);
-  // As KvStorage has it: 4 KiB pages cost a fifth of the bandwidth.
+  // Huge pages, as in KvStorage: 4 KiB pages cost a fifth of the bandwidth.
   constexpr size_t kPage = size_t{2} << 20;
   const std::unique_ptr<uint16_t, void (*)(void*)> storage(
       static_cast<uint16_t*>(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage)),

@@ -1,5 +1,5 @@
-// How a plan's groups of rows are dealt out to blocks where these take less than a group each: by
-// spans, of which those that all rows share may be several groups' at once.
+// How a plan's groups of rows are dealt out to blocks if one group per block would leave blocks
+// idle: by spans; a span that all rows of several groups share may be one item for all of them.
 #include <algorithm>
 
 #include "kernels/attention/cuda/plan.h"
@@ -13,7 +13,7 @@ void AttentionPlanCuda::partition_kv() {
     const auto first_row = static_cast<size_t>(group.first_row);
     const auto end_row = first_row + static_cast<size_t>(group.num_rows);
     const int32_t step = span_tiles(rows[first_row].last_visible);
-    int32_t first_extra = group.end_tile * kTilePositions;  // lowest position that is an extra
+    int32_t first_extra = group.end_tile * kTilePositions;  // the lowest extra position
     int32_t singles = 0;  // from this tile on every row's spans are tiles
     for (size_t i = first_row; i < end_row; ++i) {
       rows[i].first_partial = num_partials;
@@ -36,8 +36,9 @@ void AttentionPlanCuda::partition_kv() {
   }
 }
 
-// Items whose tiles are one span of each of their rows, and prefix of all, become prefix items: for
-// as many groups at once as are neighbours with the same spans and few columns.
+// Items become prefix items if their tiles are one span of each of their rows and lie in the prefix
+// of all. One prefix item serves as many neighbouring groups as have the same spans and few
+// columns.
 void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
     if (item.end_tile > item.shared_tiles) return false;
@@ -53,7 +54,7 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
   const int32_t most_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
   groups_.swap(items);
   items.clear();
-  // Prefix items of a group that those after it may join, in the same order.
+  // Prefix items of a group, which those of the next groups may join, in the same order.
   size_t joined = 0;
   size_t end_joined = 0;
   size_t begin = 0;

@@ -1,6 +1,4 @@
-// Moves of cache rows: what a verified tree leaves, to where its positions are.
-//
-// Floor: microseconds of latency, no bandwidth to speak of.
+// Moves of cache rows: the accepted nodes of a verified tree go to the slots of their positions.
 #include <algorithm>
 
 #include "device/cuda/cuda_error.h"
@@ -15,7 +13,7 @@ constexpr int kThreads = 128;
 struct MoveArgs {
   std::byte* kv;
   int64_t block_stride, layer_stride, tile_bytes;
-  int layers, tiles, padded_dim, count;  // tiles: of a layer's part of a block, K and V
+  int layers, tiles, padded_dim, count;  // tiles: K and V tiles in a layer's part of a block
   KvMoveCuda moves[kMaxKvMoves];
 };
 
@@ -60,7 +58,7 @@ Status move_kv_cuda(const PagedKvCuda& first_layer, int32_t num_layers, int64_t 
   args.padded_dim = padded_head_dim_cuda(first_layer.head_dim);
   const int64_t threads = int64_t{num_layers} * args.tiles * (args.padded_dim / 8);
   const int64_t blocks = (threads + kThreads - 1) / kThreads;
-  // Lists are cut where they are too long for a launch: launches follow each other.
+  // Lists that are too long for a launch are cut: launches run in order.
   for (size_t first = 0; first < moves.size(); first += kMaxKvMoves) {
     const auto part = moves.subspan(first, std::min<size_t>(kMaxKvMoves, moves.size() - first));
     args.count = static_cast<int>(part.size());

@@ -7,25 +7,25 @@
 namespace forerun::cuda {
 namespace {
 
-// More prefix rows than these are for kTiles even where kSplit could deal them out; and more of one
-// sequence, if the kernel appends too, for tile clusters.
+// More prefix rows than this take kTiles even where kSplit could deal them out; more rows of one
+// sequence take tile clusters, if the kernel appends too.
 constexpr size_t kManyRows = 32;
 constexpr size_t kManyRowsOfOne = 23;
-// Up to so many rows QKV leaves room beside it (LinearFootprint::kBesideAttention), where clusters
-// of one block a multiprocessor begin early.
+// Up to so many rows the QKV layer leaves room beside it (LinearFootprint::kBesideAttention), so
+// that clusters of one block per multiprocessor begin early.
 constexpr size_t kRowsBesideAttention = 16;
-// What dealing rows of a prompt out to all multiprocessors costs, in tiles that a warpgroup takes
-// meanwhile: partial results, written and read. By forwards of 8B and a quarter of 70B at 33 to 64
-// rows and contexts to 16,000.
+// The cost of dealing rows of a prompt out to all multiprocessors: the time of writing and reading
+// partial results, in tiles that a warpgroup takes meanwhile. Measured by forwards of 8B and a
+// quarter of 70B at 33 to 64 rows and contexts of up to 16,000.
 constexpr int32_t dealing_tiles(int32_t columns) { return std::max(2, (columns - 400) / 64); }
 
-// Rows that tile clusters are for where kCluster has no room, or the context is too long for it.
+// Whether rows take tile clusters where kCluster has no room or the context is too long for it.
 bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return from.size() > kManyRows || (from.size() > kManyRowsOfOne && shape.may_fuse &&
                                      are_of_one_sequence(from) && ascends(from));
 }
-// Up to 32 rows of a prompt, more than clusters of one block a multiprocessor take: with 17 rows of
-// 8B at 1,000 tile clusters take 0.05 ms of 2.33 less than kCluster, with 32 0.18 of 2.48.
+// Whether these are up to 32 rows of a prompt, but more than clusters of one block per
+// multiprocessor take: tile clusters are faster than kCluster there.
 bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
@@ -97,8 +97,8 @@ void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t be
   items.push_back(item);
 }
 
-// The block table of rows [begin, end), one sequence's; `stable`: slots below it are not written by
-// this step.
+// Adds the block table of rows [begin, end), which are of one sequence. `stable`: slots below it
+// are not written by this step.
 int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                                      int32_t* stable) {
   const auto table = static_cast<int32_t>(tables.size());
@@ -158,12 +158,11 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     group(from, kGroupRows, /*by_tile=*/false);
   }
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
-    // Whole rows for each of two warpgroups.
+    // Each of two warpgroups takes whole rows.
     group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
     mode = AttentionMode::kTiles;
-    // An item of more tiles than there are items would keep its block busy while others idle (a
-    // quarter of 70B at 64 rows of 1,000: 2.59 ms for 20 layers, dealt out 2.40). Where these take
-    // half of the multiprocessors, dealing them out gains nothing.
+    // An item of more tiles than there are items would keep its block busy while others idle. If
+    // items take half of the multiprocessors, dealing their tiles out gains nothing.
     const int32_t num_items = num_groups * shape.kv_parts;
     const bool is_long = std::any_of(
         items.begin(), items.end(),
@@ -185,14 +184,14 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     item.shared_tiles = lowest_boundary / kTilePositions;
   }
   partition_kv();
-  // With a tile for every second block, sharing them is worth another trip through the L2.
+  // If there is a tile for every second block, sharing tiles is worth another trip through the L2.
   if (shape.may_tile && 2 * tiles * shape.kv_parts > shape.multiprocessors) {
     deal_out_prefixes(shape.row_columns);
   }
 }
 
-// Groups of the fewest rows whose clusters are all at work at once, one or else two blocks a
-// multiprocessor, if there is such a number.
+// Makes groups of the fewest rows whose clusters are all resident at once, with one block per
+// multiprocessor or else with two, if there is such a number.
 bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
                                 const AttentionShapeCuda& shape) {
   for (const AttentionRow& row : from) {
@@ -221,7 +220,7 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
       item.row_spans += num_spans(row.last_visible);
     }
     item.shared_tiles = lowest_boundary / kTilePositions;
-    // A tile that the rows do not share is a span, and each is another block's.
+    // A tile that the rows do not share must be a span of its own, taken by a block of its own.
     if (item.shared_tiles < first_single_tile(item.lowest) && span_tiles(item.lowest) > 1) {
       return false;
     }
@@ -230,10 +229,11 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
   return true;
 }
 
-// Items of about as many rows each, since the largest decides how long it takes; clusters of as
-// many blocks as find room at once, if they do; and, `or_deal_out`, if the multiprocessors that
-// they leave idle would not gain more by a long context's tiles than dealing these out costs. That
-// was measured with clusters of up to four; where these are the choice eight blocks are faster.
+// Makes items of about as many rows each, since the largest decides how long it takes, and clusters
+// of as many blocks as are resident at once, if they are. With `or_deal_out`, only if dealing out
+// the tiles of a long context, to use the multiprocessors that clusters leave idle, would cost more
+// than it gains; measured with clusters of up to four blocks, and eight are faster where they are
+// chosen.
 bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
                                       const AttentionShapeCuda& shape, bool or_deal_out) {
   group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
@@ -243,10 +243,10 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
   const int32_t dealing_cost =
       dealing_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
-  bool many_spans = false;  // more than a cluster of four has warpgroups
+  bool many_spans = false;  // more spans than a cluster of four has warpgroups
   for (const AttentionItemCuda& item : items) {
     if (item.end_tile < kLeastTileClusterTiles) return false;
-    // A warpgroup's tiles here, less its tiles if all multiprocessors took their share.
+    // A warpgroup's tiles with clusters, less its tiles if all multiprocessors took a share.
     const int64_t gained =
         int64_t{item.end_tile} * idle / (tile_cluster_seats(blocks) * shape.multiprocessors);
     if (or_deal_out && gained > dealing_cost) return false;
@@ -262,7 +262,7 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
 }
 
 bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_extras) {
-  // The slots that each group sees and that are not prefix of earlier steps, each once.
+  // The slots that each group sees outside the prefix of earlier steps, each once.
   for (const AttentionItemCuda& group : items) {
     slots_.clear();
     for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {

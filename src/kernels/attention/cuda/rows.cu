@@ -103,8 +103,8 @@ __global__ void __maxnreg__(registers(kDim, kMode))
       if (threadIdx.x == 0) arrive_release(args.arrivals + item.group * heads + head, 1);
     }
   }
-  // The block is done with its items: their room is free. Units go to as many SMs where they are
-  // few; otherwise blocks that have none leave their room to the next layer.
+  // The block is done with its items, so its shared memory is free. If units are few, they go to as
+  // many SMs as possible; otherwise blocks without units leave their room to the next layer.
   if constexpr (!kWhole) {
     merge_share<kDim>(args, data, shared_bytes(kDim, kFused, args.stages) - kAttentionBarrierBytes,
                       /*everywhere=*/false);
@@ -119,7 +119,7 @@ __global__ void attention_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
-constexpr int kSharedLimit = 227 * 1024;  // of a block, sm_90
+constexpr int kSharedLimit = 227 * 1024;  // the most of a block, sm_90
 
 using Kernel = void (*)(AttentionArgs);
 
