@@ -1,5 +1,6 @@
-// A decoder on several devices against the same on one: every degree, families, formats. And what
-// holds on one device holds on a group: a row's bits depend on nothing but the row.
+// A decoder on several devices compared with the same decoder on one: every degree, families,
+// formats. A group must have the invariance of one device: a row's bits depend on nothing but the
+// row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ std::vector<Toy> toys() {
   base.num_kv_heads = 2;
   base.head_dim = 16;
   base.intermediate_size = 320;
-  base.vocab_size = 200;  // no multiple of anything
+  base.vocab_size = 200;  // not a multiple of any unit
   std::vector<Toy> all;
   all.push_back({"f32", base});
   ToySpec spec = base;
@@ -57,7 +58,7 @@ std::vector<Toy> toys() {
   all.push_back({"bf16", spec, Activation::kBf16, WeightOverride::kAsStored, 2e-2});
   spec.dtype = DType::kF16;
   all.push_back({"f16", spec, Activation::kBf16, WeightOverride::kAsStored, 2e-2});
-  // Scales of o and down are those of a device's own columns, so weights round otherwise.
+  // Scales of o and down are made from a device's own columns, so weights round differently.
   all.push_back({"int8", base, Activation::kBf16, WeightOverride::kInt8, 5e-2});
   spec = base;
   spec.quantization = ToySpec::Quantization::kAwq;
@@ -130,7 +131,7 @@ TEST_P(Groups, BitsOfARowDependOnTheRowAlone) {
     for (const int64_t rows : {7, 64}) {
       EXPECT_TRUE(logits(group, rows) == expected) << rows << " rows, degree " << degree;
     }
-    // Nor on the devices' threads.
+    // The bits do not depend on the devices' threads either.
     std::vector<int32_t> teams(static_cast<size_t>(degree), 2);
     teams.back() = 3;
     EXPECT_TRUE(logits(open(teams), 9) == expected) << "degree " << degree;
@@ -162,7 +163,7 @@ TEST(CpuDecoderGroups, TreesAndMoves) {
   step.sequences.push_back(sequence);
   SequenceDriver::add_prefix_rows(step, 0, std::span(tokens).first(60), 0, false);
   ASSERT_TRUE(decoder.forward(step).ok());
-  // A wrong sibling in front of each right node.
+  // Puts a wrong sibling in front of each right node.
   step.rows.clear();
   std::vector<int32_t> path;
   for (int32_t position = 60; position < 70; ++position) {
@@ -212,7 +213,7 @@ TEST(CpuDecoderGroups, RefusesWhatTheShardPlanRefuses) {
   const auto many = LoadedDecoder::open(dir.path(), std::vector<int32_t>(9, 1), options);
   ASSERT_FALSE(many.ok());
   EXPECT_NE(many.status().message().find("found 9 devices"), std::string::npos);
-  // Memory is told by device.
+  // The message names the memory of each device.
   options.kv_blocks = int64_t{1} << 30;
   const auto large = LoadedDecoder::open(dir.path(), {1, 1}, options);
   ASSERT_FALSE(large.ok());

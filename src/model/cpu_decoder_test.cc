@@ -1,4 +1,5 @@
-// CpuDecoder against the reference forward on toy checkpoints of every family, and what it refuses.
+// CpuDecoder compared with the reference forward on toy checkpoints of every family, and its
+// errors.
 #include "model/cpu_decoder.h"
 
 #include <gtest/gtest.h>
@@ -121,7 +122,7 @@ TEST_P(Families, MatchTheReferenceForward) {
   EXPECT_LE(relative_difference(logits_of(loaded, kTokens, 1), expected), 2e-5);
 }
 
-// A row's place in the text and what it sees are two things.
+// A row's place in the text is independent of what it sees.
 TEST(CpuDecoder, RowsThroughAViewMatchTheReference) {
   const TempDir dir;
   ToySpec spec;
@@ -216,7 +217,7 @@ TEST(CpuDecoder, AwqEqualsItsDequantizedTwin) {
     EXPECT_LE(
         relative_difference(expected, reference_logits(*twin.checkpoint, random_tokens(150, 256))),
         2e-5);
-    // The override that dequantizes on loading is the twin as well.
+    // The override that dequantizes on loading has the same reference.
     CpuDecoderOptions options = f32_options();
     options.weights = WeightOverride::kF32;
     auto widened = LoadedDecoder::open(awq_dir.path(), 1, options);
@@ -242,7 +243,8 @@ TEST(CpuDecoder, OverriddenWeightsStayClose) {
     ASSERT_TRUE(overridden.ok()) << overridden.status().message();
     const double difference = relative_difference(logits_of(*overridden, 100, 100), expected);
     EXPECT_LE(difference, tolerance) << weight_override_name(weights);
-    EXPECT_GT(difference, 1e-4) << weight_override_name(weights);  // it did change the weights
+    EXPECT_GT(difference, 1e-4) << weight_override_name(
+        weights);  // the override did change the weights
   }
 }
 

@@ -1,6 +1,6 @@
-// A decoder cut into stages against the same in one piece, bit for bit: every family and format,
-// even and uneven cuts, trees, batches, prompts of several chunks, moves of KV. And what a stage
-// reads of a checkpoint.
+// A decoder cut into stages compared with the uncut one, bit for bit: every family and format, even
+// and uneven cuts, trees, batches, prompts of several chunks, moves of KV; and which parts of a
+// checkpoint a stage reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Toy {
   ToySpec spec;
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
-  std::vector<int32_t> team_sizes = {1};  // of every stage, a device each
+  std::vector<int32_t> team_sizes = {1};  // threads of each of a stage's devices
 };
 
 std::vector<Toy> toys() {
@@ -70,7 +70,7 @@ std::vector<Toy> toys() {
   return all;
 }
 
-// Each adds up to kLayers.
+// Lists of stage sizes that add up to kLayers.
 std::vector<std::vector<int32_t>> cuts() {
   return {{8},          {4, 4},       {1, 7},
           {7, 1},       {3, 3, 2},    {1, 6, 1},
@@ -131,7 +131,7 @@ std::vector<float> run_batches(Decoder& decoder) {
   SequenceDriver::add_prefix_rows(step, 0, toy_tokens(4, vocab, 3),
                                   static_cast<int32_t>(texts[0].size() + moves.size()), true);
   run(step);
-  // Nobody wants anything: the last stage has only KV to write.
+  // No row wants logits: the last stage only writes KV.
   step.rows.clear();
   SequenceDriver::add_prefix_rows(step, 1, toy_tokens(2, vocab, 8),
                                   static_cast<int32_t>(texts[1].size()), false);
@@ -216,7 +216,7 @@ TEST_P(DecoderStages, NeedsOfStagesAddUp) {
     const MemoryNeed cut = sum_of(cut_layers(sizes, config).value());
     EXPECT_EQ(cut.kv_block_bytes, whole.kv_block_bytes);
     if (config.tied_embeddings) {
-      // The first and the last stage may each need it.
+      // Both the first and the last stage may need the embedding.
       EXPECT_GE(cut.weight_bytes, whole.weight_bytes);
       EXPECT_LE(cut.weight_bytes,
                 whole.weight_bytes + int64_t{4} * config.vocab_size * config.hidden_size);
@@ -244,7 +244,7 @@ TEST(DecoderStage, RefusesHiddenRowsThatAreNotTheSteps) {
   const std::vector<int32_t> table = {1};
   Step step;
   step.sequences.push_back({table.data()});
-  const std::vector<int32_t> tokens(3, -7);  // a stage that does not embed looks at none
+  const std::vector<int32_t> tokens(3, -7);  // a stage that does not embed ignores tokens
   SequenceDriver::add_prefix_rows(step, 0, tokens, 0, true);
   const std::vector<std::byte> bytes(4 * 64 * 2);
   const auto refused = [&](const HiddenRows& hidden) {
@@ -299,7 +299,7 @@ TEST(DecoderStage, TouchesItsOwnLayersOnly) {
   const auto plan = make_shard_plan(config, 1, config.vocab_size);
   ASSERT_TRUE(plan.ok());
   CpuDecoderOptions options;
-  options.activation = Activation::kF32;  // weights as they lie in the file
+  options.activation = Activation::kF32;  // uses weights as they lie in the file
   options.kv_blocks = 4;
   options.layers = LayerRange{3, 5, false, false};
   auto loaded = LoadedDecoder::open(dir.path(), 1, options);
@@ -320,7 +320,7 @@ TEST(DecoderStage, TouchesItsOwnLayersOnly) {
   const int64_t own = needs(*options.layers);
   ASSERT_LT(5 * own, 2 * all);
   const int64_t resident = resident_bytes(file);
-  EXPECT_GE(resident, own / 2);  // what is measured is what was read
+  EXPECT_GE(resident, own / 2);  // the measurement does see what was read
   // The header, and what the kernel maps around a touched page: 64 KB at either end.
   EXPECT_LE(resident, own + (int64_t{1} << 20));
 }

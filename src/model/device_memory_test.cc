@@ -46,13 +46,13 @@ TEST(CheckMemory, CountsAllPartsInAMemory) {
             "are 10 MB (MemAvailable), room for 640 tokens");
 }
 
-// What others were promised may leave less than nothing.
+// Memory that others have reserved may leave less than nothing.
 TEST(CheckMemory, NothingIsLeftBelowZero) {
   const DeviceMemory spent = memory("cuda:1", -5'000'000, {{.weight_bytes = 1}});
   EXPECT_EQ(check_memory({&spent, 1}, 0).message(), "cuda:1: weights 1 bytes, free are 0 bytes");
 }
 
-// More blocks than their bytes can be counted are refused, too.
+// So many blocks that their bytes overflow a count are refused too.
 TEST(CheckMemory, HugeCachesDoNotOverflow) {
   const DeviceMemory host =
       memory("this machine", int64_t{1} << 40, {{.kv_block_bytes = int64_t{1} << 20}});

@@ -33,7 +33,7 @@ TEST(HostMemory, TakesTheLeastOfWhatTheSystemSays) {
   put(root, "sys/fs/cgroup/outer/inner/memory.max", "max\n");
   put(root, "sys/fs/cgroup/outer/inner/memory.current", "5\n");
   EXPECT_EQ(host_memory(root.path()).available_bytes, 4000 * 1024);
-  // A group further out limits too; page cache that it could drop counts as free.
+  // An outer group limits too; page cache that it could drop counts as free.
   put(root, "sys/fs/cgroup/outer/memory.max", "3000000\n");
   put(root, "sys/fs/cgroup/outer/memory.current", "2000000\n");
   put(root, "sys/fs/cgroup/outer/memory.stat", "anon 7\ninactive_file 500000\n");

@@ -38,7 +38,7 @@ TEST(LayerRange, CutsHoldEveryTensorOnce) {
       const auto holders =
           std::count_if(stages->begin(), stages->end(),
                         [&](const LayerRange& stage) { return stage.holds(tensor.name, config); });
-      // A tied embedding is the head's as well.
+      // A tied embedding also counts as the head.
       const bool twice = tied && tensor.role == TensorRole::kEmbedding;
       EXPECT_EQ(holders, twice ? 2 : 1) << tensor.name;
       EXPECT_TRUE(LayerRange::all(config).holds(tensor.name, config));
@@ -94,7 +94,7 @@ TEST(LayerRange, TheHeadCountsAsLayers) {
   EXPECT_EQ(cut(3, 0, 0), (std::vector<int32_t>{3, 3, 2}));
 }
 
-// Against every cut there is.
+// Compares with every possible cut.
 TEST(LayerRange, NoCutHasASmallerFullestStage) {
   const ModelConfig config = config_of(7);
   uint32_t random = 12345;

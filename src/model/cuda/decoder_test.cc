@@ -1,5 +1,5 @@
-// A whole decoder on one GPU and in two to four parts (two on one GPU where there are too few):
-// logits against the CPU's, and bits that do not depend on how a Step is cut, on slots, other rows
+// A whole decoder on one GPU and in two to four parts (two per GPU where GPUs are too few): logits
+// compared with the CPU's, and bits that do not depend on how a Step is cut, on slots, other rows
 // or trees. Toy models of every family and format.
 #include <gtest/gtest.h>
 
@@ -56,8 +56,8 @@ constexpr Case kCases[] = {
     {"llama_head256", "llama", 256, 256, 2, 1, 256, 0, kPlain, 0, DType::kBf16, false},
     {"llama_group16", "llama", 256, 256, 16, 1, 64, 0, kPlain, 0, DType::kBf16, false},
     {"llama_f32", "llama", 96, 160, 3, 1, 32, 0, kPlain, 0, DType::kF32, false},
-    // On two GPUs: a KV head of both, whose second one begins off a vector; a GPU without heads;
-    // one without MLP.
+    // On two GPUs: both have the KV head, and the second one's query heads begin off a vector; one
+    // GPU has no heads; one GPU has no MLP.
     {"qwen2_five_heads_of_20", "qwen2", 128, 320, 5, 1, 20, 0, kPlain, 0, DType::kBf16, false},
     {"llama_int4_two_heads", "llama", 128, 256, 2, 1, 64, 0, kAwq, 128, DType::kF16, false},
     {"llama_int4_narrow_mlp", "llama", 128, 128, 4, 2, 64, 0, kAwq, 128, DType::kF16, true},
@@ -167,7 +167,7 @@ TEST_P(DecoderCuda, RowsPerStepAndBlocks) {
 }
 
 TEST_P(DecoderCuda, TreesAndCommits) {
-  // Into the next tile of 64 positions.
+  // The tree reaches into the next tile of 64 positions.
   expect_trees_and_commits(*decoder_, tokens_, /*depth=*/25, /*first_block=*/20);
 }
 
@@ -175,20 +175,21 @@ TEST_P(DecoderCuda, UnwantedRowsAndOthers) {
   expect_unwanted_rows_and_others(*decoder_, tokens_, /*first_block=*/20);
 }
 
-// A rounded head: near the one that is stored, and rows keep their bits beside any others.
+// A rounded head is near the stored one, and rows keep their bits beside any others.
 TEST_P(DecoderCuda, ARoundedHeadIsNearAndKeepsBits) {
   const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 64, blocks());
   struct Rounded {
     WeightOverride weights;
     int32_t group;
-    // Normal weights in fifteen steps from least to most of 128 are off by a tenth, in 254 of 64 by
-    // half a hundredth.
+    // With normal weights, fifteen steps from the least to the largest of 128 give an error of a
+    // tenth, 254 steps of 64 weights an error of half a hundredth.
     double least, most;
   };
   for (const Rounded& rounding : {Rounded{WeightOverride::kInt8Head, 64, 1e-4, 0.015},
                                   {WeightOverride::kInt4Head, 128, 1e-3, 0.2}}) {
     const char* const name = weight_override_name(rounding.weights);
-    if (checkpoint_->config().hidden_size % rounding.group != 0) continue;  // stays as it is
+    if (checkpoint_->config().hidden_size % rounding.group != 0)
+      continue;  // the head stays as it is
     cuda::DecoderCudaOptions options;
     options.devices = devices_;
     options.kv_blocks = kKvBlocks;
@@ -206,7 +207,7 @@ TEST_P(DecoderCuda, ARoundedHeadIsNearAndKeepsBits) {
   }
 }
 
-// Rows that want logits, of which a Step's last pass (of 1,024) has summaries.
+// `count` rows want logits, and the Step's last pass (of 1,024 rows) has summaries of them.
 TEST_P(DecoderCuda, SummariesStandForTheLogits) {
   for (const int32_t count : {1, 9, 100, 300, 1033}) {
     const std::vector<int32_t> table = blocks();
@@ -285,7 +286,7 @@ TEST_P(DecoderCuda, SummariesStandForTheLogits) {
   }
 }
 
-// A stage a layer: hidden rows come and go through the host, and no bit changes.
+// One stage per layer: hidden rows come and go through the host, and no bit changes.
 TEST_P(DecoderCuda, StagesAreTheWhole) {
   const auto ranges = cut_layers(std::vector<int32_t>{1, 1}, checkpoint_->config());
   ASSERT_TRUE(ranges.ok()) << ranges.status().message();

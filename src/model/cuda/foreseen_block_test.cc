@@ -26,7 +26,7 @@ class Batch {
     }
   }
 
-  // Every sequence a token further.
+  // Every sequence goes a token further.
   void decode() {
     for (size_t idx = 0; idx < lengths_.size(); ++idx) {
       ++lengths_[idx];
@@ -64,7 +64,7 @@ class Batch {
   void grow(size_t idx) {
     while (static_cast<int32_t>(tables_[idx].size()) * kTilePositions < lengths_[idx]) {
       tables_[idx].push_back(static_cast<int32_t>(rng_() % 100000));
-      // As it is where a table moves to a larger place.
+      // Copies a table, as a table is moved when it grows.
       tables_[idx] = std::vector<int32_t>(tables_[idx]);
     }
   }
@@ -128,7 +128,8 @@ class ListedEdits : public StepEdits {
   std::vector<RowEdits> rows;
 };
 
-// Behind all else, with lists that rows share once, and none of rows that come whole.
+// Edits are appended behind all else: a list that rows share is there once, and rows that come
+// whole have none.
 TEST(ForeseenBlock, EditsAreAppended) {
   const std::vector<TokenBias> biases = {{5, 1.5f}};
   const std::vector<TokenCount> history = {{1, 2}, {3, 0}, {9, 4}};
@@ -180,7 +181,7 @@ TEST(ForeseenBlock, EditsAreAppended) {
     EXPECT_EQ(list(rows[row].history_offset, rows[row].num_history), history);
     EXPECT_EQ(list(rows[row].path_offset, rows[row].num_path), paths[row]);
   }
-  // Likewise of a block that has been foreseen.
+  // The same for a foreseen block.
   ForeseenBlockCuda foreseen;
   foreseen.foresee(before, kMaxPassRows, shape_of(), rope);
   StepBlockCuda taken;
@@ -189,7 +190,7 @@ TEST(ForeseenBlock, EditsAreAppended) {
   EXPECT_TRUE(same(taken, built));
 }
 
-// Whatever else comes is not taken for it, and nothing is taken twice.
+// No other Step is taken for the foreseen one, and none is taken twice.
 TEST(ForeseenBlock, OtherStepsAreNotTaken) {
   RopeTable rope = angles();
   const StepShapeCuda shape = shape_of();

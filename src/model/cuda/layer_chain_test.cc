@@ -12,7 +12,7 @@
 namespace forerun::cuda {
 namespace {
 
-// One letter a kernel.
+// Each letter stands for a kernel.
 std::vector<std::string> kernels(const std::string& letters) {
   std::vector<std::string> out;
   for (const char letter : letters) out.emplace_back(1, letter);

@@ -1,5 +1,5 @@
-// What each GPU of a group holds against what the CPU's devices hold, and how it lies: every
-// format, degrees 1 to 8. Needs no GPU: packing starts where this ends.
+// Compares the weights of each GPU of a group, and their layout, with those of the CPU's devices:
+// every format, degrees 1 to 8. Needs no GPU: packing starts where this ends.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -113,7 +113,7 @@ Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, boo
   return rows;
 }
 
-// The CPU's part of a weight inside the frame of zeros that the slices describe.
+// The CPU's part of a weight inside the zeros that the slices describe.
 Matrix framed(const LinearWeight& part, const Slice& out, const Slice& in, bool rounds) {
   Matrix rows(static_cast<size_t>(out.total), std::vector<float>(static_cast<size_t>(in.total)));
   if (out.from.size() == 0 || in.from.size() == 0) return rows;
@@ -138,7 +138,7 @@ class ShardWeights : public testing::TestWithParam<size_t> {
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
   }
-  // Each module of a fused layer against the CPU's weight of it.
+  // Compares each module of a fused layer with the CPU's weight of it.
   void expect_same(const FusedLinear& linear, const std::vector<const LinearWeight*>& expected,
                    bool int4) {
     const auto sources = find_sources(*checkpoint_, linear);
@@ -190,7 +190,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
   }
 }
 
-// What the kernels ask of addresses and widths.
+// Checks the alignment and widths that the kernels require.
 TEST_P(ShardWeights, LieWhereKernelsTakeThem) {
   const ModelConfig& config = checkpoint_->config();
   for (int32_t degree = 1; degree <= kMaxDegree; ++degree) {

@@ -29,7 +29,7 @@ TEST(UsualPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
   std::set<int32_t> all;
   for (int32_t rows = 1; rows <= kMaxGraphRows; ++rows) all.insert(pass_bucket(rows));
   EXPECT_EQ(buckets, all);
-  // Start-up takes some milliseconds a graph.
+  // Start-up takes some milliseconds per graph.
   EXPECT_LT(passes.size(), 200);
 }
 

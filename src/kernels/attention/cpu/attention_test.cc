@@ -29,8 +29,9 @@ namespace {
 // an f32 error of a few 1e-6, and so does its exponential.
 constexpr double kTolerance = 2e-5;
 
-// Products of bf16: queries are rounded to bf16 (the reference is given rounded ones), and a
-// probability is off by 2^-9 of itself at most, so an average of values in [-1, 1] by twice that.
+// Tolerance of bf16 products. Queries are rounded to bf16 (the reference gets rounded ones), and
+// the relative error of a probability is at most 2^-9, so that of an average of values in [-1, 1]
+// is at most twice that.
 constexpr double kDotTolerance = kTolerance + 1.0 / 256.0;
 
 double max_difference(const std::vector<float>& a, const std::vector<float>& b) {
@@ -59,7 +60,8 @@ std::vector<float> reference(const std::vector<float>& q, const std::vector<Atte
   return out;
 }
 
-// `num_rows` prefix rows that end at position `last`; then the same as tree rows behind a boundary.
+// Checks `num_rows` prefix rows that end at position `last`, then the same rows as tree rows behind
+// a boundary.
 void check(const Case& shape, int32_t last, int32_t num_rows, int32_t boundary) {
   const std::vector<int32_t> table = {9, 3, 11, 0, 7, 5, 1, 10, 4, 2, 6, 8};
   TestCache cache(shape.dtype, 12, shape.num_kv_heads, shape.head_dim);
@@ -131,7 +133,7 @@ TEST(Attention, MatchesTheReferenceOverWindows) {
   }
 }
 
-// Scores far apart: everything but the largest underflows, nothing becomes NaN.
+// Scores are far apart: all but the largest underflow, and nothing may become NaN.
 TEST(Attention, SurvivesExtremeScores) {
   const std::vector<int32_t> table = {0, 1};
   TestCache cache(DType::kF32, 2, 1, 16);
@@ -158,8 +160,8 @@ class AttentionTiles : public ::testing::Test {
   static constexpr int64_t kDim = 96;
   static constexpr int32_t kQueries = 7;
 
-  // What each of a few queries makes of one tile that it sees twice; the first also of what the
-  // second saw.
+  // The results of a few queries on one tile that they see twice; the first query also merges what
+  // the second has seen.
   static std::vector<float> run(DType dtype, const AttentionTypeKernels& kernels) {
     TestCache cache(dtype, 1, 1, kDim);
     const std::vector<int32_t> table = {0};
@@ -231,15 +233,15 @@ TEST_F(AttentionTiles, InstructionSetsAgree) {
 }
 
 #if defined(__x86_64__)
-// The instruction against its emulation, and both against f32 as far as bf16 goes: a score of
-// queries and keys in [-2, 2] is off by 2^-9 of its products, so probabilities by a few percent at
-// most.
+// Compares the instruction with its emulation bit by bit, and both with f32 within the error of
+// bf16: a score of queries and keys in [-2, 2] is off by 2^-9 of its products, so probabilities by
+// a few percent at most.
 TEST_F(AttentionTiles, ProductsOfBf16) {
   if (!isa_is_supported(Isa::kAvx512)) GTEST_SKIP() << "no AVX-512";
   const std::vector<float> emulated = run(DType::kBf16, attention_kernels_bf16_dot_emulated());
   const std::vector<float> portable = run(DType::kBf16, attention_kernels_scalar().bf16);
   EXPECT_LE(max_difference(emulated, portable), 1e-2);
-  EXPECT_GT(max_difference(emulated, portable), kTolerance);  // it does round
+  EXPECT_GT(max_difference(emulated, portable), kTolerance);  // the kernel does round
   if (isa_is_supported(Isa::kAvx512Bf16)) {
     EXPECT_EQ(run(DType::kBf16, attention_kernels_bf16_dot()), emulated);
   }

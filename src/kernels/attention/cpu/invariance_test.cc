@@ -1,5 +1,4 @@
-// Bits: a row's result depends on its query and on the K and V it sees by position, on nothing
-// else.
+// Bits: a row's result depends only on its query and on the K and V that it sees by position.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +38,7 @@ class AttentionInvariance : public testing::TestWithParam<DType> {
     row.block_table = table_.data();
     return row;
   }
-  // The row at `position`, alone, on one thread, prefix only.
+  // The result of the row at `position`, alone, on one thread, prefix only.
   std::vector<float> plain(int32_t position, int32_t window) const {
     return run_attention(query_of(1, position, kWidth), {prefix_row(position)}, cache_.kv(), kHeads,
                          window, 1);
@@ -146,7 +145,7 @@ TEST_P(AttentionInvariance, SpansAreSplitOverLargeTeams) {
   EXPECT_TRUE(split_three);
 }
 
-// Branches of a tree see their own path only: the sibling's KV may be anything, NaN included.
+// Branches of a tree see only their own path: the sibling's KV may be anything, even NaN.
 TEST_P(AttentionInvariance, SiblingsAreInvisible) {
   // Slots 500, 502 hold path A (positions 500, 501), 501, 503 path B of another sequence.
   for (const int32_t slot : {501, 503}) cache_.put(table_, slot, 9, slot);
@@ -168,7 +167,7 @@ TEST_P(AttentionInvariance, SiblingsAreInvisible) {
   EXPECT_EQ(row_of(together, 0), plain(501, 0));
 }
 
-// A slot of NaN lies among slots that other rows of the call see: 0 x NaN must never be computed.
+// A slot of NaN lies among slots that other rows of the call see: no row may compute 0 x NaN.
 TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
   for (const int32_t poisoned : {64, 97, 107, 127}) {
     std::vector<AttentionRow> rows;
@@ -186,7 +185,7 @@ TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
         }
       }
     }
-    // A path beside it: slots behind the poisoned one, for positions from there on.
+    // A path beside the poisoned slot: slots behind it, for positions from there on.
     std::vector<int32_t> path;
     for (int32_t position = poisoned; position < poisoned + 5; ++position) {
       path.push_back(position + 1);

@@ -1,15 +1,15 @@
-// Attention of one layer on one GPU, by model shape, context and rows: medians of graph replays of
-// a chain of layers, each over a cache of its own, so that keys and values come from memory.
+// The time of attention of one layer on one GPU, by model shape, context and rows: medians of graph
+// replays of a chain of layers, each with a cache of its own, so that keys and values come from
+// memory.
 //
 //   attention_cuda_bench [--filter TEXT] [--prefill] [--no-clusters] [--json FILE]
 //   attention_cuda_bench --batches [--sequences N,..] [--run-units N] [--trees]
 //                        [--beside-prompt N]
 //
-// Few rows are a tree behind the context; --prefill takes rows that extend it. --batches: many
-// sequences of 8B by rows and context, rows in a chain behind the context (--trees: a tree), beside
-// N rows of a prompt at 2,000; kRuns from N units on. Beside the time: the
-// share of the time that the cache's bytes take at the memory's bandwidth, and for prefill the rate
-// of products.
+// Few rows are a tree behind the context; with --prefill they extend it. --batches: many sequences
+// of 8B by rows and context, whose rows are a chain behind the context (--trees: a tree), beside N
+// rows of a prompt at 2,000; kRuns is chosen from N units on. It prints the time, the fraction of
+// it that reading the cache takes at the memory's bandwidth, and for prefill the rate of products.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr double kFloorBandwidth = 4.55e12;  // bytes a second that one H200 reads, measured
+constexpr double kFloorBandwidth = 4.55e12;  // bytes per second that an H200 reads, measured
 constexpr int64_t kCacheBytes = int64_t{400} << 20;
 constexpr int64_t kBatchCacheBytes = int64_t{18} << 30;
 constexpr size_t kPartialBytes = size_t{128} << 20;
@@ -48,7 +48,7 @@ struct Case {
   bool prefill;
   int32_t sequences = 1;
   bool chains = false;
-  int32_t prompt_rows = 0;  // of one more sequence, at kPromptContext
+  int32_t prompt_rows = 0;  // rows of one more sequence, at kPromptContext
 };
 constexpr int32_t kPromptContext = 2000;
 
@@ -136,7 +136,7 @@ class Bench {
     return Result<Bench>(std::move(bench));
   }
 
-  // Microseconds a layer.
+  // Returns microseconds per layer.
   Result<double> time(const Case& bench_case, AttentionPlanCuda* used) {
     const Model& model = bench_case.model;
     const Rows rows = rows_of(bench_case);
@@ -157,7 +157,8 @@ class Bench {
     PagedKvCuda kv{.num_kv_heads = model.kv_heads, .head_dim = model.head_dim};
     kv.block_stride_bytes = kv.layer_bytes();
     const int64_t layer_bytes = kv.layer_bytes() * rows.num_blocks;
-    // No more than it takes to have each layer's come from memory.
+    // As many layers as it takes for each to find its keys and values in memory rather than in the
+    // L2.
     const int64_t most = std::max<int64_t>(2, int64_t{2} * kCacheBytes / layer_bytes);
     const int64_t layers =
         std::clamp<int64_t>(cache_bytes_ / layer_bytes, 1, std::min<int64_t>(most, 64));
@@ -301,7 +302,7 @@ Status run(const Options& options) {
     if (bench_case.prompt_rows > 0) tokens += kPromptContext + bench_case.prompt_rows;
     const double bytes = tokens * bench_case.model.kv_heads * bench_case.model.head_dim * 4.0;
     const double floor_us = bytes / kFloorBandwidth * 1e6;
-    // What the table of batches promises.
+    // The target of the table of batches.
     const double most_us = 1.6 * floor_us + 6;
     const std::string figure = name_of(bench_case);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)%s\n", figure.c_str(),

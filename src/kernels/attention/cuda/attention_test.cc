@@ -1,5 +1,5 @@
-// Attention on a GPU: against plain loops in double over swept shapes, contexts, trees and windows,
-// and its bits in every mode, alone and in company. Skips itself without a GPU.
+// Attention on a GPU: compared with plain loops in double over swept shapes, contexts, trees and
+// windows, and bit by bit in every mode, alone and beside other rows. Skipped without a GPU.
 #include "kernels/attention/cuda/attention.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(AttentionCuda, ContextsAroundTheEdgesOfTilesAndSpans) {
   }
 }
 
-// So many rows that clusters of 32 columns would not all find room.
+// So many rows that clusters of 32 columns would not all be resident.
 TEST_F(AttentionCuda, ShortContextsOfManyRows) {
   for (const int32_t dim : {64, 128}) {
     for (const int32_t prefix : {300, 1000, 2100}) {
@@ -83,7 +83,7 @@ TEST_F(AttentionCuda, ShortContextsOfManyRows) {
   EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
 }
 
-// Prompts with too few rows for an item a multiprocessor: whole and broken rounds of clusters, of
+// Prompts with too few rows for one item per multiprocessor: full and partial rounds of clusters of
 // two, four and eight blocks.
 TEST_F(AttentionCuda, TileClusters) {
   TestStep step;
@@ -141,7 +141,7 @@ TEST_F(AttentionCuda, LongContexts) {
   EXPECT_GT(shared_prefixes(), 0);
 }
 
-// Spans that all rows share, by the kernel that has them once: one or several groups of rows,
+// Spans that all rows share, by the kernel that loads them once: one or several groups of rows,
 // several sequences, trees that reach into tiles and spans of others, windows.
 TEST_F(AttentionCuda, SharedPrefixes) {
   for (const int32_t window : {0, 900}) {
@@ -163,8 +163,8 @@ TEST_F(AttentionCuda, SharedPrefixes) {
   EXPECT_GE(shared_prefixes(), 20);
 }
 
-// Several shared items per block, of one warpgroup and of both: one that skips the other's items
-// must not take what the ring still holds of them.
+// Several shared items per block, for one warpgroup and for both: a warpgroup that skips the
+// other's items must not read what the ring still holds of them.
 TEST_F(AttentionCuda, BlocksWithManySharedItems) {
   for (const int32_t rows : {8, 28, 42}) {
     TestStep step;
@@ -174,7 +174,7 @@ TEST_F(AttentionCuda, BlocksWithManySharedItems) {
   EXPECT_GE(shared_prefixes(), 6);
 }
 
-// Items of one warpgroup and of both, whose columns do not divide 64, of parts with fewer heads.
+// Items for one warpgroup and for both, whose columns do not divide 64, and parts with fewer heads.
 TEST_F(AttentionCuda, SharedPrefixesOfManyColumns) {
   for (const auto& [heads, kv_heads] :
        std::vector<std::pair<int32_t, int32_t>>{{16, 2}, {14, 2}, {9, 1}, {2, 2}}) {
@@ -205,7 +205,7 @@ TEST_F(AttentionCuda, Windows) {
 
 TEST_F(AttentionCuda, DeepAndWideTrees) {
   TestStep deep;
-  deep.add_tree(100, 40, 100, 1);  // more of a chain than a tile holds
+  deep.add_tree(100, 40, 100, 1);  // the chain is longer than a tile
   check({8, 2, 128}, deep, 0, "deep");
   TestStep wide;
   wide.add_tree(60, 10, 120, 4);
@@ -236,7 +236,7 @@ TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {
   check({8, 2, 128}, prefill, 0, "prefill");
 }
 
-// Shares that end inside units: totals handed over, and units longer than a share.
+// Shares end inside units: totals are handed over, and some units are longer than a share.
 TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
   TestStep batch;
   for (int32_t i = 0; i < 45; ++i) {
@@ -246,7 +246,7 @@ TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
     } else if (i % 5 == 1) {
       batch.add_chain(context, 1);
     } else {
-      batch.add_tree(context, 0, 1 + i % 7, 1);  // chains by lists
+      batch.add_tree(context, 0, 1 + i % 7, 1);  // chains through ancestor lists
     }
   }
   check({32, 8, 128}, batch, 0, "batch");
@@ -264,7 +264,7 @@ TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
   check({16, 8, 64}, many, 0, "many");
 }
 
-// Each in the kernel that fits it.
+// Prompts and other rows each take the kernel that fits them.
 TEST_F(AttentionCuda, PromptsBesideDecodingRowsAndTrees) {
   TestStep step;
   step.add_chain(300, 150);

@@ -113,7 +113,7 @@ TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
                             .ancestors = ancestors.data()};
   AttentionPlanCuda plan;
   plan.build(std::vector{row}, shape_of(1, false));
-  // Slot 70 of position 70 is as good as prefix.
+  // Position 70 lies in slot 70, so it counts as prefix.
   EXPECT_EQ(plan.rows[0].boundary, 71);
   EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{5 * 64 + 8, 9 * 64 + 2}));
   EXPECT_EQ(plan.tables, table);
@@ -121,7 +121,7 @@ TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
   EXPECT_EQ(plan.items[0].prefix_tokens, 71);
 }
 
-// A verification of a tree, one of whose nodes an earlier step has worked on.
+// The verification of a tree, one node of which an earlier step has processed.
 TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
   const std::vector<int32_t> table = {7, 5};
   const std::vector<int32_t> first = {70, 71}, second = {70, 72}, third = {70, 72, 73};
@@ -193,7 +193,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
       }
     }
   }
-  // A chain by a list is a prefix too; another row of a tree is not.
+  // A chain through a list is a prefix too; another row of a tree is not.
   std::vector<int32_t> ancestors = {1298, 1299};
   rows.back().boundary = 1298;
   rows.back().ancestors = ancestors.data();
@@ -207,7 +207,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
 
-// 64 rows of a quarter of 70B: 10 items of a prompt, so that their 17 tiles are dealt out; not 5.
+// 64 rows of a quarter of 70B are 10 items of a prompt: 17 tiles are dealt out, 5 tiles are not.
 TEST(AttentionPlanCuda, FewItemsOfManyTilesAreDealtOut) {
   const std::vector<int32_t> table(100, 3);
   AttentionShapeCuda shape = shape_of(/*kv_parts=*/2, /*may_fuse=*/true);
@@ -254,11 +254,11 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   EXPECT_EQ(plan.prefix_items[63].end_tile, 500);
   ASSERT_EQ(plan.items.size(), 2u);
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.first_tile, 500);
-  // Two arrivals of each prefix item, one of the other.
+  // Two arrivals of each prefix item, one of the other item.
   for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, 2 * 64 + 1);
 }
 
-// As many groups as have room in an item of 128 columns or 32 rows.
+// An item takes as many groups as fit into 128 columns or 32 rows.
 TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
   const std::vector<int32_t> table(600, 3), other(600, 4);
   std::vector<AttentionRow> rows;
@@ -283,7 +283,7 @@ TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
     ASSERT_EQ(plan.mode, AttentionMode::kFused);
     ASSERT_EQ(plan.shared_prefix, columns == 1 ? SharedPrefix::kNarrow : SharedPrefix::kWide);
     std::set<int32_t> found;
-    std::map<int32_t, int32_t> arrivals;  // by group
+    std::map<int32_t, int32_t> arrivals;  // of each group
     for (const AttentionItemCuda& item : plan.prefix_items) {
       found.insert(item.num_rows);
       EXPECT_LE(item.num_rows * columns, kTilesColumns);
@@ -326,15 +326,15 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
   build(kMaxClusterTokens, 1);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
-  build(1000, 40);  // more extras than there is room for
+  build(1000, 40);  // more extras than fit
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
-  // Two clusters a multiprocessor, but no more.
+  // Up to two clusters per multiprocessor.
   shape.kv_parts = 8;
   build(1000, 16);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
   EXPECT_EQ(plan.items.size(), 2u);
-  // More rows a cluster, where fewer would not all find room, and no clusters where those would
-  // not.
+  // Clusters have more rows where those with fewer would not all be resident; no clusters where
+  // even these would not.
   shape.kv_parts = 16;
   build(1000, 25);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
@@ -372,7 +372,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_TRUE(plan.items.empty());
   build(1024, 40);
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
-  // Rows that do not ascend: an item might see keys of one behind it.
+  // Rows that do not ascend: an item might see keys of a later item.
   std::vector<AttentionRow> swapped;
   for (int32_t i = 0; i < 40; ++i) swapped.push_back(prefix_row(1024 + i, table.data()));
   std::swap(swapped[3], swapped[30]);
@@ -383,7 +383,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
   build(1000, 64);
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster2);
-  // As the key/value heads of a quarter of 70B.
+  // The key/value heads of a quarter of 70B.
   shape.kv_parts = 2;
   shape.row_columns = 8;
   build(1000, 64);
@@ -406,7 +406,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
   build(4010, 48);
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
-  // Where dealing out gains more than clusters of four, eight are not asked.
+  // Where dealing out gains more than clusters of four, clusters of eight are not considered.
   build(3000, 33);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   build(3000, 64);
@@ -419,7 +419,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
   shape.kv_parts = 2;
   shape.may_fuse = false;
-  // Too short, too many, or rows that see different nodes.
+  // The context is too short, rows are too many, or they see different nodes.
   build(100, 40);
   EXPECT_EQ(plan.mode, AttentionMode::kTiles);
   shape.kv_parts = 8;
@@ -431,8 +431,9 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(tile_cluster_blocks(plan.mode), 0);
 }
 
-// From 17 rows of a prompt on, where kCluster would have two blocks a multiprocessor; beyond its
-// contexts from 24 on, where dealing tiles out to idle multiprocessors would not gain more.
+// Tile clusters take a prompt's rows from 17 on, where kCluster would have two blocks per
+// multiprocessor, and from 24 on at contexts too long for kCluster, if dealing tiles out to idle
+// multiprocessors would not gain more.
 TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   const std::vector<int32_t> table(200, 3), other(200, 4);
   AttentionShapeCuda shape = shape_of(8, true);
@@ -484,7 +485,7 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   EXPECT_EQ(build(3500, 32), AttentionMode::kFusedTileCluster4);
   EXPECT_EQ(build(3500, 33), AttentionMode::kFused);
   EXPECT_EQ(build(1000, 32), AttentionMode::kFusedTileCluster4);
-  // Where another kernel appends, from 33 rows on only.
+  // If another kernel appends, only from 33 rows on.
   shape.may_fuse = false;
   EXPECT_EQ(build(1000, 32), AttentionMode::kSplit);
   EXPECT_EQ(build(1000, 33), AttentionMode::kTileCluster4);

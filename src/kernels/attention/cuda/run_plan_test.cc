@@ -113,7 +113,8 @@ TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
         const Load load = check(deal, groups, 8);
         int32_t step = 1;
         for (const RunGroupCuda& group : groups) step = std::max(step, group.cut_step);
-        // But for where spans end, what a run costs, and units that have a worker to themselves.
+        // Shares are even except for the positions of span ends, the cost of a run, and units that
+        // have a worker to themselves.
         const double share = static_cast<double>(load.all) / kWorkers;
         EXPECT_LE(static_cast<double>(load.most), 2.4 * share + step + 10);
         deal.deal(groups, 8, kWorkers, 0, true);
@@ -131,7 +132,8 @@ TEST(AttentionDealCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
     deal.deal(groups, 8, kWorkers, kColumns, true);
     const Load load = check(deal, groups, 8);
     EXPECT_EQ(load.split, 0) << count;
-    // 128 or 192 workers have a unit each; more units than workers are handed over.
+    // With up to 24 sequences 128 or 192 workers have a unit each; more units than workers are
+    // handed over.
     if (count < 33) continue;
     EXPECT_LE(static_cast<double>(load.most), 1.03 * static_cast<double>(load.all) / kWorkers + 8);
   }
@@ -167,7 +169,7 @@ struct Batch {
     tables.reserve(400);
     ancestors.reserve(4000);
   }
-  // `shift`: 0 for a chain behind the context, else rows lie so much later.
+  // `shift`: 0 for a chain behind the context; otherwise rows lie that much later.
   void add(int32_t context, int32_t count, int32_t shift) {
     std::vector<int32_t>& table = tables.emplace_back(context / kTilePositions + 8);
     std::vector<int32_t> path;
@@ -212,7 +214,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
     EXPECT_EQ(item.end_tile, 32);
     EXPECT_EQ(item.group % 2, 1);
   }
-  // Their rows take the totals up: nothing is merged.
+  // Their rows continue from the totals: nothing is merged.
   EXPECT_TRUE(plan.merges.empty());
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 0);
   // With few sequences units are split, and their partial results are merged.
@@ -228,7 +230,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 1);
 }
 
-// Whose context crosses a tile's end within the step share all tiles, and cuts suit every row.
+// Rows whose context crosses a tile's end within the step share all tiles, and cuts suit every row.
 TEST(AttentionRunPlanCuda, RowsOfDifferentTilesShareTheirPrefix) {
   Batch batch;
   for (int32_t i = 0; i < 30; ++i) batch.add(16381, 6, 0);
@@ -244,7 +246,7 @@ TEST(AttentionRunPlanCuda, RowsOfDifferentTilesShareTheirPrefix) {
   }
 }
 
-// Partial results of a row neither overlap others' nor leave their room.
+// Partial results of a row neither overlap those of others nor exceed the buffer.
 TEST(AttentionRunPlanCuda, PartialResultsHaveTheirPlaces) {
   Batch batch;
   for (int32_t i = 0; i < 13; ++i) batch.add(500 + i * 1700, 1 + i % 8, i % 3);
@@ -285,7 +287,7 @@ TEST(AttentionRunPlanCuda, PromptsGoByTiles) {
   for (int32_t i = 0; i < 40; ++i) piece.add(2000, 6, 0);
   plan.build(piece.rows, shape_of());
   EXPECT_EQ(plan.mode, AttentionMode::kRuns);
-  // And where there is no room for partial results.
+  // The same where there is no room for partial results.
   plan.build(batch.rows, shape_of(0));
   EXPECT_EQ(plan.mode, AttentionMode::kTiles);
 }
