@@ -24,7 +24,7 @@ std::string describe(const DeviceMemory& memory, int64_t kv_blocks) {
             describe(memory.needs[part], kv_blocks);
     if (part + 1 == memory.needs.size()) text += ")";
   }
-  text += ", free are " + describe_bytes(std::max<int64_t>(memory.available_bytes, 0));
+  text += ", " + describe_bytes(std::max<int64_t>(memory.available_bytes, 0)) + " free";
   if (!memory.source.empty()) text += " (" + memory.source + ")";
   if (kv_blocks > 0 && all.kv_block_bytes > 0) {
     const int64_t blocks = std::max<int64_t>(memory.room_bytes(), 0) / all.kv_block_bytes;

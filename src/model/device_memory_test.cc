@@ -24,8 +24,8 @@ TEST(CheckMemory, RefusesWithTheFiguresOfAll) {
   const Status refused = check_memory(memories, kBlocks);
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.message(),
-            "cuda:0: weights 6 MB, buffers 3 MB, free are 9 MB; cuda:3: weights 6 MB, buffers 3 "
-            "MB, KV cache of 640 tokens 500 KB, free are 10 MB, room for 576 tokens");
+            "cuda:0: weights 6 MB, buffers 3 MB, 9 MB free; cuda:3: weights 6 MB, buffers 3 "
+            "MB, KV cache of 640 tokens 500 KB, 10 MB free, room for 576 tokens");
   EXPECT_TRUE(check_memory(memories, kBlocks - 1).ok());
   memories[0].available_bytes = 8'999'999;
   EXPECT_FALSE(check_memory(memories, 0).ok()) << "the weights alone do not fit";
@@ -40,16 +40,17 @@ TEST(CheckMemory, CountsAllPartsInAMemory) {
   EXPECT_EQ(both.room_bytes(), 2'000'000);
   EXPECT_TRUE(check_memory({&both, 1}, 10).ok());
   const Status refused = check_memory({&both, 1}, 11);
-  EXPECT_EQ(refused.message(),
-            "this machine: weights 8 MB, KV cache of 704 tokens 2 MB (target: weights 4 MB, KV "
-            "cache of 704 tokens 1 MB; draft: weights 4 MB, KV cache of 704 tokens 1 MB), free "
-            "are 10 MB (MemAvailable), room for 640 tokens");
+  EXPECT_EQ(
+      refused.message(),
+      "this machine: weights 8 MB, KV cache of 704 tokens 2 MB (target: weights 4 MB, KV "
+      "cache of 704 tokens 1 MB; draft: weights 4 MB, KV cache of 704 tokens 1 MB), 10 MB free "
+      "(MemAvailable), room for 640 tokens");
 }
 
 // Memory that others have reserved may leave less than nothing.
 TEST(CheckMemory, NothingIsLeftBelowZero) {
   const DeviceMemory spent = memory("cuda:1", -5'000'000, {{.weight_bytes = 1}});
-  EXPECT_EQ(check_memory({&spent, 1}, 0).message(), "cuda:1: weights 1 bytes, free are 0 bytes");
+  EXPECT_EQ(check_memory({&spent, 1}, 0).message(), "cuda:1: weights 1 bytes, 0 bytes free");
 }
 
 // So many blocks that their bytes overflow a count are refused too.

@@ -33,10 +33,10 @@ Status check_layer_range(const LayerRange& range, const ModelConfig& config) {
                     (!range.embeds || range.begin == 0) &&
                     (!range.heads || range.end == config.num_layers);
   if (fits) return {};
-  return {StatusCode::kInvalidArgument,
-          "stage: found " + describe(range, config) +
-              "; accepted is at least one layer, the embedding with layer 0 and the head with the "
-              "last one"};
+  return {StatusCode::kInvalidArgument, "stage: found " + describe(range, config) +
+                                            "; a stage has at least one layer, the embedding only "
+                                            "with layer 0 and the head only with "
+                                            "the last layer"};
 }
 
 Result<std::vector<LayerRange>> cut_layers(std::span<const int32_t> sizes,

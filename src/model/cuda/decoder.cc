@@ -324,7 +324,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   if (std::any_of(step.selections.begin(), step.selections.end(),
                   [](const KvSelection& each) { return each.index_blocks != nullptr; })) {
     return {StatusCode::kInvalidArgument,
-            "KV selection by quantized keys; accepted on GPUs is selection by keys"};
+            "KV selection by quantized keys; on GPUs selection by keys is accepted"};
   }
   for (const PassSelectionCuda& selection : block_.selections()) {
     if (selection.first_row + selection.observers <= block_.num_rows()) continue;

@@ -192,7 +192,7 @@ Status ShardCuda::finish() {
   *failed = 0;
   FORERUN_RETURN_IF_ERROR(linear_scratch_.clear_counters());
   return {StatusCode::kInternal, "cuda:" + std::to_string(device_) +
-                                     ": blocks of a kernel waited in vain for one another"};
+                                     ": blocks of a kernel gave up waiting for one another"};
 }
 
 Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {

@@ -16,7 +16,7 @@ constexpr size_t kPortionBytes = size_t{8} << 20;
 Result<SliceUploader> SliceUploader::create(const Stream* stream) {
   const auto portion = []() -> Result<Portion> {
     FORERUN_ASSIGN_OR_RETURN(PinnedBuffer memory,
-                             PinnedBuffer::allocate(kPortionBytes, "weights on their way"));
+                             PinnedBuffer::allocate(kPortionBytes, "the upload of weights"));
     FORERUN_ASSIGN_OR_RETURN(Event copied, Event::create());
     return Portion{std::move(memory), std::move(copied)};
   };
@@ -55,9 +55,8 @@ Result<const std::byte*> SliceUploader::bring(const MatrixSlice& slice, size_t p
   if (buffer.bytes() < slice.bytes()) {
     FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the previous contents have been used
     buffer = DeviceBuffer();
-    FORERUN_ASSIGN_OR_RETURN(
-        buffer,
-        DeviceBuffer::allocate(slice.bytes(), "a tensor on its way to the kernels' format"));
+    FORERUN_ASSIGN_OR_RETURN(buffer,
+                             DeviceBuffer::allocate(slice.bytes(), "a tensor to be converted"));
   }
   FORERUN_RETURN_IF_ERROR(upload(slice, buffer.data()));
   return static_cast<const std::byte*>(buffer.data());

@@ -27,9 +27,9 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                 " key/value heads; head dimensions up to 256 and whole groups are accepted"};
   }
   if (is_fused(call.mode) && !can_fuse_rope(kv.head_dim, false)) {
-    return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
-                                              std::to_string(kv.head_dim) +
-                                              " dimensions are rotated by a kernel of their own"};
+    return {StatusCode::kInvalidArgument,
+            "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
+                " dimensions cannot be rotated by the attention kernel"};
   }
   const bool shares = call.shared_prefix != SharedPrefix::kNone;
   const bool tile_cluster = tile_cluster_blocks(call.mode) > 0;
@@ -39,7 +39,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   if ((shares || tile_cluster || tiles || runs) && kv.head_dim > 128) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
-                " dimensions have no kernel of shared tiles; up to 128 are accepted"};
+                " dimensions in a mode of shared tiles; up to 128 are accepted"};
   }
   const int most_blocks = largest_tile_cluster(kv.head_dim);
   if (tile_cluster_blocks(call.mode) > most_blocks) {

@@ -202,7 +202,7 @@ class Bench {
     std::sort(times.begin(), times.end());
     uint32_t failed = 0;
     FORERUN_RETURN_IF_ERROR(failed_.download(std::as_writable_bytes(std::span(&failed, 1))));
-    if (failed != 0) return Status(StatusCode::kInternal, "blocks waited in vain");
+    if (failed != 0) return Status(StatusCode::kInternal, "blocks gave up waiting for one another");
     return times[times.size() / 2] / static_cast<double>(layers);
   }
 
