@@ -76,7 +76,7 @@ int64_t CpuDecoder::kv_block_bytes() const {
   return bytes;
 }
 
-// Where the chunk of rows ends that begins with row `begin`. Rows that choose KV together stay in
+// The end of the chunk of rows that begins with row `begin`. Rows that choose KV together stay in
 // one chunk.
 size_t CpuDecoder::chunk_end(const Step& step, size_t begin) {
   size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(kMaxChunkRows));

@@ -39,8 +39,8 @@ class Decoder {
   // on those that choose the KV that it sees (Step::selections; kInvalidArgument if selects_kv() is
   // false).
   virtual Status forward(const Step& step) = 0;
-  // As forward(), but told what will be asked of the logits (`queries` [rows that want]) and how to
-  // edit them first: logits on a device may stay there, with summaries as the answers.
+  // The same as forward(), but told what will be asked of the logits (`queries` [rows that want])
+  // and how to edit them first: logits on a device may stay there, with summaries as the answers.
   virtual Status forward_summarized(const Step& step, std::span<const RowQuery> /*queries*/,
                                     const StepEdits& /*edits*/, const Meanwhile& meanwhile) {
     if (meanwhile) meanwhile();

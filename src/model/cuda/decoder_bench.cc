@@ -124,7 +124,7 @@ Status forward_edited(DecoderCuda& decoder, const Step& step,
   return decoder.forward(step);
 }
 
-// What each part costs a layer, us: the pass's time with it less the time without it, over the
+// The cost of each part in a layer, us: the pass's time with it less the time without it, over the
 // number of layers. Parts overlap, so the costs need not add up to the layer's.
 Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Step& step,
                      double all_ms) {

@@ -59,15 +59,16 @@ struct ShardCudaOptions {
   bool shares_gpu = false;
 };
 
-// Where a pass leaves whole rows of logits: f32 [queries.size()][stride], page-locked. Every shard
-// writes its own tokens' columns. Only rows that are asked for whole are copied there.
+// The place where a pass leaves whole rows of logits: f32 [queries.size()][stride], page-locked.
+// Every shard writes its own tokens' columns. Only rows that are asked for whole are copied there.
 struct HostLogits {
   float* rows = nullptr;
   int64_t stride = 0;
   std::span<const RowQuery> queries;
 };
 
-// Where a pass leaves its rows after the stage's last layer: bf16 [count][hidden], page-locked.
+// The place where a pass leaves its rows after the stage's last layer: bf16 [count][hidden],
+// page-locked.
 struct HostHidden {
   std::byte* rows = nullptr;  // null: they are not wanted
   int64_t count = 0;

@@ -73,7 +73,7 @@ struct PassSelectionCuda {
 // Reusable: keeps its memory.
 class StepBlockCuda {
  public:
-  // Where the pass of at most `most_rows` rows ends that begins with row `begin` of `step`.
+  // The end of the pass of at most `most_rows` rows that begins with row `begin` of `step`.
   // Observers of one selection stay in one pass if they fit into one.
   static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
   // Builds the block of rows [begin, pass_end) of `step`. `queries`: one for each of these rows

@@ -37,8 +37,8 @@ class StepLogitsCuda : public DeviceLogits {
   // Starts a Step of so many rows that want logits, for which there must be room. `queries`: one
   // for each row; empty: all rows come whole.
   void start(int64_t rows, std::span<const RowQuery> queries);
-  // Where the pass that computes rows [first, first + count) leaves them. Valid until the next
-  // start().
+  // The place for the logits of the pass that computes rows [first, first + count). Valid until the
+  // next start().
   HostLogits of_pass(int64_t first, int64_t count, const StepEdits& edits);
   // For the pass with these `queries` of HostLogits: append_edits() appends the edits that they
   // refer to to the pass's block, count_masks() counts the masks among them, and write_masks()

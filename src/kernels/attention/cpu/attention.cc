@@ -44,7 +44,7 @@ struct MemberScratch {
   std::byte* keys;     // gathered keys of one tile
 };
 
-// Where the keys and values of one tile's positions lie (AttentionTile).
+// The addresses of the keys and values of one tile's positions (AttentionTile).
 struct TileKv {
   std::array<const std::byte*, kAttentionTile / kKeyGroup> keys;
   std::array<const std::byte*, kAttentionTile> values;

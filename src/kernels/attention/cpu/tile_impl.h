@@ -42,7 +42,7 @@ typename S::V exp_nonpositive(typename S::V t) {
 
 inline void prefetch(const std::byte* at) { __builtin_prefetch(at, 0, 2); }
 
-// How many vectors one load of S::kLanes 32-bit lanes unpacks to.
+// The number of vectors that one load of S::kLanes 32-bit lanes unpacks to.
 template <class T>
 constexpr int kVectorsPerLoad = sizeof(float) / sizeof(T);
 

@@ -157,8 +157,7 @@ class Bench {
     PagedKvCuda kv{.num_kv_heads = model.kv_heads, .head_dim = model.head_dim};
     kv.block_stride_bytes = kv.layer_bytes();
     const int64_t layer_bytes = kv.layer_bytes() * rows.num_blocks;
-    // As many layers as it takes for each to find its keys and values in memory rather than in the
-    // L2.
+    // Enough layers for each to find its keys and values in memory rather than in the L2.
     const int64_t most = std::max<int64_t>(2, int64_t{2} * kCacheBytes / layer_bytes);
     const int64_t layers =
         std::clamp<int64_t>(cache_bytes_ / layer_bytes, 1, std::min<int64_t>(most, 64));

@@ -175,8 +175,8 @@ Status prepare_attention_cluster_cuda() {
 Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
   const auto args = attention_args<ClusterArgs>(call);
-  // As many items as the plan makes of rows of one sequence; if there are more, clusters take the
-  // rest in turn.
+  // The number of items that the plan makes of rows of one sequence; if there are more, clusters
+  // take the rest in turn.
   const bool wide = call.mode == AttentionMode::kWideCluster;
   const int group_rows = cluster_rows(args.row_columns, wide);
   const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;

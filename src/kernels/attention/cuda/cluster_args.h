@@ -67,7 +67,7 @@ struct ClusterLayout {
   static constexpr int kValues =  // [warpgroup] tile
       ((kReceivedEnd > kQueriesEnd ? kReceivedEnd : kQueriesEnd) + 1023) / 1024 * 1024;
   static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
-  // Where each row finds the positions of its tail: bytes [row][64], the number of a key each.
+  // Each row's list of the keys of its tail's positions: bytes [row][64], the number of a key each.
   static constexpr int kLists = kExtraValues + kExtraBytes;
   static constexpr int kPositions = kLists + kRows * kTilePositions;  // [row]
   static constexpr int kFacts = kPositions + kRows * 4;               // ClusterFact
@@ -182,8 +182,8 @@ struct ClusterWork {
 
 constexpr int kTailDims = 64;  // dimensions of values that a warp takes at a time
 
-// How the block's warps share its tail: the tail's warpgroup takes part, and so does the other one
-// if it has no span.
+// The share of a warp in its block's tail. The tail's warpgroup takes part, and so does the other
+// one if it has no span.
 struct ClusterTailShare {
   int warps;  // 0: there is no tail
   int shift;  // logarithm of the number of warps that share a row

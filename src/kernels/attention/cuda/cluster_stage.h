@@ -98,8 +98,8 @@ struct ClusterNotes {
   }
 };
 
-// Where the angles of a piece of an extra lie in shared memory, which holds them until the previous
-// kernel has ended. The first extras are the item's rows.
+// The address of the angles of a piece of an extra in shared memory, which holds them until the
+// previous kernel has ended. The first extras are the item's rows.
 template <class Layout>
 __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
   return shared + Layout::kAngles + slot * (Layout::kDim * 4) + piece * 32;
@@ -266,7 +266,7 @@ struct StagedExtra {
     return shared + (is_value ? Layout::kExtraValues : Layout::kExtraKeys) +
            extra * kPanelRowBytes + kv_piece(piece, extra, kClusterExtras);
   }
-  // Where a slot's key lies in the cache.
+  // The address of a slot's key in the cache.
   __device__ __forceinline__ static std::byte* stored(const ClusterArgs& args, int kv_head,
                                                       int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
@@ -274,7 +274,7 @@ struct StagedExtra {
   }
 };
 
-// What a thread stages of an item. Its columns are also those that it merges.
+// The parts of an item that a thread stages. Its columns are also those that it merges.
 template <class Layout>
 struct ClusterStaging {
   static constexpr int kShares = ClusterColumn<Layout>::kShares;

@@ -20,9 +20,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Where the scores of a column lie, those of an even key and the next one together. Against bank
-// conflicts, a column begins a quarter of all banks after the one before it or, where there is no
-// room for that, has its keys in a swizzled order that does the same.
+// The addresses of a column's scores; those of an even key and the next one are neighbours. Against
+// bank conflicts, a column begins a quarter of all banks after the one before it or, where there is
+// no room for that, has its keys in a swizzled order that does the same.
 template <class Layout>
 struct TailScores {
   uint32_t of_column;
@@ -118,7 +118,7 @@ struct TailRow {
     sums.reduce_lanes<1>();
   }
 
-  // Where the pieces of one position's values lie.
+  // The addresses of the pieces of one position's values.
   struct Place {
     uint32_t row;
     int swizzle, panel_bytes;

@@ -1,4 +1,4 @@
-// How the tiles of an item fall into spans. Device code; included by attention's kernels alone.
+// How the tiles of an item fall into spans. Device code; only the attention kernels include it.
 #pragma once
 
 #include "kernels/attention/cuda/plan.h"

@@ -53,26 +53,26 @@ constexpr int span_of_total(int position, int tiles) {
 }
 constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
-// How a step's rows are processed. All modes give the same bits.
+// The ways to process a step's rows. All modes give the same bits.
 enum class AttentionMode : uint8_t {
   kWhole,  // an item is all spans of its rows, merged as they end: for many groups
   kTiles,  // as kWhole with more rows an item, for rows that see only their prefix
-  // As kTiles by clusters of 2, 4 or 8 blocks, whose warpgroups take an item's spans in turn: for
-  // few such items (attention/cuda/tile_cluster.cu).
+  // kTiles by clusters of 2, 4 or 8 blocks, whose warpgroups take an item's spans in turn: for few
+  // such items (attention/cuda/tile_cluster.cu).
   kTileCluster2,
   kTileCluster4,
   kTileCluster8,
-  // As these, but the kernel itself rotates and appends; an item waits for the keys of those before
-  // it.
+  // The same clusters, but the kernel itself rotates and appends; an item waits for the keys of
+  // those before it.
   kFusedTileCluster2,
   kFusedTileCluster4,
   kFusedTileCluster8,
   kSplit,  // an item is one span; the partial results are merged afterwards
-  // As kSplit, but the kernel itself rotates and appends: the step's own keys come from the linear
+  // kSplit, but the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
   kFused,
-  // As kFused, but a cluster takes all spans of some rows, and its blocks merge them among
-  // themselves (attention/cuda/cluster.cu). For short contexts.
+  // kFused, but a cluster takes all spans of some rows, and its blocks merge them among themselves
+  // (attention/cuda/cluster.cu). For short contexts.
   kCluster,
   kWideCluster,  // as kCluster with more rows a cluster, where its clusters would not all be
                  // resident
@@ -126,7 +126,7 @@ inline constexpr int kPrefixRows = 32;  // the most of a prefix item
 
 // kRuns: columns of a unit.
 inline constexpr int kRunColumns = 64;
-// What a worker adds to a unit's arrival counter when it publishes its partial (O, m, l):
+// Numbers that a worker adds to a unit's arrival counter when it publishes its partial (O, m, l):
 // kHandedOver if the unit's next worker continues from it, kTotalReady if rows with tiles of their
 // own do.
 inline constexpr int kHandedOver = 1 << 16;
@@ -204,7 +204,7 @@ struct alignas(16) AttentionMergeCuda {
   int32_t arrivals = 0;     // that the merge waits for
 };
 
-// What a plan must know of the model and the GPU.
+// The properties of the model and the GPU that a plan depends on.
 struct AttentionShapeCuda {
   int32_t kv_parts = 1;     // key/value heads times query_parts()
   int32_t row_columns = 1;  // query heads of a part: at most 8

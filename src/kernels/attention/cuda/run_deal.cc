@@ -133,7 +133,7 @@ void AttentionDealCuda::lay_end_to_end(std::span<const RunGroupCuda> groups, int
     int32_t begin = splits ? unit.total_tiles : 0;
     for (bool placed = false; !placed;) {
       const bool last = worker + 1 == end_worker;
-      // Where this worker's share ends, rounded to a span's end.
+      // The end of this worker's share, rounded to a span's end.
       const double target = begin + room() - kRunCost;
       const auto cut = static_cast<int32_t>(std::lround(target / group.cut_step)) * group.cut_step;
       const bool fits = at + group.tiles - begin + kRunCost <= share * (worker + 1 - first_worker);

@@ -15,7 +15,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane keeps in registers about its two columns, g and g + 8 of its warp's 16. The rest is
+// A lane's two columns, g and g + 8 of its warp's 16, as far as they stay in registers. The rest is
 // computed again where a span or a run ends.
 struct RunColumns {
   int last_visible[2];  // -1: there is no such column

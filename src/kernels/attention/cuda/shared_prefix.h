@@ -13,7 +13,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane keeps about its two columns, g and g + 8 of its warp's 16.
+// A lane's two columns, g and g + 8 of its warp's 16.
 struct PrefixColumns {
   bool is_there[2];
   int own_head[2];  // head of the part

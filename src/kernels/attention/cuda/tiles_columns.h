@@ -16,8 +16,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane keeps about its two columns, g and g + 8 of its warp's 16. A column that does not
-// exist sees nothing: last_visible is -1.
+// A lane's two columns, g and g + 8 of its warp's 16. A column that does not exist sees nothing:
+// last_visible is -1.
 struct TilesColumns {
   int last_visible[2], head[2];
   int highest = -1;  // last_visible of the warpgroup's rows
