@@ -67,7 +67,7 @@ def table(rows: list[dict]) -> str:
         guess = row.get("predicted")
 
         def both(value: float, name: str) -> str:
-            # Of a hierarchy Steps are not measured by what they are for.
+            # In a hierarchy one Step serves several purposes, so its time cannot be split by them.
             known = guess and not (
                 name.endswith("_ms") and name != "plain_ms" and row.get("check_rows")
             )

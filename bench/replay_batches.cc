@@ -12,11 +12,10 @@
 // every sequence (T_SD); and x, T_AR over T_SD, both measured from when all sequences decode until
 // the first has its tokens.
 //
-// Of a hierarchy (sparse_self that checks what the draft model guesses) sequences drift apart, so
-// that Steps carry checks of some and verifications of others: its T_D is a Step of the draft
-// model, its T_V any Step of the target. The draft model is right where the target's view is, but
-// for what is beyond its acceptance, and errs as that does: the view shares draft_acceptance + 1 -
-// acceptance of its guesses.
+// In a hierarchy (sparse_self checks the draft model's tokens through a view) sequences drift
+// apart, so one Step carries checks of some sequences and verifications of others. T_D is then a
+// Step of the draft model, T_V any Step of the target. The draft model's errors include those of
+// the view: the view agrees with a share of draft_acceptance + 1 - acceptance of its draft tokens.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -128,7 +127,7 @@ class Bench {
     bench->opened_ = std::make_unique<OpenedModels>(std::move(opened));
     for (const OpenedModel* model : std::array<const OpenedModel*, kNumRoles>{
              &bench->opened_->target, bench->opened_->draft_or_null()}) {
-      // Of a draft with a window the devices give both models what they have.
+      // A draft with a window: the engine divides the devices' memory between the two models.
       if (model == nullptr || arguments.draft_window > 0) continue;
       // Keys and values, bf16.
       const ModelConfig& config = model->checkpoint.config();

@@ -137,7 +137,7 @@ Status measure_batches(const StepProfile& profile, const Arguments& arguments,
       std::vector<OfflineRequest> requests;
       const auto count = static_cast<size_t>(std::max(16, 4 * at_once));
       for (size_t number = 0; number < count; ++number) {
-        // Of different lengths, so that some begin while others decode.
+        // Lengths differ, so that some requests begin while others decode.
         const auto more = static_cast<int32_t>(number * 37) % arguments.tokens;
         requests.push_back(request_of(number, arguments.prompt, arguments.tokens / 2 + more + 1));
       }

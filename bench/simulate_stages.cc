@@ -96,7 +96,7 @@ std::vector<Setting> all_settings(const std::vector<int32_t>& widths) {
 struct Measured {
   double ms_per_token = 0.0;
   double steps_per_token = 0.0;  // items of the target
-  // Of this thread, for the engine's own work, an item: for the draft's Steps, and for the rest.
+  // This thread's time for the engine's own work per item: for the draft's Steps, and for the rest.
   double draft_host_us = 0.0, host_us = 0.0;
   bool identical = true;
 };

@@ -15,12 +15,12 @@ from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results"
 TABLES = "TABLES.md"
-# Of a figure, in this order; its command and notes stay in the JSON.
+# The columns of a figure, in this order. The figure's command and notes stay in the JSON.
 FIGURE_COLUMNS = ("figure", "value", "unit", "target", "holds", "floor", "over_floor")
 MISSED_COLUMNS = ["figure", "value", "unit", "target", "measured"]
 # Rows that are no figures are raw data where there are more of them, or figures beside them.
 MOST_ROWS = 60
-# Of other rows: said by the section, or too long for a cell.
+# Fields of other rows that get no column: the section says them, or they are too long for a cell.
 LEFT_OUT = ("command", "note", "machine", "date", "commit", "said")
 HEAD = """# Tables
 

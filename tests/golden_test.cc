@@ -59,7 +59,7 @@ std::vector<std::filesystem::path> golden_dirs() {
   return dirs;
 }
 
-// Of a - b over the root mean square of b; infinite where a value is not finite.
+// The size of a - b relative to the root mean square of b; infinite if a value is not finite.
 struct Difference {
   double maximum = 0.0;
   double root_mean_square = 0.0;

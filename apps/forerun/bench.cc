@@ -56,7 +56,7 @@ std::string stem_of(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
-// Of anything that is counted here, more would not come to its end.
+// The upper bound of every count that this command takes: a run with more would never end.
 constexpr int64_t kMaxCounted = 1'000'000;
 
 Status in_range(const char* flag, int64_t value, int64_t least) {

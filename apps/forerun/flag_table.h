@@ -22,9 +22,10 @@ struct CommandEntry {
   std::vector<FlagEntry> flags;
 };
 
-// Of `command` alone, --help included, in the order of help.
+// The flags of `command` itself, --help included, without those of its subcommands, in the order
+// in which help lists them.
 std::vector<FlagEntry> flags_of(const CLI::App& command);
-// All commands.
+// All commands of `app`.
 std::vector<CommandEntry> commands_of(const CLI::App& app);
 
 }  // namespace forerun::app

@@ -22,10 +22,11 @@ struct ModelPair {
   std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
   int32_t live_vocab = 0;
 
-  // Of directories; weights as the engine loads them. Fails where they have not one tokenizer.
+  // Loads both checkpoint directories, with weights as the engine loads them. Fails if the two
+  // models have different tokenizers. `kv_blocks`: KV cache blocks of each role.
   static Result<ModelPair> load(const std::string& target, const std::string& draft,
                                 const std::array<int64_t, kNumRoles>& kv_blocks);
-  // The pair must outlive it. One runner a role at a time.
+  // The pair must outlive the runner. Each role may have one runner at a time.
   std::unique_ptr<StepRunner> make_runner(Role role) const;
 };
 

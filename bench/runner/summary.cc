@@ -6,7 +6,7 @@
 namespace forerun::bench {
 namespace {
 
-// Of an even number of values the mean of the two in the middle.
+// The median of an even number of values is the mean of the two in the middle.
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());

@@ -12,7 +12,8 @@ struct CpuTime {
   double thread_s = 0.0;  // of the threads of the given name
 };
 
-// Of all threads that run now. Zero where there is no such process.
+// Processor time of all threads that exist now, and of those named `thread_name`. Zero if there is
+// no such process.
 CpuTime cpu_time_of(pid_t process, const std::string& thread_name);
 
 // Resident memory, in MiB; 0 where there is no such process.

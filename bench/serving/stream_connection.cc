@@ -140,7 +140,8 @@ void StreamConnection::take_event(std::string_view data) {
   if (!text || text->starts_with('"')) return;
   outcome_.events.push_back(heard_);
   if (!reads_stamps_) return;
-  // Of a text that several events were joined to, the first one's: it has waited longest.
+  // A text joined from several events counts with the stamp of its first event, which has waited
+  // longest.
   int64_t stamp = 0;
   std::from_chars(text->data(), text->data() + text->size(), stamp);
   outcome_.stamps.emplace_back(Clock::duration(stamp));

@@ -32,8 +32,8 @@ struct Request {
   // So many continuations of the prompt, whose KV they share, each with a seed of its own
   // (sample_seed). Events say whose they are: Event::sample_idx. 1 to 128; 1 with resume_tokens.
   int32_t num_samples = 1;
-  // Of each sample, resume_tokens included; 0: the prompt is read, and scored where that is asked
-  // for, but nothing is written.
+  // Tokens of each sample's output, resume_tokens included. 0: the prompt is read, and scored if
+  // that is asked for, but no token is generated.
   int32_t max_new_tokens = 256;
   // Output does not end by itself before so many: what would end it is not drawn, stop strings are
   // looked for in the text behind them. At most max_new_tokens; not beside an output format.

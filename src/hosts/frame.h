@@ -10,11 +10,12 @@
 
 namespace forerun {
 
-// Of headers, greetings and reports, which are read before builds are compared (host_agreement.cc
-// of the engine refuses another build): changes when one of them does.
+// The version of the format of frame headers, greetings and reports. Processes read these before
+// they compare their builds (engine/host_agreement.cc refuses another build), so it must change
+// whenever one of these formats does.
 inline constexpr uint16_t kFrameVersion = 2;
 inline constexpr size_t kFrameHeaderBytes = 23;
-// A prompt's rows of the widest models are a hundredth of it.
+// Far above need: the rows of a prompt in the widest models take a hundredth of this.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 enum class FrameKind : uint8_t {

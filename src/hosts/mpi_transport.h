@@ -15,8 +15,8 @@
 
 namespace forerun {
 
-// Of how many processes this one was started as a part, by mpirun or Slurm; 1: alone. Asks the
-// environment, not MPI.
+// The number of processes that mpirun or Slurm started together with this one, itself included; 1:
+// it was started alone. Reads the environment and does not call MPI.
 int32_t processes_of_launch();
 LocalPlace place_on_machine();
 

@@ -111,7 +111,8 @@ class StageServer {
     return {};
   }
 
-  // Of the next Step. Tasks that are out of range fail it; those of another Step the launch.
+  // Reads the tasks of the next Step. Tasks that are out of range fail the Step; tasks of another
+  // Step fail the launch.
   Status read_tasks(StepTasks& tasks, Status& status) {
     const Incoming incoming = std::move(tasks_.front());
     tasks_.pop_front();

@@ -200,7 +200,7 @@ TEST(StepTasks, AnswersComeBackToWhoHasAsked) {
   EXPECT_EQ(here.verified.bonus, 5);
   EXPECT_EQ(here.verified.walked[0].position, 21);
 
-  // Of other tasks.
+  // Answers to other tasks are refused.
   ByteReader again(bytes);
   EXPECT_EQ(read_answers(again, std::span(here.tasks).first(2), here.rejections).code(),
             StatusCode::kCorrupt);

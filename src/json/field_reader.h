@@ -27,7 +27,7 @@ class BasicFieldReader {
  public:
   using Value = BasicJsonValue<Json>;
 
-  // Of an object; the document must outlive the reader.
+  // Reads the fields of `object`, whose document must outlive the reader.
   explicit BasicFieldReader(Value object);
 
   // The field is there, even if null.

@@ -47,7 +47,7 @@ class BasicJsonValue {
 
   // A member of an object; absent where there is none, or where this is no object.
   BasicJsonValue operator[](std::string_view key) const;
-  // Of a list that has so many.
+  // Element `idx` of a list, which must have more than `idx` elements.
   BasicJsonValue element(size_t idx) const;
 
   // Ranges are inclusive. An integral float such as 4096.0 counts as an integer.
@@ -58,7 +58,7 @@ class BasicJsonValue {
   Result<std::string> as_string() const;
   // One of these.
   Result<std::string> as_choice(const std::vector<std::string>& accepted) const;
-  // Of any types.
+  // The elements of a list, of any types.
   Result<std::vector<BasicJsonValue>> as_list() const;
   Result<std::vector<std::string>> keys() const;
 

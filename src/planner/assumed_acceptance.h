@@ -1,5 +1,5 @@
-// How often guesses are taken to be right before any has been seen: what has been published of a
-// view (views/view_table.h), carried over to other budgets. Pure.
+// The acceptance rate that the planner assumes before a draft token has been verified: the rate
+// published for a view (views/view_table.h), carried over to other budgets. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace forerun {
 
-// Of a small draft model, with a view or the whole cache (MagicDec, Table 6: Llama-3.2-1B for
-// Llama-3.1-8B).
+// The acceptance rate of a small draft model, with a view or the whole KV cache (MagicDec, Table 6:
+// Llama-3.2-1B for Llama-3.1-8B).
 inline constexpr double kPublishedDraftAcceptance = 0.67;
 
-// Of the target that drafts through a view with `budget` tokens; 0 where nothing is published of
-// it. Below the published budget the share of wrong guesses grows with the inverse fourth root of
-// the budget: at half of the tokens a fifth more are wrong, which keeps SnapKV before StreamingLLM
-// at every equal budget. Above it nothing is gained, so that no plan promises more than was
-// published. An assumption: the paper prints no numbers for it.
+// The acceptance rate of a target that drafts through a view with a budget of `budget` tokens; 0 if
+// no rate has been published for the view. Below the published budget the share of rejected draft
+// tokens grows with the inverse fourth root of the budget: half of the budget gives a fifth more
+// rejections, which keeps SnapKV ahead of StreamingLLM at every equal budget. Above the published
+// budget the rate stays the same, so that no plan promises more than was published. This law is an
+// assumption: the paper prints no numbers for it.
 double assumed_acceptance(const KvViewFacts& facts, int64_t budget);
 
 }  // namespace forerun

@@ -16,7 +16,7 @@ TEST(AssumedAcceptance, IsNoMoreThanWasPublished) {
     EXPECT_EQ(assumed_acceptance(facts, facts.budget), facts.published_acceptance);
     EXPECT_EQ(assumed_acceptance(facts, 4 * facts.budget), facts.published_acceptance);
   }
-  // Of which nothing is published.
+  // A view for which no rate has been published.
   EXPECT_EQ(assumed_acceptance({.budget = 512}, 64), 0.0);
 }
 

@@ -189,13 +189,13 @@ class Trial {
     return {};
   }
 
-  // Of those that are not left out.
+  // The `count` best splits among those that did not fail.
   std::vector<Record*> best(size_t count) {
     std::vector<Record*> all;
     for (Record& record : records_) {
       if (record.failure.ok()) all.push_back(&record);
     }
-    // The one that is loaded first, so that it need not be loaded again.
+    // The split that is loaded now comes first, so that it need not be loaded again.
     std::stable_sort(all.begin(), all.end(), [](const Record* a, const Record* b) {
       const Plan& pa = a->plans.front();
       const Plan& pb = b->plans.front();

@@ -55,7 +55,7 @@ Tables read_tables() {
   return tables;
 }
 
-// Of the rounds of a table: the median of what their Steps leave.
+// The median, over a table's rounds, of the seconds of a round that its Steps do not explain.
 double fitted_overhead(const std::vector<Row>& rows) {
   std::vector<double> left;
   for (const Row& row : rows) {

@@ -12,10 +12,10 @@ namespace forerun {
 namespace {
 
 constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
-// Of prompts and of large batches; as far as a Step of them is brief. Both sides of where a pass on
-// a GPU becomes a larger one (its graph, and passes over the weights): a batch of 32 that is told
-// 33 rows to cost a little more than 32 lets one request's guess move all the others over that
-// step.
+// The row counts of prompts and large batches, measured as long as their Steps are brief
+// (kBriefSeconds). They lie on both sides of each row count at which a pass on a GPU becomes a larger
+// one (a larger graph, more passes over the weights): if the table said that 33 rows cost only a
+// little more than 32, one request's draft token would push a batch of 32 over that edge.
 constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
                                                65, 128, 129, 256, kMaxMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
@@ -80,7 +80,7 @@ class Measurement {
     const Load batch = {.rows = 1, .sequences = kSequences};
     const Status in_batch = find_growth(role, batch, long_context, runs, each);
     if (in_batch.code() != StatusCode::kResourceExhausted) FORERUN_RETURN_IF_ERROR(in_batch);
-    // Of one row: read + attend; of several: read + rows * attend.
+    // One row costs read + attend for each token of context, `rows` rows read + rows * attend.
     slopes.per_attended_token = std::clamp((many - one) / (rows - 1), 0.0, each);
     slopes.per_kv_token = each - slopes.per_attended_token;
     return {};
@@ -96,7 +96,7 @@ class Measurement {
     return {};
   }
 
-  // Of the Steps that tell how several rows behind a context grow with it.
+  // The rows of the Steps that show how the time of several rows grows with their context.
   int32_t context_rows() const {
     return seconds_at(Role::kTarget, kContextRows) > 0.0 ? kContextRows : kSlowContextRows;
   }

@@ -56,7 +56,7 @@ TEST(MakeCandidates, BudgetsAndAcceptanceAsGiven) {
   EXPECT_EQ(find(all, "draft")->candidate.acceptance, 0.5);
   EXPECT_EQ(find(all, "draft, streaming_llm 256")->candidate.acceptance, 0.4);
   EXPECT_EQ(find(all, "draft, streaming_llm 1024")->candidate.acceptance, 0.5);
-  // Of a smaller budget less is assumed than of the published one.
+  // A smaller budget than the published one is assumed to be accepted less often.
   const PlanCandidate& assumed = *find(all, "self, streaming_llm 256");
   EXPECT_LT(assumed.candidate.acceptance, 0.83);
   EXPECT_NE(assumed.source.find("assumed"), std::string::npos);

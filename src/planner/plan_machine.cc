@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// Of a GPU's memory, what buffers, graphs and the driver leave to weights and caches.
+// The share of a GPU's memory that buffers, graphs and the driver leave to weights and KV caches.
 constexpr double kUsable = 0.92;
 
 Result<DeviceWork> work_for(const char* model, const ModelConfig& config, int32_t degree) {
@@ -44,7 +44,7 @@ std::optional<int64_t> last_crossing(int64_t max_context,
   return paying;
 }
 
-// Of the best setting that fits, over plain decoding; 1 where none pays.
+// The speedup over plain decoding of the best setting that fits; 1 if none is faster.
 double best_speedup(const PlannedMachine& machine, const BatchLoad& load,
                     const std::vector<SpeculationCandidate>& candidates,
                     const RankOptions& options) {

@@ -44,7 +44,8 @@ bool applies(const SpeculationCandidate& candidate, const StepCosts& costs, cons
 
 // `costs` has entries for the target, as everywhere here.
 SpeculationForecast forecast_plain(const StepCosts& costs, const BatchLoad& load);
-// Of candidates[index], which applies; gamma >= 1.
+// The forecast of candidates[index] with `gamma` draft tokens a round. The candidate must apply;
+// gamma >= 1.
 SpeculationForecast forecast(const StepCosts& costs, const BatchLoad& load,
                              const std::vector<SpeculationCandidate>& candidates, int32_t index,
                              int32_t gamma, const RankOptions& options = {});

@@ -52,7 +52,7 @@ DeviceWork work_of(const ModelConfig& config, const DeviceShard& shard) {
                            static_cast<double>(tensor.shape[1]);
     const double bytes = weights * bytes_per_weight(config, tensor.role);
     work.resident_bytes += bytes;
-    // Of the embedding a Step reads a line a row, unless it is the head too.
+    // A Step reads one line of the embedding for each row, unless the embedding is the head too.
     if (tensor.role == TensorRole::kEmbedding && !config.tied_embeddings) continue;
     work.weight_bytes += bytes;
     work.row_flops += 2.0 * weights;

@@ -67,7 +67,8 @@ inline bool is_adjusted(const RowContext& context) {
 struct ProcessedRow {
   RowScan scan;           // of the logits after bias and penalties
   bool adjusted = false;  // there were some
-  // Of the whole row. Greedy requests have temperature 1 and no filters here.
+  // The scale of the whole row, also for a part. Greedy requests have temperature 1 and no filters
+  // here.
   ScoreScale scale{0.0f, 1.0f};
   // If filtered, the part's tokens that are kept, in no order (of a whole row at least one), and
   // the last of them by rank.

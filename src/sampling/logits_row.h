@@ -54,7 +54,7 @@ struct LogitsRow {
   bool holds(TokenId token) const {
     return token >= first_token && static_cast<size_t>(token - first_token) < values.size();
   }
-  // Of a token that it holds.
+  // The logit of `token`, which the row must hold.
   float at(TokenId token) const { return values[static_cast<size_t>(token - first_token)]; }
 };
 

@@ -33,13 +33,13 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
 
 void ask_for_best(int32_t count, RowQuery* query) { query->top = std::max(query->top, count); }
 
-// What no summary can hold is asked as logits.
+// A query that no summary can answer asks for the logits instead.
 RowQuery within_limits(RowQuery query) {
   if (query.top > RowQuery::kMaxTop) query.kinds = RowQuery::kLogits;
   return query;
 }
 
-// Of rank_by_logprob.
+// Adds what rank_by_logprob() needs for `count` tokens.
 void ask_for_logprobs(const RowContext& context, int32_t count, int32_t vocab, RowQuery* query) {
   if (!is_greedy(*context.params) && filters(*context.params, vocab)) return;
   query->kinds |= RowQuery::kWeights;

@@ -43,7 +43,7 @@ bool scan_lanes(std::span<const float> values, std::vector<float>& lane_max) {
   return scan_kernels().lane_max(values.data(), count, lane_max.data());
 }
 
-// Of a part without NaN or +inf.
+// The best token of a part that has no NaN and no +inf.
 RankedToken best_of_lanes(const LogitsRow& logits, std::span<const float> lane_max) {
   const auto top = std::max_element(lane_max.begin(), lane_max.end());
   if (top == lane_max.end() || *top < kLowest) return {-kInfinity, -1};

@@ -46,7 +46,7 @@ class RowScan {
   Status read();
   std::span<const float> lane_max() const { return *lane_max_; }  // after read(); as of scan.h
 
-  // Of a token that the part holds.
+  // The logit of `token`, which the part must hold.
   Status logit(TokenId token, float* logit);
   // Sum of the part's fixed-point weights.
   Status weight_sum(ScoreScale scale, uint64_t* sum);

@@ -64,7 +64,7 @@ const ScanKernels& scan_kernels_avx2();
 const ScanKernels& scan_kernels_avx512();
 #endif
 
-// Of fixed-point weights (base/token_weight.h).
+// The scale of fixed-point weights (base/token_weight.h).
 inline constexpr double kFixedWeightScale = 0x1p40;
 
 // What exp_weights computes for one score.

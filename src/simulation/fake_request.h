@@ -63,7 +63,7 @@ class FakeRequest {
   }
   void on_costs(const CostTable& costs) { driver_.on_costs(costs); }
 
-  // Of all turns so far.
+  // The tokens emitted in all turns so far.
   const std::vector<EmittedToken>& emitted() const { return emitted_; }
   std::vector<TokenId> tokens() const {
     std::vector<TokenId> tokens;

@@ -44,7 +44,7 @@ void print_table(int32_t tokens) {
   for (const Machine& machine : machines) {
     const CostTable serial = flat_costs(machine.serial_target, machine.serial_draft);
     const CostTable parallel = flat_costs(machine.target, machine.draft);
-    // Of plain decoding on all devices, as the serial column.
+    // Speedups are over plain decoding on all devices, as in the serial column.
     const double scale = machine.serial_target / machine.target;
     for (const SimulatedText& text : simulated_texts()) {
       const FakeModels models = text.models(42);

@@ -17,7 +17,7 @@ constexpr milliseconds kLongestAnswer{1000};
 // A launch ends its late requests itself, unless it has stalled; this leaves it time to do so.
 constexpr milliseconds kLate{500};
 
-// Of what only a launch can answer.
+// The answer to a question that only a launch can answer, while there is none.
 Status no_launch() {
   constexpr milliseconds kComeAgain{1000};
   return Status(StatusCode::kOverloaded,

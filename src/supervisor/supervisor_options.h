@@ -13,9 +13,9 @@
 namespace forerun {
 
 struct SupervisorOptions {
-  // Of the launch's engine; its `hosts` and `trace` are not looked at.
+  // Options of the launch's engine; `hosts` and `trace` in them are ignored.
   EngineOptions engine;
-  // Of every process of the launch by rank, the coordinator's first: for messages.
+  // The host of every process of the launch by rank, the coordinator's first; for messages.
   std::vector<std::string> hosts;
   // The program and arguments that start a launch whose coordinator runs serve_engine() on its
   // standard input and output. `folder`: launch_folder.h.

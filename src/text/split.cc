@@ -31,7 +31,7 @@ void apply_behavior(const std::vector<SplitPart>& parts, SplitBehavior behavior,
       }
       break;
     case SplitBehavior::kMergedWithPrevious:
-      // Of neighbouring matches only the first joins the piece before it.
+      // If matches follow each other, only the first joins the piece before it.
       for (size_t i = 0; i < count;) {
         PieceSpan span = parts[i].span;
         const bool takes_next = i + 1 < count && parts[i + 1].is_match && !parts[i].is_match;
@@ -41,7 +41,7 @@ void apply_behavior(const std::vector<SplitPart>& parts, SplitBehavior behavior,
       }
       break;
     case SplitBehavior::kMergedWithNext:
-      // Of neighbouring matches only the last joins the piece behind it.
+      // If matches follow each other, only the last joins the piece behind it.
       for (size_t i = 0; i < count;) {
         PieceSpan span = parts[i].span;
         const bool takes_next = parts[i].is_match && i + 1 < count && !parts[i + 1].is_match;

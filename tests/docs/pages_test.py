@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-# Of a page in these folders, the first that it lies in.
+# The most lines that a page may have: the first entry applies whose folder holds the page.
 MOST_LINES = {"docs/kernels": 150, "docs": 250, "bench/results/README.md": 40}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"\bdocs/[\w./-]+\.md\b")  # pages named in comments and plain text

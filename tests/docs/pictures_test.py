@@ -32,7 +32,7 @@ WIDTHS = [
 ]
 # fmt: on
 MONOSPACE = 602
-# Of the size, above and below a line of text.
+# Heights above and below the baseline, as shares of the font size.
 ASCENT, DESCENT = 0.76, 0.24
 
 

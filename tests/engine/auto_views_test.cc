@@ -48,7 +48,7 @@ class AutoViewsTest : public ::testing::Test {
     options.emulate = (dir_.path() / "profiles.json").string() + "#" + profile;
     return create_engine(options);
   }
-  // Of kRequests at the same time, of different lengths.
+  // The outputs of kRequests requests of different lengths that run at the same time.
   static std::vector<Output> run(Engine& engine, const SpeculationOptions& speculation,
                                  int32_t prompt_tokens) {
     std::vector<std::shared_ptr<RequestStream>> running;

@@ -137,10 +137,11 @@ TEST_F(EmulationTest, ADraftThatCannotPayLeavesGuessingToTheText) {
   const RequestStats by_default = with({});
   EXPECT_EQ(by_default.strategy, "serial_tree");
   EXPECT_EQ(by_default.draft_steps, 0);
-  // Of a given shape only the draft has guesses; asked for by name, they are made.
+  // Only the draft model can draft in a given shape, and it does not pay here; asked for by name, it
+  // drafts all the same.
   EXPECT_EQ(with({.shape = "chain"}).strategy, "autoregressive");
   EXPECT_GT(with({.source = "model", .shape = "chain"}).draft_steps, 0);
-  // What is no option stays none.
+  // An unknown shape is refused as ever.
   Request wrong = request();
   wrong.speculation = SpeculationOptions{.shape = "round"};
   const auto refused = (*engine)->submit(wrong);

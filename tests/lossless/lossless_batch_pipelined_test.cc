@@ -42,7 +42,7 @@ class LosslessBatchPipelined : public ::testing::TestWithParam<int32_t> {
     plain_.clear();
     pair_.reset();
   }
-  // Of lengths that differ, so that some end, and others are admitted, while the rest runs.
+  // Lengths differ by seed, so that some requests end and others are admitted while the rest runs.
   static Request plain_request(uint64_t seed) {
     Request request = request_of(seed, seed % 3 > 0);
     set_length(request, 16 + static_cast<int32_t>(seed * 5 % 24));

@@ -28,7 +28,7 @@ Request long_request(uint64_t seed) {
   return request;
 }
 
-// Of those that take a request of this precision, another one each time.
+// The policies that accept a request of this precision; any() draws one of them.
 class Policies {
  public:
   Policies(const Precision& precision, const Request& request, const std::string& strategy) {

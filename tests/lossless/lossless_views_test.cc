@@ -80,9 +80,9 @@ struct Plain {
 
 class LosslessViews : public ::testing::TestWithParam<size_t> {
  protected:
-  // Of a seed, decoded once.
+  // The plain outputs of the requests of `seed`, decoded once.
   const Plain& plain_of(Engine& engine, uint64_t seed);
-  // One view, every budget and depth; of a hierarchy where there is a source.
+  // Runs one view with every budget and depth; with a `source`, as a hierarchy.
   void expect_plain_tokens(Engine& engine, const std::string& view, const std::string& source,
                            const std::vector<size_t>& batches, Counts& counts);
 
@@ -115,7 +115,7 @@ void LosslessViews::expect_plain_tokens(Engine& engine, const std::string& view,
           const std::vector<Output> expected(plain.begin() + static_cast<std::ptrdiff_t>(begin),
                                              plain.begin() + static_cast<std::ptrdiff_t>(end));
           for (size_t idx = 0; idx < group.size(); ++idx) {
-            // Of a large batch one decodes plainly, one speculates with the draft model.
+            // In the batch of all requests one decodes plainly, one speculates with the draft model.
             const size_t place = batch == requests.size() ? idx : 2;
             if (place == 0) continue;
             group[idx].speculation =

@@ -91,7 +91,7 @@ constexpr std::string_view kNames[] = {
     "add_generation_prompt", "tokens", "with_pieces", "max_output_tokens", "include",
     "return_token_ids", "return_tokens_as_token_ids", "continuous_usage_stats", "refusal",
     "enable_thinking", "tool_choice", "skip_special_tokens",
-    // Of schemas.
+    // Keywords of JSON schemas.
     "json_schema", "schema", "properties", "required", "items", "prefixItems", "enum", "const",
     "anyOf", "oneOf", "allOf", "$ref", "$defs", "pattern", "minLength", "maxLength", "minimum",
     "maximum", "exclusiveMinimum", "multipleOf", "minItems", "maxItems", "additionalProperties",

@@ -225,7 +225,7 @@ class PageTest(serving.ServerTest):
         self.assertEqual(self.page.evaluate("all('.answer').length"), 2)
         self.assertTrue(self.page.evaluate("byId('compare-stop').hidden"))
         self.assertEqual(self.page.evaluate("byId('compare-result').textContent"), "")
-        # Of the two answers the first is looked at again.
+        # The first of the two answers is selected again.
         self.page.evaluate("all('.answer')[0].querySelector('.foot button').click()")
         self.assertEqual(self.page.evaluate("byId('count-plain').textContent > 0"), True)
         self.assertEqual(

@@ -75,7 +75,8 @@ class HeldExecutor : public Executor {
     result.waits_for_memory = true;
     results_.push_back(std::move(result));
   }
-  // Of the sequences opened and those closed so far, in order, once the loop has seen all.
+  // The priorities of the sequences opened so far, and the sequences closed so far, in order. Both
+  // wait until the loop has seen everything submitted before the call.
   std::vector<int32_t> priorities() {
     opened();
     const std::lock_guard lock(mutex_);

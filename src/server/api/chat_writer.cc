@@ -18,7 +18,7 @@ struct Choice {
   std::string reason;
   Json stop_reason;
   int64_t num_tokens = 0;
-  // Of a whole answer.
+  // Filled only for an answer that is sent whole, not as a stream.
   std::vector<int32_t> tokens;
   std::string content, reasoning;
   Json tool_calls = Json::array();

@@ -83,7 +83,7 @@ void refuse_what_is_not_done(OrderedFieldReader& fields) {
   }
 }
 
-// Of prompts whose scores are echoed the tokens are known (limit_scores).
+// Prompts whose scores are echoed have been tokenized already (limit_scores).
 void echo_prompts(const Engine& engine, const std::vector<Request>& prompts,
                   CompletionFields& fields) {
   if (!fields.echo) return;

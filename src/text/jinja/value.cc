@@ -28,7 +28,8 @@ bool is_any_number(const Value& value) {
   return value.is_number() || value.kind() == Kind::kBigInt;
 }
 
-// Of numbers one of which is past 64 bits. A double is compared by its value as one.
+// Compares two numbers, one of which does not fit 64 bits. If one is a double, both are compared as
+// doubles.
 int compare_big(const Value& a, const Value& b) {
   if (a.kind() == Kind::kFloat || b.kind() == Kind::kFloat) {
     return a.as_float() < b.as_float() ? -1 : a.as_float() > b.as_float() ? 1 : 0;
