@@ -109,11 +109,11 @@ def measure(rec: Recorder, dtype: str) -> None:
     with suppress(NotMadeError), on_disk(rec, model) as (path,):
         for head in HEADS:
             gguf = to_gguf(rec, path, head)
-            theirs = llama_rates(rec, gguf, head.prompts) if gguf else {}
+            llama_figures = llama_rates(rec, gguf, head.prompts) if gguf else {}
             ours = our_rates(rec, path, head)
             if gguf and not rec.args.keep:
                 gguf.unlink()
-            add_figures(rec, model.title, dtype, head, ours, theirs)
+            add_figures(rec, model.title, dtype, head, ours, llama_figures)
 
 
 def add_figures(
@@ -122,7 +122,7 @@ def add_figures(
     dtype: str,
     head: Head,
     ours: dict[str, tuple[float, str]],
-    theirs: dict[str, tuple[float, str]],
+    llama_figures: dict[str, tuple[float, str]],
 ) -> None:
     over, most_ms = TARGETS[dtype]
     for name, (rate, command) in ours.items():
@@ -130,12 +130,12 @@ def add_figures(
         rec.add(f"{figure}, ours", rate, "tokens/s", command)
         if name == "decode":
             rec.add(f"{figure}, ours, a token", 1e3 / rate, "ms", command, at_most=most_ms)
-        if name in theirs:
-            their_rate, their_command = theirs[name]
-            rec.add(f"{figure}, llama.cpp", their_rate, "tokens/s", their_command)
+        if name in llama_figures:
+            llama_rate, llama_command = llama_figures[name]
+            rec.add(f"{figure}, llama.cpp", llama_rate, "tokens/s", llama_command)
             rec.add(
                 f"{figure}, ours over llama.cpp",
-                rate / their_rate,
+                rate / llama_rate,
                 "ratio",
                 "bench/compare_llama_cpp_cuda.py",
                 at_least=over if name == "decode" else 1.0,

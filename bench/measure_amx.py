@@ -114,14 +114,14 @@ def measure_steps(rec: Recorder) -> None:
         for model in ("target", "draft"):
             steps = [s for s in costs[model]["steps"] if s["kv_tokens"] == 0]
             note = ", ".join(f"{s['rows']}: {1e3 * s['seconds']:.2f}" for s in steps)
-            one = steps[0]["seconds"]
+            one_row_seconds = steps[0]["seconds"]
             for step in steps[1:]:
                 if step["rows"] in (8, 16):
                     target = 1.15 if isa == "amx" and model == "target" else None
                     rec.add(
                         f"step of {step['rows']} rows over 1 row, {model}, {isa}, cores "
                         f"{rec.args.cores}",
-                        step["seconds"] / one,
+                        step["seconds"] / one_row_seconds,
                         "ratio",
                         shown(command),
                         at_most=target,
@@ -174,16 +174,16 @@ def measure_prompt(rec: Recorder) -> None:
         runs = [(isa, prompt_seconds(rec, isa, file.name)) for _ in range(3) for isa in ISAS]
     medians = {}
     for isa in ISAS:
-        mine = [run for name, run in runs if name == isa]
-        tokens, command = mine[0][0], mine[0][3].replace(file.name, "PROMPT")
-        medians[isa] = statistics.median(seconds for _, seconds, _, _ in mine)
+        isa_runs = [run for name, run in runs if name == isa]
+        tokens, command = isa_runs[0][0], isa_runs[0][3].replace(file.name, "PROMPT")
+        medians[isa] = statistics.median(seconds for _, seconds, _, _ in isa_runs)
         rec.add(
             f"prompt of {tokens} tokens, {isa}, cores {rec.args.cores}",
             tokens / medians[isa],
             "tokens/s",
             command,
             note=f"medians of 3; plain decoding after it "
-            f"{statistics.median(speed for _, _, speed, _ in mine):.2f} tokens/s",
+            f"{statistics.median(speed for _, _, speed, _ in isa_runs):.2f} tokens/s",
         )
     rec.add(
         f"prompt, amx over avx512_bf16, cores {rec.args.cores}",

@@ -191,7 +191,7 @@ def _measure_cell(
         *kv_memory(rec, models, [prompt + tokens] * requests),
     ]
     ours: dict | None = None
-    theirs: dict[str, LlamaCell] = {}
+    llama_cells: dict[str, LlamaCell] = {}
     command = ""
     for _ in range(rec.args.repeat):
         record, command = bench(rec, models, flags, WORKLOADS[:1])
@@ -200,21 +200,23 @@ def _measure_cell(
                 ours = row
         for dtype, gguf in ggufs.items():
             cell = run_batched(rec, gguf, requests, prompt, tokens)
-            if cell and (dtype not in theirs or cell.tokens_per_s > theirs[dtype].tokens_per_s):
-                theirs[dtype] = cell
+            if cell and (
+                dtype not in llama_cells or cell.tokens_per_s > llama_cells[dtype].tokens_per_s
+            ):
+                llama_cells[dtype] = cell
     sizes = {"model": target.title, "prompt": prompt, "tokens": tokens}
     if ours:
         rec.rows.append({**sizes, "engine": "forerun", **ours, "command": command})
-    for dtype, cell in theirs.items():
+    for dtype, cell in llama_cells.items():
         rec.rows.append(
             {**sizes, "engine": f"llama.cpp {dtype}", **cell.row(), "command": cell.command}
         )
-    if ours and theirs:
+    if ours and llama_cells:
         _add_ratios(
             rec,
             f"{target.title}, {requests} requests of {prompt} + {tokens} tokens",
             ours,
-            max(theirs.items(), key=lambda item: item[1].tokens_per_s),
+            max(llama_cells.items(), key=lambda item: item[1].tokens_per_s),
             command,
             target.dtype,
         )
@@ -225,14 +227,14 @@ def _measure_cell(
             "tokens/s",
             command,
         )
-    return theirs
+    return llama_cells
 
 
 def _add_ratios(
     rec: Recorder, name: str, ours: dict, fastest: tuple[str, LlamaCell], command: str, dtype: str
 ) -> None:
     kind, cell = fastest
-    theirs = cell.row()
+    llama_row = cell.row()
     over = f"over llama.cpp's {kind}"
     on_gpu = bool(rec.args.devices)
     rec.add(
@@ -254,14 +256,14 @@ def _add_ratios(
             f"{cell.decoding_tokens_per_s:.1f} tokens/s",
         )
     for which, what in (("p50", "median"), ("max", "last")):
-        mine, other = (row["time_to_first_token_ms"][which] for row in (ours, theirs))
+        our_ms, llama_ms = (row["time_to_first_token_ms"][which] for row in (ours, llama_row))
         rec.add(
             f"time to the {what} request's first token {over}, {name}",
-            mine / other,
+            our_ms / llama_ms,
             "ratio",
             command,
             at_most=1.0 if ours["requests"] == 16 and not on_gpu else None,
-            note=f"{mine:.0f} against {other:.0f} ms",
+            note=f"{our_ms:.0f} against {llama_ms:.0f} ms",
         )
 
 

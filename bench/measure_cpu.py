@@ -43,9 +43,9 @@ def measure_linear(rec: Recorder) -> None:
 
         cores = "1 core" if threads == "1" else "2 cores"
         bandwidth = read["GB/s"]
-        one, eight, int4 = find("bf16", 1), find("bf16", 8), find("int4", 1)
+        one_row, eight_rows, int4 = find("bf16", 1), find("bf16", 8), find("int4", 1)
         rec.add(f"plain read loop, {cores}", bandwidth, "GB/s", shown)
-        for name, bench in (("bf16", one), ("int4", int4)):
+        for name, bench in (("bf16", one_row), ("int4", int4)):
             rec.add(
                 f"linear 4096x14336 {name}, 1 row over the read loop, {cores}",
                 bench["GB/s"] / bandwidth,
@@ -55,20 +55,20 @@ def measure_linear(rec: Recorder) -> None:
             )
         rec.add(
             f"linear 4096x14336 bf16, 8 rows over 1 row, {cores}",
-            eight["real_time"] / one["real_time"],
+            eight_rows["real_time"] / one_row["real_time"],
             "ratio",
             shown,
             at_most=1.5,
         )
         rec.add(
             f"linear 4096x14336 bf16, 8 rows over the read loop's time for the same bytes, {cores}",
-            bandwidth / eight["GB/s"],
+            bandwidth / eight_rows["GB/s"],
             "ratio",
             shown,
         )
         rec.add(
             f"linear 4096x14336 int4 over bf16, rows/s at 1 row, {cores}",
-            one["real_time"] / int4["real_time"],
+            one_row["real_time"] / int4["real_time"],
             "ratio",
             shown,
             at_least=2.5,

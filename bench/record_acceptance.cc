@@ -91,8 +91,9 @@ Status run(int argc, char** argv) {
                            bench::read_prompts(argv[3], prompts));
   RecordedAcceptance recorded(pair.live_vocab);
   for (const std::string& text : texts) {
-    FORERUN_ASSIGN_OR_RETURN(RecordedText one, record(pair, executor, heard, text, new_tokens));
-    FORERUN_RETURN_IF_ERROR(recorded.add(std::move(one)));
+    FORERUN_ASSIGN_OR_RETURN(RecordedText recorded_text,
+                             record(pair, executor, heard, text, new_tokens));
+    FORERUN_RETURN_IF_ERROR(recorded.add(std::move(recorded_text)));
   }
   return recorded.save(argv[4]);
 }

@@ -69,9 +69,9 @@ TEST(Decoding, CountsOnlyWhileAllDecode) {
   const DecodingWindow both = window_of_decoding(records, 2);
   EXPECT_DOUBLE_EQ(both.seconds, 3);
   EXPECT_EQ(both.tokens, 4 + 2 + 1);
-  const DecodingWindow one = window_of_decoding(records, 1);
-  EXPECT_DOUBLE_EQ(one.seconds, 8);
-  EXPECT_EQ(one.tokens, 1 + 4 + 2 + 1 + 1 + 1);
+  const DecodingWindow any_decodes = window_of_decoding(records, 1);
+  EXPECT_DOUBLE_EQ(any_decodes.seconds, 8);
+  EXPECT_EQ(any_decodes.tokens, 1 + 4 + 2 + 1 + 1 + 1);
   EXPECT_EQ(window_of_decoding(records, 3).seconds, 0);
 }
 

@@ -53,8 +53,8 @@ TEST(Summary, TheTimeToTheFirstTokenIsTheMedianPrompts) {
 }
 
 TEST(Summary, RequestsOfOneTokenHaveNoRate) {
-  const std::vector<RunnerSample> one = {sample(0, 0.0, 0, 0, 0.010)};
-  const RunnerRow row = summarize(one, one);
+  const std::vector<RunnerSample> samples = {sample(0, 0.0, 0, 0, 0.010)};
+  const RunnerRow row = summarize(samples, samples);
   EXPECT_EQ(row.tokens_per_s, 0.0);
   EXPECT_EQ(row.ratio_worst, 0.0);
   EXPECT_EQ(row.time_to_first_token_ms, 10.0);

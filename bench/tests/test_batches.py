@@ -122,10 +122,10 @@ class BatchesTest(unittest.TestCase):
         llama = self.program("llama", 'echo \'{"n_kv_max": 1, "t_pp": 6.0, "t_tg": 4.24}\'\n')
         rec = self.recorder(forerun=forerun, llama=llama, requests=[16], repeat=2)
         target = measure_batches.Target("some int4", "int4")
-        theirs = measure_batches._measure_cell(
+        llama_cells = measure_batches._measure_cell(
             rec, target, [Path("m")], 16, {"q4_0": Path("a.gguf"), "q4_1": Path("b.gguf")}
         )
-        self.assertEqual(set(theirs), {"q4_0", "q4_1"})
+        self.assertEqual(set(llama_cells), {"q4_0", "q4_1"})
         self.assertEqual(
             [row["engine"] for row in rec.rows], ["forerun", "llama.cpp q4_0", "llama.cpp q4_1"]
         )

@@ -75,12 +75,12 @@ class SectionsTest(unittest.TestCase):
                 )
                 return self.made
             if "bench/compare_pytorch.py" in command:
-                Path(command[-1]).write_text(json.dumps(self.theirs))
+                Path(command[-1]).write_text(json.dumps(self.pytorch_rows))
                 return ""
             return attempt(rec, command, variables)
 
         self.made: str | None = ""
-        self.theirs: list[dict] = []
+        self.pytorch_rows: list[dict] = []
         for patch in (
             mock.patch.object(recorder.Recorder, "attempt", answer),
             mock.patch.dict(measure_cuda.OURS, clear=True),
@@ -177,7 +177,7 @@ class SectionsTest(unittest.TestCase):
             "decoder_cuda_bench",
             [{"rows": 8, "context": 1000, "part": "attention_kernel", "us_a_layer": 8.0}],
         )
-        self.theirs = [
+        self.pytorch_rows = [
             {"operator": name, "how": "bf16", "us": 20.0, "torch": "2"}
             for name in (
                 "8b-bf16.qkv 8 rows",
@@ -199,7 +199,7 @@ class SectionsTest(unittest.TestCase):
         )
 
     def test_prefill_is_held_against_large_matrix_products(self) -> None:
-        self.theirs = [
+        self.pytorch_rows = [
             {"operator": "matrix", "how": "bf16", "us": 2 * 8192**3 / 800e6, "torch": "2"}
         ]
         self.program(

@@ -39,9 +39,9 @@ TEST_F(SideFiles, TellFieldsByFileAndName) {
 
 TEST_F(SideFiles, DoNotTellSpacesAndOrder) {
   write("config.json", R"({"a": 1, "b": {"c": [1, 2]}})");
-  const auto one = facts();
+  const auto facts_before = facts();
   write("config.json", "{\n  \"b\": {\"c\":[1,2]},\n  \"a\":1}\n");
-  EXPECT_EQ(facts(), one);
+  EXPECT_EQ(facts(), facts_before);
 }
 
 // Two long values differ by their digests, wherever the difference lies.
@@ -53,14 +53,15 @@ TEST_F(SideFiles, TellLongValuesByDigest) {
   write("tokenizer_config.json",
         R"({"chat_template": ")" + std::string(3000, 'x') + R"(", "many": {)" + members + "}}");
   write("tokenizer.json", R"({"model": {}})");
-  const auto one = facts();
-  ASSERT_EQ(one.size(), 3U);
-  for (const auto& [name, value] : one) EXPECT_NE(value.find(" bytes)"), std::string::npos) << name;
+  const auto facts_before = facts();
+  ASSERT_EQ(facts_before.size(), 3U);
+  for (const auto& [name, value] : facts_before)
+    EXPECT_NE(value.find(" bytes)"), std::string::npos) << name;
   members.back() = '1';
   write("tokenizer_config.json", R"({"chat_template": ")" + std::string(2999, 'x') + "y" +
                                      R"(", "many": {)" + members + "}}");
   write("tokenizer.json", R"({"model": []})");
-  for (const auto& [name, value] : facts()) EXPECT_NE(one.at(name), value) << name;
+  for (const auto& [name, value] : facts()) EXPECT_NE(facts_before.at(name), value) << name;
 }
 
 TEST_F(SideFiles, TellWhatIsNoJsonByItsBytes) {

@@ -42,9 +42,9 @@ Made digests(const std::filesystem::path& dir, const DigestOptions& options = {}
   Made all;
   if (!made.ok()) return all;
   all.read_bytes = made->read_bytes;
-  for (const TensorDigests::One& one : made->tensors) {
-    all.digests.push_back(one.digest);
-    all.files.push_back(one.file);
+  for (const TensorDigests::One& tensor : made->tensors) {
+    all.digests.push_back(tensor.digest);
+    all.files.push_back(tensor.file);
   }
   return all;
 }

@@ -19,10 +19,10 @@ std::set<std::pair<int32_t, int32_t>> parse_cuts(std::string_view text) {
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
-    int32_t one = 0, other = 0;
-    if (!(fields >> one >> other)) continue;
-    cuts.emplace(one, other);
-    cuts.emplace(other, one);
+    int32_t rank_a = 0, rank_b = 0;
+    if (!(fields >> rank_a >> rank_b)) continue;
+    cuts.emplace(rank_a, rank_b);
+    cuts.emplace(rank_b, rank_a);
   }
   return cuts;
 }

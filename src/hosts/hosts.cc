@@ -204,10 +204,10 @@ void write_result(const Result<Bytes>& result, ByteWriter& to) {
 
 }  // namespace
 
-void Hosts::report(const Result<Bytes>& mine) {
+void Hosts::report(const Result<Bytes>& own_report) {
   Bytes frame = messenger_.begin(FrameKind::kReport);
   ByteWriter to(&frame);
-  write_result(mine, to);
+  write_result(own_report, to);
   messenger_.send(0, std::move(frame));
 }
 
@@ -250,11 +250,11 @@ Bytes write_facts(const HostFacts& facts) {
 // The first fact in which a report differs.
 Status compare(const HostFacts& facts, const std::string& who, const Bytes& report,
                const std::string& coordinator) {
-  std::map<std::string, std::string> theirs;
+  std::map<std::string, std::string> reported;
   ByteReader from(report);
   for (size_t left = from.count("facts", 16); left > 0; --left) {
     std::string name = from.text("fact");
-    theirs[std::move(name)] = from.text("fact");
+    reported[std::move(name)] = from.text("fact");
   }
   FORERUN_RETURN_IF_ERROR(from.finish());
   const auto differs = [&](const std::string& name, const std::string& found,
@@ -265,26 +265,26 @@ Status compare(const HostFacts& facts, const std::string& who, const Bytes& repo
   };
   const auto quoted = [](const std::string& value) { return "'" + value + "'"; };
   for (const auto& [name, value] : facts) {
-    const auto found = theirs.find(name);
-    if (found == theirs.end()) return differs(name, "none", quoted(value));
+    const auto found = reported.find(name);
+    if (found == reported.end()) return differs(name, "none", quoted(value));
     if (found->second != value) return differs(name, quoted(found->second), quoted(value));
-    theirs.erase(found);
+    reported.erase(found);
   }
-  if (theirs.empty()) return {};
-  const auto& [name, value] = *theirs.begin();
+  if (reported.empty()) return {};
+  const auto& [name, value] = *reported.begin();
   return differs(name, quoted(value), "none");
 }
 
 }  // namespace
 
-Result<Bytes> Hosts::settle(const Result<Bytes>& mine,
+Result<Bytes> Hosts::settle(const Result<Bytes>& own_report,
                             const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide) {
   if (!is_coordinator()) {
-    report(mine);
+    report(own_report);
     return take_notice();
   }
   auto decided = [&]() -> Result<Bytes> {
-    FORERUN_RETURN_IF_ERROR(mine.status());
+    FORERUN_RETURN_IF_ERROR(own_report.status());
     FORERUN_ASSIGN_OR_RETURN(const std::vector<Bytes> reports, gather());
     return decide(reports);
   }();
@@ -293,9 +293,9 @@ Result<Bytes> Hosts::settle(const Result<Bytes>& mine,
 }
 
 Status Hosts::agree(const Result<HostFacts>& facts) {
-  const Result<Bytes> mine = facts.ok() ? Result<Bytes>(write_facts(*facts)) : facts.status();
+  const Result<Bytes> own_facts = facts.ok() ? Result<Bytes>(write_facts(*facts)) : facts.status();
   return settle(
-             mine,
+             own_facts,
              [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
                for (int32_t rank = 1; rank <= num_stages(); ++rank) {
                  FORERUN_RETURN_IF_ERROR(compare(

@@ -79,13 +79,13 @@ class Hosts {
   Status agree(const Result<HostFacts>& facts);
   // A round: every stage's report goes to the coordinator's `decide`, and what that says to all,
   // who return it. A failure of anybody's ends the launch.
-  Result<Bytes> settle(const Result<Bytes>& mine,
+  Result<Bytes> settle(const Result<Bytes>& own_report,
                        const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide);
   // Coordinator: the report of every stage, in order. Of one that has failed, or is lost, the
   // failure with its name.
   Result<std::vector<Bytes>> gather();
   // A stage: its report.
-  void report(const Result<Bytes>& mine);
+  void report(const Result<Bytes>& own_report);
   // Coordinator: the same to all stages; a failure ends their launch.
   void give_notice(const Result<Bytes>& notice);
   // A stage: what the coordinator gives notice of, or why there is none.

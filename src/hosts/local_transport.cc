@@ -35,9 +35,9 @@ std::unique_ptr<Transport> LocalNetwork::transport(int32_t rank) {
   return std::make_unique<Rank>(this, rank);
 }
 
-void LocalNetwork::cut(int32_t one, int32_t other) {
+void LocalNetwork::cut(int32_t rank_a, int32_t rank_b) {
   const std::lock_guard lock(mutex_);
-  cut_.insert(std::minmax(one, other));
+  cut_.insert(std::minmax(rank_a, rank_b));
 }
 
 }  // namespace forerun

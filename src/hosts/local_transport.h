@@ -20,8 +20,8 @@ class LocalNetwork {
   explicit LocalNetwork(int32_t num_ranks) : inboxes_(static_cast<size_t>(num_ranks)) {}
 
   std::unique_ptr<Transport> transport(int32_t rank);
-  // Messages between the two get lost from now on.
-  void cut(int32_t one, int32_t other);
+  // Messages between the two ranks get lost from now on.
+  void cut(int32_t rank_a, int32_t rank_b);
 
  private:
   class Rank;

@@ -111,9 +111,9 @@ bool Messenger::send_queued() {
     const std::lock_guard lock(sending_);
     outgoing.swap(outbox_);
   }
-  for (Outgoing& one : outgoing) {
-    const Status sent = transport_->send(one.to, std::move(one.frame));
-    if (!sent.ok()) lose(one.to, sent);
+  for (Outgoing& message : outgoing) {
+    const Status sent = transport_->send(message.to, std::move(message.frame));
+    if (!sent.ok()) lose(message.to, sent);
   }
   return !outgoing.empty();
 }

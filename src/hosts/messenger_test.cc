@@ -35,17 +35,17 @@ uint32_t number_of(const Incoming& incoming) {
 TEST(Messenger, MessagesOfOneRankComeInOrder) {
   LocalNetwork network(3);
   const LinkSpeed slow{.delay = milliseconds(2), .bytes_per_second = 1e6};
-  Messenger one(std::make_unique<SlowLinks>(network.transport(0), slow), {});
-  Messenger two(network.transport(1), {});
-  Messenger three(network.transport(2), {});
-  for (Messenger* messenger : {&one, &two, &three}) messenger->set_generation(5);
+  Messenger first(std::make_unique<SlowLinks>(network.transport(0), slow), {});
+  Messenger second(network.transport(1), {});
+  Messenger third(network.transport(2), {});
+  for (Messenger* messenger : {&first, &second, &third}) messenger->set_generation(5);
   for (uint32_t number = 0; number < 50; ++number) {
-    one.send(2, numbered(one, number));
-    two.send(2, numbered(two, 1000 + number));
+    first.send(2, numbered(first, number));
+    second.send(2, numbered(second, 1000 + number));
   }
   uint32_t next_of[] = {0, 1000};
   for (int idx = 0; idx < 100; ++idx) {
-    const auto incoming = three.receive(soon());
+    const auto incoming = third.receive(soon());
     ASSERT_TRUE(incoming.ok());
     EXPECT_EQ(number_of(*incoming), next_of[incoming->from]++);
   }
@@ -54,13 +54,13 @@ TEST(Messenger, MessagesOfOneRankComeInOrder) {
 TEST(Messenger, MessagesOfAnotherLaunchAreThrownAway) {
   LocalNetwork network(2);
   Messenger old(network.transport(0), {});
-  Messenger mine(network.transport(1), {});
+  Messenger receiver(network.transport(1), {});
   old.set_generation(4);
-  mine.set_generation(5);
+  receiver.set_generation(5);
   old.send(1, numbered(old, 1));
   old.set_generation(5);
   old.send(1, numbered(old, 2));
-  const auto incoming = mine.receive(soon());
+  const auto incoming = receiver.receive(soon());
   ASSERT_TRUE(incoming.ok());
   EXPECT_EQ(number_of(*incoming), 2u);
 }
@@ -69,16 +69,16 @@ TEST(Messenger, WhoFallsSilentIsLost) {
   LocalNetwork network(2);
   const MessengerOptions options{.ping_every = milliseconds(5),
                                  .longest_silence = milliseconds(200)};
-  Messenger one(network.transport(0), options);
-  Messenger two(network.transport(1), options);
-  one.set_generation(5);
-  two.set_generation(5);
-  one.watch(1);
+  Messenger first(network.transport(0), options);
+  Messenger second(network.transport(1), options);
+  first.set_generation(5);
+  second.set_generation(5);
+  first.watch(1);
   // Alive although it says nothing: its messenger does.
-  EXPECT_EQ(one.receive(Messenger::Clock::now() + milliseconds(500)).status().code(),
+  EXPECT_EQ(first.receive(Messenger::Clock::now() + milliseconds(500)).status().code(),
             StatusCode::kDeadlineExceeded);
   network.cut(0, 1);
-  const auto incoming = one.receive(soon());
+  const auto incoming = first.receive(soon());
   ASSERT_TRUE(incoming.ok());
   EXPECT_EQ(incoming->from, 1);
   EXPECT_NE(incoming->lost.message().find("200 ms"), std::string::npos);
@@ -87,18 +87,18 @@ TEST(Messenger, WhoFallsSilentIsLost) {
 // As where the stage in front has heard the coordinator's word, and has begun, before this one has.
 TEST(Messenger, StepsStayForWhoListens) {
   LocalNetwork network(2);
-  Messenger one(network.transport(0), {});
-  Messenger two(network.transport(1), {});
-  one.set_generation(5);
-  two.set_generation(5);
-  one.send(1, one.begin(FrameKind::kStep));
-  one.send(1, numbered(one, 1));
-  const auto incoming = two.receive(soon());
+  Messenger first(network.transport(0), {});
+  Messenger second(network.transport(1), {});
+  first.set_generation(5);
+  second.set_generation(5);
+  first.send(1, first.begin(FrameKind::kStep));
+  first.send(1, numbered(first, 1));
+  const auto incoming = second.receive(soon());
   ASSERT_TRUE(incoming.ok());
   EXPECT_EQ(incoming->kind, FrameKind::kReport);
   std::vector<FrameKind> heard;
-  two.listen([&](Incoming&& later) { heard.push_back(later.kind); });
-  two.unlisten();
+  second.listen([&](Incoming&& later) { heard.push_back(later.kind); });
+  second.unlisten();
   EXPECT_EQ(heard, std::vector<FrameKind>{FrameKind::kStep});
 }
 

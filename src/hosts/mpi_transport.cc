@@ -99,17 +99,17 @@ class MpiTransport : public Transport {
     FORERUN_RETURN_IF_ERROR(finish_sends());
     FORERUN_RETURN_IF_ERROR(begin_receives());
     std::optional<Received> received;
-    for (auto one = receiving_->begin(); one != receiving_->end(); ++one) {
-      FORERUN_ASSIGN_OR_RETURN(const bool done, is_done(one->request));
+    for (auto candidate = receiving_->begin(); candidate != receiving_->end(); ++candidate) {
+      FORERUN_ASSIGN_OR_RETURN(const bool done, is_done(candidate->request));
       if (!done) continue;
-      // Those of one rank in order: one that is behind another is not looked at before it.
+      // The messages of a rank are handed on in the order in which they came.
       bool is_first = true;
-      for (auto before = receiving_->begin(); before != one; ++before) {
-        is_first = is_first && before->received.from != one->received.from;
+      for (auto earlier = receiving_->begin(); earlier != candidate; ++earlier) {
+        is_first = is_first && earlier->received.from != candidate->received.from;
       }
       if (!is_first) continue;
-      received = std::move(one->received);
-      receiving_->erase(one);
+      received = std::move(candidate->received);
+      receiving_->erase(candidate);
       break;
     }
     return received;

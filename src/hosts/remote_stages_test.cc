@@ -235,12 +235,12 @@ TEST(RemoteStages, StepsThatWaitAreNotLate) {
 // fails with the rank's name, everything after it at once, and every stage ends by itself.
 TEST(RemoteStages, ALostRankEndsThePipelineByName) {
   const std::pair<int32_t, int32_t> links[] = {{0, 2}, {2, 3}, {0, 1}, {0, 3}};
-  for (const auto& [one, other] : links) {
+  for (const auto& [rank_a, rank_b] : links) {
     Launch launch(3);
     Told told;
     OneRow good(1, 3, 0), lost(2, 4, 0), late(3, 5, 0);
     EXPECT_TRUE(launch.pipeline->run(good.step, {&good.task, 1}, {}, {}).ok());
-    launch.network.cut(one, other);
+    launch.network.cut(rank_a, rank_b);
     launch.pipeline->issue(lost.step, {&lost.task, 1}, {}, {}, &told.tell);
     // Cut off from the coordinator the middle stage still works: a Step may get through.
     ASSERT_TRUE(told.wait_for(1));
@@ -250,12 +250,13 @@ TEST(RemoteStages, ALostRankEndsThePipelineByName) {
       std::this_thread::sleep_for(milliseconds(20));
       failed = launch.pipeline->run(late.step, {&late.task, 1}, {}, {});
     }
-    EXPECT_NE(failed.message().find("rank " + std::to_string(other) + " (stage"), std::string::npos)
+    EXPECT_NE(failed.message().find("rank " + std::to_string(rank_b) + " (stage"),
+              std::string::npos)
         << failed.message();
     EXPECT_FALSE(launch.pipeline->run(late.step, {&late.task, 1}, {}, {}).ok());
     const std::optional<int32_t> rank = launch.hosts->failed_rank();
     ASSERT_TRUE(rank.has_value());
-    EXPECT_TRUE(*rank == one || *rank == other) << *rank;
+    EXPECT_TRUE(*rank == rank_a || *rank == rank_b) << *rank;
     launch.stop();
     EXPECT_FALSE(std::all_of(launch.served.begin(), launch.served.end(),
                              [](const Status& status) { return status.ok(); }));

@@ -52,18 +52,18 @@ class StageServer {
     while (true) {
       incoming.clear();
       inbox_.take(Messenger::Clock::now() + std::chrono::hours(1), incoming);
-      for (Incoming& one : incoming) {
-        if (!one.lost.ok()) {
-          const Status why = one.lost.with_context("of " + hosts_.describe(one.from));
-          hosts_.note_failure(why, one.from);
+      for (Incoming& received : incoming) {
+        if (!received.lost.ok()) {
+          const Status why = received.lost.with_context("of " + hosts_.describe(received.from));
+          hosts_.note_failure(why, received.from);
           return why;
         }
-        if (one.kind == FrameKind::kEnd) {
+        if (received.kind == FrameKind::kEnd) {
           hosts_.note_end();
           return {};
         }
         FORERUN_RETURN_IF_ERROR(
-            handle(std::move(one)).with_context(hosts_.describe(hosts_.rank())));
+            handle(std::move(received)).with_context(hosts_.describe(hosts_.rank())));
       }
     }
   }

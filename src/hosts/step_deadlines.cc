@@ -72,17 +72,18 @@ void StepDeadlines::pass(int32_t stage, uint64_t step, Clock::time_point now) {
   UnderWay* const passed = find(step);
   if (passed == nullptr) return;
   for (auto idx = static_cast<size_t>(0); idx <= static_cast<size_t>(stage); ++idx) {
-    Stage& one = stages_[idx];
-    if (one.done >= step) continue;
+    Stage& passed_stage = stages_[idx];
+    if (passed_stage.done >= step) continue;
     // Stages in front of this one have not reported yet, so how long each of them took is not
     // known.
     if (idx == static_cast<size_t>(stage)) {
-      const double took = seconds(now - std::max(one.done_at, passed->arrived[idx]));
-      one.seconds_per_work = std::max(took / passed->work, kForgotten * one.seconds_per_work);
+      const double took = seconds(now - std::max(passed_stage.done_at, passed->arrived[idx]));
+      passed_stage.seconds_per_work =
+          std::max(took / passed->work, kForgotten * passed_stage.seconds_per_work);
     }
     if (idx + 1 < stages_.size()) passed->arrived[idx + 1] = now;
-    one.done = step;
-    one.done_at = now;
+    passed_stage.done = step;
+    passed_stage.done_at = now;
   }
   while (!under_way_.empty() && under_way_.front().step <= stages_.back().done) {
     under_way_.pop_front();
@@ -94,7 +95,8 @@ std::optional<StepDeadlines::Late> StepDeadlines::find_late(Clock::time_point no
   looked_ = now;
   if (pause > kLongestLook) {
     for (Stage& stage : stages_) stage.done_at = now;
-    for (UnderWay& one : under_way_) std::fill(one.arrived.begin(), one.arrived.end(), now);
+    for (UnderWay& under_way : under_way_)
+      std::fill(under_way.arrived.begin(), under_way.arrived.end(), now);
     return std::nullopt;
   }
   for (size_t idx = 0; idx < stages_.size(); ++idx) {

@@ -129,9 +129,9 @@ std::optional<std::vector<int64_t>> BasicFieldReader<Json>::integers(std::string
   const Json* const found = any(field);
   if (found == nullptr) return std::nullopt;
   if (!found->is_array()) {
-    const Result<int64_t> one = object_[field].as_integer(min, max);
-    if (one.ok()) return std::vector{*one};
-    *status_ = Status(one.status().code(), one.status().message() + ", or a list of them");
+    const Result<int64_t> single = object_[field].as_integer(min, max);
+    if (single.ok()) return std::vector{*single};
+    *status_ = Status(single.status().code(), single.status().message() + ", or a list of them");
     return std::nullopt;
   }
   std::vector<int64_t> values;

@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 // The row counts of prompts and large batches, measured as long as their Steps are brief
-// (kBriefSeconds). They lie on both sides of each row count at which a pass on a GPU becomes a larger
-// one (a larger graph, more passes over the weights): if the table said that 33 rows cost only a
-// little more than 32, one request's draft token would push a batch of 32 over that edge.
+// (kBriefSeconds). They lie on both sides of each row count at which a pass on a GPU becomes a
+// larger one (a larger graph, more passes over the weights): if the table said that 33 rows cost
+// only a little more than 32, one request's draft token would push a batch of 32 over that edge.
 constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
                                                65, 128, 129, 256, kMaxMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
@@ -72,17 +72,19 @@ class Measurement {
   Status find_slopes(Role role, int32_t long_context, int32_t runs) {
     StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
     const int32_t rows = context_rows();
-    double one = 0.0;
-    double many = 0.0;
-    FORERUN_RETURN_IF_ERROR(find_growth(role, {.rows = 1}, long_context, runs, one));
-    FORERUN_RETURN_IF_ERROR(find_growth(role, {.rows = rows}, long_context, runs, many));
-    double each = one;
+    double one_row_growth = 0.0;
+    double many_rows_growth = 0.0;
+    FORERUN_RETURN_IF_ERROR(find_growth(role, {.rows = 1}, long_context, runs, one_row_growth));
+    FORERUN_RETURN_IF_ERROR(
+        find_growth(role, {.rows = rows}, long_context, runs, many_rows_growth));
+    double batch_growth = one_row_growth;
     const Load batch = {.rows = 1, .sequences = kSequences};
-    const Status in_batch = find_growth(role, batch, long_context, runs, each);
+    const Status in_batch = find_growth(role, batch, long_context, runs, batch_growth);
     if (in_batch.code() != StatusCode::kResourceExhausted) FORERUN_RETURN_IF_ERROR(in_batch);
     // One row costs read + attend for each token of context, `rows` rows read + rows * attend.
-    slopes.per_attended_token = std::clamp((many - one) / (rows - 1), 0.0, each);
-    slopes.per_kv_token = each - slopes.per_attended_token;
+    slopes.per_attended_token =
+        std::clamp((many_rows_growth - one_row_growth) / (rows - 1), 0.0, batch_growth);
+    slopes.per_kv_token = batch_growth - slopes.per_attended_token;
     return {};
   }
   // What a further sequence takes beside its rows and its cache. After find_slopes().

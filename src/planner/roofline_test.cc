@@ -120,9 +120,10 @@ TEST(Roofline, ReadsCachesAsFastAsTheMachinesOfMagicDec) {
 }
 
 TEST(Roofline, AGroupIsFasterButPaysForItsSums) {
-  const StepCosts one = costs_of(llama_8b(), "h200");
-  const StepCosts two = costs_of(llama_8b(), "h200:2");
-  const double ratio = plain_step_seconds(one, {24, 32000}) / plain_step_seconds(two, {24, 32000});
+  const StepCosts one_gpu = costs_of(llama_8b(), "h200");
+  const StepCosts two_gpus = costs_of(llama_8b(), "h200:2");
+  const double ratio =
+      plain_step_seconds(one_gpu, {24, 32000}) / plain_step_seconds(two_gpus, {24, 32000});
   EXPECT_GT(ratio, 1.8);
   EXPECT_LT(ratio, 2.0);
   // Over PCIe more of it is lost.

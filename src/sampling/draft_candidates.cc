@@ -220,7 +220,7 @@ Status draw_candidates(const LogitsRow& logits, const RowContext& context, int32
     int32_t number;
     Candidate candidate;
   };
-  std::vector<Draw> mine;
+  std::vector<Draw> own_draws;
   for (int32_t draw = 0; draw < count; ++draw) {
     const uint64_t place =
         scaled_random(noise_word64(params.seed, NoiseStream::kDraft, context.position,
@@ -232,11 +232,11 @@ Status draw_candidates(const LogitsRow& logits, const RowContext& context, int32
     const TokenId token = logits.first_token + static_cast<TokenId>(index);
     const float logit = row.scan.logits().at(token);
     const auto score = static_cast<double>(row.score_of(logit));
-    mine.push_back({draw, {token, static_cast<float>(score - log_sum)}});
+    own_draws.push_back({draw, {token, static_cast<float>(score - log_sum)}});
   }
   std::vector<Draw> gathered;
   out->resize(static_cast<size_t>(count));
-  for (const Draw& draw : of_all_parts(logits, mine, gathered)) {
+  for (const Draw& draw : of_all_parts(logits, own_draws, gathered)) {
     (*out)[static_cast<size_t>(draw.number)] = draw.candidate;
   }
   if (is_first) distribution->total = part.total;

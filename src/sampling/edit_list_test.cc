@@ -113,14 +113,14 @@ TEST(EditList, ARowGoesOnFromItsParent) {
   const SamplingParams params;
   const TokenCounts history;
   const HashConstraint constraint(9, 0);
-  const TokenConstraint::State one = constraint.start();
-  const TokenConstraint::State other = constraint.after(one, 5);
+  const TokenConstraint::State at_start = constraint.start();
+  const TokenConstraint::State after_token = constraint.after(at_start, 5);
   constraint.steps = 0;
   const std::vector<std::vector<TokenId>> tree = {
       {},        {7},       {8},       {7, 1},    {7, 2},       {8, 1},
       {7, 2, 3}, {7, 2, 4}, {8, 1, 1}, {9, 9, 9}, {9, 9, 9, 1}, {7, 2, 4, 4, 4}};
   EditList list;
-  for (const TokenConstraint::State* from : {&one, &other}) {
+  for (const TokenConstraint::State* from : {&at_start, &after_token}) {
     for (const std::vector<TokenId>& path : tree) {
       RowContext context = context_of(params, history);
       context.path = path;

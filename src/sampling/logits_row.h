@@ -58,20 +58,21 @@ struct LogitsRow {
   float at(TokenId token) const { return values[static_cast<size_t>(token - first_token)]; }
 };
 
-// Everybody's list, in rank order: `mine` itself where the row is whole, else gathered in `all`.
+// The lists of all parts, joined in rank order: `own` itself if the row is whole, else `all`, into
+// which they are gathered.
 template <class T>
-std::vector<T>& of_all_parts(const LogitsRow& row, std::vector<T>& mine, std::vector<T>& all) {
-  if (!row.is_sharded()) return mine;
-  gather_records<T>(*row.peers, mine, all);
+std::vector<T>& of_all_parts(const LogitsRow& row, std::vector<T>& own, std::vector<T>& all) {
+  if (!row.is_sharded()) return own;
+  gather_records<T>(*row.peers, own, all);
   return all;
 }
 
-// Calls `take` with everybody's record, in rank order.
+// Calls `take` with the record of every part, in rank order. `own` is that of this part.
 template <class T, class Take>
-void for_each_part(const LogitsRow& row, const T& mine, const Take& take) {
-  if (!row.is_sharded()) return take(mine);
+void for_each_part(const LogitsRow& row, const T& own, const Take& take) {
+  if (!row.is_sharded()) return take(own);
   for (const std::span<const std::byte> part :
-       row.peers->gather(std::as_bytes(std::span<const T>(&mine, 1)))) {
+       row.peers->gather(std::as_bytes(std::span<const T>(&own, 1)))) {
     T record;
     std::memcpy(&record, part.data(), sizeof(T));
     take(record);
@@ -82,22 +83,22 @@ void for_each_part(const LogitsRow& row, const T& mine, const Take& take) {
 // place there, the same on every device.
 struct PartOfWeights {
   uint64_t before = 0;
-  uint64_t mine = 0;
+  uint64_t own = 0;
   uint64_t total = 0;
 
-  PartOfWeights(const LogitsRow& row, uint64_t own) : mine(own) {
+  PartOfWeights(const LogitsRow& row, uint64_t own_sum) : own(own_sum) {
     int32_t rank = 0;
     const int32_t my_rank = row.is_sharded() ? row.peers->rank() : 0;
-    for_each_part(row, mine, [&](uint64_t part) {
+    for_each_part(row, own, [&](uint64_t part) {
       if (rank++ < my_rank) before += part;
       total += part;
     });
   }
   // The index whose weight holds `place`, which is below `total`; `weight(index)` are those that
-  // add up to `mine`. -1: in another part.
+  // add up to `own`. -1: in another part.
   template <class Weight>
   int64_t find(uint64_t place, const Weight& weight) const {
-    if (place < before || place - before >= mine) return -1;
+    if (place < before || place - before >= own) return -1;
     uint64_t rest = place - before;
     for (int64_t index = 0;; ++index) {
       const uint64_t here = weight(static_cast<size_t>(index));
@@ -107,9 +108,9 @@ struct PartOfWeights {
   }
 };
 
-inline uint64_t sum_of_parts(const LogitsRow& row, uint64_t mine) {
+inline uint64_t sum_of_parts(const LogitsRow& row, uint64_t own) {
   uint64_t sum = 0;
-  for_each_part(row, mine, [&sum](uint64_t part) { sum += part; });
+  for_each_part(row, own, [&sum](uint64_t part) { sum += part; });
   return sum;
 }
 

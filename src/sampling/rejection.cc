@@ -24,9 +24,9 @@ TokenId draw_from(const LogitsRow& logits, std::span<const double> p, double sum
   for (size_t index = 0; index < p.size(); ++index) own += fixed(index);
   const PartOfWeights part(logits, own);
   const int64_t index = part.find(scaled_random(random, part.total), fixed);
-  const TokenId mine = index < 0 ? -1 : logits.first_token + static_cast<TokenId>(index);
+  const TokenId own_token = index < 0 ? -1 : logits.first_token + static_cast<TokenId>(index);
   TokenId drawn = -1;
-  for_each_part(logits, mine, [&drawn](TokenId other) { drawn = std::max(drawn, other); });
+  for_each_part(logits, own_token, [&drawn](TokenId other) { drawn = std::max(drawn, other); });
   return drawn;
 }
 
@@ -55,9 +55,9 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
   for (size_t child = 0; child < children.size(); ++child) {
     const TokenId token = children[child];
     double weight = 0.0;
-    const double mine =
+    const double own_weight =
         logits.holds(token) ? p[static_cast<size_t>(token - logits.first_token)] : 0.0;
-    for_each_part(logits, mine, [&weight](double other) { weight += other; });
+    for_each_part(logits, own_weight, [&weight](double other) { weight += other; });
     const double q = draft_probability(static_cast<size_t>(token));
     const double coin = noise_uniform53(seed, NoiseStream::kAcceptance, context.position,
                                         static_cast<uint32_t>(child));

@@ -116,8 +116,9 @@ TEST(PlayBatches, AutoIsFasterWhereRowsAreNearlyFree) {
 TEST(PlayBatches, DraftingTogetherPaysInABatch) {
   const std::vector<SimulatedText> texts = simulated_texts();
   for (const char* name : {"code sampled", "prose sampled"}) {
-    const auto text = std::find_if(texts.begin(), texts.end(),
-                                   [&](const SimulatedText& one) { return one.name == name; });
+    const auto text = std::find_if(texts.begin(), texts.end(), [&](const SimulatedText& candidate) {
+      return candidate.name == name;
+    });
     ASSERT_NE(text, texts.end());
     SCOPED_TRACE(name);
     ManyRequests load(kGpu, *text, 32);

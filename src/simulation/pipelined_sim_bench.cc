@@ -46,9 +46,9 @@ Measured measure(const SpeculationOptions& strategy, const SimulatedText& text, 
   const int64_t start_ns = thread_cpu_ns();
   const auto results = run_offline(executor, {&request, 1}, offline_options).value();
   const int64_t host_ns = thread_cpu_ns() - start_ns;
-  const OfflineResult& one = results.front();
-  return {1e3 / one.tokens_per_s(),
-          1e-3 * static_cast<double>(host_ns) / static_cast<double>(one.stats.target_steps)};
+  const OfflineResult& result = results.front();
+  return {1e3 / result.tokens_per_s(),
+          1e-3 * static_cast<double>(host_ns) / static_cast<double>(result.stats.target_steps)};
 }
 
 void print_table(int32_t tokens) {

@@ -91,7 +91,7 @@ std::vector<std::string> MpirunNotices::push(std::string line) {
   } else if (in_box_) {
     box_.push_back(std::move(line));
     if (box_.size() < kMaxBoxLines) return shown;
-    for (std::string& one : box_) show(std::move(one), shown);  // these lines were not a box
+    for (std::string& boxed : box_) show(std::move(boxed), shown);  // these lines were not a box
     box_.clear();
     in_box_ = false;
   } else if (is_of_ssh(line)) {

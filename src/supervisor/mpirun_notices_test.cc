@@ -18,9 +18,9 @@ std::vector<std::string> shown(const std::string& text,
   std::vector<std::string> all;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    for (std::string& one : notices.push(line)) all.push_back(std::move(one));
+    for (std::string& notice : notices.push(line)) all.push_back(std::move(notice));
   }
-  for (std::string& one : notices.finish()) all.push_back(std::move(one));
+  for (std::string& notice : notices.finish()) all.push_back(std::move(notice));
   return all;
 }
 

@@ -20,8 +20,8 @@ class WakeDescriptor {
   WakeDescriptor& operator=(const WakeDescriptor&) = delete;
 
   void wake() const {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(descriptor_, &one, sizeof(one));
+    const uint64_t increment = 1;
+    [[maybe_unused]] const ssize_t written = write(descriptor_, &increment, sizeof(increment));
   }
   // Readable after wake(), until clear().
   int descriptor() const { return descriptor_; }

@@ -130,8 +130,8 @@ class Disturber:
     def cut_link(self, launch):
         if not launch.rank_numbers():
             return False
-        one, other = self.random.sample(range(RANKS), 2)
-        self.cuts.write_text(f"{one} {other}\n")
+        rank_a, rank_b = self.random.sample(range(RANKS), 2)
+        self.cuts.write_text(f"{rank_a} {rank_b}\n")
         time.sleep(self.random.uniform(0, 3 * SILENCE_S))
         self.cuts.unlink()
         return True

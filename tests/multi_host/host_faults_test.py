@@ -193,7 +193,7 @@ class Faults:
             "a host is gone": lambda: self.go_away(self.random.uniform(1, 8), answers=False),
         }
 
-    def one(self):
+    def cause_random(self):
         kind = self.random.choice(list(self.kinds))
         time.sleep(self.random.uniform(0, 1.5))
         self.kinds[kind]()
@@ -293,7 +293,7 @@ def trial(args, network, folder):
         faults.random.shuffle(turns)
         slowest_s = 0.0
         for turn, seconds in enumerate(turns):
-            kind = faults.one() if seconds is None else faults.reboot(seconds)
+            kind = faults.cause_random() if seconds is None else faults.reboot(seconds)
             back = time.monotonic()
             service.wait_until_ready(RECOVERY_S)
             # Ready, and so it is: a request that begins now is answered.

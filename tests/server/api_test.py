@@ -102,15 +102,15 @@ class Api(serving.ServerTest):
         self.assertEqual(
             self.server.post("/detokenize", {"tokens": made["tokens"]})[2]["prompt"], "def f("
         )
-        one = self.server.completion("def f(", max_tokens=5, temperature=0)["choices"][0]["text"]
+        alone = self.server.completion("def f(", max_tokens=5, temperature=0)["choices"][0]["text"]
         for prompt in (made["tokens"], ["def f("], [made["tokens"]]):
             self.assertEqual(
                 self.server.completion(prompt, max_tokens=5, temperature=0)["choices"][0]["text"],
-                one,
+                alone,
             )
         two = self.server.completion(["def f(", "x = "], max_tokens=5, temperature=0, n=2)
         self.assertEqual([c["index"] for c in two["choices"]], [0, 1, 2, 3])
-        self.assertEqual(two["choices"][0]["text"], one)
+        self.assertEqual(two["choices"][0]["text"], alone)
         other = self.server.post("/tokenize", {"prompt": "x = "})[2]
         self.assertEqual(two["usage"]["prompt_tokens"], made["count"] + other["count"])
 

@@ -55,11 +55,11 @@ class Browser:
         # Chromium reads what it is told at descriptor 3 and answers at 4.
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
-        theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
+        browser_fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (theirs_in, theirs_out)]
 
         def wire():
-            os.dup2(theirs[0], 3)
-            os.dup2(theirs[1], 4)
+            os.dup2(browser_fds[0], 3)
+            os.dup2(browser_fds[1], 4)
 
         self._process = subprocess.Popen(
             [path, *FLAGS, f"--user-data-dir={self._home.name}/profile", "about:blank"],
@@ -69,7 +69,7 @@ class Browser:
             pass_fds=(3, 4),
             env={**os.environ, "HOME": self._home.name},
         )
-        for fd in (*theirs, theirs_in, theirs_out):
+        for fd in (*browser_fds, theirs_in, theirs_out):
             os.close(fd)
         self._to = os.fdopen(ours_out, "wb", buffering=0)
         self._from = os.fdopen(ours_in, "rb", buffering=0)

@@ -37,11 +37,11 @@ class RandomCheckpointTest(unittest.TestCase):
             write_random(self.out / f"many-{int4}", SHAPE, int4, max_shard_bytes=1 << 18)
             self.assertFalse((self.out / f"one-{int4}" / INDEX_NAME).exists())
             self.assertTrue((self.out / f"many-{int4}" / INDEX_NAME).exists())
-            one, many = (Checkpoint(self.out / f"{kind}-{int4}") for kind in ("one", "many"))
-            self.assertEqual(one.config, many.config)
-            self.assertEqual(one.tensors.keys(), many.tensors.keys())
-            for name in one.tensors:
-                np.testing.assert_array_equal(one.raw(name), many.raw(name))
+            single, sharded = (Checkpoint(self.out / f"{kind}-{int4}") for kind in ("one", "many"))
+            self.assertEqual(single.config, sharded.config)
+            self.assertEqual(single.tensors.keys(), sharded.tensors.keys())
+            for name in single.tensors:
+                np.testing.assert_array_equal(single.raw(name), sharded.raw(name))
 
     def test_weights_are_random_and_of_usual_size(self) -> None:
         for int4, rms in ((False, 1.5275 / 64), (True, INT4_RMS)):

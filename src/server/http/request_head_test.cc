@@ -74,19 +74,19 @@ struct Case {
   bool adds_host = true;
 };
 
-HttpRequest request_of(const Case& one) {
+HttpRequest request_of(const Case& asked) {
   HttpRequest head;
-  head.method = one.method;
-  head.version = one.version;
-  head.headers = one.headers;
-  if (one.adds_host && head.count("Host") == 0) head.headers.emplace_back("Host", "localhost");
+  head.method = asked.method;
+  head.version = asked.version;
+  head.headers = asked.headers;
+  if (asked.adds_host && head.count("Host") == 0) head.headers.emplace_back("Host", "localhost");
   return head;
 }
 
 // 0: the head is accepted.
-int status_of(const Case& one) {
-  HttpRequest head = request_of(one);
-  const auto fault = read_head(one.target, head);
+int status_of(const Case& asked) {
+  HttpRequest head = request_of(asked);
+  const auto fault = read_head(asked.target, head);
   return fault ? fault->status : 0;
 }
 
@@ -143,7 +143,7 @@ TEST(RequestHead, TargetsOfEveryForm) {
     const char* query;
     const char* host;
   };
-  for (const Target& one :
+  for (const Target& form :
        std::vector<Target>{{"/", "/", "", "localhost"},
                            {"/a?b=%20?c", "/a", "b=%20?c", "localhost"},
                            {"/%76%31/m%2Fo", "/v1/m/o", "", "localhost"},
@@ -151,13 +151,13 @@ TEST(RequestHead, TargetsOfEveryForm) {
                            {"http://other.example/a?b", "/a", "b", "other.example"},
                            {"HTTPS://[::1]:8080", "/", "", "[::1]:8080"},
                            {"http://other.example?b", "/", "b", "other.example"}}) {
-    Case asked{.method = "GET", .target = one.target};
+    Case asked{.method = "GET", .target = form.target};
     HttpRequest head = request_of(asked);
-    const auto fault = read_head(one.target, head);
+    const auto fault = read_head(form.target, head);
     ASSERT_FALSE(fault.has_value()) << fault->message;
-    EXPECT_EQ(head.path, one.path);
-    EXPECT_EQ(head.query, one.query);
-    EXPECT_EQ(head.header("Host"), one.host);
+    EXPECT_EQ(head.path, form.path);
+    EXPECT_EQ(head.query, form.query);
+    EXPECT_EQ(head.header("Host"), form.host);
     EXPECT_EQ(head.count("Host"), 1u);
   }
   for (const char* const target :

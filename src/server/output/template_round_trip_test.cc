@@ -208,13 +208,13 @@ TEST(TemplateFacts, FormsThatOthersUse) {
       {"{% for m in messages %}{{ m.content }}{% endfor %}", ToolFormat::kNone, false, false},
       {"{{ raise_exception('no') }}", ToolFormat::kNone, false, false},
   };
-  for (const Case& one : cases) {
-    SCOPED_TRACE(one.source);
-    const TemplateFacts facts = SharedTemplate(one.source, "").facts();
-    EXPECT_EQ(facts.tool_format, one.format);
-    EXPECT_EQ(facts.renders_tool_calls, one.format != ToolFormat::kNone);
-    EXPECT_EQ(facts.wants_content_parts, one.parts);
-    EXPECT_EQ(facts.wants_arguments_text, one.arguments_text);
+  for (const Case& expected : cases) {
+    SCOPED_TRACE(expected.source);
+    const TemplateFacts facts = SharedTemplate(expected.source, "").facts();
+    EXPECT_EQ(facts.tool_format, expected.format);
+    EXPECT_EQ(facts.renders_tool_calls, expected.format != ToolFormat::kNone);
+    EXPECT_EQ(facts.wants_content_parts, expected.parts);
+    EXPECT_EQ(facts.wants_arguments_text, expected.arguments_text);
   }
 }
 

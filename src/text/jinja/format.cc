@@ -412,8 +412,8 @@ Result<Value> brace_format(const Value& text, const Arguments& args, Runtime& ru
 }
 
 Result<Value> percent_format(const Value& pattern, const Value& values, Runtime& runtime) {
-  const List one(1, values);
-  const List& given = values.is_tuple() ? values.as_list() : one;
+  const List single(1, values);
+  const List& given = values.is_tuple() ? values.as_list() : single;
   size_t used = 0;
   std::string_view text = pattern.as_string();
   std::string out;
