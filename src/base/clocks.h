@@ -8,9 +8,9 @@ namespace forerun {
 // The machine's steady clock.
 int64_t steady_ns();
 
-// What the calling thread has computed so far. Reading it is a system call; between the moments of
-// two readings lies the cost of one, which thread_cpu_read_ns() tells (measured at its first call),
-// so that short stretches can be told without it.
+// The processor time of the calling thread so far. Each reading is a system call, so the difference
+// of two readings includes the cost of one; thread_cpu_read_ns() returns that cost (measured at its
+// first call), so that it can be subtracted from short stretches.
 int64_t thread_cpu_ns();
 int64_t thread_cpu_read_ns();
 

@@ -1,4 +1,4 @@
-// What a thread that polls says to its processor between two looks.
+// The pause instruction, for a thread that polls memory in a loop.
 #pragma once
 
 namespace forerun {

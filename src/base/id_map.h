@@ -1,7 +1,6 @@
-// Map from ids, numbers that are handed out once each, to what belongs to them: a flat table of
-// pointers (open addressing), so that looking up one of some hundred in turn, Step after Step,
-// touches no memory but the table and the value itself. Values stay where they are until they are
-// taken out.
+// A map from ids, each of which is handed out once, to values: a flat table of pointers (open
+// addressing). Every Step looks up some hundred ids in turn, and a lookup touches no memory but the
+// table and the value. Values keep their addresses until they are taken out.
 //
 // One thread.
 #pragma once
@@ -44,7 +43,7 @@ class IdMap {
     std::unique_ptr<Value> taken = std::move(cells_[hole].value);
     if (taken == nullptr) return taken;
     --size_;
-    // What was pushed past the hole by those before it moves up.
+    // Values that were pushed past the hole by earlier ones move back towards their cells.
     for (size_t cell = next(hole); cells_[cell].value != nullptr; cell = next(cell)) {
       const size_t home = home_of(cells_[cell].id);
       if (((cell - home) & mask()) < ((cell - hole) & mask())) continue;
@@ -83,7 +82,7 @@ class IdMap {
   size_t home_of(uint64_t id) const {
     return static_cast<size_t>(id * 0x9E3779B97F4A7C15u >> 32) & mask();
   }
-  // Where the id is, or would be.
+  // The cell that holds the id, or the free one that it would go to.
   size_t cell_of(uint64_t id) const {
     size_t cell = home_of(id);
     while (cells_[cell].value != nullptr && cells_[cell].id != id) cell = next(cell);

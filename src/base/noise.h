@@ -53,9 +53,10 @@ inline float gumbel_noise(uint32_t bits) {
   const double u = (static_cast<double>(bits >> 8) + 0.5) * 0x1p-24;
   return static_cast<float>(-std::log(-std::log(u)));
 }
-// At least gumbel_noise(bits) by a margin for the rounding of score + noise, and at most 0.07 more
-// where it is near its largest; no logarithm. -log(u) >= 1 - u, and log2 lies above the line
-// between powers of two, which is what a float's bits read as an integer are.
+// An upper bound of gumbel_noise(bits) without a logarithm. It includes a margin for the rounding
+// of score + noise, and exceeds the noise by at most 0.07 near the largest values. It holds because
+// -log(u) >= 1 - u, and because log2 lies above the straight lines between powers of two, which a
+// float's bits read as an integer follow.
 constexpr float gumbel_bound(uint32_t bits) {
   const uint32_t doubled = ((1u << 25) - 1u) - ((bits >> 8) << 1);  // (1 - u) * 2^25
   const auto as_integer =

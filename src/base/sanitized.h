@@ -1,6 +1,6 @@
-// Whether this build carries the address or the thread sanitizer: tests that would take minutes
-// under them look at fewer cases. Under the thread sanitizer these need not differ in what threads
-// have nothing to do with, formats and shapes.
+// Whether this build has the address or the thread sanitizer. Tests that would take minutes under
+// them check fewer cases; under the thread sanitizer they need not cover formats and shapes, which
+// threads have nothing to do with.
 #pragma once
 
 namespace forerun {

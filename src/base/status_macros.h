@@ -1,5 +1,5 @@
-// How Forerun's own code hands a failure on. Not among the public headers: whoever includes those
-// gets no macros.
+// Macros that return a failure to the caller, for Forerun's own code. They are not in the public
+// headers, which define no macros.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,6 @@
-// The weight of a token in a softmax: a float by one polynomial, summed in fixed point. Operations
-// of IEEE arithmetic one by one, so that every instruction set and device gives the same bits.
+// The weight of a token in a softmax: a polynomial gives it as a float, and weights are summed in
+// fixed point. Every operation is a single one of IEEE arithmetic, so that all instruction sets and
+// devices give the same bits.
 #pragma once
 
 #include <bit>

@@ -43,7 +43,7 @@ class BasicFieldReader {
   std::optional<float> number(std::string_view field, double min, double max);
   std::optional<bool> boolean(std::string_view field);
   std::optional<std::string> string(std::string_view field);
-  // One of these.
+  // A string that is one of `accepted`.
   std::optional<std::string> choice(std::string_view field,
                                     const std::vector<std::string>& accepted);
   std::optional<std::vector<std::string>> strings(std::string_view field);
@@ -56,19 +56,20 @@ class BasicFieldReader {
   // A list of objects; their fields are named FIELD[0].NAME and so on.
   std::optional<std::vector<BasicFieldReader>> objects(std::string_view field);
 
-  // Null where unset, as above.
+  // The field as JSON, an object or a list where the name says so; null if unset, as above.
   const Json* any(std::string_view field) const;
   const Json* any_object(std::string_view field);
   const Json* any_list(std::string_view field);
 
-  // As integer(), but records a failure if the field is absent or null; 1 then.
+  // Does what integer() does, but records a failure and returns 1 if the field is absent or null.
   int64_t required_integer(std::string_view field, int64_t min, int64_t max);
-  // As string(), but records a failure if the field is absent, null or empty; "" then.
+  // Does what string() does, but records a failure and returns "" if the field is absent, null or
+  // empty.
   std::string required_string(std::string_view field);
 
-  // The keys of this object, whatever has failed.
+  // The keys of this object, also after a failure.
   std::vector<std::string> keys() const;
-  // Records a failure if there is any field but these.
+  // Records a failure if the object has a field that is not in `fields`.
   void accept_only(std::initializer_list<std::string_view> fields);
 
   // Records: SOURCE: field "F": found FOUND; accepted: ACCEPTED. Without `found`, the field's own
@@ -81,7 +82,7 @@ class BasicFieldReader {
 
  private:
   BasicFieldReader(Value object, std::shared_ptr<Status> status);
-  // Unset where `got` has failed, which is recorded.
+  // The value of `got`; if `got` has failed, unset, and the failure is recorded.
   template <class T>
   std::optional<T> take(Result<T> got);
 

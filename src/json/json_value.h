@@ -1,9 +1,10 @@
-// A JSON value and where it stands, read to native types with errors that name the file, the field,
-// what was found and what is accepted. The one place that converts, describes and refuses JSON;
-// field_reader.h reads the fields of an object by it.
+// A JSON value and its path in the document, read to native types with errors that name the file,
+// the field, what was found and what is accepted. All conversion, description and refusal of JSON
+// is here; field_reader.h uses it to read the fields of an object.
 //
-// Two kinds of documents are read: JsonValue's keep no order of keys and find them fast, whatever a
-// file holds; OrderedJsonValue's keep the order in which a client wrote them.
+// There are two kinds of documents: those of JsonValue do not keep the order of keys and find a key
+// fast in objects of any size; those of OrderedJsonValue keep the order in which a client wrote the
+// keys.
 //
 // A value is a view: its document must outlive it. It may be read from many threads.
 #pragma once
@@ -20,21 +21,22 @@
 
 namespace forerun {
 
-// The integer that a value is, without a copy of anything; an integral float such as 4096.0 counts.
+// The value as an integer, if it is one; an integral float such as 4096.0 counts. Copies nothing.
 template <class Json>
 std::optional<int64_t> json_integer(const Json& value);
 
 template <class Json>
 class BasicJsonValue {
  public:
-  // `value`: null where it is absent. `source` is what messages call the document, e.g. the file's
-  // path; empty where the reader knows it. `path`: of the value within it, empty for all of it.
+  // `value` is null if it is absent. `source` is what messages call the document, e.g. the file's
+  // path; empty if the reader of the message knows it. `path` is that of the value within the
+  // document, empty for the whole document.
   explicit BasicJsonValue(const Json* value, std::string source = {}, std::string path = {})
       : value_(value), source_(std::move(source)), path_(std::move(path)) {}
 
-  // Null where it is absent.
+  // Null if the value is absent.
   const Json* get() const { return value_; }
-  // As messages call it: SOURCE: field "PATH", or either of them alone.
+  // The name of the value in messages: SOURCE: field "PATH", or either of the two alone.
   std::string name() const;
 
   // An absent value reads as null.
@@ -42,10 +44,10 @@ class BasicJsonValue {
   bool is_string() const;
   bool is_object() const;
   bool is_array() const;
-  // None of null, false, 0, "", [] and {}: what Python calls true.
+  // Whether Python calls the value true: it is none of null, false, 0, "", [] and {}.
   bool is_truthy() const;
 
-  // A member of an object; absent where there is none, or where this is no object.
+  // A member of an object; absent if there is none, or if this is not an object.
   BasicJsonValue operator[](std::string_view key) const;
   // Element `idx` of a list, which must have more than `idx` elements.
   BasicJsonValue element(size_t idx) const;
@@ -56,7 +58,7 @@ class BasicJsonValue {
   Result<uint64_t> as_unsigned(uint64_t min, uint64_t max) const;
   Result<float> as_number(double min, double max) const;
   Result<std::string> as_string() const;
-  // One of these.
+  // A string that is one of `accepted`.
   Result<std::string> as_choice(const std::vector<std::string>& accepted) const;
   // The elements of a list, of any types.
   Result<std::vector<BasicJsonValue>> as_list() const;
@@ -66,7 +68,8 @@ class BasicJsonValue {
   Result<bool> bool_or(bool otherwise) const;
   Result<std::string> string_or(std::string otherwise) const;
 
-  // What was found, on one line. Nested values are told by their kind: a document may nest deeply.
+  // The value as messages show it, on one line. Of nested values only the kind is shown, since a
+  // document may nest deeply.
   std::string described() const;
   // "NAME: found DESCRIBED; accepted: ACCEPTED".
   Status refuse(std::string_view accepted, StatusCode code = StatusCode::kInvalidArgument) const;

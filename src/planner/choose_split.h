@@ -1,11 +1,11 @@
-// The start-up profile phase (SwiftSpec §3.1): which devices for the target and which for the
-// draft, or all of them for both sequentially.
+// The start-up profile phase (SwiftSpec §3.1): decides which devices run the target and which the
+// draft, or whether both models run on all devices sequentially.
 //
-// For each split of the processors: t_target(rows) and t_draft(rows) are measured, a simulation on
-// those times forecasts tokens/s (serial_tree where the models take turns; where they run side by
-// side parallel_tree, whose d is r = floor(t_target / t_draft) or r + 1), and what is not far
-// behind the best is tried on a few short texts, with the engine's source of guesses. The fastest
-// in the trial is kept.
+// For each split of the processors, t_target(rows) and t_draft(rows) are measured, and a simulation
+// with those times forecasts tokens/s: of serial_tree if the models take turns, of parallel_tree if
+// they run side by side, with d = r or r + 1 for r = floor(t_target / t_draft). Plans whose
+// forecast is close to the best are tried on a few short texts, with the engine's draft source.
+// The fastest plan in these trials is kept.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +29,18 @@ struct Split {
   bool concurrent = false;  // each model on devices of its own
 };
 
-// Both models, laid over the devices in one way at a time: what it takes to measure and try a
-// split. The engine implements it.
+// Both models, loaded on the devices in one split at a time, to be measured and tried. The engine
+// implements it.
 class SplitModels {
  public:
   virtual ~SplitModels() = default;
-  // Lays the models out as splits[index] says; what was loaded before is gone, whatever the
-  // outcome.
+  // Loads the models as splits[index] says. What was loaded before is unloaded, also if this fails.
   virtual Status load(size_t index) = 0;
-  // What Steps of either model cost as they are loaded now. Called before a request has run.
+  // Measures the Steps of both models as they are loaded now. Called before a request has run.
   virtual Result<StepCosts> measure() = 0;
   // Runs requests on what is loaded. Lives until the next load() or measure().
   virtual Executor& executor() = 0;
-  // The clock that its Steps take time by.
+  // The clock of the executor's Steps.
   virtual double now_seconds() const = 0;
 };
 
@@ -61,9 +60,9 @@ struct ChosenSplit {
   std::string report;  // a table of what was tried, lines end in '\n'
 };
 
-// Every split is loaded once, the two best once more. A split that cannot be loaded, measured,
-// forecast or tried is left out, and the log and the report say so; where none is left, the first
-// one's failure is returned.
+// Loads every split once, and the two best once more. A split that cannot be loaded, measured,
+// forecast or tried is left out, and the log and the report say so. If none is left, the failure of
+// the first split is returned.
 Result<ChosenSplit> choose_split(SplitModels& models, const SplitTrials& trials);
 
 }  // namespace forerun

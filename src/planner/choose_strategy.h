@@ -1,10 +1,10 @@
-// Whether the draft model pays and with which parameters, from what Steps cost and how often
-// guesses are right. Pure.
+// Decides whether the draft model pays and with which parameters, from the cost of Steps and the
+// acceptance rate of draft tokens. Pure.
 //
-// A setting's prediction: a round grows a tree of average guesses (each node's best few children
-// are right with the chances of `rank_chances`), d draft steps of w leaves, and verifies the best
-// bs nodes; tokens a round = 1 + the sum of their chances, time = d draft steps and one target
-// step, host included.
+// The prediction for a setting: a round grows a draft tree in d draft Steps of w leaves, whose
+// nodes have average children (the best few children of a node are right with the chances in
+// `rank_chances`), and verifies the best bs nodes. Tokens a round = 1 + the sum of the nodes'
+// chances; time = d draft Steps and one target Step, host included.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct PlannerInput {
   CostTable costs;
   bool has_draft_model = false;
   Placing placing = {};
-  // Chance that the draft's best, second, ... guess is the target's token, given that those before
-  // on the path were. Empty: assumed.
+  // The chances that the draft's best, second, ... token is the target's, given that all tokens
+  // before it on the path were. Empty: chances are assumed.
   std::vector<double> rank_chances = {};
 };
 
 struct StrategyChoice {
-  // What "auto" is to stand for. parallel_tree where the models run concurrently, of a target in
-  // stages what a forecast finds best (pipelined, mostly); else serial_tree, which guesses by
-  // "suffix", the text so far, where the draft model cannot pay: that costs nothing to ask and is
-  // verified only as far as it pays.
+  // The plan that "auto" stands for: parallel_tree if the models run concurrently; the best by
+  // forecast (mostly pipelined) if the target has stages; else serial_tree. Where the draft model
+  // cannot pay, serial_tree drafts by "suffix", from the text so far: that costs nothing, and its
+  // draft tokens are verified only as far as that pays.
   AutoChoice auto_choice = {.source_without_draft = "suffix"};
-  // The best fixed setting: what serial_tree's shape "best" would be given.
+  // The best fixed setting, which serial_tree's shape "best" uses.
   int32_t verify_tokens = 1;
   int32_t draft_width = 0;
   int32_t draft_depth = 0;
@@ -42,13 +42,13 @@ struct StrategyChoice {
   std::string report;    // a table of the best settings and the reason, lines end in '\n'
 };
 
-// Tokens a round of such a tree; 1 where there is no draft step.
+// The expected tokens a round of such a tree; 1 without a draft Step.
 double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_tokens,
                        int32_t draft_width, int32_t draft_depth);
 
-// Without measured costs: the draft model where there is one, said so in the report. Assumed
-// chances: the draft unless not even a very good one could pay. Given chances: the draft if its
-// best setting beats plain decoding.
+// Without measured costs, chooses the draft model if there is one, and the report says why. With
+// assumed chances, chooses it unless not even a very good draft could pay. With given chances,
+// chooses it if its best setting beats plain decoding.
 StrategyChoice choose_strategy(const PlannerInput& input);
 
 }  // namespace forerun

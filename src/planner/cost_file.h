@@ -1,9 +1,9 @@
-// What Steps cost as a file: measured once, read at the next start. JSON:
+// A file with the costs of Steps, measured once and read at later starts. JSON:
 //   {"forerun_step_costs": 1, "key": {"processor": "...", "target": "..."},
 //    "target": {"seconds_per_kv_token": 1e-9, "seconds_per_attended_token": 1e-11,
 //               "seconds_per_sequence": 1e-5,
 //               "steps": [{"rows": 1, "kv_tokens": 0, "seconds": 0.004}]}}
-// and "draft" where there is one. Its key says what the times hold for.
+// and "draft", if there is a draft model. The key says what the times hold for.
 #pragma once
 
 #include <map>
@@ -15,18 +15,18 @@
 
 namespace forerun {
 
-// All that changes how long a Step takes, by name. UTF-8.
+// All facts, by name, that change how long a Step takes. UTF-8.
 using CostKey = std::map<std::string, std::string>;
 
 struct CostFile {
   CostKey key;
-  StepCosts costs;  // as they were measured, without corrections; to seven digits
+  StepCosts costs;  // as measured, without corrections; written with seven digits
 };
 
-// Needs costs of the target.
+// The file must have costs of the target.
 std::string write_cost_file(const CostFile& file);
-// Fails on anything but what write_cost_file() gives: other versions, unknown fields, times that
-// are none. `name` is what messages call the text.
+// Fails on everything that write_cost_file() does not write: other versions, unknown fields, times
+// that are no times. `name` is what messages call the text.
 Result<CostFile> parse_cost_file(std::string_view text, const std::string& name);
 
 }  // namespace forerun

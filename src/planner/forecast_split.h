@@ -1,5 +1,5 @@
-// What a split of the devices between target and draft promises, from what Steps cost on it: the
-// pure half of the profile phase (choose_split.h).
+// Forecasts the speed of a split of the devices between target and draft from the costs of Steps on
+// it: the pure half of the profile phase (choose_split.h).
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace forerun {
 
 struct ForecastPlan {
-  AutoChoice plan;  // what "auto" is to stand for there
+  AutoChoice plan;  // the plan that "auto" stands for on this split
   double tokens_per_s = 0.0;
 };
 
 std::string describe(const AutoChoice& plan);
-// Tokens/s of decoding over all requests; their first tokens aside.
+// Tokens/s of decoding over all requests, without their first tokens.
 double decoding_rate(const std::vector<OfflineResult>& results);
 
 // Where the models run.
@@ -28,11 +28,11 @@ struct Placing {
   int32_t target_stages = 1;
 };
 
-// The plans that fit, best first, by simulation of some hundred tokens with an average draft. Pure.
-// `costs` is measured for both roles, the target's of all stages together. Fails as run_offline()
-// does.
+// The plans that fit, best first, ranked by a simulation of some hundred tokens with an average
+// draft. Pure. `costs` must be measured for both roles; the target's are those of all its stages
+// together. Fails if run_offline() fails.
 Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, const Placing& placing);
-// One of them.
+// The simulated tokens/s of one plan.
 Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& placing,
                                      const AutoChoice& plan);
 

@@ -1,5 +1,5 @@
-// GPUs by name or description, for plans where none is at hand: published peaks, and the share of
-// them that a forward reaches.
+// GPUs by name or description, for planning without the GPU: published peaks, and the share of the
+// peaks that a forward reaches.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct GpuEfficiency {
   double weights = 0.95;    // of the bandwidth, reading weights
   double attention = 0.92;  // of the bandwidth, reading a large batch's cache
   double matrix = 0.52;     // of the matrix rate, few hundred rows
-  // What shows of attention's arithmetic at the matrix rate, beside the reading that hides the
-  // rest.
+  // The share of attention's arithmetic, at the matrix rate, that adds to the time; the rest hides
+  // behind reading the KV cache.
   double attention_arithmetic = 0.5;
   bool operator==(const GpuEfficiency&) const = default;
 };
@@ -32,19 +32,20 @@ struct GpuSpec {
   std::string efficiency_source;  // who measured it, or on what it is assumed
 };
 
-// Alike, one model's weights dealt over them.
+// A tensor-parallel group of equal GPUs, over which one model's weights are sharded.
 struct GpuGroup {
   GpuSpec gpu;
   int32_t count = 1;
 };
 
-// The known ones, newest first; names are lower case.
+// The known GPUs, newest first. Names are lower case.
 const std::vector<GpuSpec>& known_gpus();
 
-// "h200", "h200:2" (two of them), or a description "bandwidth=3350,tflops=989,memory=80,link=450:4"
-// in GB/s, TFLOP/s, GB and GB/s one way; a name before it gives what it leaves out:
-// "h100,memory=94". "efficiency" is the share of the bandwidth that is reached. kInvalidArgument
-// names what was found and what is accepted.
+// Reads "h200", "h200:2" (two of them), or a description such as
+// "bandwidth=3350,tflops=989,memory=80,link=450:4" in GB/s, TFLOP/s, GB and GB/s one way. A name in
+// front gives the values that the description leaves out: "h100,memory=94". "efficiency" is the
+// share of the bandwidth that is reached. Fails with kInvalidArgument, naming what was found and
+// what is accepted.
 Result<GpuGroup> parse_gpus(const std::string& text);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// What Steps cost on this machine, measured once at start-up.
+// Measures once, at start-up, what Steps cost on this machine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace forerun {
 
-// Tokens of the longest context and most rows of one sequence that Steps are measured with.
+// The longest context, in tokens, and the most rows of one sequence that Steps are measured with.
 inline constexpr int32_t kMaxMeasuredContext = 4096;
 inline constexpr int32_t kMaxMeasuredRows = 512;
 
@@ -23,7 +23,7 @@ using ProgressCallback = std::function<void(const std::string& what, double frac
 Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress);
 
-// The costs as people read them: one sequence at kReferenceContext.
+// The costs as readable text, for one sequence at kReferenceContext.
 std::string describe_costs(const StepCosts& costs);
 
 }  // namespace forerun

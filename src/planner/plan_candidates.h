@@ -1,5 +1,5 @@
-// The candidates of a plan from what a user asks for: views, budgets and how often guesses are
-// right. Pure.
+// Makes the candidates of a plan from what a user asks for: views, budgets and acceptance rates.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,16 @@ namespace forerun {
 
 struct CandidateOptions {
   bool has_draft_model = false;
-  // Empty: those of which acceptance is published or given.
+  // Names of views. Empty: all views whose acceptance rate is published or given.
   std::vector<std::string> views = {};
-  // Tokens; of every view. Empty: those that acceptance is given at, else each view's own.
+  // Budgets of every view, in tokens. Empty: those for which an acceptance rate is given, else each
+  // view's own budget.
   std::vector<int64_t> budgets = {};
-  // "VIEW=A" or "VIEW:K=A" of the target with its own view, "draft=A" of the draft model,
-  // "draft/VIEW:K=A" of it with a view; A in [0, 1]. The most precise one counts.
+  // Acceptance rates A in [0, 1]: "VIEW=A" or "VIEW:K=A" for the target that drafts through its own
+  // view with budget K, "draft=A" for the draft model, "draft/VIEW:K=A" for the draft model with a
+  // view. The most specific entry counts.
   std::vector<std::string> acceptance = {};
-  // Tokens; budgets asked for that are not below it are refused.
+  // In tokens. Budgets that are not below it are refused.
   int64_t longest_context = 0;
 };
 
@@ -28,17 +30,18 @@ struct PlanCandidate {
   SpeculationCandidate candidate;
   // "self, snapkv 2049", "draft", "draft, streaming_llm 512", "self, snapkv 2049, checks draft"
   std::string name;
-  std::string source;  // of its acceptance: "given", "MagicDec, ...", "assumed from ..."
+  std::string source;  // of the acceptance rate: "given", "MagicDec, ...", "assumed from ..."
 };
 
-// The target with every view and budget, by itself and, where there is a draft model, checking what
-// that guesses through a StreamingLLM view of the same budget; the draft model with the whole cache
-// and with a StreamingLLM view. kInvalidArgument names what was found and what is accepted: unknown
-// views, budgets that a view cannot have or that see the whole of every context, acceptance that is
-// none, or of nothing that is planned, a view of which none is known.
+// Makes a candidate for the target with every view and budget, alone and, if there is a draft
+// model, as a hierarchy that checks the draft model's tokens, which come through a StreamingLLM
+// view of the same budget. The draft model is a candidate with the whole cache and with a
+// StreamingLLM view. Fails with kInvalidArgument, naming what was found and what is accepted, for
+// unknown views, budgets that a view cannot have or that cover every context, malformed acceptance
+// rates, rates of something that is not planned, and views without a known rate.
 Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& options);
 
-// For the functions that rank.
+// The same candidates without names and sources, as the ranking functions take them.
 std::vector<SpeculationCandidate> bare(const std::vector<PlanCandidate>& candidates);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// A machine that plans are made for, measured or described, and the plan of one batch on it. Pure.
+// A measured or described machine to plan for, and the plan of one batch on it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace forerun {
 
 struct PlannedMachine {
-  // What each device has to hold. Unknown of a machine that was measured.
+  // What each device has to hold. Not known for a measured machine.
   struct Memory {
     DeviceWork target;
     std::optional<DeviceWork> draft;
@@ -22,27 +22,27 @@ struct PlannedMachine {
   };
 
   std::string name = {};
-  bool measured = false;  // else the costs are a roofline's
+  bool measured = false;  // false: the costs come from the roofline model
   StepCosts costs = {};
   std::optional<Memory> memory = {};
 };
 
-// `draft` may be null. Fails as device_work(), for either model; the message says which.
+// `draft` may be null. Fails if device_work() fails for either model; the message names the model.
 Result<PlannedMachine> describe_machine(const GpuGroup& group, const ModelConfig& target,
                                         const ModelConfig* draft);
 
-// Whether weights, caches and views of such a batch lie in the memory; plain decoding where
-// `candidate` is null. True where the memory is unknown.
+// Whether the weights, KV caches and views of such a batch fit the memory; `candidate` null: of
+// plain decoding. True if the memory is not known.
 bool fits(const PlannedMachine& machine, const BatchLoad& load,
           const SpeculationCandidate* candidate);
 
 struct BatchPlan {
   BatchLoad load;
-  bool fits = true;  // plain decoding does; else nothing is ranked
-  // Best first, plain decoding among them; what does not fit is left out.
+  bool fits = true;  // false: not even plain decoding fits, and nothing is ranked
+  // Best first, plain decoding included. Settings that do not fit are left out.
   std::vector<SpeculationForecast> ranked;
 
-  // The best that speculates; null where nothing can.
+  // The best setting that speculates; null if none fits.
   const SpeculationForecast* best_guessing() const;
 };
 
@@ -50,20 +50,21 @@ BatchPlan plan_batch(const PlannedMachine& machine, const BatchLoad& load,
                      const std::vector<SpeculationCandidate>& candidates,
                      const RankOptions& options);
 
-// The longest context, up to `max_context`, of which so many sequences fit with one of the
-// candidates at least; 0: none.
+// The longest context, up to `max_context`, at which so many sequences fit with at least one of the
+// candidates; 0: none.
 int64_t longest_context(const PlannedMachine& machine, int32_t sequences,
                         const std::vector<SpeculationCandidate>& candidates, int64_t max_context);
 
-// The critical sequence length of a batch: from it to longest_context() some candidate for which
-// there is room beats plain decoding at every length looked at. 1 where that is so at all of them;
-// none where speculation does not pay at the longest.
+// The critical sequence length of a batch: from it up to longest_context(), at every length tried,
+// some candidate that fits beats plain decoding. 1 if that holds at every length; unset if
+// speculation does not pay at the longest one.
 std::optional<int64_t> critical_context(const PlannedMachine& machine, int32_t sequences,
                                         const std::vector<SpeculationCandidate>& candidates,
                                         int64_t max_context, const RankOptions& options = {});
 
-// The inflection point between two batches: from it to the larger one's longest_context()
-// speculation gains that one at least as much as the smaller one. As above.
+// The inflection point between two batches: from this context up to longest_context() of the larger
+// batch, speculation speeds up the larger batch at least as much as the smaller one. Returns 1 and
+// unset as critical_context() does.
 std::optional<int64_t> inflection_context(const PlannedMachine& machine, int32_t few_sequences,
                                           int32_t many_sequences,
                                           const std::vector<SpeculationCandidate>& candidates,

@@ -1,5 +1,6 @@
-// A machine for tests whose Steps take what is easily reckoned: in ms, the target 8 for its
-// weights, 0.01 a row, and 1 for each 24,000 tokens of the cache; the draft model a tenth of that.
+// A machine for tests whose Steps have simple costs. A target Step takes 8 ms for the weights,
+// 0.01 ms a row and 1 ms for each 24,000 tokens of the KV cache; a draft Step takes a tenth of
+// that.
 #pragma once
 
 #include <vector>
@@ -22,7 +23,7 @@ inline StepCosts planted_costs(bool with_draft = true) {
   return costs;
 }
 
-// A view of the target's own KV, and a draft model.
+// Two candidates: the target with a view of its own KV cache, and a draft model.
 inline std::vector<SpeculationCandidate> planted_candidates() {
   return {{.draft = {.model = Role::kTarget, .budget_tokens = 2048},
            .view = "snapkv",

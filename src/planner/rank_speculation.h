@@ -1,5 +1,5 @@
-// Which way to speculate suits a batch best, by prediction: every candidate at every number of
-// guesses a round, beside plain decoding. Pure.
+// Ranks ways to speculate for a batch by predicted speed: every candidate with every number of
+// draft tokens a round, and plain decoding. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace forerun {
 
-// A way to guess, and how often it is right.
+// A way to draft, and its acceptance rate.
 struct SpeculationCandidate {
   DraftOption draft;
   std::string view = {};    // of the cache, by name; empty: the draft sees all of it
   double acceptance = 0.0;  // alpha, in [0, 1]
-  int64_t own_tokens = 0;   // of cache that it takes beside a sequence's own, each
+  int64_t own_tokens = 0;   // tokens of KV cache that it takes for each sequence, beside its own
 };
 
-// What one setting promises at one load.
+// The predicted speed of one setting at one load.
 struct SpeculationForecast {
   static constexpr int32_t kPlain = -1;
   int32_t candidate = kPlain;  // index into the candidates
-  int32_t gamma = 0;           // guesses a round; 0 of plain decoding
+  int32_t gamma = 0;           // draft tokens a round; 0 for plain decoding
   double tokens_per_round = 1.0;
   RoundSeconds times;
   double tokens_per_s = 0.0;  // of all sequences together
@@ -37,12 +37,12 @@ struct RankOptions {
   double round_overhead = 0.0;  // seconds, beside a round's Steps
 };
 
-// Whether a candidate can be run behind such a context: its model has costs, there is memory for
-// it, and it sees less than all. A draft model may see all, the target that guesses for itself may
-// not.
+// Whether a candidate can run at such a load: its model has costs, there is memory for it, and its
+// view covers less than the context. Only a draft model may see the whole context; the target that
+// drafts for itself may not.
 bool applies(const SpeculationCandidate& candidate, const StepCosts& costs, const BatchLoad& load);
 
-// `costs` has entries for the target, as everywhere here.
+// The forecast of plain decoding. Here and below `costs` must have entries for the target.
 SpeculationForecast forecast_plain(const StepCosts& costs, const BatchLoad& load);
 // The forecast of candidates[index] with `gamma` draft tokens a round. The candidate must apply;
 // gamma >= 1.
@@ -50,11 +50,12 @@ SpeculationForecast forecast(const StepCosts& costs, const BatchLoad& load,
                              const std::vector<SpeculationCandidate>& candidates, int32_t index,
                              int32_t gamma, const RankOptions& options = {});
 
-// Best first; plain decoding is among them, before what is no faster.
+// Forecasts of all settings, best first. Plain decoding stands before all that are not faster.
 std::vector<SpeculationForecast> rank_speculation(
     const StepCosts& costs, const BatchLoad& load,
     const std::vector<SpeculationCandidate>& candidates, const RankOptions& options = {});
-// The first of them, and the first of each candidate, in the same order.
+// best_speculation() returns the first of these forecasts, best_of_each() the first of each
+// candidate, in the same order.
 SpeculationForecast best_speculation(const StepCosts& costs, const BatchLoad& load,
                                      const std::vector<SpeculationCandidate>& candidates,
                                      const RankOptions& options = {});

@@ -1,7 +1,7 @@
-// What the present batch is to guess with, and how far: the best candidate by prediction, from what
-// Steps cost now and how often each candidate's guesses have lately been right. What is decided
-// stays until something else is clearly better, and never while plain decoding is predicted to be
-// faster.
+// Chooses the candidate that the present batch drafts with, and the number of draft tokens: the
+// best by prediction, from the present costs of Steps and each candidate's recent acceptance rate.
+// A choice stays until another one is clearly better, but never while plain decoding is predicted
+// to be faster.
 //
 // One thread at a time.
 #pragma once
@@ -19,30 +19,30 @@ class SpeculationChooser {
   struct Options {
     RankOptions rank = {.max_gamma = 12};
     double entry = 1.03;          // predicted speed-up from which plain decoding is left
-    double other_draft = 1.05;    // over the present candidate, for another to take its place
-    double other_gamma = 1.01;    // the same for another number of guesses
-    double prior_guesses = 32;    // that a candidate's assumed acceptance is worth
-    double memory_guesses = 256;  // after which an old one counts 1/e
-    // Decisions after which what was learnt of a candidate that does not run counts 1/e: it goes
-    // back to what was assumed and is tried again some day.
+    double other_draft = 1.05;    // gain over the present candidate at which another replaces it
+    double other_gamma = 1.01;    // the same for another number of draft tokens
+    double prior_guesses = 32;    // draft tokens that the assumed acceptance rate counts as
+    double memory_guesses = 256;  // after so many draft tokens an old one counts 1/e
+    // After so many decisions, what was learnt about a candidate that does not run counts 1/e: its
+    // rate drifts back to the assumed one, so that it is tried again.
     double forget_decisions = 2000;
     int32_t decisions_kept = 16;  // a load bucket's decision is looked at again after so many
   };
 
-  // The candidates' acceptance is what is assumed until guesses have been seen.
+  // The candidates' acceptance rates are assumed until draft tokens have been verified.
   explicit SpeculationChooser(std::vector<SpeculationCandidate> candidates);
   SpeculationChooser(std::vector<SpeculationCandidate> candidates, Options options);
 
-  // One sequence's round: of `gamma` guesses the first `accepted` were right. Those after the first
-  // wrong one tell nothing. Ignored for an index that no candidate has.
+  // Records one sequence's round: the first `accepted` of `gamma` draft tokens were right. Tokens
+  // after the first wrong one tell nothing. Ignored if no candidate has this index.
   void observe(int32_t candidate, int32_t gamma, int32_t accepted);
 
-  // For the batch's next rounds; call it before each. Loads within an eighth of each other count as
-  // the same. `costs` has entries for the target.
+  // Chooses for the batch's next round; call it before each. Loads within an eighth of each other
+  // count as the same. `costs` must have entries for the target.
   const SpeculationForecast& choose(const StepCosts& costs, const BatchLoad& load);
 
   const SpeculationForecast& current() const { return current_; }
-  // By index, with what has been learnt.
+  // The candidates by index, with the acceptance rates learnt so far.
   const std::vector<SpeculationCandidate>& candidates() const { return candidates_; }
 
  private:

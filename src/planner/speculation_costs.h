@@ -1,11 +1,11 @@
-// What speculation promises a batch, from what Steps cost (MagicDec, equations 1 to 4; the paper's
-// names in brackets). Pure; all times in seconds.
+// Predicts the speed of speculation for a batch from the costs of Steps (MagicDec, equations 1 to
+// 4; the paper's names in brackets). Pure; all times in seconds.
 //
-// A round of B sequences behind S tokens of context each: gamma draft Steps of one row a sequence
-// (fewer of several rows where they check guesses), which see K tokens of the cache, then one
-// verification of gamma + 1 rows a sequence, which see
-// all S. Every sequence keeps the guesses up to the first wrong one and one token of the
-// verification's own.
+// A round of B sequences with S tokens of context each has gamma draft Steps of one row a sequence,
+// which see K tokens of the KV cache, then one verification of gamma + 1 rows a sequence, which see
+// all S tokens. In a hierarchy the draft Steps are fewer and have several rows. Every sequence
+// keeps the draft tokens up to the first wrong one, and one token that the verification itself
+// gives.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace forerun {
 
-// What a decision is made for.
+// The load that a decision is made for.
 struct BatchLoad {
   int32_t sequences = 1;       // B
   int64_t context_tokens = 0;  // S, of each
@@ -23,23 +23,23 @@ struct BatchLoad {
   int64_t free_tokens = INT64_MAX;
 };
 
-// Cheap guesses that a draft Step checks, all of them at once (a hierarchy): those up to the first
-// one that the draft does not share are drafted, and a token of its own.
+// Cheap guesses that one draft Step checks together (a hierarchy). The guesses up to the first one
+// that the draft rejects become draft tokens, and so does the draft's own token after them.
 struct GuessOption {
-  int32_t guesses = 0;    // a draft Step; 0: the draft is on its own
-  bool by_model = false;  // of the draft model, a Step each; else of the text so far, for nothing
-  int64_t budget_tokens = 0;  // that the draft model sees of its cache; 0 is all of it
+  int32_t guesses = 0;        // for each draft Step; 0: no hierarchy
+  bool by_model = false;      // by the draft model, a Step each; false: from the text, at no cost
+  int64_t budget_tokens = 0;  // of its KV cache that the draft model sees; 0: all of it
   double acceptance = 0.0;    // by the draft, in [0, 1]
 };
 
-// Where a round's guesses come from.
+// Where a round's draft tokens come from.
 struct DraftOption {
   Role model = Role::kTarget;  // the target itself, or the draft model
-  // What a draft row sees of the cache: at most so many tokens (K); 0 is all of it.
+  // A draft row sees at most so many tokens of the KV cache (K); 0: all of it.
   int64_t budget_tokens = 0;
-  // Reading that choosing those tokens takes at each draft Step, as a share of reading all S: 0
-  // where they are chosen once or by their place (SnapKV, StreamingLLM), a half where every key is
-  // scored (TopK).
+  // What each draft Step reads to choose these tokens, as a share of reading all S tokens: 0 if
+  // they are chosen once or by position (SnapKV, StreamingLLM), a half if every key is scored
+  // (TopK).
   double selection_share = 0.0;
   GuessOption checks = {};
 };
@@ -48,38 +48,38 @@ struct DraftOption {
 struct RoundSeconds {
   double plain = 0.0;      // a Step of plain decoding [T_T(B, S)]
   double draft = 0.0;      // a draft Step [T_D(B, K)]
-  double guesses = 0.0;    // that a draft Step checks
-  double drafted = 1.0;    // tokens that a draft Step brings: no time, but how often it takes one
-  double selection = 0.0;  // of the draft's tokens, a draft Step [T_select(B, S, K)]
+  double guesses = 0.0;    // to make the guesses that a draft Step checks
+  double drafted = 1.0;    // not a time: the draft tokens that one draft Step brings
+  double selection = 0.0;  // to choose the tokens of a draft Step's view [T_select(B, S, K)]
   double verify = 0.0;     // gamma + 1 rows a sequence [T_V(B, S, gamma)]
   double overhead = 0.0;   // a round, beside its Steps
 };
 
-// Tokens that a round brings each sequence [Omega(gamma, alpha), equation 1]: 1 to gamma + 1.
-// `acceptance`, alpha in [0, 1], is the chance that a guess is right given that those before it
-// were.
+// The expected tokens of a round for each sequence [Omega(gamma, alpha), equation 1]: 1 to
+// gamma + 1. `acceptance`, alpha in [0, 1], is the chance that a draft token is right, given that
+// those before it were.
 double tokens_per_round(int32_t gamma, double acceptance);
-// The acceptance that gives so many tokens a round; 0 or 1 where none does. gamma >= 1.
+// The acceptance rate that gives so many tokens a round; 0 or 1 if none does. gamma >= 1.
 double acceptance_of(int32_t gamma, double tokens_per_round);
 
-// From the one cost model, which holds what the Steps read and compute with. `costs` has entries
-// for the models asked for.
+// Seconds of a Step of plain decoding, by the cost model StepCosts. Here and below `costs` must
+// have entries for the models asked for.
 double plain_step_seconds(const StepCosts& costs, const BatchLoad& load);
 double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_t gamma);
-// With a row for each guess that it checks.
+// Seconds of a draft Step, which has one more row for each guess that it checks.
 double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
 double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
 double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
-// All of them, gamma >= 1; `overhead` is passed through.
+// All times of a round, gamma >= 1; `overhead` is copied to the result.
 RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
                            int32_t gamma, double overhead = 0.0);
 
-// A whole round [T_Total, equations 2 and 3]: gamma over `drafted` draft Steps, one at least, and a
-// verification.
+// Seconds of a whole round [T_Total, equations 2 and 3]: gamma / `drafted` draft Steps, at least
+// one, and a verification.
 double total_seconds(const RoundSeconds& times, int32_t gamma);
-// Between two tokens of a sequence [T_Avg].
+// Seconds between two tokens of a sequence [T_Avg].
 double seconds_per_token(const RoundSeconds& times, int32_t gamma, double tokens_per_round);
-// Over plain decoding: the inverse of what equation 4 minimises.
+// The speed-up over plain decoding: the inverse of the ratio that equation 4 minimises.
 double predicted_speedup(const RoundSeconds& times, int32_t gamma, double tokens_per_round);
 
 }  // namespace forerun

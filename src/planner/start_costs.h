@@ -1,4 +1,4 @@
-// What Steps cost when an engine starts: as an earlier start has measured it, or measured now.
+// The costs of Steps when an engine starts, either measured by an earlier start or measured now.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct StartCosts {
   bool from_cache = false;
 };
 
-// Takes what `cache` has for `key` unless `anew`, and measures and keeps it otherwise. What else
-// the machine does makes Steps slower, never faster: so a few plain Steps are timed beside what the
-// cache tells, and where one takes less than 0.8 of it, the cache was filled in a bad moment and is
-// filled again. Where all take more, the moment is bad now, which live Steps will tell. Fails and
-// needs what measure_costs() does.
+// Returns what `cache` has for `key`; with `anew`, or if the cache has nothing, measures the costs
+// and keeps them. Other work on the machine makes Steps slower, never faster. So a few plain Steps
+// are timed and compared with the cached costs: if one takes less than 0.8 of them, the machine was
+// busy when the cache was filled, and it is filled again. If all take longer, the machine is busy
+// now, and live Steps will correct the costs. Has the requirements and failures of measure_costs().
 Result<StartCosts> find_or_measure_costs(RealExecutor& executor, bool has_draft,
                                          int32_t max_context_tokens, const CostCache& cache,
                                          const CostKey& key, bool anew,
