@@ -28,8 +28,8 @@ struct RawTensor {
   std::span<const std::byte> bytes;
 };
 
-// The elements where they lie, or null where the file does not align them for T; then copy `bytes`.
-// T has the size of the tensor's dtype.
+// A pointer to the elements in the mapped file, or null if they are not aligned for T; then copy
+// `bytes`. T has the size of the tensor's dtype.
 template <class T>
 const T* aligned_elements(const RawTensor& tensor) {
   const void* data = tensor.bytes.data();
@@ -59,7 +59,7 @@ class Checkpoint {
   // Null where there is no such tensor. The pointer lives as long as the Checkpoint. Names are
   // those of the causal-LM classes: in files without "model." in front, "model.x" finds "x".
   const RawTensor* find(std::string_view name) const;
-  // In the order of their names.
+  // All tensors, in the order of their names.
   std::span<const RawTensor> tensors() const;
 
   // Lets the kernel drop the pages of a tensor that has been repacked elsewhere; the tensor stays

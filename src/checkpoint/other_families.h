@@ -1,4 +1,4 @@
-// What can be done about a model family that Forerun does not run.
+// Advice for checkpoints of model families that Forerun does not run.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace forerun {
 
-// How a checkpoint of this architecture (config.json's name) becomes one of an accepted family, or
-// that nothing does it.
+// Says how to convert a checkpoint of this architecture (config.json's name) to an accepted family,
+// or that it cannot be converted.
 std::string way_out_for_architecture(std::string_view architecture);
 
 }  // namespace forerun

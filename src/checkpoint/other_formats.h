@@ -1,5 +1,4 @@
-// What to answer where somebody points at weights in a format that Forerun does not read. Internal
-// to checkpoint/.
+// Error messages for weights in formats that Forerun does not read. Internal to checkpoint/.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +7,11 @@
 
 namespace forerun {
 
-// For a path that is a file: refuses it by its format, with what to convert it with.
+// Refuses a path that is a file; the message names its format and a tool that converts it.
 Status refuse_file(const std::filesystem::path& file);
 
-// For a directory without model.safetensors and without its index: names what lies there instead.
+// Refuses a directory without model.safetensors and its index; the message names the weight files
+// that it has instead.
 Status refuse_weights_of(const std::filesystem::path& dir);
 
 }  // namespace forerun

@@ -1,8 +1,8 @@
-// Numbers and lists as bytes, and back: what messages between processes are written with. Little
-// endian, without padding; a list is its length and its items.
+// Serializes numbers and lists for messages between processes: little endian, without padding; a
+// list is its length and then its items.
 //
-// A reader believes nothing: whatever is missing, too long or out of range makes it fail, once,
-// with the name of what it was reading; everything read afterwards is zero or empty.
+// A reader trusts no input: it fails if something is missing, too long or out of range, and names
+// the field that it was reading. After its first failure everything that it reads is zero or empty.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,8 @@ static_assert(std::endian::native == std::endian::little, "messages are little e
 
 using Bytes = std::vector<std::byte>;
 
-// Numbers that are copied as they lie in memory; bool is none, since not every byte is one.
+// Number types whose bytes are copied as they are in memory. bool is not one of them, since most
+// byte values are not a bool.
 template <class T>
 concept WireNumber = (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>);
 
@@ -92,7 +93,8 @@ class ByteReader {
     take(name, to.data(), to.size());
     return to;
   }
-  // How many items of at least so many bytes each the caller may read: never more than are there.
+  // Reads a list's length; the caller may read so many items. Fails if the remaining bytes cannot
+  // hold them at `item_bytes` each.
   size_t count(const char* name, size_t item_bytes) {
     const auto items = number<uint64_t>(name);
     if (items <= rest_.size() / item_bytes) return static_cast<size_t>(items);
@@ -107,7 +109,7 @@ class ByteReader {
     rest_ = {};
   }
   const Status& status() const { return status_; }
-  // The failure; also where bytes are left over.
+  // The reader's failure; bytes that are left over are a failure, too.
   Status finish() {
     if (!rest_.empty()) {
       fail("end", "found " + std::to_string(rest_.size()) + " more bytes, accepted are none");

@@ -1,6 +1,6 @@
-// A relay in front of a transport whose links can be cut while it runs, for trials: what would
-// leave over a link that is cut waits until it is whole again, as with a cable that is pulled and
-// put back, and nobody is told.
+// A relay in front of a transport, for tests, whose links can be cut while it runs. As with a cable
+// that is pulled and put back, messages over a cut link wait until the link is restored, and nobody
+// is told.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,14 @@
 
 namespace forerun {
 
-// Pairs of ranks, a pair a line ("1 2"), both ways round; what is none is passed over.
+// Reads pairs of ranks, one pair a line ("1 2"), and returns each pair in both orders. Skips lines
+// that are not pairs.
 std::set<std::pair<int32_t, int32_t>> parse_cuts(std::string_view text);
 
 class CutLinks : public Transport {
  public:
-  // Cut are the links of the pairs in `file`, in both directions where all ranks read the same one;
-  // it is looked at again and again, and need not be there.
+  // Cuts this rank's links to its partners in `file`; if all ranks read the same file, links are
+  // cut in both directions. The file is read again and again, and need not exist.
   CutLinks(std::unique_ptr<Transport> links, std::string file);
 
   int32_t rank() const override { return links_->rank(); }

@@ -1,5 +1,5 @@
-// What every message between the processes of a launch begins with: a mark, the version of all that
-// follows, whose launch it belongs to, what it is and how long.
+// The header of every message between the processes of a launch: a magic number, the version of the
+// format, the launch's generation, the kind of the message and the length of its payload.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ inline constexpr size_t kFrameHeaderBytes = 23;
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 enum class FrameKind : uint8_t {
-  kPing,      // who sends it is alive
-  kGreeting,  // the coordinator's first: the launch's secret and its generation
-  kReport,    // to the coordinator: what it gathers (hosts.h)
-  kNotice,    // from the coordinator: what it tells all
+  kPing,      // the sender is alive
+  kGreeting,  // the coordinator's first message: the launch's secret and its generation
+  kReport,    // to the coordinator: a stage's report (hosts.h)
+  kNotice,    // from the coordinator to all stages
   kEnd,       // from the coordinator: the launch is over
-  kLost,      // to the coordinator: who sends it cannot go on, and why
+  kLost,      // to the coordinator: the sender cannot go on, and why
   kStep,      // to a stage: a StageMessage
   kTasks,     // to the last stage: what the Step's rows want
   kDrop,      // to every stage: rows that may be left out
@@ -32,7 +32,7 @@ enum class FrameKind : uint8_t {
   kRetired,   // to the coordinator: a Step's answers
 };
 inline constexpr uint8_t kLastFrameKind = static_cast<uint8_t>(FrameKind::kRetired);
-// The others are of the start and the end of a launch.
+// Whether frames of this kind belong to Steps; all others start or end a launch.
 inline bool is_of_steps(FrameKind kind) { return kind >= FrameKind::kStep; }
 
 struct FrameHeader {
@@ -40,12 +40,12 @@ struct FrameHeader {
   uint64_t generation = 0;
 };
 
-// The header of a frame whose payload is to follow in the same bytes.
+// Returns the header of a frame; the caller appends the payload to it.
 Bytes begin_frame(const FrameHeader& header);
-// Notes the payload's length, once all of it is there.
+// Writes the payload's length into the header, once the whole payload has been appended.
 void end_frame(Bytes& frame);
-// The header of a whole frame; kCorrupt, naming both versions or lengths, where it is none of ours.
-// The payload is what follows kFrameHeaderBytes.
+// Reads the header of a whole frame; the payload starts at kFrameHeaderBytes. Fails with kCorrupt
+// if the magic number, version or length is wrong; the message names both versions or lengths.
 Result<FrameHeader> read_frame(std::span<const std::byte> frame);
 
 }  // namespace forerun

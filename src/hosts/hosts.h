@@ -1,12 +1,12 @@
 // The processes of one launch: rank 0 coordinates (text, bookkeeping, the draft), ranks 1 to n are
 // the stages of the target, one each, in order.
 //
-// They begin with a greeting: the coordinator sends its secret and a number for the launch, which
-// every later message carries, to all; who knows another secret does not answer. Then whatever must
-// be the same everywhere is compared (agree()), and the start goes on in rounds in which every
-// stage reports and the coordinator gives notice to all.
+// They begin with a greeting: the coordinator sends all stages its secret and a number for the
+// launch, the generation, which every later message carries. A process with another secret does not
+// answer. Then agree() compares the facts that must be the same everywhere, and the start continues
+// in rounds: every stage sends a report, then the coordinator sends a notice to all.
 //
-// Whoever waits, waits until a deadline or until somebody is lost: no call blocks for good.
+// Every wait ends at a deadline or when a process is lost, so no call blocks for good.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@
 
 namespace forerun {
 
-// Which of a launch's processes on its machine a process is, and how many they are.
+// The index of a process among the launch's processes on its machine, and their number.
 struct LocalPlace {
   int32_t rank = 0;
   int32_t ranks = 1;
@@ -34,25 +34,25 @@ struct LocalPlace {
 
 struct HostsOptions {
   std::string host;    // of this process, for messages
-  std::string secret;  // that all processes know; empty: there is none
+  std::string secret;  // known to all processes; empty: there is none
   LocalPlace place = {};
-  // Until all have greeted each other: processes start at different times.
+  // The time until all have greeted each other; processes start at different times.
   std::chrono::milliseconds timeout{60000};
   MessengerOptions messenger = {};
   // How long a Step may always take at a stage (step_deadlines.h adds to it).
   std::chrono::milliseconds longest_step{60000};
 };
 
-// What must be the same in all processes: pairs of name and value, compared in this order.
+// Facts that must be the same in all processes: pairs of name and value, compared in this order.
 using HostFacts = std::vector<std::pair<std::string, std::string>>;
 
 class Hosts {
  public:
-  // Greets the others. kInvalidArgument where there is but one process; kDeadlineExceeded, naming
-  // the rank, where one has not answered in time.
+  // Greets the other processes. Fails with kInvalidArgument if there is only one process, and with
+  // kDeadlineExceeded, naming the rank, if a process has not answered in time.
   static Result<std::unique_ptr<Hosts>> join(std::unique_ptr<Transport> transport,
                                              const HostsOptions& options);
-  // Lets the others know that it is over, where it has not ended otherwise.
+  // Tells the other processes that the launch is over, unless it has ended already.
   ~Hosts();
 
   int32_t rank() const { return messenger_.rank(); }
@@ -60,11 +60,12 @@ class Hosts {
   bool is_coordinator() const { return rank() == 0; }
   const LocalPlace& place() const { return options_.place; }
   std::chrono::milliseconds longest_step() const { return options_.longest_step; }
-  // Whether the coordinator has ended the launch, or does so within `timeout`: then this stage
-  // need not say why it leaves. Not while somebody listens to the messenger.
+  // Whether the coordinator has ended the launch, or does so within `timeout`; then this stage need
+  // not say why it leaves. Must not be called while the messenger has a listener.
   bool is_dismissed(std::chrono::milliseconds timeout);
   bool has_lost_anybody() const { return messenger_.has_lost_anybody(); }
-  // Why the launch cannot go on, told by whoever has noticed first; ok: it can. Any thread.
+  // Why the launch cannot go on, as reported by the process that noticed first; ok: it can. Any
+  // thread.
   Status failure() const;
   // The rank that the failure began with; nothing where there is no failure.
   std::optional<int32_t> failed_rank() const;
@@ -73,28 +74,28 @@ class Hosts {
   std::string describe(int32_t rank) const;
   Messenger& messenger() { return messenger_; }
 
-  // Compares what every process says of itself; where one differs from the coordinator every rank
-  // fails, the message names the fact, both ranks and both values.
-  // `facts` not ok: this rank cannot go on, which all are told.
+  // Compares the facts of every process with the coordinator's. If one differs, this fails on every
+  // rank; the message names the fact, both ranks and both values. If `facts` is not ok, this rank
+  // cannot go on, and all ranks are told so.
   Status agree(const Result<HostFacts>& facts);
-  // A round: every stage's report goes to the coordinator's `decide`, and what that says to all,
-  // who return it. A failure of anybody's ends the launch.
+  // One round: the coordinator passes the reports of all stages to its `decide` and sends the
+  // result to all ranks, which return it. A failure of any rank ends the launch.
   Result<Bytes> settle(const Result<Bytes>& own_report,
                        const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide);
-  // Coordinator: the report of every stage, in order. Of one that has failed, or is lost, the
-  // failure with its name.
+  // On the coordinator: receives the report of every stage, in order. If a stage has failed or is
+  // lost, returns its failure with its name.
   Result<std::vector<Bytes>> gather();
-  // A stage: its report.
+  // On a stage: sends its report to the coordinator.
   void report(const Result<Bytes>& own_report);
-  // Coordinator: the same to all stages; a failure ends their launch.
+  // On the coordinator: sends the same notice to all stages. A failure ends the launch.
   void give_notice(const Result<Bytes>& notice);
-  // A stage: what the coordinator gives notice of, or why there is none.
+  // On a stage: receives the coordinator's notice; fails with the reason if there is none.
   Result<Bytes> take_notice();
   // Reads the rank that a failure began with, which follows the status in a frame of kLost.
   int32_t read_lost_rank(ByteReader& from) const;
-  // Ends the launch: `why` goes to all who listen. Once.
+  // Ends the launch and sends `why` to all ranks. Further calls do nothing.
   void end(const Status& why);
-  // The coordinator's end has come, to whoever listens to the messenger: nobody is told any more.
+  // The listener has received the coordinator's kEnd: from now on nothing is sent to other ranks.
   void note_end() { ended_ = dismissed_ = true; }
 
  private:

@@ -1,5 +1,5 @@
-// Processes of a launch as threads of one, for tests: every rank has a transport, and links
-// between them can be cut.
+// Simulates the processes of a launch by threads of one process, for tests: every rank has a
+// transport, and the links between ranks can be cut.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// The one thread of a process that speaks with the others of its launch: sends what any thread
-// hands it, hands on what comes, and notices who has fallen silent.
+// The only thread of a process that exchanges messages with the other processes of its launch. It
+// sends messages for any thread, hands on received messages, and notices ranks that fall silent.
 //
-// Every frame carries the launch's generation; those of another one are left over from before and
-// are thrown away. Every rank pings every other, so that a process that computes for long is not
-// taken for a dead one, and a dead or stopped one is noticed by all who listen to it.
+// Every frame carries the launch's generation; frames of another generation are left over from an
+// earlier launch and are thrown away. Every rank pings every other rank, so that a process that
+// computes for long does not seem dead, and all watching ranks notice a dead or stopped process.
 //
-// While nothing comes it looks for messages less and less often, up to once a millisecond, and
-// sleeps in between: MPI itself would poll without end.
+// While no message comes, the thread polls less and less often, down to once a millisecond, and
+// sleeps in between: MPI itself would poll all the time.
 #pragma once
 
 #include <atomic>
@@ -30,11 +30,11 @@ namespace forerun {
 
 struct MessengerOptions {
   std::chrono::milliseconds ping_every{250};
-  // A rank that is watched and has said nothing for so long is lost.
+  // A watched rank is lost if it has sent nothing for so long.
   std::chrono::milliseconds longest_silence{10000};
 };
 
-// What comes from another rank: a frame, or, last of all, that it is lost.
+// A message from another rank: a frame or, as the last one, the news that the rank is lost.
 struct Incoming {
   int32_t from = 0;
   FrameKind kind = FrameKind::kPing;
@@ -51,7 +51,7 @@ class Messenger {
   using Clock = std::chrono::steady_clock;
 
   Messenger(std::unique_ptr<Transport> transport, const MessengerOptions& options);
-  // Waits a little for what has not been sent, unless somebody is lost.
+  // Waits a short time for unsent messages, unless a rank is lost.
   ~Messenger();
 
   int32_t rank() const { return rank_; }
@@ -62,19 +62,20 @@ class Messenger {
   // Until it is set, only a greeting and the frames behind it are kept.
   void set_generation(uint64_t generation) { generation_ = generation; }
   bool has_lost_anybody() const { return any_lost_; }
-  // From now on notices where the rank falls silent.
+  // From now on the rank counts as lost when it falls silent.
   void watch(int32_t rank);
 
-  // Any thread; never waits. A payload is put behind what begin() gives.
+  // begin() returns a frame's header, to which the caller appends the payload. Any thread; never
+  // waits.
   Bytes begin(FrameKind kind) const { return begin_frame({kind, generation_}); }
   void send(int32_t to, Bytes frame);
 
-  // What comes next, Steps aside: they stay for who listens, since a stage that has started already
-  // may send one while the next still waits for the coordinator's word. kDeadlineExceeded where
-  // nothing has come until the deadline. Not after listen().
+  // Waits for the next message. Frames of Steps are kept for the listener, since a stage that has
+  // started may send one while the next stage still waits for the coordinator's notice. Fails with
+  // kDeadlineExceeded if nothing has come by the deadline. Must not be called after listen().
   Result<Incoming> receive(Clock::time_point deadline);
-  // From now on `listener` gets what comes, on the messenger's thread, one after another; first of
-  // all, on this one, what has come already. Until unlisten() returns.
+  // Passes all messages to `listener` until unlisten() returns: those that have come already on the
+  // calling thread, later ones on the messenger's thread, one after another.
   void listen(std::function<void(Incoming&&)> listener);
   void unlisten();
 

@@ -1,7 +1,7 @@
-// Messages over MPI: the processes that mpirun, or Slurm, has started.
+// Messages over MPI between the processes that mpirun or Slurm has started.
 //
-// MPI itself polls while it waits and may wait for ever, so nothing here waits in it: sends and
-// receives are begun and looked after, and what does wait, its start and its end, is watched.
+// A wait within MPI polls and may never end, so nothing here waits in MPI: sends and receives are
+// started and then tested. Only MPI's start and end wait; both have a time limit.
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,13 @@ namespace forerun {
 int32_t processes_of_launch();
 LocalPlace place_on_machine();
 
-// kUnsupported, with what to install, where this build has no MPI.
+// Fails with kUnsupported if this build has no MPI; the message says what to install.
 Status check_mpi();
-// Starts MPI; once a process. Fails as check_mpi(); where MPI does not start in time, the process
-// ends with a message.
+// Starts MPI; may be called once in a process. Fails if check_mpi() fails. If MPI does not start in
+// time, the process ends with a message.
 Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds timeout);
-// Leaves MPI, at the process's end, when the transport is gone. Where `failed`, or others do not
-// leave in time, ends what is left of the launch at once, with `exit_code`.
+// Leaves MPI at the end of the process, after the transport has been destroyed. If `failed`, or if
+// other processes do not leave in time, ends the rest of the launch at once with `exit_code`.
 void leave_mpi(bool failed, int exit_code);
 
 }  // namespace forerun

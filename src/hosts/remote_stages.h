@@ -1,8 +1,9 @@
-// The coordinator's end of a pipeline whose stages are other processes: messages go to the first
-// stage, what rows want to the last, drops to all; entry notices and answers come back.
+// The coordinator's end of a pipeline whose stages are other processes. It sends Steps to the first
+// stage, their tasks to the last stage and drops to all stages; entry notices and answers come
+// back.
 //
-// A rank that is lost, or works on a Step for too long (step_deadlines.h), ends the pipeline: what
-// is under way fails, naming the rank, and so does everything after it.
+// A rank that is lost, or works on a Step for too long (step_deadlines.h), ends the pipeline: all
+// Steps under way and all later ones fail, and the message names the rank.
 #pragma once
 
 #include <condition_variable>

@@ -1,6 +1,6 @@
-// A relay in front of a transport that makes its links as slow as one says: messages wait for those
-// before them, take the time of their bytes, and arrive a delay later. For tests and benches on one
-// machine: the kernel's own emulation needs rights and modules.
+// A relay in front of a transport that slows its links down: a message waits for those before it,
+// takes the time of its bytes, and arrives after a delay. It is for tests and benches on one
+// machine; the kernel's own emulation needs privileges and modules.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,12 @@ namespace forerun {
 
 struct LinkSpeed {
   std::chrono::nanoseconds delay{0};
-  double bytes_per_second = 0.0;  // 0: as fast as it is
+  double bytes_per_second = 0.0;  // 0: no limit
 };
 
 class SlowLinks : public Transport {
  public:
-  // The speed of every link that leaves this rank. Put in front of every rank, it is that of all.
+  // `speed` is that of every link that leaves this rank.
   SlowLinks(std::unique_ptr<Transport> links, const LinkSpeed& speed);
 
   int32_t rank() const override { return links_->rank(); }

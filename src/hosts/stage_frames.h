@@ -1,4 +1,4 @@
-// The payloads that are neither a StageMessage nor tasks.
+// Reads and writes the payloads of frames that carry neither a StageMessage nor tasks.
 #pragma once
 
 #include <cstdint>

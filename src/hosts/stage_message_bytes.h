@@ -1,4 +1,4 @@
-// A StageMessage as bytes (exec/stages/stage_message.h).
+// Serializes a StageMessage (exec/stages/stage_message.h).
 #pragma once
 
 #include "exec/stages/stage_message.h"
@@ -8,9 +8,9 @@ namespace forerun {
 
 void write_stage_message(const StageMessage& message, ByteWriter& to);
 
-// Fills `message`, whose memory is used again. What the bytes say of KV is to be checked by
-// check_stage_message() before it is believed. On failure, which the reader tells, the message is
-// in pieces. Another version is refused before anything else is read.
+// Fills `message` and reuses its memory. Another version is refused before anything else is read.
+// Call check_stage_message() before the message's KV positions are used. After a failure, which the
+// reader holds, the content of the message is undefined.
 void read_stage_message(ByteReader& from, StageMessage& message);
 
 }  // namespace forerun

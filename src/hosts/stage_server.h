@@ -1,6 +1,6 @@
-// A stage of a pipeline in a process of its own: takes messages from the stage in front of it, or,
-// the first one, from the coordinator, carries them out (exec/stages/stage_worker.h) and sends them
-// on; the last one answers the coordinator.
+// Runs one stage of a pipeline in a process of its own. The stage receives messages from the stage
+// in front of it (the first stage: from the coordinator), runs them (exec/stages/stage_worker.h)
+// and sends them on; the last stage answers the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 
 namespace forerun {
 
-// Serves until the coordinator ends the launch. Not ok where it, or the stage in front, is lost, or
-// a message cannot be read: then the coordinator has been told. `live_vocab`: of the model.
+// Serves until the coordinator ends the launch. Fails, after telling the coordinator, if the
+// coordinator or the stage in front is lost, or if a message cannot be read. `live_vocab` is that
+// of the model.
 Status serve_stage(Hosts& hosts, StageWorker& worker, int32_t live_vocab);
 
 }  // namespace forerun

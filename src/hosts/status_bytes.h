@@ -1,4 +1,4 @@
-// A Status as bytes.
+// Serializes a Status.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
-// What a Step's rows want, for a last stage in another process: the tasks with all that they point
-// to (parameters, history, path, draft distributions), and the answers on their way back.
+// Serializes the tasks of a Step's rows for a last stage in another process, with everything that
+// they point to (parameters, history, path, draft distributions), and the answers on their way
+// back.
 //
-// The coordinator sends them to the last stage directly; hidden rows come there through the stages.
+// The coordinator sends tasks to the last stage directly; hidden rows reach it through the stages.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +18,22 @@
 
 namespace forerun {
 
-// Written as they are now: what they point to may change afterwards.
+// Copies everything that the tasks point to; it may change afterwards.
 void write_tasks(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
                  ByteWriter& to);
 
-// Tasks that point into nothing but this. One thread.
+// Tasks together with the memory that they point to. One thread.
 class StepTasks {
  public:
   StepTasks() = default;
   StepTasks(StepTasks&&) = default;
   StepTasks& operator=(StepTasks&&) = default;
-  // On failure, which the reader tells, there are no tasks.
+  // After a failure, which the reader holds, there are no tasks.
   void read(ByteReader& from);
-  // kInvalidArgument where something is out of range of a model of `live_vocab` tokens.
+  // Fails with kInvalidArgument if a value is out of range for a model of `live_vocab` tokens.
   Status check(int32_t live_vocab) const;
-  // Rows that are to be verified by rejection must all be in the message, which then is whole.
+  // If there are rejection tasks, fails unless their rows are in the message and the message is
+  // whole, i.e. none of its rows may be dropped.
   Status check_rows(const StageMessage& message) const;
 
   std::span<RowTask> tasks() { return tasks_; }
@@ -42,7 +44,7 @@ class StepTasks {
   void read_tasks(ByteReader& from);
   void read_rejections(ByteReader& from);
 
-  // What tasks point to stays where it is.
+  // Tasks point to the elements of these vectors, which keep their addresses.
   std::vector<SamplingParams> params_;
   std::vector<TokenCounts> histories_;
   std::vector<DraftDistribution> drafts_;
@@ -57,8 +59,8 @@ class StepTasks {
 
 void write_answers(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
                    ByteWriter& to);
-// Puts answers where the tasks that were asked say. kCorrupt, and some of them are there, where
-// they are not as many.
+// Stores the answers where `tasks` and `rejections` point. Fails with kCorrupt if their number
+// differs from that of the tasks; some may have been stored then.
 Status read_answers(ByteReader& from, std::span<RowTask> tasks,
                     std::span<RejectionTask> rejections);
 

@@ -25,12 +25,13 @@ class Transport {
   virtual ~Transport() = default;
   virtual int32_t rank() const = 0;
   virtual int32_t num_ranks() const = 0;
-  // Puts a message on its way to another rank, behind those before it.
+  // Starts sending a message to another rank. Messages to one rank arrive in the order of the
+  // calls.
   virtual Status send(int32_t to, Bytes message) = 0;
-  // The next message that has come, those of one rank in order; nothing: none has. Moves on what is
-  // under way, so it is to be called now and then also by who expects nothing.
+  // Returns the next received message, if there is one; messages of one rank come in order. Also
+  // makes progress on messages under way, so call it now and then even if no message is expected.
   virtual Result<std::optional<Received>> poll() = 0;
-  // Whether all that was sent has left.
+  // Whether all messages to be sent have left.
   virtual bool has_sent_all() const = 0;
 };
 

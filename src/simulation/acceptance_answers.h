@@ -1,4 +1,4 @@
-// An AcceptanceSource's answers to what a Step's rows want, in a model's place.
+// Answers the tasks of a Step's rows from an AcceptanceSource, in place of a model.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace forerun {
 
-// `histories`: of the Step's rows that want logits, in their order (AcceptanceSource). Both leave
-// the task without an error.
+// `histories` has the hashes of the Step's rows that want logits, in their order
+// (AcceptanceSource). Neither function gives the task an error.
 void answer(const AcceptanceSource& source, std::span<const uint64_t> histories, RowTask& task);
-// Guesses are accepted where they are the target's token, as under rule `match`: at most as many as
-// the rule would take.
+// Draft tokens are accepted if they equal the target's token, as by rule `match`: at most as many
+// as the rejection rule would accept.
 void answer(const AcceptanceSource& source, std::span<const uint64_t> histories,
             RejectionTask& task);
 

@@ -1,5 +1,5 @@
-// How often a draft's guesses are right, as a model without models: what simulations of strategies
-// draw tokens from. A history is told by its hash, mix_hash() over its tokens from 0 on.
+// A statistical model of how often draft tokens are right, from which simulations of strategies
+// draw tokens. A history is identified by its hash, mix_hash() over its tokens from 0 on.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,14 @@ struct AcceptanceModel {
   uint64_t seed = 1;
   int32_t vocab = 50;
   int32_t draft_vocab = 50;
-  // rank_hit[r]: how often the target's token is the draft's r-th guess, on average. A history's
-  // own chances vary around it by `spread` (0 to 1), and the draft's log-probabilities tell, off by
-  // the factor `overconfidence` (1: calibrated; above 1: it believes too much in its best guess).
+  // rank_hit[r] is the mean chance that the target's token is the draft's r-th guess. The chances
+  // of a single history vary around it by `spread` (0 to 1). The draft's log-probabilities show
+  // these chances, off by the factor `overconfidence` (1: calibrated; above 1: the draft trusts its
+  // best guess too much).
   std::vector<double> rank_hit = {0.6, 0.1, 0.06, 0.04, 0.02, 0.02, 0.01, 0.01};
   double spread = 0.5;
   double overconfidence = 1.0;
-  // Not empty: rank_hit of the next `phase_tokens` positions, then the next entry's, and so on.
+  // If not empty, each entry replaces rank_hit for `phase_tokens` positions, one after the other.
   std::vector<std::vector<double>> phases;
   int32_t phase_tokens = 0;
 
@@ -42,11 +43,11 @@ struct AcceptanceModel {
   // Chance that the first guess is right after this history.
   double top_chance(uint64_t history, double mean) const {
     const double u = uniform(mix_hash(history, seed + 1));
-    // Between the mean and certainty, or between nothing and the mean; the mean stays.
+    // The chance moves towards 1 or towards 0, so that its mean over histories stays `mean`.
     const double reach = u < 1.0 - mean ? -mean : 1.0 - mean;
     return mean + spread * reach;
   }
-  // `drafter`: others are as often right, at other places.
+  // Drafters with different numbers are right equally often, at different places.
   std::vector<Candidate> draft_top(uint64_t history, int32_t count, int32_t position,
                                    uint64_t drafter = 0) const {
     const std::vector<double>& hits =

@@ -1,5 +1,5 @@
-// What the simulated executor's models say: a token for every history, and the draft's guesses for
-// it. A history is told by its hash, mix_hash() over its tokens from 0 on
+// The answers of the simulated executor's models: the target's token for every history, and the
+// draft's guesses at it. A history is identified by its hash, mix_hash() over its tokens from 0 on
 // (simulation/acceptance_model.h).
 //
 // Pure: any number of threads.
@@ -20,12 +20,12 @@ class AcceptanceSource {
   virtual int32_t vocab() const = 0;
   // The target's token after a history whose last token stands at `position`.
   virtual TokenId target_token(uint64_t history, int32_t position) const = 0;
-  // The draft's best `count` guesses at it (or fewer), best first. Replaces `out`.
+  // The draft's up to `count` best guesses at this token, best first. Replaces `out`.
   virtual void draft_guesses(uint64_t history, int32_t position, int32_t count,
                              std::vector<Candidate>* out) const = 0;
 };
 
-// By a model's chances.
+// Answers drawn from an AcceptanceModel.
 class ModelledAcceptance : public AcceptanceSource {
  public:
   explicit ModelledAcceptance(AcceptanceModel model) : model_(std::move(model)) {}

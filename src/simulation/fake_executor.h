@@ -1,10 +1,10 @@
-// A strict executor for tests and simulations of strategies: no model, no tensors. It keeps, for
-// one sequence, what KV each role has, interprets work items by the letter of step/work.h and notes
-// every breach: a row or edit that names what has no KV, a row computed twice, a position out of
-// order or past max_tokens.
+// A strict executor for tests and simulations of strategies, without models and tensors. For one
+// sequence it tracks which KV each role has, interprets work items exactly as step/work.h defines
+// them and records every violation: a row or edit that refers to a node without KV, a row computed
+// twice, a position out of order or past max_tokens.
 //
-// Tokens come from hashes of the history that a row really sees, so a strategy that leaves the
-// cache wrong also emits wrong tokens.
+// Tokens come from hashes of the history that a row really sees, so a strategy that leaves a wrong
+// KV cache also emits wrong tokens.
 #pragma once
 
 #include <algorithm>
@@ -32,18 +32,19 @@ class FakeExecutor {
   struct Options {
     int32_t max_tokens = 0;
     SequenceId sequence = 1;
-    bool report_silent_items = true;  // a result also for items whose rows want nothing
+    bool report_silent_items = true;  // items whose rows want nothing give a result too
     bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
     bool allow_dropped =
         false;  // histories that were dropped may be run again (changed strategies)
-    // The draft may run histories again that it had dropped: a guess that a dearer draft refused
-    // may turn out right all the same.
+    // The draft may run histories again that it had dropped: a guess that a more expensive draft
+    // rejected may still turn out right.
     bool allow_dropped_guesses = false;
-    // Leaves out rows that need not be run (WorkRow::chance), in each item those below a chance
-    // that this seeds, and half of the items that need not be run (WorkItem::gain).
+    // Leaves out optional rows (WorkRow::chance), in each item those below a random chance, and
+    // half of the optional items (WorkItem::gain). The value seeds the random numbers.
     std::optional<uint64_t> leave_out = std::nullopt;
-    // The target's items that tell of their entry pass through so many stages: their results come
-    // when others have entered, without rows whose nodes were dropped meanwhile. 0: no stages.
+    // Items of the target that report their entry pass through so many stages. The result of an
+    // item comes once other items have entered, without the rows whose nodes were dropped
+    // meanwhile. 0: no stages.
     int32_t stages = 0;
   };
   FakeExecutor(FakeModels models, Options options)
@@ -56,7 +57,7 @@ class FakeExecutor {
            (role == Role::kTarget && !under_way_.empty());
   }
 
-  // Runs the next item of a role; its result, if it has one.
+  // Runs the next item of a role and returns its result, if it has one.
   std::optional<WorkResult> run(Role role) {
     auto& queue = queue_[static_cast<size_t>(role)];
     if (role == Role::kTarget && options_.stages > 0) return run_stages();
@@ -65,7 +66,7 @@ class FakeExecutor {
     return run_item(std::move(item));
   }
 
-  // Results that are still on their way through the stages.
+  // The number of items that are still in the stages.
   int32_t under_way() const { return static_cast<int32_t>(under_way_.size()); }
 
   // Virtual seconds spent so far by these costs, prefill excluded.
@@ -127,12 +128,12 @@ class FakeExecutor {
       kv.history = found->second.history;
       kv.committed.insert(id);
       kv.nodes.erase(found);
-      // What continued the node continues the prefix now; what did not must be dropped.
+      // Children of the kept node now continue the prefix; all other nodes must be dropped.
       for (auto& [other, node] : kv.nodes) {
         if (node.parent == id) {
           node.parent = kNoNode;
         } else if (node.parent == kNoNode) {
-          node.parent = id;  // dangling: its parent is no node and not the prefix's end
+          node.parent = id;  // dangling: the parent is neither a node nor the end of the prefix
         }
       }
     }
@@ -158,11 +159,11 @@ class FakeExecutor {
     kv.nodes = std::move(kept);
   }
 
-  // Adds a row's KV; the hash of what it sees.
+  // Adds a row's KV and returns the hash of the history that the row sees.
   uint64_t run_row(Kv& kv, const WorkItem& item, const WorkRow& row, bool tree_rows_before) {
     if (row.position >= options_.max_tokens) breach(item, "row past max_tokens");
     uint64_t history = kv.history;
-    // What the target runs through a view it runs again, to verify it.
+    // The target runs rows through a view first, and runs them again to verify them.
     const bool is_draft = item.view.kind != nullptr && item.role == Role::kTarget;
     if (row.node == kNoNode) {
       if (is_draft) breach(item, "prefix row through a view");
@@ -209,14 +210,14 @@ class FakeExecutor {
       const uint64_t drafter = item.role == Role::kTarget ? 1 : 0;
       result.top = models_.draft_top(history, row.count, row.position, drafter);
     } else {
-      // Draws repeat: the second is a twin of the first now and then.
+      // Draws repeat now and then: the second candidate equals the first.
       result.top = models_.draft_top(history, row.count, row.position);
       if (result.top.size() > 1 && history % 3 == 0) result.top[1] = result.top[0];
     }
     return result;
   }
 
-  // Its own token and, less likely together, what the draft would guess.
+  // The target's own token, then the draft's guesses, which together are less likely.
   std::vector<Candidate> target_top(uint64_t history, const WorkRow& row) const {
     constexpr float kOwn = 0.6f;
     std::vector<Candidate> top = {{models_.target_token(history), std::log(kOwn)}};
@@ -249,7 +250,7 @@ class FakeExecutor {
     item.rows.erase(first, item.rows.end());
   }
 
-  // Either the next item enters or the oldest one under way leaves.
+  // Either lets the next item enter the stages or the oldest item leave them.
   std::optional<WorkResult> run_stages() {
     auto& queue = queue_[static_cast<size_t>(Role::kTarget)];
     const bool full = static_cast<int32_t>(under_way_.size()) >= options_.stages;
@@ -260,7 +261,7 @@ class FakeExecutor {
       under_way_.pop_front();
       const Kv& kv = kv_[static_cast<size_t>(Role::kTarget)];
       const size_t rows = result.rows.size();
-      // Half of the dead rows have been computed all the same.
+      // Half of the rows whose nodes were dropped had been computed before that.
       std::erase_if(result.rows, [&](const RowResult& row) {
         return row.node != kNoNode && !kv.nodes.contains(row.node) &&
                !kv.committed.contains(row.node) &&

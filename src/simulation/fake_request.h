@@ -1,5 +1,5 @@
-// One request on a fake executor of its own: what the tests of strategies and simulate.h run on.
-// Whoever runs it says which role runs next and when a result arrives.
+// One request on a fake executor of its own, for tests of strategies and for simulate.h. The caller
+// decides which role runs next and when a result arrives.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class FakeRequest {
         driver_(std::move(strategy)) {
     driver_.start(request, accept_, submit_);
   }
-  // As most tests need it.
+  // The same with the options that most tests need.
   FakeRequest(std::unique_ptr<Strategy> strategy, FakeModels models,
               const std::vector<TokenId>& prompt, int32_t max_tokens)
       : FakeRequest(std::move(strategy), std::move(models), {},
@@ -39,24 +39,24 @@ class FakeRequest {
   FakeRequest(const FakeRequest&) = delete;
   FakeRequest& operator=(const FakeRequest&) = delete;
 
-  // No item is left; results that have not been handed over aside.
+  // Whether no item is left to run. Results that have not been handed over do not count.
   bool idle() const { return executor_.idle(); }
   bool has_work(Role role) const { return executor_.has_work(role); }
-  // Runs the role's next item; its result, if it has one, is the caller's to hand over.
+  // Runs the role's next item. If that has a result, the caller hands it over (hand_over()).
   std::optional<WorkResult> run(Role role) { return executor_.run(role); }
   void hand_over(WorkResult result) {
     if (driver_.on_result(result, accept_, submit_) == RequestDriver::State::kDrained) go_on();
   }
-  // The request goes on by this one from the next point between rounds on.
+  // The request changes to this strategy at the end of the present round.
   void change_strategy(std::unique_ptr<Strategy> strategy) {
     next_ = std::move(strategy);
     if (driver_.drain() == RequestDriver::State::kDrained) go_on();
   }
-  // Both.
+  // Runs the role's next item and hands its result over.
   void turn(Role role) {
     if (const auto result = run(role)) hand_over(*result);
   }
-  // Turns until no item is left, `first`'s before the other role's.
+  // Runs turns until no item is left; items of role `first` go before those of the other role.
   void run_to_end(Role first = Role::kTarget) {
     const Role second = first == Role::kTarget ? Role::kDraft : Role::kTarget;
     while (!idle()) turn(has_work(first) ? first : second);
@@ -83,7 +83,7 @@ class FakeRequest {
     options.max_tokens = request.max_tokens;
     return options;
   }
-  // Ends with max_tokens, when the strategy has no more work.
+  // The request ends after max_tokens, when the strategy has no more work.
   bool accept(const StrategyOutput& out) {
     emitted_.insert(emitted_.end(), out.tokens.begin(), out.tokens.end());
     for (const EmittedToken& token : out.tokens) tokens_.push_back(token.token);

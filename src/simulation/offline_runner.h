@@ -1,6 +1,6 @@
-// Runs requests offline, on any executor, by any clock, on the calling thread: how strategies are
-// measured on simulated machines and compared with emulated ones. No text, no events, no
-// preemption; the engine's loop is engine_loop.h.
+// Runs requests offline on the calling thread, on any executor and by any clock. This is how
+// strategies are measured on simulated machines and compared with emulated ones. There is no text,
+// no event and no preemption; the engine's own loop is engine_loop.h.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace forerun {
 
 struct OfflineRequest {
   std::vector<TokenId> prompt;  // not empty
-  int32_t new_tokens = 1;       // at least 1; ends there and nowhere else
+  int32_t new_tokens = 1;       // at least 1; the request ends after exactly so many
   SamplingParams sampling;
   bool shared_noise = true;
 };
@@ -31,9 +31,9 @@ struct OfflineResult {
   double first_token_seconds = 0.0;
   double last_token_seconds = 0.0;
 
-  // Output tokens but the first, a second, after the first.
+  // Output tokens a second, counted from the first token, which itself does not count.
   double tokens_per_s() const;
-  // The first token comes from the prefill.
+  // Output tokens a target Step, without the first token, which comes from the prefill.
   double tokens_per_step() const;
 };
 
@@ -44,15 +44,15 @@ struct OfflineOptions {
   std::function<std::unique_ptr<Strategy>(size_t index)> make_strategy;
   // Called as tokens of requests[index] come; may be empty.
   std::function<void(size_t index, size_t tokens)> on_tokens = {};
-  // Not null: strategies are told what Steps cost beside the others, as in the engine
-  // (exec/batch_costs.h), the host's turns aside.
+  // If not null, strategies are told what Steps cost in a batch with the other requests, as in the
+  // engine (exec/batch_costs.h), but without the host's turns.
   const LiveCosts* costs = nullptr;
-  bool drafts_sequentially = true;  // as BatchCosts takes it
+  bool drafts_sequentially = true;  // passed to BatchCosts
 };
 
-// In the order of `requests`. Fails with the first request's failure, and where the executor has
-// nothing left to do before a request has its tokens (kInternal). Sequences are closed either way;
-// none of `executor` may be open.
+// Returns results in the order of `requests`. Fails with the failure of the first request that
+// fails, and with kInternal if the executor runs out of work before a request has its tokens.
+// `executor` must have no open sequence, and has none afterwards, also after a failure.
 Result<std::vector<OfflineResult>> run_offline(Executor& executor,
                                                std::span<const OfflineRequest> requests,
                                                const OfflineOptions& options);

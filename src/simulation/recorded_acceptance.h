@@ -1,11 +1,11 @@
-// Acceptance as it was: the text that a target wrote and, at every position of it, what a draft
-// guessed. Made by record_acceptance() on a real executor, kept in a JSON file, replayed by the
-// simulated one.
+// Recorded acceptance: the text that a target wrote and, at each of its positions, the draft's
+// guesses. record_acceptance() makes it on a real executor, a JSON file keeps it, and the simulated
+// executor replays it.
 //
-// Along a recorded text every answer is the recorded one, and so are the draft's answers below
-// wrong guesses, where the target never goes, as far as they have been recorded (branches).
-// Elsewhere it answers with the guesses of a recorded position that the history's hash picks, so
-// trees still grow about as wide and as deep as they would.
+// Along a recorded text every answer is the recorded one. So are the draft's answers after wrong
+// guesses, as far as they have been recorded (branches). For any other history, the hash of the
+// history picks a recorded position, and the guesses of that position are the answer, so that trees
+// grow about as wide and as deep as with the real models.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace forerun {
 
 // The draft's guesses after a wrong guess.
 struct RecordedBranch {
-  // The history that it continues: that of an earlier branch of the text, or, where negative, that
-  // before output token -1 - parent.
+  // The history that the branch continues: that of an earlier branch of the text or, if negative,
+  // the history before output token -1 - parent.
   int32_t parent = -1;
   TokenId token = 0;
   std::vector<Candidate> guesses;
@@ -33,7 +33,7 @@ struct RecordedBranch {
 struct RecordedText {
   std::vector<TokenId> tokens;  // prompt and output
   int32_t prompt_tokens = 0;    // at least 1, fewer than tokens
-  // Per output token: the draft's guesses at it, best first.
+  // For each output token, the draft's guesses at it, best first.
   std::vector<std::vector<Candidate>> guesses;
   std::vector<RecordedBranch> branches;
 };
@@ -42,8 +42,8 @@ class RecordedAcceptance : public AcceptanceSource {
  public:
   explicit RecordedAcceptance(int32_t vocab) : vocab_(vocab) {}
 
-  // kInvalidArgument where the sizes disagree, a token is outside the vocabulary or a branch
-  // continues what is not there.
+  // Fails with kInvalidArgument if the sizes disagree, a token is outside the vocabulary or a
+  // branch continues a history that does not exist.
   Status add(RecordedText text);
   std::span<const RecordedText> texts() const { return texts_; }
 
@@ -70,9 +70,9 @@ class RecordedAcceptance : public AcceptanceSource {
   std::vector<Place> on_text_;
 };
 
-// Asks the draft of `executor` for its best `count` guesses at every output token of `tokens`.
-// `spec` is the request's. No other sequence may be open under `sequence`; waits for the result.
-// The draft's failure is returned.
+// Asks the draft of `executor` for its best `count` guesses at every output token of `tokens`, and
+// waits for the result. `spec` is that of the request. `sequence` must not be open. Returns the
+// draft's failure, if it fails.
 Result<RecordedText> record_acceptance(Executor& executor, SequenceId sequence,
                                        const SequenceSpec& spec, std::span<const TokenId> tokens,
                                        int32_t prompt_tokens, int32_t count = 16);

@@ -1,5 +1,5 @@
-// A draft that is listened to: keeps the guesses of every row that its Steps run, by history, so
-// that a recorded text gets the branches that strategies grow beside it.
+// A runner of the draft that records the guesses of every row that its Steps run, by history. These
+// are the branches that strategies grow beside a recorded text.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ class RecordingRunner : public ForwardingRunner<StepRunner> {
              const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
-  // Adds to `text` the branches heard since the last call, at most `count` guesses each. Called
-  // while no Step runs. What hangs from no output token of the text is dropped.
+  // Adds to `text` the branches recorded since the last call, with at most `count` guesses each.
+  // Call it while no Step runs. Branches that do not start at an output token of the text are
+  // dropped.
   void take_branches(int32_t count, RecordedText& text);
 
  private:

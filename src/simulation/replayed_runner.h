@@ -1,7 +1,7 @@
-// A real model's Steps, for the time they take, with an AcceptanceSource's answers: how fast a
-// strategy is on this machine at an acceptance, a context and a batch for which nobody has a pair
-// of models or the patience (a paper's figures at 32,000 tokens). What the model would have said is
-// computed and dropped.
+// Runs a real model's Steps for their time, and answers from an AcceptanceSource. It measures how
+// fast a strategy is on this machine at an acceptance rate, a context and a batch for which there
+// is no pair of models, or which would take too long (a paper's figures at 32,000 tokens). The
+// model's own answers are computed and dropped.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ namespace forerun {
 
 class ReplayedRunner : public ForwardingRunner<StepRunner> {
  public:
-  // `acceptance` must outlive the runner. `skips_prompts`: Steps of more than kPromptRows rows a
-  // sequence are not run, and KV holds whatever the memory holds, which takes as long to read. For
-  // all to begin to decode at the same time a Step must have room for all prompts.
+  // `acceptance` must outlive the runner. With `skips_prompts`, Steps of more than kPromptRows rows
+  // a sequence are not run; the KV cache then holds arbitrary values, which take as long to read.
+  // If all requests are to begin decoding at the same time, one Step must have room for all
+  // prompts.
   static constexpr size_t kPromptRows = 64;
   ReplayedRunner(std::unique_ptr<StepRunner> real, const AcceptanceSource* acceptance,
                  bool skips_prompts);

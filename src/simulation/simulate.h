@@ -1,5 +1,5 @@
-// Runs a strategy against made-up models in virtual time: what the adaptive rule is tested and
-// tuned with.
+// Runs a strategy against simulated models in virtual time. The adaptive rule is tested and tuned
+// with it.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace forerun {
 
-// How often the target's token lies within the draft's best 1, 2, 4 and 8 guesses.
+// A kind of text, by how often the target's token is among the draft's best 1, 2, 4 and 8 guesses.
 struct SimulatedText {
   std::string name;
   double within_1, within_2, within_4, within_8;
@@ -35,7 +35,7 @@ struct SimulatedText {
   }
 };
 
-// The demo pair's text, of held-out, sampled and looping kinds, and a draft that knows nothing.
+// Texts of the demo pair (held-out, sampled and looping), and one whose draft is never right.
 inline std::vector<SimulatedText> simulated_texts() {
   return {
       {"code greedy", 0.67, 0.79, 0.86, 0.91},   {"prose greedy", 0.55, 0.69, 0.80, 0.87},
@@ -73,7 +73,7 @@ struct Simulated {
 
 inline constexpr int32_t kSimulatedPromptTokens = 5;
 
-// `tokens` tokens after a short prompt.
+// A request for `tokens` tokens after a short prompt.
 inline FakeRequest simulated_request(const SpeculationOptions& options, const FakeModels& models,
                                      const CostTable& costs, int32_t tokens,
                                      std::shared_ptr<SharedAcceptance> shared) {
@@ -82,14 +82,14 @@ inline FakeRequest simulated_request(const SpeculationOptions& options, const Fa
                      models, {1, 2, 3, 4, 5}, kSimulatedPromptTokens + tokens);
 }
 
-// `seconds`: of all tokens but the first, which comes with the prefill.
+// `seconds` is the time of all tokens except the first, which comes with the prefill.
 inline Simulated summarize(const FakeRequest& request, const CostTable& costs, double seconds) {
   const auto decoded = static_cast<double>(request.emitted().size()) - 1.0;
   return {decoded * costs.at(Role::kTarget, 1) / seconds,
           decoded / static_cast<double>(request.stats().target_steps)};
 }
 
-// Target and draft take turns.
+// Simulates a request whose target and draft take turns on the same devices.
 inline Simulated simulate(const SpeculationOptions& options, const FakeModels& models,
                           const CostTable& costs, int32_t tokens,
                           std::shared_ptr<SharedAcceptance> shared = nullptr) {
@@ -98,9 +98,9 @@ inline Simulated simulate(const SpeculationOptions& options, const FakeModels& m
   return summarize(request, costs, request.executor().seconds(costs));
 }
 
-// As simulate(), but target and draft run concurrently, each on devices of its own: a Step of
-// either takes its time, and its result reaches the strategy when it ends. A strategy that waits
-// pays for it.
+// Does what simulate() does, but target and draft run concurrently, each on devices of its own. The
+// result of a Step reaches the strategy when the Step ends, so a strategy that waits for it loses
+// time.
 inline Simulated simulate_concurrent(const SpeculationOptions& options, const FakeModels& models,
                                      const CostTable& costs, int32_t tokens,
                                      std::shared_ptr<SharedAcceptance> shared = nullptr) {

@@ -1,6 +1,6 @@
-// Runs a strategy against made-up models on a target cut into stages, in lockstep: in every step
-// each stage works on one item, and an item's results come when it leaves the last stage. No links,
-// and every item takes the same time: what is counted is steps a token.
+// Runs a strategy against simulated models on a target cut into stages, in lockstep: in every step
+// each stage works on one item, and an item's results come when it leaves the last stage. Links
+// take no time and every item takes the same time, so the measure is steps a token.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct SimulatedStages {
   std::vector<std::string> breaches;
 };
 
-// `draft_steps`: of the draft in the time of a stage. Stops after `tokens` tokens.
+// `draft_steps` is the number of draft Steps in the time of a stage. Stops after `tokens` tokens.
 inline SimulatedStages simulate_stages(const SpeculationOptions& options, const FakeModels& models,
                                        int32_t tokens, int32_t stages, int32_t draft_steps,
                                        const SamplingParams& sampling = {}) {
@@ -51,7 +51,7 @@ inline SimulatedStages simulate_stages(const SpeculationOptions& options, const 
                    .sampling = sampling},
                   out);
   take_output();
-  // What each stage works on, the first one's last.
+  // The item of each stage; that of the first stage is last.
   std::deque<std::optional<WorkResult>> pipe(static_cast<size_t>(stages));
   int64_t steps = 0;
   const int64_t most_steps = int64_t{stages} * tokens + stages;
@@ -65,7 +65,7 @@ inline SimulatedStages simulate_stages(const SpeculationOptions& options, const 
     for (int32_t draft = 0; draft < draft_steps && executor.has_work(Role::kDraft); ++draft) {
       if (const auto drafted = executor.run(Role::kDraft)) hand_over(*drafted);
     }
-    // An item leaves the last stage at the end of the step in which it is there.
+    // An item leaves the last stage at the end of its step there.
     if (const auto left = std::exchange(pipe.front(), std::nullopt)) hand_over(*left);
     if (tag == 0) continue;
     WorkResult notice;

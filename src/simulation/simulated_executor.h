@@ -1,13 +1,13 @@
-// Runs work in virtual time: no model, no waiting. Steps are built, merged and split by the real
-// executor's RoleWorker, last what a profile says, and are answered by an AcceptanceSource; so a
-// strategy's speed on a machine that is not here comes out in a small part of the time it would
-// take.
+// Runs work in virtual time, without models and without waiting. The real executor's RoleWorker
+// builds, merges and splits Steps, a profile says how long they take, and an AcceptanceSource
+// answers them. This predicts a strategy's speed on a machine that is not at hand, in a small part
+// of the time that a real run would take.
 //
-// A discrete-event loop: next() hands out results of the present moment one by one; when none is
-// left it starts a Step of every role whose devices are free and has work, and moves the clock to
-// the end of the earliest one. Where a profile's roles share devices, one Step runs at a time, in
-// RealExecutor's turns (exec/role_turns.h). A target that the profile cuts into stages has a
-// pipeline of Steps (simulated_pipeline.h), beside the draft.
+// It is a discrete-event loop: next() hands out the results of the present moment one by one. When
+// none is left, it starts a Step of every role that has work and free devices, and moves the clock
+// to the end of the earliest Step. If the profile's roles share devices, one Step runs at a time,
+// in the order of RealExecutor (exec/role_turns.h). If the profile cuts the target into stages, the
+// target has a pipeline of Steps (simulated_pipeline.h), and the draft runs beside it.
 //
 // One thread.
 #pragma once
@@ -35,15 +35,15 @@ namespace forerun {
 struct SimulatedExecutorOptions {
   StepProfile profile;  // roles without times have no model
   std::shared_ptr<const AcceptanceSource> acceptance;
-  // Who answers in place of `acceptance`: models, whose devices must outlive the executor. Time is
-  // the profile's all the same.
+  // Runners of real models that answer in place of `acceptance`; their devices must outlive the
+  // executor. Time still comes from the profile.
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
   std::array<int64_t, kNumRoles> kv_blocks = {1 << 14, 1 << 14};
-  // As RealExecutorOptions'.
+  // See RealExecutorOptions.
   StepBudget budget;
   const LiveCosts* costs = nullptr;
   double host_seconds = 0.0;  // of every Step, on top of the profile's time
-  // As RealExecutorOptions', with virtual times and this thread's real CPU time.
+  // See RealExecutorOptions. Records have virtual times and this thread's real processor time.
   std::function<void(const StepRecord&)> on_step;
   bool trace = false;
 };
@@ -52,18 +52,18 @@ class SimulatedExecutor : public Executor {
  public:
   explicit SimulatedExecutor(SimulatedExecutorOptions options);
 
-  // Since construction.
+  // The virtual clock; 0 at construction.
   int64_t now_ns() const { return now_ns_; }
   double now_seconds() const { return 1e-9 * static_cast<double>(now_ns_); }
 
   Status open(SequenceId sequence, const SequenceSpec& spec) override;
   // An item for a role without a model fails (kInternal).
   void submit(WorkItem item) override;
-  // Never waits: `timeout` is not looked at.
+  // Never waits; `timeout` is ignored.
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
   std::optional<WorkResult> next_at_hand() override;
   void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
-  // Blocks return at once; the Step in flight still lasts as long as it does.
+  // Frees the sequence's blocks at once. A Step in flight does not end earlier.
   void close(SequenceId sequence) override;
   KvUsage kv_usage(Role role) const override;
 
@@ -79,7 +79,7 @@ class SimulatedExecutor : public Executor {
 
   void start_steps();
   void issue_steps();
-  // True if it started a Step; work that needs none is done at once.
+  // Returns whether it started a Step. Work that needs no Step is done at once.
   bool start_step(RoleState& role, int64_t held_up = 0);
   void occupy(StepRecord record);
 

@@ -1,5 +1,5 @@
-// A target that is cut into stages, in virtual time: whole Steps are answered by another runner as
-// soon as they are issued, and a StageTimeline says when they would have passed the stages.
+// A target that is cut into stages, in virtual time. Another runner answers whole Steps as soon as
+// they are issued, and a StageTimeline says when they would have passed the stages.
 //
 // One thread.
 #pragma once
@@ -17,26 +17,26 @@ namespace forerun {
 
 class SimulatedPipeline : public ForwardingRunner<PipelinedRunner> {
  public:
-  // `answers` is kept. `profile` (with stages) and `now_ns`, the present of the virtual clock, must
-  // outlive the object. A Step reaches the first stage `host_seconds` after it has been issued.
+  // `profile` (with stages) and `now_ns`, the present time of the virtual clock, must outlive the
+  // object. A Step reaches the first stage `host_seconds` after it has been issued.
   SimulatedPipeline(std::unique_ptr<StepRunner> answers, const StepProfile* profile,
                     const int64_t* now_ns, double host_seconds);
 
-  // In no time.
+  // Runs a Step in no virtual time.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override {
     return inner().run(step, tasks, rejections, meanwhile);
   }
   int32_t num_stages() const override { return profile_->stages->stages; }
-  // `tell` is called by advance().
+  // advance() calls `tell`.
   uint64_t issue(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                  std::span<const int32_t> dropped,
                  const std::function<void(PipelineEvent)>* tell) override;
   void drop(std::span<const IssuedRow> rows) override;
 
-  // As StageTimeline's.
+  // The time of the next event (StageTimeline).
   std::optional<int64_t> next_ns() const { return timeline_.next_ns(); }
-  // Tells of all that has happened by now.
+  // Reports all events up to the present time.
   void advance();
 
  private:

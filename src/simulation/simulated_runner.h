@@ -1,5 +1,6 @@
-// A model that is none: its KV slots hold hashes of histories, and an AcceptanceSource answers for
-// it. Everything around it (slots, edits, merged Steps, block tables) is the real executor's.
+// A runner that stands in for a model: its KV slots hold hashes of histories, and an
+// AcceptanceSource gives the answers. Everything around it (slots, edits, merged Steps, block
+// tables) is that of the real executor.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Which history each KV slot of a role stands for, told by its hash: mix_hash() over its tokens
-// from 0 on (simulation/acceptance_model.h). Follows Steps and moves as KV does.
+// The history that each KV slot of a role stands for, as its hash: mix_hash() over its tokens from
+// 0 on (simulation/acceptance_model.h). Steps and moves change it as they change the KV cache.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ class SlotHistories {
 
   int64_t kv_blocks() const { return static_cast<int64_t>(histories_.size()) / kKvBlockTokens; }
 
-  // What comes before the row; 0 before the first token. Rows that it sees have been appended.
+  // The history before the row; 0 before the first token. The rows that it sees must have been
+  // appended.
   uint64_t before(const Step& step, const StepRow& row) const {
     if (row.visible == 1) return 0;
     const int32_t position = row.visible - 2;
@@ -29,7 +30,8 @@ class SlotHistories {
             : step.ancestors[static_cast<size_t>(row.ancestor_begin + position - row.boundary)];
     return histories_[index(step.sequences[static_cast<size_t>(row.sequence_idx)], slot)];
   }
-  // Writes the row's slot, if it has one; its history, its own token included.
+  // Returns the row's history, its own token included, and writes it to the row's slot, if it has
+  // one.
   uint64_t append(const Step& step, const StepRow& row) {
     const uint64_t history = mix_hash(before(step, row), static_cast<uint64_t>(row.token));
     if (row.slot != kNoSlot) {
