@@ -10,21 +10,22 @@ namespace forerun::app {
 
 struct BatchRequest {
   Request request;
-  std::string id;             // as the line has it; empty: it has none
+  std::string id;             // the line's own; empty: the line has none
   std::string messages_json;  // a conversation in place of Request::prompt; empty: none
 };
 
-// A request a line of `path` (- is standard input), each an object of "prompt" (a text) or
-// "messages" (a conversation) and, as it likes, "id", "max_tokens", "temperature", "top_p",
-// "top_k", "min_p", "seed" and "stop". What a line does not say is `defaults`'; the seed then is
-// its seed and the line's index. Empty lines are passed over. Fails on the first line that is out
-// of order, with its number; what only a model can tell (a prompt's length) is not looked at.
+// Reads one request from each line of `path` (- is standard input). A line is an object with
+// "prompt" (a text) or "messages" (a conversation) and, optionally, "id", "max_tokens",
+// "temperature", "top_p", "top_k", "min_p", "seed" and "stop". Fields that a line leaves out come
+// from `defaults`; the seed is then the default seed plus the line's index. Empty lines are
+// skipped. Fails on the first invalid line, naming its number. What only a model can check (a
+// prompt's length) is not checked.
 Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Request& defaults);
 
-// Runs them, as many at once as the engine takes, and prints a line of JSON a result on standard
-// output, in the order of the requests, each as soon as its turn has come: {"index", "id", "text",
-// "tokens", ...}, or "error" in place of a text where a request was refused. Ctrl-C ends those that
-// run. Fails where any request has.
+// Runs the requests, as many at once as the engine accepts, and prints each result as a line of
+// JSON on standard output, in the order of the requests, as early as that order allows: {"index",
+// "id", "text", "tokens", ...}, or "error" in place of the text if a request was refused. Ctrl-C
+// ends the running requests. Fails if any request has failed.
 Status run_batch(Engine& engine, std::vector<BatchRequest> batch);
 
 }  // namespace forerun::app

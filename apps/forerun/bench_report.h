@@ -1,4 +1,4 @@
-// What `forerun bench` prints and writes: its rows as cells of a table and as JSON.
+// The report of `forerun bench`: its rows as cells of a table and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +11,7 @@
 
 namespace forerun::app {
 
-// Titles of the cells, `workload` in front.
+// The titles of the cells, "workload" first.
 std::vector<std::string> one_by_one_titles();
 std::vector<std::string> load_titles();
 std::vector<std::string> long_prompt_titles();

@@ -1,4 +1,4 @@
-// Sizes of memory as people write them.
+// Memory sizes in the notation that users write.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace forerun::app {
 
-// Bytes of "512MB", "4GB", "1.5 GiB", "1000000": a number of 0 or more, then B, or K, M, G, T
-// (1000 times the one before; with i 1024 times), with or without a B. Case does not matter; a part
-// of a byte is dropped. Fails on all else and beyond 2^63 - 1.
+// The number of bytes in "512MB", "4GB", "1.5 GiB" or "1000000": a number of at least 0, then B or
+// one of K, M, G, T (each 1000 times the one before; 1024 times with an i), with or without a B.
+// Case does not matter, and a fraction of a byte is dropped. Fails on anything else and beyond
+// 2^63 - 1.
 Result<int64_t> parse_byte_size(std::string_view text);
 
 }  // namespace forerun::app

@@ -1,4 +1,4 @@
-// A request's result for scripts.
+// A request's result as JSON, for scripts.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,17 +8,18 @@
 
 namespace forerun::app {
 
-// Why it ended, its seed and strategy, counts, speeds and times: neither text nor tokens.
+// Why the request ended, its seed and strategy, counts, speeds and times, without text and tokens.
 nlohmann::ordered_json facts_json(FinishReason reason, const RequestStats& stats);
 
-// Per token a list, the chosen one first: {"token", "text", "logprob"}.
+// For each token a list of {"token", "text", "logprob"}, the chosen token first.
 nlohmann::ordered_json logprobs_json(const Engine& engine,
                                      const std::vector<std::vector<TokenLogprob>>& logprobs);
 
-// "text", "tokens", the facts, "logprobs" and "prompt_logprobs" where there are any.
+// "text", "tokens", the fields of facts_json(), and "logprobs" and "prompt_logprobs" if there are
+// any.
 nlohmann::ordered_json completion_json(const Engine& engine, const Completion& completion);
 
-// How an emulated machine kept to its profile; null without one.
+// How well Steps kept to the emulated machine's profile; null without emulation.
 nlohmann::ordered_json emulation_json(const Engine& engine);
 
 }  // namespace forerun::app

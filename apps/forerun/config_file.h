@@ -1,4 +1,4 @@
-// --config FILE: flags from a TOML file, a section a command.
+// --config FILE: flags from a TOML file with a section for each command.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,8 +8,9 @@
 
 namespace forerun::app {
 
-// Strict: a file that is no TOML, a section that is no command, a key that is no flag of it and a
-// value of the wrong kind throw CLI::ConfigError, whose message names file and line.
+// Strict: throws CLI::ConfigError, whose message names file and line, for a file that is not TOML,
+// a section that is not a command, a key that is not a flag of the command and a value of the wrong
+// kind.
 class TomlConfig : public CLI::Config {
  public:
   // `app` must outlive it.

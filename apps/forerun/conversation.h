@@ -1,4 +1,4 @@
-// What was said in a chat, as its template and the files of /save hold it.
+// The messages of a chat, in the form that chat templates and the files of /save use.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ class Conversation {
   explicit Conversation(const std::string& system);
   ~Conversation();
 
-  // Forgets all that was said; a system message stays.
+  // Forgets all messages but the system message.
   void clear();
-  void set_system(const std::string& system);  // forgets too
+  void set_system(const std::string& system);  // forgets all other messages
 
   void add(const std::string& role, const std::string& text);
-  // Takes the last message back if it is of this role. False: it is not.
+  // Removes the last message if it has this role; returns whether it had.
   bool take_back(const std::string& role);
-  // Whether something has been asked that has no answer.
+  // Whether the last question has no answer yet.
   bool waits_for_answer() const;
 
   // [{"role": ..., "content": ...}, ...]

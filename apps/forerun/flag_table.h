@@ -1,4 +1,4 @@
-// The command line as data, read from CLI11's tables: what completion and the man page are made of.
+// The command line as data, read from CLI11's tables, for shell completion and the man page.
 #pragma once
 
 #include <CLI/CLI.hpp>

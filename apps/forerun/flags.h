@@ -20,18 +20,19 @@ struct SamplingFlags {
 };
 
 void add_engine_flags(CLI::App& command, EngineOptions& options);
-// Those of them that say where Step costs come from.
+// The flags that say where the costs of Steps come from.
 void add_cost_flags(CLI::App& command, EngineOptions& options);
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
-// A flag that takes any text and may be given again, with no syntax of lists in the text.
+// A flag that takes any text and may be repeated; commas and brackets in the text mean nothing.
 CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
                        const std::string& help);
 void add_stop_flag(CLI::App& command, std::vector<std::string>& stop);
 
-// 0 to 2^64 - 1, or "random" for one below 2^53, which every JSON reader keeps.
+// Reads a seed: 0 to 2^64 - 1, or "random" for a random one below 2^53, which every JSON reader
+// keeps.
 Result<uint64_t> parse_seed(const std::string& text);
 
-// What was given; the rest stays unset, which is the checkpoint's own.
+// The options that were given. The others stay unset, so that the checkpoint's defaults apply.
 Result<SamplingOptions> sampling_options(const SamplingFlags& flags);
 
 // Creates the engine with a progress bar on the terminal.

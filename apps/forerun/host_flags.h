@@ -1,4 +1,5 @@
-// How processes of a launch join: flags that a command with --hosts hands on to each of them.
+// The flags by which the processes of a launch join; a command with --hosts passes them on to each
+// process.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,13 +24,13 @@ struct HostFlags {
 
   std::chrono::milliseconds silence() const;
   std::chrono::milliseconds start() const;
-  // As arguments. Of the secret the file's name alone.
+  // The flags as arguments. They contain the name of the secret's file, not the secret.
   std::vector<std::string> arguments() const;
 };
 
 void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& group);
 
-// Whether the file that --secret-file names may be used, before anything is started.
+// Checks, before anything is started, that the file of --secret-file may be used.
 Status check_secret(const HostFlags& flags);
 
 // Starts MPI and greets the other processes.

@@ -6,8 +6,8 @@
 
 namespace forerun::app {
 
-// Handles SIGINT and SIGTERM while it lives, one at a time; what handled them before does again
-// afterwards.
+// Handles SIGINT and SIGTERM during its lifetime, then restores the earlier handlers. Only one may
+// exist at a time.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -16,9 +16,9 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
   // Whether a signal has come since the last construction.
   static bool interrupted();
-  // kCancelled where a signal has come: what a command returns that did not run to its end.
+  // kCancelled if a signal has come, else ok. A command that was interrupted returns it.
   static Status status();
-  // What the process ends with after kCancelled: 128 and the signal's number, as a shell has it.
+  // The process's exit code after kCancelled: 128 plus the signal's number, as in a shell.
   static int exit_code();
 };
 

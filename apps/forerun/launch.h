@@ -1,6 +1,6 @@
-// Commands that create an engine: in this process, over the hosts of a file as a launch that is
-// supervised from here, or as a process of a launch (mpirun, Slurm), of which rank 0 runs the
-// command with the other ranks as stages of its target.
+// Commands that create an engine. The engine runs in this process; or, with --hosts, in a launch
+// over several hosts that this process supervises; or this process is part of a launch (mpirun,
+// Slurm), in which rank 0 runs the command and the other ranks are stages of its target.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,29 +13,30 @@
 
 namespace forerun::app {
 
-// The command with flags of several hosts. `engine` gets EngineOptions::hosts before `run` is
-// called; a rank that is a stage serves it in place of `run`. With --hosts `run` is called here,
-// and make_engine() gives an engine over these hosts; where `runs_there` says so, for what needs
-// more than an Engine's requests (traces), rank 0 of the launch runs all of the command instead.
+// Adds the flags of several hosts to a command. Before `run` is called, EngineOptions::hosts is set
+// in `engine`; a rank that is a stage serves its stage instead of calling `run`. With --hosts,
+// `run` is called in this process, and make_engine() returns an engine over the hosts. If
+// `runs_there` returns true, since the command needs more than requests (traces, say), rank 0 of
+// the launch runs the whole command instead.
 Command with_hosts(
     CLI::App* command, EngineOptions* engine, std::function<Status()> run,
     std::function<bool()> runs_there = [] { return false; });
 
-// Engine::create, or, under --hosts, its supervised like.
+// Calls Engine::create() or, with --hosts, makes a supervised engine.
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 
-// From here on make_engine() puts the engine into a process of its own, which is started again when
-// it dies; `relaunches` as SupervisorOptions'. Refused where --hosts does that already.
+// From now on make_engine() runs the engine in a process of its own, which is restarted when it
+// dies; for `relaunches` see SupervisorOptions. Fails with --hosts, which does so already.
 Status isolate_engine(int32_t relaunches);
 
-// The ranks of a supervised launch; not listed.
+// The hidden command that the ranks of a supervised launch run.
 Command add_serve_launch(CLI::App& app);
 
-// At the process's end: leaves the launch, if there is one. Gives `exit_code` back.
+// Leaves the launch, if there is one, at the end of the process. Returns `exit_code`.
 int leave_launch(int exit_code);
-// It then ends all processes of the launch.
+// Whether leave_launch() then ends all processes of the launch.
 void end_launch_when_leaving(bool ends);
-// And removes this folder where nothing is in it any more.
+// leave_launch() also removes this folder if it is empty.
 void remove_when_leaving(const std::string& folder);
 
 }  // namespace forerun::app

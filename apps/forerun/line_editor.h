@@ -1,10 +1,9 @@
-// Lines from a person, who edits and finds them again, or from a pipe.
+// Reads texts from a person at a terminal, with editing and a history, or lines from a pipe.
 //
-// On a terminal: Alt-Enter begins another line of the same text, Ctrl-C clears it, Ctrl-D leaves,
-// the up and down keys walk through what was typed, also in earlier sessions. Pasted text becomes
-// part of the line's text, with line breaks and tabs. Text is UTF-8 whatever the locale says. Keys
-// that are typed between two reads are not shown until the second read, whose text begins with
-// them.
+// On a terminal, Alt-Enter begins another line of the same text, Ctrl-C clears the text, Ctrl-D
+// leaves, and the up and down keys step through earlier texts, also those of earlier sessions.
+// Pasted text is inserted with its line breaks and tabs. Text is UTF-8 in any locale. Keys that are
+// typed between two reads are not shown until the second read, whose text begins with them.
 #pragma once
 
 #include <memory>
@@ -19,7 +18,7 @@ std::string default_history_path();
 
 class LineEditor {
  public:
-  // Lines are kept in the file `history`, readable by its owner alone; empty: nowhere.
+  // Keeps lines in the file `history`, readable by its owner alone; empty: keeps none.
   explicit LineEditor(const std::string& history);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;

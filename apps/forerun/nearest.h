@@ -1,4 +1,4 @@
-// What was probably meant by a mistyped name.
+// Suggests the name that a mistyped one probably means.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace forerun::app {
 
-// The name that the fewest insertions, deletions, replacements and swaps of neighbours lead to;
-// empty where each takes more than a third of the letters.
+// The name that takes the fewest insertions, deletions, replacements and swaps of neighbours; empty
+// if every name takes more of them than a third of the letters.
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& names);
 
 }  // namespace forerun::app

@@ -1,4 +1,4 @@
-// What a command hands to other programs: standard output, JSON, files.
+// The output of a command for other programs: standard output, JSON, files.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,11 +8,11 @@
 
 namespace forerun::app {
 
-// Whether all that was printed on standard output has arrived (a disk is full, a pipe was closed).
+// Flushes standard output. Fails if not everything could be written (a full disk, a closed pipe).
 Status flush_stdout();
 
-// Indented, with a line break. Bytes that are no UTF-8 (a file's name, a byte-level model's text)
-// become U+FFFD.
+// The JSON text, indented, with a line break at the end. Bytes that are not UTF-8 (in a file's
+// name, a byte-level model's text) become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json);
 // The same on one line.
 std::string json_line(const nlohmann::ordered_json& json);

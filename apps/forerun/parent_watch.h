@@ -1,4 +1,4 @@
-// Ends this process when the one that has started it is gone.
+// Ends this process when its parent is gone.
 #pragma once
 
 #include <condition_variable>
@@ -7,10 +7,9 @@
 
 namespace forerun::app {
 
-// A process of a launch is nothing without mpirun, or mpirun's daemon on another host. Where that
-// dies the system kills this one, and where the system does not, this one notices itself, also when
-// it has been stopped meanwhile: it ends by its first look, with exit code 1, and its memory is
-// free.
+// A process of a launch cannot go on without its parent: mpirun or, on another host, mpirun's
+// daemon. If the parent dies, the system kills this process. Should the system not do so, this
+// process notices by itself, even if it was stopped meanwhile, and ends with exit code 1.
 class ParentWatch {
  public:
   ParentWatch();

@@ -1,4 +1,4 @@
-// A command line that makes no sense, in one line.
+// Describes errors of the command line in one line.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,12 +7,12 @@
 
 namespace forerun::app {
 
-// "--model", ... of `app`, those aside that are not to be seen.
+// The names of the flags of `app`, such as "--model", without hidden flags.
 std::vector<std::string> flag_names(const CLI::App& app);
 std::vector<std::string> command_names(const CLI::App& app);
 
-// What was wrong with what `app` has parsed, and the way out: the nearest flag or command, or
-// where what is accepted is listed.
+// What was wrong with the command line of `app`, and a remedy: the nearest flag or command, or
+// where the accepted ones are listed.
 std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace forerun::app

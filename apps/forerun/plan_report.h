@@ -1,4 +1,4 @@
-// A plan as people and programs read it.
+// A plan as a readable text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace forerun::app {
 
-// From which context on speculation pays, for one number of sequences.
+// The contexts from which on speculation pays, for one number of sequences.
 struct CriticalContexts {
   int32_t sequences = 1;
   std::optional<int64_t> any;   // with any candidate
   std::optional<int64_t> self;  // with the target as its own draft
-  int64_t longest = 0;  // tokens, up to which both were looked for: the model's, or the memory's
+  int64_t longest = 0;  // in tokens: the limit of the search, set by the model or the memory
 };
 
 struct PlanReport {
@@ -27,7 +27,8 @@ struct PlanReport {
   std::vector<PlanCandidate> candidates;
   std::vector<BatchPlan> plans;  // by batch, then context
   std::vector<CriticalContexts> critical;
-  // Between the first and the last number of sequences; absent where there is one number.
+  // Of the inflection point between the first and the last number of sequences; absent if there is
+  // only one number.
   bool has_inflection = false;
   std::optional<int64_t> inflection;
   int64_t longest_context = 0;  // the model's
@@ -36,7 +37,7 @@ struct PlanReport {
 // "snapkv 2049", "draft", "draft with streaming_llm 512"; "plain decoding" for kPlain.
 std::string name_of(const std::vector<PlanCandidate>& candidates, int32_t candidate);
 
-// A table a load: the best setting of each candidate, or with `all` every setting.
+// A table for each load: the best setting of each candidate or, with `all`, every setting.
 std::string plan_text(const PlanReport& report, bool all);
 std::string plan_json(const PlanReport& report);
 

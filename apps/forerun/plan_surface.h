@@ -1,5 +1,5 @@
-// The predicted gain of speculation over batch and context as a picture: a heat map, the line where
-// speculation begins to pay, and the loads that were asked for.
+// A picture of the predicted gain of speculation over batch and context: a heat map, the line from
+// which on speculation pays, and the loads that were asked for.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace forerun::app {
 
 struct SurfacePicture {
   std::string title;
-  std::vector<std::string> subtitles;  // lines, two at most
+  std::vector<std::string> subtitles;  // at most two lines
   std::vector<int32_t> batches;        // ascending, distinct, not empty: marked, and the axis
   std::vector<int64_t> contexts;       // the same, tokens
-  // The plan of any load between them.
+  // Returns the plan of any load in these ranges.
   std::function<BatchPlan(const BatchLoad&)> plan;
-  // A short name of a candidate, for the marks.
+  // Returns a short name of a candidate, for the marks.
   std::function<std::string(int32_t candidate)> label_of;
 };
 

@@ -1,4 +1,4 @@
-// Runs one request to its end and collects what came out, streaming it on the way.
+// Runs one request to its end; collects its output and streams it on the way.
 #pragma once
 
 #include <functional>
@@ -18,29 +18,31 @@ struct Completion {
   RequestStats stats;
 };
 
-// `on_accepted` is called once the request has been found in order, `on_event` sees every event as
+// Calls `on_accepted` once the engine has accepted the request, and `on_event` for every event as
 // it comes. Ctrl-C (InterruptGuard) cancels the request.
 Result<Completion> run_request(
     Engine& engine, Request request, const std::function<void(const Event&)>& on_event,
     const std::function<void()>& on_accepted = [] {});
 
-// One line: tokens, tokens/s, acceptance, tokens a target step.
+// One line with tokens, tokens/s, acceptance rate and tokens a target Step.
 std::string describe(const RequestStats& stats);
 
-// One line with a line break: what --emulate emulated, and how many Steps were late. Empty without.
+// One line with a line break: the machine of --emulate, and how many Steps were late. Empty without
+// emulation.
 std::string describe_emulation(const Engine& engine);
 
-// What --compare shows: the request decoded plainly beside what has been shown of it. A text that
-// took less than two seconds is timed twice each way, in turn, since printing it and touching
-// memory for the first time would tell; the faster runs stay.
+// The result of --compare, which decodes the request plainly, too. A text that took less than two
+// seconds is timed twice each way, in turn, and the faster runs count, since printing the text and
+// touching memory for the first time would distort the times.
 struct Comparison {
   Completion speculative;
   Completion plain;
-  bool identical = true;  // the tokens of all runs that came to their end
+  bool identical = true;  // whether all runs that came to their end have the same tokens
 };
 Result<Comparison> compare_with_plain(Engine& engine, Request request, const Completion& shown);
 
-// Its table, and whether the tokens are the same; of those that `options` let differ, why.
+// The comparison as a table, and whether the tokens are the same; if `options` let them differ,
+// why.
 std::string describe(const Comparison& comparison, const SpeculationOptions& options);
 
 }  // namespace forerun::app

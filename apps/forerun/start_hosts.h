@@ -1,5 +1,5 @@
-// Starts a launch over the hosts of a file that nobody supervises: mpirun, with this very command
-// on each of them.
+// Starts an unsupervised launch over the hosts of a file: mpirun runs this same command on each
+// host.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ struct HostStart {
 // The path of this program.
 Result<std::string> own_program();
 
-// Runs to the launch's end, with this process' input and output as rank 0's. No shell is run;
-// mpirun ends with this process. Not ok where it has not ended well: what it, or a rank, has
-// written says why. kCancelled where a signal came.
+// Runs until the launch ends. Rank 0 has this process's input and output. No shell is run, and
+// mpirun ends with this process. Fails if the launch has failed, with what mpirun or a rank wrote
+// as the reason; with kCancelled if a signal came.
 Status start_on_hosts(const HostStart& start);
 
 }  // namespace forerun::app

@@ -1,5 +1,5 @@
-// What a person sees: colours, a progress bar, aligned tables. Nothing is coloured or drawn where
-// the stream is no terminal, or NO_COLOR is set.
+// Output for people: colours, a progress bar, aligned tables. Nothing is coloured or drawn if the
+// stream is not a terminal or NO_COLOR is set.
 #pragma once
 
 #include <cstdio>
@@ -15,7 +15,8 @@ bool is_terminal(std::FILE* stream);
 // `text` in `colour` if `stream` is a terminal, else `text`.
 std::string paint(std::FILE* stream, Colour colour, std::string_view text);
 
-// A bar on stderr that redraws in place; removed when done. Silent off a terminal.
+// A bar on stderr that is redrawn in place and removed at the end. Draws nothing if stderr is not a
+// terminal.
 class ProgressBar {
  public:
   ~ProgressBar();
@@ -29,7 +30,8 @@ class ProgressBar {
   std::string last_what_;
 };
 
-// Columns aligned: the first to the left, the others to the right. The first row is the heading.
+// A table whose first column is aligned to the left, the others to the right. The first row is the
+// heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
 std::string format_bytes(double bytes);  // e.g. "23.8 MB"; powers of 1000

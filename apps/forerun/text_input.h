@@ -1,4 +1,4 @@
-// Text that comes from outside: files, standard input, flags.
+// Text input: files, standard input, flags.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace forerun::app {
 
-// More than any context takes; what is longer is no prompt but a mistake (/dev/zero, a disk image).
+// More than any context takes. A longer input is a mistake (/dev/zero, a disk image), not a prompt.
 constexpr size_t kMaxInputBytes = size_t{64} << 20;
 
 // The whole of a file, or of standard input where `path` is "-". Messages begin with `flag`.
 Result<std::string> read_text(const std::string& flag, const std::string& path);
 
-// Fails, naming `what` and the first byte that is none, where `text` is not UTF-8.
+// Fails if `text` is not UTF-8, naming `what` and the first wrong byte.
 Status check_utf8(const std::string& what, std::string_view text);
 
 }  // namespace forerun::app

@@ -1,5 +1,5 @@
-// --show-tree: each verification as a line of what was drafted, accepted in green, rejected in red,
-// the target's own token in bold.
+// --show-tree: prints each verification as a line of draft tokens, accepted ones in green, rejected
+// ones in red, and the target's own token in bold.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace forerun::app {
 
-// One round as text with a line break. `stream` decides about colours.
+// One round as text with a line break. Coloured if `stream` is a terminal.
 std::string format_round(const SpeculationRound& round, const Engine& engine, std::FILE* stream);
 
 }  // namespace forerun::app

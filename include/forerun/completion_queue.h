@@ -4,21 +4,21 @@
 //   auto handle = engine->submit(request, *queue, /*tag=*/7);   // keep it: dropping it cancels
 //   while (auto completion = queue->next()) write(completion->tag, completion->event.text);
 //
-// Or, in a program that waits for sockets too: poll queue->fd() beside them, and take what there is
-// with poll() until nothing comes. docs/embedding.md has a server; examples/line_server.cc runs.
+// A program that waits for sockets, too, polls queue->fd() beside them and calls poll() until it
+// returns nothing. docs/embedding.md describes a server; examples/line_server.cc is a complete one.
 //
 // Order: events of one request come in order. Among requests, those whose events have waited
 // longest come first, so that none can crowd out another.
 //
-// Memory: what a slow reader has not taken is kept as one event a request (Event says how), so a
-// queue holds at most what its requests have put out.
+// Memory: the output that a slow reader has not taken is kept as one event for each request (see
+// Event), so a queue holds at most the output of its requests.
 //
-// Lifetime: a queue may outlive engines and takes requests of several. Each request that submit()
-// accepted gives exactly one event with `last` set, also where it is cancelled or its engine is
-// destroyed. Destroying the queue cancels its requests and drops what nobody has read.
+// Lifetime: a queue may outlive engines, and may serve requests of several engines. Each request
+// that submit() accepted gives exactly one event with `last` set, even if it is cancelled or its
+// engine is destroyed. Destroying the queue cancels its requests and drops unread events.
 //
-// Threads: all methods from any thread; several readers each get what the others have not taken.
-// No lock is held while a caller's code runs.
+// Threads: all methods may be called from any thread. Each event goes to one reader only. No lock
+// is held while a caller's code runs.
 #pragma once
 
 #include <chrono>
@@ -40,26 +40,27 @@ struct Completion {
 
 class CompletionQueue {
  public:
-  // Fails with kResourceExhausted where the process has no descriptor left.
+  // Fails with kResourceExhausted if the process has no descriptor left.
   static Result<std::unique_ptr<CompletionQueue>> create();
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  // What there is, without waiting.
+  // Returns the next completion, if there is one, without waiting.
   std::optional<Completion> poll();
-  // Waits for the next one. Nothing where no request is outstanding: nothing could come.
+  // Waits for the next completion. Returns nothing if no request is outstanding, since nothing
+  // could come.
   std::optional<Completion> next();
-  // Waits up to `timeout`, also where no request is outstanding yet.
+  // Waits up to `timeout`, even if no request is outstanding.
   std::optional<Completion> next_for(std::chrono::milliseconds timeout);
 
-  // A descriptor for poll(2), epoll(7) and the like, readable while poll() would give something.
-  // Level-triggered; owned by the queue, neither to be read nor closed.
+  // A descriptor for poll(2), epoll(7) and the like. It is readable (level-triggered) while poll()
+  // would return something. The queue owns it; do not read or close it.
   int fd() const;
   // Requests that were submitted and whose last event has not been taken.
   int64_t outstanding() const;
 
-  // The engine's side of it.
+  // The engine's side of the queue.
   const std::shared_ptr<EventQueue>& events() const { return events_; }
 
  private:

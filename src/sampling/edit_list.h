@@ -1,5 +1,6 @@
-// What biases, penalties and constraints do to the logits of rows, read off the rows' contexts: for
-// a device to apply where the logits lie, and for the sampler to apply on the host.
+// The edits that biases, penalties and constraints make to the logits of rows, derived from the
+// rows' contexts. A device applies them to logits in its memory; otherwise the sampler applies them
+// on the host.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,11 @@ struct RowContext;
 class EditList : public StepEdits {
  public:
   void clear();
-  // The edits of a row. What the context points to must stay until the next clear(). Rows of one
-  // sequence follow each other, parents before children: a row's path through its constraint goes
-  // on from its parent's.
+  // Adds the edits of a row and returns their index. What the context points to must live until the
+  // next clear(). The rows of one sequence must be added consecutively, parents before children:
+  // the constraint's state of a row is computed from that of its parent.
   int32_t add(const RowContext& context);
-  // Whether devices take the edits.
+  // Whether devices can apply the edits.
   bool fits_devices(int32_t edits) const;
 
   const RowEdits& row(int32_t edits) const override { return rows_[static_cast<size_t>(edits)]; }
@@ -32,7 +33,7 @@ class EditList : public StepEdits {
   void write_mask(int32_t mask, std::span<uint32_t> words) const override;
 
  private:
-  // Vectors that stay where they are and are used again.
+  // Vectors that keep their addresses and are reused.
   template <class T>
   struct Pool {
     std::vector<std::vector<T>> all;
@@ -47,7 +48,7 @@ class EditList : public StepEdits {
     const TokenConstraint* constraint;
     TokenConstraint::State state;
   };
-  // Where a row's path has led in its constraint.
+  // The constraint's state after a row's path.
   struct Walk {
     const TokenConstraint::State* from;
     std::span<const TokenId> path;

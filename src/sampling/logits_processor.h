@@ -40,8 +40,9 @@ struct RowContext {
   // if needs_history() or there is a constraint.
   const TokenCounts* history = nullptr;
   std::span<const TokenId> path;
-  // What the output must be like, and its state at the end of `history`. Where that is null, or the
-  // path leads out of what is allowed (a guess does), nothing is masked: no token comes of it.
+  // The constraint on the output, and its state at the end of `history`. If the state is null, or a
+  // draft token in `path` violates the constraint, nothing is masked: no token is drawn from such a
+  // row.
   const TokenConstraint* constraint = nullptr;
   const TokenConstraint::State* constrained = nullptr;
   // The constraint's state at the end of `path`, where the caller knows it; null: it is computed
@@ -49,7 +50,7 @@ struct RowContext {
   const TokenConstraint::State* state = nullptr;
 };
 
-// Whether tokens that end the output may not be drawn yet: a matter of the row's place alone.
+// Whether tokens that end the output may not be drawn yet. Depends on the row's position alone.
 inline bool holds_ends_back(const RowContext& context) {
   return context.position - context.prompt_tokens < context.params->min_tokens &&
          !context.params->end_tokens.empty();
@@ -106,7 +107,7 @@ struct SamplerScratch {
 std::span<const float> edited_logits(const LogitsRow& logits, const RowContext& context,
                                      SamplerScratch& scratch);
 
-// `logits` [live vocabulary] or a part of it. Fails as RowScan.
+// `logits` is [live vocabulary] or a part of it. Fails if RowScan::start() fails.
 Status process_logits(const LogitsRow& logits, const RowContext& context, SamplerScratch& scratch,
                       ProcessedRow* row);
 

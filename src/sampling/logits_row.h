@@ -1,11 +1,11 @@
-// A row of logits as the sampler takes it, which says where they are: whole in host memory;
-// sharded, which is the tokens that one device of a group holds; or, either of these, on a device
-// and not copied, where a summary stands for them (kernels/row_digest).
+// A row of logits for the sampler. It is either whole or sharded, i.e. the tokens of one device of
+// a group. Its logits are in host memory, or on a device and not copied; then a summary describes
+// them (kernels/row_digest).
 //
-// The devices of a group call the same function on their parts of a row; it meets the others where
-// a decision needs them, and tells them a few candidates, sums of weights or a histogram, never
-// logits. All of them return the same. Sums are fixed-point and candidates are ordered by (logit,
-// id), so a result does not depend on how the row is cut.
+// All devices of a group call the same function on their parts of a row. Where a decision needs all
+// parts, the function exchanges a few candidates, sums of weights or a histogram with the other
+// devices, never logits. It returns the same on all devices. Sums are fixed-point and candidates
+// are ordered by (logit, id), so the result does not depend on how the row is cut.
 #pragma once
 
 #include <array>
@@ -37,19 +37,19 @@ struct LogitsRow {
   TokenId first_token = 0;
   int32_t vocab = 0;
   Collectives* peers = nullptr;  // null: the row is whole
-  // Where the logits lie on a device: `values` is where they go once somebody needs them, and row
-  // `device_row` of these says what they hold until then.
+  // Not null if the logits are on a device: they are row `device_row` of it. fetch() copies them to
+  // `values`; until then only their summary can be read.
   DeviceLogits* on_device = nullptr;
   int32_t device_row = 0;
 
   bool is_sharded() const { return peers != nullptr; }
-  // Null where `values` may be read.
+  // The summary of the logits; null if `values` may be read.
   const RowSummary* summary() const {
     return on_device == nullptr ? nullptr : on_device->summary(device_row);
   }
-  // What the summary answers; only where there is one.
+  // The query that the summary answers. Requires a summary.
   const RowQuery& query() const { return on_device->query(device_row); }
-  // Until then `values` holds nothing, if there is a summary.
+  // Copies the logits to `values`. Before that, `values` holds nothing if there is a summary.
   Status fetch() const { return on_device == nullptr ? Status() : on_device->fetch(device_row); }
   bool holds(TokenId token) const {
     return token >= first_token && static_cast<size_t>(token - first_token) < values.size();
@@ -79,8 +79,8 @@ void for_each_part(const LogitsRow& row, const T& own, const Take& take) {
   }
 }
 
-// A part's fixed-point weights among those of all parts, laid end to end in rank order: a draw is a
-// place there, the same on every device.
+// The place of a part's fixed-point weights among the weights of all parts, which are laid end to
+// end in rank order. A draw is a place in [0, total), the same on every device.
 struct PartOfWeights {
   uint64_t before = 0;
   uint64_t own = 0;
@@ -94,8 +94,8 @@ struct PartOfWeights {
       total += part;
     });
   }
-  // The index whose weight holds `place`, which is below `total`; `weight(index)` are those that
-  // add up to `own`. -1: in another part.
+  // The index of the weight that `place` (below `total`) falls into, or -1 if that is in another
+  // part. The values of `weight(index)` must add up to `own`.
   template <class Weight>
   int64_t find(uint64_t place, const Weight& weight) const {
     if (place < before || place - before >= own) return -1;

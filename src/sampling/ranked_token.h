@@ -1,4 +1,4 @@
-// The one order of a row's tokens: by logit, descending, and among equals by id, ascending.
+// The order of a row's tokens: by logit, descending; among equal logits by id, ascending.
 #pragma once
 
 #include <algorithm>

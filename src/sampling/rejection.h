@@ -1,8 +1,8 @@
-// Speculative sampling by rejection: accepts drafted tokens so that what comes out is distributed
-// as the target's own samples. For chains the rule of Leviathan et al. (2023); for several children
-// drawn independently from the draft, SpecInfer's multi-round rule (Miao et al., 2024): children
-// are tried in order, and after each refusal the target's distribution p becomes
-// norm(max(p - q, 0)). Children that repeat a token must be listed as often as they were drawn.
+// Speculative sampling by rejection: accepts draft tokens such that the output has the same
+// distribution as the target's own samples. Chains use the rule of Leviathan et al. (2023). Several
+// children, drawn independently from the draft, use SpecInfer's multi-round rule (Miao et al.,
+// 2024): they are tried in order, and after each rejection the target's distribution p becomes
+// norm(max(p - q, 0)). A token that was drawn several times must be listed as often.
 //
 // Greedy requests: a child is accepted if it is the target's arg-max.
 #pragma once

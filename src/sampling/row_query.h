@@ -1,7 +1,7 @@
-// What to ask of a row's logits where they lie on a device, so that the sampler finds its answers
-// in the summary (kernels/row_digest). A question that asks for too little costs time, never
-// exactness: the sampler then reads the logits. Where the context edits them (is_adjusted()), the
-// device must do so first: whoever asks says how (RowQuery::edits), or asks for whole logits.
+// Queries for rows of logits on a device, so that the sampler finds its answers in their summaries
+// (kernels/row_digest). A query that asks for too little costs time, not exactness: the sampler
+// then reads the logits. If the context edits the logits (is_adjusted()), the device must apply the
+// edits first: the caller passes them (RowQuery::edits) or asks for whole logits.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-// For sample_token, top_candidates and draw_candidates (sampling/sampler.h) of a row of `vocab`
-// tokens.
+// The queries of sample_token(), top_candidates() and draw_candidates() (sampling/sampler.h) for a
+// row of `vocab` tokens.
 RowQuery sample_query(const RowContext& context, int32_t vocab);
 RowQuery candidates_query(const RowContext& context, int32_t count, bool shared_noise,
                           int32_t vocab);

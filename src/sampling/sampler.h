@@ -38,8 +38,8 @@ struct SampledToken {
 Status sample_token(const LogitsRow& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives);
 
-// What sample_token() says of the token that it drew, for one that another rule chose: its
-// log-probability, and the `count` most likely tokens. `position`: of the token, for messages.
+// Reports about a token that another rule chose what sample_token() reports about the one it drew:
+// its log-probability and the `count` most likely tokens. `position` is the token's, for messages.
 Status token_logprobs(const LogitsRow& logits, int32_t position, TokenId token, int32_t count,
                       SamplerScratch& scratch, float* logprob,
                       std::vector<Candidate>* alternatives);
@@ -47,15 +47,15 @@ Status token_logprobs(const LogitsRow& logits, int32_t position, TokenId token, 
 // Log-probabilities are reported as finite numbers: lower ones are reported as this.
 inline constexpr float kLowestLogprob = -9999.0f;
 
-// Over how many candidates of shared noise their weights sum up to 1, or over as many as are asked
-// for: those further down would add little.
+// The weights of candidates by shared noise sum up to 1 over so many candidates, or over as many as
+// are asked for if that is more: candidates further down would add little.
 inline constexpr int32_t kSharedNoiseCandidates = 16;
 
-// The `count` best continuations, best first (fewer where fewer are kept). With `shared_noise` and
-// a temperature, all tokens are ranked by score plus the noise that the target will use, and the
-// best weighted by the log-softmax of that sum: what the target draws, drawn by the draft's
-// distribution. Otherwise by log-probability of the processed distribution (greedy: of the logits
-// after bias and penalties).
+// The `count` best continuations, best first (fewer if fewer tokens are kept). With `shared_noise`
+// and a temperature, tokens are ranked by score plus the noise that the target will use, and the
+// best are weighted by the log-softmax of that sum: this predicts the target's draw by the draft's
+// distribution. Otherwise they are ranked by log-probability in the processed distribution (greedy:
+// by the logits after bias and penalties).
 Status top_candidates(const LogitsRow& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out);
 

@@ -1,5 +1,5 @@
-// The sampler's definition as plain loops over all tokens, for the tests: sorts everything,
-// computes all noise, prunes nothing.
+// The reference sampler of the tests, in plain loops over all tokens: it sorts everything, computes
+// the noise of every token and prunes nothing.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct ReferenceRow {
   std::vector<int32_t> kept_ranked;  // best first
 };
 
-// `sequence`: every token before the position to be drawn.
+// `sequence` holds every token before the position to be drawn.
 inline ReferenceRow reference_process(std::vector<float> logits, const SamplingParams& params,
                                       const std::vector<int32_t>& sequence, int32_t prompt_tokens) {
   for (const auto& [token, bias] : params.logit_bias) logits[static_cast<size_t>(token)] += bias;

@@ -1,9 +1,9 @@
-// Passes over one row of logits, [vocab] f32, that the sampler is made of: a portable version and
-// one an instruction set, all with the same bits. Included by files that are compiled for wider
-// instruction sets, so it holds declarations only.
+// The sampler's passes over one row of logits, [vocab] f32, in a portable version and one for each
+// instruction set; all give the same bits. Files compiled for wider instruction sets include this
+// header, so it holds declarations only.
 //
 // A row is cut into blocks of 256 tokens. Lane l of block b covers tokens 256 b + 16 j + l, j in
-// [0, 16); the maximum of every lane is kept, so that later passes skip what cannot matter.
+// [0, 16). The maximum of every lane is kept, so that later passes skip blocks that cannot matter.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ struct ScanKernels {
   // Writes lane_max [blocks][16], -inf where a lane is empty. False if a logit is NaN or +inf.
   bool (*lane_max)(const float* logits, int64_t count, float* lane_max);
 
-  // Tokens (counted from the row's first) of blocks [first_block, last_block) whose score plus the
-  // upper bound of their noise reaches `bound`, none missing, few too many; returns how many were
-  // written. `out` has room for every token of the blocks.
+  // Finds the tokens (counted from the row's first) of blocks [first_block, last_block) whose score
+  // plus the upper bound of their noise reaches `bound`: all of these, and a few more. Returns how
+  // many were written. `out` must have room for every token of the blocks.
   int32_t (*noise_survivors)(const float* logits, int64_t count, const float* lane_max,
                              ScoreScale scale, NoiseKey key, float bound, int64_t first_block,
                              int64_t last_block, Survivor* out);
@@ -67,7 +67,7 @@ const ScanKernels& scan_kernels_avx512();
 // The scale of fixed-point weights (base/token_weight.h).
 inline constexpr double kFixedWeightScale = 0x1p40;
 
-// What exp_weights computes for one score.
+// exp_score() computes what exp_weights computes for one score.
 float exp_score(float score);
 uint64_t to_fixed_weight(float weight);
 

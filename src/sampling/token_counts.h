@@ -1,5 +1,5 @@
-// Which tokens a sequence holds, for the penalties. Grows with the sequence; adding a token is
-// amortized O(1) and allocates only when the number of distinct tokens doubles.
+// The tokens that a sequence holds and how often, for the penalties. Adding a token is amortized
+// O(1) and allocates only when the number of distinct tokens doubles.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ class TokenCounts {
   using Entry = TokenCount;
 
   void add(TokenId token, bool is_prompt);
-  // Brings back an entry of another one; a distinct token each, in the order of entries().
+  // Adds an entry of another TokenCounts; call it once for each distinct token, in the order of
+  // entries().
   void restore(const Entry& entry);
-  // One a distinct token, in the order of their first occurrence. Valid until the next add().
+  // An entry for each distinct token, in the order of first occurrence. Valid until the next add().
   std::span<const Entry> entries() const { return entries_; }
-  // Null where the token has not occurred.
+  // Null if the token has not occurred.
   const Entry* find(TokenId token) const;
 
  private:
   size_t slot_of(TokenId token) const;
-  Entry& entry_of(TokenId token);  // a new one: as of the prompt
+  Entry& entry_of(TokenId token);  // makes an entry if there is none, as for a prompt token
   void grow();
 
   std::vector<Entry> entries_;

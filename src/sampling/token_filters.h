@@ -12,7 +12,7 @@
 
 namespace forerun {
 
-// How many tokens top-p looks at before it sums whole rows by score: most rows need fewer.
+// Top-p examines so many tokens before it sums the whole row by score: most rows need fewer.
 inline constexpr int32_t kTopPTokens = 256;
 
 // Whether top-k, or anything, filters a row of `vocab` tokens that is not greedy.
@@ -23,8 +23,8 @@ inline bool filters(const SamplingParams& params, int32_t vocab) {
   return filters_top_k(params, vocab) || params.top_p < 1.0f || params.min_p > 0.0f;
 }
 
-// Fills `row`'s kept tokens where `params` filters anything. The row is complete otherwise. Fails
-// as RowScan::read.
+// Fills the kept tokens of `row`, which is complete otherwise, if `params` filters anything. Fails
+// if RowScan::read() fails.
 Status apply_filters(const SamplingParams& params, SamplerScratch& scratch, ProcessedRow* row);
 
 }  // namespace forerun

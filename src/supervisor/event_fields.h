@@ -1,4 +1,5 @@
-// The fields of what comes from an engine, a list a struct (json_structs.h). For message.cc.
+// The fields of the structs that an engine sends, one list for each struct (json_structs.h). For
+// message.cc.
 #pragma once
 
 #include <chrono>

@@ -26,7 +26,7 @@ class HostQuestions {
   HostQuestions(const HostQuestions&) = delete;
   HostQuestions& operator=(const HostQuestions&) = delete;
 
-  // Whether each host has answered or its time to answer is over. Does not wait.
+  // Whether every host has answered or used up its time to answer. Does not wait.
   bool is_over();
   // The hosts whose command has not ended with 0 so far.
   std::vector<std::string> silent() const;

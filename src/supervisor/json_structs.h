@@ -3,10 +3,10 @@
 //   template <class Visitor>
 //   void visit_fields(Visitor& visit, Point& point) { visit("x", point.x); visit("y", point.y); }
 //
-// Numbers keep every bit; one that is not finite is a text. Whoever reads believes nothing: each
-// field is there, of its type and in its range, or the first that is not is named.
+// Numbers keep every bit; a number that is not finite is written as a text. A reader checks every
+// field: the failure names the first one that is missing, of another type or out of range.
 //
-// For the few files that write or read messages: it brings nlohmann-json along.
+// Only for the few files that write or read messages, since it includes nlohmann-json.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class StructWriter {
   void operator()(const char* name, const T& value) {
     object_[name] = to_json(value);
   }
-  // What is written is in order.
+  // Values to be written are valid, so this does nothing.
   void fail(const char* /*name*/, const char* /*accepted*/) {}
   nlohmann::json take() { return std::move(object_); }
 
@@ -85,7 +85,7 @@ class StructReader {
     }
     status_ = status_.with_context(name);
   }
-  // The field's value has been read, and is none of those that may be.
+  // Records that the field's value has been read but is not acceptable.
   void fail(const char* name, const char* accepted) {
     if (!status_.ok()) return;
     refuse(accepted, "another");

@@ -1,6 +1,6 @@
-// Where the files of one launch are: those of mpirun's session, and the memory that processes on
-// one machine share. They are the launch's own, so that whatever dies in whatever state leaves
-// nothing that does not go with them.
+// The folder with the files of one launch: those of mpirun's session, and the memory that its
+// processes on one machine share. Each launch has its own folder, so that removing the folder
+// removes everything that a crash has left.
 #pragma once
 
 #include <filesystem>
@@ -12,16 +12,16 @@ namespace forerun {
 
 class LaunchFolder {
  public:
-  // Makes it, below /tmp, readable by this user alone. Folders of launches whose supervisor has
-  // died are removed first.
+  // Makes the folder below /tmp, readable by this user alone. First removes the folders of launches
+  // whose supervisor has died.
   static Result<LaunchFolder> make();
   LaunchFolder(LaunchFolder&& other) noexcept;
   LaunchFolder& operator=(LaunchFolder&&) = delete;
-  // Removes all of it that is on this machine.
+  // Removes the folder on this machine.
   ~LaunchFolder();
 
-  // "forerun-HOST-PROCESS-LETTERS", numbers of the supervisor's; a process of the launch makes its
-  // own from it on another host.
+  // "forerun-HOST-PROCESS-LETTERS", with the supervisor's host and process number. Processes of the
+  // launch on other hosts make folders of this name there.
   const std::string& name() const { return name_; }
   std::filesystem::path session() const { return session_folder(name_); }
   std::filesystem::path memory() const { return memory_folder(name_); }

@@ -1,10 +1,10 @@
-// Keeps a launch running, and keeps its requests when it is lost: starts it, hands requests to it
-// and their events to their readers, and when it is lost starts another launch, in which the
-// requests go on from their tokens.
+// Keeps a launch running and its requests alive: it starts the launch, hands requests to it and
+// their events to their readers. When the launch is lost, it starts another one, in which the
+// requests continue from their tokens.
 //
-// Threads: one of its own does all of that; all methods may be called from any thread. submit()
-// waits at most a second for the launch's answer. Other calls wait until the launch answers or is
-// lost, which the longest silence bounds.
+// Threads: a thread of the keeper does this work; all methods may be called from any thread.
+// submit() waits at most a second for the launch's answer. Other calls wait until the launch
+// answers or is lost, at most for the longest silence.
 #pragma once
 
 #include <condition_variable>
@@ -33,20 +33,20 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   static std::shared_ptr<LaunchKeeper> start(SupervisorOptions options);
   ~LaunchKeeper();
 
-  // The first launch's engine, once it is there; on_progress is called from this thread. Not ok:
-  // why there is none; kCancelled where the options say so.
+  // Waits for the engine of the first launch; calls on_progress on the calling thread. Fails with
+  // the reason why there is no engine; with kCancelled if SupervisorOptions::is_cancelled says so.
   Result<EngineInfo> wait_until_ready();
 
-  // `request` as SupervisedRequest takes it. While a launch is being replaced it waits for the next
-  // one. Refused with the launch's own words, with kOverloaded, or, once launches are given up,
-  // with why.
+  // Submits a request as SupervisedRequest requires it. While a launch is being replaced, the
+  // request waits for the next one. Fails with the launch's own refusal, with kOverloaded or, once
+  // the keeper has given up launches, with the reason for that.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
   // As Engine::prepare_format; true where no launch is there to ask.
   bool prepare_format(const OutputFormat& format, bool quick);
   // The latest state that the launch has reported, and whether there is a launch.
   EngineState state() const;
-  // Ends the launch, and requests as cancelled.
+  // Ends the launch; its requests end as cancelled.
   void stop();
 
  private:
@@ -76,25 +76,25 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   };
 
   explicit LaunchKeeper(SupervisorOptions options);
-  // The thread's, in the order of a launch's life; without the lock.
+  // The functions of the keeper's thread, in the order of a launch's life. Called without the lock.
   void run();
-  // Runs one launch, from its start to its end. Returns nothing where it ends to be replaced by one
-  // with the draft, or because the keeper stops. `is_worth_another`: false for a launch that has
-  // never run and has said why.
+  // Runs one launch, from its start to its end. Returns nothing if it ends to be replaced by a
+  // launch with the draft, or because the keeper stops. Sets `is_worth_another` to false if the
+  // launch has never run and has given a reason.
   std::optional<LaunchFailure> run_launch(bool& is_worth_another);
   // Whether a request may have caused the failure.
   bool is_death(const LaunchFailure& failure) const;
   // The options of the next launch.
   EngineOptions next_engine();
-  // Serves requests until the launch is lost. Returns nothing where the launch is to end: the
-  // keeper stops, or the draft is to come back.
+  // Serves requests until the launch is lost. Returns nothing if the launch is to end because the
+  // keeper stops or the draft is to come back.
   std::optional<LaunchFailure> serve(LaunchLink& link);
   std::optional<LaunchFailure> handle(UpMessage&& message);
   LaunchFailure failure_of(const UpMessage& message) const;
   void note_loss(const Status& why);
   bool has_trial() const;
   bool is_stopping() const;
-  // Waits until another launch may be started; false where none will be.
+  // Waits until another launch may be started. Returns false if none will be started.
   bool prepare_another(LaunchFailure& failure);
   void give_up(const Status& why);
   // Waits for `pause` and looks after requests meanwhile; returns early where the keeper stops.
@@ -108,11 +108,12 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   void ask_while_starting(const LaunchLink& link, Clock::time_point begun);
   void name_silent_hosts(LaunchFailure& failure);
 
-  // All below under the lock.
+  // All functions below are called under the lock.
   std::optional<LaunchFailure> take_event(UpMessage&& message);
   void be_ready(EngineInfo&& info);
   void hand_over(uint64_t id, Entry& entry);
-  // Those that launches have died with go on one at a time, when all others have got further.
+  // Hands over one suspect: requests with which launches have died continue one at a time, after
+  // all other requests have made progress.
   void hand_over_suspect();
   // Counts the death of a launch against the requests that had got no token from it, and fails
   // those that have reached kMaxDeaths.
@@ -122,7 +123,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   void look_after_requests();
   bool is_late(const Entry& entry, Clock::time_point now) const;
   Status late(const Entry& entry) const;
-  // What requests are waiting for; empty while there is a launch.
+  // The reason why requests wait, for messages; empty while there is a launch.
   std::string why_waiting() const;
   EngineCondition condition() const;
   void answer(uint64_t call, const Status& status, bool result);

@@ -1,5 +1,5 @@
-// One launch as its supervisor sees it: messages to its coordinator and from it, whether it lives,
-// and what it, mpirun or a rank have said where it does not.
+// The supervisor's connection to one launch: messages to and from its coordinator, whether the
+// launch lives, and what the coordinator, mpirun or a rank wrote if it has failed.
 //
 // Threads: one at a time, the one that started it.
 #pragma once
@@ -23,20 +23,21 @@ namespace forerun {
 
 class LaunchLink {
  public:
-  // `options` must outlive it; `engine` is what the launch is told of the engine.
+  // `options` must outlive the link. `engine` are the engine options that are sent to the launch.
   static Result<std::unique_ptr<LaunchLink>> start(const SupervisorOptions& options,
                                                    const EngineOptions& engine);
 
   void send(const DownMessage& message);
-  // Waits until something comes, `wake` is readable or `timeout` is over; adds what has come to
-  // `messages`. Not ok, and nothing comes any more: the launch is lost.
+  // Waits until a message comes, `wake` is readable or `timeout` is over; appends the messages that
+  // have come to `messages`. Returns the failure once the launch is lost; then no message will
+  // come.
   std::optional<LaunchFailure> wait(int wake, std::chrono::milliseconds timeout,
                                     std::vector<UpMessage>& messages);
   bool has_spoken() const { return has_spoken_; }
-  // It has ended by itself with an exit code of its own, no signal's: what it said is the reason,
-  // and starting it again would hear it again.
+  // Whether the launch has ended by itself, with an exit code and not by a signal. Then the reason
+  // is what it wrote, and another start would fail for the same reason.
   bool has_left() const { return has_left_; }
-  // Ends it. `politely`: it is asked to leave and gets time for that.
+  // Ends the launch. `politely`: it is asked to leave and gets time to do so.
   void end(bool politely);
 
  private:

@@ -1,11 +1,11 @@
-// The process that starts a launch (mpirun), and with it all of the launch that runs on this
-// machine. It is spoken with in lines and ends with this object, whatever state it is in.
+// The process that starts a launch (mpirun), together with all processes of the launch on this
+// machine. It reads and writes lines, and ends with this object, whatever state it is in.
 //
-// It has a session of its own: a signal of the terminal does not reach it, and whatever it has
-// started here is found by the session, also where it has died and left processes behind, stopped
-// ones too. Where this process dies, it gets SIGTERM from the system.
+// It has a session of its own, so a signal of the terminal does not reach it, and all processes
+// that it has started here can be found by the session, even if it has died or they are stopped. If
+// this process dies, the system sends it SIGTERM.
 //
-// Threads: one at a time, and that which started it lives at least as long.
+// Threads: one at a time; the thread that started it must live at least as long.
 #pragma once
 
 #include <sys/types.h>
@@ -23,9 +23,10 @@ namespace forerun {
 
 class LaunchProcess {
  public:
-  // The program is looked for in PATH; no shell is run. kNotFound where there is none.
+  // Starts a program, which is looked for in PATH, without a shell. Fails with kNotFound if there
+  // is no such program.
   static Result<std::unique_ptr<LaunchProcess>> start(const std::vector<std::string>& command);
-  // end() with a short timeout.
+  // Calls end() with a short timeout.
   ~LaunchProcess();
 
   LineWriter& input() { return input_; }    // its standard input
@@ -34,8 +35,9 @@ class LaunchProcess {
 
   // Its exit code, or 128 and the signal that ended it; nothing while it runs. Does not wait.
   std::optional<int> exit_code();
-  // Waits for its end up to `timeout`, then asks by SIGTERM, which mpirun passes on to all hosts,
-  // and waits up to `grace` again. Nothing of it is left on this machine then.
+  // Waits up to `timeout` for the process to end, then sends SIGTERM, which mpirun passes on to all
+  // hosts, and waits up to `grace` again. Afterwards no process of its session is left on this
+  // machine.
   int end(std::chrono::milliseconds timeout, std::chrono::milliseconds grace);
 
  private:
@@ -50,7 +52,7 @@ class LaunchProcess {
   bool has_ended_ = false;
 };
 
-// The processes of a session, all threads' leaders, those aside that have ended.
+// The processes of a session that have not ended.
 std::vector<pid_t> processes_of_session(pid_t session);
 
 }  // namespace forerun

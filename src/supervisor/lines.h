@@ -1,4 +1,4 @@
-// Lines over descriptors that never block: what has come, cut into lines, and what is to go.
+// Reads and writes lines over descriptors without blocking.
 //
 // Threads: one at a time.
 #pragma once
@@ -13,17 +13,17 @@
 
 namespace forerun {
 
-// More than any message has: a prompt of a million tokens is 8 MB of numbers.
+// Longer than any message: a prompt of a million tokens is 8 MB of numbers.
 constexpr size_t kLongestLine = size_t{64} << 20;
 
 // Cuts bytes, as they come, into lines.
 class LineCutter {
  public:
   explicit LineCutter(size_t longest = kLongestLine) : longest_(longest) {}
-  // Adds whole lines to `lines`, without their ends ("\n" or "\r\n"); empty ones are left out.
-  // kCorrupt where one is longer than it may be; what comes after it is not looked at.
+  // Appends whole lines to `lines`, without their ends ("\n" or "\r\n"); leaves out empty lines.
+  // Fails with kCorrupt if a line is too long; everything after it is ignored.
   Status push(std::string_view bytes, std::vector<std::string>& lines);
-  // What has come of a line that has not ended.
+  // The beginning of the line that has not ended yet.
   const std::string& rest() const { return rest_; }
 
  private:
@@ -41,8 +41,8 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // Adds what there is, without waiting. kCancelled at the end, kCorrupt as of LineCutter; from
-  // then on the descriptor is closed.
+  // Appends the lines that have come, without waiting. Fails with kCancelled at the end of the
+  // input and with kCorrupt if LineCutter does; the descriptor is closed then.
   Status read(std::vector<std::string>& lines);
   // For poll(2); -1 once it has ended.
   int descriptor() const { return descriptor_; }
@@ -53,7 +53,7 @@ class LineReader {
   LineCutter cutter_;
 };
 
-// Writes lines to a descriptor, as far as whoever reads them keeps up; the rest waits here.
+// Writes lines to a descriptor as fast as they are read there; the rest is queued.
 class LineWriter {
  public:
   // Owns the descriptor, which it makes non-blocking.
@@ -62,9 +62,9 @@ class LineWriter {
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
-  // Queues a line. Nothing happens once the reader is gone.
+  // Queues a line. Does nothing once the reader is gone.
   void push(std::string line);
-  // Writes what goes without waiting. kCancelled where the reader is gone.
+  // Writes as much as it can without waiting. Fails with kCancelled if the reader is gone.
   Status write();
   bool is_empty() const { return queue_.empty(); }
   int descriptor() const { return descriptor_; }

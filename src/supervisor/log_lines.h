@@ -5,11 +5,11 @@
 
 namespace forerun {
 
-// From now on what this process logs goes to standard error, marked, with its level. Call before
-// other threads run.
+// Sends the log of this process to standard error from now on, with a mark and the level on each
+// line. Call before other threads run.
 void log_to_supervisor();
 
-// Whether `line` is one of those; it is logged here then.
+// Whether `line` is such a marked line; if so, logs it in this process.
 bool take_log_line(const std::string& line);
 
 }  // namespace forerun

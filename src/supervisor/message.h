@@ -1,7 +1,7 @@
-// What a supervisor and the coordinator of its launch say to each other: one JSON object a line.
+// The messages between a supervisor and the coordinator of its launch: one JSON object a line.
 //
-// Nothing in a message is believed: a line that is no message, or lacks something, is an error that
-// names what was found.
+// Readers check everything: a line that is no message, or lacks a field, is an error that names
+// what was found.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace forerun {
 // From the supervisor to the launch.
 struct DownMessage {
   enum class Kind : uint8_t {
-    kPing,         // the supervisor is there
-    kHello,        // first of all: options, silence
+    kPing,         // the supervisor is alive
+    kHello,        // the first message: options, silence
     kSubmit,       // call, id, request
     kSpeculation,  // call, id, speculation: as RequestHandle::change_speculation
     kPrepare,      // call, format, quick: as Engine::prepare_format
@@ -26,7 +26,7 @@ struct DownMessage {
   };
   Kind kind = Kind::kPing;
   uint64_t id = 0;    // of a request; the supervisor's choice
-  uint64_t call = 0;  // that the launch answers
+  uint64_t call = 0;  // the number that the launch's answer carries
   EngineOptions options;
   std::chrono::milliseconds silence{0};  // after which either side takes the other for lost
   Request request;
@@ -35,7 +35,7 @@ struct DownMessage {
   bool quick = false;
 };
 
-// What an engine says of itself from time to time.
+// What an engine reports about itself from time to time.
 struct EngineState {
   EngineLoad load;
   EmulationStats emulation;
@@ -45,7 +45,7 @@ struct EngineState {
 // From the launch to the supervisor.
 struct UpMessage {
   enum class Kind : uint8_t {
-    kPing,      // the launch is there
+    kPing,      // the launch is alive
     kProgress,  // text, fraction: what is loading
     kReady,     // info
     kRefused,   // status: why the engine cannot be made
@@ -67,16 +67,17 @@ struct UpMessage {
   double fraction = 0.0;
 };
 
-// Without a line's end. What a kind does not carry is left out.
+// Returns the message as a line, without the line's end and without the fields that its kind does
+// not carry.
 std::string write_message(const DownMessage& message);
 std::string write_message(const UpMessage& message);
 
-// kCorrupt, naming the field, where the line is none that write_message() gives.
+// Fails with kCorrupt, naming the field, if write_message() could not have written the line.
 Result<DownMessage> read_down_message(std::string_view line);
 Result<UpMessage> read_up_message(std::string_view line);
 
-// EngineOptions alone, for processes of a launch that the supervisor does not speak with. Of
-// `hosts` and `on_progress` there is nothing.
+// Writes EngineOptions alone, without `hosts` and `on_progress`, for the processes of a launch that
+// the supervisor does not speak with.
 std::string write_options(const EngineOptions& options);
 Result<EngineOptions> read_options(std::string_view text);
 

@@ -1,4 +1,4 @@
-// The command that starts a process on each of some hosts.
+// The mpirun command that starts a process on each host.
 #pragma once
 
 #include <map>
@@ -19,11 +19,12 @@ struct MpirunOptions {
   std::string mpirun = "mpirun";
 };
 
-// Whether it is the name of an interface or a network, and nothing that mpirun could take for
+// Fails unless `network` is the name of an interface or a network that mpirun cannot take for
 // something else. Messages begin with "--network".
 Status check_network(const std::string& network);
 
-// Hosts and network must have been checked. Passes FORERUN_ISA of this process's environment on.
+// Hosts and network must have been checked. The command passes on FORERUN_ISA from this process's
+// environment.
 std::vector<std::string> mpirun_command(const MpirunOptions& options);
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
-// Whether a launch that was lost is started again, when, and with the draft or without. Pure: it is
-// told what time it is, and starts nothing.
+// Decides whether a lost launch is started again, when, and with or without the draft. Pure: it is
+// told the time, and starts nothing itself.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ struct RelaunchTimes {
   // draft fails again.
   milliseconds draft_after = std::chrono::minutes(5);
   milliseconds longest_draft_after = std::chrono::hours(1);
-  // How much later it is tried although requests are under way.
+  // After this further time it is tried even if requests are under way.
   milliseconds draft_patience = std::chrono::hours(1);
 };
 
@@ -61,7 +61,7 @@ class RelaunchPolicy {
   Decision note_failure(const LaunchFailure& failure, TimePoint now);
   // The engine of a launch is ready.
   void note_ready(TimePoint now);
-  // A token has come, or the launch has stood for long: it was not all in vain.
+  // A token has come, or the launch has been up for long: earlier failures count no longer.
   void note_progress();
 
   // Whether a launch that is started now should have the draft.

@@ -1,4 +1,5 @@
-// The fields of what goes to an engine, a list a struct (json_structs.h). For message.cc.
+// The fields of the structs that are sent to an engine, one list for each struct (json_structs.h).
+// For message.cc.
 #pragma once
 
 #include "forerun/engine.h"

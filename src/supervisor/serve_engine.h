@@ -1,5 +1,5 @@
-// The coordinator's side of a supervised launch: an engine that is asked over a descriptor and
-// answers over another (message.h).
+// The coordinator's side of a supervised launch: serves an engine to the supervisor, which sends
+// requests over one descriptor and reads answers from another (message.h).
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,30 @@
 
 namespace forerun {
 
-// Why a launch cannot go on (ok: it can), and the rank that the failure began with, where that is
-// known.
+// Why a launch cannot go on (ok: it can), and the rank that the failure began with, if known.
 struct LostLaunch {
   Status status;
   std::optional<int32_t> rank;
 };
 
 struct ServedEngine {
-  // Owned from here on. A supervisor's standard ones, by way of mpirun.
+  // The descriptors, which serve_engine() owns. The supervisor uses standard input and output,
+  // which mpirun forwards.
   int input = -1;
   int output = -1;
-  // Makes the engine from what the supervisor asks for; on a thread of its own, which says what is
-  // loading meanwhile.
+  // Makes the engine from the supervisor's options. Called on a thread of its own, which reports
+  // what is loading meanwhile.
   std::function<Result<std::unique_ptr<Engine>>(const EngineOptions&)> create;
-  // Not ok, and why: others of the launch are lost, and nothing more will come of it. Null: never.
+  // Returns a failure once other processes of the launch are lost and it cannot go on. Null: it
+  // never fails.
   std::function<LostLaunch()> failure;
 };
 
-// Serves until the supervisor says that it is enough (ok). Not ok where it has left, is silent for
-// much longer than it would bear itself, sends what is no message, where the engine cannot be made,
-// or the launch has failed; what the supervisor can use of that it has been told. The engine is
-// gone then, unless it was still being made: then the process ends here (exit code 1), since making
-// it cannot be called off.
+// Serves until the supervisor ends the launch; returns ok then. Fails if the supervisor has left,
+// is silent for much longer than it would tolerate itself, or sends something that is no message,
+// and if the engine cannot be made or the launch has failed. The supervisor has been told as far as
+// that concerns it. The engine is destroyed on return. If it is still being made, which cannot be
+// cancelled, the process ends here with exit code 1.
 Status serve_engine(const ServedEngine& served);
 
 }  // namespace forerun

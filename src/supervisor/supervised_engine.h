@@ -1,10 +1,10 @@
-// An engine whose work is done by a launch over several hosts, outside of which it lives: when a
-// process of it dies, stalls or is cut off, the launch is replaced and requests go on from their
-// tokens, the same ones as ever.
+// An engine in this process whose work is done by a launch over several hosts. When a process of
+// the launch dies, stalls or is cut off, the launch is replaced, and requests continue from their
+// tokens; their output does not change.
 //
-// What a reader may notice: a pause; RequestStats counts what the last launch has done, with what
-// earlier ones have put out among resumed_tokens; a failure of the draft leaves it out from then
-// on. take_trace() is empty.
+// A reader may notice a pause. RequestStats counts the work of the last launch, and tokens of
+// earlier launches as resumed_tokens. After a failure of the draft, launches run without it for a
+// while. take_trace() returns nothing.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@
 
 namespace forerun {
 
-// Starts the launch and waits until its engine is there. Fails as Engine::create, with what mpirun
-// has said where that cannot start, or with kCancelled. Threads and lifetimes are Engine's;
-// destroying it ends the launch.
+// Starts the launch and waits until its engine is ready. Fails if Engine::create() fails, if mpirun
+// cannot start (with what it wrote), or with kCancelled. Threads and lifetimes are those of Engine;
+// destroying the engine ends the launch.
 Result<std::unique_ptr<Engine>> create_supervised_engine(SupervisorOptions options);
 
 }  // namespace forerun

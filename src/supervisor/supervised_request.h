@@ -1,6 +1,6 @@
-// A request that outlives launches: what was asked for, and what of it has been put out.
+// A request that outlives launches: the request itself, and the output that it has given so far.
 //
-// Threads: under its keeper's lock.
+// Threads: used under its keeper's lock.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,11 @@ class SupervisedRequest {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `request`: checked, its prompt as tokens, its sampling said in full, the seed included.
+  // `request` must have been checked, with its prompt as tokens and all sampling fields set, the
+  // seed included.
   explicit SupervisedRequest(Request request);
 
-  // It has been accepted: events go to `queue` from here on.
+  // Called once the request has been accepted: its events go to `queue` from now on.
   void connect(std::shared_ptr<EventQueue> queue, uint64_t tag, RequestChannel::EngineSide engine);
   const std::shared_ptr<RequestChannel>& channel() const { return channel_; }
 
@@ -33,9 +34,9 @@ class SupervisedRequest {
   // launch has no draft.
   std::vector<std::pair<Request, int32_t>> parts(bool plainly) const;
 
-  // What has come of a part. `launches`: how many have worked on it.
+  // Takes an event of a part. `launches` is the number of launches that have worked on the request.
   void take(Event event, int32_t part, int launches);
-  // Ends what has not finished.
+  // Ends all samples that have not finished.
   void end(FinishReason reason, const Status& error);
 
   bool has_finished() const;
@@ -43,13 +44,13 @@ class SupervisedRequest {
   bool is_late(Clock::time_point now) const { return deadline_ && *deadline_ < now; }
   bool has_deadline() const { return deadline_.has_value(); }
   Clock::time_point submitted() const { return submitted_; }
-  // The error of a request that has missed its deadline. `why`: what it has waited for; may be
-  // empty.
+  // The error of a request that has missed its deadline. `why` says what it has waited for; it may
+  // be empty.
   Status late(const std::string& why) const;
   int32_t num_samples() const { return request_.num_samples; }
   void set_speculation(const SpeculationOptions& options) { request_.speculation = options; }
 
-  // Whether this is the first time that it is said to have failed by a defect or a device.
+  // Whether this is the first time that the request has failed by a defect or a device.
   bool may_try_again() { return !std::exchange(has_failed_, true); }
 
  private:

@@ -1,4 +1,4 @@
-// What a supervisor is to start, and how patient it is.
+// Options of a supervisor: what it starts, and how long it waits.
 #pragma once
 
 #include <chrono>
@@ -21,24 +21,25 @@ struct SupervisorOptions {
   // standard input and output. `folder`: launch_folder.h.
   std::function<std::vector<std::string>(const std::string& folder)> command;
 
-  // The coordinator is lost when nothing has been heard of it for so long.
+  // The coordinator is lost if it has sent nothing for so long.
   std::chrono::milliseconds longest_silence{10000};
-  // Until it has said its first word.
+  // The time until its first message.
   std::chrono::milliseconds start_timeout{120000};
-  // A launch that ends has so long to do it by itself, and again after SIGTERM.
+  // A launch that is to end has end_timeout to do so by itself, and kill_timeout after SIGTERM.
   std::chrono::milliseconds end_timeout{5000};
   std::chrono::milliseconds kill_timeout{3000};
-  // How many failures within RelaunchTimes::forgiven_after, with no work done between, are followed
-  // by another start; one more ends the engine.
+  // So many failures within RelaunchTimes::forgiven_after, with no work done between them, are
+  // followed by another start; one more ends the engine.
   int32_t relaunches = 10;
   RelaunchTimes times;
-  // A request may be what a launch dies of. With true, a request fails once kMaxDeaths launches in
-  // a row have died before it put out a token; in the last of them it is the only such request.
+  // A request may be the cause of a launch's death. If true, a request fails once kMaxDeaths
+  // launches in a row have died before it gave a token; in the last of them it is the only such
+  // request.
   bool doubts_requests = false;
   static constexpr int kMaxDeaths = 3;
 
-  // A command that ends with 0 where a host can take part in a launch; null: hosts are not asked.
-  // `folder`: launch_folder.h.
+  // Returns a command that ends with 0 if a host can take part in a launch; null: hosts are not
+  // asked. `folder`: launch_folder.h.
   std::function<std::vector<std::string>(const std::string& host, const std::string& folder)> ask;
   // A host that has not answered within this time is away.
   std::chrono::milliseconds answer_timeout{15000};
@@ -51,7 +52,8 @@ struct SupervisorOptions {
   // EngineCondition is kAway once no launch has been up for this long.
   std::chrono::milliseconds soon{10000};
 
-  // Asked now and then while the first launch starts; true: it is not to. Null: never.
+  // Called now and then while the first launch starts; if it returns true, the start is cancelled.
+  // Null: it is never cancelled.
   std::function<bool()> is_cancelled;
 };
 

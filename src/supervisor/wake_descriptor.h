@@ -8,8 +8,8 @@
 
 namespace forerun {
 
-// wake() from any thread. Without a descriptor left in the process whoever waits looks up by
-// itself, since no wait is without an end.
+// wake() may be called from any thread. If the process has no descriptor left, wake() does nothing;
+// the waiting thread then wakes up at its timeout, which every wait has.
 class WakeDescriptor {
  public:
   WakeDescriptor() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
