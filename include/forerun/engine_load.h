@@ -1,4 +1,4 @@
-// What an engine is busy with: for a router that chooses among engines, and for dashboards.
+// The load of an engine, for routers that choose among engines and for dashboards.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct KvLoad {
   int32_t block_tokens = 0;
 };
 
-// What requests of one strategy have come to, those that run included.
+// Sums over the requests of one strategy, running ones included.
 struct StrategyLoad {
   std::string strategy;
   int64_t output_tokens = 0;
@@ -30,8 +30,8 @@ struct StrategyLoad {
 
 // Whether an engine can do work at all.
 enum class EngineCondition : uint8_t {
-  kServing,  // it can work, or will again within seconds
-  kAway,     // its processes are being replaced and that takes long: requests wait
+  kServing,  // it works, or will again within seconds
+  kAway,     // its processes are being replaced, which takes long: requests wait
   kGivenUp,  // it will not work again: requests are refused
 };
 
@@ -58,7 +58,7 @@ struct EngineLoad {
   // Items of draft work that failed by a device's error or a defect (kInternal). Items that failed
   // by a request's own fault do not count.
   int64_t draft_faults = 0;
-  std::vector<StrategyLoad> strategies;  // of those that have had requests
+  std::vector<StrategyLoad> strategies;  // those that have had requests
 };
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// Who guessed a token.
+// The origin of a draft token.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace forerun {
 
 enum class GuessOrigin : uint8_t {
   kModel,   // the draft model
-  kSource,  // a source without a model: the text so far
-  kBoth,    // both
+  kSource,  // a source without a model, which uses the text so far
+  kBoth,    // both of them
   kSelf,    // the target, through a view of its own KV
 };
 

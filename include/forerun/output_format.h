@@ -1,11 +1,11 @@
-// What a request's output must be like: any text, JSON, or what a grammar describes.
+// The format of a request's output: any text, JSON, or a language that a grammar describes.
 //
-// A model that reasons before it answers reasons freely: the format holds for the text behind the
+// A model that reasons before it answers reasons freely: the format applies to the text after the
 // reasoning.
 //
-// Every token is drawn from those that keep the output within the format, with their own
-// probabilities; it ends where the format lets it, so an output that was not cut by its length is
-// whole. Speculation changes none of these tokens.
+// Every token is drawn from the tokens that keep the output within the format, by their own
+// probabilities. The output can end only where the format allows it, so an output that was not cut
+// by its length is complete. Speculation does not change these tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace forerun {
 
-// Text before an output's own format: any, up to the first `close`. Up to two line breaks may
-// follow; they belong neither to this text nor to the format.
+// Free text before the formatted output, up to the first `close`. Up to two line breaks may follow
+// it; they belong neither to this text nor to the format.
 struct OutputReasoning {
   std::string close = {};  // such as "</think>"; empty: the format holds from the first token on
   // The tag that opens the reasoning: an output that begins with it reasons first, any other output

@@ -1,4 +1,4 @@
-// What is asked of an engine.
+// A request to an engine.
 #pragma once
 
 #include <chrono>
@@ -20,43 +20,45 @@ struct Request {
   std::vector<int32_t> prompt_tokens;
   bool add_special_tokens = true;  // false: a chat template has put them in already
 
-  // What a run of this request that was cut had put out already (a machine was lost, say): output,
-  // not prompt. Penalties, lengths, stop strings and positions go on behind it, and with the same
-  // seed, text and rule "match" so does every token. None of it comes again, neither as token nor
-  // as text. Where it had come to its end already, one event says so.
+  // The output of an earlier run of this request that was interrupted (a machine was lost, say); it
+  // is output, not prompt. Penalties, lengths, stop strings and positions continue after it, and
+  // with the same seed, text and rule "match" so do the tokens. It does not come again, neither as
+  // tokens nor as text. If it was already complete, one event says so.
   std::vector<int32_t> resume_tokens;
 
   SamplingOptions sampling;
-  // Not beside ignore_eos, nor where the target's stages are other processes.
+  // Cannot be combined with ignore_eos, nor with stages of the target in other processes.
   OutputFormat output_format;
-  // So many continuations of the prompt, whose KV they share, each with a seed of its own
-  // (sample_seed). Events say whose they are: Event::sample_idx. 1 to 128; 1 with resume_tokens.
+  // The number of continuations of the prompt, which share its KV and have different seeds
+  // (sample_seed). Event::sample_idx says which sample an event belongs to. 1 to 128; 1 with
+  // resume_tokens.
   int32_t num_samples = 1;
   // Tokens of each sample's output, resume_tokens included. 0: the prompt is read, and scored if
   // that is asked for, but no token is generated.
   int32_t max_new_tokens = 256;
-  // Output does not end by itself before so many: what would end it is not drawn, stop strings are
-  // looked for in the text behind them. At most max_new_tokens; not beside an output format.
+  // The output does not end by itself before so many tokens: end tokens are not drawn, and stop
+  // strings are looked for only in the text after these tokens. At most max_new_tokens. Cannot be
+  // combined with an output format.
   int32_t min_new_tokens = 0;
-  // Output ends before the first of these: up to 64 texts of up to 4096 bytes.
+  // The output ends before the first of these texts: up to 64 texts of up to 4096 bytes.
   std::vector<std::string> stop;
-  bool keep_stop = false;            // output ends behind that text instead
-  std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
+  bool keep_stop = false;            // the output ends after that text instead
+  std::vector<int32_t> stop_tokens;  // end tokens besides the checkpoint's own
   bool ignore_eos = false;
   bool skip_special_tokens = true;        // in the text
   std::chrono::milliseconds deadline{0};  // 0: none; counts from submission
   // Requests of a higher priority are admitted and served first; among equals, those that came
-  // first. A request that finds no place or no KV memory takes those of a running request of a
-  // lower priority, which goes on later. Waiting raises a priority
+  // first. If there is no place or no KV memory for a request, it preempts a running request of a
+  // lower priority, which continues later. Waiting raises the priority
   // (EngineOptions::priority_ageing_s). Never changes a token.
   int32_t priority = 0;
 
-  // Instead of the engine's own: requests with different strategies run concurrently.
+  // Replaces the engine's own options. Requests with different strategies run concurrently.
   std::optional<SpeculationOptions> speculation;
   bool record_rounds = false;  // fill Event::rounds
-  bool share_prefix = true;    // false: neither takes KV of other requests nor offers its own
-  // KV is shared among requests of one salt only, so that its time tells nothing about the prompts
-  // of those with another. Never changes a token.
+  bool share_prefix = true;    // false: neither uses the KV of other requests nor shares its own
+  // Only requests with the same salt share KV, so that response times reveal nothing about prompts
+  // of requests with another salt. Never changes a token.
   std::string cache_salt;
 };
 

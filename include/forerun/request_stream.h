@@ -1,4 +1,4 @@
-// A caller's hold on a submitted request: to end it, and to read it.
+// Handles of a submitted request, to cancel, change and read it.
 #pragma once
 
 #include <chrono>
@@ -15,23 +15,23 @@ namespace forerun {
 class RequestHandle {
  public:
   virtual ~RequestHandle() = default;
-  // Ends the request soon; its last event then says kCancelled, unless it had ended already. From
-  // any thread; takes locks, so not from a signal handler.
+  // Ends the request soon; its last event then says kCancelled, unless it had ended before. May be
+  // called from any thread, but not from a signal handler, since it takes locks.
   virtual void cancel() = 0;
-  // Lets the request, all its samples, go on by other options from their next round on, also while
-  // it waits to begin. Checked as Request::speculation is, and refused with the same messages;
-  // nothing changes then. No text is read again and none comes again; which tokens come does not
-  // change (accept "match"). Of several calls the last one counts; a request that has ended is left
-  // as it is. From any thread.
+  // Changes the speculation options of the request; each of its samples uses them from its next
+  // round on. The request may also wait to begin. The options are checked like
+  // Request::speculation; if they are refused, nothing changes. The prompt is not read again, no
+  // text comes again, and the tokens do not change (accept "match"). After several calls the last
+  // one counts. Does nothing if the request has ended. May be called from any thread.
   virtual Status change_speculation(const SpeculationOptions& options) = 0;
 };
 
-// A request that is read by waiting for it. One reader at a time; it may outlive the engine.
+// A request whose reader waits for events. One reader at a time; it may outlive the engine.
 class RequestStream : public RequestHandle {
  public:
-  // Waits for the next event; nothing after the last one.
+  // Waits for the next event. Returns nothing after the last one.
   virtual std::optional<Event> next() = 0;
-  // As next(), but gives up after `timeout`.
+  // The same as next(), but returns nothing after `timeout`.
   virtual std::optional<Event> next_for(std::chrono::milliseconds timeout) = 0;
 };
 

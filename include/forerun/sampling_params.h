@@ -1,4 +1,4 @@
-// How the next token of a request is chosen. Everything here keeps its exact meaning under
+// The parameters that choose the next token of a request. They keep their exact meaning under
 // speculation: a token is a pure function of (logits, history, these parameters, seed, position).
 #pragma once
 
@@ -14,7 +14,7 @@ inline constexpr float kLeastRepetitionPenalty = 0.01f;
 inline constexpr float kMaxRepetitionPenalty = 100.0f;
 inline constexpr float kMaxLogitBias = 100.0f;  // and down to -100
 
-// Every value said: what a token is a function of.
+// The complete parameters of a request; every field has a value.
 struct SamplingParams {
   float temperature = 1.0f;  // 0 is greedy; never negative
   int32_t top_k = 0;         // keep the k most likely tokens; 0 keeps all
@@ -34,20 +34,19 @@ struct SamplingParams {
   uint64_t seed = 0;
   int32_t logprobs = -1;  // report the chosen token's log-probability and this many
                           // alternatives (>= 0); -1 reports nothing
-  // The same of each token of the prompt but the first: how likely it was after those before it
-  // (Event::prompt_logprobs). All of the prompt is then read: no KV of others is taken.
+  // The same for each token of the prompt but the first, given the tokens before it
+  // (Event::prompt_logprobs). The whole prompt is then computed: no KV of other requests is used.
   int32_t prompt_logprobs = -1;
 
-  // The first `min_tokens` tokens of the output are none of `end_tokens`, which ascend
-  // (Request::min_new_tokens).
+  // None of the first `min_tokens` tokens of the output is one of `end_tokens`, which are sorted in
+  // ascending order (Request::min_new_tokens).
   int32_t min_tokens = 0;
   std::vector<int32_t> end_tokens;
 };
 
-// What a request says of it. What it leaves unset is the checkpoint's own default
-// (EngineInfo::default_sampling); what it sets is taken as it is, also where it is 0. Meanings and
-// ranges are those of SamplingParams. The fields that are not optional have no defaults in
-// checkpoints.
+// The sampling options of a request. An unset field takes the checkpoint's own default
+// (EngineInfo::default_sampling); a set one is used as it is, even if it is 0. Meanings and ranges
+// are those of SamplingParams. Checkpoints have no defaults for the fields that are not optional.
 struct SamplingOptions {
   std::optional<float> temperature;
   std::optional<int32_t> top_k;
@@ -57,7 +56,7 @@ struct SamplingOptions {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   std::vector<std::pair<int32_t, float>> logit_bias;
-  // Unset: one is drawn, below 2^53 so that it passes through JSON. RequestStats::seed tells it.
+  // Unset: a random seed below 2^53, which JSON can represent. RequestStats::seed reports it.
   std::optional<uint64_t> seed;
   int32_t logprobs = -1;         // alternatives: at most EngineOptions::max_logprobs
   int32_t prompt_logprobs = -1;  // likewise

@@ -1,20 +1,20 @@
-// A signal handler that an application may install, so that a weight file that is cut short costs
-// requests instead of the process.
+// A signal handler that an application may install. With it, a truncated weight file fails requests
+// and does not end the process.
 #pragma once
 
 namespace forerun {
 
-// Weights lie in a memory map of the checkpoint's files. Where one of them is truncated while an
-// engine reads from it, or its disk fails, the system raises SIGBUS, whose default ends the process
-// without a word. With this handler the engine's requests end with an error that names the file
-// (StatusCode::kInternal), those under way and all later ones; nothing else is disturbed. Engines
-// find by themselves, with or without it, that a file was written to.
+// Weights are read from a memory map of the checkpoint's files. If a file is truncated while an
+// engine reads it, or its disk fails, the system raises SIGBUS, which by default ends the process
+// without a message. With this handler the engine's running and later requests end with an error
+// that names the file (StatusCode::kInternal); nothing else is affected. With or without the
+// handler, engines detect that a file was written to.
 //
-// The library never calls it. The handler acts on addresses of Forerun's own maps alone; any other
-// SIGBUS goes to the handler that was there before, or, where there was none, ends the process as
-// it would have. A handler that is installed later must pass on to this one the faults that are not
-// its own. The handler takes no lock and allocates nothing. This function may be called at any time
-// and any number of times; from the second time on it does nothing.
+// The library never installs it. The handler acts only on addresses in Forerun's own maps. It
+// passes any other SIGBUS to the handler that was installed before; if there was none, the signal
+// ends the process as usual. A handler that is installed later must pass faults that are not its
+// own to this one. The handler takes no lock and allocates nothing. This function may be called at
+// any time; from the second call on it does nothing.
 void install_sigbus_handler();
 
 }  // namespace forerun

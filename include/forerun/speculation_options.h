@@ -1,6 +1,6 @@
-// How drafts are made and verified: the options, and what they accept. Names are checked against
-// tables inside the engine, so that a strategy or source is added in one place; the functions below
-// read these tables. May be called from any thread.
+// The options of speculation, i.e. how drafts are made and verified, and their accepted values.
+// Names are checked against tables inside the engine, so that a strategy or source is added in one
+// place; the functions below read these tables. They may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace forerun {
 
-// None of it changes which tokens come out (accept "match"). What is left empty is for the strategy
-// to choose. A strategy refuses what it does not use; "auto" leaves aside what the strategy that it
-// chooses does not use, and refuses only what no strategy would take.
+// No option changes the output tokens (accept "match"). The strategy chooses the value of an empty
+// option. A strategy refuses options that it does not use; "auto" ignores options that its chosen
+// strategy does not use, and refuses only those that no strategy accepts.
 struct SpeculationOptions {
-  // One of strategy_choices(): "auto" is for the planner to choose from what it measures.
+  // One of strategy_choices(). With "auto" the planner chooses, from what it has measured.
   std::string strategy = "auto";
-  // One of draft_source_choices(), or several joined by '+' such as "model+suffix". Empty: "suffix"
-  // where there is no draft model; with one "model+suffix" for serial_tree's shape "adaptive", and
-  // "model" otherwise. sparse_self: what guesses for the view to check; empty: nothing does.
+  // One of draft_source_choices(), or several joined by '+', such as "model+suffix". Empty: without
+  // a draft model "suffix"; with a draft model "model+suffix" for serial_tree's shape "adaptive",
+  // and "model" otherwise. For sparse_self, the source of the guesses that the view checks; empty:
+  // none.
   std::string source = {};
   // One of tree_shape_choices(). Empty: "adaptive".
   std::string shape = {};
@@ -34,22 +35,23 @@ struct SpeculationOptions {
   // w: leaves expanded a draft step (sparse_self with a source: rows, of which all but one are
   // guesses); 1 to 128. Empty: 4.
   std::optional<int32_t> draft_width = {};
-  // d: draft steps a round (parallel_tree: while a verification runs), length of a "chain"
-  // (sparse_self: γ, from which on it is verified); 1 to 64. Empty: 4.
+  // d: draft Steps a round (parallel_tree: during a verification), or the length of a "chain"
+  // (sparse_self: γ, the length at which it is verified); 1 to 64. Empty: 4.
   std::optional<int32_t> draft_depth = {};
-  // The draft ranks by the target's noise, so that both tend to draw the same token. Empty: true.
+  // Whether the draft ranks tokens by the target's noise, so that both tend to draw the same token.
+  // Empty: true.
   std::optional<bool> shared_noise = {};
-  // parallel_tree of shape "adaptive": draft steps while a verification runs beyond as many as fit
-  // into it; 0 or 1 (SwiftSpec §3.1's d of r or r + 1). Empty: 0.
+  // parallel_tree with shape "adaptive": draft Steps during a verification beyond the number that
+  // fits into it; 0 or 1 (d = r or r + 1 in SwiftSpec §3.1). Empty: 0.
   std::optional<int32_t> extra_draft_steps = {};
-  // Guesses asked for at each node that the draft runs; 0 to 64, 0 and empty: as many as may be of
-  // use.
+  // The number of candidates that the draft gives at each node that it runs; 0 to 64. 0 and empty:
+  // as many as may be of use.
   std::optional<int32_t> children_per_leaf = {};
-  // One of kv_view_choices(): which of its KV the model that drafts sees (sparse_self: the target;
-  // serial_tree: the draft model; auto chooses one by itself). Empty: "streaming_llm" for
-  // sparse_self, else all of it.
+  // One of kv_view_choices(): the part of its KV cache that the drafting model sees (sparse_self:
+  // the target; serial_tree: the draft model; "auto" chooses a view by itself). Empty:
+  // "streaming_llm" for sparse_self, else the whole cache.
   std::string view = {};
-  // K: how many tokens of it; what is accepted depends on the view. Empty: 512.
+  // K: the tokens in the view; the accepted range depends on the view. Empty: 512.
   std::optional<int32_t> view_budget = {};
 };
 
@@ -64,8 +66,8 @@ std::vector<OptionChoice> accept_rule_choices();
 std::vector<OptionChoice> kv_view_choices();
 std::vector<OptionChoice> tree_shape_choices();  // children per level stand as an example
 
-// `options` for `strategy`, without what it does not use: to run several strategies with one set of
-// options. Nothing is checked.
+// Returns `options` for `strategy`, without the options that it does not use, so that several
+// strategies can run with one set of options. Nothing is checked.
 SpeculationOptions options_for(const std::string& strategy, SpeculationOptions options);
 
 }  // namespace forerun

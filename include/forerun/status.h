@@ -40,7 +40,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // kOverloaded: when another try is likely to be taken. Zero: nothing is known of that.
+  // After kOverloaded, the time after which another try is likely to be accepted. Zero: not known.
   std::chrono::milliseconds retry_after() const { return retry_after_; }
   Status with_retry_after(std::chrono::milliseconds retry_after) const {
     Status status = *this;
@@ -72,7 +72,7 @@ class [[nodiscard]] Result {
   // The failure; an ok Status if there is a value.
   Status status() const { return ok() ? Status() : std::get<1>(state_); }
 
-  // Only if ok().
+  // May be called only if ok().
   T& value() & { return std::get<0>(state_); }
   const T& value() const& { return std::get<0>(state_); }
   T&& value() && { return std::get<0>(std::move(state_)); }

@@ -1,8 +1,8 @@
-// What an engine tells of its Steps: a trace for timelines, and how well an emulation kept its
+// A trace of an engine's Steps, for timelines, and statistics on how well an emulation kept to its
 // times.
 //
 // Plain data. Times are nanoseconds of the machine's steady clock, or of the simulated executor's
-// virtual one; only differences mean anything.
+// virtual clock; only differences have a meaning.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace forerun {
 
-// What became of the draft's tree at the end of a round (SwiftSpec §3.2).
+// What happened to the draft tree at the end of a round (SwiftSpec §3.2).
 enum class Reroot : uint8_t {
-  kNone,  // nothing had been guessed
-  kHit,   // the last token was a node of the tree, which goes on from there
-  kMiss,  // it was none: the tree starts again
+  kNone,  // there was no tree
+  kHit,   // the last token was a node of the tree, which continues from there
+  kMiss,  // the last token was not a node: the tree starts again
 };
 
 // One request's share of a Step.
@@ -26,17 +26,17 @@ struct TraceItem {
 
 // A Step at one stage of a target that is cut.
 struct TraceStage {
-  int32_t rows = 0;      // worked on: those that had been dropped by then are left out
+  int32_t rows = 0;      // computed here, without those that had been dropped by then
   int64_t start_ns = 0;  // of the work
   int64_t end_ns = 0;
-  int64_t sent_ns = 0;  // when what comes of it is at the next stage, or back
+  int64_t sent_ns = 0;  // when the result is at the next stage, or back at the coordinator
 };
 
 // A Step of one model.
 struct TraceStep {
   bool draft = false;
   int32_t rows = 0;
-  int32_t context_tokens = 0;  // what the row that sees most sees
+  int32_t context_tokens = 0;  // the largest number of tokens that a row sees
   int64_t start_ns = 0;        // forward and sampling
   int64_t end_ns = 0;
   int64_t host_ns = 0;  // edits, building the Step, collecting results: thread CPU time
@@ -64,11 +64,11 @@ struct Trace {
   int64_t dropped = 0;  // Steps and turns beyond the recorder's capacity
 };
 
-// How Steps kept to the profile of EngineOptions::emulate.
+// How well Steps kept to the profile of EngineOptions::emulate.
 struct EmulationStats {
   int64_t steps = 0;
-  int64_t late_steps = 0;     // whose arithmetic alone took longer than the profile says
-  double late_seconds = 0.0;  // by how much, in all
+  int64_t late_steps = 0;     // Steps whose computation alone took longer than the profile says
+  double late_seconds = 0.0;  // the sum of these delays
 };
 
 }  // namespace forerun
