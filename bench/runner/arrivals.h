@@ -1,4 +1,4 @@
-// When the requests of a load arrive: all at once, evenly, or as a Poisson process. Pure.
+// The arrival times of a load's requests: all at once, evenly spaced, or a Poisson process. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct Arrivals {
 // other text is refused with what is accepted.
 Result<Arrivals> parse_arrivals(const std::string& text);
 
-// Seconds from the start, ascending, the first of all 0. Of a Poisson process every gap is a
-// function of (seed, index) alone: the same seed gives the same arrivals, and more requests never
-// move those before them.
+// Seconds from the start, ascending; the first is 0. Every gap of a Poisson process is a function
+// of (seed, index) alone: the same seed gives the same arrivals, and more requests do not move
+// earlier ones.
 std::vector<double> arrival_seconds(const Arrivals& arrivals, int requests, uint64_t seed);
 
 }  // namespace forerun::bench

@@ -1,8 +1,8 @@
-// Many requests at once on one engine: arrivals, a limit of how many are in flight, strategies in
-// turn on the same requests, tokens compared with plain decoding's.
+// Runs a load of concurrent requests on one engine, with arrival times and a limit on requests in
+// flight. Each strategy runs the same requests, and tokens are compared with plain decoding's.
 //
-// The limit and the arrivals are those of serving benchmarks: a request is submitted when it is due
-// and fewer than `concurrency` are in flight, so arrivals "all" with a limit are a closed loop.
+// Limit and arrivals work as in serving benchmarks: a request is submitted once it is due and fewer
+// than `concurrency` are in flight, so arrivals "all" with a limit are a closed loop.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 namespace forerun::bench {
 
 struct LoadOptions {
-  // Request i takes prompt i modulo their number; as tokens.
+  // Prompts as tokens. Request i takes prompt i modulo their number.
   std::vector<std::vector<int32_t>> prompts;
   SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
   std::vector<std::string> strategies;  // the first is the baseline
@@ -31,21 +31,20 @@ struct LoadOptions {
   int requests = 0;                      // 0: as many as may be in flight
   std::vector<int> concurrencies = {0};  // the most in flight, a row each; 0: no limit
   Arrivals arrivals;
-  // Decodes every request plainly too, unless the first strategy is autoregressive, and says how
-  // many tokens lists are the same: under any strategy, concurrency and moment of arrival they are.
+  // Decodes every request plainly, too, unless the first strategy is autoregressive, and counts the
+  // requests with equal tokens. All must be equal, with any strategy, concurrency and arrival time.
   bool compare = false;
   // Reads the engine's trace (EngineOptions::trace) for the host's time a result.
   bool host_time = false;
 
-  // Called after each finished request: done so far and in all.
+  // Called after each finished request with the number done so far and the total.
   std::function<void(int done, int total)> on_progress;
-  // As of TimedQueue. Where it was stopped, rows of the passes that had come to their end come
-  // back.
+  // See TimedQueue. After a stop, run_load() returns the rows of the passes that were complete.
   std::function<bool()> stop;
 };
 
-// Rows by temperature, then concurrency, then strategy. The first failure of a request ends it all:
-// the others are cancelled and its Status comes back.
+// Returns rows by temperature, then concurrency, then strategy. If a request fails, all others are
+// cancelled and its Status is returned.
 Result<std::vector<LoadRow>> run_load(Engine& engine, const LoadOptions& options);
 
 }  // namespace forerun::bench

@@ -1,5 +1,5 @@
-// What a load of many requests comes to: throughput, time to the first token, time between tokens.
-// Pure functions of when tokens arrived. All times in seconds of one clock.
+// Statistics of a load of many requests: throughput, time to the first token, time between tokens.
+// Pure functions of the arrival times of tokens. All times are seconds of one clock.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct RequestRecord {
   double first_token_s() const { return arrivals.empty() ? finished_s : arrivals.front().s; }
 };
 
-// The smallest value that at least `share` of all are not above (nearest rank); 0 without values.
+// The smallest value such that at least `share` of all values do not exceed it (nearest rank); 0
+// without values.
 double percentile(std::vector<double> values, double share);
 
 struct Spread {
@@ -39,25 +40,26 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-// Seconds between a request's tokens: tokens that arrive together share their time, so between
-// them there is none. Of `events` the seconds between arrivals, however many tokens each brings.
+// Seconds between a request's tokens. Tokens that arrive together share their time, so there are 0
+// seconds between them. seconds_between_events() returns the seconds between arrivals, however many
+// tokens each brings.
 std::vector<double> seconds_between_tokens(std::span<const RequestRecord> records);
 std::vector<double> seconds_between_events(std::span<const RequestRecord> records);
 
-// While `at_once` requests decode: each has its first token and has not finished.
+// The time in which `at_once` requests decode: each has its first token and has not finished.
 struct DecodingWindow {
   double seconds = 0.0;  // 0: there never were so many
   int64_t tokens = 0;    // that arrived in it
 };
 DecodingWindow window_of_decoding(std::span<const RequestRecord> records, int at_once);
 
-// Thread CPU time of the host by result, from a trace: turns (a strategy's answer to a result) and
-// Steps (edits, building the Step, collecting results) over the items of all Steps.
+// The host's thread CPU time per result, from a trace: of turns (a strategy's answer to a result)
+// and of Steps (edits, building the Step, collecting results), divided by the items of all Steps.
 struct HostTime {
   int64_t results = 0;
   double turn_us = 0.0;  // a result
   double step_us = 0.0;
-  Spread idle_us;  // between Steps, of either model: what none of them fills
+  Spread idle_us;  // the gaps in which no Step of either model runs
 };
 HostTime host_time_of(const Trace& trace);
 
@@ -71,7 +73,7 @@ struct LoadRow {
   int64_t output_tokens = 0;
   double window_s = 0.0;  // from the first submission to the last finish
   double output_tokens_per_s = 0.0;
-  // While all that may be in flight decode; nothing where that never was.
+  // Throughput while as many requests decode as may be in flight; nothing if that never happened.
   std::optional<double> decoding_tokens_per_s;
   double decoding_s = 0.0;
   Spread first_token_s;  // from submission
@@ -87,8 +89,8 @@ struct LoadRow {
   std::optional<HostTime> host;
 };
 
-// At least one record. strategy, temperature, concurrency, ratios, identical and host are left to
-// the caller; `at_once` is the number that must decode for decoding_tokens_per_s.
+// Needs at least one record. The caller fills strategy, temperature, concurrency, ratios, identical
+// and host. `at_once` is the number of requests that must decode for decoding_tokens_per_s.
 LoadRow summarize_load(std::span<const RequestRecord> records, int at_once);
 
 }  // namespace forerun::bench

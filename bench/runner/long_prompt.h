@@ -1,5 +1,5 @@
-// A long prompt arrives among requests that decode: what it does to their time between tokens, and
-// how soon it goes away when cancelled.
+// Measures how a long prompt that arrives among decoding requests changes their time between
+// tokens, and how soon it ends when it is cancelled.
 #pragma once
 
 #include <memory>
@@ -26,21 +26,20 @@ struct LongPromptRow {
   double cancel_s = 0.0;
 };
 
-// `options`: prompts, strategies, temperatures, sampling, max_new_tokens and requests (at least 1)
-// count; the requests must still decode when the long prompt has been read, else the error says to
-// raise max_new_tokens. `long_prompt`: its tokens. A row a strategy and temperature; where it was
-// stopped, of those that were complete.
+// Uses the prompts, strategies, temperatures, sampling, max_new_tokens and requests (at least 1) of
+// `options`. The requests must still decode when the long prompt has been read, else the error says
+// to raise max_new_tokens. `long_prompt` is the prompt's tokens. Returns a row for each strategy
+// and temperature; after a stop, only the complete ones.
 Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOptions& options,
                                                    const std::vector<int32_t>& long_prompt);
 
-// Seconds that destroying the engine takes while it reads the long prompt beside requests that
-// decode, the release of its weights included: `delay_s` after the prompt's submission. kCancelled
-// where it was stopped before.
+// The seconds that destroying the engine takes, weights included, `delay_s` after the submission of
+// the long prompt, while it is read and other requests decode. kCancelled if it was stopped before.
 Result<double> seconds_to_destroy(std::unique_ptr<Engine> engine, const LoadOptions& options,
                                   const std::vector<int32_t>& long_prompt, double delay_s);
 
-// Seconds between the arrivals of `record` that overlap [from_s, to_s]; `tokens`: counts tokens
-// that come together as 0 apart, else only the times between arrivals.
+// The seconds between arrivals of `record` that overlap [from_s, to_s]. With `tokens`, tokens that
+// arrive together add gaps of 0; otherwise only the times between arrivals count.
 std::vector<double> gaps_within(const RequestRecord& record, double from_s, double to_s,
                                 bool tokens);
 

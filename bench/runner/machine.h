@@ -1,4 +1,4 @@
-// Where and when a figure was measured.
+// The machine, commit and date of a measurement.
 #pragma once
 
 #include <string>

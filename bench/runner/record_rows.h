@@ -1,4 +1,4 @@
-// What the benches record beside what they print.
+// Records the results of benches as JSON, besides what they print.
 #pragma once
 
 #include <fstream>
@@ -9,8 +9,8 @@
 
 namespace forerun::bench {
 
-// Writes `rows` to `path`, the value of --json; an empty one: nothing is recorded. kInternal where
-// it cannot be written.
+// Writes `rows` to `path`, the value of --json; an empty path: nothing is recorded. Fails with
+// kInternal if the file cannot be written.
 inline Status record_rows(const nlohmann::json& rows, const std::string& path) {
   if (path.empty()) return {};
   std::ofstream file(path);

@@ -1,6 +1,6 @@
-// Prompts × strategies × temperatures on one engine. For each prompt the strategies run one after
-// the other, so that a machine whose speed drifts treats them alike; ratios are taken prompt by
-// prompt.
+// Runs prompts × strategies × temperatures on one engine. The strategies run one after the other
+// for each prompt, so that a machine whose speed drifts treats them alike. Ratios are computed
+// prompt by prompt.
 #pragma once
 
 #include <functional>
@@ -21,19 +21,19 @@ struct RunnerOptions {
   uint64_t first_seed = 1;   // prompt i uses first_seed + i
   int32_t max_new_tokens = 128;
   int warmups = 1;  // requests before anything is counted
-  int repeats = 3;  // the fastest of so many counts, per prompt
+  int repeats = 3;  // for each prompt the fastest of so many runs counts
   // Every prompt is sent once before it counts, and its KV is shared with those that do. Otherwise
   // each request reads its prompt itself.
   bool reuse_prompts = false;
-  // Called before each request: done so far and in all.
+  // Called before each request with the number done so far and the total.
   std::function<void(int done, int total)> on_progress;
-  // Asked every kStopPoll while a request runs; once it says true, the request is cancelled and no
-  // other begins.
+  // Called every kStopPoll while a request runs; once it returns true, the request is cancelled and
+  // no other begins.
   std::function<bool()> stop;
 };
 
-// Fails with the first request's failure. Where it was stopped: the rows of what had been measured,
-// of prompts that every strategy has answered once at least; none where no prompt was.
+// Fails with the failure of the first request that fails. After a stop, returns rows over the
+// prompts that every strategy has answered at least once; none if there is no such prompt.
 Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options);
 
 }  // namespace forerun::bench

@@ -1,4 +1,4 @@
-// What a strategy's requests come to, over all prompts of a workload.
+// Summarizes a strategy's requests over all prompts of a workload.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct RunnerRow {
   int prompts = 0;
 };
 
-// `baseline`: the same prompts' by the first strategy. At least one sample, as many of both;
-// `temperature` is left to the caller.
+// `baseline` has the samples of the same prompts by the first strategy, as many as `samples`, at
+// least one. The caller fills `temperature`.
 RunnerRow summarize(const std::vector<RunnerSample>& samples,
                     const std::vector<RunnerSample>& baseline);
 

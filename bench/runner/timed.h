@@ -1,4 +1,4 @@
-// What measures a thread's own time in parts of the engine that others put together.
+// Wrappers that measure this thread's time in a runner or a strategy.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace forerun::bench {
 // The clock of everything that a load measures; seconds since some moment.
 double now_s();
 
-// How often whoever waits for events asks whether to stop.
+// The interval at which a wait for events calls `stop`.
 inline constexpr std::chrono::milliseconds kStopPoll{50};
 
 struct TimedEvent {
@@ -31,14 +31,15 @@ class TimedQueue {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  // `stop`: asked every kStopPoll while next() waits; once it says true, everything outstanding is
-  // cancelled, and the caller submits nothing more. Empty: never.
+  // `stop` is called every kStopPoll while next() waits. Once it returns true, all outstanding
+  // requests are cancelled, and the caller must submit no more. Empty: never stops.
   static Result<TimedQueue> create(std::function<bool()> stop = {});
 
-  // `index` names its events; no two that are outstanding may share it.
+  // `index` identifies the request's events; outstanding requests must have different indices.
   Status submit(Engine& engine, Request request, size_t index);
-  // Waits for any request's next event, until now_s() reaches `until_s`. Nothing: it is that late
-  // (to the millisecond), or no request is outstanding and `until_s` is kNever or it was stopped.
+  // Waits for the next event of any request, until now_s() reaches `until_s`. Returns nothing at
+  // that time (to the millisecond), and if no request is outstanding and `until_s` is kNever or the
+  // queue was stopped.
   std::optional<TimedEvent> next(double until_s);
   // Asks a request to end; nothing where it has ended.
   void cancel(size_t request);

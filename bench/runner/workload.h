@@ -12,10 +12,10 @@ namespace forerun::bench {
 // Reads at most `limit` prompts (0: all), evenly spread over the file.
 Result<std::vector<std::string>> read_prompts(const std::string& path, int limit);
 
-// `count` prompts of exactly `length` tokens, no two alike: prompt i begins with text i modulo
-// their number and goes on with the texts after it, in a circle; from the second time round on it
-// leaves out some of its beginning. `texts`: the tokens of each, one of them not empty; both
-// numbers at least 1.
+// Makes `count` different prompts of exactly `length` tokens. Prompt i begins with text i modulo
+// their number and continues with the texts after it, in a circle; from the second time round on it
+// leaves out some of its beginning. `texts` holds the tokens of each text, at least one of them not
+// empty. Both numbers must be at least 1.
 std::vector<std::vector<int32_t>> prompts_of_length(const std::vector<std::vector<int32_t>>& texts,
                                                     int count, int32_t length);
 

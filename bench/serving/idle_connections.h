@@ -11,8 +11,8 @@ namespace forerun::bench {
 
 class IdleConnections {
  public:
-  // To an IPv4 address. Fails with kResourceExhausted where the process has too few descriptors or
-  // the system too few ports.
+  // Opens `count` connections to an IPv4 address. Fails with kResourceExhausted if the process has
+  // too few descriptors or the system too few ports.
   static Result<IdleConnections> open(const std::string& address, uint16_t port, int32_t count);
   IdleConnections(IdleConnections&& other) noexcept = default;
   IdleConnections& operator=(IdleConnections&&) = delete;

@@ -1,5 +1,5 @@
-// A load on a server: connections that call again and again, or calls that arrive by themselves,
-// beside connections that do nothing. One thread, which waits for sockets (epoll).
+// Puts a load on a server: connections that call again and again, or calls that arrive at given
+// times, beside idle connections. One thread, which waits for sockets (epoll).
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@ struct LoadOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   int32_t streams = 256;  // most calls at a time
-  // kAll: as one call ends the next one goes. kPoisson, kEvery: they come by themselves and wait
-  // where as many run as may.
+  // kAll: when a call ends, the next one starts. kPoisson, kEvery: calls arrive at given times, and
+  // wait while `streams` calls run.
   Arrivals arrivals;
   int32_t idle_connections = 0;
   double seconds = 60.0;             // for which calls begin; those under way then are waited for
@@ -57,7 +57,7 @@ struct LoadReport {
   std::vector<MemorySample> memory;
 };
 
-// Fails where the server cannot be reached or the process has too few descriptors.
+// Fails if the server cannot be reached or the process has too few descriptors.
 Result<LoadReport> run_load(const LoadOptions& options);
 
 }  // namespace forerun::bench

@@ -1,10 +1,10 @@
-// An engine without a model: what a server costs beside its engine is measured against it.
+// An engine without a model, for measuring the costs of a server beside its engine.
 //
-// Every step each running request gets its tokens, as from the Step of a batch, all from one
-// thread, whose name is kThreadName. The text of an event is the time at which it was made, in
-// nanoseconds of std::chrono::steady_clock and a blank behind it, so that a client on the same
-// machine can tell how long it took to come. Prompts and sampling are not looked at; texts and chat
-// templates are those of a checkpoint, of which no weight is read.
+// In every step each running request gets its tokens, as from the Step of a batch, all from one
+// thread, named kThreadName. The text of an event is the time at which it was made, in nanoseconds
+// of std::chrono::steady_clock, and a blank, so that a client on the same machine can tell how long
+// it took to arrive. Prompts and sampling are ignored. Tokenizer and chat template are those of a
+// checkpoint, of which no weight is read.
 #pragma once
 
 #include <chrono>

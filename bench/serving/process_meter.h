@@ -1,4 +1,4 @@
-// What a process uses, as Linux's /proc tells it.
+// The resources that a process uses, from Linux's /proc.
 #pragma once
 
 #include <sys/types.h>

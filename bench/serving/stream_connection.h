@@ -1,5 +1,5 @@
-// One client's connection to a server of OpenAI's API: sends calls that stream, one after the
-// other, and notes when what came. On the thread of its io_context.
+// One client's connection to a server of OpenAI's API: sends streaming calls, one after the other,
+// and records the times of arrival. Runs on the thread of its io_context.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -59,7 +59,7 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   void write();
   void read();
   void on_read(const boost::system::error_code& error, size_t bytes);
-  // What has come, as far as it is whole. False: the call is over.
+  // Parses the input as far as it is complete. Returns false once the call is over.
   bool parse();
   bool take_events();
   void take_event(std::string_view data);

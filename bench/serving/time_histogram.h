@@ -21,8 +21,8 @@ class TimeHistogram {
   }
   int64_t count() const { return count_; }
   double max_s() const { return max_s_; }
-  // The smallest time that at least `share` of all are not above (nearest rank), at most 1% too
-  // high; 0 without times.
+  // The smallest time such that at least `share` of all times do not exceed it (nearest rank), at
+  // most 1% too high; 0 without times.
   double percentile(double share) const {
     const auto rank = static_cast<int64_t>(std::ceil(share * static_cast<double>(count_)));
     int64_t seen = 0;

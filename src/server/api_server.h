@@ -1,4 +1,5 @@
-// The server behind its HTTP: which path is answered by what, who may ask, and what is told of it.
+// The API server on top of HTTP: routes paths to endpoints, checks access, and counts and logs
+// calls.
 #pragma once
 
 #include <atomic>
@@ -23,12 +24,13 @@ namespace forerun::server {
 
 class ApiServer {
  public:
-  // `engine` and `loop` must outlive it; nothing of its handlers may be called after it.
+  // `engine` and `loop` must outlive the server. Its handlers must not be called after its
+  // destruction.
   static Result<std::unique_ptr<ApiServer>> create(Engine& engine, EventLoop& loop,
                                                    ApiOptions options, AccessOptions access,
                                                    const ChatFormat& format);
   HttpHandlers handlers();
-  // For /metrics: how many there are.
+  // Sets the function that returns the number of open connections, for /metrics.
   void count_connections_by(std::function<int32_t()> connections);
   // From now on /ready says no, and new work is refused with 503.
   void begin_drain() { draining_ = true; }
@@ -41,7 +43,7 @@ class ApiServer {
 
   std::optional<HttpResponse> refuse(const HttpRequest& head) const;
   void handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
-  // GET. Nothing where there is no such path.
+  // Answers a GET request; nothing if there is no such path.
   std::optional<HttpResponse> get(const HttpRequest& request);
   void post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   // On a worker.
@@ -58,8 +60,8 @@ class ApiServer {
   void refuse_as_full(const HttpRequest& request, Exchange& exchange);
   void generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                 GenerationCall call);
-  // `/ready` and `/health`: whether to send requests here, and whether the engine will ever work
-  // again.
+  // The answers of `/ready` and `/health`: whether to send requests here, and whether the engine
+  // will work again.
   HttpResponse ready() const;
   HttpResponse health() const;
   std::optional<HttpResponse> refuse_where_given_up() const;

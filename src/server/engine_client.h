@@ -1,4 +1,4 @@
-// Requests of an engine whose events come to functions on the loop's thread.
+// Submits requests to an engine and passes their events to functions on the loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class EngineClient {
  public:
   using OnEvent = std::function<void(Event&&)>;
 
-  // Both must outlive it, and `loop` must not run beyond its life.
+  // `engine` and `loop` must outlive the client, and `loop` must not run after its destruction.
   static Result<std::unique_ptr<EngineClient>> create(Engine& engine, EventLoop& loop);
 
   // Submits; `on_event` is called for every event, on the loop's thread, the last one of the
@@ -34,7 +34,7 @@ class EngineClient {
   std::mutex mutex_;  // guards what follows
   uint64_t last_tag_ = 0;
   std::unordered_map<uint64_t, std::shared_ptr<OnEvent>> receivers_;
-  // Last, so that its requests end before anything of theirs goes.
+  // The last member, so that its requests end before the other members are destroyed.
   std::unique_ptr<CompletionQueue> queue_;
 };
 

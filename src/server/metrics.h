@@ -1,4 +1,4 @@
-// What the server tells Prometheus. Threads: any.
+// The server's metrics for Prometheus. Threads: any.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,15 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // An HTTP request was answered. `route` is one of a few names, never what a client made up.
+  // Counts the answer to an HTTP request. `route` is one of a few fixed names, never a client's
+  // text.
   void count_answer(const std::string& route, int status);
-  // `tokens` came `seconds` after those before them.
+  // Records that `tokens` tokens came `seconds` after the ones before them.
   void observe_tokens(double seconds, size_t tokens);
-  // A sample has ended `seconds` after its request came.
+  // Records that a sample has ended `seconds` after its request came.
   void observe_end(const RequestStats& stats, FinishReason reason, double seconds);
 
-  // All of it in Prometheus' text format, with the engine's load and the open connections as now.
+  // All metrics in Prometheus' text format, with the present load and number of open connections.
   std::string text(const EngineLoad& load, int connections);
 
  private:

@@ -1,4 +1,4 @@
-// Threads for work that must not hold up the loop: parsing large requests, templates, tokenizing.
+// Threads for work that must not block the loop: parsing large requests, templates, tokenizing.
 //
 // Large tasks have one thread of their own, at a lower priority for the system's scheduler, so that
 // they neither hold up small ones nor take a core from an engine that computes. Where small tasks

@@ -1,5 +1,5 @@
-// Added tokens: contents that are cut out of the text before anything else touches it, and the
-// flags that say how. Const and thread-safe after build.
+// Added tokens: texts that are cut out of the input before any other step, and the flags that say
+// how. Const and thread-safe after build.
 #pragma once
 
 #include <cstdint>

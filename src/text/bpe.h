@@ -59,9 +59,9 @@ class Bpe {
   // unknown characters become one token, so that there is no such number.
   size_t longest_token_bytes() const { return longest_token_bytes_; }
 
-  // As written in the file.
+  // The vocabulary as written in the file.
   const TokenTable& vocab() const { return vocab_; }
-  // Over what `encode` depends on beside the vocabulary: merges and options.
+  // A fingerprint of the merges and options, on which `encode` depends besides the vocabulary.
   uint64_t merges_fingerprint() const { return merges_fingerprint_; }
 
  private:

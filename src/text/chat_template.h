@@ -1,4 +1,4 @@
-// ChatTemplate: a conversation as the text a checkpoint was trained on.
+// ChatTemplate: renders a conversation as the text that a checkpoint was trained on.
 //
 // Runs the checkpoint's own Jinja template in an interpreter of the subset that published chat
 // templates use, set up as transformers does (trim_blocks, lstrip_blocks, its tojson,
@@ -52,7 +52,7 @@ class ChatTemplate {
   // template.
   static Result<ChatTemplate> load(const std::filesystem::path& checkpoint_dir);
 
-  // Its text, and behind it that of the one for tools, where there is one.
+  // The text of the template, followed by that of the template for tools, if there is one.
   std::string source() const;
 
   // kInvalidArgument where the input does not fit the template (its own message where it refuses),

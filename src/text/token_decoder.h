@@ -17,7 +17,7 @@
 
 namespace forerun::text {
 
-// Where a stream of tokens stands.
+// The state of a stream of tokens.
 struct DecodeState {
   bool first = true;      // no token has come yet
   int64_t to_strip = -1;  // leading characters that may still be dropped; -1 before the first
@@ -42,7 +42,7 @@ class TokenDecoder {
   // with ByteFallback.
   void push(int32_t id, DecodeState& state, std::string& out) const;
 
-  // What token `id` adds behind other tokens, before ill-formed bytes are replaced.
+  // The bytes that token `id` adds after other tokens, before ill-formed bytes are replaced.
   std::optional<std::string> bytes_of(int32_t id) const;
 
   // Appends what was held back; the stream is over.

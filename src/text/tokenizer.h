@@ -72,7 +72,7 @@ class Tokenizer {
   // Highest id + 1, added tokens included. A model's embedding may have more rows.
   int32_t vocab_size() const;
 
-  // As written in the vocabulary, e.g. "Ġthe" or "<0x0A>"; empty where the id has no token.
+  // The token as written in the vocabulary, e.g. "Ġthe" or "<0x0A>"; empty if the id has no token.
   std::string_view token_text(int32_t id) const;
   // The bytes that the token adds to a text, not always whole characters; a special token's are
   // its name. Nothing where the id has no token.

@@ -1,4 +1,4 @@
-// What a Tokenizer holds. Shared by tokenizer.cc and tokenizer_compare.cc only.
+// The implementation of Tokenizer, shared by tokenizer.cc and tokenizer_compare.cc only.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ struct Tokenizer::Impl {
   Impl(text::Bpe model, text::TokenDecoder token_decoder)
       : bpe(std::move(model)), decoder(std::move(token_decoder)) {}
 
-  // Whether what is no UTF-8 in `text` can be encoded byte by byte; else it is read as U+FFFD.
+  // Whether bytes of `text` that are not UTF-8 can be encoded one by one; else they are read as
+  // U+FFFD.
   bool keeps_ill_formed(std::string_view text) const;
   Status encode_bytes(std::string_view text, bool parse_special, text::EncodeScratch& scratch,
                       std::vector<int32_t>& out) const;

@@ -1,7 +1,7 @@
-// Case mappings as Python's str has them: full mappings, which turn one character into several
-// where Unicode says so, and the final sigma by its neighbours. Pure functions over well-formed
-// UTF-8; tables are of Unicode
-// 14. (Tokenizers map each character by itself: lower_case() of unicode.h.)
+// The case mappings of Python's str: full mappings, which turn one character into several where
+// Unicode says so, and treat the final sigma by its neighbours. Pure functions over well-formed
+// UTF-8, with tables of Unicode 14. (Tokenizers map each character by itself: lower_case() of
+// unicode.h.)
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// What the lossless tests run: every policy of strategies/every_policy.h, precisions, requests that
-// use every sampling parameter, and the comparison of outputs.
+// The cases of the lossless tests: every policy of strategies/every_policy.h, the precisions,
+// requests that use every sampling parameter, and the comparison of outputs.
 //
-// A strategy, source or shape is in it by its line in the table; whoever adds a precision adds it
-// to precisions().
+// A new strategy, source or shape is included through its line in the table; a new precision must
+// be added to precisions().
 //
 // FORERUN_TEST_DEVICES names the target's devices instead of processors (lossless_gpu_test:
 // cuda:0), FORERUN_TEST_DRAFT_DEVICES those of a draft beside it.
@@ -29,8 +29,8 @@ struct Precision {
 };
 std::vector<Precision> precisions();
 
-// Fails the test and returns null where there is no engine. The environment's devices stand in for
-// those given, and `options` are taken but for models, numerics and devices.
+// Fails the test and returns null if there is no engine. Devices of the environment replace the
+// given ones. Uses everything in `options` except models, numerics and devices.
 std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
                                     const Precision& precision,
                                     const std::string& devices = one_processor(),
@@ -38,17 +38,19 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
                                     EngineOptions options = {});
 
 Request request_of(uint64_t seed, bool sampled);
-// Gives the request another length; it may end from the middle of that on at the latest.
+// Gives the request another length; the request may end by itself from the middle of that length
+// on.
 void set_length(Request& request, int32_t max_new_tokens);
 std::string describe(const Request& request);
-// All requests at once: they share Steps.
+// Runs all requests at once, so that they share Steps.
 std::vector<Output> complete_together(Engine& engine, const std::vector<Request>& requests);
 void expect_same(const Output& plain, const Output& output, const std::string& what);
-// `request` once by each policy that gives plain decoding's tokens at its temperature and that a
-// model of this precision takes; of `strategy` alone, unless that is empty.
+// Returns `request` once for each policy that gives plain decoding's tokens at its temperature and
+// that a model of this precision accepts; if `strategy` is not empty, for its policies only.
 std::vector<Request> by_every_policy(Request request, const Precision& precision,
                                      const std::string& strategy = "");
-// Every `step`-th of them, beginning with one that goes by `turn`: turns take all of them in turn.
+// Every `step`-th request; `turn` chooses the first one, so that consecutive turns cover all
+// requests.
 std::vector<Request> slice(const std::vector<Request>& requests, size_t step, size_t turn);
 
 }  // namespace forerun::testing

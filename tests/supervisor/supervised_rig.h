@@ -1,5 +1,5 @@
-// What tests of supervised engines share: a launch that fails as it is told (fault_launch.cc), what
-// an engine in this process gives, and that nothing stays behind.
+// Shared by the tests of supervised engines: a launch that fails on demand (fault_launch.cc), the
+// output of an engine in this process, and the check that nothing stays behind.
 #pragma once
 
 #include <gtest/gtest.h>

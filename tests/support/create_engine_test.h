@@ -10,7 +10,7 @@
 
 namespace forerun::testing {
 
-// Null, and the test has failed, where there is none.
+// Fails the test and returns null if the engine cannot be created.
 inline std::unique_ptr<Engine> create_engine(const EngineOptions& options) {
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();

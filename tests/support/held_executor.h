@@ -1,5 +1,5 @@
-// An executor that computes nothing: a test says which request's text the target has read, and how
-// much memory is in use. A request never ends by itself.
+// An executor that computes nothing. A test decides which request's prompt the target has read, and
+// how much memory is in use. A request never ends by itself.
 #pragma once
 
 #include <chrono>

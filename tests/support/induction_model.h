@@ -1,7 +1,7 @@
-// A checkpoint that retrieves: two layers of attention, written down rather than trained, that
-// continue a passage as it went on the last time (an induction head; Olsson et al., 2022). The demo
-// models are too small to do so, and of a model that does not, no view can be told from another by
-// what lies far back.
+// A checkpoint that retrieves text: two layers of attention with constructed, not trained weights,
+// which continue a passage as it continued the last time (an induction head; Olsson et al., 2022).
+// The demo models are too small for that, and with a model that does not retrieve, views cannot be
+// told apart by tokens far back.
 //
 // Layer 0 copies the token before into each row. Layer 1 looks for rows whose copy is the present
 // token, and says what stood there. Queries of one topic find each other's tokens too, less so: the

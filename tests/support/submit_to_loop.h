@@ -1,5 +1,5 @@
-// Requests for an EngineLoop without an engine around it. Those that say nothing of speculation are
-// decoded plainly.
+// Submits requests to an EngineLoop without an engine around it. Requests without speculation
+// options are decoded plainly.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace forerun::testing {
 
-// Logits far enough apart that a draft is often right, room for 512 tokens.
+// A toy with logits far enough apart that a draft is often right, and with room for 512 tokens.
 ToySpec drafted_toy();
 
 // write_toy_checkpoint plus a byte-level tokenizer.json of 256 tokens.
@@ -41,13 +41,13 @@ void append_random_tokens(Random& random, uint64_t count, std::vector<int32_t>& 
   for (; count > 0; --count) tokens.push_back(static_cast<int32_t>(random() % vocab));
 }
 
-// A processor for an engine of one thread, as a device's name: where the caller runs now, so that
-// tests that run at the same time do not wait for the same one.
+// The device name of one processor, for an engine of one thread: the one on which the caller runs
+// now, so that tests that run at the same time do not wait for the same processor.
 std::string one_processor();
 // Two processors that this process may use, as device names; empty where it has only one.
 std::vector<std::string> two_processors();
-// Waits until an engine holds no KV: where models have threads of their own, a request's blocks
-// return after the Step in flight. Whether it came to that within some seconds.
+// Waits some seconds until an engine holds no KV; returns whether it came to that. If models have
+// threads of their own, a request's blocks return after the Step in flight.
 bool releases_its_kv(const Engine& engine);
 
 struct Output {

@@ -1,4 +1,5 @@
-// What an endpoint makes of the events of its requests: a stream of JSON chunks, or one answer.
+// Writes the answer of an endpoint from the events of its requests: a stream of JSON chunks, or one
+// whole answer.
 // On the loop's thread alone.
 #pragma once
 
@@ -25,7 +26,7 @@ class AnswerWriter {
   virtual void take(Exchange& exchange, int32_t prompt_idx, const Event& event) = 0;
   // Every sample of every prompt has ended well.
   virtual void finish(Exchange& exchange) = 0;
-  // One of them has failed; nothing comes any more.
+  // A request has failed; no event comes after that.
   virtual void fail(Exchange& exchange, const ApiError& error) = 0;
 };
 

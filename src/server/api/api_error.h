@@ -1,4 +1,4 @@
-// Failures as OpenAI's API tells of them.
+// Errors in the form of OpenAI's API.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ using ParamNames = std::vector<std::pair<std::string, std::string>>;
 
 // An error with this status and OpenAI's type for it.
 ApiError api_error(int status, const std::string& message);
-// What an engine refused, or how a request of it failed.
+// The error for a request that the engine refused or that has failed.
 ApiError api_error(const Status& failure, const ParamNames& names = {});
 
 // {"error": {...}} on one line.

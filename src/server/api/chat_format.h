@@ -1,4 +1,4 @@
-// How the checkpoint's chat template and its answers are written, found out once at start.
+// The formats of the checkpoint's chat template and answers, detected once at start.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What chat endpoints share: a conversation with tools made into a prompt, and what is to be looked
-// for in its answer.
+// Code shared by the chat endpoints: turns a conversation with tools into a prompt, and determines
+// how its answer is read.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Conversation {
   Json template_variables;  // an object, or null
   bool add_generation_prompt = true;
   bool tools_may_be_missing = false;    // beside a tool_choice of "auto"
-  bool continue_final_message = false;  // the answer goes on where the last message's text ends
+  bool continue_final_message = false;  // the answer continues the text of the last message
 };
 
 // Renders the conversation into `request` and fills in how the answer is to be read; returns what

@@ -1,6 +1,6 @@
-// What an answer must be like: OpenAI's "response_format" and "text.format", llama-server's
-// "grammar" and "json_schema", and vLLM's "guided_json", "guided_choice", "guided_grammar",
-// "guided_regex" and "structured_outputs".
+// The fields for the format of an answer: OpenAI's "response_format" and "text.format",
+// llama-server's "grammar" and "json_schema", and vLLM's "guided_json", "guided_choice",
+// "guided_grammar", "guided_regex" and "structured_outputs".
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace forerun::server {
 
-// A format, and where the client wrote what the engine calls "output_format".
+// A format, and the client's path for what the engine calls "output_format".
 struct FormatField {
   OutputFormat& format;
   ParamNames& names;
@@ -27,7 +27,7 @@ void read_response_format(OrderedFieldReader& fields, const char* name, const st
 // `text` as a literal of a grammar text.
 std::string grammar_literal(std::string_view text);
 
-// The extensions. At most one of all may be given.
+// Reads the fields of llama-server and vLLM. At most one of all these fields may be given.
 void read_guides(OrderedFieldReader& fields, FormatField format);
 
 }  // namespace forerun::server

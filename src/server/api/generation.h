@@ -50,7 +50,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What follows is on the loop's thread.
+  // The functions below are called on the loop's thread.
   void begin();
   void on_event(int32_t prompt_idx, Event&& event);
   void take(int32_t prompt_idx, const Event& event);

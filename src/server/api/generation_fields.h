@@ -23,7 +23,7 @@ struct StreamFields {
   bool continuous_usage = false;  // vLLM's "continuous_usage_stats": usage in every chunk
   bool token_ids = false;         // vLLM's "return_token_ids": ids of prompt and answer
   bool tokens_as_ids = false;     // vLLM's "return_tokens_as_token_ids"; for log-probabilities
-  // Forerun's own: which tokens had been guessed, and the trees of their rounds, beside the text.
+  // Forerun's own: adds to the text which tokens were draft tokens, and the trees of their rounds.
   bool speculation = false;
 
   // Whether the prompts must be tokenized before the engine gets them.
@@ -34,7 +34,7 @@ struct StreamFields {
 std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
                                                 size_t most);
 
-// A field of other servers that would change the text, and what is accepted of it.
+// A field of other servers that would change the text, and the values of it that are accepted.
 struct FieldNotDone {
   const char* name;
   const char* accepted;
@@ -47,7 +47,8 @@ void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone
 void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request,
                      ParamNames& names);
 void read_stream(OrderedFieldReader& fields, StreamFields& stream);
-// vLLM's: alternatives to report of each token of the prompt, not where the answer is a stream.
+// vLLM's "prompt_logprobs": the number of alternatives to report for each token of the prompt. Not
+// accepted if the answer is a stream.
 std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
                                             bool stream);
 // Turns the prompts' texts into tokens.

@@ -16,7 +16,7 @@ using JsonOrError = std::variant<Json, ApiError>;
 // GET /v1/models and /v1/models/NAME
 Json models_json(const ServerFacts& facts);
 JsonOrError model_json(const ServerFacts& facts, const std::string& name);
-// GET /props and /slots, as llama-server has them.
+// GET /props and /slots, in the form of llama-server.
 Json props_json(const Engine& engine, const ServerFacts& facts);
 Json slots_json(const Engine& engine, const ServerFacts& facts);
 // POST /tokenize: {"prompt" or "content" or "messages", "add_special_tokens", "with_pieces"}

@@ -1,4 +1,4 @@
-// The answers of /v1/responses: a "response", or the events in which it comes about.
+// The answers of /v1/responses: a "response", or a stream of the events that build it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the API says of the engine behind it, and what it lets requests ask for.
+// Facts about the engine that the API reports, and limits of what requests may ask for.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct ApiOptions {
   int64_t most_scores = 500'000;
 };
 
-// Since 1970.
+// Seconds since 1970.
 inline int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -33,7 +33,7 @@ inline int64_t unix_seconds() {
 struct ServerFacts {
   ApiOptions options;
   EngineInfo info;
-  int64_t created = unix_seconds();  // the server
+  int64_t created = unix_seconds();  // when the server was created
 
   const std::string& model() const { return options.model_names.front(); }
 };

@@ -1,4 +1,4 @@
-// Tokens, their probabilities and their rounds of speculation as answers show them.
+// JSON of tokens, their probabilities and their rounds of speculation, as answers contain them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ Json stop_reason_json(const Event& event);
 // {"token", "logprob", "bytes", "top_logprobs"} of a token and its alternatives. `as_ids`: tokens
 // are named "token_id:N".
 Json chat_logprob_json(const Engine& engine, const std::vector<TokenLogprob>& token, bool as_ids);
-// Chat: a list of them, one for each token of the event.
+// For chat answers: a list of these objects, one for each token of the event.
 Json chat_logprobs(const Engine& engine, const Event& event, bool as_ids);
 
 // Counts the whole characters of a text whose tokens may cut characters.

@@ -1,4 +1,4 @@
-// What a call has used, summed over its prompts and samples.
+// The token usage of a call, summed over its prompts and samples.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Usage {
  public:
   // A sample has ended.
   void add(const Event& last_of_sample);
-  // OpenAI's "usage", with what speculation came to as an extension.
+  // OpenAI's "usage", with statistics of speculation as an extension.
   Json json() const;
   // The usage so far, while a choice is still being written.
   static Json so_far(size_t prompt_tokens, int64_t output_tokens);

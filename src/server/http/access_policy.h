@@ -1,5 +1,5 @@
-// Who may ask what: API keys, and the checks that keep a web page of somebody else's from using a
-// server that listens on its visitor's machine (DNS rebinding, cross-site requests).
+// Access control: API keys, and checks that keep a foreign web page from using a server on its
+// visitor's machine (DNS rebinding, cross-site requests).
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ class AccessPolicy {
  public:
   explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}
 
-  // Why a request is refused, by its headers; nothing where it is accepted. Checks in this order
-  // Host, Origin, key, and the content type and coding of the body. A request without Host is
-  // accepted: no browser sends one.
+  // Why a request is refused because of its headers; nothing if it is accepted. Checks Host,
+  // Origin, the key, and the content type and coding of the body, in this order. A request without
+  // Host is accepted, since no browser sends one.
   std::optional<Refusal> refuse(const HttpRequest& head) const;
-  // What keeps the cached prefixes of those with different keys apart: which of several keys it
-  // has. Empty where there is one at most.
+  // A salt that separates the cached prefixes of clients with different keys: it says which of
+  // several keys the request has. Empty if there is at most one key.
   std::string salt_of(const HttpRequest& head) const;
   // The least "priority" that the request may ask for, by its key.
   int32_t min_priority_of(const HttpRequest& head) const;
@@ -51,7 +51,7 @@ class AccessPolicy {
  private:
   bool is_known_origin(std::string_view origin) const;
   static std::string allowed_headers(const HttpRequest& head);
-  // Its place in api_keys.
+  // The index of the request's key in api_keys.
   std::optional<size_t> key_of(const HttpRequest& head) const;
 
   const AccessOptions options_;
@@ -61,7 +61,7 @@ class AccessPolicy {
 // the loopback interface, or none where any may be meant.
 std::vector<std::string> hosts_of_address(const std::string& address);
 
-// Compares in a time that says nothing of where they differ.
+// Compares the texts in a time that does not depend on where they differ.
 bool equal_in_constant_time(std::string_view given, std::string_view secret);
 
 }  // namespace forerun::server

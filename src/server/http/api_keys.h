@@ -1,4 +1,4 @@
-// API keys, and what the owner of each may do.
+// API keys and the rights of their owners.
 #pragma once
 
 #include <cstdint>

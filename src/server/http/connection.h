@@ -35,8 +35,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   // Answers without a request, and closes.
   void turn_away(int status, const std::string& message);
-  // Ends what has exceeded its time limit, and notices a client that has gone although there is
-  // nothing to read from it. To be called several times a second.
+  // Ends the connection or request if it has exceeded a time limit, and notices a client that has
+  // gone without sending anything. Must be called several times a second.
   void check(Clock::time_point now);
   // Closes after the present answer; at once where there is none.
   void drain();
@@ -49,7 +49,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point idle_since() const { return idle_since_; }
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
-  // The answer to request `number`, which is without effect once that is no longer the present one.
+  // Answers request `number`. Has no effect if that is no longer the present request.
   void respond(uint64_t number, HttpResponse response);
   void begin_events(uint64_t number);
   void send_event(uint64_t number, const std::string& data, const std::string& event);

@@ -1,5 +1,5 @@
-// The one thread that waits: for sockets, for the engine's completions, for timers, for signals,
-// and for what other threads hand to it.
+// The server's event loop. One thread waits for sockets, the engine's completions, timers, signals
+// and tasks of other threads.
 //
 // Threads: run() is called by one thread, the loop's; post() and stop() from any; everything else
 // from the loop's thread or before run().
@@ -31,7 +31,7 @@ class EventLoop {
   // Calls `on_readable` whenever `descriptor` has something to read. The caller keeps it, open for
   // as long as the loop lives.
   Status watch(int descriptor, std::function<void()> on_readable);
-  // Calls `on_signal` for each of these signals that comes, in place of what they did before.
+  // Calls `on_signal` for each of these signals that comes; replaces their earlier handlers.
   Status on_signals(const std::vector<int>& signals, std::function<void(int)> on_signal);
 
   struct Impl;

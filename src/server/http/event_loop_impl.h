@@ -1,4 +1,4 @@
-// EventLoop's own, for the files of this folder that use Boost.
+// The implementation of EventLoop, for the files of this folder that use Boost.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -1,8 +1,8 @@
-// The answer to one HTTP request, as its handler gives it: whole, or piece by piece as server-sent
+// Takes the answer to one HTTP request from its handler: whole, or as a stream of server-sent
 // events.
 //
-// Threads: any, one at a time; what is sent goes to the loop's thread and is written there. The
-// connection may have gone at any time: sending is then without effect.
+// Threads: any, one at a time; answers are passed to the loop's thread and written there. The
+// connection may close at any time; sending has no effect then.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // The whole answer. Either this once, or the three below in their order.
+  // Sends the whole answer. Call either this once, or the three functions below in their order.
   virtual void respond(HttpResponse response) = 0;
 
   // Sends status 200 and headers of a stream of server-sent events.

@@ -1,7 +1,7 @@
-// Where a request's head ends, and whether its lines are lines by RFC 9112 (2.2, 5.1, 5.2): each
-// ends in CRLF, none is folded, names touch their colons, no control character is in them. Byte by
-// byte, so that the verdict does not depend on how the bytes were cut into pieces. request_head.h
-// decides what the fields mean.
+// Finds the end of a request's head and checks that its lines are valid by RFC 9112
+// (2.2, 5.1, 5.2): each line ends in CRLF, none is folded, names touch their colons, and there are
+// no control characters. It reads byte by byte, so that the verdict does not depend on how the
+// bytes were cut into pieces. request_head.h decides what the fields mean.
 #pragma once
 
 #include <cstddef>

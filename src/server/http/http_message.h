@@ -1,4 +1,4 @@
-// One HTTP exchange as handlers see it: what was asked, and what is answered. Plain data.
+// An HTTP request and its response, as handlers see them. Plain data.
 #pragma once
 
 #include <memory>

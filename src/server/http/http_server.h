@@ -1,12 +1,12 @@
 // HTTP/1.1 on one thread: accepts connections, reads requests within limits, hands them to a
 // handler, and writes what it answers. Connections are kept open between requests.
 //
-// What a client can cost: `max_connections` descriptors, `max_header_bytes` and `max_body_bytes` of
-// memory for `header_time` and `body_time` from a request's first byte on, `max_unsent_bytes` of an
-// answer that it does not read. All bodies together may take `body_memory_bytes`, each from its
-// first byte until its request has been released. Who exceeds a limit gets the status that says so
-// (400, 408, 413, 431, 503) and is disconnected. Descriptors that run out make new connections
-// wait, and nothing else.
+// Limits of what clients can cost: `max_connections` descriptors; `max_header_bytes` and
+// `max_body_bytes` of memory for `header_time` and `body_time`, counted from a request's first
+// byte; and `max_unsent_bytes` of an answer that is not read. All bodies together may take
+// `body_memory_bytes`, each from its first byte until its request has been released. A client that
+// exceeds a limit gets the matching status (400, 408, 413, 431, 503) and is disconnected. If
+// descriptors run out, new connections wait; nothing else happens.
 //
 // A client that shuts down its sending side still gets its answer; one that has gone is noticed by
 // its system's reply to an interim answer (decision 46).
@@ -44,13 +44,14 @@ struct HttpOptions {
 };
 
 struct HttpHandlers {
-  // What is refused once the headers are there, before a body is read: nothing, or the answer.
+  // Called once the headers are there, before a body is read. Returns an answer that refuses the
+  // request, or nothing.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
-  // A whole request. Both are called on the loop's thread and must not block.
+  // Called with each whole request. Both functions run on the loop's thread and must not block.
   std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
   // Headers that every answer to this request has beside its own.
   std::function<HttpHeaders(const HttpRequest& head)> headers;
-  // The answer that the server itself gives to what is no proper request.
+  // Returns the answer to an invalid request.
   std::function<HttpResponse(int status, const std::string& message)> failure;
 };
 
@@ -70,7 +71,7 @@ class HttpServer {
   virtual void drain(std::function<void()> done) = 0;
   // Refuses with 503 all requests that have not arrived whole.
   virtual void cut_off() = 0;
-  // Ends what is left.
+  // Ends all connections that are left.
   virtual void close_all() = 0;
 };
 

@@ -25,9 +25,9 @@ class CallForm {
   virtual ~CallForm() = default;
   // Not to be called after kEnd or kBad.
   virtual Step push(char byte, CallSink& sink) = 0;
-  // The text has ended within the form: puts out what came of the arguments, as far as push() has
-  // not. False where what was taken since the last call or piece of arguments is text, being the
-  // beginning of a call that there is none of; true where it is what goes with calls.
+  // Called if the text has ended within the form: puts out the rest of the arguments that have
+  // come. Returns whether the bytes taken since the last call or piece of arguments are markup of
+  // calls; if false, they are the beginning of a call that never came, and therefore text.
   virtual bool finish(CallSink& sink) = 0;
 };
 
@@ -36,7 +36,7 @@ struct CallOpening {
   std::function<std::unique_ptr<CallForm>()> make_form;
 };
 
-// What opens calls of a format.
+// The texts that open calls of a format.
 std::vector<CallOpening> call_openings(ToolFormat format);
 
 // The reader of a call that is a whole answer and has no tag, begun by '{'; null where the format

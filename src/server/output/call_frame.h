@@ -1,5 +1,5 @@
-// CallFrame: the text around names and arguments of tool calls, for a grammar that has a model call
-// a tool, and for whatever else writes calls.
+// CallFrame: the text around the names and arguments of tool calls, for grammars that make a model
+// call a tool, and for other code that writes calls.
 #pragma once
 
 #include <string>

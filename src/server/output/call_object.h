@@ -13,7 +13,7 @@
 namespace forerun::server {
 
 struct CallObjectRules {
-  // An object without arguments is none of a call; otherwise it is a call with "{}".
+  // If true, an object without arguments is not a call; if false, it is a call with "{}".
   bool needs_arguments = false;
   // The member "id", which may stand last, is the call's: nothing is put out before it has come or
   // the object has ended.

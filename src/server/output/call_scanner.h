@@ -31,7 +31,7 @@ class CallScanner {
   void in_form(char byte, CallSink& sink);
   void open(std::unique_ptr<CallForm> form, bool is_untagged);
   void end_form();
-  // What the form has taken turned out not to be a call; reads it again as text.
+  // Reads the bytes that the form has taken again as text, since they turned out not to be a call.
   void give_up(CallSink& sink);
   // Whether the text that is held when the text is cut belongs to a call: behind a whole tag it
   // does; without a tag, where it begins as calls begin.

@@ -1,4 +1,4 @@
-// Where readers put what they find in a model's text.
+// Collects what the readers of a model's text find.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What follows <tool_call>: a JSON object, or Qwen3-Coder's <function=...>, and </tool_call>. Some
-// checkpoints have longer names for the two tags.
+// Reads the text after <tool_call>: a JSON object, or Qwen3-Coder's <function=...>, then
+// </tool_call>. Some checkpoints have longer names for the two tags.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// How large and how deeply nested the JSON of a client may be.
+// Limits of the size and nesting of a client's JSON.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@ namespace forerun::server {
 constexpr int kMaxJsonDepth = 128;
 constexpr int kMaxJsonMembers = 2048;  // of an object
 
-// What a JSON text has too much of, to be asked before it is parsed; null: nothing. Of a broken
-// text it sees no more than what stands before the fault.
+// Names the limit that a JSON text exceeds; null: none. Call it before the text is parsed. A broken
+// text is checked only up to its fault.
 const char* excess_of_json(std::string_view text);
 
 // The value of a JSON text; discarded (Json::is_discarded) where it is broken or has too much.

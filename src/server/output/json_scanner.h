@@ -26,7 +26,7 @@ class JsonScanner {
   // A key, or a value, may begin here (or white space go on).
   bool expects_key() const { return state_ == State::kKey || state_ == State::kFirstKey; }
   bool expects_value() const { return state_ == State::kValue || state_ == State::kFirstItem; }
-  // What was begun is complete: a colon, or a comma or the end, must follow.
+  // Whether a key is complete, so that a colon must follow.
   bool expects_colon() const { return state_ == State::kColon; }
   bool expects_next() const { return state_ == State::kNext; }
 

@@ -23,7 +23,7 @@ class LlamaObjectsForm : public CallForm {
   bool has_call_ = false;
 };
 
-// What follows <function=: name>{...}</function>.
+// Reads the text after <function=, i.e. name>{...}</function>.
 class LlamaFunctionForm : public CallForm {
  public:
   Step push(char byte, CallSink& sink) override;

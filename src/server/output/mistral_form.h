@@ -1,5 +1,5 @@
-// What follows Mistral's [TOOL_CALLS]: a list of JSON objects, one of them, or a name, then
-// [CALL_ID]id and [ARGS], each of which may be missing, then the arguments.
+// Reads the text after Mistral's [TOOL_CALLS]: a list of JSON objects, or one object, or a name,
+// then [CALL_ID]id and [ARGS], each of which may be missing, then the arguments.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Messages as OpenAI's clients send them, as the messages that chat templates take.
+// Converts messages from the form that OpenAI's clients send to the form that chat templates take.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a piece of a model's text adds to the assistant message that a client is given.
+// An addition to the client's assistant message, made from a piece of a model's text.
 #pragma once
 
 #include <cstdint>

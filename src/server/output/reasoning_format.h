@@ -1,4 +1,4 @@
-// How a checkpoint marks what it thinks before it answers.
+// The tags by which a checkpoint marks its reasoning before an answer.
 #pragma once
 
 #include <cstdint>

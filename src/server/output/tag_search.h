@@ -21,7 +21,7 @@ class TagSearch {
   // that is complete with this byte, or kNothing. A complete tag stays in held() until clear().
   int push(char byte, std::string& text);
 
-  // What may belong to a tag, or the tag that is complete, with the white space before it.
+  // The text that may belong to a tag, or a complete tag, with the white space before it.
   std::string held() const { return spaces_ + partial_; }
   std::string_view held_spaces() const { return spaces_; }
   bool holds_partial_tag() const { return !partial_.empty(); }

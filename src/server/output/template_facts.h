@@ -1,4 +1,4 @@
-// What a chat template takes of a message, found out by rendering.
+// The forms of messages that a chat template accepts, found out by rendering test messages.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,8 @@ struct TemplateFacts {
 using RenderMessages = std::function<Result<std::string>(const std::string& messages_json,
                                                          const std::string& tools_json)>;
 
-// Renders some ten small conversations and looks at what became of them. A conversation that the
-// template refuses is an answer too: this cannot fail.
+// Renders some ten small conversations and examines the results. A refusal by the template is a
+// result, too, so this cannot fail.
 TemplateFacts probe_template(const RenderMessages& render);
 
 }  // namespace forerun::server

@@ -1,4 +1,4 @@
-// How a checkpoint writes tool calls, and how that is found out.
+// The formats in which checkpoints write tool calls, and the detection of a checkpoint's format.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The tools of a chat request: what is offered, and what the model may or must call.
+// The tools of a chat request: those that are offered, and those that the model may or must call.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct ToolUse {
 
   Choice choice = Choice::kNone;
   bool parallel = true;  // more than one call may come
-  // What a chat template is given, [{"type": "function", "function": {...}}, ...]; empty where no
-  // tool is offered.
+  // The tools in the form for chat templates, [{"type": "function", "function": {...}}, ...]; empty
+  // if no tool is offered.
   std::string tools_json;
   // Those that may be called, in the order of the request; empty for kNone.
   std::vector<OfferedTool> callable;

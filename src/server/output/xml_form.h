@@ -1,7 +1,7 @@
-// What follows Qwen3-Coder's <function=: name>, then <parameter=key>value</parameter> of any number
-// and </function>. The arguments are put together as JSON: by the schema's type of an argument, and
-// where it says none, as the JSON value that the text is, or else as a string. Strings are put out
-// as they come.
+// Reads the text after Qwen3-Coder's <function=, i.e. name>, any number of
+// <parameter=key>value</parameter>, and </function>. The arguments are written as JSON. A value has
+// the type that the schema names; without one it is the JSON value that the text is, or else a
+// string. Strings are put out as they come.
 #pragma once
 
 #include <string>

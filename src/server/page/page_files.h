@@ -17,8 +17,8 @@ struct PageFile {
 // Null where the page has no such file.
 const PageFile* find_page_file(std::string_view path);
 
-// What browsers may load and do for the page: its own scripts and styles, calls of its own server,
-// nothing else, and in no other page's frame.
+// The page's content security policy: browsers may load its own scripts and styles and call its own
+// server, nothing else, and may not show it in another page's frame.
 inline constexpr std::string_view kPageSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

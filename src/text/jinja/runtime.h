@@ -1,5 +1,5 @@
-// What runs a parsed template: what one render shares, the operations that templates call by name,
-// and the evaluator.
+// Runs a parsed template: the state of one render, the operations that templates call by name, and
+// the evaluator.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +93,7 @@ Result<Value> item(const Value& value, const Value& key, Runtime& runtime);
 // a[from:to:step]; null bounds are left out.
 Result<Value> slice(const Value& value, const Value* from, const Value* to, const Value* step,
                     Runtime& runtime);
-// What a loop over the value goes through: elements, keys, characters; nothing for undefined.
+// The items of a loop over the value: elements, keys or characters; none for undefined.
 Result<List> iterate(const Value& value, Runtime& runtime);
 
 // + - * / // % ** ~

@@ -159,7 +159,7 @@ enum class StatementKind : uint8_t {
   kContinue,
 };
 
-// What is assigned to: a name, or a member of a namespace.
+// The target of an assignment: a name, or a member of a namespace.
 struct Target {
   std::string name;
   std::string member;  // "": the name itself

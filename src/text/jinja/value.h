@@ -1,4 +1,5 @@
-// Values of a chat template: what Python objects are to Jinja, as far as templates use them.
+// Values of a chat template, which behave like the Python objects of Jinja as far as templates use
+// them.
 //
 // Strings, lists and dicts are immutable and shared; only a namespace changes, and a generator,
 // which is used up by reading it. Containers know how deep they nest, so that nothing a template
@@ -50,8 +51,8 @@ enum class Kind : uint8_t {
 // Built-in functions.
 enum class Function : uint8_t { kRange, kNamespace, kDict, kRaiseException, kStrftimeNow };
 
-// What a list is to Python. Keys, values and items are a mapping's views: they have a length and
-// can be looped over, but neither indexed nor written as JSON; a range can be indexed.
+// The Python type of a list. Keys, values and items are a mapping's views: they have a length and
+// can be looped over, but can neither be indexed nor written as JSON. A range can be indexed.
 enum class ListForm : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems };
 
 struct LoopState {
@@ -221,7 +222,7 @@ std::optional<Value> integer_of(double number);
 // The characters, each as its own view of `text`.
 std::vector<std::string_view> characters(std::string_view text);
 
-// Without white space, or without the characters of `chars`, at the chosen ends.
+// The text without white space, or without the characters of `chars`, at the chosen ends.
 std::string_view stripped(std::string_view text, const std::optional<std::string>& chars, bool left,
                           bool right);
 
@@ -232,19 +233,19 @@ std::string capitalized(std::string_view text);
 std::string titled(std::string_view text);
 std::string titled_words(std::string_view text);
 
-// With `fill`, one character, beside it up to `width` characters, at most kMaxWidth.
+// Pads the text with `fill`, one character, up to `width` characters, at most kMaxWidth.
 enum class Align : uint8_t { kLeft, kCenter, kRight };
 constexpr int64_t kMaxWidth = 65'536;
 std::string padded(std::string_view text, int64_t width, std::string_view fill, Align align);
 // str.center, which puts the odd one of what is missing to the left where the width is odd, too.
 std::string centered(std::string_view text, int64_t width, std::string_view fill);
 
-// At most `count` times, -1: always. An empty pattern matches before every character and at the
-// end.
+// Replaces `pattern` at most `count` times; -1: always. An empty pattern matches before every
+// character and at the end.
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view with,
                      int64_t count);
 
-// At `separator` (not empty), or at runs of white space without one; at most `count` cuts.
+// Splits at `separator` (not empty) or, without one, at runs of white space; at most `count` cuts.
 std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
                                int64_t count, bool from_right);
 
@@ -261,7 +262,7 @@ struct JsonStyle {
   bool sort_keys = false;
 };
 
-// As Python's json.dumps writes it; kInvalidArgument for what has no JSON form.
+// The JSON text that Python's json.dumps writes; kInvalidArgument for values without a JSON form.
 Result<std::string> to_json(const Value& value, const JsonStyle& style);
 
 }  // namespace forerun::text::jinja
