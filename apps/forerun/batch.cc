@@ -218,7 +218,7 @@ Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Requ
     ++line_number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string where = "--batch: " + path + ":" + std::to_string(line_number);
-    // What nests deeper is no conversation, and would be written by recursion.
+    // Deeper JSON is no conversation, and writing it would recurse as deep.
     constexpr int kDeepest = 64;
     bool too_deep = false;
     const auto watch_depth = [&too_deep](int depth, json::parse_event_t, const json&) {

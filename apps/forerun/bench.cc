@@ -93,7 +93,7 @@ Status check(const BenchFlags& flags) {
   for (const auto& [flag, given] : only_with_many) {
     if (!given || flags.is_load()) continue;
     return Status(StatusCode::kInvalidArgument,
-                  std::string(flag) + ": needs --requests or --concurrency beside it");
+                  std::string(flag) + ": needs --requests or --concurrency");
   }
   if (flags.long_prompt && (!flags.requests || !flags.concurrencies.empty() || flags.arrivals)) {
     return Status(StatusCode::kInvalidArgument,

@@ -193,7 +193,8 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
 
 CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
                        const std::string& help) {
-  // As CLI11 hands them over: its conversion to a list gives brackets, braces and "" a meaning.
+  // Takes the texts as CLI11 parsed them: its conversion to a list gives brackets, braces and "" a
+  // meaning.
   const auto take = [&texts](const CLI::results_t& given) {
     texts = given;
     return true;

@@ -61,13 +61,13 @@ Status check(const GenerateFlags& flags) {
     for (const auto& [flag, given] : of_one_request) {
       if (given) {
         return refused(std::string(flag) +
-                       ": found beside --batch, which prints a line of JSON a request");
+                       ": cannot be combined with --batch, which prints a line of JSON a request");
       }
     }
     return Status();
   }
   if (flags.json && flags.json_lines) {
-    return refused("--json-lines: found beside --json, accepted is one of them");
+    return refused("--json-lines: cannot be combined with --json");
   }
   if (flags.logprobs >= 0 && !as_json) {
     return refused("--logprobs: needs --json or --json-lines, which print them");
@@ -76,13 +76,14 @@ Status check(const GenerateFlags& flags) {
     return refused("--prompt-logprobs: needs --json or --json-lines, which print them");
   }
   if (flags.show_tree && as_json) {
-    return refused("--show-tree: found beside " + json_flag + ", which prints no tree");
+    return refused("--show-tree: cannot be combined with " + json_flag + ", which prints no tree");
   }
   if (flags.no_echo && as_json) {
-    return refused("--no-echo: found beside " + json_flag + ", which never repeats the prompt");
+    return refused("--no-echo: cannot be combined with " + json_flag +
+                   ", which never repeats the prompt");
   }
   if (flags.compare && flags.json_lines) {
-    return refused("--compare: found beside --json-lines; accepted beside it is --json");
+    return refused("--compare: cannot be combined with --json-lines, only with --json");
   }
   return Status();
 }

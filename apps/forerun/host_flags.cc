@@ -25,7 +25,8 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// What only who may read the file knows. Its path is an argument, its content never.
+// Reads the secret of a launch from a file. Only the file's path is ever passed as an argument,
+// never its content.
 Result<std::string> read_secret(const std::string& path) {
   if (path.empty()) return std::string();
   struct stat about {};

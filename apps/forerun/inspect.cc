@@ -80,7 +80,7 @@ void print_tables(const Checkpoint& checkpoint) {
   std::cout << '\n' << format_table(memory);
 }
 
-// What generate reads beside the weights.
+// The files besides the weights that generate reads.
 struct TextFiles {
   Result<Tokenizer> tokenizer;
   Status generation_defaults;
@@ -185,9 +185,9 @@ void print_tensors(const Checkpoint& checkpoint) {
 Status run_inspect(const InspectFlags& flags) {
   if (flags.devices && (flags.tensors || !flags.model.empty())) {
     return Status(StatusCode::kInvalidArgument,
-                  "--devices: found beside " +
+                  "--devices: cannot be combined with " +
                       (flags.tensors ? "--tensors" : "the model '" + flags.model + "'") +
-                      ", which it does not look at; accepted beside it is --json");
+                      ", only with --json");
   }
   if (flags.devices) return list_devices(flags.json);
   if (flags.model.empty()) {

@@ -88,7 +88,7 @@ Result<std::unique_ptr<Engine>> make_isolated(const std::string& program, int32_
   return create_supervised_engine(std::move(options));
 }
 
-// What make_engine() is to give from here on.
+// From now on make_engine() makes supervised engines over the hosts of --hosts.
 Status supervise(const LaunchFlags& flags) {
   MpirunOptions mpirun;
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--hosts", flags.start.file));
@@ -118,9 +118,9 @@ constexpr const char* kGroup = "Several hosts, also under mpirun or Slurm";
 Status check_alone(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group() != kGroup || option->count() == 0) continue;
-    return Status(StatusCode::kInvalidArgument,
-                  option->get_name() +
-                      ": needs --hosts beside it, or several processes under mpirun or Slurm");
+    return Status(
+        StatusCode::kInvalidArgument,
+        option->get_name() + ": needs --hosts, or several processes under mpirun or Slurm");
   }
   return {};
 }
@@ -169,7 +169,8 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) { retu
 Status isolate_engine(int32_t relaunches) {
   if (is_supervised) {
     return Status(StatusCode::kInvalidArgument,
-                  "--isolate: found beside --hosts, whose engine is in other processes anyway");
+                  "--isolate: cannot be combined with --hosts, whose engine runs in other "
+                  "processes anyway");
   }
   FORERUN_ASSIGN_OR_RETURN(const std::string program, own_program());
   make = [program, relaunches](const EngineOptions& engine) {

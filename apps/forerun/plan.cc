@@ -205,7 +205,7 @@ Status run_plan(const PlanFlags& flags) {
                                             .acceptance = flags.acceptance,
                                             .longest_context = contexts.back()}));
   if (flags.gpus.empty()) {
-    // What cannot be described cannot be measured either: attention windows.
+    // Models that cannot be described (attention windows) are not measured either.
     FORERUN_RETURN_IF_ERROR(device_work(target.config, 1).status());
     FORERUN_ASSIGN_OR_RETURN(report.machine, measured_machine(flags, report.machine_note));
   } else {

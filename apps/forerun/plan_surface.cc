@@ -233,7 +233,7 @@ void draw_axes(std::string& out, const SurfacePicture& picture, const Surface& s
   text(out, kLeft - 8.0, kTop - 12.0, "end", 12, "#222222", "tokens each");
 }
 
-// What is written beside a load's dot.
+// The text beside a load's dot.
 struct Mark {
   std::string gain;  // empty: the dot alone
   std::string with;

@@ -42,7 +42,7 @@ std::string format_round(const SpeculationRound& round, const Engine& engine, st
   }
   path += (path.empty() ? "" : "│") + show(round.bonus, Colour::kBold, "=");
 
-  // What was guessed in vain, grouped by the node it hung from.
+  // The rejected draft tokens, grouped by their parent node.
   std::string rejected;
   for (size_t parent = 0; parent < round.nodes.size(); ++parent) {
     std::string siblings;
