@@ -15,9 +15,9 @@ DRAFTS = (
     GpuModel("llama-3.2-1b", "int4", draft=True),
     GpuModel("llama-3.2-3b", "int4", draft=True),
 )
-# What a round guesses: a tree of one size always, or sized by what was measured (which may be to
-# guess nothing; serial_tree then guesses what followed in the text so far as well), or that from the
-# draft alone, or from one whose head is int4 (as that of a large vocabulary is by default).
+# The drafts of a round: a tree of a fixed size; a tree sized by measured costs (perhaps without any
+# draft token; serial_tree then also drafts from the text so far); such a tree from the draft model
+# alone; or from a draft model with an int4 head (the default for large vocabularies).
 SHAPES = {
     "best of 8": [
         "--shape",

@@ -1,6 +1,7 @@
-// What the host does between two Steps of a GPU, without a GPU: the engine's loop, strategies,
-// executor and samplers over decoders that answer with summaries of made-up logits. A device's time
-// is not counted, and is long enough for what may be done beside it.
+// Measures the host's work between two Steps of a GPU, without a GPU: the engine's loop,
+// strategies, executor and samplers run over decoders that answer with summaries of synthetic
+// logits. The device's time does not count; it is long enough for all work that may overlap with
+// it.
 //
 // Counters: microseconds from the end of one Step's device work to the next one's launch, the
 // median of all Steps (step_us), the same in CPU time of the loop's thread (step_cpu_us), which
@@ -198,7 +199,7 @@ class Rig {
     options.runners[1] = std::make_unique<DecoderStepRunner>(&draft_, devices_.get(), kVocab);
     options.costs = &costs_;
     options.budget = {.rows = 4096, .seconds = 1e9};  // prompts are read at once
-    // As the engine does, but the costs that strategies see stay.
+    // The engine observes Steps too, but here the costs that strategies see do not change.
     options.on_step = [this](const StepRecord& record) { observed_.observe(record); };
     loop_ = std::make_unique<EngineLoop>(
         EngineLoop::Options{.max_active = requests, .costs = &costs_, .load = &load_},
@@ -288,7 +289,7 @@ void auto_speculates(benchmark::State& state) { between_steps(state, {"auto", 1e
 void auto_rests(benchmark::State& state) { between_steps(state, {"auto", 3e-3, 3e-4}); }
 // The draft costs too much, but some of what the text so far guesses is worth running.
 void auto_repeats(benchmark::State& state) { between_steps(state, {"auto", 4e-5, 3e-3, true}); }
-// As many guesses are found, and none is worth a row.
+// The text gives as many guesses, but none is worth a row.
 void auto_turned_down(benchmark::State& state) { between_steps(state, {"auto", 3e-4, 3e-3, true}); }
 
 void at_requests(benchmark::internal::Benchmark* bench) {

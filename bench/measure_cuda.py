@@ -31,8 +31,8 @@ from recorder import Recorder, gpus, record_sections, relative
 ROWS = (1, 8, 16, 24, 32, 64)
 MATRIX_FLOPS = 2.0 * 8192**3  # of compare_pytorch.py's product of large matrices
 CONTEXT = 1000
-# What must be reached, ms: model, GPUs, {rows: target}. Other rows are measured for the picture.
-# Int4 models are measured with a rounded head too: as a draft has it by default, and as a target may.
+# The targets, ms: model, GPUs, {rows: target}. Other rows are measured for the picture. Int4 models
+# are also measured with a rounded head, which a draft has by default and a target may have.
 ROUNDED_HEAD = {
     "llama-3.2-1b": "int4",
     "llama-3.2-3b": "int4",
@@ -189,7 +189,7 @@ def measure_forwards_of(
         )
 
 
-# What this run has measured, us by the name that PyTorch's operators have too.
+# The times that this run has measured, in us, by the names that PyTorch's operators have, too.
 OURS: dict[str, float] = {}
 ATTENTION = "attention 70b-tp4 8 rows, context {}"
 BUDGET_ROWS = 8

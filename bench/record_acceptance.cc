@@ -33,8 +33,8 @@ OfflineOptions offline_options(const SpeculationOptions& strategy) {
                                size_t) { return plan->make_strategy({}); }};
 }
 
-// As wide and deep as strategies are simulated with; what else one of them would ask is borrowed
-// from another place of the text.
+// A tree as wide and deep as the simulated strategies' trees. If a strategy asks for other nodes,
+// the guesses of another place of the text are used.
 SpeculationOptions wide_tree(const char* strategy) {
   SpeculationOptions options{.strategy = strategy};
   options.shape = "best";

@@ -213,7 +213,7 @@ class Bench {
     row.tokens_per_s = static_cast<double>(within) / (end - begin);
     std::vector<double> drafts, verifications;
     for (const StepRecord& step : steps) {
-      // What is only of some sequences, or reads prompts, is left out.
+      // Steps that lack some of the sequences, or that read prompts, are left out.
       if (step.sequences < cell.requests && !is_hierarchy) continue;
       if (step.rows > 64 * step.sequences) continue;
       if (is_hierarchy) {
@@ -249,8 +249,8 @@ void print(const Row& row, const Row& plain) {
   std::fflush(stdout);
 }
 
-// What is measured, and what its row is called. Views of all of a context are left out: they are
-// none.
+// A setting to be measured, and the name of its row. Views that cover a whole context are left out,
+// since they are no views.
 struct Setting {
   std::string name;
   SpeculationOptions strategy;

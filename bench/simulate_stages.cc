@@ -101,7 +101,7 @@ struct Measured {
   bool identical = true;
 };
 
-// What plain decoding has said.
+// Answers with the tokens of plain decoding.
 class PlainText : public AcceptanceSource {
  public:
   explicit PlainText(int32_t vocab) : vocab_(vocab) {}

@@ -81,7 +81,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-// As `forerun bench` sums up a file of prompts.
+// The median, by which `forerun bench` summarizes a file of prompts, too.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -28,7 +28,7 @@
 
 namespace {
 
-// What epoll reports beside clients, whose number is their descriptor.
+// The numbers of epoll's other descriptors; a client's number is its descriptor.
 constexpr uint64_t kListener = ~uint64_t{0};
 constexpr uint64_t kEvents = ~uint64_t{1};
 constexpr uint64_t kSignals = ~uint64_t{2};
@@ -146,7 +146,7 @@ void Server::take_events() {
   }
 }
 
-// As much as the socket takes; a slow client never holds up another.
+// Sends as much as the socket accepts, so that a slow client never blocks another.
 void Server::send_unsent(int descriptor) {
   Client& client = clients_.at(descriptor);
   while (!client.unsent.empty()) {

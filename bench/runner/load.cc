@@ -175,7 +175,7 @@ class LoadRun {
     return identical;
   }
 
-  // What each request's reader saw, in their order.
+  // Returns what the reader of each request saw, in the order of the requests.
   Result<std::vector<RequestRecord>> run_pass(const Pass& pass) {
     std::vector<RequestRecord> records(static_cast<size_t>(pass.requests));
     const std::vector<double> due =

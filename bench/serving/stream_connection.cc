@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kReadBytes = 16 << 10;
 
-// What is behind the first `name` of `data`; nothing where there is none.
+// The text after the first `name` in `data`; nothing if there is none.
 std::optional<std::string_view> behind(std::string_view data, std::string_view name) {
   const size_t at = data.find(name);
   if (at == std::string_view::npos) return std::nullopt;

@@ -42,7 +42,7 @@ class LongContext(unittest.TestCase):
                 self.assertAlmostEqual(len(prompt), 20000, delta=400)
                 self.assertEqual(prompt.count(expected), 1)
                 self.assertLess(prompt.index(expected), 0.7 * len(prompt))
-                # What stands right before it there is what the prompt ends with.
+                # The prompt ends with the same text that stands right before the passage.
                 before = prompt[: prompt.index(expected)].rstrip(" ")
                 self.assertEqual(before[-60:], prompt[-60:])
 

@@ -1,4 +1,4 @@
-// What Git LFS leaves in place of a file whose content was not fetched: three lines of text.
+// Git LFS pointers: three lines of text in place of a file whose content was not fetched.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-// Not ok where `content`, a file's or its beginning, is such a pointer: `file` names it.
+// Fails if `content`, that of a file or its beginning, is such a pointer. The message names `file`.
 inline Status refuse_lfs_pointer(std::string_view content, const std::string& file) {
   if (!content.starts_with("version https://git-lfs")) return {};
   return Status(StatusCode::kCorrupt, file +

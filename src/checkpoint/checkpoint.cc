@@ -64,8 +64,7 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir) {
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(dir));
   FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
-  // As transformers does: a head that differs from the embedding is used, whatever config.json
-  // says.
+  // transformers, too, uses a head that differs from the embedding, whatever config.json says.
   if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
   FORERUN_RETURN_IF_ERROR(check_tensors(table, config));
   if (!config.dtype_stated) config.dtype = table.find("model.embed_tokens.weight")->dtype;

@@ -17,7 +17,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// What turns a checkpoint of this method into one that is accepted.
+// Says how to convert a checkpoint of this method to one that is accepted.
 std::string conversion_advice(const std::string& method) {
   if (method == "bitsandbytes" || method.find("fp8") != std::string::npos) {
     return "take the original bf16 or f16 checkpoint (it was quantized from one), or quantize that "

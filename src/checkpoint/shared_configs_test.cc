@@ -19,7 +19,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-// What the message of a refused file must contain; the other files are accepted.
+// The refused files and a text that the message must contain; all other files are accepted.
 const std::map<std::string, std::string> kRefused = {
     {"Mixtral-8x7B-v0.1.config.json", "MixtralForCausalLM"},
     {"deepseek.config.json", "DeepseekForCausalLM"},

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What the writer and decoder_tensors() need of a spec.
+// The part of a spec that the writer and decoder_tensors() need.
 ModelConfig describe(const ToySpec& spec) {
   ModelConfig config;
   config.num_layers = spec.num_layers;

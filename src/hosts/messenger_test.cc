@@ -84,7 +84,8 @@ TEST(Messenger, WhoFallsSilentIsLost) {
   EXPECT_NE(incoming->lost.message().find("200 ms"), std::string::npos);
 }
 
-// As where the stage in front has heard the coordinator's word, and has begun, before this one has.
+// This happens if the stage in front receives the coordinator's notice, and starts, before this
+// stage does.
 TEST(Messenger, StepsStayForWhoListens) {
   LocalNetwork network(2);
   Messenger first(network.transport(0), {});

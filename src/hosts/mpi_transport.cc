@@ -70,7 +70,7 @@ class MpiTransport : public Transport {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &num_ranks_);
   }
-  // What has not left is MPI's for good.
+  // Buffers of messages under way stay with MPI, so they are never freed.
   ~MpiTransport() override {
     if (!sending_->empty()) static_cast<void>(sending_.release());
     if (!receiving_->empty()) static_cast<void>(receiving_.release());

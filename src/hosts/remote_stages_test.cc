@@ -104,7 +104,7 @@ TEST(RemoteStages, OneStepAtATime) {
   }
 }
 
-// What a pipeline tells, for a test to wait for.
+// Collects the events of a pipeline, so that a test can wait for them.
 struct Told {
   std::function<void(PipelineEvent)> tell = [this](const PipelineEvent& event) {
     const std::lock_guard lock(mutex);

@@ -16,7 +16,7 @@
 namespace forerun {
 namespace {
 
-// What is forecast at less than this share of the best so far is not tried.
+// Plans whose forecast is below this share of the best so far are not tried.
 constexpr double kWorthTrying = 0.6;
 constexpr int32_t kTrials = 2;  // of each plan; the fastest counts
 constexpr int32_t kTrialTokens = 64;
@@ -101,8 +101,8 @@ class Trial {
 
   Result<ChosenSplit> run() {
     for (Record& record : records_) keep_if(record, turn(record));
-    // What else the machine does can only make a trial slower: the best get a second one, each
-    // counts by its better one.
+    // Other work on the machine can only make a trial slower. So the best splits get a second
+    // trial, and for each its better trial counts.
     for (Record* record : best(kFinalists)) keep_if(*record, turn(*record));
     Record* winner = nullptr;
     do {

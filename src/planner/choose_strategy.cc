@@ -101,7 +101,7 @@ double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_t
 
 namespace {
 
-// As if the models took turns.
+// Chooses as if the models took turns.
 StrategyChoice choose_sequential(const PlannerInput& input) {
   StrategyChoice choice;
   const CostTable& costs = input.costs;

@@ -50,7 +50,7 @@ void read_role(FieldReader& fields, Role role, StepCosts& costs) {
 }
 
 nlohmann::ordered_json role_as_json(const StepCosts& costs, Role role) {
-  // As precise as what is read back, which is single precision.
+  // Written in single precision, since that is what is read back.
   const auto seconds = [](double value) { return static_cast<float>(value); };
   const StepCosts::Slopes& slopes = costs.slopes(role);
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
@@ -74,7 +74,8 @@ std::string write_cost_file(const CostFile& file) {
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (file.costs.has(role)) json[role_name(role)] = role_as_json(file.costs, role);
   }
-  // What is not UTF-8 after all must not end the process; it is no key that is found again.
+  // Text that is not UTF-8 after all must not end the process; its key will just not be found
+  // again.
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -1,6 +1,7 @@
 // The cost model against every row that MagicDec (arXiv 2408.11049) prints: from gamma T_D, T_V and
 // T_AR, held by StepCosts as a machine's times are, and Omega, it must give T_SD and the speed-up.
-// What a round takes beside its Steps is printed nowhere; one constant a table stands for it.
+// The paper does not print the time of a round beside its Steps; one constant a table stands for
+// it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -19,9 +19,10 @@ constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
                                                65, 128, 129, 256, kMaxMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
-// A forward slower than this is timed at fewer row counts and fewer times; at more of them as long
-// as rows have cost next to nothing, up to so much of a Step of one: where that ends, and what they
-// cost from there on, is not to be seen before (processors with tiles).
+// A forward slower than kSlowSeconds is timed at fewer row counts and fewer times. If its rows have
+// cost next to nothing so far (a Step takes less than kRowsHardlyCost times one of a single row),
+// larger counts up to kManySlowRows are timed, too: on processors with tiles only these show what
+// rows cost.
 constexpr double kSlowSeconds = 0.02;
 constexpr double kRowsHardlyCost = 1.5;
 constexpr int32_t kManySlowRows = 64;
@@ -68,7 +69,8 @@ class Measurement {
     return std::max(target, draft);
   }
 
-  // What grows with the cache: none where the memory has no room for a longer context.
+  // Finds the costs that grow with the KV cache; zero if the memory has no room for a longer
+  // context.
   Status find_slopes(Role role, int32_t long_context, int32_t runs) {
     StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
     const int32_t rows = context_rows();
@@ -87,7 +89,8 @@ class Measurement {
     slopes.per_kv_token = batch_growth - slopes.per_attended_token;
     return {};
   }
-  // What a further sequence takes beside its rows and its cache. After find_slopes().
+  // Finds the cost of a further sequence beside its rows and its KV cache. Call after
+  // find_slopes().
   Status find_sequence_cost(Role role, int32_t runs) {
     StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
     double seconds = 0.0;

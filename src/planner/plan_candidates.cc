@@ -123,8 +123,8 @@ Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& opt
   return views;
 }
 
-// Those asked for, else those that an acceptance is given at, else the view's own where a context
-// is longer.
+// The budgets that were asked for, else those for which an acceptance rate is given, else the
+// view's own budget if a context is longer.
 std::vector<int64_t> budgets_of(const CandidateOptions& options, const KvViewEntry& view,
                                 bool of_draft, const std::vector<GivenAcceptance>& given) {
   if (!options.budgets.empty()) return options.budgets;

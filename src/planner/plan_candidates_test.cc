@@ -28,7 +28,7 @@ TEST(MakeCandidates, PublishedOnesByDefault) {
   for (const PlanCandidate& each : all) {
     EXPECT_NE(each.source.find("MagicDec"), std::string::npos) << each.source;
   }
-  // Both views also check what the draft model guesses from as much.
+  // Both views also check the draft model's tokens, which come through a view of the same budget.
   const PlanCandidate* const hierarchy = find(all, "self, snapkv 2049, checks draft");
   ASSERT_NE(hierarchy, nullptr);
   EXPECT_EQ(hierarchy->candidate.acceptance, 0.89);

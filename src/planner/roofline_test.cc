@@ -109,7 +109,8 @@ TEST(Roofline, ReadsLargeCachesAsFastAsOneH200) {
   EXPECT_NEAR(attention(128, 8), 32 * 3818e-6, 0.1 * 32 * 3818e-6);
 }
 
-// What 64 more sequences of 32,000 tokens add to a plain Step in MagicDec's tables 3 (c) and 6.
+// The time that 64 more sequences of 32,000 tokens add to a plain Step in MagicDec's tables 3 (c)
+// and 6.
 TEST(Roofline, ReadsCachesAsFastAsTheMachinesOfMagicDec) {
   for (const auto& [gpus, ms] : {std::pair{"a100:8", 47.24 - 26.99}, {"h100:8", 26.07 - 14.84}}) {
     const StepCosts costs = costs_of(llama_8b(), gpus);

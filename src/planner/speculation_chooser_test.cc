@@ -121,7 +121,7 @@ TEST(SpeculationChooser, TriesAgainAfterALongTime) {
   }
   EXPECT_GT(speculated, 10);             // it does look again
   EXPECT_LT(speculated, kRounds / 200);  // and that costs next to nothing
-  // What has become good is found.
+  // A candidate whose acceptance rate has risen is found.
   batch.truth_ = {0.89};
   for (int i = 0; i < kRounds; ++i) batch.round(chooser, costs, kLong);
   EXPECT_FALSE(chooser.current().is_plain());

@@ -59,7 +59,7 @@ double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const Draf
 
 double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
   if (draft.selection_share <= 0.0) return 0.0;
-  // As if the draft Step read that much more.
+  // The cost of a draft Step that reads that much more.
   StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft.budget_tokens));
   const double alone = costs.seconds(draft.model, step);
   const auto read = static_cast<int64_t>(std::llround(draft.selection_share * load.sequences *

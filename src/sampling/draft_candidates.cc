@@ -66,7 +66,7 @@ class LargestSums {
     sums_->push_back(offered);
     std::push_heap(sums_->begin(), sums_->end(), precedes);
   }
-  // What a sum must reach.
+  // The bound that a sum must reach.
   float least() const {
     return sums_->size() < limit_ ? -std::numeric_limits<float>::infinity()
                                   : sums_->front().logprob;

@@ -1,5 +1,5 @@
-// What is done to a row's logits: each edit's arithmetic, their order, rows in parts, and that a
-// step through a constraint is taken once a row.
+// Tests the edits of a row's logits: the arithmetic of each edit, their order, rows in parts, and
+// that each row steps through its constraint only once.
 #include "sampling/edit_list.h"
 
 #include <gtest/gtest.h>

@@ -48,7 +48,7 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
   double sum = static_cast<double>(sum_of_parts(logits, part)) / kFixedWeightScale;
   const double draft_total = static_cast<double>(draft.total) / kFixedWeightScale;
   const auto draft_probability = [&](size_t token) {
-    // What the draws were made from: the fixed-point values.
+    // Uses the fixed-point values, from which the draws were made.
     return static_cast<double>(to_fixed_weight(draft.weights[token])) / kFixedWeightScale /
            draft_total;
   };

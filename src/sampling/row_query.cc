@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// What process_logits asks, and the counter of the row's noise.
+// The query of process_logits(), with the counter of the row's noise.
 RowQuery processing_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query;

@@ -223,7 +223,7 @@ TEST_P(SummarizedRows, GiveWhatRowsInMemoryGive) {
   EXPECT_GT(fetched, 10);
 }
 
-// What requests ask for most often stays where it is.
+// Logits for the most common parameters stay on the device.
 TEST_P(SummarizedRows, AreSeldomFetched) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Question question;

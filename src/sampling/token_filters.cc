@@ -80,7 +80,8 @@ Status cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratc
   }
   std::vector<RankedToken>& kept = scratch.kept;
   FORERUN_RETURN_IF_ERROR(row->scan.at_least(reach, scratch.ids, kept));
-  // What lies above the last bucket is kept; of that one, what is still needed.
+  // All tokens above the last bucket are kept, and as many tokens of that bucket as are still
+  // needed.
   scratch.ranked.clear();
   for (const RankedToken& token : kept) {
     if (bucket_of(token.logit) == last) scratch.ranked.push_back(token);

@@ -48,7 +48,7 @@ SamplingParams random_params(uint64_t seed) {
   return params;
 }
 
-// What every function says of one row.
+// The results of every function for one row.
 struct Answers {
   Status status;
   SampledToken sampled;

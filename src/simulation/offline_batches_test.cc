@@ -126,7 +126,7 @@ TEST(PlayBatches, DraftingTogetherPaysInABatch) {
   }
 }
 
-// What one request gains by drafting alone, it would cost all the others.
+// A single request would gain by drafting alone, but at the cost of all the others.
 TEST(PlayBatches, ADraftOfTheTargetsSpeedIsLeftAlone) {
   Machine machine = kGpu;
   machine.draft_fixed = machine.target_fixed;

@@ -134,7 +134,7 @@ TEST(RecordedAcceptance, ARecordingHoldsWhatTheDraftSays) {
     EXPECT_EQ(text->guesses[output][0].token, static_cast<TokenId>(best));
   }
   EXPECT_EQ(rig.executor->kv_usage(Role::kDraft).used_blocks, 0);
-  // Nothing is left behind that a failure would show by.
+  // The failure must be returned, and nothing may be left behind.
   rig.draft.fail = true;
   EXPECT_FALSE(record_acceptance(*rig.executor, 3, plain_spec(), tokens, 2, 5).ok());
 }

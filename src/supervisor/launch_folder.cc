@@ -30,8 +30,8 @@ constexpr const char* kPrefix = "forerun-";
 constexpr const char* kFiles = "/tmp";
 constexpr const char* kMemory = "/dev/shm";
 
-// What names of this machine's supervisors begin with: numbers of processes mean something here
-// alone, and folders of memory are made on other machines too.
+// The prefix of folder names of this machine's supervisors. It holds the host, since process
+// numbers are valid on one machine only, and other machines have folders of shared memory, too.
 std::string own_prefix() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);

@@ -28,7 +28,7 @@ constexpr int kNotFound = 127;
 constexpr milliseconds kGrace{2000};
 constexpr milliseconds kLook{5};
 
-// Both ends of a pipe; closed where nobody has taken them.
+// Both ends of a pipe; the destructor closes those that nobody has taken.
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() = default;
@@ -104,7 +104,7 @@ std::optional<int> LaunchProcess::exit_code() {
 bool LaunchProcess::wait(milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!exit_code() && std::chrono::steady_clock::now() < deadline) {
-    // What it still says would keep it from ending where nobody reads it.
+    // Its output must be read, or it might block on a full pipe and not end.
     std::vector<std::string> dropped;
     (void)output_.read(dropped);
     (void)errors_.read(dropped);

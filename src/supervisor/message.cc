@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// What nests deeper is no message, and reading would recurse.
+// Deeper JSON is no message, and reading it would recurse as deep.
 constexpr int kDeepest = 16;
 
 Result<json> parse(std::string_view line) {

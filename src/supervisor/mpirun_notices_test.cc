@@ -26,7 +26,7 @@ std::vector<std::string> shown(const std::string& text,
 
 std::string box(const std::string& text) { return kRule + "\n" + text + kRule + "\n"; }
 
-// What OpenMPI 4.1.4 writes.
+// The output of OpenMPI 4.1.4.
 const std::string kMissing =
     box("mpirun was unable to launch the specified application as it could not access\n"
         "or execute an executable:\n\nExecutable: /opt/forerun\nNode: b\n\n"

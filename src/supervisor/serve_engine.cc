@@ -187,7 +187,7 @@ class EngineService {
       }
       case Kind::kSpeculation: {
         const auto handle = handles_.find(message.id);
-        // What has ended is left as it is.
+        // A request that has ended is left as it is.
         answer(message.call, handle == handles_.end()
                                  ? Status()
                                  : handle->second->change_speculation(message.speculation));

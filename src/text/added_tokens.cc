@@ -23,7 +23,7 @@ bool is_word(const CodePoint& point) {
   if (c < 0x80) {
     return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   }
-  // As Rust's regex has \w, which Hugging Face asks here: with the two joiners.
+  // \w as in Rust's regex, which Hugging Face uses here: it includes the two joiners.
   static const Result<Regex> word = Regex::compile("[\\w\\x{200c}\\x{200d}]");
   if (!word.ok()) return false;
   std::string text;

@@ -1,8 +1,8 @@
 // Detokenizer: text of a stream of tokens, as it comes.
 //
-// What push and finish return, put together, is Tokenizer::decode of all the ids; no piece ever
-// ends within a UTF-8 character. One stream, one thread. Keeps a reference to the tokenizer's
-// tables, which must outlive it (moving the Tokenizer is fine).
+// The texts that push() and finish() return, put together, are Tokenizer::decode() of all the ids;
+// no piece ends within a UTF-8 character. One stream, one thread. Keeps a reference to the
+// tokenizer's tables, which must outlive it (moving the Tokenizer is fine).
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ Result<std::string> rendered(const std::string& source, const ChatInput& input) 
   return parsed->render(input);
 }
 
-// What Jinja2 refuses must be refused, what it renders must be the same text.
+// Templates that Jinja2 refuses must be refused; all others must give Jinja2's text.
 void expect_golden(const ordered_json& golden, const Result<std::string>& got) {
   if (golden.contains("refused")) {
     EXPECT_FALSE(got.ok()) << "gave " << (got.ok() ? *got : "")

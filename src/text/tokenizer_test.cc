@@ -157,7 +157,7 @@ TEST(ByteLevelBpe, BytesThatAreNoUtf8KeepTheirValues) {
   EXPECT_EQ(tokenizer.decode(Ids{0xe2, 0x96, 'x', 0xff}), "\xef\xbf\xbdx\xef\xbf\xbd");
 }
 
-// What a vocabulary lacks of ill-formed text is read as U+FFFD, not left out.
+// Ill-formed bytes that a vocabulary lacks are read as U+FFFD, not left out.
 TEST(ByteLevelBpe, BytesThatTheVocabularyLacksBecomeTheReplacementCharacter) {
   json file = byte_level({});
   file["model"]["vocab"].erase("\xc3\xbc");  // stands for the byte FC, which no UTF-8 text has

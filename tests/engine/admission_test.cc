@@ -48,7 +48,7 @@ class AdmissionByLoop : public ::testing::Test {
 TEST_F(AdmissionByLoop, WhatIsPromisedIsNotFree) {
   for (int32_t first = 0; first < 12; ++first) submit(std::vector<int32_t>(300, first));
   EXPECT_EQ(executor_->opened(), 4);
-  // What one has read is in use instead.
+  // Pages that a request has read are in use, no longer promised.
   executor_->answer(1, 5);
   EXPECT_EQ(executor_->opened(), 4);
   // Another's turned out to be there already.
@@ -67,8 +67,8 @@ TEST_F(AdmissionByLoop, WhatIsSharedIsPromisedOnce) {
   EXPECT_EQ(executor_->opened(), 11);
 }
 
-// As above; but who was to read the pages first leaves before it has, or after: they are for others
-// to read then, and still take their room.
+// The same, but the request that was to read the shared pages first leaves before or after it has
+// read them. Other requests must read them then, and their room stays reserved.
 TEST_F(AdmissionByLoop, WhatIsSharedStaysPromisedToThoseWhoStay) {
   for (const bool after_reading : {false, true}) {
     for (int32_t last = 0; last < 14; ++last) {

@@ -54,7 +54,7 @@ void add(std::map<uint64_t, Output>& outputs, Completion completion) {
   output.stats.output_tokens = -1;
 }
 
-// As a server does it: one thread sleeps in poll(2), submits, and takes what is there.
+// Works like a server: one thread sleeps in poll(2), submits requests and takes completions.
 TEST_F(CompletionQueues, OneThreadServesManyRequests) {
   std::map<uint64_t, std::shared_ptr<RequestHandle>> handles;
   std::map<uint64_t, Output> outputs;
@@ -88,7 +88,7 @@ TEST_F(CompletionQueues, WhoReadsNothingIsOwedOneEventARequest) {
   }
   complete(*engine_, request_of(99));
   EXPECT_TRUE(releases_its_kv(*engine_));
-  // What the loop does for a request that comes now comes after all that it did for those.
+  // The loop serves this new request after it has ended all earlier ones.
   complete(*engine_, request_of(99));
   std::map<uint64_t, Output> outputs;
   int completions = 0;

@@ -68,7 +68,7 @@ class Faults : public ::testing::Test {
     return request;
   }
 
-  // What requests give when nothing happens.
+  // The outputs of the requests when no fault happens.
   static std::vector<Output> undisturbed(const std::vector<Request>& requests) {
     Loop loop({.on_step = {}});
     std::vector<Output> outputs;
@@ -98,7 +98,7 @@ TEST_F(Faults, OneStepOfEitherSideGoesWrong) {
                  (fault == Fault::kThrows ? decoder->throws : decoder->fail) = now;
                }});
     decoder = &loop.rig.decoder(role);
-    // Those that begin alike share KV, which a fault must not spoil.
+    // Requests that begin with the same tokens share KV, which a fault must not corrupt.
     for (int turn = 0; turn < 2; ++turn) {
       std::vector<std::shared_ptr<RequestStream>> streams;
       for (const Request& request : requests) streams.push_back(loop.submit(request));

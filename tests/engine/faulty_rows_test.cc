@@ -60,7 +60,7 @@ std::unique_ptr<Engine> engine_of(const ToyPair& pair, bool with_draft,
   return create_engine(options);
 }
 
-// What each request gives by plain decoding on a whole model.
+// The output of each request by plain decoding on a whole model.
 std::vector<Output> plain_outputs(const ToySpec& spec) {
   const ToyPair pair(spec, 0.0f);
   const auto engine = engine_of(pair, /*with_draft=*/false);

@@ -1,5 +1,5 @@
-// What a server needs of an engine, through the public interface: limits and load, defaults and
-// seeds, several samples of a prompt, requests that go on where another engine stopped.
+// Tests what a server needs from an engine, through the public interface: limits and load, defaults
+// and seeds, several samples of a prompt, requests that continue where another engine stopped.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,8 +71,8 @@ TEST_F(Serving, MoreThanMayWaitAreRefusedWithAHint) {
   request.stop.clear();
   request.max_new_tokens = 300;
   std::vector<std::shared_ptr<RequestStream>> streams;
-  // None of them can end before the last has been submitted: nobody reads, but readers are not
-  // waited for, so as many are tried as could never all have ended.
+  // Requests may end meanwhile, since the engine does not wait for readers. So more requests are
+  // submitted than could ever have ended by then.
   Status refused;
   for (int count = 0; count < 500 && refused.ok(); ++count) {
     auto stream = engine->submit(request);
@@ -249,7 +249,7 @@ TEST_F(Serving, ARequestThatWasCutGoesOnAsItWouldHave) {
   int by_stop = 0;
   for (uint64_t seed = 0; seed < (kSanitized ? 12 : 40); ++seed) {
     const Request request = request_of(seed);
-    // As its events came, so that text and tokens can be cut at the same place.
+    // Keeps the events as they came, so that text and tokens can be cut at the same place.
     std::vector<Event> events;
     const auto stream = engine->submit(request);
     ASSERT_TRUE(stream.ok()) << stream.status().message();
@@ -363,8 +363,8 @@ TEST_F(Serving, PrefixesAreSharedWithinASalt) {
   EXPECT_EQ(together, 2 * 3 * 64) << "one of each salt reads the prompt";
 }
 
-// What the target says of a token does not depend on the rule that chose it: asked at each place
-// again, for all tokens, it says the same.
+// The target's log-probability of a token does not depend on the rule that chose it: computed again
+// at each position, for all tokens, it is the same.
 TEST_F(Serving, LogprobsUnderRejectionAreTheTargetsOwn) {
   EngineOptions options;
   options.max_logprobs = 256;

@@ -1,4 +1,4 @@
-// What schema_test.py asks of the grammars, a JSON line an answer.
+// Answers the questions of schema_test.py about grammars, with a JSON line for each.
 //
 //   schema_cases TOKENIZER_JSON
 //
@@ -85,7 +85,7 @@ size_t bytes_read(const Grammar& grammar, const std::string& text) {
   return read;
 }
 
-// What a schema of a corpus costs, and which texts it accepts.
+// Measures what a schema of a corpus costs, and which texts it accepts.
 Json measured(const Json& question, TokenMasks& masks) {
   Json reply;
   const std::string schema = question["schema"].dump();

@@ -38,8 +38,7 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
                                     EngineOptions options = {});
 
 Request request_of(uint64_t seed, bool sampled);
-// Gives the request another length; the request may end by itself from the middle of that length
-// on.
+// Sets the length of the request, and lowers min_new_tokens to half of it if that is larger.
 void set_length(Request& request, int32_t max_new_tokens);
 std::string describe(const Request& request);
 // Runs all requests at once, so that they share Steps.

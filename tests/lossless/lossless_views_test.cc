@@ -115,7 +115,8 @@ void LosslessViews::expect_plain_tokens(Engine& engine, const std::string& view,
           const std::vector<Output> expected(plain.begin() + static_cast<std::ptrdiff_t>(begin),
                                              plain.begin() + static_cast<std::ptrdiff_t>(end));
           for (size_t idx = 0; idx < group.size(); ++idx) {
-            // In the batch of all requests one decodes plainly, one speculates with the draft model.
+            // In the batch of all requests one decodes plainly, one speculates with the draft
+            // model.
             const size_t place = batch == requests.size() ? idx : 2;
             if (place == 0) continue;
             group[idx].speculation =
@@ -169,8 +170,8 @@ INSTANTIATE_TEST_SUITE_P(Precisions, LosslessViews,
                          ::testing::Range(size_t{0}, precisions().size()),
                          [](const auto& tested) { return precisions()[tested.param].name; });
 
-// What a request does is its own: its rounds, its guesses and how many of them are right are what
-// they are when it runs alone, whoever beside it reaches its length, is cancelled or fails.
+// A request's rounds, draft tokens and accepted tokens are those that it has when it runs alone,
+// even if requests beside it reach their length, are cancelled or fail.
 TEST(LosslessViewsOfABatch, ThoseThatEndLeaveTheOthersAsTheyWere) {
   const Precision precision = with_long_context(precisions().front());
   const ToyPair pair(precision.spec);

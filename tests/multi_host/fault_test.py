@@ -186,7 +186,7 @@ class Trial:
         seen = set()
         try:
             seen.update(launch.ranks(RANKS))
-            # What has never started is an error at once, and not tried again.
+            # A launch that has never started is an error at once and is not tried again.
             launch.wait_for_words("the launch is up")
             files, memory = open_files(launch.process.pid), resident_bytes(launch.process.pid)
             happened = 0
@@ -242,7 +242,7 @@ def main():
         print("fault_test: skipped, there is no mpirun")
         return 77
     with tempfile.TemporaryDirectory() as name:
-        # Nothing of the user's is read or written.
+        # Keeps the test from reading or writing the user's files.
         os.environ.update(XDG_CACHE_HOME=name, HOME=name)
         trial = Trial(args.forerun, Path(name), args.seed)
         begin = time.monotonic()

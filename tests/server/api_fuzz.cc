@@ -42,7 +42,7 @@ T value_of(Result<T> result) {
   return std::move(*result);
 }
 
-// What is made once: nothing of a call may change it.
+// The objects that are made once; no call may change them.
 struct Stage {
   std::unique_ptr<bench::NullEngine> engine =
       value_of(bench::NullEngine::create({.model = kModel}));
@@ -204,7 +204,7 @@ Json any_call(Decisions& decisions) {
   return call;
 }
 
-// What an answer writer sends, looked at.
+// Checks everything that an answer writer sends.
 class CheckedExchange : public Exchange {
  public:
   explicit CheckedExchange(const std::string& body) : body_(body) {}

@@ -216,7 +216,7 @@ class Api(serving.ServerTest):
         self.assertEqual(logprobs["text_offset"][0], 0)
         for offset, token in zip(logprobs["text_offset"], logprobs["tokens"]):
             self.assertTrue(choice["text"][offset:].startswith(token))
-        # As far as the text reads back as the tokens that were drawn, which all its beginning does.
+        # The text tokenizes to the drawn tokens at least at its beginning; compares that far.
         same = len(prompt)
         while (
             same < len(tokens) and logprobs["tokens"][same] == answer["tokens"][same - len(prompt)]
@@ -368,7 +368,7 @@ class Api(serving.ServerTest):
         ):
             made = self.server.completion("x", max_tokens=9, structured_outputs=outputs)
             self.assertRegex(made["choices"][0]["text"], accepted)
-        # As llama-server has them.
+        # The forms that llama-server accepts.
         for form in (
             {"json_schema": {"const": "42"}},
             {"response_format": {"type": "json_object", "schema": {"const": "42"}}},

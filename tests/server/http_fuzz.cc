@@ -148,15 +148,15 @@ HttpHandlers handlers(const AccessPolicy& access) {
   return made;
 }
 
-// What differs from run to run is left out.
+// Removes a header whose value differs from run to run.
 void drop_header(std::string& output, std::string_view name) {
   for (size_t at = output.find(name); at != std::string::npos; at = output.find(name, at)) {
     output.erase(at, output.find("\r\n", at) + 2 - at);
   }
 }
 
-// What comes back when `input` is sent in pieces of `piece` bytes and the client then says that it
-// will send no more.
+// The server's output when the client sends `input` in pieces of `piece` bytes and then shuts down
+// its sending side.
 std::string answer_to(const std::string& input, size_t piece, const AccessPolicy& access) {
   static EventLoop loop;
   static const HttpOptions options = small_limits();
@@ -207,7 +207,7 @@ constexpr std::string_view kChunksByTheByte =
     "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
     "chunked\r\n\r\n0\r\n\r\n";
 
-// Whose bodies were requests once.
+// A request that is hidden in the body of another one.
 constexpr std::string_view kHidden =
     "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
 constexpr std::string_view kCodings[] = {"identity", "gzip", "xchunked", "chunked, identity", ""};

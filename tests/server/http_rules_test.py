@@ -328,7 +328,7 @@ class SlowFormats(serving.ServerTest):
 
 
 class Origins(unittest.TestCase):
-    # What openai 6.9 for JavaScript sends from a page.
+    # The headers that openai 6.9 for JavaScript sends from a page.
     ASKED = (
         "authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-os,"
         "x-stainless-package-version,x-stainless-retry-count,x-stainless-runtime,"

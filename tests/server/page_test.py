@@ -12,7 +12,7 @@ import devtools
 import serving
 
 MESSAGE = "The old house stood at the end of the lane, and"
-# What each expression below may use.
+# Helpers for the expressions below.
 HELPERS = """
 const byId = (id) => document.getElementById(id);
 const all = (selector) => [...document.querySelectorAll(selector)];
@@ -193,7 +193,7 @@ class PageTest(serving.ServerTest):
         idle = "!slots.some((slot) => slot.is_processing)"
         self.page.wait(f"fetch('/slots').then((got) => got.json()).then((slots) => {idle})")
         self.assertEqual(self.page.evaluate("lastText().length"), length)
-        # What there is of it can be compared, and the conversation goes on.
+        # The partial answer can be compared, and the conversation continues.
         self.page.evaluate("byId('compare').click()")
         self.page.wait("byId('compare-result').textContent.startsWith('Identical')")
         self.set(max_tokens=5)
@@ -286,7 +286,7 @@ class PageTest(serving.ServerTest):
             ["serial_tree", "0.9"],
         )
 
-    # What is seen of speculation
+    # The display of speculation
 
     def test_tokens_have_the_colours_of_how_they_came(self):
         self.guess()

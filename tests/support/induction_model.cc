@@ -29,7 +29,7 @@ constexpr int32_t kBefore = kWidth;
 constexpr int32_t kSaid = 2 * kWidth;
 constexpr int32_t kConstant = 3 * kWidth;
 static_assert(kConstant < kHidden);
-// What norms multiply by, where so many parts are vectors of length 1.
+// The factor of a norm whose input consists of `parts` vectors of length 1.
 float normed(int32_t parts) {
   return std::sqrt(static_cast<float>(kHidden) / static_cast<float>(parts));
 }

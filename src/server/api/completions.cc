@@ -144,7 +144,7 @@ class CompletionWriter : public AnswerWriter {
   const std::vector<int32_t>& prompt_of(size_t index) const {
     return fields_.prompt_tokens[index / static_cast<size_t>(fields_.samples)];
   }
-  // What stands before the choice's own text, and how likely it is.
+  // Appends the echoed prompt that stands before the choice's own text, and its log-probabilities.
   void begin_choice(Choice& choice, size_t prompt_idx, const Event& event, std::string& text,
                     Json& logprobs) const;
   void stream_event(Exchange& exchange, size_t index, bool begins, const Event& event,

@@ -1,4 +1,4 @@
-// What a connection writes: answers, streams, interim answers.
+// The writing half of a connection: answers, streams, interim answers.
 #include <atomic>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/write.hpp>
@@ -28,7 +28,7 @@ std::string http_date() {
   return std::string(text, length);
 }
 
-// What an Exchange tells its connection, on the loop's thread.
+// An Exchange that passes its calls to the connection on the loop's thread.
 class ConnectionExchange : public Exchange {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t number)

@@ -24,7 +24,8 @@ constexpr std::chrono::milliseconds kSweepEvery{200};
 constexpr std::chrono::milliseconds kWithoutDescriptors{100};
 constexpr int64_t kOtherDescriptors = 256;  // the engine's files, devices and pipes
 
-// As many as the system lets this process have, for which it asks.
+// The number of connections for which the system allows this process descriptors; raises the
+// process's limit first.
 int32_t most_connections(int32_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted > 0 ? wanted : 256;

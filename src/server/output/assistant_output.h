@@ -57,8 +57,8 @@ class AssistantOutput {
   AssistantOutput(AssistantOutput&&) noexcept;
   AssistantOutput& operator=(AssistantOutput&&) noexcept;
 
-  // What `text`, the next piece, adds. Pieces that end within no UTF-8 character give deltas that
-  // end within none. Neighbouring deltas differ in kind or call.
+  // Returns the deltas that `text`, the next piece, adds. If no piece ends within a UTF-8
+  // character, no delta does. Neighbouring deltas differ in kind or call.
   std::vector<OutputDelta> push(std::string_view text);
 
   // Ends the text and returns what was held back. Nothing may be pushed after it. `is_cut`: the

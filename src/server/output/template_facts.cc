@@ -14,7 +14,7 @@ bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-// What becomes of the conversation; empty where the template refuses it.
+// The rendered conversation; empty if the template refuses it.
 std::string rendered(const RenderMessages& render, const Json& messages,
                      const std::string& tools = "") {
   const Result<std::string> text = render(json_line(messages), tools);

@@ -68,7 +68,7 @@ class SharedTemplate {
   std::string source_, eos_;
 };
 
-// What a client sends back of an answer.
+// The message by which a client sends an answer back.
 Json assistant_message(const ParsedMessage& message) {
   Json calls = Json::array();
   for (const ParsedCall& call : message.calls) {

@@ -20,8 +20,8 @@ struct ParsedMessage {
   bool operator==(const ParsedMessage&) const = default;
 };
 
-// What a client makes of the deltas. Adds a line to `content` where they break what is promised:
-// an empty delta, a piece of arguments for a call other than the last, neighbours of one kind.
+// Puts deltas together as a client does. Adds a line to `content` if they break a promise: an empty
+// delta, a piece of arguments for a call other than the last, neighbours of one kind.
 void add_deltas(const std::vector<OutputDelta>& deltas, ParsedMessage& message);
 
 // Reads the text in pieces of `piece_bytes` bytes, the first one of `first_bytes`. `is_cut`:

@@ -39,7 +39,7 @@ std::string json_string(std::string_view text) { return '"' + escaped(text) + '"
 // JSON for a value whose type is `type` or, if that is empty, not known.
 std::string value_json(const std::string& text, std::string_view type) {
   if (type == "boolean" || type.empty()) {
-    // As Python writes them, and models that have read much of it.
+    // Python's spelling, which models use that have read much Python.
     if (text == "True") return "true";
     if (text == "False") return "false";
   }
@@ -161,7 +161,7 @@ CallForm::Step XmlForm::push(char byte, CallSink& sink) {
 
 bool XmlForm::finish(CallSink& sink) {
   if (reading_ != Reading::kValue || streams_ || value_.empty()) return has_begun_;
-  // As much of it as is sure whatever would have followed.
+  // Puts out the part of the value that is certain, whatever would have followed.
   constexpr std::string_view kBeginsJson = "{[-0123456789";
   const bool may_be_json = kBeginsJson.find(value_.front()) != std::string_view::npos;
   sink.arguments(may_be_json ? value_ : '"' + escaped(value_));
