@@ -7,7 +7,7 @@
 //     --setting strategy=autoregressive --setting strategy=sparse_self,draft_depth=4
 //     --setting strategy=sparse_self,source=suffix,draft_depth=8,draft_width=4
 //
-// The first setting is what the others are compared with. Of several runs the median counts.
+// The first setting is what the others are compared with. The median of several runs counts.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>

@@ -66,7 +66,7 @@ Status in_range(const char* flag, int64_t value, int64_t least) {
                     std::to_string(least) + " to " + std::to_string(kMaxCounted));
 }
 
-// Everything that can be said before the models are loaded.
+// Makes all checks that do not need the models.
 Status check(const BenchFlags& flags) {
   FORERUN_RETURN_IF_ERROR(in_range("--limit", flags.limit, 0));
   FORERUN_RETURN_IF_ERROR(in_range("--warmup", flags.warmups, 0));

@@ -72,7 +72,7 @@ class Chat {
   Status show_answer(const Request& request);
   void print_help() const;
 
-  // Sets a sampling parameter of `change` where what comes of it is in range.
+  // Applies `change` to the sampling parameters if the result is in range.
   Status change_sampling(const std::function<void(SamplingOptions&)>& change);
   template <class T>
   ChatCommand number_command(const std::string& name, const std::string& help,
@@ -290,7 +290,7 @@ Status run_chat(const ChatFlags& flags) {
   FORERUN_RETURN_IF_ERROR(check_utf8("--system", flags.system));
   FORERUN_ASSIGN_OR_RETURN(const SamplingOptions sampling, sampling_options(flags.sampling));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
-  // A checkpoint without a template cannot chat: said now, not after the first line.
+  // A checkpoint without a template cannot chat; fails now, not after the first line.
   FORERUN_RETURN_IF_ERROR(
       engine->apply_chat_template(R"([{"role":"user","content":"hello"}])").status());
   const bool by_hand = is_terminal(stdin);

@@ -23,7 +23,7 @@ class Reader {
     std::string text(kMaxBytes + 1, '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<size_t>(in.gcount()));
-    // A directory opens, and then gives nothing.
+    // Opening a directory succeeds, but reading it fails.
     if (in.bad()) refuse("cannot be read; accepted is a TOML file");
     if (text.size() > kMaxBytes) refuse("holds more than 1 MiB; accepted is a TOML file of flags");
     const toml::parse_result parsed = toml::parse(text, path_);

@@ -257,7 +257,7 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
 
 namespace {
 
-// For --verbose: what was measured and what came of it.
+// Logs, for --verbose, what was measured and chosen.
 void log_choices(const EngineOptions& options, const EngineInfo& info) {
   std::istringstream report(options.try_splits ? "" : info.planner_report);  // it is printed then
   for (std::string line; std::getline(report, line);) log_line(LogLevel::kInfo, line);

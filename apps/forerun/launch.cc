@@ -114,7 +114,7 @@ Status supervise(const LaunchFlags& flags) {
 
 constexpr const char* kGroup = "Several hosts, also under mpirun or Slurm";
 
-// Flags of several hosts say nothing of one process.
+// Refuses the flags of several hosts in a command that runs in one process.
 Status check_alone(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group() != kGroup || option->count() == 0) continue;

@@ -27,7 +27,7 @@ struct PlanReport {
   std::vector<PlanCandidate> candidates;
   std::vector<BatchPlan> plans;  // by batch, then context
   std::vector<CriticalContexts> critical;
-  // Of the inflection point between the first and the last number of sequences; absent if there is
+  // The inflection point between the first and the last number of sequences; absent if there is
   // only one number.
   bool has_inflection = false;
   std::optional<int64_t> inflection;

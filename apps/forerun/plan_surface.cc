@@ -30,7 +30,8 @@ constexpr double kNoRoom = -1.0;               // does not fit the memory
 struct Rgb {
   int red, green, blue;
 };
-// Below 1 to red, above it to green, white between; the ends are reached at half and at this.
+// Colours go from red below a gain of 1 over white to green above it. Red is full at kWorst, green
+// at the largest gain.
 constexpr double kWorst = 0.5;
 constexpr Rgb kWhite = {255, 255, 255};
 constexpr Rgb kRed = {204, 51, 17};

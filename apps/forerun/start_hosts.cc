@@ -71,7 +71,7 @@ int wait_for(pid_t child, LineReader& errors, MpirunNotices& notices) {
     std::vector<std::string> lines;
     static_cast<void>(errors.read(lines));  // false at the end, when no more lines come
     for (std::string& line : lines) print(notices.push(std::move(line)));
-    // Calls that wait go on after a signal here.
+    // In this process system calls that wait are restarted after a signal, so this polls instead.
     if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (InterruptGuard::interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);
   }

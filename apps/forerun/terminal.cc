@@ -29,7 +29,7 @@ const char* escape_of(Colour colour) {
   return "";
 }
 
-// Characters, not bytes; good enough for tables of numbers and names.
+// The number of characters, not bytes; good enough for tables of numbers and names.
 size_t display_width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;

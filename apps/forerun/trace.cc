@@ -19,7 +19,8 @@
 namespace forerun::app {
 namespace {
 
-// A timeline of more is no picture, and is kept in memory until the last has ended.
+// A timeline of more requests would be unreadable, and it is kept in memory until the last has
+// ended.
 constexpr int kMaxRequests = 4096;
 
 struct TraceFlags {
@@ -33,8 +34,8 @@ struct TraceFlags {
   double length_ms = 0.0;
 };
 
-// Runs all requests concurrently, seeds ascending; the statistics of the first. Ctrl-C ends them
-// all.
+// Runs all requests concurrently, with ascending seeds, and returns the statistics of the first.
+// Ctrl-C ends them all.
 Result<RequestStats> run_requests(Engine& engine, const Request& request, int count) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CompletionQueue> queue, CompletionQueue::create());
   std::vector<std::shared_ptr<RequestHandle>> handles;

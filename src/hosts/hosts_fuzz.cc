@@ -1,5 +1,5 @@
-// Feeds bytes to whatever reads messages of other processes. What it accepts must be writable
-// again, and, where the checks let it pass, lead nowhere outside of itself.
+// Feeds bytes to all readers of messages from other processes. An accepted message must be writable
+// again and, if it passes the checks, must not refer to anything outside of itself.
 #include <cstdint>
 #include <cstdlib>
 #include <span>

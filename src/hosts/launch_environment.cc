@@ -1,4 +1,4 @@
-// What mpirun and Slurm tell a process of itself in its environment.
+// Reads what mpirun and Slurm say about a process in its environment.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

@@ -12,8 +12,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// How long it sleeps between two looks, by how long nothing has come or gone: what one Step after
-// another needs, then a pause in the text, then a service that waits.
+// How long the thread sleeps between two polls, by the time since the last message: short between
+// Steps, longer in a pause of the text, longest in an idle service.
 microseconds pause_after(Messenger::Clock::duration quiet) {
   if (quiet < milliseconds(20)) return microseconds(20);
   if (quiet < milliseconds(500)) return microseconds(100);
@@ -188,7 +188,7 @@ void Messenger::run() {
     const bool received = receive_all();
     Clock::time_point now = Clock::now();
     if (sent || received) busy = now;
-    // Who has been stopped, and goes on now, is itself the one that was silent: it listens first.
+    // This process was stopped for a while, so the silence is its own fault: it listens first.
     if (now - looked > options_.longest_silence / 2) {
       const std::lock_guard lock(watching_);
       for (Peer& peer : peers_) peer.heard = now;

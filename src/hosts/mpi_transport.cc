@@ -166,8 +166,9 @@ class MpiTransport : public Transport {
 };
 
 constexpr std::chrono::milliseconds kLeaveTimeout{5000};
-// mpirun throws away what it has not yet passed on of a job that is aborted. So whoever aborts it
-// lets its own message out first, and others the coordinator's, who says it best.
+// When a job is aborted, mpirun throws away output that it has not passed on yet. So the process
+// that aborts waits for its own message to get out first, and other ranks wait for the
+// coordinator's message, which explains the failure best.
 constexpr std::chrono::milliseconds kCoordinatorsWord{500};
 constexpr std::chrono::milliseconds kOthersWord{2500};
 

@@ -25,7 +25,7 @@ class StageServer {
       : hosts_(hosts), worker_(worker), live_vocab_(live_vocab), inbox_(kNoSpin) {}
 
   Status serve() {
-    // The stage in front may have died without the coordinator's noticing, or its link.
+    // The stage in front, or the link to it, may fail without the coordinator's notice.
     if (hosts_.rank() > 1) hosts_.messenger().watch(hosts_.rank() - 1);
     hosts_.messenger().listen([this](Incoming&& incoming) { take_in(std::move(incoming)); });
     const Status status = work();

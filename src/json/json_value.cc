@@ -51,7 +51,7 @@ std::string BasicJsonValue<Json>::name() const {
   return path_.empty() ? source_ : source_ + ": field \"" + shown_path() + "\"";
 }
 
-// The end of a long path tells most.
+// Shows the end of a long path, which says most.
 template <class Json>
 std::string BasicJsonValue<Json>::shown_path() const {
   constexpr size_t kMax = 110;

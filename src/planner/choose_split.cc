@@ -26,7 +26,7 @@ constexpr float kTrialTemperature = 0.8f;
 constexpr int32_t kVerifyTokens = 8;  // what t_target is shown for
 constexpr int32_t kDraftWidth = 8;
 
-// Half greedy, half sampled.
+// The requests of the trials: half of them greedy, half sampled.
 std::vector<OfflineRequest> trial_requests(const std::vector<std::vector<int32_t>>& prompts,
                                            int32_t new_tokens) {
   std::vector<OfflineRequest> requests;
@@ -138,7 +138,8 @@ class Trial {
     Status failure;           // not ok: it is left out
   };
 
-  // Leaves the split out where `status` is a failure: another one may do. Whether it stays.
+  // Leaves the split out if `status` is a failure, since another split may work. Returns whether
+  // the split stays.
   static bool keep_if(Record& record, Status status) {
     if (!status.ok()) log_line(LogLevel::kWarning, "auto: " + left_out(*record.split, status));
     record.failure = std::move(status);

@@ -20,7 +20,7 @@ namespace {
 // A file of ours takes a few KB.
 constexpr std::uintmax_t kMaxFileBytes = 1 << 20;
 
-// FNV-1a. Names of files only: what a file holds for is told by its own key.
+// FNV-1a, for file names only: the key inside a file says what the file holds for.
 uint64_t hash_of(const CostKey& key) {
   uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&hash](const std::string& text) {
@@ -88,7 +88,7 @@ void CostCache::keep(const CostKey& key, const StepCosts& costs) const {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) return failed(error.message());
-  // A name of nobody else's: other threads, processes and machines may keep theirs in the folder.
+  // A unique name, since other threads, processes and machines may write to the folder, too.
   temporary = file.string() + ".XXXXXX";
   const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) {

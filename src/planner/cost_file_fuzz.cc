@@ -1,5 +1,5 @@
-// Feeds text to the reader of cached Step costs. What it accepts must give finite times, and must
-// come out of writing and reading as it is.
+// Feeds text to the reader of cached Step costs. An accepted text must give finite times that
+// survive writing and reading.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

@@ -26,13 +26,14 @@ constexpr double kBriefSeconds = 0.03;
 constexpr double kSlowSeconds = 0.02;
 constexpr double kRowsHardlyCost = 1.5;
 constexpr int32_t kManySlowRows = 64;
-// How the time grows with the cache is told by Steps behind two contexts, of one row and of
-// several, and by Steps of several sequences: a GPU reads the cache of one sequence alone at a part
-// of its bandwidth. The smaller count of rows is one that slow forwards are timed at anyway.
+// The growth of the time with the KV cache is measured by Steps with two contexts, of one row and
+// of several, and by Steps of several sequences, since a GPU reads the cache of a single sequence
+// at a part of its bandwidth. Slow forwards use the smaller row count, at which they are timed
+// anyway.
 constexpr int32_t kContextRows = 32;
 constexpr int32_t kSlowContextRows = 16;
 constexpr int32_t kSequences = 8;
-// Where plain decoding is slower than this, starting at once is worth more.
+// If plain decoding is slower than this, nothing more is measured, so that the engine starts soon.
 constexpr double kTooSlowSeconds = 0.25;
 
 struct Load {
@@ -41,17 +42,17 @@ struct Load {
   int32_t sequences = 1;
 };
 
-// The fastest of some runs counts: what else the machine does can only make a Step slower.
+// Times Steps. The fastest of several runs counts, since other work can only make a Step slower.
 class Measurement {
  public:
-  // Steps are behind `context` tokens, or as many as leave their rows room below `max_context`.
+  // Steps have `context` tokens of context, or fewer so that their rows fit below `max_context`.
   Measurement(RealExecutor& executor, bool has_draft, int32_t context, int32_t max_context)
       : executor_(executor), has_draft_(has_draft), context_(context), max_context_(max_context) {}
 
-  // Takes note of what Steps of `rows` rows take; returns the slower role's seconds. Roles take
-  // turns, as in serving: a small model's weights that would stay in the caches between Steps of
-  // its own are read anew after a Step of the other model. Only the target's Steps of one row
-  // follow each other: that is plain decoding.
+  // Times Steps of `rows` rows and records the result; returns the slower role's seconds. Roles
+  // take turns, as in serving: a small model's weights would stay in the processor's caches between
+  // its own Steps, but are read anew after a Step of the other model. Only the target's Steps of
+  // one row follow each other, since that is plain decoding.
   Result<double> add(int32_t rows, int32_t runs) {
     double target = 0.0;
     double draft = 0.0;
@@ -107,7 +108,7 @@ class Measurement {
   }
   double plain_seconds() const { return seconds_at(Role::kTarget, 1); }
 
-  // Entries hold what is left beside the slopes.
+  // The measured costs; entries hold the time that the slopes do not explain.
   StepCosts costs() const {
     StepCosts costs;
     for (const Time& time : times_) {
@@ -173,7 +174,7 @@ class Measurement {
   std::array<StepCosts::Slopes, kNumRoles> slopes_;
 };
 
-// A lack of room for a long context or for several leaves these terms out.
+// Ignores a lack of memory for a long context or several sequences: these terms are left out then.
 Status unless_exhausted(Status status) {
   return status.code() == StatusCode::kResourceExhausted ? Status() : status;
 }

@@ -15,7 +15,7 @@ namespace forerun {
 namespace {
 
 constexpr const char* kDraftView = "streaming_llm";  // of a draft model
-// Guesses a check of a hierarchy: SpeculationOptions::draft_width, as it is by default, less one.
+// Guesses for each check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
 constexpr int32_t kCheckedGuesses = 3;
 constexpr const char* kPublished = "MagicDec, PG-19 behind 32,000 tokens";
 
@@ -73,7 +73,8 @@ Result<GivenAcceptance> parse_acceptance(const std::string& text) {
   return given;
 }
 
-// The most precise of those that speak of it; marks all of them.
+// The most specific given acceptance rate that applies to the candidate; marks all that apply as
+// used.
 std::optional<double> given_for(std::vector<GivenAcceptance>& all, const PlanCandidate& plan) {
   const SpeculationCandidate& candidate = plan.candidate;
   const bool of_draft = candidate.draft.model == Role::kDraft;
@@ -104,7 +105,7 @@ Status check_asked_budget(const KvViewEntry& view, int64_t budget, int64_t longe
   return Status();
 }
 
-// Views to plan with: those named, else those that something is known of.
+// The views to plan with: those named by the user, else those with a known acceptance rate.
 Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& options,
                                                      const std::vector<GivenAcceptance>& given) {
   std::vector<const KvViewEntry*> views;
@@ -183,9 +184,9 @@ void add_draft(int64_t budget, std::vector<GivenAcceptance>& given,
   plans.push_back(std::move(plan));
 }
 
-// Every candidate of the target's own, checking what the draft model guesses. How often a view
-// shares a guess is taken to be how often the target accepts one of the draft model: where the view
-// is right that is so, and where it errs a small model often errs alike.
+// Adds, for every candidate in which the target drafts for itself, a hierarchy that checks the
+// draft model's tokens. The view is assumed to accept these tokens as often as the target does:
+// where the view is right that is true, and where it errs, a small model often errs alike.
 void add_hierarchies(std::vector<GivenAcceptance>& given, std::vector<PlanCandidate>& plans) {
   const size_t alone = plans.size();
   for (size_t idx = 0; idx < alone; ++idx) {

@@ -18,7 +18,7 @@ Result<DeviceWork> work_for(const char* model, const ModelConfig& config, int32_
   return Status(work.status().code(), std::string(model) + ": " + work.status().message());
 }
 
-// Lengths looked at are this far apart, then the crossing is found between two of them.
+// Lengths are tried in steps of this ratio; then the crossing is found between two of them.
 constexpr double kLengthRatio = 1.1892071150027211;  // a quarter of an octave
 constexpr double kShortest = 16.0;
 
@@ -86,7 +86,8 @@ bool fits(const PlannedMachine& machine, const BatchLoad& load,
       if (!memory.draft) return false;
       bytes += memory.draft->resident_bytes + tokens(seen) * memory.draft->kv_token_bytes;
     } else {
-      // A gathered view's blocks. Of one in place some hundred tokens too many are counted.
+      // The blocks of a gathered view. For a view in place this counts some hundred tokens too
+      // many.
       bytes += tokens(seen) * memory.target.kv_token_bytes;
     }
     if (candidate->draft.checks.by_model) {
@@ -154,7 +155,7 @@ std::optional<int64_t> inflection_context(const PlannedMachine& machine, int32_t
   return last_crossing(
       longest_context(machine, many_sequences, candidates, max_context), [&](int64_t context) {
         const double many = best_speedup(machine, {many_sequences, context}, candidates, options);
-        // Where nothing pays for either, nothing has turned.
+        // If speculation pays for neither batch, this is not the inflection point.
         return many > 1.0 &&
                many >= best_speedup(machine, {few_sequences, context}, candidates, options);
       });

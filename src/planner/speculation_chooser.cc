@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// A change of acceptance that is worth a look before its time.
+// A change of the acceptance rate by this much leads to a new decision before it is due.
 constexpr double kMoved = 0.03;
 constexpr double kBucketsPerOctave = 6.0;  // 2^(1/6): 12% wide
 

@@ -10,10 +10,10 @@ namespace forerun {
 namespace {
 
 constexpr double kBadMoment = 0.8;
-// The first ones read weights that nobody has touched yet.
+// Several Steps, since the first ones read weights that have not been touched yet.
 constexpr int32_t kChecks = 4;
 
-// Whether plain Steps are now so much faster than the cache tells.
+// Whether plain Steps are now much faster than the cached costs say.
 Result<bool> are_faster_now(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                             const StepCosts& cached) {
   const int32_t context = std::clamp(max_context_tokens - 2, 0, kReferenceContext);

@@ -1,5 +1,5 @@
-// Candidate lists of drafts (sampler.h), and what rule `rejection` draws them and its own tokens
-// by: dense weights, words of noise.
+// Candidate lists of drafts (sampler.h), and the dense weights and noise words from which rule
+// `rejection` draws candidates and its own tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -81,7 +81,7 @@ class LargestSums {
   std::vector<Candidate>* sums_;
 };
 
-// The part's largest sums. A device may have listed tokens among which they are.
+// Finds the part's largest sums. A device may have listed tokens that include them.
 Status largest_sums_of_part(const RowContext& context, int32_t limit, ProcessedRow* row,
                             SamplerScratch& scratch, LargestSums* largest) {
   if (row->empty()) return {};
@@ -96,7 +96,7 @@ Status largest_sums_of_part(const RowContext& context, int32_t limit, ProcessedR
     return {};
   }
   FORERUN_RETURN_IF_ERROR(row->scan.read());
-  // The sums of the best by logit are as many that are as large, from the start.
+  // The sums of the best tokens by logit give a lower bound from the start.
   float reached = std::numeric_limits<float>::lowest();
   if (!row->filtered) {
     FORERUN_RETURN_IF_ERROR(row->scan.best_tokens(limit, scratch.ids, scratch.ranked));

@@ -104,7 +104,7 @@ int32_t EditList::mask_of(const RowContext& context) {
     return num_masks() - 1;
   }
   Walk walk{context.constrained, {}, *context.constrained, -1};
-  // From the parent where it is among the sequence's rows, else from the nearest ancestor.
+  // Continues from the parent if it is among the sequence's rows, else from the nearest ancestor.
   for (auto earlier = walks_.rbegin();
        earlier != walks_.rend() && walk.path.size() + 1 < context.path.size(); ++earlier) {
     if (earlier->from != context.constrained) break;

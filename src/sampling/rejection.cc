@@ -11,7 +11,7 @@ namespace {
 
 // Probabilities in fixed point, for sums that depend on no order: 2^62 is one.
 constexpr double kFixedOne = 0x1p62;
-// A residual below 2^-40 is what rounding leaves of none.
+// A residual below 2^-40 is a rounding error of an empty residual.
 constexpr uint64_t kResidualEpsilon = uint64_t{1} << 22;
 
 uint64_t to_fixed_probability(double p) { return static_cast<uint64_t>(p * kFixedOne); }
@@ -35,7 +35,7 @@ RejectionOutcome accept_greedy(TokenId best, std::span<const TokenId> children) 
   return {match == children.end() ? -1 : static_cast<int32_t>(match - children.begin()), best};
 }
 
-// The rule of one node whose request draws.
+// Decides one node of a request that samples.
 RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context,
                               std::span<const TokenId> children, const DraftDistribution& draft,
                               const ProcessedRow& row, SamplerScratch& scratch) {

@@ -51,7 +51,7 @@ void ask_for_logprobs(const RowContext& context, int32_t count, int32_t vocab, R
 RowQuery sample_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query = processing_query(context, vocab);
-  // Log-probabilities are of the logits as they came, and a summary is of the edited ones.
+  // Log-probabilities need the unedited logits, but a summary describes the edited ones.
   if (params.logprobs >= 0 && is_adjusted(context)) {
     query.kinds = RowQuery::kLogits;
     return query;

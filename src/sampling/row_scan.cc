@@ -14,7 +14,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// A logit that at least `limit` lane maxima reach; -inf side (kLowest) where that takes all lanes.
+// A logit that at least `limit` lane maxima reach; kLowest if that takes all lanes.
 float reach_of(std::span<const float> lane_max, float part_max, int32_t limit) {
   if (static_cast<size_t>(limit) >= lane_max.size()) return kLowest;
   // Eighths below the maximum; the last bucket takes the rest.
@@ -173,7 +173,7 @@ Status RowScan::weight_sum(ScoreScale scale, uint64_t* sum) {
 Status RowScan::at_least(float reach, std::vector<int32_t>& ids, std::vector<RankedToken>& out) {
   out.clear();
   if (summary_ != nullptr) {
-    // A listed token below it tells that none of those above it is left out.
+    // If a listed token is below it, all tokens above it are listed.
     bool all = lists_all();
     for (const RankedToken& token : listed()) {
       if (token.logit >= reach) {

@@ -23,7 +23,8 @@ struct BestKey {
   }
 };
 
-// A few kept tokens: each on its own, skipping those that even the largest noise cannot lift.
+// Draws from a few kept tokens one by one, and skips tokens that even the largest noise cannot
+// lift.
 void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey* best) {
   for (const RankedToken& kept : row.kept) {
     if (kept.token == row.scan.part_best().token ||
@@ -34,7 +35,8 @@ void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey*
   }
 }
 
-// The part's best sum of score and noise. A device may have named the few tokens that can have it.
+// Finds the part's best sum of score and noise. A device may have listed the few tokens that can
+// have it.
 Status draw_from_part(const RowContext& context, SamplerScratch& scratch, ProcessedRow* row,
                       BestKey* best) {
   if (row->empty()) return {};

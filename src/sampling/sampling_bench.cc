@@ -89,7 +89,7 @@ void draft_candidates(benchmark::State& state) {
   }
 }
 
-// The host's part where a device has made the summary.
+// Measures the host's part when a device has made the summary.
 class SummarizedRow : public DeviceLogits {
  public:
   SummarizedRow(const std::vector<float>& logits, const RowQuery& query) : query_(query) {

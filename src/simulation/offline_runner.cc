@@ -44,7 +44,7 @@ class OfflineRunner {
                       "run_offline: " + std::to_string(active_.size()) +
                           " requests wait, and the executor has nothing to do");
       }
-      // Others that end leave it memory.
+      // Waits until another request ends and frees memory.
       if (result->waits_for_memory && active_.size() > 1) continue;
       FORERUN_RETURN_IF_ERROR(result->status);
       const auto found = active_.find(result->sequence);

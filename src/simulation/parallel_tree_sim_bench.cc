@@ -1,6 +1,6 @@
-// parallel_tree against the best serial_tree on synthetic acceptance, in virtual time: both at the
-// same cost of a draft step, serial_tree with both models on all devices, parallel_tree with each
-// on its own, where the target is a little slower. Prints a table; takes the number of tokens.
+// Compares parallel_tree with the best serial_tree on synthetic acceptance, in virtual time.
+// serial_tree runs both models on all devices; parallel_tree runs each on devices of its own, where
+// the target is a little slower. Prints a table; takes the number of tokens.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

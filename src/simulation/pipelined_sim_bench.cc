@@ -1,7 +1,7 @@
-// `pipelined` on synthetic acceptance in virtual time: eight stages and a draft of SpecPipe's times
-// without links. Milliseconds a token, plain pipelining's over them, and what the host's own work
-// takes: this thread's time an item, with the draft's Steps and the simulated models. Prints a
-// table; takes the number of tokens.
+// Simulates `pipelined` on synthetic acceptance in virtual time: eight stages and a draft, with
+// SpecPipe's times and without links. Prints a table with milliseconds a token, the speed-up over
+// plain pipelining, and the host's own work: this thread's time for each item, with the draft's
+// Steps and the simulated models. Takes the number of tokens.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

@@ -107,7 +107,7 @@ Result<RecordedText> record_acceptance(Executor& executor, SequenceId sequence,
   WorkItem item;
   item.sequence = sequence;
   item.role = Role::kDraft;
-  // The last token's row would guess at what is not there.
+  // The row of the last token is left out, since no token follows it.
   for (size_t position = 0; position + 1 < tokens.size(); ++position) {
     WorkRow row;
     row.token = tokens[position];

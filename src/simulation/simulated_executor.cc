@@ -79,7 +79,7 @@ std::optional<WorkResult> SimulatedExecutor::next_at_hand() {
     FinishedItem item = std::move(finished_.front());
     finished_.pop_front();
     const auto open = open_.find(item.result.sequence);
-    // Closed meanwhile, and perhaps opened again: nobody waits for it.
+    // The sequence was closed meanwhile (and perhaps opened again), so nobody waits for the result.
     if (open == open_.end() || open->second != item.opening) continue;
     if (item.result.waits_for_memory && item.closings != closings_) continue;  // it tries again
     return std::move(item.result);
@@ -87,8 +87,8 @@ std::optional<WorkResult> SimulatedExecutor::next_at_hand() {
   return std::nullopt;
 }
 
-// A Step has been answered; its devices are busy for as long as the profile says. One of a target
-// with stages has passed them all.
+// Called when a Step has been answered: keeps its devices busy for as long as the profile says. A
+// Step of a target with stages has passed all of them.
 void SimulatedExecutor::occupy(StepRecord record) {
   RoleState& role = roles_[static_cast<size_t>(record.role)];
   record.host_seconds = options_.host_seconds;
@@ -131,7 +131,7 @@ void SimulatedExecutor::start_steps() {
     while (const auto role = turns_.next(target.worker.get(), draft.worker.get())) {
       const bool drafts = *role == Role::kDraft;
       const int64_t held_up = drafts && target.worker ? target.worker->decoding_sequences() : 0;
-      // Work that results at hand lead to belongs into the same Step.
+      // Finished results may lead to more work, which belongs into the same Step.
       if (start_step(drafts ? draft : target, held_up) || !finished_.empty()) break;
     }
   }

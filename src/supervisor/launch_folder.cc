@@ -69,7 +69,7 @@ void remove_left_over(const char* parent) {
   }
 }
 
-// By then every launch that is still starting has locked its folder.
+// Within this time every starting launch has locked its folder.
 constexpr time_t kAbandonedAfter_s = 600;
 
 int open_folder(const fs::path& folder) {

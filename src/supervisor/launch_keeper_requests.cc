@@ -1,4 +1,4 @@
-// The keeper's requests: how they reach a launch, and what comes of them its readers.
+// The keeper's requests: hands them to a launch, and their events to their readers.
 #include <algorithm>
 #include <utility>
 

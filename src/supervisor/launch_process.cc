@@ -120,7 +120,7 @@ int LaunchProcess::end(milliseconds timeout, milliseconds grace) {
     kill(process_, SIGTERM);
     wait(grace);
   }
-  // Twice: one may have started another meanwhile.
+  // Done twice, since a process may have started another one meanwhile.
   for (int round = 0; round < 2; ++round) {
     for (const pid_t left : processes_of_session(process_)) kill(left, SIGKILL);
   }

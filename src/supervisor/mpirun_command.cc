@@ -32,8 +32,8 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options) {
   if (!options.folder.empty()) {
     command.insert(command.end(), {"--gmca", "orte_tmpdir_base",
                                    LaunchFolder::session_folder(options.folder).string()});
-    // With a process the others end at once: by default mpirun gives them a second to tidy up, and
-    // says what has happened after that.
+    // If one process ends, the others end at once. By default mpirun gives them a second to tidy
+    // up, and reports the failure only after that.
     command.insert(command.end(), {"--gmca", "odls_base_sigkill_timeout", "0"});
   }
   if (const char* const isa = std::getenv("FORERUN_ISA"); isa != nullptr && *isa != '\0') {
@@ -44,7 +44,7 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options) {
                   [](const std::string& host) { return host.find(':') != std::string::npos; })) {
     command.insert(command.end(), {"--gmca", "regx", "naive"});
   }
-  // A part of the launch a line, so that ranks are in the order of the lines.
+  // Each process has a line of its own, so that ranks are in the order of the lines.
   for (size_t rank = 0; rank < options.hosts.size(); ++rank) {
     if (rank > 0) command.emplace_back(":");
     const auto file = options.host_files.find(options.hosts[rank]);

@@ -21,7 +21,7 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Whether ssh, or the shell behind it, says with this line that mpirun can start nothing on a host.
+// Whether the line is ssh's, or its shell's, and says that mpirun can start nothing on a host.
 bool is_of_ssh(std::string_view line) {
   return line.starts_with("ssh: ") || has(line, "Permission denied (") ||
          has(line, "Host key verification failed") || has(line, "orted: ") ||

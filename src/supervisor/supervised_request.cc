@@ -66,7 +66,7 @@ void SupervisedRequest::take(Event event, int32_t part, int launches) {
   if (!event.tokens.empty() && !sample.first_token) sample.first_token = Clock::now();
   sample.finished = event.finished;
   sample.scored |= !event.prompt_logprobs.empty();
-  // A later launch knows when it began with it, not when it was asked for.
+  // A later launch knows when it started the request, not when the request was submitted.
   const auto since_submission = [this](Clock::time_point time) {
     return std::chrono::duration<double>(time - submitted_).count();
   };

@@ -73,7 +73,7 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
 Status Bpe::read_options(const TokenizerJson& json) {
   const JsonValue model = json.root()["model"];
   if (!model.is_object()) return model.refuse("an object of type BPE", StatusCode::kCorrupt);
-  // Files from before the field existed are told by their merges.
+  // Older files lack the field; they are recognized by their merges.
   FORERUN_ASSIGN_OR_RETURN(const std::string type,
                            model["type"].string_or(json.has_merges ? "BPE" : "unnamed"));
   if (type != "BPE") return model["type"].refuse("\"BPE\"", StatusCode::kUnsupported);

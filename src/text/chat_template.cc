@@ -239,7 +239,7 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
     variables.emplace_back("documents", std::move(documents));
   }
   variables.emplace_back("add_generation_prompt", Value::boolean(input.add_generation_prompt));
-  // The first of two that are called alike holds.
+  // If a name occurs twice, the first value counts.
   if (!input.bos_token.empty()) {
     variables.emplace_back("bos_token", Value::string(input.bos_token));
   }

@@ -78,7 +78,7 @@ Status split_text(std::string_view text, PieceSpan piece, const Regex& pattern,
                   std::vector<SplitPart>& parts, std::vector<PieceSpan>& out) {
   const std::string_view inside = text.substr(piece.begin, piece.end - piece.begin);
   MatchCursor cursor(pattern, inside);
-  // Isolated pieces need no second look at their neighbours.
+  // Isolated pieces do not depend on their neighbours.
   const bool direct = behavior == SplitBehavior::kIsolated;
   parts.clear();
   uint32_t from = piece.begin;

@@ -33,7 +33,7 @@ std::string random_call_id(ToolFormat format) {
   return make_tool_call_id(format, random());
 }
 
-// Where special tokens are shown for the sake of tags, those that end an answer must not be.
+// Shows special tokens if tags need them, but not the ones that end an answer.
 void show_special_tokens(const Engine& engine, Request& request, AssistantOutputOptions& output) {
   request.skip_special_tokens = false;
   for (const int32_t token : engine.info().eos_token_ids) {

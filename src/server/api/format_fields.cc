@@ -22,7 +22,7 @@ void set(OrderedFieldReader& fields, const char* name, const std::string& path, 
   into.names.emplace_back("output_format", path);
 }
 
-// {"schema": {...}}, with a name and "strict", which is always so here.
+// Reads {"schema": {...}}, which may have a name and "strict"; formats are always strict here.
 const Json* schema_of(const Json& holder) {
   const auto found = holder.find("schema");
   if (found == holder.end()) return nullptr;

@@ -1,5 +1,5 @@
-// Any text, in any format: what comes of it must not depend on how it was cut, and where no call
-// and no reasoning was found all of it must be content.
+// Reads any text in any format. The result must not depend on how the text was cut, and if no call
+// and no reasoning was found, all of it must be content.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

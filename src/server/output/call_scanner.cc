@@ -7,8 +7,8 @@
 namespace forerun::server {
 namespace {
 
-// Heads of calls within heads of calls could be read again without end to speak of; real ones break
-// off after some hundred bytes.
+// Limits how often nested heads of calls are read again; real heads break off after some hundred
+// bytes.
 constexpr size_t kMaxBytesReadAgain = 1 << 20;
 
 std::vector<std::string> tags_of(const std::vector<CallOpening>& openings) {

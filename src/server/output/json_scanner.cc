@@ -3,7 +3,7 @@
 namespace forerun::server {
 namespace {
 
-// Far beyond what arguments nest, and within what readers of JSON take.
+// Deeper than any arguments, and within the limits of JSON readers.
 constexpr size_t kMaxDepth = 256;
 
 bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }

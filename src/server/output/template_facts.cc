@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kText = "probe text";
 constexpr const char* kValue = "probe value";
-// Two spaces: only who copies the text writes them.
+// The two spaces show whether a template copies the text: no other way of writing gives them.
 constexpr const char* kArgumentsText = R"({"probe_key":  "probe value"})";
 
 bool contains(const std::string& text, std::string_view part) {

@@ -46,7 +46,7 @@ std::string value_json(const std::string& text, std::string_view type) {
   if (text == "None" && type == "null") return "null";
   const auto value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) return json_string(text);
-  // A text in quotes is a text with quotes where nobody asked for JSON.
+  // Without a type the text need not be JSON, so quotes belong to the text.
   if (value.is_string() && type.empty()) return json_string(text);
   return text;
 }

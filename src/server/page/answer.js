@@ -161,8 +161,8 @@ export class Answer {
   }
 }
 
-// Where two answers part: an index of tokens; -1: they are the same. Of an answer that was stopped the
-// last text may not have come.
+// The index of the first token in which two answers differ; -1: they are the same. If an answer was
+// stopped, its last text may be missing.
 export function firstDifference(a, b) {
   const length = Math.max(a.tokens.length, b.tokens.length);
   for (let idx = 0; idx < length; idx++) {

@@ -430,7 +430,7 @@ Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runt
     if (a.is_markup() == b.is_markup()) {
       return make_text_like(a.as_string() + b.as_string(), a, runtime);
     }
-    // What is marked as escaped stays, the plain string beside it is escaped.
+    // A string that is marked as escaped stays, and the plain string beside it is escaped.
     FORERUN_RETURN_IF_ERROR(
         runtime.budget.spend_text(6 * (a.is_markup() ? b : a).as_string().size()));
     return make_text_like(escaped(a).as_string() + escaped(b).as_string(), escaped(a), runtime);

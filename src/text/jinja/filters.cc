@@ -92,7 +92,7 @@ Result<Value> length_of(const std::string& name, const Value& value) {
 
 Result<Value> to_json_filter(const Value& value, const Arguments& args, Runtime& runtime) {
   JsonStyle style;
-  // As transformers has it: Jinja's own filter takes the indent first.
+  // The order of arguments is that of transformers; Jinja's own filter takes the indent first.
   const Value* indent = args.get(1, "indent");
   const Value* ascii = args.get(0, "ensure_ascii");
   if (indent && !indent->is_none()) {

@@ -8,7 +8,7 @@
 namespace forerun::text::jinja {
 namespace {
 
-// What an attribute= names: an index, or names and indexes with dots between.
+// The path that attribute= names: an index, or names and indexes with dots between.
 struct Path {
   std::vector<Value> parts;
 };

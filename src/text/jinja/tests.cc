@@ -1,4 +1,4 @@
-// What may stand behind "is".
+// The tests that may follow "is".
 #include "base/status_macros.h"
 #include "text/jinja/runtime.h"
 #include "text/unicode_case.h"

@@ -58,8 +58,8 @@ std::string float_text(double number) {
   return text;
 }
 
-// What str.isprintable is false for: other than letters, marks, numbers, punctuation, symbols, and
-// " ".
+// Python's str.isprintable for a character beyond ASCII: true for letters, marks, numbers,
+// punctuation and symbols.
 bool is_printable(std::string_view character, Regex::Matcher& matcher) {
   static const Regex kUnprintable = *Regex::compile("[\\p{C}\\p{Z}]");
   const auto found = kUnprintable.find(character, 0, matcher);
