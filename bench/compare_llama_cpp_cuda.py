@@ -27,7 +27,7 @@ from recorder import Recorder, gpus, record_sections, relative
 CONTEXT = 1000
 PROMPTS = (512, 2048)
 GENERATED = 128
-# How many times llama.cpp's rate is to be reached, and ours in ms a token.
+# Targets: Forerun's rate as a multiple of llama.cpp's, and its ms a token.
 TARGETS = {"int4": (2.35, 1.45), "bf16": (1.28, 3.70)}
 
 

@@ -53,7 +53,7 @@ struct Arguments {
   int32_t context = 200;
 };
 
-// Gives rows whole whose logits are edited.
+// A decoder that returns whole rows if their logits are edited, so that the host edits them.
 class EditsOnTheHost : public Decoder {
  public:
   explicit EditsOnTheHost(Decoder* decoder) : decoder_(decoder) {}

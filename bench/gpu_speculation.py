@@ -76,7 +76,7 @@ def measure_speculation(rec: Recorder) -> None:
     with suppress(NotMadeError), on_disk(rec, target, *drafts) as (target_path, *draft_paths):
         for shape in shapes:
             flags = SHAPES[shape]
-            # Without the text as a source only where the others are fastest.
+            # The shapes without the text as a source run only where the others are fastest.
             few = "alone" in shape
             for draft, draft_path in zip(drafts[:1] if few else drafts, draft_paths):
                 for strategy, where in placements(len(gpus()))[: 1 if few else None]:

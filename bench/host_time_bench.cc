@@ -43,8 +43,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return hash ^ hash >> 29;
 }
 
-// When the devices, of which one works at a time, began and ended; loop's thread only until it
-// ends.
+// The times at which the devices, of which one works at a time, began and ended Steps. Used by the
+// loop's thread alone until it ends.
 struct Gaps {
   SteadyClock::time_point idle_since{};
   int64_t cpu_ns = 0;  // of the loop's thread, then
@@ -220,7 +220,7 @@ class Rig {
     loop_->submit(std::move(active));
   }
 
-  // Reads all events; what the requests have counted.
+  // Reads all events and returns the sums of the requests' statistics.
   RequestStats drain() {
     RequestStats sum;
     while (auto completion = queue_->next()) {

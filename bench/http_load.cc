@@ -1,7 +1,7 @@
-// A load on a server of OpenAI's API: streams that arrive by themselves or one after the other,
-// with thousands of connections that do nothing held beside. Says what became of the calls, the
-// times to the first token and between tokens as clients see them, and, of a server on this
-// machine, what it used of processor and memory.
+// Puts a load on a server of OpenAI's API: streams that arrive at given times or one after the
+// other, beside thousands of idle connections. Reports how the calls ended, the times to the first
+// token and between tokens as clients see them, and, for a server on this machine, its processor
+// time and memory.
 //
 //   http_load --port 8080 --streams 256 --seconds 600 --idle 10000 --prompts prompts.jsonl
 //             --server-process PID --json load.json

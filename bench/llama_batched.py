@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recorder import Recorder, relative
 
-# Types that hold the weights in as many bits; of several the faster one counts.
+# llama.cpp's types with as many bits a weight; if there are several, the fastest one counts.
 TYPES = {"bf16": ["bf16"], "int4": ["q4_0", "q4_1"]}
 
 
@@ -102,7 +102,8 @@ def run_batched(
         "--output-format",
         "jsonl",
     ]
-    # Without it its threads now and then sleep at barriers and it decodes many times slower.
+    # Without this variable threads sleep at barriers now and then, which makes decoding many times
+    # slower.
     variables = {} if rec.args.devices else {"OMP_WAIT_POLICY": "active"}
     for _ in range(2):  # now and then it ends before its result is written
         text = rec.attempt(command, variables)

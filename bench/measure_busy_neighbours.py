@@ -32,7 +32,7 @@ KEPT = 0.3  # of the undisturbed speed
 DROPPED = 0.9  # of plain decoding beside neighbours: what auto has at least
 
 
-# Ends where its parent does, so that a bench that is killed leaves nobody counting.
+# Ends with its parent, so that a killed bench leaves no busy process behind.
 NEIGHBOUR = """
 import os
 parent = os.getppid()

@@ -1,6 +1,6 @@
-// Ways to speculate side by side on one engine: the same long prompts are read once, then every
-// setting decodes behind them, in turn, as often as asked for. What `forerun bench` does for
-// strategies of one set of options, for settings that differ in any of them: a hierarchy beside its
+// Compares settings of speculation on one engine. The same long prompts are read once; then every
+// setting decodes after them, in turn, as often as asked for. `forerun bench` compares strategies
+// with one set of options; here settings may differ in any option, such as a hierarchy and its
 // halves.
 //
 //   measure_settings --model DIR --draft DIR --prompts FILE.jsonl --prompt-tokens 7552

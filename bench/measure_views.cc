@@ -1,5 +1,5 @@
-// Views of the KV on real texts: how often a draft through each of them is right, by budget and γ,
-// and what its Steps take beside plain decoding, one request at a time.
+// Measures views of the KV cache on real texts: the acceptance rate of drafts through each view, by
+// budget and γ, and the time of their Steps compared with plain decoding, one request at a time.
 //
 //   measure_views --model DIR --tasks needle.jsonl,war-and-peace.jsonl --views streaming_llm,snapkv
 //

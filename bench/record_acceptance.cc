@@ -1,5 +1,5 @@
-// Records what a draft guesses along a target's own greedy text, and beside it where a wide tree
-// would go, for simulated machines.
+// Records, for simulated machines, a draft's guesses along a target's own greedy text, and its
+// guesses beside the text that a wide tree would ask for.
 //
 //   record_acceptance MODEL DRAFT PROMPTS.jsonl OUT.json [PROMPTS] [TOKENS]
 #include <algorithm>

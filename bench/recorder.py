@@ -165,7 +165,7 @@ def gpus() -> list[str]:
     )
     found = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(found)))))
-    # By number, or by a name of its own (GPU-...), of which the order here says nothing.
+    # GPUs are given by number or by name (GPU-...); a name says nothing about the order.
     numbers = [int(n) if n.isdigit() else 0 for n in visible.split(",") if n]
     return [found[n] for n in numbers if n < len(found)]
 

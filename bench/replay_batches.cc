@@ -1,6 +1,7 @@
-// Strategies for batches of long contexts on this machine, at a given acceptance: real Steps of
-// real models, whose answers an acceptance model replaces (simulation/replayed_runner.h). Prompts
-// are not read, so that 24 contexts of 32,000 tokens take seconds.
+// Measures strategies for batches of long contexts on this machine at a given acceptance rate: runs
+// real Steps of real models and replaces their answers by those of an acceptance model
+// (simulation/replayed_runner.h). Prompts are not read, so that 24 contexts of 32,000 tokens take
+// seconds.
 //
 //   replay_batches --model DIR [--draft DIR] [--devices cuda:0] --requests 24 --context 32000
 //
@@ -120,7 +121,7 @@ class Bench {
       const int32_t longest = cell.context + arguments.tokens + kKvBlockTokens;
       options.max_context_tokens = std::max(options.max_context_tokens, longest);
       options.max_active_requests = std::max(options.max_active_requests, cell.requests);
-      // Five blocks more a request, for the tree and what is not full.
+      // Five more blocks for each request, for the tree and partly filled blocks.
       tokens = std::max(tokens, int64_t{cell.requests} * (longest + 5 * kKvBlockTokens));
     }
     FORERUN_ASSIGN_OR_RETURN(OpenedModels opened, open_models(options));

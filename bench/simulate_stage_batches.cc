@@ -1,6 +1,7 @@
-// Many requests in one pipeline of stages, in virtual time: tokens a second and the time between
-// tokens by how many run at once, plain decoding (requests dealt out to the stages' Steps) beside
-// strategies that speculate, whose rows share them; and how long a prompt takes to be read.
+// Simulates many requests in one pipeline of stages, in virtual time. Reports tokens a second and
+// the time between tokens by the number of concurrent requests, for plain decoding (requests
+// distributed over the stages' Steps) and for strategies that speculate, whose rows share Steps;
+// and the time to read a prompt.
 //
 //   simulate_stage_batches --profile FILE#PROFILE [--requests N…] [--json FILE]
 //

@@ -1,12 +1,13 @@
-// Strategies on a target cut into stages over links, in virtual time, with the answers of a real
-// pair of models: milliseconds between tokens, and plain pipelining's over them.
+// Simulates strategies on a target cut into stages with links between them, in virtual time, with
+// the answers of a real pair of models. Reports milliseconds between tokens, and the speed-up over
+// plain pipelining.
 //
 //   simulate_stages --model DIR --draft DIR --profile FILE#PROFILE --prompts FILE.jsonl…
 //   simulate_stages … --stages 2,4,8,16 --widths 4,16,64 --gbit 10 1 --latency-ms 1 5
 //
 // Every strategy's output is compared with plain decoding's, token for token. With --replay-target
-// only plain decoding asks the target: its text then answers for it, and 0 where a row is beside
-// it, which nobody comes to ask about. The draft is asked always.
+// only plain decoding runs the target; later its text gives the target's answers. Rows beside that
+// text are answered with token 0, which does not matter. The draft always runs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Strategies on a simulated machine: tokens a second on a profile, and how much faster than the
-// time it simulates that comes out.
+// Simulates strategies on a machine's profile. Reports tokens a second, and how much faster the
+// simulation runs than the time that it simulates.
 //
 //   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS] [HOST_US]
 //

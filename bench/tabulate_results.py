@@ -18,7 +18,8 @@ TABLES = "TABLES.md"
 # The columns of a figure, in this order. The figure's command and notes stay in the JSON.
 FIGURE_COLUMNS = ("figure", "value", "unit", "target", "holds", "floor", "over_floor")
 MISSED_COLUMNS = ["figure", "value", "unit", "target", "measured"]
-# Rows that are no figures are raw data where there are more of them, or figures beside them.
+# Rows that are not figures count as raw data if there are more of them than this, or if there are
+# figures beside them.
 MOST_ROWS = 60
 # Fields of other rows that get no column: the section says them, or they are too long for a cell.
 LEFT_OUT = ("command", "note", "machine", "date", "commit", "said")

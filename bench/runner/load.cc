@@ -149,8 +149,8 @@ class LoadRun {
     return Status();
   }
 
-  // Plain decoding's tokens of every request of this size of load. What an earlier, smaller load
-  // decoded stays, so that later ones are held against requests that ran with fewer others.
+  // Decodes every request of this load plainly. Tokens that an earlier, smaller load decoded stay,
+  // so that later loads are compared with requests that ran with fewer others.
   Status learn_plain_tokens(float temperature, int concurrency, const Best& first) {
     if (first.row.strategy == kPlain) {
       for (size_t index = 0; index < first.records.size(); ++index) {

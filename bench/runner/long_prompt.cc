@@ -9,8 +9,8 @@
 namespace forerun::bench {
 namespace {
 
-// Arrivals of the slowest request: until times are no longer those in which prompts were read, then
-// in the quiet time.
+// So many arrivals of the slowest request are awaited until the reading of prompts no longer
+// affects its times, and as many again in the quiet time.
 constexpr size_t kArrivalsToSettle = 3;
 constexpr size_t kArrivalsBefore = 32;
 // When the second long prompt is cancelled, of the time that the first one took.

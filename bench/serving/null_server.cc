@@ -1,5 +1,5 @@
-// `forerun serve` without a model: its HTTP and its API over a null engine, which emits tokens at a
-// set pace. What http_load measures of it is the server's own.
+// `forerun serve` without a model: its HTTP and API over a null engine, which emits tokens at a set
+// pace. http_load measures the server's own costs with it.
 //
 //   null_server --model models/demo-target --port 8081 --step-ms 10 --max-requests 256
 //

@@ -73,7 +73,7 @@ TEST(ToyCheckpoint, DequantizedTwinHoldsTheSameValues) {
         squares += static_cast<double>(value) * static_cast<double>(value);
       }
     }
-    // Not degenerate: about 1 / inputs a weight.
+    // Weights must not be degenerate: their mean square is about 1 / inputs.
     EXPECT_NEAR(squares / 32, 1.1, 0.5);
   }
 }

@@ -1,5 +1,5 @@
-// A pipeline whose stages are ranks of a launch, here threads that exchange messages: what it gives
-// is what one decoder in one piece gives.
+// A pipeline whose stages are ranks of a launch, here threads that exchange messages, must give the
+// output of a single decoder.
 #include "hosts/remote_stages.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Splits are chosen on simulated machines: what a split's Steps take is given, loading one may
+// Chooses splits on simulated machines: the times of a split's Steps are given, and loading one may
 // fail.
 #include "planner/choose_split.h"
 

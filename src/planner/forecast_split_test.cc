@@ -1,4 +1,5 @@
-// What the profile phase expects of splits, from published and measured Step times: no clock.
+// Tests the forecasts of the profile phase for splits with published and measured Step times,
+// without a clock.
 #include "planner/forecast_split.h"
 
 #include <gtest/gtest.h>

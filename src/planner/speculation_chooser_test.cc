@@ -26,7 +26,7 @@ std::vector<SpeculationCandidate> candidates() {
 constexpr BatchLoad kLong{.sequences = 24, .context_tokens = 32000};
 constexpr BatchLoad kShort{.sequences = 24, .context_tokens = 600};
 
-// Rounds of a batch whose guesses are right with a chance of `truth` by candidate.
+// Plays rounds of a batch; each candidate's draft tokens are right with its chance in `truth`.
 class Batch {
  public:
   explicit Batch(std::vector<double> truth) : truth_(std::move(truth)) {}

@@ -26,8 +26,8 @@ TEST(TokensPerRound, HasAnInverse) {
   EXPECT_EQ(acceptance_of(3, 4.5), 1.0);
 }
 
-// Seconds that tell apart what they came from: 1 s a Step, 0.01 a row, 1e-4 a token of the cache
-// read and 1e-6 a pair attended; of the draft model a tenth.
+// Costs whose digits show their origin: 1 s a Step, 0.01 s a row, 1e-4 s a token read from the KV
+// cache and 1e-6 s an attended pair; a tenth of that for the draft model.
 StepCosts planted() {
   StepCosts costs;
   for (const int32_t rows : {1, 1000}) {

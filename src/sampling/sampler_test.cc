@@ -191,8 +191,8 @@ TEST(Sampler, BadLogitsAreReportedWithTheirPosition) {
             StatusCode::kInvalidArgument);
 }
 
-// Parameters that would fail validation: biases and penalties that overflow, and temperatures at
-// the ends of what floats hold. Finite logits give a token whatever comes; others are the row's
+// Uses parameters that would fail validation: biases and penalties that overflow, and temperatures
+// at the limits of floats. Finite logits must give a token all the same; others are the row's
 // fault.
 TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
   constexpr float kMax = std::numeric_limits<float>::max();

@@ -71,7 +71,7 @@ class Piped(process.CommandLine):
         ):
             with self.subTest(line):
                 done = chat(line + "\nhello\n")
-                # Told, and no success; the next line is answered all the same.
+                # The failure is reported and is no success; the next line is still answered.
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("4 tokens", done.stderr)
                 for word in words:
@@ -304,7 +304,7 @@ class Typed(process.CommandLine):
         self.wait_for("^C")
         self.command("two\x1b\rlines", "4 tokens")
         self.assertEqual(self.saved(), ["café", "two\nlines"])
-        # A failure is told, and does not end it.
+        # A failure is reported and does not end the chat.
         self.command("/clera", "did you mean /clear")
         self.assertEqual(self.leave(), 0)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "models" / "demo-target"
 DRAFT = ROOT / "models" / "demo-draft"
-# Nothing of the user's is read or written.
+# Keeps the tests from reading or writing the user's files.
 HOME = tempfile.TemporaryDirectory()
 os.environ.update(XDG_CACHE_HOME=HOME.name, HOME=HOME.name)
 

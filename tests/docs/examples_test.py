@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FORERUN = ""
 
-# Beginnings of commands that are not run, where nothing else of them can be a mistake.
+# The beginnings of commands that are not run, because nothing else in them can be checked.
 LEFT_OUT = (
     "scripts/",
     "cmake ",

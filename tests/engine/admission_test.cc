@@ -51,13 +51,14 @@ TEST_F(AdmissionByLoop, WhatIsPromisedIsNotFree) {
   // Pages that a request has read are in use, no longer promised.
   executor_->answer(1, 5);
   EXPECT_EQ(executor_->opened(), 4);
-  // Another's turned out to be there already.
+  // The pages of another request turned out to be in the cache already.
   executor_->answer(2, 5);
   EXPECT_EQ(executor_->opened(), 5);
 }
 
-// All but the last block of each is the first one's: 26 blocks hold the five of the first, one more
-// each of ten others, and a block to grow for each of the eleven.
+// All requests share all but their last block with the first one: 26 blocks hold the first
+// request's five blocks, one block of each of ten others, and one block to grow for each of the
+// eleven.
 TEST_F(AdmissionByLoop, WhatIsSharedIsPromisedOnce) {
   for (int32_t last = 0; last < 12; ++last) {
     std::vector<int32_t> prompt(260, 7);
@@ -109,8 +110,8 @@ TEST_F(AdmissionByLoop, TheHighestPriorityComesFirstThenWhoCameFirst) {
   EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{7, 7, 5, 2, 2, 0, -1}));
 }
 
-// Who is set aside: the least priority, then the fewest tokens, whoever it was that found no
-// blocks; nobody else is admitted before somebody has ended.
+// The request with the lowest priority and then the fewest tokens is set aside, whichever request
+// found no blocks. No other request is admitted before one has ended.
 TEST_F(AdmissionByLoop, TheFewestTokensOfTheLeastPriorityAreSetAside) {
   submit(std::vector<int32_t>(200, 1), false, 1);
   submit(std::vector<int32_t>(260, 2), false, 0);

@@ -1,5 +1,5 @@
-// `auto` where reading the KV cache is what a Step waits for: the target drafts for itself through
-// a view while a batch of long contexts decodes, and the tokens stay what they are.
+// `auto` on a machine whose Steps are bound by reading the KV cache: while a batch of long contexts
+// decodes, the target drafts for itself through a view, and the tokens do not change.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -98,11 +98,11 @@ TEST_F(AutoViewsTest, NobodyElseDoes) {
   const auto reads = engine("reads");
   const auto computes = engine("computes");
   ASSERT_TRUE(reads && computes);
-  // Contexts that the smallest view would be most of.
+  // The smallest view would cover most of these contexts.
   EXPECT_EQ(drafts(run(*reads, {.strategy = "auto"}, 300)), 0);
   // Rows that cost as much as the cache.
   EXPECT_EQ(drafts(run(*computes, {.strategy = "auto"}, 600)), 0);
-  // Who asks for something of its own keeps it.
+  // A request that names its own options keeps them.
   EXPECT_EQ(drafts(run(*reads, {.strategy = "auto", .source = "ngram"}, kPromptTokens)), 0);
 }
 

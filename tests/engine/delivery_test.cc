@@ -15,7 +15,7 @@ namespace {
 
 class Delivery : public ::testing::TestWithParam<bool> {};
 
-// The second Step of the target lasts until the reader has what came of the first one.
+// The second Step of the target lasts until the reader has the tokens of the first one.
 TEST_P(Delivery, TokensReachTheirReaderWhileTheNextStepRuns) {
   Rig rig({.threaded = GetParam()});
   std::atomic<bool> has_read{false};

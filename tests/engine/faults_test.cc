@@ -1,5 +1,6 @@
-// Either side fails, throws, or is late at any Step, below a whole engine loop: every request ends,
-// with the tokens that it would have had or with an error that says where, and the loop goes on.
+// Target or draft fails, throws or is late at any Step, below a whole engine loop. Every request
+// must end, with the same tokens as ever or with an error that names the place, and the loop must
+// go on.
 #include <gtest/gtest.h>
 
 #include <atomic>

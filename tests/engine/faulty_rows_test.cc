@@ -1,7 +1,7 @@
-// Rows of logits that hold NaN: in a guess that the text never takes they mean nothing, in the text
-// they are the request's error, the same one by every strategy, and in a draft they end the draft's
-// part in the request. Toy models have NaN for the embeddings of some tokens: whatever row sees
-// such a token, as its own or behind it, is NaN.
+// Rows of logits that hold NaN. In a rejected draft token they have no effect; in the text they are
+// the request's error, the same one with every strategy; in a draft they end the draft's part in
+// the request. The toy models have NaN embeddings for some tokens, so every row that sees such a
+// token, as its own or before it, is NaN.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -204,8 +204,8 @@ TEST_F(ManyRequestsToToys, EqualTheirSoloRunsConcurrently) {
   play_waves(setting, *solo_, processors);
 }
 
-// Two requests of equal length that both run out of memory in the same Step: neither could go on
-// with the other there, each can alone.
+// Two requests of equal length run out of memory in the same Step: neither can go on beside the
+// other, but each can alone.
 TEST_F(ManyRequestsToToys, TwoThatFailInOneStepFinishOneAfterTheOther) {
   EngineOptions options;
   // 12 blocks, heads being padded to twice their width; either request grows to 8.

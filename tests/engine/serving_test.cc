@@ -87,8 +87,8 @@ TEST_F(Serving, MoreThanMayWaitAreRefusedWithAHint) {
   const EngineLoad load = engine->load();
   EXPECT_LE(load.running_requests, 2);
   EXPECT_LE(load.running_requests + load.waiting_requests, 5);
-  // Who reads of an end finds the place free: of the last one, since those before it may have ended
-  // and left their places to others before anyone was refused.
+  // Once its last event has been read, a request's place is free. This reads the last request,
+  // since earlier ones may have ended and left their places to others before a request was refused.
   const Output last = drain(*streams.back());
   EXPECT_TRUE(last.error.ok());
   const auto next = engine->submit(request);
@@ -324,7 +324,8 @@ TEST_F(Serving, ResumptionsThatCannotBeAreRefused) {
   expect_refused(*engine, request, "num_samples: found 129, accepted are 1 to 128");
 }
 
-// A salt's KV is its own: of others nothing is taken, not even by who was admitted with them.
+// Requests do not use KV of requests with another salt, not even of those admitted together with
+// them.
 TEST_F(Serving, PrefixesAreSharedWithinASalt) {
   const auto engine = make();
   ASSERT_NE(engine, nullptr);

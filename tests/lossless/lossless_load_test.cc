@@ -141,7 +141,7 @@ void LosslessUnderLoad::run_load(const std::string& devices, const std::string& 
       make_engine(pair.target(), pair.draft(), precision, devices, draft_devices, options);
   ASSERT_NE(engine, nullptr);
   EXPECT_EQ(engine->info().numeric_fingerprint, roomy->info().numeric_fingerprint);
-  // Who meets whom is a matter of moments: again, until everything has happened.
+  // Which requests run together depends on timing, so this repeats until every case has happened.
   for (uint32_t wave = 0; wave < 8; ++wave) {
     play_wave(*engine, wave);
     const bool all_seen =

@@ -218,8 +218,8 @@ TEST(LosslessDemoPair, Concurrent) {
       fewest_steps = std::min(fewest_steps, output.stats.target_steps);
     }
   }
-  // How often the draft is ahead of the target is a matter of what else the machine does; on a GPU
-  // it need never be.
+  // How often the draft is ahead of the target depends on other work on the machine; on a GPU it
+  // may never be.
   if (!on_gpu()) {
     EXPECT_LT(fewest_steps, 60);
   }

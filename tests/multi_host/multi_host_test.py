@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "models" / "demo-target"
 DRAFT = ROOT / "models" / "demo-draft"
 FORERUN = ""
-# Nothing of the user's is read or written.
+# Keeps the tests from reading or writing the user's files.
 CACHE = tempfile.TemporaryDirectory()
 os.environ.update(XDG_CACHE_HOME=CACHE.name, HOME=CACHE.name)
 
@@ -33,7 +33,7 @@ REQUESTS = [
     {"prompt": "It was late", "temperature": 1, "top_p": 0.9, "seed": 4},
     {"prompt": "class A:\n    def f(self):\n" * 8, "temperature": 0.3, "max_tokens": 24},
 ]
-# What the last stage needs from the coordinator: counts of tokens, biases, how many to report.
+# Options for which the last stage needs data from the coordinator: token counts, biases, logprobs.
 SAMPLING = (
     "--repetition-penalty",
     1.1,

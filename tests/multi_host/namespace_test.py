@@ -23,7 +23,7 @@ DRAFT = ROOT / "models" / "demo-draft"
 FORERUN = ""
 NETWORK = None  # of three hosts
 HIDDEN_SIZE = json.loads((TARGET / "config.json").read_text())["hidden_size"]
-# Nothing of the user's is read or written.
+# Keeps the tests from reading or writing the user's files.
 CACHE = tempfile.TemporaryDirectory()
 os.environ.update(XDG_CACHE_HOME=CACHE.name, HOME=CACHE.name)
 

@@ -1,5 +1,5 @@
-// Any body to any endpoint of the API: it is refused with a status and a message, or becomes
-// requests that the engine checks, formats compiled, and whose answer is JSON.
+// Sends any body to any endpoint of the API. It must be refused with a status and a message, or
+// become requests that the engine checks, with compiled formats, whose answer is JSON.
 #include <algorithm>
 #include <array>
 #include <cstddef>

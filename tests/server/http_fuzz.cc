@@ -1,6 +1,6 @@
-// Any bytes on a connection: each is answered or closed, in the same way however they were cut into
-// pieces, and what is answered are HTTP responses. Nothing may be left open once the client is
-// done.
+// Sends any bytes on a connection. It must be answered or closed, in the same way however the bytes
+// were cut into pieces, and answers must be HTTP responses. Nothing may be left open once the
+// client is done.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -202,7 +202,7 @@ std::string answer_to(const std::string& input, size_t piece, const AccessPolicy
   return output;
 }
 
-// Was wrong once: a last chunk that comes byte by byte.
+// A last chunk that comes byte by byte; it was read wrongly once.
 constexpr std::string_view kChunksByTheByte =
     "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
     "chunked\r\n\r\n0\r\n\r\n";

@@ -38,7 +38,7 @@ class LostFile(unittest.TestCase):
         self.model = Path(folder.name) / "model"
         shutil.copytree(serving.TARGET, self.model)
         self.file = self.model / "model.safetensors"
-        # A file that was written in the moment in which it is opened is not what this is about.
+        # This test is not about files that are written in the moment in which they are opened.
         os.utime(self.file, (time.time() - 60, time.time() - 60))
 
     def begin_stream(self, server):

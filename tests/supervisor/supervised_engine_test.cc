@@ -1,5 +1,5 @@
-// A supervised engine over a launch that fails on purpose (fault_launch.cc): what comes out is what
-// an engine in this process gives, or an error that says why, and nothing of it stays behind.
+// A supervised engine over a launch that fails on purpose (fault_launch.cc): its output equals that
+// of an engine in this process, or is an error that says why, and nothing stays behind.
 #include "supervisor/supervised_engine.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST_F(Supervised, RefusesWhatAnEngineRefuses) {
   expect_same(drain(**stream), alone(request(0)));
 }
 
-// However a launch ends, the next one goes on behind what has been read.
+// However a launch ends, the next one continues after the tokens that have been read.
 TEST_F(Supervised, GoesOnWhereALaunchIsLost) {
   const std::vector<std::string> kinds = {"die", "stop", "leave", "garble", "fail", "error"};
   for (const std::string& kind : kinds) {
@@ -116,7 +116,7 @@ TEST_F(Supervised, GivesUpOnAHostThatFailsAgainAndAgain) {
   EXPECT_EQ(engine->load().condition_reason, output.error.message());
 }
 
-// Whatever it takes with it goes on; the draft is not blamed.
+// The requests that the launch takes down with it continue; the draft is not blamed.
 TEST_F(Supervised, ARequestThatProcessesDieOfIsFailedAlone) {
   write_faults({"always poison 99"});
   SupervisorOptions with = options();

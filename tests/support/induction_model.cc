@@ -18,8 +18,8 @@ constexpr int32_t kVocab = kFillerTokens + kTopicTokens;
 constexpr int32_t kHidden = 128;
 constexpr int32_t kHeadDim = 64;
 constexpr int32_t kPairs = kHeadDim / 2;
-// Pairs of a head turn by 1, 0.49, 0.24, ... rad a token; those from here on by less than 1e-4: by
-// content, not by place.
+// RoPE turns the pairs of a head by 1, 0.49, 0.24, ... rad a token. The pairs from this one on turn
+// by less than 1e-4 and so compare content, not position.
 constexpr int32_t kFirstStillPair = 13;
 constexpr float kRopeTheta = 1e10f;
 constexpr int32_t kWidth = 2 * (kPairs - kFirstStillPair);  // of a token's vector
@@ -93,8 +93,8 @@ void write_weights(std::map<std::string, std::vector<float>>& tensors) {
     at(matrix("model.embed_tokens"), token, kConstant) = 1.0f;
   }
   const float root = std::sqrt(static_cast<float>(kHeadDim));
-  // A query that is turned by a token less than its row: highest where the key is of the one
-  // before.
+  // The query is rotated by one token less than its row, so its score is highest for the key of the
+  // token before.
   const std::string first = "model.layers.0.self_attn.";
   const float place = std::sqrt(kPlaceScore * root) / normed(2);
   for (int32_t pair = 0; pair < kFirstStillPair; ++pair) {

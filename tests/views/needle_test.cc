@@ -1,5 +1,5 @@
-// Views on needle tasks, by a model that does them: a passage is repeated that lies far back, and
-// each view finds of it what it is made to find.
+// Tests views on needle tasks with a model that can solve them: a passage far back is repeated, and
+// each view must find the part of it that the view is made to find.
 #include <gtest/gtest.h>
 
 #include <algorithm>
