@@ -23,7 +23,7 @@ constexpr int kOfSignals = 128;  // exit codes that are a signal's
 constexpr int kMaxSignals = 64;
 constexpr size_t kMaxComplaints = 64;
 constexpr size_t kShownComplaints = 4;  // where none names a rank
-// mpirun's message about a process that has died comes after the end of that process's output.
+// mpirun's word on who has died comes behind the end of that one's output.
 constexpr milliseconds kLastWords{1500};
 constexpr milliseconds kUnspokenGrace{500};
 
@@ -83,7 +83,7 @@ void LaunchLink::send(const DownMessage& message) {
 
 std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
                                               std::vector<UpMessage>& messages) {
-  // If writing fails, the launch ends, too, which its output will show.
+  // Where writing fails the launch ends too, which its output tells.
   (void)process_->input().write();
   std::array<pollfd, 4> events{{{wake, POLLIN, 0},
                                 {process_->output().descriptor(), POLLIN, 0},
@@ -93,7 +93,7 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   poll(events.data(), events.size(), static_cast<int>(timeout.count()));
 
   const Clock::time_point now = Clock::now();
-  // This process was stopped for a while and could not hear anything: it listens first.
+  // Whoever has been stopped itself has heard nothing meanwhile: it listens first.
   if (now - looked_ > options_.longest_silence / 2) heard_ = now;
   looked_ = now;
   if (has_spoken_ && now - pinged_ >= options_.longest_silence / 20) {
@@ -147,7 +147,7 @@ std::optional<LaunchFailure> LaunchLink::look_for_silence() {
 
 void LaunchLink::read_errors() {
   std::vector<std::string> lines;
-  // The end of standard error is also the end of the output.
+  // Its end is that of the output, too.
   (void)process_->errors().read(lines);
   for (std::string& line : lines) {
     if (!take_log_line(line)) add_complaints(notices_.push(std::move(line)));
@@ -162,7 +162,7 @@ void LaunchLink::add_complaints(std::vector<std::string> lines) {
   }
 }
 
-// Called after the output has ended. The last lines of standard error may come after that.
+// The output has ended. What has been written on standard error last comes behind it.
 LaunchFailure LaunchLink::why_it_ended() {
   const Clock::time_point deadline = Clock::now() + kLastWords;
   for (bool any = true; Clock::now() < deadline && (any || !process_->exit_code());) {
@@ -179,7 +179,7 @@ LaunchFailure LaunchLink::why_it_ended() {
                        "' (Debian has mpirun in openmpi-bin)");
   }
   has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMaxSignals);
-  // A line that names a rank says most; a rank's own line comes before mpirun's.
+  // Who names a rank says most; a rank's own words come before mpirun's.
   const auto names = [this](const std::string& line) {
     return names_a_rank(line, static_cast<int32_t>(options_.hosts.size()));
   };
