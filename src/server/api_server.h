@@ -46,7 +46,6 @@ class ApiServer {
   // Answers a GET request; nothing if there is no such path.
   std::optional<HttpResponse> get(const HttpRequest& request);
   void post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
-  // On a worker.
   using RequestPtr = std::shared_ptr<const HttpRequest>;
   // Does `work`, and answers with 500 or 503 where it throws.
   void catch_defects(const HttpRequest& request, Exchange& exchange,

@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr int64_t kMaxDiscardedBytes = 64 << 20;
 constexpr size_t kHeadPiece = 4096;
-// What one read may bring of a body.
+// The largest piece of a body that one read takes.
 constexpr size_t kBodyPiece = 64 << 10;
 constexpr const char* kEnding = "the server is ending";
 
