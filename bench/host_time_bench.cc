@@ -110,7 +110,7 @@ class IdleGpu : public Decoder, public DeviceLogits {
   }
   Status move_kv(const StepSequence&, std::span<const KvMove>) override { return {}; }
 
-  const RowSummary* summary(int32_t row) const override {
+  const LogitsSummary* summary(int32_t row) const override {
     return &summaries_[static_cast<size_t>(row)];
   }
   const RowQuery& query(int32_t row) const override { return queries_[static_cast<size_t>(row)]; }
@@ -130,7 +130,7 @@ class IdleGpu : public Decoder, public DeviceLogits {
     gaps_->results += sequences;
   }
 
-  void summarize_row(const StepRow& row, const RowQuery& query, RowSummary& summary) const {
+  void summarize_row(const StepRow& row, const RowQuery& query, LogitsSummary& summary) const {
     const auto token = static_cast<uint64_t>(row.token);
     const uint64_t hash = mix(token, static_cast<uint64_t>(row.position));
     const bool again = repeats_ && (hash >> 40) % 10 < 6;
@@ -159,7 +159,7 @@ class IdleGpu : public Decoder, public DeviceLogits {
   Gaps* const gaps_;
   ModelConfig config_;
   std::vector<RowQuery> queries_;
-  std::vector<RowSummary> summaries_;
+  std::vector<LogitsSummary> summaries_;
 };
 
 // Seconds of a Step of so many rows of either model.

@@ -12,7 +12,9 @@ namespace {
 class SummariesOnly : public DeviceLogits {
  public:
   explicit SummariesOnly(const DeviceLogits* all) : all_(all) {}
-  const RowSummary* summary(int32_t logits_row) const override { return all_->summary(logits_row); }
+  const LogitsSummary* summary(int32_t logits_row) const override {
+    return all_->summary(logits_row);
+  }
   const RowQuery& query(int32_t logits_row) const override { return all_->query(logits_row); }
   Status fetch(int32_t /*logits_row*/) override {
     refused_ = true;

@@ -206,7 +206,7 @@ class FakeDecoder : public Decoder {
       first_ = part.first_token;
       for (size_t row = 0; row < decoder->queries_.size(); ++row) summarize_row(row, part);
     }
-    const RowSummary* summary(int32_t logits_row) const override {
+    const LogitsSummary* summary(int32_t logits_row) const override {
       if (query(logits_row).kinds == RowQuery::kLogits) return nullptr;
       return &summaries_[static_cast<size_t>(logits_row)];
     }
@@ -232,18 +232,18 @@ class FakeDecoder : public Decoder {
       std::vector<float> columns(values, values + live);
       if (query.edits != RowQuery::kNone) edit(query, columns);
       const int32_t parts = decoder_->device_parts_;
-      std::vector<RowSummary> cut(static_cast<size_t>(parts));
-      std::vector<const RowSummary*> pointers;
+      std::vector<LogitsSummary> cut(static_cast<size_t>(parts));
+      std::vector<const LogitsSummary*> pointers;
       for (int32_t i = 0; i < parts; ++i) {
         const auto begin = static_cast<size_t>(live * i / parts);
         const auto end = static_cast<size_t>(live * (i + 1) / parts);
-        row_digest_ref(std::span(columns).subspan(begin, end - begin),
-                       first_ + static_cast<int32_t>(begin), query, nullptr,
-                       &cut[static_cast<size_t>(i)]);
+        logits_summary_ref(std::span(columns).subspan(begin, end - begin),
+                           first_ + static_cast<int32_t>(begin), query, nullptr,
+                           &cut[static_cast<size_t>(i)]);
         pointers.push_back(&cut[static_cast<size_t>(i)]);
       }
       summaries_.push_back(cut[0]);
-      if (parts > 1) merge_row_digests(pointers, &summaries_.back());
+      if (parts > 1) merge_logits_summaries(pointers, &summaries_.back());
       if (query.kinds != RowQuery::kLogits) ++decoder_->summarized;
     }
     void edit(const RowQuery& query, std::vector<float>& columns) {
@@ -256,7 +256,7 @@ class FakeDecoder : public Decoder {
     FakeDecoder* decoder_;
     int32_t first_ = 0;
     int32_t count_ = 0;
-    std::vector<RowSummary> summaries_;
+    std::vector<LogitsSummary> summaries_;
   };
 
   const uint64_t seed_;

@@ -134,7 +134,7 @@ Status run(const Arguments& arguments) {
     const Step step = step_of(arguments.context, arguments.rows, asked.want != Want::kNothing);
     FORERUN_ASSIGN_OR_RETURN(const double with, time_of(summarized, step, asked, arguments.rows));
     FORERUN_ASSIGN_OR_RETURN(const double without, time_of(copied, step, asked, arguments.rows));
-    std::printf("%-24s %3d rows  digests %9.1f us   all logits %9.1f us\n", asked.name,
+    std::printf("%-24s %3d rows  summaries %9.1f us   all logits %9.1f us\n", asked.name,
                 arguments.rows, with, without);
   }
   return {};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/sampling_params.h"
-#include "kernels/row_digest/row_edits.h"
+#include "kernels/logits_summary/row_edits.h"
 #include "sampling/token_counts.h"
 #include "step/token_constraint.h"
 #include "step/types.h"

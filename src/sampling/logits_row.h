@@ -1,6 +1,6 @@
 // A row of logits for the sampler. It is either whole or sharded, i.e. the tokens of one device of
 // a group. Its logits are in host memory, or on a device and not copied; then a summary describes
-// them (kernels/row_digest).
+// them (kernels/logits_summary).
 //
 // All devices of a group call the same function on their parts of a row. Where a decision needs all
 // parts, the function exchanges a few candidates, sums of weights or a histogram with the other
@@ -17,7 +17,7 @@
 
 #include "device/collectives.h"
 #include "forerun/status.h"
-#include "kernels/row_digest/row_digest.h"
+#include "kernels/logits_summary/logits_summary.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -44,7 +44,7 @@ struct LogitsRow {
 
   bool is_sharded() const { return peers != nullptr; }
   // The summary of the logits; null if `values` may be read.
-  const RowSummary* summary() const {
+  const LogitsSummary* summary() const {
     return on_device == nullptr ? nullptr : on_device->summary(device_row);
   }
   // The query that the summary answers. Requires a summary.

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/row_digest/row_digest.h"
+#include "kernels/logits_summary/logits_summary.h"
 
 namespace forerun {
 

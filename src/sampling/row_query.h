@@ -1,12 +1,12 @@
 // Queries for rows of logits on a device, so that the sampler finds its answers in their summaries
-// (kernels/row_digest). A query that asks for too little costs time, not exactness: the sampler
+// (kernels/logits_summary). A query that asks for too little costs time, not exactness: the sampler
 // then reads the logits. If the context edits the logits (is_adjusted()), the device must apply the
 // edits first: the caller passes them (RowQuery::edits) or asks for whole logits.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/row_digest/row_digest.h"
+#include "kernels/logits_summary/logits_summary.h"
 #include "sampling/logits_processor.h"
 
 namespace forerun {

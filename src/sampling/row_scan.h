@@ -1,6 +1,7 @@
 // The passes of the sampler over a row of logits, or a part of one. If the logits are on a device
-// and have a summary (kernels/row_digest), the summary answers as far as it can; the first question
-// that it cannot answer copies the logits to the host. The answers are the same either way.
+// and have a summary (kernels/logits_summary), the summary answers as far as it can; the first
+// question that it cannot answer copies the logits to the host. The answers are the same either
+// way.
 #pragma once
 
 #include <cstdint>
@@ -74,8 +75,8 @@ class RowScan {
   RowEditor editor_;
   RankedToken best_;
   RankedToken part_best_{0.0f, -1};
-  const RowSummary* summary_ = nullptr;  // null once the logits are on the host
-  const RowQuery* query_ = nullptr;      // the query that the summary answers
+  const LogitsSummary* summary_ = nullptr;  // null once the logits are on the host
+  const RowQuery* query_ = nullptr;         // the query that the summary answers
 };
 
 }  // namespace forerun

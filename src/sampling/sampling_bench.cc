@@ -93,9 +93,9 @@ void draft_candidates(benchmark::State& state) {
 class SummarizedRow : public DeviceLogits {
  public:
   SummarizedRow(const std::vector<float>& logits, const RowQuery& query) : query_(query) {
-    row_digest_ref(logits, 0, query_, nullptr, &summary_);
+    logits_summary_ref(logits, 0, query_, nullptr, &summary_);
   }
-  const RowSummary* summary(int32_t /*logits_row*/) const override { return &summary_; }
+  const LogitsSummary* summary(int32_t /*logits_row*/) const override { return &summary_; }
   const RowQuery& query(int32_t /*logits_row*/) const override { return query_; }
   Status fetch(int32_t /*logits_row*/) override {
     return {StatusCode::kInternal, "the summary did not suffice"};
@@ -103,7 +103,7 @@ class SummarizedRow : public DeviceLogits {
 
  private:
   RowQuery query_;
-  RowSummary summary_;
+  LogitsSummary summary_;
 };
 
 void run_summarized(benchmark::State& state, const SamplingParams& params, int32_t candidates) {

@@ -39,13 +39,13 @@ class FakeDevice : public DeviceLogits {
     if (is_adjusted(context)) edit(context, num_parts, row);
     float origin = -kInfinity;  // where weights of all parts are measured from
     for (const float logit : row) origin = logit > origin ? logit : origin;
-    std::vector<RowSummary> parts(static_cast<size_t>(num_parts));
-    std::vector<const RowSummary*> pointers;
+    std::vector<LogitsSummary> parts(static_cast<size_t>(num_parts));
+    std::vector<const LogitsSummary*> pointers;
     for (int32_t part = 0; part < num_parts; ++part) {
       const int32_t begin = vocab * part / num_parts / 16 * 16;
       const int32_t end = part + 1 == num_parts ? vocab : vocab * (part + 1) / num_parts / 16 * 16;
-      RowSummary* const summary = &parts[static_cast<size_t>(part)];
-      row_digest_ref(
+      LogitsSummary* const summary = &parts[static_cast<size_t>(part)];
+      logits_summary_ref(
           std::span(row).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
           begin, query, origins_apart ? nullptr : &origin, summary);
       pointers.push_back(summary);
@@ -53,11 +53,11 @@ class FakeDevice : public DeviceLogits {
     if (num_parts == 1) {
       summary_ = parts[0];
     } else {
-      merge_row_digests(pointers, &summary_);
+      merge_logits_summaries(pointers, &summary_);
     }
   }
 
-  const RowSummary* summary(int32_t /*logits_row*/) const override {
+  const LogitsSummary* summary(int32_t /*logits_row*/) const override {
     return query_.kinds == RowQuery::kLogits ? nullptr : &summary_;
   }
   const RowQuery& query(int32_t /*logits_row*/) const override { return query_; }
@@ -95,7 +95,7 @@ class FakeDevice : public DeviceLogits {
   std::vector<float> logits_;
   RowQuery query_;
   std::vector<float> host_;
-  RowSummary summary_;
+  LogitsSummary summary_;
   int fetches_ = 0;
 };
 

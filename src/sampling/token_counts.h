@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/row_digest/row_edits.h"
+#include "kernels/logits_summary/row_edits.h"
 #include "step/types.h"
 
 namespace forerun {

@@ -16,7 +16,7 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 #include "model/cuda/usual_passes.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
@@ -89,11 +89,11 @@ Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
                 ", intermediate_size " + std::to_string(config.intermediate_size) +
                 "; on a GPU multiples of 32 are accepted"};
   }
-  if (plan.padded_vocab > kMaxRowDigestTokens) {
+  if (plan.padded_vocab > kMaxLogitsSummaryTokens) {
     return {StatusCode::kUnsupported,
             "config.json: vocab_size " + std::to_string(config.vocab_size) + ", " +
                 std::to_string(plan.padded_vocab) + " of it on one GPU; at most " +
-                std::to_string(kMaxRowDigestTokens) + " are accepted"};
+                std::to_string(kMaxLogitsSummaryTokens) + " are accepted"};
   }
   return {};
 }

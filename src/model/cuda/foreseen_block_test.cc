@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 
 namespace forerun::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/embedding/cuda/embedding.h"
 #include "kernels/kv_select/cuda/kv_select.h"
 #include "kernels/linear/cuda/gather.h"
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 
 namespace forerun::cuda {
 
@@ -30,7 +30,7 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_kv_select_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
-  FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_logits_summary_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
   FORERUN_ASSIGN_OR_RETURN(shard->weights_,
@@ -101,8 +101,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   }
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
-  FORERUN_ASSIGN_OR_RETURN(
-      summaries_, PinnedBuffer::allocate(kMaxPassRows * sizeof(RowSummary), "summaries of logits"));
+  FORERUN_ASSIGN_OR_RETURN(summaries_, PinnedBuffer::allocate(kMaxPassRows * sizeof(LogitsSummary),
+                                                              "summaries of logits"));
   FORERUN_ASSIGN_OR_RETURN(linear_scratch_, LinearScratchBuffer::allocate());
   FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
   *failed_.as<uint32_t>() = 0;

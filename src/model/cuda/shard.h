@@ -18,8 +18,8 @@
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/attention/cuda/attention.h"
 #include "kernels/linear/cuda/linear.h"
+#include "kernels/logits_summary/logits_summary.h"
 #include "kernels/rms_norm/cuda/rms_norm.h"
-#include "kernels/row_digest/row_digest.h"
 #include "model/cuda/decoder_weights.h"
 #include "model/cuda/shard_layout.h"
 #include "model/cuda/step_block.h"
@@ -108,8 +108,8 @@ class ShardCuda {
   // For a row of the last pass and this shard's tokens: the summary, if one was asked for, and a
   // copy of the logits into their columns of `row`, which is page-locked. fetch_logits() waits for
   // the copy.
-  const RowSummary& summary(int32_t pass_row) const {
-    return summaries_.as<RowSummary>()[pass_row];
+  const LogitsSummary& summary(int32_t pass_row) const {
+    return summaries_.as<LogitsSummary>()[pass_row];
   }
   Status fetch_logits(int32_t pass_row, float* row);
 
@@ -189,7 +189,7 @@ class ShardCuda {
   DeviceBuffer partials_, arrivals_;
   LinearScratchBuffer linear_scratch_;
   DeviceBuffer logits_;     // f32 [kMaxPassRows][layout_.logits_stride()]
-  PinnedBuffer summaries_;  // RowSummary [kMaxPassRows]
+  PinnedBuffer summaries_;  // LogitsSummary [kMaxPassRows]
   PinnedBuffer failed_;     // a word that kernels set
 };
 

@@ -4,7 +4,7 @@
 #include "kernels/embedding/cuda/embedding.h"
 #include "kernels/kv_select/cuda/kv_select.h"
 #include "kernels/linear/cuda/gather.h"
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 #include "model/cuda/shard.h"
 
 namespace forerun::cuda {
@@ -241,7 +241,7 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
                             .eps = config_.rms_norm_eps},
                    .scratch = linear_scratch()},
                   stream_.get()));
-  return row_digest_cuda(
+  return logits_summary_cuda(
       {.logits = logits_.as<float>(),
        .stride = layout_.logits_stride(),
        .tokens = static_cast<int32_t>(layout_.num_tokens),
@@ -250,7 +250,7 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
        .offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, queries_offset)),
        .edits_offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, edits_offset)),
        .count_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, num_wanted)),
-       .digests = summaries_.as<RowSummary>(),
+       .summaries = summaries_.as<LogitsSummary>(),
        .rows = key.wanted,
        .peers = maxima_ ? &*maxima_ : nullptr,
        .senders = ranks_with_head_},

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 
 namespace forerun::cuda {
 namespace {

@@ -10,9 +10,9 @@
 #include "forerun/status.h"
 #include "kernels/attention/cuda/attention.h"
 #include "kernels/attention/cuda/plan.h"
+#include "kernels/logits_summary/logits_summary.h"
+#include "kernels/logits_summary/row_edits.h"
 #include "kernels/rope/rope.h"
-#include "kernels/row_digest/row_digest.h"
-#include "kernels/row_digest/row_edits.h"
 #include "step/step.h"
 
 namespace forerun::cuda {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 
 namespace forerun::cuda {
 namespace {
@@ -116,7 +116,7 @@ void StepLogitsCuda::finish(std::vector<ShardCuda*> shards) {
   if (shards_.size() < 2) return;
   const size_t count = queries_.size() - static_cast<size_t>(first_of_pass_);
   merged_.resize(std::max(merged_.size(), count));
-  std::vector<const RowSummary*> parts(shards_.size());
+  std::vector<const LogitsSummary*> parts(shards_.size());
   for (size_t pass_row = 0; pass_row < count; ++pass_row) {
     if (queries_[static_cast<size_t>(first_of_pass_) + pass_row].kinds == RowQuery::kLogits) {
       continue;
@@ -124,11 +124,11 @@ void StepLogitsCuda::finish(std::vector<ShardCuda*> shards) {
     for (size_t part = 0; part < parts.size(); ++part) {
       parts[part] = &shards_[part]->summary(static_cast<int32_t>(pass_row));
     }
-    merge_row_digests(parts, &merged_[pass_row]);
+    merge_logits_summaries(parts, &merged_[pass_row]);
   }
 }
 
-const RowSummary* StepLogitsCuda::summary(int32_t logits_row) const {
+const LogitsSummary* StepLogitsCuda::summary(int32_t logits_row) const {
   if (query(logits_row).kinds == RowQuery::kLogits) return nullptr;
   const auto pass_row = static_cast<int32_t>(logits_row - first_of_pass_);
   return shards_.size() == 1 ? &shards_[0]->summary(pass_row)

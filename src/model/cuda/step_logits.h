@@ -17,7 +17,7 @@
 
 #include "base/tensor_view.h"
 #include "device/cuda/cuda_memory.h"
-#include "kernels/row_digest/row_digest.h"
+#include "kernels/logits_summary/logits_summary.h"
 #include "model/cuda/shard.h"
 
 namespace forerun::cuda {
@@ -55,7 +55,7 @@ class StepLogitsCuda : public DeviceLogits {
   MatrixView<const float> rows() const {
     return {rows_.as<float>(), {static_cast<int64_t>(queries_.size()), num_tokens_}, stride()};
   }
-  const RowSummary* summary(int32_t logits_row) const override;
+  const LogitsSummary* summary(int32_t logits_row) const override;
   const RowQuery& query(int32_t logits_row) const override {
     return queries_[static_cast<size_t>(logits_row)];
   }
@@ -75,7 +75,7 @@ class StepLogitsCuda : public DeviceLogits {
   std::vector<RowQuery> queries_;
   int64_t first_of_pass_ = 0;  // first logits row of the last pass that wants any
   std::vector<ShardCuda*> shards_;
-  std::vector<RowSummary> merged_;  // of the last pass, if several shards have tokens
+  std::vector<LogitsSummary> merged_;  // of the last pass, if several shards have tokens
   std::mutex fetching_;
   std::vector<bool> fetched_;
 };

@@ -3,16 +3,16 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/row_digest/row_digest.h"
+#include "kernels/logits_summary/logits_summary.h"
 
 namespace forerun {
 namespace {
 
 // Merges lists of kNoisyTop: the best tokens of the row are among the best tokens of the parts.
-void join_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
+void join_lists(std::span<const LogitsSummary* const> parts, LogitsSummary* whole) {
   whole->lists_all = 1;
-  for (const RowSummary* part : parts) {
-    if (part->num_listed < 0 || whole->num_listed + part->num_listed > RowSummary::kMaxListed) {
+  for (const LogitsSummary* part : parts) {
+    if (part->num_listed < 0 || whole->num_listed + part->num_listed > LogitsSummary::kMaxListed) {
       whole->num_listed = -1;
       whole->lists_all = 0;
       return;
@@ -25,10 +25,10 @@ void join_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
 
 // Merges lists by logit. Each part lists all of its tokens down to some logit; the row's list goes
 // down to the highest of these logits.
-void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
+void merge_lists(std::span<const LogitsSummary* const> parts, LogitsSummary* whole) {
   float reach = -std::numeric_limits<float>::infinity();
   whole->lists_all = 1;
-  for (const RowSummary* part : parts) {
+  for (const LogitsSummary* part : parts) {
     if (part->num_listed < 0) {
       whole->num_listed = -1;
       whole->lists_all = 0;
@@ -43,14 +43,14 @@ void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
     if (lowest > reach) reach = lowest;
   }
   std::vector<TokenLogit> tokens;
-  for (const RowSummary* part : parts) {
+  for (const LogitsSummary* part : parts) {
     std::copy_if(part->listed, part->listed + part->num_listed, std::back_inserter(tokens),
                  [reach](const TokenLogit& token) { return token.logit >= reach; });
   }
-  constexpr auto kRoom = static_cast<size_t>(RowSummary::kMaxListed);
+  constexpr auto kRoom = static_cast<size_t>(LogitsSummary::kMaxListed);
   if (tokens.size() > kRoom) {
     // Keeps the best tokens that fit; of tokens with equal logits all or none.
-    const auto last = tokens.begin() + RowSummary::kMaxListed;
+    const auto last = tokens.begin() + LogitsSummary::kMaxListed;
     std::nth_element(tokens.begin(), last, tokens.end(),
                      [](const auto& a, const auto& b) { return a.logit > b.logit; });
     const float left_out = last->logit;
@@ -61,12 +61,12 @@ void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   std::copy(tokens.begin(), tokens.end(), whole->listed);
 }
 
-void merge_weights(std::span<const RowSummary* const> parts, RowSummary* whole) {
+void merge_weights(std::span<const LogitsSummary* const> parts, LogitsSummary* whole) {
   whole->has_weights = 1;
   whole->weight_origin = whole->best.logit;
   whole->weights = 0;
   whole->raw_weights = 0;
-  for (const RowSummary* part : parts) {
+  for (const LogitsSummary* part : parts) {
     if (part->best.token < 0) continue;
     if (part->has_weights == 0 || part->weight_origin != whole->weight_origin) {
       whole->has_weights = 0;
@@ -76,10 +76,10 @@ void merge_weights(std::span<const RowSummary* const> parts, RowSummary* whole) 
   }
 }
 
-void merge_candidates(std::span<const RowSummary* const> parts, RowSummary* whole) {
-  for (const RowSummary* part : parts) {
+void merge_candidates(std::span<const LogitsSummary* const> parts, LogitsSummary* whole) {
+  for (const LogitsSummary* part : parts) {
     if (part->num_candidates < 0 ||
-        whole->num_candidates + part->num_candidates > RowSummary::kMaxCandidates) {
+        whole->num_candidates + part->num_candidates > LogitsSummary::kMaxCandidates) {
       whole->num_candidates = -1;
       return;
     }
@@ -91,13 +91,13 @@ void merge_candidates(std::span<const RowSummary* const> parts, RowSummary* whol
 
 }  // namespace
 
-void merge_row_digests(std::span<const RowSummary* const> parts, RowSummary* whole) {
+void merge_logits_summaries(std::span<const LogitsSummary* const> parts, LogitsSummary* whole) {
   whole->best = {-std::numeric_limits<float>::infinity(), -1};
   whole->bad = 0;
   whole->num_listed = 0;
   whole->num_candidates = 0;
   whole->by_noise = 0;
-  for (const RowSummary* part : parts) {
+  for (const LogitsSummary* part : parts) {
     if (part->bad != 0) whole->bad = 1;
     if (part->by_noise != 0) whole->by_noise = 1;
     if (part->best.token >= 0 && (whole->best.token < 0 || part->best.logit > whole->best.logit)) {

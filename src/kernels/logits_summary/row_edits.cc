@@ -1,4 +1,4 @@
-#include "kernels/row_digest/row_edits.h"
+#include "kernels/logits_summary/row_edits.h"
 
 #include <cstddef>
 #include <limits>

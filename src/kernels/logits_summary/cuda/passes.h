@@ -1,5 +1,5 @@
-// The passes of row_digest/cuda/row_digest.cu over a row. Device code; included by the kernel
-// alone.
+// The passes of logits_summary/cuda/logits_summary.cu over a row. Device code; included by the
+// kernel alone.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -8,11 +8,11 @@
 
 #include "base/token_weight.h"
 #include "device/cuda/peer_mailboxes_device.h"
-#include "kernels/row_digest/cuda/gumbel.h"
-#include "kernels/row_digest/cuda/row_edits.h"
-#include "kernels/row_digest/cuda/share.h"
+#include "kernels/logits_summary/cuda/gumbel.h"
+#include "kernels/logits_summary/cuda/row_edits.h"
+#include "kernels/logits_summary/cuda/share.h"
 
-namespace forerun::cuda::row_digest {
+namespace forerun::cuda::logits_summary {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -32,7 +32,7 @@ class RowPasses {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
         first_token_(arguments.call.first_token) {
-    const RowDigestCallCuda& call = arguments.call;
+    const LogitsSummaryCallCuda& call = arguments.call;
     const int32_t live = min(call.tokens, max(query.vocab - call.first_token, 0));
     const auto thread = static_cast<int>(threadIdx.x);
     quads_ = {shared_address(logits) + 16 * threadIdx.x, arguments.num_quads, live,
@@ -164,7 +164,7 @@ class RowPasses {
             wants(RowQuery::kNoisyTop) ? score_of(values[i]) + gumbel_guess(noise[i]) : values[i];
         if (!is_listed(rank)) continue;
         const int slot = atomicAdd(&first->num_listed, 1);
-        if (slot < RowSummary::kMaxListed) {
+        if (slot < LogitsSummary::kMaxListed) {
           first->listed[slot] = {values[i], first_token_ + quads_.token(quad) + i};
         }
       }
@@ -172,17 +172,17 @@ class RowPasses {
   }
 
   // Writes the summary. Called by the cluster's first block.
-  __device__ void write(bool summed, RowSummary* digest) {
+  __device__ void write(bool summed, LogitsSummary* summary) {
     const bool lists = summed && query_.top > 0;
     const bool too_many = (lists && shared_.last_bucket == kTooManyThreads) ||
-                          shared_.num_listed > RowSummary::kMaxListed;
+                          shared_.num_listed > LogitsSummary::kMaxListed;
     const int listed = too_many ? -1 : shared_.num_listed;
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += kThreads) {
-      digest->listed[i] = shared_.listed[i];
+      summary->listed[i] = shared_.listed[i];
     }
     if (warp_ != 0) return;
     const bool noise = summed && wants(RowQuery::kNoise);
-    const int candidates = noise ? write_candidates(digest) : 0;
+    const int candidates = noise ? write_candidates(summary) : 0;
     const auto& told = shared_.told_first[lane_ % kBlocks];
     const bool counts = summed && lane_ < kBlocks;
     const unsigned long long weights =
@@ -191,17 +191,17 @@ class RowPasses {
         sum_of_warp(counts && wants(RowQuery::kRawWeights) ? told.sums[1] : 0);
     if (lane_ != 0) return;
     const bool any = best_.logit > -kInfinity;
-    digest->best = {best_.logit, any ? best_.token : -1};
-    digest->bad = bad_ ? 1 : 0;
-    digest->num_listed = listed;
-    digest->lists_all =
+    summary->best = {best_.logit, any ? best_.token : -1};
+    summary->bad = bad_ ? 1 : 0;
+    summary->num_listed = listed;
+    summary->lists_all =
         !any || (lists && listed >= 0 && shared_.last_bucket == kBuckets - 1) ? 1 : 0;
-    digest->by_noise = lists && wants(RowQuery::kNoisyTop) ? 1 : 0;
-    digest->num_candidates = candidates;
-    digest->has_weights = 1;
-    digest->weight_origin = origin_;
-    digest->weights = weights;
-    digest->raw_weights = raw_weights;
+    summary->by_noise = lists && wants(RowQuery::kNoisyTop) ? 1 : 0;
+    summary->num_candidates = candidates;
+    summary->has_weights = 1;
+    summary->weight_origin = origin_;
+    summary->weights = weights;
+    summary->raw_weights = raw_weights;
   }
 
  private:
@@ -293,13 +293,13 @@ class RowPasses {
     if (wants(RowQuery::kNoise) && largest > -kInfinity) {
       const float floor = largest - kNoiseMargin;
       if (largest_.sums[2] >= floor) {
-        atomicAdd(&shared_.num_candidates, RowSummary::kMaxCandidates);
+        atomicAdd(&shared_.num_candidates, LogitsSummary::kMaxCandidates);
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!(largest_.sums[i] >= floor)) continue;
         const int slot = atomicAdd(&shared_.num_candidates, 1);
-        if (slot < RowSummary::kMaxCandidates) shared_.candidates[slot] = largest_.tokens[i];
+        if (slot < LogitsSummary::kMaxCandidates) shared_.candidates[slot] = largest_.tokens[i];
       }
     }
     __syncthreads();
@@ -307,7 +307,7 @@ class RowPasses {
     const unsigned long long sums[2] = {sum_of_warp(shared_.warp_sums[0][lane_]),
                                         sum_of_warp(shared_.warp_sums[1][lane_])};
     ToldFirst& told = cluster_.map_shared_rank(&shared_, 0)->told_first[rank_];
-    if (lane_ < min(shared_.num_candidates, RowSummary::kMaxCandidates)) {
+    if (lane_ < min(shared_.num_candidates, LogitsSummary::kMaxCandidates)) {
       told.candidates[lane_] = shared_.candidates[lane_];
     }
     if (lane_ != 0) return;
@@ -319,15 +319,15 @@ class RowPasses {
 
   // Writes the candidates of the blocks whose largest noisy score is near the row's. Returns their
   // number, or -1 if there are too many.
-  __device__ int write_candidates(RowSummary* digest) {
+  __device__ int write_candidates(LogitsSummary* summary) {
     const float of_block = shared_.told_first[lane_ % kBlocks].largest;
     const float floor = largest_of_warp(of_block) - kNoiseMargin;
     int count = 0;
     for (int block = 0; block < kBlocks; ++block) {
       const ToldFirst& told = shared_.told_first[block];
       if (!(told.largest >= floor)) continue;
-      if (count + told.num_candidates > RowSummary::kMaxCandidates) return -1;
-      if (lane_ < told.num_candidates) digest->candidates[count + lane_] = told.candidates[lane_];
+      if (count + told.num_candidates > LogitsSummary::kMaxCandidates) return -1;
+      if (lane_ < told.num_candidates) summary->candidates[count + lane_] = told.candidates[lane_];
       count += told.num_candidates;
     }
     return count;
@@ -375,7 +375,7 @@ class RowPasses {
     for (int i = 0; i < kEach; ++i) threads += lane_ * kEach + i <= last ? counts[i] : 0;
     threads = __reduce_add_sync(~0u, threads);
     if (lane_ == 0) {
-      shared_.last_bucket = threads > RowSummary::kMaxListed ? kTooManyThreads : last;
+      shared_.last_bucket = threads > LogitsSummary::kMaxListed ? kTooManyThreads : last;
     }
   }
 
@@ -400,4 +400,4 @@ class RowPasses {
 
 #endif
 
-}  // namespace forerun::cuda::row_digest
+}  // namespace forerun::cuda::logits_summary

@@ -1,12 +1,12 @@
-// Applies the edits of a row (row_edits.h). Each block of row_digest/cuda/row_digest.cu edits the
-// logits in its shared memory. Device code; included by the kernel alone.
+// Applies the edits of a row (row_edits.h). Each block of logits_summary/cuda/logits_summary.cu
+// edits the logits in its shared memory. Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/row_digest/cuda/share.h"
+#include "kernels/logits_summary/cuda/share.h"
 
-namespace forerun::cuda::row_digest {
+namespace forerun::cuda::logits_summary {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -110,4 +110,4 @@ class RowEditing {
 
 #endif
 
-}  // namespace forerun::cuda::row_digest
+}  // namespace forerun::cuda::logits_summary

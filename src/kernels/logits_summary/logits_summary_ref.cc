@@ -6,7 +6,7 @@
 
 #include "base/noise.h"
 #include "base/token_weight.h"
-#include "kernels/row_digest/row_digest.h"
+#include "kernels/logits_summary/logits_summary.h"
 
 namespace forerun {
 namespace {
@@ -21,30 +21,30 @@ double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQue
          static_cast<double>(gumbel_noise(bits));
 }
 
-constexpr auto kRoom = static_cast<size_t>(RowSummary::kMaxListed);
+constexpr auto kRoom = static_cast<size_t>(LogitsSummary::kMaxListed);
 
 // `tokens` in order: the first `length`.
-void write_list(const std::vector<TokenLogit>& tokens, size_t length, RowSummary* digest) {
+void write_list(const std::vector<TokenLogit>& tokens, size_t length, LogitsSummary* summary) {
   const bool fits = length <= kRoom;
-  digest->num_listed = fits ? static_cast<int32_t>(length) : -1;
-  digest->lists_all = fits && length == tokens.size() ? 1 : 0;
-  if (fits) std::copy_n(tokens.begin(), length, digest->listed);
+  summary->num_listed = fits ? static_cast<int32_t>(length) : -1;
+  summary->lists_all = fits && length == tokens.size() ? 1 : 0;
+  if (fits) std::copy_n(tokens.begin(), length, summary->listed);
 }
 
-void list_by_logit(std::vector<TokenLogit> tokens, size_t top, RowSummary* digest) {
+void list_by_logit(std::vector<TokenLogit> tokens, size_t top, LogitsSummary* summary) {
   std::stable_sort(tokens.begin(), tokens.end(),
                    [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
   size_t length = std::min(tokens.size(), top);
   while (length < tokens.size() && tokens[length].logit == tokens[length - 1].logit) ++length;
-  write_list(tokens, length, digest);
+  write_list(tokens, length, summary);
 }
 
 void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
-                   RowSummary* digest) {
+                   LogitsSummary* summary) {
   std::vector<std::pair<double, size_t>> sums;
   sums.reserve(tokens.size());
   for (size_t index = 0; index < tokens.size(); ++index) {
-    sums.emplace_back(-noisy_score(tokens[index], digest->best, query), index);
+    sums.emplace_back(-noisy_score(tokens[index], summary->best, query), index);
   }
   std::sort(sums.begin(), sums.end());
   size_t length = std::min(sums.size(), static_cast<size_t>(query.top));
@@ -53,58 +53,58 @@ void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
   std::vector<TokenLogit> ranked;
   ranked.reserve(sums.size());
   for (const auto& [sum, index] : sums) ranked.push_back(tokens[index]);
-  write_list(ranked, length, digest);
-  digest->by_noise = 1;
+  write_list(ranked, length, summary);
+  summary->by_noise = 1;
 }
 
 }  // namespace
 
-void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
-                    const float* weight_origin, RowSummary* digest) {
+void logits_summary_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
+                        const float* weight_origin, LogitsSummary* summary) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  *digest = {};
-  digest->best = {-kInfinity, -1};
+  *summary = {};
+  summary->best = {-kInfinity, -1};
   std::vector<TokenLogit> tokens;  // tokens that are not masked
   for (size_t index = 0; index < logits.size(); ++index) {
-    if (!(logits[index] < kInfinity)) digest->bad = 1;
+    if (!(logits[index] < kInfinity)) summary->bad = 1;
     if (logits[index] == -kInfinity) continue;
     tokens.push_back({logits[index], first_token + static_cast<int32_t>(index)});
-    if (logits[index] > digest->best.logit) digest->best = tokens.back();
+    if (logits[index] > summary->best.logit) summary->best = tokens.back();
   }
-  if (digest->bad != 0) return;
+  if (summary->bad != 0) return;
 
   if (query.top > 0) {
     if ((query.kinds & RowQuery::kNoisyTop) != 0) {
-      list_by_noise(tokens, query, digest);
+      list_by_noise(tokens, query, summary);
     } else {
-      list_by_logit(tokens, static_cast<size_t>(query.top), digest);
+      list_by_logit(tokens, static_cast<size_t>(query.top), summary);
     }
   }
-  digest->has_weights = 1;
-  digest->weight_origin = weight_origin == nullptr ? digest->best.logit : *weight_origin;
+  summary->has_weights = 1;
+  summary->weight_origin = weight_origin == nullptr ? summary->best.logit : *weight_origin;
   for (const TokenLogit& token : tokens) {
-    const float depth = token.logit - digest->weight_origin;
+    const float depth = token.logit - summary->weight_origin;
     if ((query.kinds & RowQuery::kWeights) != 0) {
-      digest->weights += fixed_token_weight(token_weight(depth * query.inv_temperature));
+      summary->weights += fixed_token_weight(token_weight(depth * query.inv_temperature));
     }
     if ((query.kinds & RowQuery::kRawWeights) != 0) {
-      digest->raw_weights += fixed_token_weight(token_weight(depth * 1.0f));
+      summary->raw_weights += fixed_token_weight(token_weight(depth * 1.0f));
     }
   }
   if ((query.kinds & RowQuery::kNoise) == 0) return;
   double largest = -std::numeric_limits<double>::infinity();
   for (const TokenLogit& token : tokens) {
-    largest = std::max(largest, noisy_score(token, digest->best, query));
+    largest = std::max(largest, noisy_score(token, summary->best, query));
   }
   for (const TokenLogit& token : tokens) {
-    if (noisy_score(token, digest->best, query) < largest - static_cast<double>(kNoiseMargin)) {
+    if (noisy_score(token, summary->best, query) < largest - static_cast<double>(kNoiseMargin)) {
       continue;
     }
-    if (digest->num_candidates == RowSummary::kMaxCandidates) {
-      digest->num_candidates = -1;
+    if (summary->num_candidates == LogitsSummary::kMaxCandidates) {
+      summary->num_candidates = -1;
       return;
     }
-    digest->candidates[digest->num_candidates++] = token;
+    summary->candidates[summary->num_candidates++] = token;
   }
 }
 

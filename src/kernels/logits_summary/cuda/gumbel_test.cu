@@ -9,7 +9,7 @@
 #include "base/noise.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_testing.h"
-#include "kernels/row_digest/cuda/gumbel.h"
+#include "kernels/logits_summary/cuda/gumbel.h"
 
 namespace forerun::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // Time of summarizing rows of logits on one GPU (median of graph replays), compared with copying
 // the rows.
 //
-//   row_digest_cuda_bench [--json FILE]
+//   logits_summary_cuda_bench [--json FILE]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
-#include "kernels/row_digest/cuda/rig_test.h"
+#include "kernels/logits_summary/cuda/rig_test.h"
 
 namespace forerun::cuda {
 namespace {
@@ -116,10 +116,10 @@ Status run(const std::string& json) {
         masks.insert(masks.end(), mask.begin(), mask.end());
       }
       FORERUN_ASSIGN_OR_RETURN(
-          const RowDigestRigCuda rig,
-          RowDigestRigCuda::create(logits, kVocab, kVocab, 0, queries, edits, masks));
+          const LogitsSummaryRigCuda rig,
+          LogitsSummaryRigCuda::create(logits, kVocab, kVocab, 0, queries, edits, masks));
       FORERUN_ASSIGN_OR_RETURN(const double us, time_of(stream, [&] {
-                                 return row_digest_cuda(rig.call(), stream.get());
+                                 return logits_summary_cuda(rig.call(), stream.get());
                                }));
       report(name, us);
       if (&name != &cases[0].name) continue;

@@ -9,8 +9,9 @@
 //      below the largest possible sum). Meet: the depth of the list and the largest sum are known.
 //   3. Threads whose best token is within that depth list their tokens in the first block.
 //
-// If the query has edits, the row is first edited in shared memory (row_digest/cuda/row_edits.h):
-// each block finds its tokens in the lists of edits and the bits of its tokens in the mask.
+// If the query has edits, the row is first edited in shared memory
+// (logits_summary/cuda/row_edits.h): each block finds its tokens in the lists of edits and the bits
+// of its tokens in the mask.
 //
 // The histogram counts threads, not tokens, which costs one atomic per thread: if as many threads
 // as wanted tokens have a token down to some depth, there are at least that many tokens. The list
@@ -22,17 +23,17 @@
 #include <utility>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/row_digest/cuda/passes.h"
+#include "kernels/logits_summary/cuda/passes.h"
 
 namespace forerun::cuda {
 namespace {
 
-using namespace row_digest;
+using namespace logits_summary;
 
 __global__ void __launch_bounds__(kThreads)
-    row_digest_kernel(const __grid_constant__ Arguments arguments) {
+    logits_summary_kernel(const __grid_constant__ Arguments arguments) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  const RowDigestCallCuda& call = arguments.call;
+  const LogitsSummaryCallCuda& call = arguments.call;
   extern __shared__ __align__(16) float logits[];
   __shared__ Shared shared;
   __shared__ RowQuery query;
@@ -72,15 +73,15 @@ __global__ void __launch_bounds__(kThreads)
       if (first) cooperative_groups::this_cluster().barrier_wait(std::move(arrived));
     }
   }
-  if (first) passes.write(summed, call.digests + row);
+  if (first) passes.write(summed, call.summaries + row);
 #endif
 }
 
 }  // namespace
 
-Status prepare_row_digest_cuda() {
-  return allow_shared_memory(row_digest_kernel, kMaxQuads * kQuadBytes,
-                             "loading the digest of logits");
+Status prepare_logits_summary_cuda() {
+  return allow_shared_memory(logits_summary_kernel, kMaxQuads * kQuadBytes,
+                             "loading the summary of logits");
 }
 
 PeerGroupOptions row_maxima_group(int64_t most_rows) {
@@ -88,14 +89,14 @@ PeerGroupOptions row_maxima_group(int64_t most_rows) {
   return {.most_rows = most_rows, .width = 8 * kBlocks};
 }
 
-Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
+Status logits_summary_cuda(const LogitsSummaryCallCuda& call, cudaStream_t stream) {
   constexpr int kTokens = 4 * kThreads * kBlocks;  // tokens of one quad per thread
   const int num_quads = (call.tokens + kTokens - 1) / kTokens;
-  static_assert(int64_t{kMaxQuads} * kTokens == kMaxRowDigestTokens);
+  static_assert(int64_t{kMaxQuads} * kTokens == kMaxLogitsSummaryTokens);
   if (num_quads > kMaxQuads) {
     return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
                                           " tokens on one GPU; accepted are " +
-                                          std::to_string(kMaxRowDigestTokens)};
+                                          std::to_string(kMaxLogitsSummaryTokens)};
   }
   Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
   if (call.peers != nullptr) {
@@ -104,10 +105,10 @@ Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
     }
     arguments.peers = *call.peers;
   }
-  return launch_dependent_clusters(row_digest_kernel, kBlocks,
+  return launch_dependent_clusters(logits_summary_kernel, kBlocks,
                                    dim3(static_cast<unsigned>(call.rows * kBlocks)), dim3(kThreads),
                                    static_cast<size_t>(num_quads * kQuadBytes), stream,
-                                   "launching the digest of logits", arguments);
+                                   "launching the summary of logits", arguments);
 }
 
 }  // namespace forerun::cuda

@@ -1,4 +1,4 @@
-// Summaries of rows of logits that lie on a GPU (kernels/row_digest/row_digest.h).
+// Summaries of rows of logits that lie on a GPU (kernels/logits_summary/logits_summary.h).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +7,8 @@
 
 #include "device/cuda/peer_group.h"
 #include "forerun/status.h"
-#include "kernels/row_digest/row_digest.h"
-#include "kernels/row_digest/row_edits.h"
+#include "kernels/logits_summary/logits_summary.h"
+#include "kernels/logits_summary/row_edits.h"
 
 namespace forerun::cuda {
 
@@ -31,7 +31,7 @@ struct alignas(16) RowEditsCuda {
 // Number of 32-bit words of a mask for `vocab` tokens.
 constexpr int64_t mask_words_cuda(int64_t vocab) { return (vocab + 127) / 128 * 4; }
 
-struct RowDigestCallCuda {
+struct LogitsSummaryCallCuda {
   const float* logits = nullptr;  // [rows][stride]; 16-byte aligned, as is the stride in bytes
   int64_t stride = 0;             // at least `tokens` rounded up to a multiple of 4
   int32_t tokens = 0;
@@ -43,7 +43,8 @@ struct RowDigestCallCuda {
   int32_t offset_offset = 0;
   int32_t edits_offset_offset = 0;
   int32_t count_offset = 0;
-  RowSummary* digests = nullptr;  // [rows], mapped host memory; rows with kLogits are not written
+  LogitsSummary* summaries =
+      nullptr;  // [rows], mapped host memory; rows with kLogits are not written
   int32_t rows = 0;
   // If other GPUs hold other parts of the rows and submit the same call: mailbox 0 of a group made
   // with row_maxima_group(), through which the GPUs exchange the rows' largest logits, for queries
@@ -54,17 +55,17 @@ struct RowDigestCallCuda {
 };
 
 // Maximum number of tokens of a part: they must fit in the shared memory of a cluster.
-inline constexpr int64_t kMaxRowDigestTokens = 393'216;
+inline constexpr int64_t kMaxLogitsSummaryTokens = 393'216;
 
 // Options of a PeerGroup for calls with at most `most_rows` rows.
 PeerGroupOptions row_maxima_group(int64_t most_rows);
 
 // Submits one dependent launch, which may start before the stream's previous kernel has ended and
 // waits for it. Needs compute capability 9.0 or more. kUnsupported: more tokens than
-// kMaxRowDigestTokens.
-Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream);
+// kMaxLogitsSummaryTokens.
+Status logits_summary_cuda(const LogitsSummaryCallCuda& call, cudaStream_t stream);
 
 // Loads the kernel on the current device. Call it once per device, before any graph is captured.
-Status prepare_row_digest_cuda();
+Status prepare_logits_summary_cuda();
 
 }  // namespace forerun::cuda

@@ -1,5 +1,5 @@
-// The shares of a row that a thread, a block and a cluster of row_digest/cuda/row_digest.cu hold.
-// Device code; included by the kernel alone.
+// The shares of a row that a thread, a block and a cluster of logits_summary/cuda/logits_summary.cu
+// hold. Device code; included by the kernel alone.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,9 +10,9 @@
 #include "base/noise.h"
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/cuda/ptx.h"
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 
-namespace forerun::cuda::row_digest {
+namespace forerun::cuda::logits_summary {
 
 constexpr int kThreads = 1024;
 constexpr int kBlocks = 8;  // blocks of a cluster
@@ -21,7 +21,7 @@ constexpr int kMaxQuads = 12;  // quads per thread that fit in shared memory
 
 // The kernel's arguments.
 struct Arguments {
-  RowDigestCallCuda call;
+  LogitsSummaryCallCuda call;
   PeerMailboxes peers;  // degree 0: no peers
   int num_quads;
 };
@@ -45,7 +45,7 @@ struct ToldFirst {
   unsigned long long sums[2];
   float largest;
   int num_candidates;
-  TokenLogit candidates[RowSummary::kMaxCandidates];
+  TokenLogit candidates[LogitsSummary::kMaxCandidates];
 };
 
 // The part of a mask that concerns a block: for each quad index, the chunks of 128 bits that
@@ -61,7 +61,7 @@ struct Shared {
   float warp_largest[kWarps];
   int histogram[kBuckets];
   int num_candidates;
-  TokenLogit candidates[RowSummary::kMaxCandidates];
+  TokenLogit candidates[LogitsSummary::kMaxCandidates];
   int total[kBuckets];
   int last_bucket;  // the last bucket whose tokens are listed
   float origin;
@@ -71,7 +71,7 @@ struct Shared {
   // Used in the first block only.
   ToldFirst told_first[kBlocks];
   int num_listed;
-  TokenLogit listed[RowSummary::kMaxListed];
+  TokenLogit listed[LogitsSummary::kMaxListed];
   RowEditsCuda edits;
   alignas(16) MaskShare mask;
 };
@@ -181,4 +181,4 @@ struct LargestSums {
 
 #endif
 
-}  // namespace forerun::cuda::row_digest
+}  // namespace forerun::cuda::logits_summary

@@ -1,4 +1,4 @@
-// Rows of logits with their queries on a GPU, for the test and the bench of row_digest.
+// Rows of logits with their queries on a GPU, for the test and the bench of logits_summary.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
-#include "kernels/row_digest/cuda/row_digest.h"
+#include "kernels/logits_summary/cuda/logits_summary.h"
 
 namespace forerun::cuda {
 
-class RowDigestRigCuda {
+class LogitsSummaryRigCuda {
  public:
-  static constexpr int kUnwritten = 0x5a;  // every byte of digests before the first call
+  static constexpr int kUnwritten = 0x5a;  // every byte of summaries before the first call
   // `logits` [rows][stride]; the first `tokens` of a row are valid. `edits`: queries refer to them
   // by index. `masks` [edits][mask_words_cuda(..)]: an edit whose mask is not negative uses the
   // mask of its own index.
-  static Result<RowDigestRigCuda> create(std::span<const float> logits, int64_t stride,
-                                         int32_t tokens, int32_t first_token,
-                                         std::span<const RowQuery> queries,
-                                         std::span<const RowEdits> edits = {},
-                                         std::span<const uint32_t> masks = {}) {
-    RowDigestRigCuda rig;
+  static Result<LogitsSummaryRigCuda> create(std::span<const float> logits, int64_t stride,
+                                             int32_t tokens, int32_t first_token,
+                                             std::span<const RowQuery> queries,
+                                             std::span<const RowEdits> edits = {},
+                                             std::span<const uint32_t> masks = {}) {
+    LogitsSummaryRigCuda rig;
     const auto rows = static_cast<int32_t>(queries.size());
-    FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
+    FORERUN_RETURN_IF_ERROR(prepare_logits_summary_cuda());
     FORERUN_ASSIGN_OR_RETURN(rig.logits_, DeviceBuffer::allocate(logits.size_bytes(), "logits"));
     FORERUN_RETURN_IF_ERROR(rig.logits_.upload(std::as_bytes(logits)));
     // The Step's data: the number of rows, the offsets of queries and edits, then queries and
@@ -39,8 +39,9 @@ class RowDigestRigCuda {
     FORERUN_ASSIGN_OR_RETURN(rig.step_, DeviceBuffer::allocate(step.size(), "queries"));
     FORERUN_RETURN_IF_ERROR(rig.step_.upload(step));
     FORERUN_ASSIGN_OR_RETURN(
-        rig.digests_, PinnedBuffer::allocate(queries.size() * sizeof(RowSummary), "digests"));
-    std::memset(rig.digests_.data(), kUnwritten, rig.digests_.bytes());
+        rig.summaries_,
+        PinnedBuffer::allocate(queries.size() * sizeof(LogitsSummary), "summaries"));
+    std::memset(rig.summaries_.data(), kUnwritten, rig.summaries_.bytes());
     rig.call_ = {.logits = rig.logits_.as<float>(),
                  .stride = stride,
                  .tokens = tokens,
@@ -49,20 +50,20 @@ class RowDigestRigCuda {
                  .offset_offset = 4,
                  .edits_offset_offset = 8,
                  .count_offset = 0,
-                 .digests = rig.digests_.as<RowSummary>(),
+                 .summaries = rig.summaries_.as<LogitsSummary>(),
                  .rows = rows};
     return rig;
   }
 
-  const RowDigestCallCuda& call() const { return call_; }
+  const LogitsSummaryCallCuda& call() const { return call_; }
   const DeviceBuffer& logits() const { return logits_; }
-  // The digests of the last call.
-  std::span<const RowSummary> digests() const {
-    return {digests_.as<RowSummary>(), static_cast<size_t>(call_.rows)};
+  // The summaries of the last call.
+  std::span<const LogitsSummary> summaries() const {
+    return {summaries_.as<LogitsSummary>(), static_cast<size_t>(call_.rows)};
   }
 
  private:
-  RowDigestRigCuda() = default;
+  LogitsSummaryRigCuda() = default;
   template <class T>
   static int32_t append(std::span<const T> values, std::vector<std::byte>* bytes) {
     const size_t offset = bytes->size();
@@ -95,8 +96,8 @@ class RowDigestRigCuda {
   }
   DeviceBuffer logits_, step_;
   PinnedBuffer masks_;
-  PinnedBuffer digests_;
-  RowDigestCallCuda call_;
+  PinnedBuffer summaries_;
+  LogitsSummaryCallCuda call_;
 };
 
 }  // namespace forerun::cuda

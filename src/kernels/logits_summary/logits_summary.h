@@ -49,7 +49,7 @@ struct RowQuery {
 // The summary of a row, or of the part (vocabulary shard) of it that one device holds. score(token)
 // = (logit - origin) * inv_temperature, in f32. For weights the origin is the row's largest logit;
 // for candidates it does not matter and may be the part's largest logit.
-struct RowSummary {
+struct LogitsSummary {
   static constexpr int32_t kMaxListed = 1024;
   static constexpr int32_t kMaxCandidates = 16;
 
@@ -97,7 +97,7 @@ class DeviceLogits {
  public:
   virtual ~DeviceLogits() = default;
   // The summary of a row; null: the row is in host memory. Valid until the next Step.
-  virtual const RowSummary* summary(int32_t logits_row) const = 0;
+  virtual const LogitsSummary* summary(int32_t logits_row) const = 0;
   // The query that a row's summary answers. Only for rows that have a summary; valid as long as the
   // summary.
   virtual const RowQuery& query(int32_t logits_row) const = 0;
@@ -109,12 +109,12 @@ class DeviceLogits {
 // Reference twin of the devices' kernels: lists exactly the best tokens and names exactly the
 // candidates. `logits` [tokens]: the part from `first_token` on; the caller leaves out tokens past
 // query.vocab. `weight_origin`: the origin of scores for weights; null: the part's largest logit.
-void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
-                    const float* weight_origin, RowSummary* digest);
+void logits_summary_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
+                        const float* weight_origin, LogitsSummary* summary);
 
 // Merges the summaries of the parts of one row, made by the same query, in the order of their
 // tokens. `whole` must not be one of the parts. It has weights if the weights of all parts have the
 // same origin.
-void merge_row_digests(std::span<const RowSummary* const> parts, RowSummary* whole);
+void merge_logits_summaries(std::span<const LogitsSummary* const> parts, LogitsSummary* whole);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// A GPU's digests are exact where they must be, and always contain the token that the host's
+// A GPU's summaries are exact where they must be, and always contain the token that the host's
 // sampler draws.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "base/noise.h"
 #include "device/cuda/cuda_testing.h"
 #include "device/cuda/peer_group.h"
-#include "kernels/row_digest/cuda/rig_test.h"
+#include "kernels/logits_summary/cuda/rig_test.h"
 #include "sampling/sampler.h"
 
 namespace forerun {
@@ -83,69 +83,70 @@ ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& 
   for (const float logit : row.logits) {
     length += logit > -kInfinity && eighths_below(logit) <= last ? 1 : 0;
   }
-  if (length > RowSummary::kMaxListed) return {.num_listed = -1};
+  if (length > LogitsSummary::kMaxListed) return {.num_listed = -1};
   return {.num_listed = length, .lists_all = last == kLast};
 }
 
 // A list of kNoisyTop must contain the best tokens by the host's arithmetic.
 void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& query,
-                         const RowSummary& digest) {
+                         const LogitsSummary& summary) {
   const auto unmasked =
       std::count_if(row.logits.begin(), row.logits.end(), [](float l) { return l > -kInfinity; });
-  if (digest.num_listed < 0) {
-    EXPECT_GT(unmasked, RowSummary::kMaxListed) << row.what;
+  if (summary.num_listed < 0) {
+    EXPECT_GT(unmasked, LogitsSummary::kMaxListed) << row.what;
     return;
   }
   std::set<int32_t> listed;
-  for (int32_t i = 0; i < digest.num_listed; ++i) {
-    const TokenLogit& token = digest.listed[i];
+  for (int32_t i = 0; i < summary.num_listed; ++i) {
+    const TokenLogit& token = summary.listed[i];
     const int32_t index = token.token - first_token;
     ASSERT_TRUE(index >= 0 && index < static_cast<int32_t>(row.logits.size())) << row.what;
     EXPECT_EQ(token.logit, row.logits[static_cast<size_t>(index)]) << row.what;
     EXPECT_TRUE(listed.insert(token.token).second) << row.what << ": twice " << token.token;
   }
-  if (digest.lists_all != 0) {
-    EXPECT_EQ(digest.num_listed, unmasked) << row.what;
+  if (summary.lists_all != 0) {
+    EXPECT_EQ(summary.num_listed, unmasked) << row.what;
   }
-  RowSummary best;
-  row_digest_ref(row.logits, first_token, query, nullptr, &best);
+  LogitsSummary best;
+  logits_summary_ref(row.logits, first_token, query, nullptr, &best);
   const auto wanted = std::min<int64_t>(query.top, unmasked);
   for (int32_t i = 0; i < wanted; ++i) {
     EXPECT_TRUE(listed.contains(best.listed[i].token)) << row.what << ": number " << i;
   }
 }
 
-// Compares a digest with the host's result for the same part.
-void check(const Row& row, int32_t first_token, const RowQuery& query, const RowSummary& digest) {
-  RowSummary expected;
-  row_digest_ref(row.logits, first_token, query, nullptr, &expected);
-  ASSERT_EQ(digest.bad, expected.bad) << row.what;
+// Compares a summary with the host's result for the same part.
+void check(const Row& row, int32_t first_token, const RowQuery& query,
+           const LogitsSummary& summary) {
+  LogitsSummary expected;
+  logits_summary_ref(row.logits, first_token, query, nullptr, &expected);
+  ASSERT_EQ(summary.bad, expected.bad) << row.what;
   if (expected.bad != 0) return;
-  ASSERT_EQ(digest.best.token, expected.best.token) << row.what;
-  ASSERT_EQ(digest.best.logit, expected.best.logit) << row.what;
-  EXPECT_EQ(digest.has_weights, 1) << row.what;
-  EXPECT_EQ(digest.weight_origin, expected.weight_origin) << row.what;
-  EXPECT_EQ(digest.weights, expected.weights) << row.what;
-  EXPECT_EQ(digest.raw_weights, expected.raw_weights) << row.what;
+  ASSERT_EQ(summary.best.token, expected.best.token) << row.what;
+  ASSERT_EQ(summary.best.logit, expected.best.logit) << row.what;
+  EXPECT_EQ(summary.has_weights, 1) << row.what;
+  EXPECT_EQ(summary.weight_origin, expected.weight_origin) << row.what;
+  EXPECT_EQ(summary.weights, expected.weights) << row.what;
+  EXPECT_EQ(summary.raw_weights, expected.raw_weights) << row.what;
   const auto logit_of = [&](int32_t token) {
     return row.logits[static_cast<size_t>(token - first_token)];
   };
 
   const bool by_noise = (query.kinds & RowQuery::kNoisyTop) != 0 && query.top > 0;
   const ListLength length = list_length(row, query, expected.best);
-  EXPECT_EQ(digest.by_noise != 0, by_noise && expected.best.token >= 0) << row.what;
+  EXPECT_EQ(summary.by_noise != 0, by_noise && expected.best.token >= 0) << row.what;
   if (by_noise) {
-    ASSERT_NO_FATAL_FAILURE(check_list_by_noise(row, first_token, query, digest));
+    ASSERT_NO_FATAL_FAILURE(check_list_by_noise(row, first_token, query, summary));
   } else {
-    ASSERT_EQ(digest.num_listed, length.num_listed) << row.what;
-    EXPECT_EQ(digest.lists_all != 0, length.lists_all) << row.what;
+    ASSERT_EQ(summary.num_listed, length.num_listed) << row.what;
+    EXPECT_EQ(summary.lists_all != 0, length.lists_all) << row.what;
   }
-  if (!by_noise && digest.num_listed >= 0) {
+  if (!by_noise && summary.num_listed >= 0) {
     ASSERT_GE(expected.num_listed, 0) << row.what;
     std::set<int32_t> listed;
     float lowest = kInfinity;
-    for (int32_t i = 0; i < digest.num_listed; ++i) {
-      const TokenLogit& token = digest.listed[i];
+    for (int32_t i = 0; i < summary.num_listed; ++i) {
+      const TokenLogit& token = summary.listed[i];
       ASSERT_GE(token.token, first_token) << row.what;
       ASSERT_LT(token.token, first_token + static_cast<int32_t>(row.logits.size())) << row.what;
       EXPECT_EQ(token.logit, logit_of(token.token)) << row.what;
@@ -162,21 +163,21 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
       as_good += logit >= lowest && logit > -kInfinity ? 1 : 0;
     }
     EXPECT_EQ(as_good, listed.size()) << row.what;
-    if (digest.lists_all != 0 && query.top > 0) {
+    if (summary.lists_all != 0 && query.top > 0) {
       EXPECT_EQ(unmasked, listed.size()) << row.what;
     }
   }
 
   if ((query.kinds & RowQuery::kNoise) == 0 || expected.best.token < 0) {
-    EXPECT_EQ(digest.num_candidates, 0) << row.what;
+    EXPECT_EQ(summary.num_candidates, 0) << row.what;
     return;
   }
-  if (digest.num_candidates < 0) {
+  if (summary.num_candidates < 0) {
     EXPECT_TRUE(expected.num_candidates < 0 || expected.num_candidates > 2) << row.what;
     return;
   }
   // Candidates must include all tokens within half of the margin and none beyond twice the margin.
-  ASSERT_GT(digest.num_candidates, 0) << row.what;
+  ASSERT_GT(summary.num_candidates, 0) << row.what;
   SamplingParams params;
   params.seed = uint64_t{query.seed_high} << 32 | query.seed_low;
   double largest = -1e30;
@@ -194,8 +195,8 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
     largest = std::max(largest, sum_of(tokens.back()));
   }
   std::set<int32_t> nominated;
-  for (int32_t i = 0; i < digest.num_candidates; ++i) {
-    const TokenLogit& token = digest.candidates[i];
+  for (int32_t i = 0; i < summary.num_candidates; ++i) {
+    const TokenLogit& token = summary.candidates[i];
     nominated.insert(token.token);
     EXPECT_EQ(token.logit, logit_of(token.token)) << row.what;
     EXPECT_GE(sum_of(token.token), largest - 2e-4) << row.what;
@@ -291,7 +292,7 @@ std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
   return edited;
 }
 
-class RowDigestCuda : public testing::Test {
+class LogitsSummaryCuda : public testing::Test {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_GPUS(1);
@@ -299,10 +300,10 @@ class RowDigestCuda : public testing::Test {
     ASSERT_TRUE(stream.ok()) << stream.status().message();
     stream_ = std::make_unique<cuda::Stream>(std::move(*stream));
   }
-  // Computes digests of rows of one width, with NaNs after them. `live`: query.vocab, at most the
+  // Computes summaries of rows of one width, with NaNs after them. `live`: query.vocab, at most the
   // width.
   void run(const std::vector<Row>& rows, int32_t first_token, int32_t live,
-           std::vector<RowQuery> queries, std::vector<RowSummary>* digests,
+           std::vector<RowQuery> queries, std::vector<LogitsSummary>* summaries,
            std::span<const RowEdits> edits = {}, std::span<const uint32_t> masks = {}) {
     const auto tokens = static_cast<int32_t>(rows.front().logits.size());
     const int64_t stride = (tokens + 31) / 32 * 32;
@@ -312,17 +313,17 @@ class RowDigestCuda : public testing::Test {
                 logits.begin() + static_cast<ptrdiff_t>(index) * stride);
       queries[index].vocab = first_token + live;
     }
-    auto rig =
-        cuda::RowDigestRigCuda::create(logits, stride, tokens, first_token, queries, edits, masks);
+    auto rig = cuda::LogitsSummaryRigCuda::create(logits, stride, tokens, first_token, queries,
+                                                  edits, masks);
     ASSERT_TRUE(rig.ok()) << rig.status().message();
-    const Status submitted = cuda::row_digest_cuda(rig->call(), stream_->get());
+    const Status submitted = cuda::logits_summary_cuda(rig->call(), stream_->get());
     ASSERT_TRUE(submitted.ok()) << submitted.message();
     const Status ran = stream_->synchronize();
     ASSERT_TRUE(ran.ok()) << ran.message();
-    digests->assign(rig->digests().begin(), rig->digests().end());
+    summaries->assign(rig->summaries().begin(), rig->summaries().end());
   }
 
-  // Checks digests of `count` random rows, most of them edited, each from its own seed.
+  // Checks summaries of `count` random rows, most of them edited, each from its own seed.
   void check_edited(int32_t tokens, int32_t first_token, int32_t count, uint32_t* seed,
                     int* all_masked) {
     std::vector<Row> rows;
@@ -340,21 +341,21 @@ class RowDigestCuda : public testing::Test {
       edits.push_back(edited.back()->edits);
       masks.insert(masks.end(), edited.back()->mask.begin(), edited.back()->mask.end());
     }
-    std::vector<RowSummary> digests;
-    ASSERT_NO_FATAL_FAILURE(run(rows, first_token, tokens, queries, &digests, edits, masks));
+    std::vector<LogitsSummary> summaries;
+    ASSERT_NO_FATAL_FAILURE(run(rows, first_token, tokens, queries, &summaries, edits, masks));
     for (size_t index = 0; index < rows.size(); ++index) {
       if (queries[index].edits != RowQuery::kNone) {
         edit_logits(rows[index].logits, first_token, edits[index], edited[index]->mask);
       }
-      ASSERT_NO_FATAL_FAILURE(check(rows[index], first_token, queries[index], digests[index]));
-      *all_masked += digests[index].best.token < 0 ? 1 : 0;
+      ASSERT_NO_FATAL_FAILURE(check(rows[index], first_token, queries[index], summaries[index]));
+      *all_masked += summaries[index].best.token < 0 ? 1 : 0;
     }
   }
 
   std::unique_ptr<cuda::Stream> stream_;
 };
 
-TEST_F(RowDigestCuda, EveryKindOfRowAndQuery) {
+TEST_F(LogitsSummaryCuda, EveryKindOfRowAndQuery) {
   uint32_t seed = 0;
   for (const int32_t vocab : {1, 3, 31, 96, 1000, 8190, 32001, 128256, 270001}) {
     for (const int32_t first_token : {0, 32064}) {
@@ -371,34 +372,34 @@ TEST_F(RowDigestCuda, EveryKindOfRowAndQuery) {
       }
       // The last token may lie past the live vocabulary.
       const int32_t live = vocab > 3 ? vocab - 1 : vocab;
-      std::vector<RowSummary> digests;
-      ASSERT_NO_FATAL_FAILURE(run(rows, first_token, live, queries, &digests));
+      std::vector<LogitsSummary> summaries;
+      ASSERT_NO_FATAL_FAILURE(run(rows, first_token, live, queries, &summaries));
       for (size_t index = 0; index < rows.size(); ++index) {
         rows[index].logits.resize(static_cast<size_t>(live));
-        ASSERT_NO_FATAL_FAILURE(check(rows[index], first_token, queries[index], digests[index]));
+        ASSERT_NO_FATAL_FAILURE(check(rows[index], first_token, queries[index], summaries[index]));
       }
     }
   }
 }
 
-TEST_F(RowDigestCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
+TEST_F(LogitsSummaryCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
   std::vector<Row> rows;
   std::vector<RowQuery> queries;
   for (uint32_t seed = 0; seed < 64; ++seed) {
     rows.push_back({row_of(seed % 2 == 0 ? Pattern::kNormal : Pattern::kPeaked, 32000, seed), ""});
     queries.push_back({.kinds = 0, .top = 256});
   }
-  std::vector<RowSummary> digests;
-  ASSERT_NO_FATAL_FAILURE(run(rows, 0, 32000, queries, &digests));
-  for (const RowSummary& digest : digests) {
-    EXPECT_GE(digest.num_listed, 256);
-    EXPECT_LE(digest.num_listed, 512);
-    EXPECT_EQ(digest.lists_all, 0);
+  std::vector<LogitsSummary> summaries;
+  ASSERT_NO_FATAL_FAILURE(run(rows, 0, 32000, queries, &summaries));
+  for (const LogitsSummary& summary : summaries) {
+    EXPECT_GE(summary.num_listed, 256);
+    EXPECT_LE(summary.num_listed, 512);
+    EXPECT_EQ(summary.lists_all, 0);
   }
 }
 
 // A draft model's lists are short at every temperature, even if one token is certain.
-TEST_F(RowDigestCuda, ListsTheBestByNoise) {
+TEST_F(LogitsSummaryCuda, ListsTheBestByNoise) {
   std::vector<Row> rows;
   std::vector<RowQuery> queries;
   for (uint32_t seed = 0; seed < 60; ++seed) {
@@ -412,19 +413,19 @@ TEST_F(RowDigestCuda, ListsTheBestByNoise) {
                        .seed_low = seed,
                        .position = static_cast<int32_t>(seed)});
   }
-  std::vector<RowSummary> digests;
-  ASSERT_NO_FATAL_FAILURE(run(rows, 0, 128256, queries, &digests));
+  std::vector<LogitsSummary> summaries;
+  ASSERT_NO_FATAL_FAILURE(run(rows, 0, 128256, queries, &summaries));
   for (size_t index = 0; index < rows.size(); ++index) {
-    const RowSummary& digest = digests[index];
-    ASSERT_EQ(digest.by_noise, 1);
-    EXPECT_GE(digest.num_listed, 16) << rows[index].what;
-    EXPECT_LE(digest.num_listed, 64) << rows[index].what;
-    ASSERT_NO_FATAL_FAILURE(check_list_by_noise(rows[index], 0, queries[index], digest));
+    const LogitsSummary& summary = summaries[index];
+    ASSERT_EQ(summary.by_noise, 1);
+    EXPECT_GE(summary.num_listed, 16) << rows[index].what;
+    EXPECT_LE(summary.num_listed, 64) << rows[index].what;
+    ASSERT_NO_FATAL_FAILURE(check_list_by_noise(rows[index], 0, queries[index], summary));
   }
 }
 
 // A seed for every position that a token may have among the threads.
-TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
+TEST_F(LogitsSummaryCuda, NamesWhatTheSamplerDraws) {
   constexpr int32_t kVocab = 128256;
   constexpr uint32_t kRows = 64;
   for (uint32_t round = 0; round < 3; ++round) {
@@ -439,8 +440,8 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
       query.inv_temperature = 1.0f / (0.5f + 0.05f * static_cast<float>(index));
       queries.push_back(query);
     }
-    std::vector<RowSummary> digests;
-    ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
+    std::vector<LogitsSummary> summaries;
+    ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &summaries));
     SamplerScratch scratch;
     std::set<int32_t> drawn;
     for (uint32_t index = 0; index < kRows; ++index) {
@@ -453,10 +454,10 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
       SampledToken token;
       ASSERT_TRUE(sample_token(rows[index].logits, context, scratch, &token, nullptr).ok());
       drawn.insert(token.token);
-      const RowSummary& digest = digests[index];
-      ASSERT_GT(digest.num_candidates, 0);
+      const LogitsSummary& summary = summaries[index];
+      ASSERT_GT(summary.num_candidates, 0);
       EXPECT_TRUE(
-          std::any_of(digest.candidates, digest.candidates + digest.num_candidates,
+          std::any_of(summary.candidates, summary.candidates + summary.num_candidates,
                       [&](const TokenLogit& candidate) { return candidate.token == token.token; }))
           << "row " << index;
     }
@@ -464,9 +465,9 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
   }
 }
 
-// Rows that the kernel edits have the same digests as rows that the host has edited. This includes
-// the parts of ranks of a group, which may begin anywhere in a mask.
-TEST_F(RowDigestCuda, OfEditedRows) {
+// Rows that the kernel edits have the same summaries as rows that the host has edited. This
+// includes the parts of ranks of a group, which may begin anywhere in a mask.
+TEST_F(LogitsSummaryCuda, OfEditedRows) {
   uint32_t seed = 0;
   int all_masked = 0;
   for (const int32_t tokens : {1, 31, 1000, 8190, 32001, 128256, 270001}) {
@@ -478,35 +479,35 @@ TEST_F(RowDigestCuda, OfEditedRows) {
 }
 
 // A small test for compute-sanitizer, under which each row takes long.
-TEST_F(RowDigestCuda, OfAFewEditedRows) {
+TEST_F(LogitsSummaryCuda, OfAFewEditedRows) {
   uint32_t seed = 5;
   int all_masked = 0;
   ASSERT_NO_FATAL_FAILURE(check_edited(40001, 48, 12, &seed, &all_masked));
 }
 
 // NaN and +infinity in tokens that the mask forbids are not errors.
-TEST_F(RowDigestCuda, MasksHideErrors) {
+TEST_F(LogitsSummaryCuda, MasksHideErrors) {
   Row row{row_of(Pattern::kNormal, 5000, 1), "hidden"};
   row.logits[77] = NAN;
   row.logits[4001] = kInfinity;
   std::vector<uint32_t> mask(static_cast<size_t>(cuda::mask_words_cuda(5000)), 0x1u);
   RowQuery query = query_of(3);
   query.edits = 0;
-  std::vector<RowSummary> digests;
+  std::vector<LogitsSummary> summaries;
   RowEdits edits;
   edits.mask = 0;
-  ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &digests, std::span(&edits, 1), mask));
+  ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &summaries, std::span(&edits, 1), mask));
   edit_logits(row.logits, 0, edits, mask);
-  ASSERT_EQ(digests[0].bad, 0);
-  ASSERT_NO_FATAL_FAILURE(check(row, 0, query, digests[0]));
+  ASSERT_EQ(summaries[0].bad, 0);
+  ASSERT_NO_FATAL_FAILURE(check(row, 0, query, summaries[0]));
   row.logits[77] = NAN;
   mask[77 / 32] |= 1u << (77 % 32);
-  ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &digests, std::span(&edits, 1), mask));
-  EXPECT_EQ(digests[0].bad, 1);
+  ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &summaries, std::span(&edits, 1), mask));
+  EXPECT_EQ(summaries[0].bad, 1);
 }
 
 // Two GPUs, each with a part of every row, exchange the rows' largest logits.
-TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
+TEST_F(LogitsSummaryCuda, WeightsOfPartsHaveOneOrigin) {
   SKIP_WITHOUT_GPUS(2);
   constexpr int32_t kCut = 4096;
   constexpr int32_t kTokens = 9000;
@@ -523,9 +524,9 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
     queries.push_back(query_of(seed));
     queries.back().vocab = kTokens;
   }
-  std::vector<RowSummary> parts[2];
+  std::vector<LogitsSummary> parts[2];
   for (int launch = 0; launch < 3; ++launch) {
-    std::vector<cuda::RowDigestRigCuda> rigs;
+    std::vector<cuda::LogitsSummaryRigCuda> rigs;
     std::vector<cuda::Stream> streams;
     for (const int gpu : gpus) {
       ASSERT_TRUE(cuda::use_device(gpu).ok());
@@ -537,7 +538,7 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
         std::copy_n(rows[row].logits.begin() + first, count,
                     logits.begin() + static_cast<ptrdiff_t>(row) * stride);
       }
-      auto rig = cuda::RowDigestRigCuda::create(logits, stride, count, first, queries);
+      auto rig = cuda::LogitsSummaryRigCuda::create(logits, stride, count, first, queries);
       ASSERT_TRUE(rig.ok()) << rig.status().message();
       rigs.push_back(std::move(*rig));
       auto stream = cuda::Stream::create();
@@ -546,28 +547,29 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
     }
     for (const int gpu : gpus) {
       ASSERT_TRUE(cuda::use_device(gpu).ok());
-      cuda::RowDigestCallCuda call = rigs[static_cast<size_t>(gpu)].call();
+      cuda::LogitsSummaryCallCuda call = rigs[static_cast<size_t>(gpu)].call();
       call.peers = &group->rank(gpu);
       call.senders = 3;
-      const Status submitted = cuda::row_digest_cuda(call, streams[static_cast<size_t>(gpu)].get());
+      const Status submitted =
+          cuda::logits_summary_cuda(call, streams[static_cast<size_t>(gpu)].get());
       ASSERT_TRUE(submitted.ok()) << submitted.message();
     }
     for (const int gpu : gpus) {
       ASSERT_TRUE(cuda::use_device(gpu).ok());
       ASSERT_TRUE(streams[static_cast<size_t>(gpu)].synchronize().ok());
-      const auto digests = rigs[static_cast<size_t>(gpu)].digests();
-      parts[gpu].assign(digests.begin(), digests.end());
+      const auto summaries = rigs[static_cast<size_t>(gpu)].summaries();
+      parts[gpu].assign(summaries.begin(), summaries.end());
     }
     const Status met = group->check();
     ASSERT_TRUE(met.ok()) << met.message();
   }
   ASSERT_TRUE(cuda::use_device(0).ok());
   for (size_t row = 0; row < kRows; ++row) {
-    const RowSummary* const both[] = {&parts[0][row], &parts[1][row]};
-    RowSummary whole;
-    merge_row_digests(both, &whole);
-    RowSummary expected;
-    row_digest_ref(rows[row].logits, 0, queries[row], nullptr, &expected);
+    const LogitsSummary* const both[] = {&parts[0][row], &parts[1][row]};
+    LogitsSummary whole;
+    merge_logits_summaries(both, &whole);
+    LogitsSummary expected;
+    logits_summary_ref(rows[row].logits, 0, queries[row], nullptr, &expected);
     ASSERT_EQ(whole.best.token, expected.best.token) << rows[row].what;
     if (expected.best.token < 0) continue;
     if ((queries[row].kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) == 0) continue;
@@ -577,7 +579,7 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
   }
 }
 
-TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
+TEST_F(LogitsSummaryCuda, TellsErrorsAndTooMuch) {
   constexpr int32_t kVocab = 5000;
   std::vector<Row> rows(7);
   std::vector<RowQuery> queries(rows.size(), {.kinds = RowQuery::kNoise, .top = 4});
@@ -589,23 +591,23 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
   // The same, with fewer threads than a list holds.
   rows[6].logits.assign(kVocab, -kInfinity);
   std::fill_n(rows[6].logits.begin(), 3000, 2.0f);
-  std::vector<RowSummary> digests;
-  ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
-  EXPECT_EQ(digests[0].bad, 1);
-  EXPECT_EQ(digests[1].bad, 1);
+  std::vector<LogitsSummary> summaries;
+  ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &summaries));
+  EXPECT_EQ(summaries[0].bad, 1);
+  EXPECT_EQ(summaries[1].bad, 1);
   for (const size_t row : {2, 6}) {
-    EXPECT_EQ(digests[row].bad, 0);
-    EXPECT_EQ(digests[row].num_listed, -1);
-    EXPECT_EQ(digests[row].lists_all, 0);
-    EXPECT_EQ(digests[row].best.token, 0);
-    EXPECT_GT(digests[row].num_candidates, 0);
+    EXPECT_EQ(summaries[row].bad, 0);
+    EXPECT_EQ(summaries[row].num_listed, -1);
+    EXPECT_EQ(summaries[row].lists_all, 0);
+    EXPECT_EQ(summaries[row].best.token, 0);
+    EXPECT_GT(summaries[row].num_candidates, 0);
   }
-  // A row that is not digested keeps its old contents.
-  RowSummary untouched;
-  std::memset(static_cast<void*>(&untouched), cuda::RowDigestRigCuda::kUnwritten,
+  // A row that is not summarized keeps its old contents.
+  LogitsSummary untouched;
+  std::memset(static_cast<void*>(&untouched), cuda::LogitsSummaryRigCuda::kUnwritten,
               sizeof(untouched));
-  EXPECT_EQ(std::memcmp(&digests[3], &untouched, sizeof(untouched)), 0);
-  for (const size_t row : {4, 5}) check(rows[row], 0, queries[row], digests[row]);
+  EXPECT_EQ(std::memcmp(&summaries[3], &untouched, sizeof(untouched)), 0);
+  for (const size_t row : {4, 5}) check(rows[row], 0, queries[row], summaries[row]);
 }
 
 }  // namespace
