@@ -218,7 +218,7 @@ Status EngineImpl::start() {
                                           : int64_t{options_.max_active_requests} +
                                                 options_.max_waiting_requests);
   automatic_ = std::make_unique<AutoStrategy>(
-      view_candidates(facts_, models_->readings_a_choice(Role::kTarget), resolve_), resolve_);
+      view_candidates(facts_, models_->kv_reads_per_selection(Role::kTarget), resolve_), resolve_);
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .share_prefixes = options_.share_prefixes,

@@ -267,10 +267,11 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
     FORERUN_RETURN_IF_ERROR(WeightFiles(checkpoint, holds).check());
     FORERUN_RETURN_IF_ERROR(loaded);
     const Decoder& decoder = *stage.decoder;
-    stage.facts = {.kv_block_bytes = decoder.kv_block_bytes(),
-                   .quantizes_keys = decoder.quantizes_keys(),
-                   .selects_kv = decoder.selects_kv(),
-                   .readings_a_choice = decoder.layers().heads ? decoder.readings_a_choice() : 0.0};
+    stage.facts = {
+        .kv_block_bytes = decoder.kv_block_bytes(),
+        .quantizes_keys = decoder.quantizes_keys(),
+        .selects_kv = decoder.selects_kv(),
+        .kv_reads_per_selection = decoder.layers().heads ? decoder.kv_reads_per_selection() : 0.0};
   }
   return Status();
 }

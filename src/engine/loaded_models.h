@@ -74,8 +74,8 @@ class LoadedModels {
   bool selects_kv(Role role) const {
     return all_stages(role, [](const StageFacts& stage) { return stage.selects_kv; });
   }
-  double readings_a_choice(Role role) const {
-    return part(role).stages.back().facts.readings_a_choice;
+  double kv_reads_per_selection(Role role) const {
+    return part(role).stages.back().facts.kv_reads_per_selection;
   }
   // The first failure of Decoder::check_weights() over the model's stages in this process.
   Status check_weights(Role role) const;
@@ -108,7 +108,7 @@ class LoadedModels {
     int64_t kv_block_bytes = 0;
     bool quantizes_keys = false;
     bool selects_kv = false;
-    double readings_a_choice = 0.0;
+    double kv_reads_per_selection = 0.0;
   };
   struct Stage {
     bool is_here = true;  // false: another process holds the stage

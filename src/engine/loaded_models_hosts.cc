@@ -134,7 +134,7 @@ Status LoadedModels::exchange_facts(const Status& loaded) {
     to.number(facts.kv_block_bytes);
     to.flag(facts.quantizes_keys);
     to.flag(facts.selects_kv);
-    to.number(facts.readings_a_choice);
+    to.number(facts.kv_reads_per_selection);
   }
   const auto hear = [&stages](const std::vector<Bytes>& reports) -> Result<Bytes> {
     for (size_t idx = 0; idx < reports.size(); ++idx) {
@@ -143,7 +143,7 @@ Status LoadedModels::exchange_facts(const Status& loaded) {
       facts.kv_block_bytes = from.number<int64_t>("bytes of a KV block");
       facts.quantizes_keys = from.flag("quantizes keys");
       facts.selects_kv = from.flag("selects KV");
-      facts.readings_a_choice = from.number<double>("readings a choice");
+      facts.kv_reads_per_selection = from.number<double>("KV reads per selection");
       FORERUN_RETURN_IF_ERROR(from.finish());
     }
     return Bytes();

@@ -11,9 +11,9 @@ constexpr int32_t kBudgets[] = {512, 1024, 2048};  // tokens
 
 // The cost of choosing tokens at a draft Step, as a share of the time in which the whole KV cache
 // is read. A rerun of the last tokens is spread over the draft Steps that it serves.
-double selection_share(const KvViewEntry& view, int32_t budget, double readings_a_choice) {
+double selection_share(const KvViewEntry& view, int32_t budget, double kv_reads_per_selection) {
   const int32_t tokens = view.tokens_between_reruns(budget);
-  return view.facts.selection_share + (tokens > 0 ? readings_a_choice / tokens : 0.0);
+  return view.facts.selection_share + (tokens > 0 ? kv_reads_per_selection / tokens : 0.0);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ SpeculationOptions self_options(const SpeculationCandidate& candidate, int32_t g
 }
 
 std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
-                                                  double readings_a_choice,
+                                                  double kv_reads_per_selection,
                                                   const ResolvePlan& resolve) {
   std::vector<SpeculationCandidate> found;
   const KvShape longest = {.tokens = models.max_context,
@@ -40,7 +40,7 @@ std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
       if (models.max_context > 0 && 2 * budget > models.max_context) continue;
       SpeculationCandidate candidate = {
           .draft = {.budget_tokens = budget,
-                    .selection_share = selection_share(view, budget, readings_a_choice)},
+                    .selection_share = selection_share(view, budget, kv_reads_per_selection)},
           .view = view.name,
           .acceptance = assumed_acceptance(view.facts, budget),
           .own_tokens = int64_t{kKvBlockTokens} * view.own_blocks(budget, longest)};

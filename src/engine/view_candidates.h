@@ -21,9 +21,9 @@ using ResolvePlan =
 SpeculationOptions self_options(const SpeculationCandidate& candidate, int32_t gamma);
 
 // Every view and budget that `resolve` accepts and whose acceptance rate is published.
-// `readings_a_choice`: the target Decoder's.
+// `kv_reads_per_selection`: the target Decoder's.
 std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
-                                                  double readings_a_choice,
+                                                  double kv_reads_per_selection,
                                                   const ResolvePlan& resolve);
 
 }  // namespace forerun

@@ -53,7 +53,7 @@ class CpuDecoder : public Decoder {
   // weights has changed; then the KV of the Step's rows is undefined.
   Status forward(const Step& step) override;
   bool selects_kv() const override { return true; }
-  double readings_a_choice() const override { return 6.0; }  // measured
+  double kv_reads_per_selection() const override { return 6.0; }  // measured
   bool quantizes_keys() const override { return config_.head_dim >= 8; }
   Status check_weights() const override { return files_.check(); }
   int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }

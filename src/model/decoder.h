@@ -52,7 +52,7 @@ class Decoder {
   virtual bool selects_kv() const { return false; }
   // The time of a choice of KV by 32 observers, which score every key of every layer, as the number
   // of draft rows that could read the same KV in that time. Only if selects_kv().
-  virtual double readings_a_choice() const { return 0.0; }
+  virtual double kv_reads_per_selection() const { return 0.0; }
   // Whether selections may find tokens by quantized keys (KvSelection::index_blocks;
   // kInvalidArgument if not).
   virtual bool quantizes_keys() const { return false; }

@@ -36,8 +36,8 @@ class DecoderCuda : public Decoder {
   int64_t kv_blocks() const override { return kv_blocks_; }
   // Observers, half a block of rows, must be in one pass.
   bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
-  double readings_a_choice() const override { return 24.0; }  // measured on an H200
-  int64_t kv_block_bytes() const override;                    // on all GPUs together
+  double kv_reads_per_selection() const override { return 24.0; }  // measured on an H200
+  int64_t kv_block_bytes() const override;                         // on all GPUs together
   Status forward(const Step& step) override;
   Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
                             const StepEdits& edits, const Meanwhile& meanwhile) override;
