@@ -17,7 +17,7 @@ namespace forerun::cuda {
 // The work of one block. Its methods are in the order of execution: loads of weights and
 // activations, products, sends of partial sums to the blocks that own them, outputs and, with a
 // group of GPUs, the all-reduce (linear/cuda/output.h).
-template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
+template <LinearFormat kFormat, int kRowBlocks, EpilogueKind kEpilogue, TileSchedule kSchedule>
 struct LinearBlock {
   static constexpr bool kSinglePass =
       kSchedule == TileSchedule::kSinglePass || kSchedule == TileSchedule::kManyWarps;
@@ -26,9 +26,9 @@ struct LinearBlock {
   static constexpr int kUnitInputs = unit_inputs(kFormat);
   // If registers allow, the data that the epilogue reads is loaded before the main loop, for a
   // thread's first item (up to 8 rows, its only item).
-  static constexpr bool kLoadsEarly = kSchedule == TileSchedule::kSinglePass &&
-                                      (kRowBlocks == 1 ? kEpilogue != LinearEpilogue::kRuntime
-                                                       : kEpilogue == LinearEpilogue::kPlain);
+  static constexpr bool kLoadsEarly =
+      kSchedule == TileSchedule::kSinglePass &&
+      (kRowBlocks == 1 ? kEpilogue != EpilogueKind::kRuntime : kEpilogue == EpilogueKind::kPlain);
   // Whether LinearLaunch has a producer warp if activations come in many segments.
   static constexpr bool kFeedsApart = !kSinglePass && feeds_apart(kRowBlocks);
   // Whether a block waits for the other blocks of its cluster after it has requested activations,
@@ -154,7 +154,7 @@ struct LinearBlock {
       early = items.at(args, static_cast<int>(threadIdx.x));
       if (ends_plain<kEpilogue>(args)) early.load_weights(args);
     }
-    const bool chooses = kEpilogue != LinearEpilogue::kGated && args.row_index != nullptr;
+    const bool chooses = kEpilogue != EpilogueKind::kGated && args.row_index != nullptr;
     auto first_inputs = inputs.prepare(args, warp, lane);
     if constexpr (kRowBlocks == 1) {
       InverseRms::RowSquares squares = scales.prepare(args, first_row, rows, warp, lane);

@@ -107,8 +107,8 @@ Status prepare_linear_cuda() {
       for (const TileSchedule schedule :
            {TileSchedule::kMultiPass, TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
         if (format != LinearFormat::kInt4Group128 && schedule == TileSchedule::kManyWarps) continue;
-        for (const LinearEpilogue epilogue :
-             {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {
+        for (const EpilogueKind epilogue :
+             {EpilogueKind::kPlain, EpilogueKind::kGated, EpilogueKind::kRuntime}) {
           FORERUN_RETURN_IF_ERROR(
               allow_shared_memory(linear_kernel_for({format, row_blocks, epilogue, schedule}),
                                   limit, "loading the linear kernels"));
@@ -119,7 +119,7 @@ Status prepare_linear_cuda() {
   FORERUN_RETURN_IF_ERROR(
       allow_shared_memory(linear_kernel_for({.format = LinearFormat::kInt4Group128,
                                              .row_blocks = 2,
-                                             .epilogue = LinearEpilogue::kPlain,
+                                             .epilogue = EpilogueKind::kPlain,
                                              .schedule = TileSchedule::kManyWarps,
                                              .few_registers = true}),
                           limit, "loading the linear kernels"));
@@ -187,9 +187,9 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.warps = launch.tile_warps * plan.input_warps;
 
   const bool any = call.reduce != nullptr || call.shares_reduce_kernel;
-  const LinearEpilogue epilogue = any          ? LinearEpilogue::kRuntime
-                                  : call.gated ? LinearEpilogue::kGated
-                                               : LinearEpilogue::kPlain;
+  const EpilogueKind epilogue = any          ? EpilogueKind::kRuntime
+                                : call.gated ? EpilogueKind::kGated
+                                             : EpilogueKind::kPlain;
   const LinearKernel kernel = linear_kernel_for(
       {plan.format, launch.row_blocks, epilogue, launch.schedule, launch.few_registers});
   return launch_in_clusters(kernel, plan.cluster_size, call.dependent,

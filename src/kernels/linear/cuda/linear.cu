@@ -47,16 +47,16 @@ namespace {
 // registers for both would make 1B 3% slower. At 16 rows QKV's 12 warps have 80 registers, to leave
 // room for a block of attention with 32,768. At 32 rows of many units a block has an SM to itself;
 // of its nine warps three share a scheduler's 16,384 registers.
-constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epilogue,
+constexpr int registers(LinearFormat format, int row_blocks, EpilogueKind epilogue,
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;
   if (row_blocks == 4) return many ? 128 : 168;
   if (row_blocks == 2) return many ? 80 : 112;
   if (schedule == TileSchedule::kMultiPass || format != LinearFormat::kInt4Group128) return 112;
-  return epilogue == LinearEpilogue::kRuntime ? 72 : many ? 64 : 112;
+  return epilogue == EpilogueKind::kRuntime ? 72 : many ? 64 : 112;
 }
 
-template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
+template <LinearFormat kFormat, int kRowBlocks, EpilogueKind kEpilogue, TileSchedule kSchedule>
 __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   using Block = LinearBlock<kFormat, kRowBlocks, kEpilogue, kSchedule>;
@@ -79,7 +79,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule)
 #else
 
 // Below sm_90 there are no clusters and no bulk copies; linear_cuda() never launches this stub.
-template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
+template <LinearFormat kFormat, int kRowBlocks, EpilogueKind kEpilogue, TileSchedule kSchedule>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
@@ -87,13 +87,13 @@ __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 template <LinearFormat kFormat, int kRowBlocks, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt8Group64) {  // int8: only the LM head
-    return linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>;
+    return linear_kernel<kFormat, kRowBlocks, EpilogueKind::kPlain, kSchedule>;
   } else {
-    return variant.epilogue == LinearEpilogue::kPlain
-               ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>
-           : variant.epilogue == LinearEpilogue::kGated
-               ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kGated, kSchedule>
-               : linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kRuntime, kSchedule>;
+    return variant.epilogue == EpilogueKind::kPlain
+               ? linear_kernel<kFormat, kRowBlocks, EpilogueKind::kPlain, kSchedule>
+           : variant.epilogue == EpilogueKind::kGated
+               ? linear_kernel<kFormat, kRowBlocks, EpilogueKind::kGated, kSchedule>
+               : linear_kernel<kFormat, kRowBlocks, EpilogueKind::kRuntime, kSchedule>;
   }
 }
 template <LinearFormat kFormat, TileSchedule kSchedule>
@@ -111,13 +111,13 @@ LinearKernel kernel_for(const LinearVariant& variant) {
       return kernel_for<kFormat, 4, TileSchedule::kManyWarps>(variant);
     }
     if (variant.few_registers) {
-      return linear_kernel<kFormat, 2, LinearEpilogue::kPlain, TileSchedule::kManyWarps>;
+      return linear_kernel<kFormat, 2, EpilogueKind::kPlain, TileSchedule::kManyWarps>;
     }
     if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 1 &&
-        variant.epilogue != LinearEpilogue::kRuntime) {
-      return variant.epilogue == LinearEpilogue::kGated
-                 ? linear_kernel<kFormat, 1, LinearEpilogue::kGated, TileSchedule::kManyWarps>
-                 : linear_kernel<kFormat, 1, LinearEpilogue::kPlain, TileSchedule::kManyWarps>;
+        variant.epilogue != EpilogueKind::kRuntime) {
+      return variant.epilogue == EpilogueKind::kGated
+                 ? linear_kernel<kFormat, 1, EpilogueKind::kGated, TileSchedule::kManyWarps>
+                 : linear_kernel<kFormat, 1, EpilogueKind::kPlain, TileSchedule::kManyWarps>;
     }
   }
   return variant.schedule == TileSchedule::kMultiPass

@@ -101,7 +101,7 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
 // Waits for the partial sums of item `index` from the cluster's blocks, adds them up in the order
 // of the blocks, and writes the outputs or sends the sums to the group of GPUs. `parity`: parity of
 // the barrier of `sums`. For whole warps.
-template <LinearEpilogue kEpilogue, int kRowBlocks>
+template <EpilogueKind kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
                                            const OutputItems<kRowBlocks>& items, int index,
@@ -139,7 +139,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
 }
 
 // The same for item `index`, which has been loaded, and all later items of the thread.
-template <LinearEpilogue kEpilogue, int kRowBlocks>
+template <EpilogueKind kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
                                            const OutputItems<kRowBlocks>& items, int index,
@@ -155,7 +155,7 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
 }
 
 // The same for all items of the thread.
-template <LinearEpilogue kEpilogue, int kRowBlocks>
+template <EpilogueKind kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
                                            const OutputItems<kRowBlocks>& items) {

@@ -48,17 +48,16 @@ struct LinearKernelArgs {
 };
 
 // A layer's epilogue: fixed at compile time, or kRuntime: the kernel reads it from its arguments.
-enum class LinearEpilogue : uint8_t { kPlain, kGated, kRuntime };
-template <LinearEpilogue kEpilogue>
+enum class EpilogueKind : uint8_t { kPlain, kGated, kRuntime };
+template <EpilogueKind kEpilogue>
 __device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
-  return kEpilogue == LinearEpilogue::kGated ||
-         (kEpilogue == LinearEpilogue::kRuntime && args.gated);
+  return kEpilogue == EpilogueKind::kGated || (kEpilogue == EpilogueKind::kRuntime && args.gated);
 }
-template <LinearEpilogue kEpilogue>
+template <EpilogueKind kEpilogue>
 __device__ __forceinline__ bool ends_in_sum(const LinearKernelArgs& args) {
-  return kEpilogue == LinearEpilogue::kRuntime && args.peers.degree > 0;
+  return kEpilogue == EpilogueKind::kRuntime && args.peers.degree > 0;
 }
-template <LinearEpilogue kEpilogue>
+template <EpilogueKind kEpilogue>
 __device__ __forceinline__ bool ends_plain(const LinearKernelArgs& args) {
   return !ends_gated<kEpilogue>(args) && !ends_in_sum<kEpilogue>(args);
 }

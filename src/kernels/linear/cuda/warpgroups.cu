@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   const OutputItems<kRowBlocks> items(args, tile_begin, tiles, 0, cta_rank);
-  store_sums<LinearEpilogue::kGated>(args, sums, 0, scales, items);
+  store_sums<EpilogueKind::kGated>(args, sums, 0, scales, items);
 }
 
 #else
