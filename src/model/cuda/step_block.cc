@@ -128,7 +128,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   AttentionStepCuda& attention = header.attention;
   attention.num_rows = num_rows();
   attention.num_items = static_cast<int32_t>(plan_.items.size());
-  attention.num_groups = plan_.num_groups;
+  attention.num_query_tiles = plan_.num_query_tiles;
   attention.rows_offset = writer.append(std::span<const AttentionRowCuda>(plan_.rows));
   attention.items_offset = writer.append(std::span<const AttentionItemCuda>(plan_.items));
   attention.num_prefix_items = static_cast<int32_t>(plan_.prefix_items.size());

@@ -12,7 +12,7 @@
 
 namespace forerun::cuda {
 
-constexpr int kWarps = kGroupRows;  // warps of a block
+constexpr int kWarps = kQueryTileRows;  // warps of a block
 constexpr int kThreads = kWarps * 32;
 constexpr int kMaxKvStages = 2;  // tiles in flight; leaves room for a linear layer's block
 constexpr int kChunk = 16;       // positions that one instruction takes

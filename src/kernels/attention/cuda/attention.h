@@ -46,7 +46,7 @@ struct PagedKvCuda {
 struct alignas(16) AttentionStepCuda {
   int32_t num_rows = 0;
   int32_t num_items = 0;
-  int32_t num_groups = 0;
+  int32_t num_query_tiles = 0;
   int32_t rows_offset = 0;       // AttentionRowCuda [num_rows]
   int32_t items_offset = 0;      // AttentionItemCuda [num_items]
   int32_t tables_offset = 0;     // int32
@@ -97,8 +97,8 @@ struct AttentionCallCuda {
   PagedKvCuda kv;
   int32_t window = 0;         // a row sees its last `window` positions; 0: all of them
   float* partials = nullptr;  // AttentionPlanCuda::num_partials * partial_floats()
-  // [num_groups * kv parts]. `arrivals` must be zero at the call and is undefined afterwards. The
-  // call zeroes `to_clear`, which the next call takes as its `arrivals`.
+  // [num_query_tiles * kv parts]. `arrivals` must be zero at the call and is undefined afterwards.
+  // The call zeroes `to_clear`, which the next call takes as its `arrivals`.
   uint32_t* arrivals = nullptr;
   uint32_t* to_clear = nullptr;
   uint32_t* failed = nullptr;  // set if a block gave up waiting for another block

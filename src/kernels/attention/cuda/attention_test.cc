@@ -141,7 +141,7 @@ TEST_F(AttentionCuda, LongContexts) {
   EXPECT_GT(shared_prefixes(), 0);
 }
 
-// Spans that all rows share, by the kernel that loads them once: one or several groups of rows,
+// Spans that all rows share, by the kernel that loads them once: one or several query tiles,
 // several sequences, trees that reach into tiles and spans of others, windows.
 TEST_F(AttentionCuda, SharedPrefixes) {
   for (const int32_t window : {0, 900}) {

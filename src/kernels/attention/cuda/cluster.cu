@@ -77,7 +77,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
        index += static_cast<int>(gridDim.x) / kClusterBlocks) {
     // Before the previous kernel's end: requests the prefix, and finds what each thread will load.
     const ClusterWork work(args, index, thread);
-    request_first_tile<Layout>(args, work, barriers, thread.group);
+    request_first_tile<Layout>(args, work, barriers, thread.warpgroup);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
     const NotedRows<Layout> rows(args, work.item);
     ClusterStaging<Layout> staging;
@@ -95,7 +95,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
 
     // Addresses are computed again here: kept since before the loop they would be spilled.
     const ClusterNotes<Layout> notes{opaque(shared)};
-    if (notes.fact(kTailWarps) > 0 && notes.fact(kTailGroup) == thread.group) {
+    if (notes.fact(kTailWarps) > 0 && notes.fact(kTailWarpgroup) == thread.warpgroup) {
       score_tail<Layout>(args, notes, barriers, thread);
     }
     staging.extra.append(args, notes.fact(kKvHead), notes.shared);
@@ -103,7 +103,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
       // In the kernel itself: as a function, this loop makes the compiler spill.
       SpanColumns<Layout> columns(args, notes, thread);
       for (int tile = work.task.begin_tile; tile < work.task.end_tile; ++tile) {
-        barriers.wait_for_tile(thread.group);
+        barriers.wait_for_tile(thread.warpgroup);
         float score[8][4];
         columns.score(notes, score);
         if (tile + 1 == work.task.end_tile) barriers.leave_keys(thread.lane);
@@ -111,7 +111,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
         columns.exponentiate_tile(args, notes, tile, tile > work.task.begin_tile, thread.lane,
                                   score, probs);
         columns.add_values(probs);
-        request_next_tile<Layout>(args, work, tile + 1, barriers, thread.group);
+        request_next_tile<Layout>(args, work, tile + 1, barriers, thread.warpgroup);
       }
       columns.send_results(args, notes, barriers, thread);
     } else {
@@ -128,7 +128,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
       merge_share = MergeShare<Layout>(args, notes, thread.rank, 1);
     }
     barriers.count_tiles(static_cast<uint32_t>(notes.fact(kTailHasPrefix)),
-                         notes.fact(kTailGroup) == thread.group, work.task.other_tiles);
+                         notes.fact(kTailWarpgroup) == thread.warpgroup, work.task.other_tiles);
     __syncthreads();  // received results and queries are no longer read
   }
   if (!waited) wait_for_previous_kernel();
@@ -178,8 +178,9 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   // The number of items that the plan makes of rows of one sequence; if there are more, clusters
   // take the rest in turn.
   const bool wide = call.mode == AttentionMode::kWideCluster;
-  const int group_rows = cluster_rows(args.row_columns, wide);
-  const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;
+  const int query_tile_rows = cluster_rows(args.row_columns, wide);
+  const int items =
+      (call.rows + query_tile_rows - 1) / query_tile_rows * args.kv_heads * args.parts;
   const bool paired = wide || items > kResidentClusters;
   const int clusters = wide     ? kMaxClusters
                        : paired ? std::min(items, kMaxClusters)

@@ -30,7 +30,7 @@ enum ClusterFact : int {
   kFirstSpan,
   kTailSpan,
   kTailBegin,  // first position of the tail
-  kTailGroup,
+  kTailWarpgroup,
   kTailHasPrefix,
   kTailWarps,  // ClusterTailShare::warps
   kTailShift,  // ClusterTailShare::shift
@@ -44,7 +44,7 @@ struct ClusterLayout {
   static constexpr int kDim = kDimensions;
   static constexpr int kColumns = kColumnCount;
   static constexpr int kRows = kColumns == kNarrowClusterColumns
-                                   ? kGroupRows
+                                   ? kQueryTileRows
                                    : kWideClusterRows;  // the most rows of an item
   // A block merges an eighth of the dimensions of every column. It receives kDim / 8 sums per span
   // and column and, after all of these, the largest scores and the sums of exponentials.
@@ -112,28 +112,28 @@ struct ClusterArgs {
 // which is the block's last span if rows differ there.
 struct ClusterTask {
   int begin_tile, end_tile;  // of the warpgroup's span
-  int first_span, tail_span, tail_tile, tail_group;
+  int first_span, tail_span, tail_tile, tail_warpgroup;
   uint32_t other_tiles;  // of the other warpgroup's span
   bool has_span, has_tail, tail_has_prefix, tail_is_last;
 
   __device__ __forceinline__ ClusterTask(const AttentionItemCuda& item, int window, int rank,
-                                         int group) {
+                                         int warpgroup) {
     const ItemSpans spans(item, window);
     first_span = spans.first;
     const auto is_shared = [&](int span) {
       return span < spans.end && spans.begin_tile(span) < item.shared_tiles;
     };
-    const int span = spans.first + rank + group * kClusterBlocks;
+    const int span = spans.first + rank + warpgroup * kClusterBlocks;
     has_span = is_shared(span);
     begin_tile = spans.begin_tile(span);
     end_tile = has_span ? spans.end_tile(span) : begin_tile;
-    const int other = spans.first + rank + (1 - group) * kClusterBlocks;
+    const int other = spans.first + rank + (1 - warpgroup) * kClusterBlocks;
     other_tiles = is_shared(other)
                       ? static_cast<uint32_t>(spans.end_tile(other) - spans.begin_tile(other))
                       : 0u;
     tail_span =
         spans.first + rank + (spans.first + rank + kClusterBlocks < spans.end ? kClusterBlocks : 0);
-    tail_group = tail_span == span ? group : 1 - group;
+    tail_warpgroup = tail_span == span ? warpgroup : 1 - warpgroup;
     tail_tile = spans.begin_tile(tail_span);
     has_tail = tail_span < spans.end && tail_tile >= item.shared_tiles;
     tail_has_prefix = has_tail && tail_tile * kTilePositions < item.prefix_tokens;
@@ -146,13 +146,13 @@ struct ClusterTask {
 // A thread's place in its cluster.
 struct ClusterThread {
   int lane, warp;
-  int group;  // warpgroup, and its stage
-  int rank;   // of the block in its cluster
+  int warpgroup;  // warpgroup, and its stage
+  int rank;       // of the block in its cluster
 
   __device__ __forceinline__ ClusterThread()
       : lane(threadIdx.x % 32),
         warp(threadIdx.x / 32),
-        group(warp / 4),
+        warpgroup(warp / 4),
         rank(static_cast<int>(cluster_rank())) {}
 };
 
@@ -172,7 +172,7 @@ struct ClusterWork {
         kv_head(args.by_parts.divide(args.by_heads.remainder(index))),
         part_heads(min(args.group_heads - part * 8, 8)),
         first_head(kv_head * args.group_heads + part * 8),
-        task(item, args.window, thread.rank, thread.group) {}
+        task(item, args.window, thread.rank, thread.warpgroup) {}
 
   // Columns that a block merges, counted once per span.
   __device__ __forceinline__ int merged_columns() const {
@@ -190,7 +190,7 @@ struct ClusterTailShare {
 };
 template <class Layout>
 __device__ __forceinline__ ClusterTailShare cluster_tail_share(const ClusterWork& work) {
-  const int warps = work.task.tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
+  const int warps = work.task.tail_warpgroup == 0 ? kClusterWarps : kClusterWarps / 2;
   int shift = 0;
   while ((work.item.num_rows << (shift + 1)) <= warps && (kTailDims << shift) < Layout::kDim)
     ++shift;

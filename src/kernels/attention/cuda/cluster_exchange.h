@@ -38,12 +38,12 @@ struct ClusterBarriers {
     return shared + Layout::kBarriers + stage * 8;
   }
   // Waits for the next tile of the warpgroup's own stage.
-  __device__ __forceinline__ void wait_for_tile(int group) {
-    barrier_wait(of_tile(group), loaded++ & 1);
+  __device__ __forceinline__ void wait_for_tile(int warpgroup) {
+    barrier_wait(of_tile(warpgroup), loaded++ & 1);
   }
   // Waits for the tail's tile, the only one of its stage.
-  __device__ __forceinline__ void wait_for_tail(int stage, int group) const {
-    barrier_wait(of_tile(stage), (stage == group ? loaded : other_loaded) & 1);
+  __device__ __forceinline__ void wait_for_tail(int stage, int warpgroup) const {
+    barrier_wait(of_tile(stage), (stage == warpgroup ? loaded : other_loaded) & 1);
   }
   // Announces that the warp reads no more keys.
   __device__ __forceinline__ void leave_keys(int lane) const {

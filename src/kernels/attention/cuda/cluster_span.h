@@ -22,12 +22,12 @@ namespace forerun::cuda {
 template <class Layout>
 __device__ __forceinline__ void request_tile(const ClusterArgs& args, const ClusterWork& work,
                                              int tile, const ClusterBarriers<Layout>& barriers,
-                                             int group) {
+                                             int warpgroup) {
   const std::byte* const keys = keys_of<Layout::kDim>(
       args, step_data<int32_t>(args.step, args.step->tables_offset)[work.item.table + tile],
       work.kv_head);
-  const uint32_t barrier = barriers.of_tile(group);
-  const uint32_t stage = barriers.shared + group * tile_bytes(Layout::kDim);
+  const uint32_t barrier = barriers.of_tile(warpgroup);
+  const uint32_t stage = barriers.shared + warpgroup * tile_bytes(Layout::kDim);
   barrier_arrive_expect_tx(barrier, 2 * tile_bytes(Layout::kDim));
   bulk_copy(stage + Layout::kKeys, keys, tile_bytes(Layout::kDim), barrier);
   bulk_copy(stage + Layout::kValues, keys + value_offset<Layout::kDim>(args),
@@ -38,12 +38,12 @@ __device__ __forceinline__ void request_tile(const ClusterArgs& args, const Clus
 template <class Layout>
 __device__ __forceinline__ void request_first_tile(const ClusterArgs& args, const ClusterWork& work,
                                                    const ClusterBarriers<Layout>& barriers,
-                                                   int group) {
+                                                   int warpgroup) {
   const ClusterTask& task = work.task;
-  const bool tail_is_own = task.tail_has_prefix && task.tail_group == group;
+  const bool tail_is_own = task.tail_has_prefix && task.tail_warpgroup == warpgroup;
   if (threadIdx.x % 128 == 0 && (task.has_span || tail_is_own)) {
     request_tile<Layout>(args, work, task.has_span ? task.begin_tile : task.tail_tile, barriers,
-                         group);
+                         warpgroup);
   }
 }
 
@@ -51,10 +51,10 @@ __device__ __forceinline__ void request_first_tile(const ClusterArgs& args, cons
 template <class Layout>
 __device__ __forceinline__ void request_next_tile(const ClusterArgs& args, const ClusterWork& work,
                                                   int tile, const ClusterBarriers<Layout>& barriers,
-                                                  int group) {
+                                                  int warpgroup) {
   if (tile >= work.task.end_tile) return;
-  named_barrier(1 + group, 128);
-  if (threadIdx.x % 128 == 0) request_tile<Layout>(args, work, tile, barriers, group);
+  named_barrier(1 + warpgroup, 128);
+  if (threadIdx.x % 128 == 0) request_tile<Layout>(args, work, tile, barriers, warpgroup);
 }
 
 // A warp's 16 columns of the item, from `first` on, with the span's running softmax.
@@ -70,7 +70,7 @@ struct SpanColumns {
     sums.clear();
     first = thread.warp % 4 * 16;
     are_there = first < notes.fact(kNumRows) * args.row_columns;
-    stage = notes.shared + thread.group * tile_bytes(Layout::kDim);
+    stage = notes.shared + thread.warpgroup * tile_bytes(Layout::kDim);
   }
   __device__ __forceinline__ void score(const ClusterNotes<Layout>& notes,
                                         float (&score)[8][4]) const {
@@ -104,7 +104,7 @@ struct SpanColumns {
     if (!are_there) return;
     sums.reduce_lanes();
     barriers.wait_for_leaving();
-    const int span = notes.fact(kFirstSpan) + thread.rank + thread.group * kClusterBlocks;
+    const int span = notes.fact(kFirstSpan) + thread.rank + thread.warpgroup * kClusterBlocks;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int own = first + thread.lane / 4 + 8 * i;

@@ -73,12 +73,12 @@ __device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t sha
   const ClusterTailShare tail = cluster_tail_share<Layout>(work);
   const AttentionItemCuda& item = work.item;
   const ClusterTask& task = work.task;
-  const int facts[kNumFacts] = {item.first_row,  item.num_rows,
-                                work.first_head, work.part_heads,
-                                work.kv_head,    task.first_span,
-                                task.tail_span,  task.tail_tile * kTilePositions,
-                                task.tail_group, task.tail_has_prefix ? 1 : 0,
-                                tail.warps,      tail.shift};
+  const int facts[kNumFacts] = {item.first_row,      item.num_rows,
+                                work.first_head,     work.part_heads,
+                                work.kv_head,        task.first_span,
+                                task.tail_span,      task.tail_tile * kTilePositions,
+                                task.tail_warpgroup, task.tail_has_prefix ? 1 : 0,
+                                tail.warps,          tail.shift};
 #pragma unroll
   for (int i = 0; i < kNumFacts; ++i) {
     store_shared_4(shared + Layout::kFacts + i * 4, static_cast<uint32_t>(facts[i]));

@@ -1,10 +1,10 @@
 // The tail of an item in the cluster kernel of attention (attention/cuda/cluster.cu): its last
-// tile, where a row sees keys that other rows of its group do not. The tail's warpgroup scores all
-// columns with all keys that any row sees there, those of the tile and the extras, as if they were
-// a span. Then a warp takes a row at a time, or some of its dimensions if there are enough warps.
-// It picks the scores of the positions that the row sees. The row's heads are the upper half of the
-// first operand, and lanes supply the row addresses of values to ldmatrix in the order of the
-// positions. Device code; only that kernel includes it.
+// tile, where a row sees keys that other rows of its query tile do not. The tail's warpgroup scores
+// all columns with all keys that any row sees there, those of the tile and the extras, as if they
+// were a span. Then a warp takes a row at a time, or some of its dimensions if there are enough
+// warps. It picks the scores of the positions that the row sees. The row's heads are the upper half
+// of the first operand, and lanes supply the row addresses of values to ldmatrix in the order of
+// the positions. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -47,13 +47,13 @@ __device__ __forceinline__ void score_tail(const ClusterArgs& args,
                                            const ClusterNotes<Layout>& notes,
                                            const ClusterBarriers<Layout>& barriers,
                                            const ClusterThread& thread) {
-  if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(thread.group, thread.group);
+  if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(thread.warpgroup, thread.warpgroup);
   float tile[kTilePositions / 8][4], extras[kClusterExtras / 8][4];
   const uint32_t queries = notes.shared + Layout::kQueries;
   wgmma_fence();
   request_scores<Layout::kDim>(
       tile, queries, Layout::kColumnPanelBytes,
-      notes.shared + Layout::kKeys + thread.group * tile_bytes(Layout::kDim), kPanelBytes);
+      notes.shared + Layout::kKeys + thread.warpgroup * tile_bytes(Layout::kDim), kPanelBytes);
   request_scores<Layout::kDim>(extras, queries, Layout::kColumnPanelBytes,
                                notes.shared + Layout::kExtraKeys, Layout::kExtraPanelBytes);
   wgmma_commit();
@@ -90,7 +90,8 @@ struct TailRow {
                                      int row)
       : shared(notes.shared),
         list(notes.shared + Layout::kLists + row * kTilePositions),
-        values(notes.shared + Layout::kValues + notes.fact(kTailGroup) * tile_bytes(Layout::kDim)),
+        values(notes.shared + Layout::kValues +
+               notes.fact(kTailWarpgroup) * tile_bytes(Layout::kDim)),
         begin(notes.fact(kTailBegin)),
         last_visible(notes.last_visible(row)),
         column(row * args.row_columns) {}
@@ -168,7 +169,7 @@ __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
                                             const ClusterBarriers<Layout>& barriers,
                                             const ClusterThread& thread) {
   const int warps = notes.fact(kTailWarps);
-  int index = (thread.warp + 4 * notes.fact(kTailGroup)) % kClusterWarps;
+  int index = (thread.warp + 4 * notes.fact(kTailWarpgroup)) % kClusterWarps;
   if (index >= warps) return;
   named_barrier(3, warps * 32);  // all scores are there
   const int lane = thread.lane;

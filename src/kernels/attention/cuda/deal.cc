@@ -1,5 +1,6 @@
-// How a plan's groups of rows are dealt out to blocks if one group per block would leave blocks
-// idle: by spans; a span that all rows of several groups share may be one item for all of them.
+// How a plan's query tiles are dealt out to blocks if one query tile per block would leave blocks
+// idle: by spans; a span that all rows of several query tiles share may be one item for all of
+// them.
 #include <algorithm>
 
 #include "kernels/attention/cuda/plan.h"
@@ -7,13 +8,13 @@
 namespace forerun::cuda {
 
 void AttentionPlanCuda::partition_kv() {
-  groups_.swap(items);
+  query_tiles_.swap(items);
   items.clear();
-  for (const AttentionItemCuda& group : groups_) {
-    const auto first_row = static_cast<size_t>(group.first_row);
-    const auto end_row = first_row + static_cast<size_t>(group.num_rows);
+  for (const AttentionItemCuda& query_tile : query_tiles_) {
+    const auto first_row = static_cast<size_t>(query_tile.first_row);
+    const auto end_row = first_row + static_cast<size_t>(query_tile.num_rows);
     const int32_t step = span_tiles(rows[first_row].last_visible);
-    int32_t first_extra = group.end_tile * kTilePositions;  // the lowest extra position
+    int32_t first_extra = query_tile.end_tile * kTilePositions;  // the lowest extra position
     int32_t singles = 0;  // from this tile on every row's spans are tiles
     for (size_t i = first_row; i < end_row; ++i) {
       rows[i].first_partial = num_partials;
@@ -21,23 +22,24 @@ void AttentionPlanCuda::partition_kv() {
       first_extra = std::min(first_extra, rows[i].boundary);
       singles = std::max(singles, first_single_tile(rows[i].last_visible));
     }
-    int32_t group_items = 0;
-    for (int32_t tile = 0; tile < group.end_tile;) {
-      AttentionItemCuda span = group;
+    int32_t query_tile_items = 0;
+    for (int32_t tile = 0; tile < query_tile.end_tile;) {
+      AttentionItemCuda span = query_tile;
       span.first_tile = tile;
-      tile = std::min(group.end_tile, tile < singles ? std::min(singles, tile + step) : tile + 1);
+      tile =
+          std::min(query_tile.end_tile, tile < singles ? std::min(singles, tile + step) : tile + 1);
       span.end_tile = tile;
-      span.appends = span.end_tile == group.end_tile ? 1 : 0;
+      span.appends = span.end_tile == query_tile.end_tile ? 1 : 0;
       if (span.end_tile * kTilePositions <= first_extra) span.num_extras = 0;
       items.push_back(span);
-      ++group_items;
+      ++query_tile_items;
     }
-    for (size_t i = first_row; i < end_row; ++i) rows[i].group_items = group_items;
+    for (size_t i = first_row; i < end_row; ++i) rows[i].query_tile_items = query_tile_items;
   }
 }
 
 // Items become prefix items if their tiles are one span of each of their rows and lie in the prefix
-// of all. One prefix item serves as many neighbouring groups as have the same spans and few
+// of all. One prefix item serves as many neighbouring query tiles as have the same spans and few
 // columns.
 void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
@@ -52,19 +54,19 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
     return true;
   };
   const int32_t most_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
-  groups_.swap(items);
+  query_tiles_.swap(items);
   items.clear();
-  // Prefix items of a group, which those of the next groups may join, in the same order.
+  // Prefix items of a query tile, which those of the next query tiles may join, in the same order.
   size_t joined = 0;
   size_t end_joined = 0;
   size_t begin = 0;
-  while (begin < groups_.size()) {
-    const int32_t group = groups_[begin].group;
+  while (begin < query_tiles_.size()) {
+    const int32_t query_tile = query_tiles_[begin].query_tile;
     const size_t first = prefix_items.size();
     int32_t shared = 0;
     size_t end = begin;
-    for (; end < groups_.size() && groups_[end].group == group; ++end) {
-      const AttentionItemCuda& item = groups_[end];
+    for (; end < query_tiles_.size() && query_tiles_[end].query_tile == query_tile; ++end) {
+      const AttentionItemCuda& item = query_tiles_[end];
       if (!is_shared(item)) {
         items.push_back(item);
         continue;
@@ -74,7 +76,7 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
       if (index < end_joined) {
         AttentionItemCuda& before = prefix_items[index];
         if (before.table == item.table && before.first_tile == item.first_tile &&
-            before.end_tile == item.end_tile && before.num_rows % kGroupRows == 0 &&
+            before.end_tile == item.end_tile && before.num_rows % kQueryTileRows == 0 &&
             before.num_rows + item.num_rows <= most_rows &&
             before.first_row + before.num_rows == item.first_row) {
           before.num_rows += item.num_rows;
@@ -84,9 +86,9 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
       }
       prefix_items.push_back(item);
     }
-    const AttentionItemCuda& any = groups_[begin];  // a group's items have the same rows
+    const AttentionItemCuda& any = query_tiles_[begin];  // a query tile's items have the same rows
     for (int32_t row = any.first_row; row < any.first_row + any.num_rows; ++row) {
-      rows[static_cast<size_t>(row)].group_items += shared;
+      rows[static_cast<size_t>(row)].query_tile_items += shared;
     }
     if (prefix_items.size() > first) {
       joined = first;

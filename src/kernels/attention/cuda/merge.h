@@ -286,9 +286,9 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
     task.first_span = first_span_of(args, task.row.last_visible);
     task.end_span = num_spans(task.row.last_visible);
     const int heads = args.kv_heads * args.parts;
-    const bool arrived =
-        wait_acquire(args.arrivals + task.row.group * heads + task.kv_head * args.parts + task.part,
-                     static_cast<uint32_t>(task.row.group_items));
+    const bool arrived = wait_acquire(
+        args.arrivals + task.row.query_tile * heads + task.kv_head * args.parts + task.part,
+        static_cast<uint32_t>(task.row.query_tile_items));
     if (unit == first) meet();  // the block's shared memory is free
     if (!arrived) {
       if (lane == 0) *args.failed = 1;

@@ -128,7 +128,7 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
       continue;  // the row has no tiles of its own
     const int first_seen = args.window > 0 ? max(task.row.last_visible - args.window + 1, 0) : 0;
     const bool splits = item.is_split != 0;
-    uint32_t* const arrivals = args.arrivals + item.group * heads + head;
+    uint32_t* const arrivals = args.arrivals + item.query_tile * heads + head;
     RowSum<kDim> span, total;
     span.clear();
     total.clear();

@@ -66,16 +66,16 @@ void AttentionPlanCuda::clear() {
   runs.clear();
   workers.clear();
   merges.clear();
-  num_groups = 0;
+  num_query_tiles = 0;
   num_partials = 0;
 }
 
-void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end,
-                                  int32_t table, int32_t stable) {
+void AttentionPlanCuda::add_query_tile(std::span<const AttentionRow> from, int32_t begin,
+                                       int32_t end, int32_t table, int32_t stable) {
   AttentionItemCuda item;
   item.first_row = begin;
   item.num_rows = end - begin;
-  item.group = num_groups++;
+  item.query_tile = num_query_tiles++;
   item.stable_tokens = stable;
   item.lowest = at(from, begin).last_visible;
   item.table = table;
@@ -86,7 +86,7 @@ void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t be
                     .boundary = boundary,
                     .table = table,
                     .ancestors = static_cast<int32_t>(ancestors.size()),
-                    .group = item.group});
+                    .query_tile = item.query_tile});
     for (int32_t position = boundary; position <= row.last_visible; ++position) {
       ancestors.push_back(physical(row, slot_of(row, position)));
     }
@@ -113,8 +113,8 @@ int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t
   return table;
 }
 
-void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
-                              bool even) {
+void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int32_t most_rows,
+                                         bool by_tile, bool even) {
   clear();
   const auto count = static_cast<int32_t>(from.size());
   for (int32_t begin = 0; begin < count;) {
@@ -127,12 +127,12 @@ void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_r
     while (begin < end) {
       int32_t most = most_rows;
       if (even) {
-        const int32_t together = group_end(from, begin, end, end - begin, by_tile) - begin;
-        const int32_t groups = (together + most_rows - 1) / most_rows;
-        most = (together + groups - 1) / groups;
+        const int32_t together = query_tile_end(from, begin, end, end - begin, by_tile) - begin;
+        const int32_t query_tiles = (together + most_rows - 1) / most_rows;
+        most = (together + query_tiles - 1) / query_tiles;
       }
-      const int32_t next = group_end(from, begin, end, most, by_tile);
-      add_group(from, begin, next, table, stable);
+      const int32_t next = query_tile_end(from, begin, end, most, by_tile);
+      add_query_tile(from, begin, next, table, stable);
       begin = next;
     }
   }
@@ -144,26 +144,26 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     if (crowds_clusters(from, shape) && cluster_tiles(from, shape, /*or_deal_out=*/false)) return;
     if (cluster(from, shape)) return;
   }
-  group(from, kGroupRows, /*by_tile=*/false);
+  make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   int64_t partials = 0;
   int64_t tiles = 0;
   for (const AttentionRowCuda& row : rows) partials += num_spans(row.last_visible);
   for (const AttentionItemCuda& item : items) tiles += item.end_tile;
-  const bool few =
-      num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
+  const bool few = num_query_tiles * shape.kv_parts < 2 * shape.multiprocessors &&
+                   partials <= shape.most_partials;
   const bool prefix_only = see_prefix_only(from);
   if (shape.may_tile && run(from, few, shape)) return;
   if (shape.may_tile && shape.may_cluster && prefix_only && few && are_many(from, shape)) {
     if (cluster_tiles(from, shape, /*or_deal_out=*/true)) return;
-    group(from, kGroupRows, /*by_tile=*/false);
+    make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   }
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
     // Each of two warpgroups takes whole rows.
-    group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
+    make_query_tiles(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
     mode = AttentionMode::kTiles;
     // An item of more tiles than there are items would keep its block busy while others idle. If
     // items take half of the multiprocessors, dealing their tiles out gains nothing.
-    const int32_t num_items = num_groups * shape.kv_parts;
+    const int32_t num_items = num_query_tiles * shape.kv_parts;
     const bool is_long = std::any_of(
         items.begin(), items.end(),
         [num_items](const AttentionItemCuda& item) { return item.end_tile > num_items; });
@@ -171,7 +171,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
       prompt_items.swap(items);
       return;
     }
-    group(from, kGroupRows, /*by_tile=*/false);
+    make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   }
   mode = AttentionMode::kWhole;
   if (!few) return;
@@ -190,7 +190,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   }
 }
 
-// Makes groups of the fewest rows whose clusters are all resident at once, with one block per
+// Makes query tiles of the fewest rows whose clusters are all resident at once, with one block per
 // multiprocessor or else with two, if there is such a number.
 bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
                                 const AttentionShapeCuda& shape) {
@@ -200,17 +200,18 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
   const int32_t narrow_rows = cluster_rows(shape.row_columns, /*wide=*/false);
   const int32_t wide_rows = cluster_rows(shape.row_columns, /*wide=*/true);
   if (static_cast<int32_t>(from.size()) * shape.kv_parts > wide_rows * kMaxClusters) return false;
-  for (int32_t group_rows = 1;; group_rows *= 2) {
-    group_rows = std::min(group_rows, narrow_rows);
-    group(from, group_rows, /*by_tile=*/true);
-    if (group_rows == narrow_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
+  for (int32_t query_tile_rows = 1;; query_tile_rows *= 2) {
+    query_tile_rows = std::min(query_tile_rows, narrow_rows);
+    make_query_tiles(from, query_tile_rows, /*by_tile=*/true);
+    if (query_tile_rows == narrow_rows || num_query_tiles * shape.kv_parts <= kResidentClusters)
+      break;
   }
   mode = AttentionMode::kCluster;
-  if (num_groups * shape.kv_parts > kMaxClusters) {
+  if (num_query_tiles * shape.kv_parts > kMaxClusters) {
     mode = AttentionMode::kWideCluster;
-    group(from, wide_rows, /*by_tile=*/true);
+    make_query_tiles(from, wide_rows, /*by_tile=*/true);
   }
-  if (num_groups * shape.kv_parts > kMaxClusters || !fuse(from, kClusterExtras)) return false;
+  if (num_query_tiles * shape.kv_parts > kMaxClusters || !fuse(from, kClusterExtras)) return false;
   for (AttentionItemCuda& item : items) {
     int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
     item.appends = 1;
@@ -236,8 +237,8 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
 // chosen.
 bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
                                       const AttentionShapeCuda& shape, bool or_deal_out) {
-  group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
-  const int32_t num_items = num_groups * shape.kv_parts;
+  make_query_tiles(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
+  const int32_t num_items = num_query_tiles * shape.kv_parts;
   if (num_items > most_tile_clusters(2)) return false;
   int32_t blocks = num_items > most_tile_clusters(4) ? 2 : 4;
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
@@ -262,12 +263,13 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
 }
 
 bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_extras) {
-  // The slots that each group sees outside the prefix of earlier steps, each once.
-  for (const AttentionItemCuda& group : items) {
+  // The slots that each query tile sees outside the prefix of earlier steps, each once.
+  for (const AttentionItemCuda& query_tile : items) {
     slots_.clear();
-    for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
+    for (int32_t row_idx = query_tile.first_row;
+         row_idx < query_tile.first_row + query_tile.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
-      const int32_t first = std::min(row.boundary, group.stable_tokens);
+      const int32_t first = std::min(row.boundary, query_tile.stable_tokens);
       if (row.last_visible + 1 - first > kMaxExtras) return false;
       for (int32_t position = first; position <= row.last_visible; ++position) {
         const int32_t slot = slot_of(row, position);
@@ -277,22 +279,24 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
     }
   }
   ancestors.clear();
-  for (AttentionItemCuda& group : items) {
+  for (AttentionItemCuda& query_tile : items) {
     slots_.clear();
-    group.extras = static_cast<int32_t>(extras.size());
-    group.prefix_tokens = 0;
-    const int32_t* block_table = at(from, group.first_row).block_table;
-    for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
+    query_tile.extras = static_cast<int32_t>(extras.size());
+    query_tile.prefix_tokens = 0;
+    const int32_t* block_table = at(from, query_tile.first_row).block_table;
+    for (int32_t row_idx = query_tile.first_row;
+         row_idx < query_tile.first_row + query_tile.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
       slots_.push_back(slot_of(row, row.last_visible));
       extras.push_back(~row_idx);
     }
-    for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
+    for (int32_t row_idx = query_tile.first_row;
+         row_idx < query_tile.first_row + query_tile.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
       AttentionRowCuda& to = rows[static_cast<size_t>(row_idx)];
-      to.boundary = std::min(row.boundary, group.stable_tokens);
+      to.boundary = std::min(row.boundary, query_tile.stable_tokens);
       to.ancestors = static_cast<int32_t>(ancestors.size());
-      group.prefix_tokens = std::max(group.prefix_tokens, to.boundary);
+      query_tile.prefix_tokens = std::max(query_tile.prefix_tokens, to.boundary);
       for (int32_t position = to.boundary; position <= row.last_visible; ++position) {
         const int32_t slot = slot_of(row, position);
         auto found = std::find(slots_.begin(), slots_.end(), slot);
@@ -308,7 +312,7 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
         ancestors.push_back(static_cast<int32_t>(found - slots_.begin()));
       }
     }
-    group.num_extras = static_cast<int32_t>(slots_.size());
+    query_tile.num_extras = static_cast<int32_t>(slots_.size());
   }
   return true;
 }

@@ -20,7 +20,7 @@ namespace forerun::cuda {
 
 inline constexpr int kTilePositions = kAttentionTile;
 // Rows that a block works on at once, a warp each: neighbours of one sequence, which share tiles.
-inline constexpr int kGroupRows = 8;
+inline constexpr int kQueryTileRows = 8;
 
 // Tiles per span of a row whose last visible position is `position`. Short contexts have short
 // spans, so that many blocks work, but at most kClusterSpans of them below kMaxClusterTokens; long
@@ -55,7 +55,7 @@ constexpr int num_spans(int position) { return span_of(position, position / kTil
 
 // The ways to process a step's rows. All modes give the same bits.
 enum class AttentionMode : uint8_t {
-  kWhole,  // an item is all spans of its rows, merged as they end: for many groups
+  kWhole,  // an item is all spans of its rows, merged as they end: for many query tiles
   kTiles,  // as kWhole with more rows an item, for rows that see only their prefix
   // kTiles by clusters of 2, 4 or 8 blocks, whose warpgroups take an item's spans in turn: for few
   // such items (attention/cuda/tile_cluster.cu).
@@ -112,11 +112,11 @@ constexpr bool is_fused(AttentionMode mode) {
   return mode == AttentionMode::kFused || is_cluster(mode) || is_fused_tile_cluster(mode);
 }
 
-// Whether spans that all rows of some groups see are items of their own (prefix items), and
+// Whether spans that all rows of some query tiles see are items of their own (prefix items), and
 // whether some have more columns than a warpgroup's 64.
 enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 
-// The most positions past the prefix that the rows of a fused group may see together.
+// The most positions past the prefix that the rows of a fused query tile may see together.
 inline constexpr int kMaxExtras = 64;
 
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
@@ -138,7 +138,7 @@ inline constexpr int kTotalReady = 1 << 24;
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
 inline constexpr int kMaxClusters = 2 * kResidentClusters;
-inline constexpr int kNarrowClusterColumns = 32;  // with kGroupRows rows
+inline constexpr int kNarrowClusterColumns = 32;  // with kQueryTileRows rows
 inline constexpr int kWideClusterColumns = 48;    // kWideCluster
 inline constexpr int kWideClusterRows = 12;
 inline constexpr int kClusterExtras = 32;
@@ -151,15 +151,15 @@ static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
 // multiple of 16; and the fewest tiles of which the exchange between blocks costs less than it
 // gains.
 constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
-inline constexpr int kTileClusterGroups = 2;  // warpgroups of a block
-constexpr int tile_cluster_seats(int blocks) { return kTileClusterGroups * blocks; }
+inline constexpr int kTileClusterWarpgroups = 2;  // warpgroups of a block
+constexpr int tile_cluster_seats(int blocks) { return kTileClusterWarpgroups * blocks; }
 constexpr int largest_tile_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
 inline constexpr int kLeastTileClusterTiles = 4;
 
 // The most rows of an item, of `row_columns` columns each.
 constexpr int cluster_rows(int row_columns, bool wide) {
   return wide ? std::min(kWideClusterRows, kWideClusterColumns / row_columns)
-              : std::min(kGroupRows, kNarrowClusterColumns / row_columns);
+              : std::min(kQueryTileRows, kNarrowClusterColumns / row_columns);
 }
 
 // A row as the kernels read it, by 16-byte loads.
@@ -168,21 +168,21 @@ struct alignas(16) AttentionRowCuda {
   int32_t boundary = 0;
   int32_t table = 0;      // index of its sequence's block table in `tables`
   int32_t ancestors = 0;  // index of its first ancestor in `ancestors`
-  int32_t group = 0;
-  int32_t group_items = 0;    // arrivals that its merge waits for, per key/value head: one of an
-                              // item, two of a prefix item
-  int32_t first_partial = 0;  // its span s has the partial result first_partial + s
+  int32_t query_tile = 0;
+  int32_t query_tile_items = 0;  // arrivals that its merge waits for, per key/value head: one of an
+                                 // item, two of a prefix item
+  int32_t first_partial = 0;     // its span s has the partial result first_partial + s
   int32_t unused = 0;
 };
 
 struct alignas(16) AttentionItemCuda {
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kGroupRows; prefix and prompt items are bounded by columns
+  int32_t num_rows = 0;  // at most kQueryTileRows; prefix and prompt items are bounded by columns
   int32_t first_tile = 0;
   int32_t end_tile = 0;
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
-  int32_t group = 0;
+  int32_t query_tile = 0;
   // kFused, is_cluster(): the item writes its rows' keys and values to the cache, as every item of
   // a fused tile cluster does
   int32_t appends = 0;
@@ -198,7 +198,7 @@ struct alignas(16) AttentionItemCuda {
 
 // kRuns: a unit of which more than one partial result is to be merged.
 struct alignas(16) AttentionMergeCuda {
-  int32_t group = 0;
+  int32_t query_tile = 0;
   int32_t part = 0;
   int32_t total_tiles = 0;  // of the first partial result, which is in the place of its last span
   int32_t arrivals = 0;     // that the merge waits for
@@ -224,21 +224,21 @@ class AttentionPlanCuda {
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  // kFused, is_cluster(): numbers of the group's extra keys. Otherwise physical slots: block * 64 +
-  // offset.
+  // kFused, is_cluster(): numbers of the query tile's extra keys. Otherwise physical slots: block *
+  // 64 + offset.
   std::vector<int32_t> ancestors;
-  // kFused, is_cluster(): a physical slot of an earlier step, or ~row of this step; a group's own
-  // rows come first.
+  // kFused, is_cluster(): a physical slot of an earlier step, or ~row of this step; a query tile's
+  // own rows come first.
   std::vector<int32_t> extras;
-  int32_t num_groups = 0;
+  int32_t num_query_tiles = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;
-  // kSplit, kFused: spans that all rows of some neighbouring groups share, one item each; its group
-  // is the first of them.
+  // kSplit, kFused: spans that all rows of some neighbouring query tiles share, one item each; its
+  // query tile is the first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
   std::vector<AttentionItemCuda> prompt_items;  // kTiles, tile clusters, kTilesAndRuns
-  // kRuns, kTilesAndRuns: prefix_items are the groups of rows, `items` the tiles that rows take by
+  // kRuns, kTilesAndRuns: prefix_items are the query tiles, `items` the tiles that rows take by
   // themselves.
   std::vector<AttentionRunCuda> runs;
   std::vector<AttentionWorkerCuda> workers;  // kRunWorkers a multiprocessor
@@ -248,12 +248,12 @@ class AttentionPlanCuda {
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
-  // `even`: makes as few groups as `most_rows` allows, which differ by at most a row where rows'
-  // spans are alike.
-  void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
-             bool even = false);
-  void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
-                 int32_t stable);
+  // `even`: makes as few query tiles as `most_rows` allows, which differ by at most a row where
+  // rows' spans are alike.
+  void make_query_tiles(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
+                        bool even = false);
+  void add_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
+                      int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
   bool cluster_tiles(std::span<const AttentionRow> from, const AttentionShapeCuda& shape,
                      bool or_deal_out);
@@ -262,16 +262,16 @@ class AttentionPlanCuda {
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
   void clear();
   bool run(std::span<const AttentionRow> from, bool few, const AttentionShapeCuda& shape);
-  void add_run_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
-                     int32_t stable, bool prompt);
+  void add_run_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                          int32_t table, int32_t stable, bool prompt);
   int32_t add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                     int32_t* stable);
   void place_partials(int32_t parts);
 
-  std::vector<AttentionItemCuda> groups_;  // scratch
+  std::vector<AttentionItemCuda> query_tiles_;  // scratch
   // Scratch of run().
   AttentionDealCuda deal_;
-  std::vector<RunGroupCuda> run_groups_;
+  std::vector<RunQueryTileCuda> run_query_tiles_;
   std::vector<int32_t> slots_;  // scratch of fuse()
 };
 

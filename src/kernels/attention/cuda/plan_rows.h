@@ -51,11 +51,11 @@ inline bool ascends(std::span<const AttentionRow> rows) {
   return std::adjacent_find(rows.begin(), rows.end(), descends) == rows.end();
 }
 
-// The end of the group that begins with row `begin`; rows [begin, end) are of one sequence.
-// `by_tile`: rows of a group end in the same tile where that decides how their tiles fall into
+// The end of the query tile that begins with row `begin`; rows [begin, end) are of one sequence.
+// `by_tile`: rows of a query tile end in the same tile where that decides how their tiles fall into
 // spans.
-inline int32_t group_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,
-                         int32_t most_rows, bool by_tile) {
+inline int32_t query_tile_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                              int32_t most_rows, bool by_tile) {
   const int32_t step = span_tiles(at(from, begin).last_visible);
   int32_t next = begin;
   while (next < end && next - begin < most_rows &&

@@ -25,7 +25,7 @@ AttentionRow prefix_row(int32_t position, const int32_t* table) {
       .last_visible = position, .boundary = position + 1, .slot = position, .block_table = table};
 }
 
-// Every tile that a row sees belongs to exactly one item of its group.
+// Every tile that a row sees belongs to exactly one item of its query tile.
 void expect_covered(const AttentionPlanCuda& plan) {
   for (size_t row_idx = 0; row_idx < plan.rows.size(); ++row_idx) {
     const AttentionRowCuda& row = plan.rows[row_idx];
@@ -35,7 +35,7 @@ void expect_covered(const AttentionPlanCuda& plan) {
     for (const AttentionItemCuda& item : whole ? plan.prompt_items : plan.items) {
       const auto index = static_cast<int32_t>(row_idx);
       if (index < item.first_row || index >= item.first_row + item.num_rows) continue;
-      EXPECT_EQ(item.group, row.group);
+      EXPECT_EQ(item.query_tile, row.query_tile);
       ++items;
       for (int32_t tile = item.first_tile; tile < item.end_tile; ++tile) tiles.insert(tile);
       // An item begins where a span of its rows begins.
@@ -46,7 +46,7 @@ void expect_covered(const AttentionPlanCuda& plan) {
       EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
     }
     if (plan.mode != AttentionMode::kWhole && !whole) {
-      EXPECT_EQ(items, row.group_items);
+      EXPECT_EQ(items, row.query_tile_items);
     }
   }
 }
@@ -57,7 +57,7 @@ TEST(AttentionPlanCuda, SpansOfFewRowsAreDealtOut) {
   for (const int32_t position : {0, 63, 64, 1000, 4095, 4096, 6000}) {
     plan.build(std::vector{prefix_row(position, table.data())}, shape_of(8, false));
     EXPECT_EQ(plan.mode, AttentionMode::kSplit);
-    EXPECT_EQ(plan.num_groups, 1);
+    EXPECT_EQ(plan.num_query_tiles, 1);
     EXPECT_EQ(plan.num_partials, num_spans(position));
     EXPECT_EQ(plan.items.size(), static_cast<size_t>(num_spans(position)));
     expect_covered(plan);
@@ -89,11 +89,11 @@ TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
   AttentionPlanCuda plan;
   plan.build(rows, shape_of(2, false));
   expect_covered(plan);
-  EXPECT_EQ(plan.num_groups, 3);  // 16378 .. 16383, 16384 .. 16387, the other sequence
+  EXPECT_EQ(plan.num_query_tiles, 3);  // 16378 .. 16383, 16384 .. 16387, the other sequence
   std::map<int32_t, int32_t> sizes;
   std::set<std::pair<int32_t, int32_t>> partials;
   for (const AttentionRowCuda& row : plan.rows) {
-    ++sizes[row.group];
+    ++sizes[row.query_tile];
     for (int32_t span = 0; span < num_spans(row.last_visible); ++span) {
       EXPECT_TRUE(partials.insert({row.first_partial + span, 0}).second);
     }
@@ -244,7 +244,8 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   plan.build(rows, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   EXPECT_EQ(plan.shared_prefix, SharedPrefix::kNarrow);
-  // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both groups share them.
+  // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both query tiles share
+  // them.
   ASSERT_EQ(plan.prefix_items.size(), 64u);
   for (const AttentionItemCuda& item : plan.prefix_items) {
     EXPECT_EQ(item.num_rows, 12);
@@ -255,10 +256,10 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   ASSERT_EQ(plan.items.size(), 2u);
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.first_tile, 500);
   // Two arrivals of each prefix item, one of the other item.
-  for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, 2 * 64 + 1);
+  for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.query_tile_items, 2 * 64 + 1);
 }
 
-// An item takes as many groups as fit into 128 columns or 32 rows.
+// An item takes as many query tiles as fit into 128 columns or 32 rows.
 TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
   const std::vector<int32_t> table(600, 3), other(600, 4);
   std::vector<AttentionRow> rows;
@@ -283,19 +284,20 @@ TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
     ASSERT_EQ(plan.mode, AttentionMode::kFused);
     ASSERT_EQ(plan.shared_prefix, columns == 1 ? SharedPrefix::kNarrow : SharedPrefix::kWide);
     std::set<int32_t> found;
-    std::map<int32_t, int32_t> arrivals;  // of each group
+    std::map<int32_t, int32_t> arrivals;  // of each query tile
     for (const AttentionItemCuda& item : plan.prefix_items) {
       found.insert(item.num_rows);
       EXPECT_LE(item.num_rows * columns, kTilesColumns);
       for (int32_t i = 0; i < item.num_rows; ++i) {
         const AttentionRowCuda& row = plan.rows[static_cast<size_t>(item.first_row + i)];
-        EXPECT_EQ(row.group, item.group + i / kGroupRows);
-        if (i % kGroupRows == 0) arrivals[row.group] += 2;
+        EXPECT_EQ(row.query_tile, item.query_tile + i / kQueryTileRows);
+        if (i % kQueryTileRows == 0) arrivals[row.query_tile] += 2;
       }
     }
-    for (const AttentionItemCuda& item : plan.items) ++arrivals[item.group];
+    for (const AttentionItemCuda& item : plan.items) ++arrivals[item.query_tile];
     EXPECT_EQ(found, sizes) << columns;
-    for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, arrivals[row.group]);
+    for (const AttentionRowCuda& row : plan.rows)
+      EXPECT_EQ(row.query_tile_items, arrivals[row.query_tile]);
   }
 }
 
@@ -311,7 +313,7 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   };
   build(1000, 8);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
-  EXPECT_EQ(plan.items.size(), 4u);  // 7 would do, but groups are powers of two
+  EXPECT_EQ(plan.items.size(), 4u);  // 7 would do, but query tiles are powers of two
   for (const AttentionItemCuda& item : plan.items) {
     EXPECT_EQ(item.num_rows, 2);
     EXPECT_EQ(item.shared_tiles, 15);
@@ -454,7 +456,7 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   EXPECT_EQ(build(4000, 17), AttentionMode::kFused);
   EXPECT_EQ(build(4000, 24), AttentionMode::kFusedTileCluster4);
   EXPECT_EQ(build(12000, 24), AttentionMode::kFused);
-  for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kGroupRows);
+  for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kQueryTileRows);
   // Too few tiles: as if tile clusters had not been tried.
   EXPECT_TRUE(is_cluster(build(100, 24)));
   for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kWideClusterRows);

@@ -1,8 +1,8 @@
 // A warp takes one row and the up to 8 query heads of one key/value head: keys are the 16-row
 // operand of mma.m16n8k16, the heads its 8 columns, so the instruction's shape is the same for any
 // number of rows. Tiles of 64 keys and values below the rows' boundary are copied whole into shared
-// memory, for all rows of a group; what lies in the tree is gathered by each row for itself, 16
-// positions at a time, in the order of its own ancestors.
+// memory, for all rows of a query tile; what lies in the tree is gathered by each row for itself,
+// 16 positions at a time, in the order of its own ancestors.
 //
 // Floor: the cache's bytes over the memory's bandwidth for long contexts; for short ones the chain
 // queries -> scores -> partial result -> flag -> merge, each a trip through the L2.
@@ -65,7 +65,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   if (args.early) wait_for_previous_kernel();
   launch_dependents();
   if (threadIdx.x == 0) tiles.fill(/*stable_only=*/false);
-  for (int i = blockIdx.x * kThreads + threadIdx.x; i < args.step->num_groups * heads;
+  for (int i = blockIdx.x * kThreads + threadIdx.x; i < args.step->num_query_tiles * heads;
        i += gridDim.x * kThreads) {
     args.to_clear[i] = 0;
   }
@@ -100,7 +100,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
       }
     } else {
       __syncthreads();  // every warp's partial results are written
-      if (threadIdx.x == 0) arrive_release(args.arrivals + item.group * heads + head, 1);
+      if (threadIdx.x == 0) arrive_release(args.arrivals + item.query_tile * heads + head, 1);
     }
   }
   // The block is done with its items, so its shared memory is free. If units are few, they go to as

@@ -21,77 +21,78 @@ constexpr double kMergeCost = 5.5;
 
 }  // namespace
 
-bool AttentionDealCuda::is_alone(const RunGroupCuda& group) const {
-  return group.tiles + kRunCost > share_;
+bool AttentionDealCuda::is_alone(const RunQueryTileCuda& query_tile) const {
+  return query_tile.tiles + kRunCost > share_;
 }
-bool AttentionDealCuda::is_long(const RunGroupCuda& group) const {
-  return group.tiles + kRunCost > longest_whole_ && group.last_cut >= group.cut_step;
+bool AttentionDealCuda::is_long(const RunQueryTileCuda& query_tile) const {
+  return query_tile.tiles + kRunCost > longest_whole_ && query_tile.last_cut >= query_tile.cut_step;
 }
 
 // Tiles of a long unit that become one total: about a share.
-int32_t AttentionDealCuda::first_tiles(const RunGroupCuda& group, bool round_up) const {
-  const auto step = static_cast<double>(group.cut_step);
+int32_t AttentionDealCuda::first_tiles(const RunQueryTileCuda& query_tile, bool round_up) const {
+  const auto step = static_cast<double>(query_tile.cut_step);
   const double steps = (share_ - kRunCost) / step;
   const auto tiles = static_cast<int32_t>((round_up ? std::ceil(steps) : std::floor(steps)) * step);
-  return std::clamp(tiles, group.cut_step, group.last_cut);
+  return std::clamp(tiles, query_tile.cut_step, query_tile.last_cut);
 }
 
 // The largest share if the first pieces of long units, each for a worker of its own, are rounded as
 // `round_up` says.
-double AttentionDealCuda::largest_share(std::span<const RunGroupCuda> groups, int32_t parts,
-                                        int32_t num_workers, bool round_up) const {
+double AttentionDealCuda::largest_share(std::span<const RunQueryTileCuda> query_tiles,
+                                        int32_t parts, int32_t num_workers, bool round_up) const {
   double rest = 0;
   double largest = 0;
   int32_t taken = 0;
-  for (const RunGroupCuda& group : groups) {
-    if (group.tiles == 0) continue;
-    const double all = static_cast<double>(group.tiles + kRunCost) * parts;
-    if (!is_alone(group)) rest += all;
-    if (is_alone(group)) taken += parts;
-    if (!is_long(group)) continue;
-    const int32_t first = first_tiles(group, round_up);
+  for (const RunQueryTileCuda& query_tile : query_tiles) {
+    if (query_tile.tiles == 0) continue;
+    const double all = static_cast<double>(query_tile.tiles + kRunCost) * parts;
+    if (!is_alone(query_tile)) rest += all;
+    if (is_alone(query_tile)) taken += parts;
+    if (!is_long(query_tile)) continue;
+    const int32_t first = first_tiles(query_tile, round_up);
     rest += all - static_cast<double>(first) * parts;
     largest = std::max(largest, static_cast<double>(first + kRunCost));
   }
   return std::max(largest, rest / (num_workers - taken) + kRunCost);
 }
 
-void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts,
+void AttentionDealCuda::deal(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
                              int32_t num_workers, int32_t columns, bool may_split) {
   pieces_.clear();
-  units.assign(groups.size() * static_cast<size_t>(parts), {});
+  units.assign(query_tiles.size() * static_cast<size_t>(parts), {});
   double all = 0;
-  for (const RunGroupCuda& group : groups) {
-    if (group.tiles > 0) all += static_cast<double>(group.tiles + kRunCost) * parts;
+  for (const RunQueryTileCuda& query_tile : query_tiles) {
+    if (query_tile.tiles > 0) all += static_cast<double>(query_tile.tiles + kRunCost) * parts;
   }
   share_ = all / num_workers + kRunCost;  // each share cuts one unit
   // Whether there is at most one unit per multiprocessor, and nothing beside them.
-  const bool are_few = static_cast<int32_t>(units.size()) <= num_workers / kRunWorkers &&
-                       std::all_of(groups.begin(), groups.end(), [&](const RunGroupCuda& group) {
-                         return group.tiles == 0 || is_alone(group);
-                       });
+  const bool are_few =
+      static_cast<int32_t>(units.size()) <= num_workers / kRunWorkers &&
+      std::all_of(query_tiles.begin(), query_tiles.end(), [&](const RunQueryTileCuda& query_tile) {
+        return query_tile.tiles == 0 || is_alone(query_tile);
+      });
   longest_whole_ =
       (are_few ? kAloneOnMultiprocessor : kAlone) * (1 + kSplitCost * columns) * share_ +
       kMergeCost;
-  const bool round_up = largest_share(groups, parts, num_workers, true) <
-                        largest_share(groups, parts, num_workers, false);
+  const bool round_up = largest_share(query_tiles, parts, num_workers, true) <
+                        largest_share(query_tiles, parts, num_workers, false);
   int32_t worker = 0;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const RunGroupCuda& group = groups[i];
-    const bool splits = may_split && is_long(group);
-    const int32_t first = splits ? first_tiles(group, round_up) : group.tiles;
+  for (size_t i = 0; i < query_tiles.size(); ++i) {
+    const RunQueryTileCuda& query_tile = query_tiles[i];
+    const bool splits = may_split && is_long(query_tile);
+    const int32_t first = splits ? first_tiles(query_tile, round_up) : query_tile.tiles;
     for (int32_t part = 0; part < parts; ++part) {
       const auto unit_idx = static_cast<int32_t>(i) * parts + part;
       Unit& unit = units[static_cast<size_t>(unit_idx)];
       unit.total_tiles = first;
-      unit.pieces = group.tiles > 0 ? 1 : 0;
-      unit.alone = !splits && group.tiles > 0 && is_alone(group);
+      unit.pieces = query_tile.tiles > 0 ? 1 : 0;
+      unit.alone = !splits && query_tile.tiles > 0 && is_alone(query_tile);
       if (unit.alone) pieces_.push_back({worker++, {.first_unit = unit_idx}});
       if (!splits) continue;
       pieces_.push_back({worker++, {.first_unit = unit_idx, .end_tile = first, .keeps = 1}});
     }
   }
-  lay_end_to_end(groups, parts, worker, num_workers);
+  lay_end_to_end(query_tiles, parts, worker, num_workers);
 
   // A worker's last piece may be one to hand over, so it runs first; its first piece, which may
   // take up a total, runs last.
@@ -109,43 +110,45 @@ void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts
 }
 
 // Lays what is left of all units end to end over workers [first_worker, end_worker).
-void AttentionDealCuda::lay_end_to_end(std::span<const RunGroupCuda> groups, int32_t parts,
+void AttentionDealCuda::lay_end_to_end(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
                                        int32_t first_worker, int32_t end_worker) {
   double rest = 0;
   int32_t longest = 0;  // longest unit that may be handed over: no longer than a share
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    const RunGroupCuda& group = groups[unit / static_cast<size_t>(parts)];
-    if (group.tiles == 0 || units[unit].alone) continue;
-    const bool splits = units[unit].total_tiles < group.tiles;
-    rest += group.tiles - (splits ? units[unit].total_tiles : 0) + kRunCost;
-    if (!splits) longest = std::max(longest, group.tiles);
+    const RunQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
+    if (query_tile.tiles == 0 || units[unit].alone) continue;
+    const bool splits = units[unit].total_tiles < query_tile.tiles;
+    rest += query_tile.tiles - (splits ? units[unit].total_tiles : 0) + kRunCost;
+    if (!splits) longest = std::max(longest, query_tile.tiles);
   }
   const double share = std::max<double>(rest / (end_worker - first_worker), longest) + kRunCost;
   int32_t worker = first_worker;
   double at = 0;  // tiles and costs so far, of all workers
   const auto room = [&] { return share * (worker + 1 - first_worker) - at; };
   for (size_t index = 0; index < units.size(); ++index) {
-    const RunGroupCuda& group = groups[index / static_cast<size_t>(parts)];
+    const RunQueryTileCuda& query_tile = query_tiles[index / static_cast<size_t>(parts)];
     Unit& unit = units[index];
-    if (group.tiles == 0 || unit.alone) continue;
+    if (query_tile.tiles == 0 || unit.alone) continue;
     const auto unit_idx = static_cast<int32_t>(index);
-    const bool splits = unit.total_tiles < group.tiles;
+    const bool splits = unit.total_tiles < query_tile.tiles;
     int32_t begin = splits ? unit.total_tiles : 0;
     for (bool placed = false; !placed;) {
       const bool last = worker + 1 == end_worker;
       // The end of this worker's share, rounded to a span's end.
       const double target = begin + room() - kRunCost;
-      const auto cut = static_cast<int32_t>(std::lround(target / group.cut_step)) * group.cut_step;
-      const bool fits = at + group.tiles - begin + kRunCost <= share * (worker + 1 - first_worker);
+      const auto cut =
+          static_cast<int32_t>(std::lround(target / query_tile.cut_step)) * query_tile.cut_step;
+      const bool fits =
+          at + query_tile.tiles - begin + kRunCost <= share * (worker + 1 - first_worker);
       const bool may_cut = splits || (!unit.handed_over && begin == 0);
       if (!fits && !last && cut < begin + kFewestTiles) {
         ++worker;  // too little room; the others' shares make up for it
         continue;
       }
       AttentionRunCuda run = {.first_unit = unit_idx, .first_tile = begin};
-      placed =
-          fits || last || !may_cut || cut > std::min(group.last_cut, group.tiles - kFewestTiles);
-      run.end_tile = placed ? group.tiles : cut;
+      placed = fits || last || !may_cut ||
+               cut > std::min(query_tile.last_cut, query_tile.tiles - kFewestTiles);
+      run.end_tile = placed ? query_tile.tiles : cut;
       if (splits) {
         run.splits = 1;
         ++unit.pieces;
@@ -164,7 +167,7 @@ void AttentionDealCuda::lay_end_to_end(std::span<const RunGroupCuda> groups, int
       } else {
         pieces_.push_back({worker, run});
       }
-      at += (placed ? group.tiles : cut) - begin + kRunCost;
+      at += (placed ? query_tile.tiles : cut) - begin + kRunCost;
       begin = cut;
       if (!last && (!placed || room() < kFewestTiles)) ++worker;
     }

@@ -1,7 +1,7 @@
 // How the tiles of many sequences are dealt to workers (warpgroups) in even shares: host arithmetic
 // only.
 //
-// A unit is the work of one group of rows for one part of a key/value head: a number of tiles that
+// A unit is the work of one query tile for one part of a key/value head: a number of tiles that
 // are taken in ascending order. Units no longer than a worker's share are laid end to end and cut
 // where shares end, as in McNaughton's wrap-around rule: the worker before the cut begins its share
 // with the unit's first tiles and hands the total over; the worker after the cut ends its share
@@ -22,15 +22,15 @@ namespace forerun::cuda {
 // % multiprocessors.
 inline constexpr int kRunWorkers = 2;
 
-// A group of rows: the tiles that all of them go through together, the same for every part.
-struct RunGroupCuda {
+// A query tile: the tiles that all of them go through together, the same for every part.
+struct RunQueryTileCuda {
   int32_t tiles = 0;
   int32_t cut_step = 1;  // every row has a span end before tile c for all multiples c of cut_step
   int32_t last_cut = 0;  // the last multiple to cut at; 0: it cannot be cut
 };
 
-// A run: some tiles of one unit, or several whole units, for one worker. Number of a unit: group *
-// parts + part.
+// A run: some tiles of one unit, or several whole units, for one worker. Number of a unit: query
+// tile * parts + part.
 struct alignas(16) AttentionRunCuda {
   int32_t first_unit = 0;
   int32_t num_units = 1;
@@ -63,7 +63,7 @@ class AttentionDealCuda {
 
   // `columns`: the most columns of a unit. `may_split`: if false, units longer than a share stay
   // whole.
-  void deal(std::span<const RunGroupCuda> groups, int32_t parts, int32_t num_workers,
+  void deal(std::span<const RunQueryTileCuda> query_tiles, int32_t parts, int32_t num_workers,
             int32_t columns, bool may_split);
 
  private:
@@ -71,13 +71,13 @@ class AttentionDealCuda {
     int32_t worker;
     AttentionRunCuda run;
   };
-  double largest_share(std::span<const RunGroupCuda> groups, int32_t parts, int32_t num_workers,
-                       bool round_up) const;
-  bool is_alone(const RunGroupCuda& group) const;
-  bool is_long(const RunGroupCuda& group) const;
-  int32_t first_tiles(const RunGroupCuda& group, bool round_up) const;
-  void lay_end_to_end(std::span<const RunGroupCuda> groups, int32_t parts, int32_t first_worker,
-                      int32_t end_worker);
+  double largest_share(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
+                       int32_t num_workers, bool round_up) const;
+  bool is_alone(const RunQueryTileCuda& query_tile) const;
+  bool is_long(const RunQueryTileCuda& query_tile) const;
+  int32_t first_tiles(const RunQueryTileCuda& query_tile, bool round_up) const;
+  void lay_end_to_end(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
+                      int32_t first_worker, int32_t end_worker);
 
   double share_ = 0;           // tiles of a worker, on average
   double longest_whole_ = 0;   // the most tiles of a unit that stays whole

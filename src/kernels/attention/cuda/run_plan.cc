@@ -15,18 +15,19 @@ constexpr int32_t kLongTiles = 32;
 
 // Adds neighbouring rows of one sequence as the rows of one unit or, with `prompt`, of one kTiles
 // item.
-void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_t begin,
-                                      int32_t end, int32_t table, int32_t stable, bool prompt) {
+void AttentionPlanCuda::add_run_query_tile(std::span<const AttentionRow> from, int32_t begin,
+                                           int32_t end, int32_t table, int32_t stable,
+                                           bool prompt) {
   AttentionItemCuda item;
   item.first_row = begin;
   item.num_rows = end - begin;
   item.stable_tokens = stable;
   item.lowest = at(from, begin).last_visible;
   item.table = table;
-  item.group = prompt ? 0 : num_groups;
+  item.query_tile = prompt ? 0 : num_query_tiles;
   int32_t highest = 0;
   int32_t shared = INT32_MAX;  // tiles that lie below the boundaries of rows with a tree
-  RunGroupCuda run = {.cut_step = 1, .last_cut = INT32_MAX};
+  RunQueryTileCuda run = {.cut_step = 1, .last_cut = INT32_MAX};
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
     const int32_t boundary = chain_end(row);
@@ -34,7 +35,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
                     .boundary = boundary,
                     .table = table,
                     .ancestors = static_cast<int32_t>(ancestors.size()),
-                    .group = item.group});
+                    .query_tile = item.query_tile});
     for (int32_t position = boundary; position <= row.last_visible; ++position) {
       ancestors.push_back(physical(row, slot_of(row, position)));
     }
@@ -51,7 +52,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
     prompt_items.push_back(item);
     return;
   }
-  ++num_groups;
+  ++num_query_tiles;
   // The tiles that rows take by themselves begin where a span of each row does.
   const auto is_span_end = [&](int32_t tile) {
     return std::all_of(from.begin() + begin, from.begin() + end, [&](const AttentionRow& row) {
@@ -65,12 +66,12 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
   prefix_items.push_back(item);
   run.tiles = item.end_tile;
   run.last_cut = std::max(0, std::min(run.last_cut, run.tiles - 1) / run.cut_step * run.cut_step);
-  run_groups_.push_back(run);
+  run_query_tiles_.push_back(run);
   if (item.own_tiles == 0) return;
-  for (int32_t first = begin; first < end; first += kGroupRows) {
+  for (int32_t first = begin; first < end; first += kQueryTileRows) {
     AttentionItemCuda own = item;
     own.first_row = first;
-    own.num_rows = std::min(kGroupRows, end - first);
+    own.num_rows = std::min(kQueryTileRows, end - first);
     own.first_tile = item.end_tile;
     own.end_tile = 0;
     own.prefix_tokens = 0;
@@ -95,14 +96,14 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     bool is_split = false;
     bool has_partials = item.own_tiles > 0;
     const AttentionDealCuda::Unit* const group_units =
-        deal_.units.data() + static_cast<ptrdiff_t>(item.group) * parts;
+        deal_.units.data() + static_cast<ptrdiff_t>(item.query_tile) * parts;
     for (int32_t part = 0; part < parts; ++part) {
       total_tiles = std::min(total_tiles, group_units[part].total_tiles);
       is_split = is_split || group_units[part].pieces > 1;
       has_partials = has_partials || group_units[part].handed_over || group_units[part].pieces > 1;
     }
     int32_t own_rows = 0;  // each announces the end of its tiles
-    for (; own < items.size() && items[own].group == item.group; ++own) {
+    for (; own < items.size() && items[own].query_tile == item.query_tile; ++own) {
       items[own].is_split = is_split ? 1 : 0;
       for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
         const int32_t last = rows[static_cast<size_t>(i)].last_visible / kTilePositions;
@@ -113,7 +114,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     // If it is not split, rows with tiles of their own continue from the total.
     for (int32_t part = 0; is_split && part < parts; ++part) {
       if (own_rows == 0 && group_units[part].pieces <= 1) continue;
-      merges.push_back({.group = item.group,
+      merges.push_back({.query_tile = item.query_tile,
                         .part = part,
                         .total_tiles = group_units[part].total_tiles,
                         .arrivals = group_units[part].pieces + own_rows +
@@ -137,9 +138,9 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
     bool is_prompt;
   };
   std::vector<Sequence> sequences;
-  const int32_t group_rows = kRunColumns / shape.row_columns;
+  const int32_t query_tile_rows = kRunColumns / shape.row_columns;
   const int32_t prompt_rows = kTilesColumns / 2 / shape.row_columns * 2;
-  int32_t units = 0, prompts = 0, prompt_groups = 0, longest = 0;
+  int32_t units = 0, prompts = 0, prompt_query_tiles = 0, longest = 0;
   const auto count = static_cast<int32_t>(from.size());
   for (int32_t begin = 0; begin < count;) {
     int32_t end = begin;
@@ -149,11 +150,11 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
       is_prompt = is_prompt && sees_prefix_only(at(from, end));
       highest = std::max(highest, at(from, end).last_visible);
     }
-    is_prompt = is_prompt && end - begin > group_rows;
-    units += (end - begin + group_rows - 1) / group_rows * shape.kv_parts;
+    is_prompt = is_prompt && end - begin > query_tile_rows;
+    units += (end - begin + query_tile_rows - 1) / query_tile_rows * shape.kv_parts;
     if (is_prompt) {
       ++prompts;
-      prompt_groups += (end - begin + prompt_rows - 1) / prompt_rows;
+      prompt_query_tiles += (end - begin + prompt_rows - 1) / prompt_rows;
       longest = std::max(longest, highest / kTilePositions + 1);
     }
     sequences.push_back({begin, end, is_prompt});
@@ -162,18 +163,19 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
   if (prompts == static_cast<int32_t>(sequences.size())) return false;
   const bool worth = shape.run_units == 0 || (sequences.size() > 1 && units >= shape.run_units);
   if (few && !worth) return false;
-  const bool tiles = prompts > 0 && (longest <= kLongTiles ||
-                                     2 * prompt_groups * shape.kv_parts > shape.multiprocessors);
+  const bool tiles =
+      prompts > 0 &&
+      (longest <= kLongTiles || 2 * prompt_query_tiles * shape.kv_parts > shape.multiprocessors);
   clear();
-  run_groups_.clear();
+  run_query_tiles_.clear();
   for (const Sequence& sequence : sequences) {
     const bool prompt = tiles && sequence.is_prompt;
     int32_t stable = 0;
     const int32_t table = add_table(from, sequence.begin, sequence.end, &stable);
     for (int32_t begin = sequence.begin; begin < sequence.end;) {
-      const int32_t end = prompt ? group_end(from, begin, sequence.end, prompt_rows, true)
-                                 : std::min(begin + group_rows, sequence.end);
-      add_run_group(from, begin, end, table, stable, prompt);
+      const int32_t end = prompt ? query_tile_end(from, begin, sequence.end, prompt_rows, true)
+                                 : std::min(begin + query_tile_rows, sequence.end);
+      add_run_query_tile(from, begin, end, table, stable, prompt);
       begin = end;
     }
   }
@@ -181,7 +183,7 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
   int32_t most_rows = 0;
   for (const AttentionItemCuda& item : prefix_items) most_rows = std::max(most_rows, item.num_rows);
   for (const bool may_split : {true, false}) {
-    deal_.deal(run_groups_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
+    deal_.deal(run_query_tiles_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
                most_rows * shape.row_columns, may_split);
     place_partials(shape.kv_parts);
     if (num_partials <= shape.most_partials) {
@@ -190,7 +192,7 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
       return true;
     }
   }
-  group(from, kGroupRows, /*by_tile=*/false);
+  make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   return false;
 }
 

@@ -21,8 +21,9 @@ struct Load {
   int64_t most = 0, all = 0, split = 0;
 };
 
-// Checks a deal of `groups`, and returns how even it is.
-Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, int32_t parts) {
+// Checks a deal of `query_tiles`, and returns how even it is.
+Load check(const AttentionDealCuda& deal, std::span<const RunQueryTileCuda> query_tiles,
+           int32_t parts) {
   Load load;
   struct Piece {
     int32_t begin, end, worker;
@@ -38,7 +39,7 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
       EXPECT_TRUE(run.num_units == 1 || run.end_tile == 0);
       for (int32_t unit = run.first_unit; unit < run.first_unit + run.num_units; ++unit) {
         const int32_t end =
-            run.end_tile > 0 ? run.end_tile : groups[static_cast<size_t>(unit / parts)].tiles;
+            run.end_tile > 0 ? run.end_tile : query_tiles[static_cast<size_t>(unit / parts)].tiles;
         units[unit].push_back({run.first_tile, end, static_cast<int32_t>(worker), run,
                                i == worker_runs.first_run, i + 1 == worker_runs.end_run});
         tiles += end - run.first_tile;
@@ -50,7 +51,7 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
   }
   for (size_t unit = 0; unit < deal.units.size(); ++unit) {
     SCOPED_TRACE("unit " + std::to_string(unit));
-    const RunGroupCuda& group = groups[unit / static_cast<size_t>(parts)];
+    const RunQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
     std::vector<Piece>& pieces = units[static_cast<int32_t>(unit)];
     std::sort(pieces.begin(), pieces.end(),
               [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
@@ -61,8 +62,8 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
       EXPECT_LT(piece.begin, piece.end);
       at = piece.end;
       if (piece.begin > 0) {
-        EXPECT_EQ(piece.begin % group.cut_step, 0);
-        EXPECT_LE(piece.begin, group.last_cut);
+        EXPECT_EQ(piece.begin % query_tile.cut_step, 0);
+        EXPECT_LE(piece.begin, query_tile.last_cut);
       }
       // A worker hands over in its first run and takes up in its last one, so that none waits for
       // one that waits.
@@ -78,7 +79,7 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
       }
       EXPECT_EQ(piece.run.splits != 0, piece.run.takes_up == 0 && piece.begin > 0);
     }
-    EXPECT_EQ(at, group.tiles);
+    EXPECT_EQ(at, query_tile.tiles);
     const AttentionDealCuda::Unit& dealt_unit = deal.units[unit];
     if (pieces.size() > 1 && pieces[1].run.splits != 0) {
       EXPECT_EQ(dealt_unit.pieces, static_cast<int32_t>(pieces.size()));
@@ -86,13 +87,13 @@ Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, 
       EXPECT_EQ(pieces[0].run.keeps, 1);
     } else {
       EXPECT_EQ(dealt_unit.handed_over, pieces.size() == 2);
-      EXPECT_EQ(dealt_unit.total_tiles, group.tiles);
+      EXPECT_EQ(dealt_unit.total_tiles, query_tile.tiles);
     }
   }
   return load;
 }
 
-RunGroupCuda group_at(int32_t position) {
+RunQueryTileCuda query_tile_at(int32_t position) {
   const int32_t step = span_tiles(position);
   return {.tiles = position / kTilePositions + 1,
           .cut_step = step,
@@ -105,20 +106,21 @@ TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
     for (const int32_t context : {60, 1000, 8000, 32000, 100000}) {
       for (const bool unequal : {false, true}) {
         SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(context));
-        std::vector<RunGroupCuda> groups;
+        std::vector<RunQueryTileCuda> query_tiles;
         for (int32_t i = 0; i < count; ++i) {
-          groups.push_back(group_at(unequal ? 1 + (i * 7919) % context : context));
+          query_tiles.push_back(query_tile_at(unequal ? 1 + (i * 7919) % context : context));
         }
-        deal.deal(groups, 8, kWorkers, kColumns, /*may_split=*/true);
-        const Load load = check(deal, groups, 8);
+        deal.deal(query_tiles, 8, kWorkers, kColumns, /*may_split=*/true);
+        const Load load = check(deal, query_tiles, 8);
         int32_t step = 1;
-        for (const RunGroupCuda& group : groups) step = std::max(step, group.cut_step);
+        for (const RunQueryTileCuda& query_tile : query_tiles)
+          step = std::max(step, query_tile.cut_step);
         // Shares are even except for the positions of span ends, the cost of a run, and units that
         // have a worker to themselves.
         const double share = static_cast<double>(load.all) / kWorkers;
         EXPECT_LE(static_cast<double>(load.most), 2.4 * share + step + 10);
-        deal.deal(groups, 8, kWorkers, 0, true);
-        EXPECT_LE(static_cast<double>(check(deal, groups, 8).most),
+        deal.deal(query_tiles, 8, kWorkers, 0, true);
+        EXPECT_LE(static_cast<double>(check(deal, query_tiles, 8).most),
                   (unequal || 8 * count > kWorkers / 2 ? 1.25 : 2.05) * share + step + 10);
       }
     }
@@ -128,16 +130,17 @@ TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
 TEST(AttentionDealCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
   AttentionDealCuda deal;
   for (const int32_t count : {16, 24, 33, 48}) {
-    const std::vector<RunGroupCuda> groups(static_cast<size_t>(count), group_at(32000));
-    deal.deal(groups, 8, kWorkers, kColumns, true);
-    const Load load = check(deal, groups, 8);
+    const std::vector<RunQueryTileCuda> query_tiles(static_cast<size_t>(count),
+                                                    query_tile_at(32000));
+    deal.deal(query_tiles, 8, kWorkers, kColumns, true);
+    const Load load = check(deal, query_tiles, 8);
     EXPECT_EQ(load.split, 0) << count;
     // With up to 24 sequences 128 or 192 workers have a unit each; more units than workers are
     // handed over.
     if (count < 33) continue;
     EXPECT_LE(static_cast<double>(load.most), 1.03 * static_cast<double>(load.all) / kWorkers + 8);
   }
-  const std::vector<RunGroupCuda> few(8, group_at(32000));
+  const std::vector<RunQueryTileCuda> few(8, query_tile_at(32000));
   deal.deal(few, 8, kWorkers, kColumns, true);
   const Load load = check(deal, few, 8);
   EXPECT_LE(static_cast<double>(load.split), 0.77 * static_cast<double>(load.all));
@@ -150,7 +153,7 @@ TEST(AttentionDealCuda, NothingIsDealtWhereThereIsNothing) {
   AttentionDealCuda deal;
   deal.deal({}, 8, kWorkers, kColumns, true);
   EXPECT_TRUE(deal.runs.empty());
-  const std::vector<RunGroupCuda> empty(3);
+  const std::vector<RunQueryTileCuda> empty(3);
   deal.deal(empty, 2, kWorkers, kColumns, true);
   EXPECT_TRUE(deal.runs.empty());
   EXPECT_EQ(deal.units.size(), 6u);
@@ -204,7 +207,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   EXPECT_EQ(plan.items.size(), 20u);
   for (const AttentionItemCuda& item : plan.prefix_items) {
     EXPECT_EQ(item.num_rows, 6);
-    const bool tree = item.group % 2 == 1;
+    const bool tree = item.query_tile % 2 == 1;
     EXPECT_EQ(item.end_tile, tree ? 31 : 32);
     EXPECT_EQ(item.own_tiles, tree ? 1 : 0);
     EXPECT_EQ(item.prefix_tokens, tree ? 2000 : 2006);
@@ -212,7 +215,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   for (const AttentionItemCuda& item : plan.items) {
     EXPECT_EQ(item.first_tile, 31);
     EXPECT_EQ(item.end_tile, 32);
-    EXPECT_EQ(item.group % 2, 1);
+    EXPECT_EQ(item.query_tile % 2, 1);
   }
   // Their rows continue from the totals: nothing is merged.
   EXPECT_TRUE(plan.merges.empty());
@@ -224,7 +227,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   ASSERT_EQ(plan.mode, AttentionMode::kRuns);
   EXPECT_EQ(plan.merges.size(), 8u * 8);
   for (const AttentionMergeCuda& merge : plan.merges) {
-    EXPECT_GE(merge.arrivals, merge.group % 2 == 1 ? 2 + 6 : 2);
+    EXPECT_GE(merge.arrivals, merge.query_tile % 2 == 1 ? 2 + 6 : 2);
     EXPECT_LT(merge.arrivals, kHandedOver);
   }
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 1);
@@ -255,7 +258,7 @@ TEST(AttentionRunPlanCuda, PartialResultsHaveTheirPlaces) {
   ASSERT_EQ(plan.mode, AttentionMode::kRuns);
   std::map<std::pair<int32_t, int32_t>, int32_t> places;  // partial result and part to row
   for (const AttentionMergeCuda& merge : plan.merges) {
-    const AttentionItemCuda& item = plan.prefix_items[static_cast<size_t>(merge.group)];
+    const AttentionItemCuda& item = plan.prefix_items[static_cast<size_t>(merge.query_tile)];
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
       const AttentionRowCuda& row = plan.rows[static_cast<size_t>(i)];
       for (int32_t span = span_of_total(row.last_visible, merge.total_tiles);

@@ -183,7 +183,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
     queries.stage(worker.queries);
     worker.meet();
 
-    RunSums<kDim> sums(work, args.arrivals + work.item.group * heads + work.head);
+    RunSums<kDim> sums(work, args.arrivals + work.item.query_tile * heads + work.head);
     for (int tile = work.first_tile; tile < work.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
       const SharedTile in = worker.wait_next();
@@ -212,7 +212,7 @@ __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, u
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int heads = args.kv_heads * args.parts;
-  const auto* const groups =
+  const auto* const query_tiles =
       step_data<AttentionItemCuda>(args.step, args.step->prefix_items_offset);
   const int count = args.step->num_merges * kRunColumns;
   for (int index = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x); index < count;
@@ -220,7 +220,7 @@ __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, u
     const int column = index / args.step->num_merges;
     const AttentionMergeCuda unit_merge = step_data<AttentionMergeCuda>(
         args.step, args.step->merges_offset)[index - column * args.step->num_merges];
-    const AttentionItemCuda item = groups[unit_merge.group];
+    const AttentionItemCuda item = query_tiles[unit_merge.query_tile];
     MergeTask task;
     const int of_item = args.by_row_columns.divide(column);
     task.kv_head = unit_merge.part / args.parts;
@@ -234,7 +234,7 @@ __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, u
     task.first_span = max(span_of_total(task.row.last_visible, unit_merge.total_tiles),
                           first_span_of(args, task.row.last_visible));
     task.end_span = num_spans(task.row.last_visible);
-    if (!wait_acquire(args.arrivals + unit_merge.group * heads + unit_merge.part,
+    if (!wait_acquire(args.arrivals + unit_merge.query_tile * heads + unit_merge.part,
                       static_cast<uint32_t>(unit_merge.arrivals))) {
       if (lane == 0) *args.failed = 1;
       return;
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
   attend_runs<kDim>(args, {ring, shared + Layout::kQueries + own * tile_bytes(kDim), barriers},
                     worker, !args.early);
   launch_dependents();
-  const int flags = args.step->num_groups * args.kv_heads * args.parts;
+  const int flags = args.step->num_query_tiles * args.kv_heads * args.parts;
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < flags; i += gridDim.x * kThreads) {
     args.to_clear[i] = 0;
   }

@@ -51,15 +51,15 @@ __device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int wor
   const int heads = args.kv_heads * args.parts;
   const AttentionWorkerCuda worker_runs =
       step_data<AttentionWorkerCuda>(args.step, args.step->workers_offset)[worker];
-  const auto* const groups =
+  const auto* const query_tiles =
       step_data<AttentionItemCuda>(args.step, args.step->prefix_items_offset);
   for (int index = worker_runs.first_run; index < worker_runs.end_run; ++index) {
     RunWork work;
     work.run = step_data<AttentionRunCuda>(args.step, args.step->runs_offset)[index];
     for (int unit = work.run.first_unit; unit < work.run.first_unit + work.run.num_units; ++unit) {
-      const int group = unit / heads;
-      work.item = groups[group];
-      work.head = unit - group * heads;
+      const int query_tile = unit / heads;
+      work.item = query_tiles[query_tile];
+      work.head = unit - query_tile * heads;
       work.end_tile = work.run.end_tile > 0 ? work.run.end_tile : work.item.end_tile;
       const int seen =
           args.window > 0 ? max(work.item.lowest - args.window + 1, 0) / kTilePositions : 0;

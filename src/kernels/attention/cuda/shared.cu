@@ -1,6 +1,6 @@
-// Attention of few rows over long prefixes that they share. A span that all rows of some groups see
-// goes through shared memory once for up to 128 columns (one query head of one row each), 64 per
-// warpgroup. The last spans, in which rows differ, are taken by one warp per row
+// Attention of few rows over long prefixes that they share. A span that all rows of some query
+// tiles see goes through shared memory once for up to 128 columns (one query head of one row each),
+// 64 per warpgroup. The last spans, in which rows differ, are taken by one warp per row
 // (attention/cuda/item.h). Partial results meet in the L2, and every block merges a share of them
 // (attention/cuda/merge.h).
 //
@@ -40,23 +40,23 @@ template <int kDim, bool kFused>
 __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, uint32_t shared,
                                                      SharedRing<kDim>& ring) {
   const int lane = threadIdx.x % 32;
-  const int group = threadIdx.x / 128;
-  const int group_rows = args.by_row_columns.divide(64);
-  const uint32_t queries = shared + SharedLayout<kDim>::kQueries + group * tile_bytes(kDim);
+  const int warpgroup = threadIdx.x / 128;
+  const int warpgroup_rows = args.by_row_columns.divide(64);
+  const uint32_t queries = shared + SharedLayout<kDim>::kQueries + warpgroup * tile_bytes(kDim);
   int narrow = 0;
   bool waited = !args.early;
   for (int index = 0;; ++index) {
     const PrefixWork work = take_work<kDim>(shared, index);
     if (work.num_rows == 0) break;
-    const bool wide = work.num_rows > group_rows;
-    const bool is_own = wide || narrow % 2 == group;
+    const bool wide = work.num_rows > warpgroup_rows;
+    const bool is_own = wide || narrow % 2 == warpgroup;
     narrow += wide ? 0 : 1;
     if (!is_own) {
       ring.unit += 2 * work.tiles;
       continue;
     }
-    const int skipped = wide ? group * group_rows : 0;  // rows of the other warpgroup
-    const int num_rows = min(work.num_rows - skipped, group_rows);
+    const int skipped = wide ? warpgroup * warpgroup_rows : 0;  // rows of the other warpgroup
+    const int num_rows = min(work.num_rows - skipped, warpgroup_rows);
     const PrefixColumns columns(args, work, skipped, num_rows);
     stage_prefix_queries<kDim, kFused>(args, work, skipped, num_rows, queries, waited);
 
@@ -124,7 +124,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
   }
   launch_dependents();
   const int heads = args.kv_heads * args.parts;
-  for (int i = blockIdx.x * kThreads + threadIdx.x; i < args.step->num_groups * heads;
+  for (int i = blockIdx.x * kThreads + threadIdx.x; i < args.step->num_query_tiles * heads;
        i += gridDim.x * kThreads) {
     args.to_clear[i] = 0;
   }
@@ -142,7 +142,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
           store_partial<kDim>(args, span, partial, head, threadIdx.x % 32);
         });
     meet();  // every warp's partial results are written
-    if (threadIdx.x == 0) arrive_release(args.arrivals + item.group * heads + head, 1);
+    if (threadIdx.x == 0) arrive_release(args.arrivals + item.query_tile * heads + head, 1);
   }
   merge_share<kDim>(args, shared, Layout::kBarriers, /*everywhere=*/true);
 }

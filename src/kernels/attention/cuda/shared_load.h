@@ -113,7 +113,7 @@ struct SharedRing {
 // A prefix item for one part of a key/value head, as the loading warp announces it.
 struct PrefixWork {
   int num_rows;  // 0: no more items
-  int first_row, head, group;
+  int first_row, head, query_tile;
   int first_tile, tiles;
 };
 template <int kDim>
@@ -197,7 +197,7 @@ __device__ __forceinline__ void feed(const AttentionArgs& args, uint32_t shared)
       tell(0, item.num_rows);
       tell(1, item.first_row);
       tell(2, head);
-      tell(3, item.group);
+      tell(3, item.query_tile);
       tell(4, first);
       tell(5, max(item.end_tile - first, 0));
     }

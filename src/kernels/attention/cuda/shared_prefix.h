@@ -71,15 +71,16 @@ __device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
   named_barrier(barrier, 128);
 }
 
-// Announces to the item's groups that the warpgroup has written its share of the partial results,
-// or the last of them.
+// Announces to the item's query tiles that the warpgroup has written its share of the partial
+// results, or the last of them.
 __device__ __forceinline__ void announce_prefix(const AttentionArgs& args, const PrefixWork& work,
                                                 int arrivals) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   named_barrier(2 + static_cast<int>(threadIdx.x) / 128, 128);
-  if (thread > (work.num_rows - 1) / kGroupRows) return;
-  arrive_release(args.arrivals + (work.group + thread) * (args.kv_heads * args.parts) + work.head,
-                 static_cast<uint32_t>(arrivals));
+  if (thread > (work.num_rows - 1) / kQueryTileRows) return;
+  arrive_release(
+      args.arrivals + (work.query_tile + thread) * (args.kv_heads * args.parts) + work.head,
+      static_cast<uint32_t>(arrivals));
 }
 
 #endif

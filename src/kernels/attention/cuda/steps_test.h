@@ -88,7 +88,7 @@ inline std::vector<std::byte> step_bytes(const AttentionPlanCuda& plan,
   AttentionStepCuda header;
   header.num_rows = static_cast<int32_t>(plan.rows.size());
   header.num_items = static_cast<int32_t>(plan.items.size());
-  header.num_groups = plan.num_groups;
+  header.num_query_tiles = plan.num_query_tiles;
   header.rows_offset = append(std::as_bytes(std::span(plan.rows)));
   header.items_offset = append(std::as_bytes(std::span(plan.items)));
   header.num_prefix_items = static_cast<int32_t>(plan.prefix_items.size());

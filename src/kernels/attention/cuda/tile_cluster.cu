@@ -67,12 +67,12 @@ __device__ __forceinline__ void wait_for_step_keys(uint32_t shared) {
 // order.
 template <class Layout>
 __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const TilesWork& work,
-                                          uint32_t shared, int group) {
+                                          uint32_t shared, int warpgroup) {
   constexpr int kDim = Layout::kDim;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   const ItemSpans spans(work.item, args.window);
   const int stable_tiles = work.item.stable_tokens / kTilePositions;
-  const int seat = static_cast<int>(cluster_rank()) * kTileClusterGroups + group;
+  const int seat = static_cast<int>(cluster_rank()) * kTileClusterWarpgroups + warpgroup;
   bool waited = !Layout::kFused && !args.early;
   RingPlace place;
   for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
@@ -83,9 +83,9 @@ __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const Tiles
         wait_for_step_keys<Layout>(shared);
         waited = true;
       }
-      const uint32_t target = Layout::stage_at(shared, group, place.stage);
-      const uint32_t filled = Layout::filled_at(shared, group, place.stage);
-      barrier_wait(Layout::free_at(shared, group, place.stage), place.parity ^ 1);
+      const uint32_t target = Layout::stage_at(shared, warpgroup, place.stage);
+      const uint32_t filled = Layout::filled_at(shared, warpgroup, place.stage);
+      barrier_wait(Layout::free_at(shared, warpgroup, place.stage), place.parity ^ 1);
       barrier_arrive_expect_tx(filled, Layout::kStageBytes);
       bulk_copy(target, keys, tile_bytes(kDim), filled);
       bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
@@ -105,11 +105,11 @@ template <class Layout>
 __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& work,
                                        uint32_t shared) {
   constexpr int kDim = Layout::kDim;
-  constexpr int kMeet = 1 + kTileClusterGroups;  // barrier of all consumers
+  constexpr int kMeet = 1 + kTileClusterWarpgroups;  // barrier of all consumers
   const int lane = threadIdx.x % 32;
-  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   const int rank = static_cast<int>(cluster_rank());
-  const int seat = rank * kTileClusterGroups + group;
+  const int seat = rank * kTileClusterWarpgroups + warpgroup;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const uint32_t queries = shared + Layout::kQueries;
   const ItemSpans spans(work.item, args.window);
@@ -141,11 +141,11 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
     if (seat < seats) {
       span.clear();
       for (int tile = spans.begin_tile(round + seat); tile < spans.end_tile(round + seat); ++tile) {
-        barrier_wait(Layout::filled_at(shared, group, place.stage), place.parity);
+        barrier_wait(Layout::filled_at(shared, warpgroup, place.stage), place.parity);
         attend_columns<kDim>(args, columns, work.item, tile * kTilePositions, queries,
-                             Layout::stage_at(shared, group, place.stage), 1 + group, span);
+                             Layout::stage_at(shared, warpgroup, place.stage), 1 + warpgroup, span);
         __syncwarp();
-        if (lane == 0) barrier_arrive(Layout::free_at(shared, group, place.stage));
+        if (lane == 0) barrier_arrive(Layout::free_at(shared, warpgroup, place.stage));
         place.advance();
       }
       span.reduce_lanes();
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
   } else {
     warpgroup_reg_dealloc<64>();
     const int warp = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
-    if (warp < kTileClusterGroups) {
+    if (warp < kTileClusterWarpgroups) {
       if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, work, shared, warp);
     } else if constexpr (Layout::kFused) {
       append<Layout>(args, work, item_idx, shared);

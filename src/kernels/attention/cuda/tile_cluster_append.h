@@ -77,16 +77,16 @@ __device__ __forceinline__ void append(const AttentionArgs& args, const TilesWor
   __syncwarp();
   const int first_part = work.kv_head * args.parts;  // the part that appends for all
   if (work.part == 0 && lane == 0) {
-    arrive_release(args.arrivals + work.item.group * heads + first_part, 1);
+    arrive_release(args.arrivals + work.item.query_tile * heads + first_part, 1);
   }
   if (threadIdx.x / 32 % kAppendingWarps != 0) return;
   if (cluster_rank() == 0 && lane == 0)
-    args.to_clear[work.item.group * heads + first_part + work.part] = 0;
+    args.to_clear[work.item.query_tile * heads + first_part + work.part] = 0;
   const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset);
 #pragma unroll 1
   for (int i = lane; i <= item_idx; i += 32) {
     if (items[i].table != work.item.table) continue;  // of another sequence
-    const uint32_t* const arrivals = args.arrivals + items[i].group * heads + first_part;
+    const uint32_t* const arrivals = args.arrivals + items[i].query_tile * heads + first_part;
     if (!wait_acquire(arrivals, Layout::kBlocks * kAppendingWarps)) *args.failed = 1;
   }
   __syncwarp();

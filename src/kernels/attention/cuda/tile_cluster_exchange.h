@@ -22,7 +22,7 @@
 namespace forerun::cuda {
 
 constexpr int kTileClusterStages = 2;  // stages of a warpgroup's ring of tiles
-constexpr int kTileClusterConsumers = kTileClusterGroups * 128;  // threads
+constexpr int kTileClusterConsumers = kTileClusterWarpgroups * 128;  // threads
 // The consumers, then a warpgroup in which one warp fills each ring and, in fused kernels, two
 // others append.
 constexpr int kTileClusterThreads = kTileClusterConsumers + 128;
@@ -38,7 +38,7 @@ struct TileClusterLayout {
   static constexpr int kSeats = tile_cluster_seats(kBlocks);
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
   static constexpr int kRingBytes = kTileClusterStages * kStageBytes;
-  static constexpr int kQueries = kTileClusterGroups * kRingBytes;  // panels of 64 columns
+  static constexpr int kQueries = kTileClusterWarpgroups * kRingBytes;  // panels of 64 columns
 
   // A block merges this many dimensions of every column. A seat's results come as 16-byte pieces
   // [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes holds, of
@@ -57,7 +57,7 @@ struct TileClusterLayout {
   // Two barriers per stage: filled, free.
   static constexpr int kBarriers = kReceivedSums + kSeats * kSeatSumBytes;
   static constexpr int kReceivedBarrier =
-      kBarriers + kTileClusterGroups * kTileClusterStages * 16;  // a round's results are there
+      kBarriers + kTileClusterWarpgroups * kTileClusterStages * 16;  // a round's results are there
   static constexpr int kRoomBarrier =
       kReceivedBarrier + 8;  // a round's results are merged in every block
   // The step's keys and values that the item sees are in the cache.
@@ -65,14 +65,14 @@ struct TileClusterLayout {
   static constexpr int kBytes = kAppendedBarrier + 8;
   static_assert(kBytes <= 227 * 1024);
 
-  __device__ __forceinline__ static uint32_t stage_at(uint32_t shared, int group, int stage) {
-    return shared + group * kRingBytes + stage * kStageBytes;
+  __device__ __forceinline__ static uint32_t stage_at(uint32_t shared, int warpgroup, int stage) {
+    return shared + warpgroup * kRingBytes + stage * kStageBytes;
   }
-  __device__ __forceinline__ static uint32_t filled_at(uint32_t shared, int group, int stage) {
-    return shared + kBarriers + (group * kTileClusterStages + stage) * 16;
+  __device__ __forceinline__ static uint32_t filled_at(uint32_t shared, int warpgroup, int stage) {
+    return shared + kBarriers + (warpgroup * kTileClusterStages + stage) * 16;
   }
-  __device__ __forceinline__ static uint32_t free_at(uint32_t shared, int group, int stage) {
-    return filled_at(shared, group, stage) + 8;
+  __device__ __forceinline__ static uint32_t free_at(uint32_t shared, int warpgroup, int stage) {
+    return filled_at(shared, warpgroup, stage) + 8;
   }
 };
 
@@ -82,10 +82,10 @@ struct TileClusterLayout {
 template <class Layout>
 __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
   if (threadIdx.x == 0) {
-    for (int group = 0; group < kTileClusterGroups; ++group) {
+    for (int warpgroup = 0; warpgroup < kTileClusterWarpgroups; ++warpgroup) {
       for (int stage = 0; stage < kTileClusterStages; ++stage) {
-        barrier_init(Layout::filled_at(shared, group, stage), 1);
-        barrier_init(Layout::free_at(shared, group, stage), 4);
+        barrier_init(Layout::filled_at(shared, warpgroup, stage), 1);
+        barrier_init(Layout::free_at(shared, warpgroup, stage), 4);
       }
     }
     barrier_init(shared + Layout::kReceivedBarrier, 1 + kTileClusterConsumers);
@@ -114,7 +114,7 @@ struct TileClusterExchange {
     ++rounds;
     if (threadIdx.x == 0) {
       const int from_peers =
-          seats - min(max(seats - rank * kTileClusterGroups, 0), kTileClusterGroups);
+          seats - min(max(seats - rank * kTileClusterWarpgroups, 0), kTileClusterWarpgroups);
       barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
                                static_cast<uint32_t>(from_peers * columns * Layout::kColumnBytes));
     }

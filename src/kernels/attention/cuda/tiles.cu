@@ -40,31 +40,31 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
 // A warpgroup: processes its columns of all of the block's items.
 template <int kDim>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int num_items,
-                                       int group) {
+                                       int warpgroup) {
   using Layout = TilesLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int heads = args.kv_heads * args.parts;
-  const int group_rows = 64 / args.row_columns;
-  const int group_first = group * group_rows;  // of an item's rows
-  const uint32_t queries = shared + Layout::kQueries + group * tile_bytes(kDim);
+  const int warpgroup_rows = 64 / args.row_columns;
+  const int warpgroup_first = warpgroup * warpgroup_rows;  // of an item's rows
+  const uint32_t queries = shared + Layout::kQueries + warpgroup * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;
   for (int work_idx = blockIdx.x; work_idx < num_items * heads; work_idx += gridDim.x) {
     const TilesWork work = tiles_work(args, work_idx, num_items);
-    const int first_row = work.item.first_row + group_first;
-    const int num_rows = min(work.item.num_rows - group_first, group_rows);
+    const int first_row = work.item.first_row + warpgroup_first;
+    const int num_rows = min(work.item.num_rows - warpgroup_first, warpgroup_rows);
     const int part_heads = min(args.group_heads - work.part * 8, 8);
     const int first_head = work.kv_head * args.group_heads + work.part * 8;
 
-    named_barrier(1 + group, 128);  // the previous queries are no longer read
+    named_barrier(1 + warpgroup, 128);  // the previous queries are no longer read
     ColumnQueries<kDim, false> staged;
     staged.plan(args, first_row, num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
     });
     staged.stage(queries);
-    named_barrier(1 + group, 128);
+    named_barrier(1 + warpgroup, 128);
 
     const TilesColumns columns(args, rows, first_row, num_rows, part_heads, first_column);
     ColumnSums<kDim> span, total;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled, parity);
       if (begin <= columns.highest) {
-        attend_columns<kDim>(args, columns, work.item, begin, queries, keys, 1 + group, span);
+        attend_columns<kDim>(args, columns, work.item, begin, queries, keys, 1 + warpgroup, span);
         if (ends_span(columns.highest, tile)) {
           span.reduce_lanes();
           merge(total, span);
