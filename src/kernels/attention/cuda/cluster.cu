@@ -35,7 +35,7 @@ namespace {
 
 // Leaves room for a linear layer's threads of 112 registers; two blocks per multiprocessor have
 // fewer.
-constexpr int cluster_registers(bool paired) { return paired ? 128 : 144; }
+constexpr int cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
 
 // The thread's share of the block's eighth of the dimensions: two of a column, over all its spans.
 template <class Layout>
@@ -44,16 +44,17 @@ struct MergeShare {
   int first_span, end_span;
   uint16_t* out;
 
-  __device__ __forceinline__ MergeShare(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
-                                        int rank, int share)
+  __device__ __forceinline__ MergeShare(const ClusterArgs& args,
+                                        const ClusterTileInfo<Layout>& tile_info, int rank,
+                                        int share)
       : own_column(args, share) {
     const int pair = own_column.pair();
-    first_span = notes.fact(kFirstSpan);
-    end_span = num_spans(notes.last_visible(own_column.row));
+    first_span = tile_info.field(kFirstSpan);
+    end_span = num_spans(tile_info.last_visible(own_column.row));
     const int dim =
         Layout::kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
-    out = args.attended + (notes.fact(kFirstRow) + own_column.row) * args.attended_stride +
-          (notes.fact(kFirstHead) + own_column.head) * Layout::kDim + dim;
+    out = args.attended + (tile_info.field(kFirstRow) + own_column.row) * args.attended_stride +
+          (tile_info.field(kFirstHead) + own_column.head) * Layout::kDim + dim;
   }
   __device__ __forceinline__ void merge_and_store(const ClusterArgs& args, uint32_t shared) const {
     const float2 v =
@@ -62,8 +63,8 @@ struct MergeShare {
   }
 };
 
-template <class Layout, bool kPaired>
-__global__ void __maxnreg__(cluster_registers(kPaired))
+template <class Layout, bool kTwoPerSm>
+__global__ void __maxnreg__(cluster_registers(kTwoPerSm))
     attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
   const uint32_t shared = dynamic_shared_address();
   const ClusterThread thread;
@@ -79,12 +80,12 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
     const ClusterWork work(args, index, thread);
     request_first_tile<Layout>(args, work, barriers, thread.warpgroup);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
-    const NotedRows<Layout> rows(args, work.item);
+    const TileInfoRows<Layout> rows(args, work.item);
     ClusterStaging<Layout> staging;
     staging.plan(args, work, shared);
     copies_commit();
-    note_rows<Layout>(args, work, rows, shared);
-    note_facts<Layout>(work, shared);
+    store_tile_rows<Layout>(args, work, rows, shared);
+    store_tile_info<Layout>(work, shared);
     copies_wait();
     __syncthreads();  // angles are there
 
@@ -94,41 +95,42 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
     staging.load_and_rotate(shared);
 
     // Addresses are computed again here: kept since before the loop they would be spilled.
-    const ClusterNotes<Layout> notes{opaque(shared)};
-    if (notes.fact(kTailWarps) > 0 && notes.fact(kTailWarpgroup) == thread.warpgroup) {
-      score_tail<Layout>(args, notes, barriers, thread);
+    const ClusterTileInfo<Layout> tile_info{opaque(shared)};
+    if (tile_info.field(kTailWarps) > 0 && tile_info.field(kTailWarpgroup) == thread.warpgroup) {
+      score_tail<Layout>(args, tile_info, barriers, thread);
     }
-    staging.extra.append(args, notes.fact(kKvHead), notes.shared);
+    staging.extra.append(args, tile_info.field(kKvHead), tile_info.shared);
     if (work.task.has_span) {
       // In the kernel itself: as a function, this loop makes the compiler spill.
-      SpanColumns<Layout> columns(args, notes, thread);
+      SpanColumns<Layout> columns(args, tile_info, thread);
       for (int tile = work.task.begin_tile; tile < work.task.end_tile; ++tile) {
         barriers.wait_for_tile(thread.warpgroup);
         float score[8][4];
-        columns.score(notes, score);
-        if (tile + 1 == work.task.end_tile) barriers.leave_keys(thread.lane);
+        columns.score(tile_info, score);
+        if (tile + 1 == work.task.end_tile) barriers.release_keys(thread.lane);
         uint32_t probs[4][4] = {};
-        columns.exponentiate_tile(args, notes, tile, tile > work.task.begin_tile, thread.lane,
+        columns.exponentiate_tile(args, tile_info, tile, tile > work.task.begin_tile, thread.lane,
                                   score, probs);
         columns.add_values(probs);
         request_next_tile<Layout>(args, work, tile + 1, barriers, thread.warpgroup);
       }
-      columns.send_results(args, notes, barriers, thread);
+      columns.send_results(args, tile_info, barriers, thread);
     } else {
-      barriers.leave_keys(thread.lane);
+      barriers.release_keys(thread.lane);
     }
-    attend_tail<Layout>(args, notes, barriers, thread);
+    attend_tail<Layout>(args, tile_info, barriers, thread);
 
-    MergeShare<Layout> merge_share(args, notes, thread.rank, 0);
-    barriers.wait_for_leaving();  // no arrival comes after this block's end
+    MergeShare<Layout> merge_share(args, tile_info, thread.rank, 0);
+    barriers.wait_for_released_keys();  // no arrival comes after this block's end
     barriers.wait_for_results();
     for (uint32_t shares = staging.shares;; shares >>= 1) {
-      if ((shares & 1) != 0) merge_share.merge_and_store(args, notes.shared);
+      if ((shares & 1) != 0) merge_share.merge_and_store(args, tile_info.shared);
       if (staging.kShares == 1 || shares <= 1) break;
-      merge_share = MergeShare<Layout>(args, notes, thread.rank, 1);
+      merge_share = MergeShare<Layout>(args, tile_info, thread.rank, 1);
     }
-    barriers.count_tiles(static_cast<uint32_t>(notes.fact(kTailHasPrefix)),
-                         notes.fact(kTailWarpgroup) == thread.warpgroup, work.task.other_tiles);
+    barriers.count_tiles(static_cast<uint32_t>(tile_info.field(kTailHasPrefix)),
+                         tile_info.field(kTailWarpgroup) == thread.warpgroup,
+                         work.task.other_tiles);
     __syncthreads();  // received results and queries are no longer read
   }
   if (!waited) wait_for_previous_kernel();
@@ -137,7 +139,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
 #else
 
 // Below sm_90 there are no clusters; never launched there.
-template <class Layout, bool kPaired>
+template <class Layout, bool kTwoPerSm>
 __global__ void attention_cluster_kernel(const __grid_constant__ ClusterArgs) {}
 
 #endif
@@ -146,25 +148,26 @@ struct Variant {
   void (*kernel)(ClusterArgs);
   int shared_bytes;
 };
-// `paired`: two blocks per multiprocessor, as `wide` items always are.
+// `two_per_sm`: two blocks per multiprocessor, as `wide` items always are.
 template <int kDim>
-Variant variant_for(bool wide, bool paired) {
+Variant variant_for(bool wide, bool two_per_sm) {
   using Narrow = ClusterLayout<kDim, kNarrowClusterColumns>;
   using Wide = ClusterLayout<kDim, kWideClusterColumns>;
   if (wide) return {attention_cluster_kernel<Wide, true>, Wide::kBytes};
-  return {paired ? attention_cluster_kernel<Narrow, true> : attention_cluster_kernel<Narrow, false>,
-          Narrow::kBytes};
+  return {
+      two_per_sm ? attention_cluster_kernel<Narrow, true> : attention_cluster_kernel<Narrow, false>,
+      Narrow::kBytes};
 }
-Variant variant_for(int dim, bool wide, bool paired) {
-  return dim == 64 ? variant_for<64>(wide, paired) : variant_for<128>(wide, paired);
+Variant variant_for(int dim, bool wide, bool two_per_sm) {
+  return dim == 64 ? variant_for<64>(wide, two_per_sm) : variant_for<128>(wide, two_per_sm);
 }
 
 }  // namespace
 
 Status prepare_attention_cluster_cuda() {
   for (const int dim : {64, 128}) {
-    for (const auto& [wide, paired] : {std::pair(false, false), {false, true}, {true, true}}) {
-      const Variant variant = variant_for(dim, wide, paired);
+    for (const auto& [wide, two_per_sm] : {std::pair(false, false), {false, true}, {true, true}}) {
+      const Variant variant = variant_for(dim, wide, two_per_sm);
       FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,
                                                   "loading the attention kernels"));
     }
@@ -181,11 +184,11 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   const int query_tile_rows = cluster_rows(args.row_columns, wide);
   const int items =
       (call.rows + query_tile_rows - 1) / query_tile_rows * args.kv_heads * args.parts;
-  const bool paired = wide || items > kResidentClusters;
-  const int clusters = wide     ? kMaxClusters
-                       : paired ? std::min(items, kMaxClusters)
-                                : kResidentClusters;
-  const Variant variant = variant_for(kv.head_dim, wide, paired);
+  const bool two_per_sm = wide || items > kResidentClusters;
+  const int clusters = wide         ? kMaxClusters
+                       : two_per_sm ? std::min(items, kMaxClusters)
+                                    : kResidentClusters;
+  const Variant variant = variant_for(kv.head_dim, wide, two_per_sm);
   return launch_dependent_clusters(variant.kernel, kClusterBlocks,
                                    dim3(static_cast<unsigned>(clusters * kClusterBlocks)),
                                    dim3(kClusterThreads), static_cast<size_t>(variant.shared_bytes),

@@ -21,7 +21,7 @@ constexpr int kClusterThreads = kClusterWarps * 32;
 
 // Facts about its item that a block keeps in shared memory for the time after the previous kernel's
 // end: from then on a load from global memory, or of a register spilled there, is a trip to the L2.
-enum ClusterFact : int {
+enum ClusterTileField : int {
   kFirstRow,
   kNumRows,
   kFirstHead,
@@ -34,7 +34,7 @@ enum ClusterFact : int {
   kTailHasPrefix,
   kTailWarps,  // ClusterTailShare::warps
   kTailShift,  // ClusterTailShare::shift
-  kNumFacts
+  kNumTileFields
 };
 
 // Shared-memory layout of a block for items of kColumns columns, in byte offsets; operands of wgmma
@@ -70,9 +70,9 @@ struct ClusterLayout {
   // Each row's list of the keys of its tail's positions: bytes [row][64], the number of a key each.
   static constexpr int kLists = kExtraValues + kExtraBytes;
   static constexpr int kPositions = kLists + kRows * kTilePositions;  // [row]
-  static constexpr int kFacts = kPositions + kRows * 4;               // ClusterFact
+  static constexpr int kTileFields = kPositions + kRows * 4;          // ClusterTileField
   // Scores of the tail: f32 [column][key], the tile's keys, then the extras (TailScores).
-  static constexpr int kScores = kFacts + kNumFacts * 4;
+  static constexpr int kScores = kTileFields + kNumTileFields * 4;
   static constexpr bool kPadsScores = kColumns == kNarrowClusterColumns;
   static constexpr int kColumnScoreBytes =
       (kTilePositions + kClusterExtras + (kPadsScores ? 8 : 0)) * 4;
@@ -86,7 +86,7 @@ struct ClusterLayout {
   static constexpr int kBarriers =
       kScores + (kAnglesBytes > kScoresBytes ? kAnglesBytes : kScoresBytes);
   static constexpr int kReceivedBarrier = kBarriers + 16;
-  static constexpr int kLeaveBarrier = kBarriers + 24;
+  static constexpr int kReleaseBarrier = kBarriers + 24;
   static constexpr int kBytes = kBarriers + 32;
   // Two blocks fit into a multiprocessor, which has 228 KB and reserves one for each block. Or one
   // fits beside a linear layer's block of just over half (LinearFootprint): wide items and those of

@@ -27,7 +27,7 @@ struct ClusterBarriers {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(of_tile(i), 1);
       barrier_init(shared + Layout::kReceivedBarrier, 1);
-      barrier_init(shared + Layout::kLeaveBarrier, kClusterBlocks * kClusterWarps);
+      barrier_init(shared + Layout::kReleaseBarrier, kClusterBlocks * kClusterWarps);
       barrier_init_fence();
     }
     __syncthreads();
@@ -46,13 +46,13 @@ struct ClusterBarriers {
     barrier_wait(of_tile(stage), (stage == warpgroup ? loaded : other_loaded) & 1);
   }
   // Announces that the warp reads no more keys.
-  __device__ __forceinline__ void leave_keys(int lane) const {
+  __device__ __forceinline__ void release_keys(int lane) const {
     __syncwarp();
-    if (lane < kClusterBlocks) arrive_at_peer(peer_address(shared + Layout::kLeaveBarrier, lane));
+    if (lane < kClusterBlocks) arrive_at_peer(peer_address(shared + Layout::kReleaseBarrier, lane));
   }
   // Waits until no warp of the cluster reads keys, so that results may take their place.
-  __device__ __forceinline__ void wait_for_leaving() const {
-    barrier_wait(shared + Layout::kLeaveBarrier, received & 1);
+  __device__ __forceinline__ void wait_for_released_keys() const {
+    barrier_wait(shared + Layout::kReleaseBarrier, received & 1);
     __syncwarp();  // what follows is done by all lanes at once
   }
   // One thread: announces the bytes to come, for `columns` columns, counted once per span.

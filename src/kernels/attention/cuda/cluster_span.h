@@ -65,30 +65,31 @@ struct SpanColumns {
   bool are_there;  // wgmma takes all 64 in any case
   uint32_t stage;  // where the warpgroup's tile lies
 
-  __device__ __forceinline__ SpanColumns(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
+  __device__ __forceinline__ SpanColumns(const ClusterArgs& args,
+                                         const ClusterTileInfo<Layout>& tile_info,
                                          const ClusterThread& thread) {
     sums.clear();
     first = thread.warp % 4 * 16;
-    are_there = first < notes.fact(kNumRows) * args.row_columns;
-    stage = notes.shared + thread.warpgroup * tile_bytes(Layout::kDim);
+    are_there = first < tile_info.field(kNumRows) * args.row_columns;
+    stage = tile_info.shared + thread.warpgroup * tile_bytes(Layout::kDim);
   }
-  __device__ __forceinline__ void score(const ClusterNotes<Layout>& notes,
+  __device__ __forceinline__ void score(const ClusterTileInfo<Layout>& tile_info,
                                         float (&score)[8][4]) const {
-    score_tile<Layout::kDim>(score, notes.shared + Layout::kQueries, Layout::kColumnPanelBytes,
+    score_tile<Layout::kDim>(score, tile_info.shared + Layout::kQueries, Layout::kColumnPanelBytes,
                              stage + Layout::kKeys);
   }
   // Turns a tile's scores into probabilities, for columns that exist. `has_sums`: a tile came
   // before it.
   __device__ __forceinline__ void exponentiate_tile(const ClusterArgs& args,
-                                                    const ClusterNotes<Layout>& notes, int tile,
-                                                    bool has_sums, int lane, float (&score)[8][4],
-                                                    uint32_t (&probs)[4][4]) {
+                                                    const ClusterTileInfo<Layout>& tile_info,
+                                                    int tile, bool has_sums, int lane,
+                                                    float (&score)[8][4], uint32_t (&probs)[4][4]) {
     if (!are_there) return;
     scale_scores(score, args.scale_log2);
     if (args.window > 0) {
       hide_before_window(score, tile * kTilePositions, lane, [&](int i) {
         const int row = args.by_row_columns.divide(first + lane / 4 + i / 2 * 8);
-        return notes.last_visible(min(row, notes.fact(kNumRows) - 1)) - args.window + 1;
+        return tile_info.last_visible(min(row, tile_info.field(kNumRows) - 1)) - args.window + 1;
       });
     }
     exponentiate<Layout::kDim>(score, sums, probs, has_sums);
@@ -98,23 +99,24 @@ struct SpanColumns {
   }
   // Sends the span's results to the blocks that merge them, once no warp of the cluster reads keys.
   __device__ __forceinline__ void send_results(const ClusterArgs& args,
-                                               const ClusterNotes<Layout>& notes,
+                                               const ClusterTileInfo<Layout>& tile_info,
                                                const ClusterBarriers<Layout>& barriers,
                                                const ClusterThread& thread) {
     if (!are_there) return;
     sums.reduce_lanes();
-    barriers.wait_for_leaving();
-    const int span = notes.fact(kFirstSpan) + thread.rank + thread.warpgroup * kClusterBlocks;
+    barriers.wait_for_released_keys();
+    const int span = tile_info.field(kFirstSpan) + thread.rank + thread.warpgroup * kClusterBlocks;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int own = first + thread.lane / 4 + 8 * i;
       const int row = args.by_row_columns.divide(own);
-      if (row < notes.fact(kNumRows) && own - row * args.row_columns < notes.fact(kPartHeads)) {
+      if (row < tile_info.field(kNumRows) &&
+          own - row * args.row_columns < tile_info.field(kPartHeads)) {
 #pragma unroll
         for (int part = 0; part < Layout::kDim / 32; ++part) {
-          send<Layout>(sums.out + 4 * part, i, part, notes.shared, span, own, thread.lane);
+          send<Layout>(sums.out + 4 * part, i, part, tile_info.shared, span, own, thread.lane);
         }
-        send_sums<Layout>(sums, i, notes.shared, span, own, thread.lane);
+        send_sums<Layout>(sums, i, tile_info.shared, span, own, thread.lane);
       }
     }
   }

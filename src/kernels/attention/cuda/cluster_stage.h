@@ -17,14 +17,14 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The rows of an item whose lists of keys a warp writes in note_rows(), and the row whose last
-// visible position a thread writes.
+// The rows of an item whose lists of keys a warp writes in store_tile_rows(), and the row whose
+// last visible position a thread writes.
 template <class Layout>
-struct NotedRows {
+struct TileInfoRows {
   static constexpr int kOfWarp = (Layout::kRows + kClusterWarps - 1) / kClusterWarps;
   AttentionRowCuda of_warp[kOfWarp], of_thread;
 
-  __device__ __forceinline__ NotedRows(const ClusterArgs& args, const AttentionItemCuda& item) {
+  __device__ __forceinline__ TileInfoRows(const ClusterArgs& args, const AttentionItemCuda& item) {
     const auto* const rows =
         step_data<AttentionRowCuda>(args.step, args.step->rows_offset) + item.first_row;
     const int last = item.num_rows - 1;
@@ -40,13 +40,13 @@ struct NotedRows {
 // the key of each row's positions in the tile: a key of the tile, or kTilePositions plus the number
 // of an extra. Positions that the row does not see get the key of its last visible one.
 template <class Layout>
-__device__ __forceinline__ void note_rows(const ClusterArgs& args, const ClusterWork& work,
-                                          const NotedRows<Layout>& rows, uint32_t shared) {
+__device__ __forceinline__ void store_tile_rows(const ClusterArgs& args, const ClusterWork& work,
+                                                const TileInfoRows<Layout>& rows, uint32_t shared) {
   const int begin = work.task.tail_tile * kTilePositions;
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int own = 0; own < NotedRows<Layout>::kOfWarp; ++own) {
-    const int row = NotedRows<Layout>::number_of_warp(own);
+  for (int own = 0; own < TileInfoRows<Layout>::kOfWarp; ++own) {
+    const int row = TileInfoRows<Layout>::number_of_warp(own);
     if (!work.task.has_tail || row >= work.item.num_rows) break;
     const AttentionRowCuda& from = rows.of_warp[own];
     const auto* const ancestors =
@@ -68,30 +68,30 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Cluster
 
 // Writes to shared memory the facts that the block needs once the previous kernel has ended.
 template <class Layout>
-__device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t shared) {
+__device__ __forceinline__ void store_tile_info(const ClusterWork& work, uint32_t shared) {
   if (threadIdx.x != 96) return;
   const ClusterTailShare tail = cluster_tail_share<Layout>(work);
   const AttentionItemCuda& item = work.item;
   const ClusterTask& task = work.task;
-  const int facts[kNumFacts] = {item.first_row,      item.num_rows,
-                                work.first_head,     work.part_heads,
-                                work.kv_head,        task.first_span,
-                                task.tail_span,      task.tail_tile * kTilePositions,
-                                task.tail_warpgroup, task.tail_has_prefix ? 1 : 0,
-                                tail.warps,          tail.shift};
+  const int fields[kNumTileFields] = {item.first_row,      item.num_rows,
+                                      work.first_head,     work.part_heads,
+                                      work.kv_head,        task.first_span,
+                                      task.tail_span,      task.tail_tile * kTilePositions,
+                                      task.tail_warpgroup, task.tail_has_prefix ? 1 : 0,
+                                      tail.warps,          tail.shift};
 #pragma unroll
-  for (int i = 0; i < kNumFacts; ++i) {
-    store_shared_4(shared + Layout::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
+  for (int i = 0; i < kNumTileFields; ++i) {
+    store_shared_4(shared + Layout::kTileFields + i * 4, static_cast<uint32_t>(fields[i]));
   }
 }
 
-// Reads what note_facts() and note_rows() have written.
+// Reads what store_tile_info() and store_tile_rows() have written.
 template <class Layout>
-struct ClusterNotes {
+struct ClusterTileInfo {
   uint32_t shared;
 
-  __device__ __forceinline__ int fact(ClusterFact index) const {
-    return static_cast<int>(load_shared_4(shared + Layout::kFacts + index * 4));
+  __device__ __forceinline__ int field(ClusterTileField index) const {
+    return static_cast<int>(load_shared_4(shared + Layout::kTileFields + index * 4));
   }
   __device__ __forceinline__ int last_visible(int row) const {
     return static_cast<int>(load_shared_4(shared + Layout::kPositions + row * 4));

@@ -44,28 +44,29 @@ struct TailScores {
 // a row does not see, or that do not exist, are scored too and never picked.
 template <class Layout>
 __device__ __forceinline__ void score_tail(const ClusterArgs& args,
-                                           const ClusterNotes<Layout>& notes,
+                                           const ClusterTileInfo<Layout>& tile_info,
                                            const ClusterBarriers<Layout>& barriers,
                                            const ClusterThread& thread) {
-  if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(thread.warpgroup, thread.warpgroup);
+  if (tile_info.field(kTailHasPrefix) != 0)
+    barriers.wait_for_tail(thread.warpgroup, thread.warpgroup);
   float tile[kTilePositions / 8][4], extras[kClusterExtras / 8][4];
-  const uint32_t queries = notes.shared + Layout::kQueries;
+  const uint32_t queries = tile_info.shared + Layout::kQueries;
   wgmma_fence();
   request_scores<Layout::kDim>(
       tile, queries, Layout::kColumnPanelBytes,
-      notes.shared + Layout::kKeys + thread.warpgroup * tile_bytes(Layout::kDim), kPanelBytes);
+      tile_info.shared + Layout::kKeys + thread.warpgroup * tile_bytes(Layout::kDim), kPanelBytes);
   request_scores<Layout::kDim>(extras, queries, Layout::kColumnPanelBytes,
-                               notes.shared + Layout::kExtraKeys, Layout::kExtraPanelBytes);
+                               tile_info.shared + Layout::kExtraKeys, Layout::kExtraPanelBytes);
   wgmma_commit();
   wgmma_wait(tile);
   wgmma_wait(extras);
   const int first = thread.warp % 4 * 16;
-  if (first >= notes.fact(kNumRows) * args.row_columns) return;
+  if (first >= tile_info.field(kNumRows) * args.row_columns) return;
   scale_scores(tile, args.scale_log2);
   scale_scores(extras, args.scale_log2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const TailScores<Layout> scores(notes.shared, first + thread.lane / 4 + 8 * half,
+    const TailScores<Layout> scores(tile_info.shared, first + thread.lane / 4 + 8 * half,
                                     2 * (thread.lane & 3));
 #pragma unroll
     for (int j = 0; j < kTilePositions / 8; ++j) {
@@ -86,14 +87,14 @@ struct TailRow {
   uint32_t values;  // the tile's
   int begin, last_visible, column;
 
-  __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
-                                     int row)
-      : shared(notes.shared),
-        list(notes.shared + Layout::kLists + row * kTilePositions),
-        values(notes.shared + Layout::kValues +
-               notes.fact(kTailWarpgroup) * tile_bytes(Layout::kDim)),
-        begin(notes.fact(kTailBegin)),
-        last_visible(notes.last_visible(row)),
+  __device__ __forceinline__ TailRow(const ClusterArgs& args,
+                                     const ClusterTileInfo<Layout>& tile_info, int row)
+      : shared(tile_info.shared),
+        list(tile_info.shared + Layout::kLists + row * kTilePositions),
+        values(tile_info.shared + Layout::kValues +
+               tile_info.field(kTailWarpgroup) * tile_bytes(Layout::kDim)),
+        begin(tile_info.field(kTailBegin)),
+        last_visible(tile_info.last_visible(row)),
         column(row * args.row_columns) {}
 
   // The softmax over the positions that the row sees, once all scores are there. All key numbers
@@ -165,19 +166,19 @@ struct TailRow {
 // Computes the warp's share of the tail, and sends it to the blocks that merge it.
 template <class Layout>
 __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
-                                            const ClusterNotes<Layout>& notes,
+                                            const ClusterTileInfo<Layout>& tile_info,
                                             const ClusterBarriers<Layout>& barriers,
                                             const ClusterThread& thread) {
-  const int warps = notes.fact(kTailWarps);
-  int index = (thread.warp + 4 * notes.fact(kTailWarpgroup)) % kClusterWarps;
+  const int warps = tile_info.field(kTailWarps);
+  int index = (thread.warp + 4 * tile_info.field(kTailWarpgroup)) % kClusterWarps;
   if (index >= warps) return;
   named_barrier(3, warps * 32);  // all scores are there
   const int lane = thread.lane;
-  const int shift = notes.fact(kTailShift);
-  const int tails = notes.fact(kNumRows) << shift;
+  const int shift = tile_info.field(kTailShift);
+  const int tails = tile_info.field(kNumRows) << shift;
 #pragma unroll 1
   for (; index < tails; index += warps) {
-    const TailRow<Layout> tail(args, notes, index >> shift);
+    const TailRow<Layout> tail(args, tile_info, index >> shift);
     if (tail.begin > tail.last_visible) continue;
     ColumnSoftmax sums;
     uint32_t probs[4][4];
@@ -190,15 +191,15 @@ __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
     for (int part = first; part < first + parts; part += kParts) {
       float out[4 * kParts][4];
       tail.add_values(values, probs, part, lane, out);
-      barriers.wait_for_leaving();
-      if (lane / 4 < notes.fact(kPartHeads)) {
-        const int span = notes.fact(kTailSpan);
+      barriers.wait_for_released_keys();
+      if (lane / 4 < tile_info.field(kPartHeads)) {
+        const int span = tile_info.field(kTailSpan);
         const int own = tail.column + lane / 4;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-          send<Layout>(out + 4 * i, 0, part + i, notes.shared, span, own, lane);
+          send<Layout>(out + 4 * i, 0, part + i, tile_info.shared, span, own, lane);
         }
-        if (part == 0) send_sums<Layout>(sums, 0, notes.shared, span, own, lane);
+        if (part == 0) send_sums<Layout>(sums, 0, tile_info.shared, span, own, lane);
       }
       __syncwarp();
     }

@@ -249,10 +249,10 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
     if (item.end_tile < kLeastTileClusterTiles) return false;
     // A warpgroup's tiles with clusters, less its tiles if all multiprocessors took a share.
     const int64_t gained =
-        int64_t{item.end_tile} * idle / (tile_cluster_seats(blocks) * shape.multiprocessors);
+        int64_t{item.end_tile} * idle / (tile_cluster_warpgroups(blocks) * shape.multiprocessors);
     if (or_deal_out && gained > dealing_cost) return false;
     const int32_t spans = num_spans((item.end_tile - 1) * kTilePositions);
-    many_spans = many_spans || spans > tile_cluster_seats(4);
+    many_spans = many_spans || spans > tile_cluster_warpgroups(4);
   }
   if (many_spans && shape.most_tile_cluster_blocks >= 8 && num_items <= most_tile_clusters(8)) {
     blocks = 8;

@@ -152,7 +152,7 @@ static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
 // gains.
 constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
 inline constexpr int kTileClusterWarpgroups = 2;  // warpgroups of a block
-constexpr int tile_cluster_seats(int blocks) { return kTileClusterWarpgroups * blocks; }
+constexpr int tile_cluster_warpgroups(int blocks) { return kTileClusterWarpgroups * blocks; }
 constexpr int largest_tile_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
 inline constexpr int kLeastTileClusterTiles = 4;
 

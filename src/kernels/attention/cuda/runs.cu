@@ -259,15 +259,15 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
   __syncthreads();
   if (!args.early) wait_for_previous_kernel();
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const bool feeds = warp >= kWarps;
-  const int own = feeds ? warp - kWarps : warp / 4;  // number among the block's workers
+  const bool is_producer = warp >= kWarps;
+  const int own = is_producer ? warp - kWarps : warp / 4;  // number among the block's workers
   const int worker = own * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   const uint32_t ring = shared + own * Layout::kRingBytes;
   const uint32_t barriers = shared + Layout::kBarriers + own * Layout::kStages * 16;
-  if (feeds) {
+  if (is_producer) {
     warpgroup_reg_dealloc<40>();
     if (own < kRunWorkers) {
-      feed_worker<kDim>(args, ring, barriers, worker, !args.early);
+      produce_tiles<kDim>(args, ring, barriers, worker, !args.early);
     } else if (args.early) {
       wait_for_previous_kernel();
     }

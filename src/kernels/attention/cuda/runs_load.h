@@ -72,8 +72,8 @@ __device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int wor
 // One warp: copies the worker's tiles into its ring. If `waited` is false, it requests the tiles
 // that the previous kernel does not write before that kernel ends, and waits before the others.
 template <int kDim>
-__device__ __forceinline__ void feed_worker(const AttentionArgs& args, uint32_t ring,
-                                            uint32_t barriers, int worker, bool waited) {
+__device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_t ring,
+                                              uint32_t barriers, int worker, bool waited) {
   using Layout = RunsLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);

@@ -112,7 +112,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
   __syncthreads();
   if (!args.early) wait_for_previous_kernel();
   if (threadIdx.x >= kThreads) {
-    feed<kDim, kFused, kWide>(args, shared);
+    produce_tiles<kDim, kFused, kWide>(args, shared);
     return;
   }
   if constexpr (kWide) {

@@ -152,7 +152,7 @@ __device__ __forceinline__ uint32_t values_unit(int tile, int tiles) {
 
 // The loading warp. A lane looks up the block of one tile of every 32.
 template <int kDim, bool kFused, bool kWide>
-__device__ __forceinline__ void feed(const AttentionArgs& args, uint32_t shared) {
+__device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;
   const int heads = args.kv_heads * args.parts;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);

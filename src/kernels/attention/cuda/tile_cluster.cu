@@ -72,10 +72,12 @@ __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const Tiles
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   const ItemSpans spans(work.item, args.window);
   const int stable_tiles = work.item.stable_tokens / kTilePositions;
-  const int seat = static_cast<int>(cluster_rank()) * kTileClusterWarpgroups + warpgroup;
+  const int cluster_warpgroup =
+      static_cast<int>(cluster_rank()) * kTileClusterWarpgroups + warpgroup;
   bool waited = !Layout::kFused && !args.early;
   RingPlace place;
-  for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
+  for (int span = spans.first + cluster_warpgroup; span < spans.end;
+       span += Layout::kClusterWarpgroups) {
     for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
       const std::byte* const keys =
           keys_of<kDim>(args, tables[work.item.table + tile], work.kv_head);
@@ -109,7 +111,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   const int lane = threadIdx.x % 32;
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   const int rank = static_cast<int>(cluster_rank());
-  const int seat = rank * kTileClusterWarpgroups + warpgroup;
+  const int cluster_warpgroup = rank * kTileClusterWarpgroups + warpgroup;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const uint32_t queries = shared + Layout::kQueries;
   const ItemSpans spans(work.item, args.window);
@@ -135,12 +137,13 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   RingPlace place;
   TileClusterShare<Layout> share;
   share.clear();
-  for (int round = spans.first; round < spans.end; round += Layout::kSeats) {
-    const int seats = min(spans.end - round, Layout::kSeats);
+  for (int round = spans.first; round < spans.end; round += Layout::kClusterWarpgroups) {
+    const int num_warpgroups = min(spans.end - round, Layout::kClusterWarpgroups);
     ColumnSums<kDim> span;
-    if (seat < seats) {
+    if (cluster_warpgroup < num_warpgroups) {
       span.clear();
-      for (int tile = spans.begin_tile(round + seat); tile < spans.end_tile(round + seat); ++tile) {
+      for (int tile = spans.begin_tile(round + cluster_warpgroup);
+           tile < spans.end_tile(round + cluster_warpgroup); ++tile) {
         barrier_wait(Layout::filled_at(shared, warpgroup, place.stage), place.parity);
         attend_columns<kDim>(args, columns, work.item, tile * kTilePositions, queries,
                              Layout::stage_at(shared, warpgroup, place.stage), 1 + warpgroup, span);
@@ -152,16 +155,17 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
     }
     if (round > spans.first) {
       exchange.wait_for_results();
-      if (merges) share.merge(shared, Layout::kSeats);
+      if (merges) share.merge(shared, Layout::kClusterWarpgroups);
       exchange.end_round();
     }
-    exchange.begin_round(seats);
-    if (seat < seats && sends) exchange.send(span, seat, first_column);
+    exchange.begin_round(num_warpgroups);
+    if (cluster_warpgroup < num_warpgroups && sends)
+      exchange.send(span, cluster_warpgroup, first_column);
     exchange.end_sending();
   }
   exchange.wait_for_results();
   // No end_round() after the last round: a block may have ended, so no peer may arrive at it.
-  if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
+  if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kClusterWarpgroups + 1);
   const int row = args.by_row_columns.divide(TileClusterShare<Layout>::column());
   const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
   if (row < work.item.num_rows && head < part_heads) {

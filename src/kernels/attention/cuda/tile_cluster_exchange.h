@@ -2,7 +2,7 @@
 // (attention/cuda/tile_cluster.cu), and how the blocks of a cluster merge the spans of their
 // warpgroups. Device code; only that kernel includes it.
 //
-// The warpgroups of a cluster, its seats, take an item's spans in turn, one span each per round. A
+// The warpgroups of a cluster take an item's spans in turn, one span each per round. A
 // round's results go to all blocks, and each block merges its share of the dimensions of every
 // column. Results travel while the next round's tiles are worked on, and are merged before that
 // round's are sent: the buffer that receives them is free once every warp of the cluster has
@@ -35,27 +35,29 @@ struct TileClusterLayout {
   static constexpr int kDim = kDimensions;
   static constexpr int kBlocks = kClusterSize;
   static constexpr bool kFused = kIsFused;
-  static constexpr int kSeats = tile_cluster_seats(kBlocks);
+  static constexpr int kClusterWarpgroups = tile_cluster_warpgroups(kBlocks);
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
   static constexpr int kRingBytes = kTileClusterStages * kStageBytes;
   static constexpr int kQueries = kTileClusterWarpgroups * kRingBytes;  // panels of 64 columns
 
-  // A block merges this many dimensions of every column. A seat's results come as 16-byte pieces
-  // [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes holds, of
-  // the block's dimensions 16 * piece + 2 * quarter and the next, and of those 8 behind them.
+  // A block merges this many dimensions of every column. A warpgroup's results come as 16-byte
+  // pieces [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes
+  // holds, of the block's dimensions 16 * piece + 2 * quarter and the next, and of those 8 behind
+  // them.
   static constexpr int kShareDims = kDim / kBlocks;
   static constexpr int kPieces = kShareDims / 16;
   static_assert(kBlocks <= largest_tile_cluster(kDim) && kShareDims % 16 == 0);
   static constexpr int kPieceBytes = 64 * 4 * 16;
-  static constexpr int kSeatBytes = kPieces * kPieceBytes;
-  static constexpr int kReceived = kQueries + tile_bytes(kDim);  // [seat]
-  // [seat][column]: the column's largest score and its sum of exponentials.
-  static constexpr int kReceivedSums = kReceived + kSeats * kSeatBytes;
-  static constexpr int kSeatSumBytes = 64 * 8;
-  static constexpr int kColumnBytes = (kSeatBytes + kSeatSumBytes) / 64;  // of a seat's results
+  static constexpr int kWarpgroupBytes = kPieces * kPieceBytes;
+  static constexpr int kReceived = kQueries + tile_bytes(kDim);  // [warpgroup]
+  // [warpgroup][column]: the column's largest score and its sum of exponentials.
+  static constexpr int kReceivedSums = kReceived + kClusterWarpgroups * kWarpgroupBytes;
+  static constexpr int kWarpgroupSumBytes = 64 * 8;
+  static constexpr int kColumnBytes =
+      (kWarpgroupBytes + kWarpgroupSumBytes) / 64;  // of a warpgroup's results
 
   // Two barriers per stage: filled, free.
-  static constexpr int kBarriers = kReceivedSums + kSeats * kSeatSumBytes;
+  static constexpr int kBarriers = kReceivedSums + kClusterWarpgroups * kWarpgroupSumBytes;
   static constexpr int kReceivedBarrier =
       kBarriers + kTileClusterWarpgroups * kTileClusterStages * 16;  // a round's results are there
   static constexpr int kRoomBarrier =
@@ -107,14 +109,15 @@ struct TileClusterExchange {
   int columns;          // that are sent: the item's columns, rounded up to whole warps of 16
   uint32_t rounds = 0;  // sent so far
 
-  // Begins a round in which `seats` warpgroups send results, once the round before is merged in
-  // every block.
-  __device__ __forceinline__ void begin_round(int seats) {
+  // Begins a round in which `num_warpgroups` warpgroups send results, once the round before is
+  // merged in every block.
+  __device__ __forceinline__ void begin_round(int num_warpgroups) {
     barrier_wait(shared + Layout::kRoomBarrier, (rounds & 1) ^ 1);
     ++rounds;
     if (threadIdx.x == 0) {
       const int from_peers =
-          seats - min(max(seats - rank * kTileClusterWarpgroups, 0), kTileClusterWarpgroups);
+          num_warpgroups -
+          min(max(num_warpgroups - rank * kTileClusterWarpgroups, 0), kTileClusterWarpgroups);
       barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
                                static_cast<uint32_t>(from_peers * columns * Layout::kColumnBytes));
     }
@@ -123,16 +126,17 @@ struct TileClusterExchange {
   // Sends a warpgroup's span, its sums reduced over the lanes, to all blocks. `column`: the lane's
   // first. What the block itself merges does not go through the cluster's network, whose bandwidth
   // of about 25 bytes per clock and multiprocessor decides how long this takes.
-  __device__ __forceinline__ void send(const ColumnSums<Layout::kDim>& span, int seat,
+  __device__ __forceinline__ void send(const ColumnSums<Layout::kDim>& span, int cluster_warpgroup,
                                        int column) const {
     const int quarter = threadIdx.x & 3;
     const uint32_t barrier = shared + Layout::kReceivedBarrier;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = column + 8 * half;
-      const uint32_t pieces =
-          shared + Layout::kReceived + seat * Layout::kSeatBytes + (at * 4 + quarter) * 16;
-      const uint32_t sums = shared + Layout::kReceivedSums + seat * Layout::kSeatSumBytes + at * 8;
+      const uint32_t pieces = shared + Layout::kReceived +
+                              cluster_warpgroup * Layout::kWarpgroupBytes + (at * 4 + quarter) * 16;
+      const uint32_t sums =
+          shared + Layout::kReceivedSums + cluster_warpgroup * Layout::kWarpgroupSumBytes + at * 8;
 #pragma unroll
       for (int i = 0; i < Layout::kDim / 16; ++i) {
         const int to = i / Layout::kPieces;
@@ -206,19 +210,20 @@ struct TileClusterShare {
     exp_sum = 0.0f;
   }
   // Merges a round's spans into those before them, in ascending order.
-  __device__ __forceinline__ void merge(uint32_t shared, int seats) {
+  __device__ __forceinline__ void merge(uint32_t shared, int num_warpgroups) {
     const uint32_t pieces = shared + Layout::kReceived + threadIdx.x * 16;
     const uint32_t sums = shared + Layout::kReceivedSums + column() * 8;
 #pragma unroll kMergedAtOnce
-    for (int seat = 0; seat < seats; ++seat) {
-      const float2 seat_sums = load_shared_pair(sums + seat * Layout::kSeatSumBytes);
-      const float2 factors = merge_factors(most, seat_sums.x);
-      most = fmaxf(most, seat_sums.x);
-      exp_sum = merged(exp_sum, seat_sums.y, factors);
+    for (int cluster_warpgroup = 0; cluster_warpgroup < num_warpgroups; ++cluster_warpgroup) {
+      const float2 warpgroup_sums =
+          load_shared_pair(sums + cluster_warpgroup * Layout::kWarpgroupSumBytes);
+      const float2 factors = merge_factors(most, warpgroup_sums.x);
+      most = fmaxf(most, warpgroup_sums.x);
+      exp_sum = merged(exp_sum, warpgroup_sums.y, factors);
 #pragma unroll
       for (int piece = 0; piece < Layout::kPieces; ++piece) {
-        const uint4 next =
-            load_shared_16(pieces + seat * Layout::kSeatBytes + piece * Layout::kPieceBytes);
+        const uint4 next = load_shared_16(pieces + cluster_warpgroup * Layout::kWarpgroupBytes +
+                                          piece * Layout::kPieceBytes);
         float(&own)[4] = out[piece];
         own[0] = merged(own[0], __uint_as_float(next.x), factors);
         own[1] = merged(own[1], __uint_as_float(next.y), factors);

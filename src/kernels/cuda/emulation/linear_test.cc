@@ -124,7 +124,7 @@ TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
   const Result<LinearPlan> plan =
       plan_linear(GetParam(), kShape.in, kShape.out, kShape.cluster_size, kShape.input_warps);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan_launch(*plan, 32, 227 << 10)->feeding_warps, 1);
+  EXPECT_EQ(plan_launch(*plan, 32, 227 << 10)->producer_warps, 1);
   const LinearWeightCuda weight = packed(source, *plan);
   const Layer layer(GetParam(), kShape, false);
   const std::vector<uint16_t> all = all_rows(weight, layer);

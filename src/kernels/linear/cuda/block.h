@@ -30,7 +30,7 @@ struct LinearBlock {
       kSchedule == TileSchedule::kSinglePass &&
       (kRowBlocks == 1 ? kEpilogue != EpilogueKind::kRuntime : kEpilogue == EpilogueKind::kPlain);
   // Whether LinearLaunch has a producer warp if activations come in many segments.
-  static constexpr bool kFeedsApart = !kSinglePass && feeds_apart(kRowBlocks);
+  static constexpr bool kHasProducerWarp = !kSinglePass && has_producer_warp(kRowBlocks);
   // Whether a block waits for the other blocks of its cluster after it has requested activations,
   // not before. This is faster at 16 rows and slower at 24 and 32 rows (8B int4).
   static constexpr bool kClusterWaitsLate = kRowBlocks == 2;
@@ -246,7 +246,7 @@ struct LinearBlock {
     }
     __syncwarp();
     if (lane == 0) barrier_arrive(inputs.empty + at.buffer * 8);
-    if (!kFeedsApart && warp == 0 && inputs.left > 0) {
+    if (!kHasProducerWarp && warp == 0 && inputs.left > 0) {
       // With more than two buffers, the buffer of the previous segment is refilled: the slowest
       // warp has had time to finish it.
       if (args.input_buffers == 2 || !at.is_first) inputs.refill(args, lane);
@@ -259,7 +259,7 @@ struct LinearBlock {
   }
 
   // The work of the producer warp: refills each buffer as soon as all other warps have released it.
-  __device__ __forceinline__ void feed_inputs() {
+  __device__ __forceinline__ void produce_inputs() {
     __syncthreads();  // the barriers are initialized
     cluster_arrive_relaxed();
     cluster_wait();

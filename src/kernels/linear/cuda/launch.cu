@@ -195,7 +195,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   return launch_in_clusters(kernel, plan.cluster_size, call.dependent,
                             dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
                                  static_cast<unsigned>(launch.row_tiles)),
-                            dim3(32 * static_cast<unsigned>(args.warps + launch.feeding_warps)),
+                            dim3(32 * static_cast<unsigned>(args.warps + launch.producer_warps)),
                             static_cast<size_t>(launch.shared_bytes), stream,
                             "launching a linear layer", args);
 }

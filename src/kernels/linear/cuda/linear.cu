@@ -63,8 +63,8 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule)
   launch_dependents();
   Block block(args, dynamic_shared_address(), static_cast<int>(cluster_index()));
   block.place_rings();
-  if constexpr (Block::kFeedsApart) {
-    if (block.warp == args.warps) return block.feed_inputs();
+  if constexpr (Block::kHasProducerWarp) {
+    if (block.warp == args.warps) return block.produce_inputs();
   }
   block.init_barriers();
   block.load_weights();

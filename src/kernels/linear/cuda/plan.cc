@@ -88,7 +88,8 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
       break;
     }
   }
-  launch.feeding_warps = feeds_apart(row_blocks) && launch.segments > launch.input_buffers ? 1 : 0;
+  launch.producer_warps =
+      has_producer_warp(row_blocks) && launch.segments > launch.input_buffers ? 1 : 0;
   const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
   const int reduce_bytes = plan.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
   launch.receive_places =

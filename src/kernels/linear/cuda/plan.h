@@ -152,7 +152,7 @@ enum class LinearFootprint : uint8_t {
 // segments than there are buffers. A warp that also multiplies would lose a microsecond to the
 // copies of each segment (3% for 8B int4 at 24 rows). Up to 8 rows need few copies, and a ninth
 // warp would leave less room for blocks of the next layer (8B at 8 rows would be 2% slower).
-constexpr bool feeds_apart(int row_blocks) { return row_blocks > 1; }
+constexpr bool has_producer_warp(int row_blocks) { return row_blocks > 1; }
 
 // Parameters of a launch for some number of rows, which are cut into tiles of 8 * row_blocks rows.
 struct LinearLaunch {
@@ -163,7 +163,7 @@ struct LinearLaunch {
   int segment_units = 1;       // units of a warp whose activations are loaded together
   int segments = 1;            // number of segments of the inputs of one tile
   int input_buffers = 1;       // segments in shared memory at once
-  int feeding_warps = 0;       // producer warps (feeds_apart()) beside those that multiply
+  int producer_warps = 0;      // producer warps (has_producer_warp()) beside those that multiply
   int stages = 2;              // units that a warp has in flight
   int input_stride_bytes = 0;  // stride of rows of activations in shared memory
   int input_rows = 8;  // rows of a segment in shared memory: 8 * row_blocks or, below 8, all

@@ -96,7 +96,7 @@ TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
     const DeviceBuffer x =
         to_device(random_inputs(format, static_cast<size_t>(kRows * in), 1.0f, 5));
     const std::vector<uint16_t> all = run(weight, call_for(x, in, kRows), out);
-    EXPECT_EQ(plan_launch(*plan, kRows, 232448)->feeding_warps, 1) << in << " x " << out;
+    EXPECT_EQ(plan_launch(*plan, kRows, 232448)->producer_warps, 1) << in << " x " << out;
     for (const int rows : {8, 16}) {
       for (int first = 0; first < kRows; first += rows) {
         LinearCall call = call_for(x, in, rows);
