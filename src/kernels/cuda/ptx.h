@@ -128,7 +128,7 @@ __device__ __forceinline__ uint32_t kept_shared_address() {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The inverse of load_matrices(): stores matrices a[0] to a[3].
+// The inverse of ldmatrix_x4(): stores matrices a[0] to a[3].
 __device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
                "r"(a[1]), "r"(a[2]), "r"(a[3])
@@ -264,14 +264,14 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
 }
 
 // Transposes a row-major 8 x 8 matrix of 16-bit elements; each lane holds two elements of a row.
-__device__ __forceinline__ uint32_t transpose_8x8(uint32_t v) {
+__device__ __forceinline__ uint32_t movmatrix_trans(uint32_t v) {
   uint32_t r;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(r) : "r"(v));
   return r;
 }
 // Loads four 8 x 8 matrices. Lane i passes the address of row i % 8 of matrix i / 8 and gets two
 // elements of row i / 4 of each matrix.
-__device__ __forceinline__ uint4 load_matrices(uint32_t row) {
+__device__ __forceinline__ uint4 ldmatrix_x4(uint32_t row) {
   uint4 v;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -279,7 +279,7 @@ __device__ __forceinline__ uint4 load_matrices(uint32_t row) {
   return v;
 }
 // Loads four 8 x 8 matrices transposed. Lane i passes the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&a)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                : "r"(row)
@@ -301,7 +301,7 @@ __device__ __forceinline__ void copies_wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
 }
 
-__device__ __forceinline__ float power_of_two(float x) {
+__device__ __forceinline__ float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
   return y;

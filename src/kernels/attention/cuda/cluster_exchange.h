@@ -109,7 +109,7 @@ __device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, u
   for (int i = 0; i < 2; ++i) {
     const auto rank = static_cast<uint32_t>((lane & 3) + 4 * i);
     store_peer_8(peer_address(target, rank), peer_address(shared + Layout::kReceivedBarrier, rank),
-                 sums.most[half], sums.exp_sum[half][0]);
+                 sums.max_score[half], sums.exp_sum[half][0]);
   }
 }
 
@@ -118,7 +118,7 @@ template <class Layout>
 __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, int pair, int first,
                                                  int end) {
   float2 out = make_float2(0.0f, 0.0f);
-  float most = kNothing;
+  float max_score = kMinusInfinity;
   float exp_sum = 0.0f;
 #pragma unroll 4
   for (int span = first; span < end; ++span) {
@@ -126,8 +126,8 @@ __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, in
     const float2 next =
         load_shared_pair(shared + Layout::kReceived + place * Layout::kSliceBytes + pair * 8);
     const float2 sums = load_shared_pair(shared + Layout::kReceivedSums + place * 8);
-    const float2 factors = merge_factors(most, sums.x);
-    most = fmaxf(most, sums.x);
+    const float2 factors = merge_factors(max_score, sums.x);
+    max_score = fmaxf(max_score, sums.x);
     exp_sum = merged(exp_sum, sums.y, factors);
     out.x = merged(out.x, next.x, factors);
     out.y = merged(out.y, next.y, factors);

@@ -112,11 +112,11 @@ struct TailRow {
     for (int i = 0; i < 16; ++i) {
       const float picked = __uint_as_float(load_shared_4(scores.of_key(key[i])));
       const bool is_seen = begin + at(i) <= last_visible && begin + at(i) >= first_seen;
-      score[i / 2][i % 2] = is_seen ? picked : kNothing;
+      score[i / 2][i % 2] = is_seen ? picked : kMinusInfinity;
     }
     sums.clear();
-    float shrink[2];
-    exponentiate_scores<1>(score, sums, probs, shrink);
+    float rescale[2];
+    exponentiate_scores<1>(score, sums, probs, rescale);
     sums.reduce_lanes<1>();
   }
 
@@ -155,7 +155,7 @@ struct TailRow {
 #pragma unroll
       for (int j = 0; j < kEights / 2; ++j) {
         uint32_t b[4];
-        load_matrices_transposed(b, from.of[c].piece(4 * part + 2 * j + (lane >> 4)));
+        ldmatrix_x4_trans(b, from.of[c].piece(4 * part + 2 * j + (lane >> 4)));
         mma_bf16(out[2 * j], {probs[c][0], 0u, probs[c][2], 0u}, b[0], b[1]);
         mma_bf16(out[2 * j + 1], {probs[c][0], 0u, probs[c][2], 0u}, b[2], b[3]);
       }

@@ -19,14 +19,14 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 struct ColumnSoftmax {
-  float most[2];
+  float max_score[2];
   float exp_sum[2][2];  // over the lane's even and odd positions until reduce_lanes(), then [0]
                         // over all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      most[i] = kNothing;
+      max_score[i] = kMinusInfinity;
       exp_sum[i][0] = exp_sum[i][1] = 0.0f;
     }
   }
@@ -52,11 +52,11 @@ __device__ __forceinline__ void clear_sums(float (&out)[kDim / 8][4]) {
   }
 }
 template <int kDim>
-__device__ __forceinline__ void shrink_sums(float (&out)[kDim / 8][4], int half, float shrink) {
+__device__ __forceinline__ void rescale_sums(float (&out)[kDim / 8][4], int half, float rescale) {
 #pragma unroll
   for (int j = 0; j < kDim / 8; ++j) {
-    out[j][2 * half] *= shrink;
-    out[j][2 * half + 1] *= shrink;
+    out[j][2 * half] *= rescale;
+    out[j][2 * half + 1] *= rescale;
   }
 }
 
@@ -75,8 +75,8 @@ template <int kDim>
 __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<kDim>& next) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const float2 factors = merge_factors(sums.most[i], next.most[i]);
-    sums.most[i] = fmaxf(sums.most[i], next.most[i]);
+    const float2 factors = merge_factors(sums.max_score[i], next.max_score[i]);
+    sums.max_score[i] = fmaxf(sums.max_score[i], next.max_score[i]);
     sums.exp_sum[i][0] = merged(sums.exp_sum[i][0], next.exp_sum[i][0], factors);
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&la
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
-      score[j][i] = at <= last && at >= first ? __fmul_rn(score[j][i], scale_log2) : kNothing;
+      score[j][i] = at <= last && at >= first ? __fmul_rn(score[j][i], scale_log2) : kMinusInfinity;
     }
   }
 }
@@ -150,7 +150,7 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
     const int first = first_position + 2 * (lane & 3) + (i & 1);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      if (first + 8 * j < seen) score[j][i] = kNothing;
+      if (first + 8 * j < seen) score[j][i] = kMinusInfinity;
     }
   }
 }
@@ -160,28 +160,29 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
 // multiplied. `kHalves`: 1 if only column g counts.
 template <int kHalves>
 __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,
-                                                    uint32_t (&probs)[4][4], float (&shrink)[2]) {
+                                                    uint32_t (&probs)[4][4], float (&rescale)[2]) {
 #pragma unroll
   for (int i = 0; i < kHalves; ++i) {
-    float most = kNothing;
+    float max_score = kMinusInfinity;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) most = fmaxf(most, fmaxf(score[j][2 * i], score[j][2 * i + 1]));
-    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-    most = fmaxf(most, sums.most[i]);
-    const float base = softmax_base(most);
-    shrink[i] = power_of_two(sums.most[i] - base);
-    sums.most[i] = most;
+    for (int j = 0; j < 8; ++j)
+      max_score = fmaxf(max_score, fmaxf(score[j][2 * i], score[j][2 * i + 1]));
+    max_score = fmaxf(max_score, __shfl_xor_sync(~0u, max_score, 1));
+    max_score = fmaxf(max_score, __shfl_xor_sync(~0u, max_score, 2));
+    max_score = fmaxf(max_score, sums.max_score[i]);
+    const float base = softmax_base(max_score);
+    rescale[i] = exp2_approx(sums.max_score[i] - base);
+    sums.max_score[i] = max_score;
 #pragma unroll
     for (int odd = 0; odd < 2; ++odd) {
       float exp_sum = 0.0f;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float& s = score[j][2 * i + odd];
-        s = power_of_two(s - base);
+        s = exp2_approx(s - base);
         exp_sum = __fadd_rn(exp_sum, s);
       }
-      sums.exp_sum[i][odd] = __fmaf_rn(sums.exp_sum[i][odd], shrink[i], exp_sum);
+      sums.exp_sum[i][odd] = __fmaf_rn(sums.exp_sum[i][odd], rescale[i], exp_sum);
     }
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
@@ -196,11 +197,11 @@ __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], Column
 template <int kDim>
 __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kDim>& sums,
                                              uint32_t (&probs)[4][4], bool has_sums = true) {
-  float shrink[2];
-  exponentiate_scores<2>(score, sums, probs, shrink);
+  float rescale[2];
+  exponentiate_scores<2>(score, sums, probs, rescale);
   if (!has_sums) return;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
+  for (int i = 0; i < 2; ++i) rescale_sums<kDim>(sums.out, i, rescale[i]);
 }
 
 // Starts the products of a warpgroup's columns and 32 or 64 keys. `queries` and `keys`: in shared

@@ -34,20 +34,19 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
       const int key = c * kChunk + score_key(lane);
       const uint32_t row = shared.keys + key * kPanelRowBytes;
       score_chunk<kDim>(
-          task,
-          [&](int s) { return load_matrices(row + kv_piece(s * 2 + score_piece(lane), key)); },
+          task, [&](int s) { return ldmatrix_x4(row + kv_piece(s * 2 + score_piece(lane), key)); },
           score[c]);
     } else if (c < chunks) {
       rest.score(c, shared.keys, score[c]);
     } else {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) score[c][i] = kNothing;
+      for (int i = 0; i < 4; ++i) score[c][i] = kMinusInfinity;
     }
   }
 
   // Masks positions that the row does not see.
   const int first_seen = args.window > 0 ? task.row.last_visible - args.window + 1 : 0;
-  float most[2] = {kNothing, kNothing};
+  float max_score[2] = {kMinusInfinity, kMinusInfinity};
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
@@ -55,35 +54,35 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
       const int position = begin + c * kChunk + g + (i >> 1) * 8;
       score[c][i] = position <= task.row.last_visible && position >= first_seen
                         ? __fmul_rn(score[c][i], args.scale_log2)
-                        : kNothing;
-      most[i & 1] = fmaxf(most[i & 1], score[c][i]);
+                        : kMinusInfinity;
+      max_score[i & 1] = fmaxf(max_score[i & 1], score[c][i]);
     }
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int lanes = 4; lanes < 32; lanes *= 2) {
-      most[i] = fmaxf(most[i], __shfl_xor_sync(~0u, most[i], lanes));
+      max_score[i] = fmaxf(max_score[i], __shfl_xor_sync(~0u, max_score[i], lanes));
     }
-    // A tile that a row works on has a key that it sees, so `most` is finite.
-    most[i] = fmaxf(most[i], sum.most[i]);
-    const float shrink = power_of_two(sum.most[i] - most[i]);
-    sum.most[i] = most[i];
+    // A tile that a row works on has a key that it sees, so `max_score` is finite.
+    max_score[i] = fmaxf(max_score[i], sum.max_score[i]);
+    const float rescale = exp2_approx(sum.max_score[i] - max_score[i]);
+    sum.max_score[i] = max_score[i];
     float exp_sum = 0.0f;
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float& s = score[c][half * 2 + i];
-        s = power_of_two(s - most[i]);
+        s = exp2_approx(s - max_score[i]);
         exp_sum = __fadd_rn(exp_sum, s);
       }
     }
-    sum.exp_sum[i] = __fmaf_rn(sum.exp_sum[i], shrink, exp_sum);
+    sum.exp_sum[i] = __fmaf_rn(sum.exp_sum[i], rescale, exp_sum);
 #pragma unroll
     for (int m = 0; m < kDim / 16; ++m) {
-      sum.out[m][i] *= shrink;
-      sum.out[m][i + 2] *= shrink;
+      sum.out[m][i] *= rescale;
+      sum.out[m][i + 2] *= rescale;
     }
   }
 

@@ -216,8 +216,7 @@ struct StagedRows {
     int slot;
     const uint32_t keys = row(begin + chunk * kChunk + score_key(lane), tile_keys, extras, &slot);
     score_chunk<kDim>(
-        task,
-        [&](int s) { return load_matrices(keys + kv_piece(s * 2 + score_piece(lane), slot)); },
+        task, [&](int s) { return ldmatrix_x4(keys + kv_piece(s * 2 + score_piece(lane), slot)); },
         score);
   }
   __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t tile_values,

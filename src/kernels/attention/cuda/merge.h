@@ -45,8 +45,9 @@ __device__ __forceinline__ void store_partial(const AttentionArgs& args, const R
     }
   }
   if (lane < 4 && 2 * t < args.row_columns) {
-    store_through_l2(to + args.row_columns * kDim + lane * 4,
-                     make_float4(sum.most[0], sum.exp_sum[0], sum.most[1], sum.exp_sum[1]));
+    store_through_l2(
+        to + args.row_columns * kDim + lane * 4,
+        make_float4(sum.max_score[0], sum.exp_sum[0], sum.max_score[1], sum.exp_sum[1]));
   }
 }
 
@@ -95,7 +96,7 @@ __device__ __forceinline__ void store_partial_softmax(const AttentionArgs& args,
                                                       int lane) {
   if ((lane & 3) != 0) return;
   store_pair_through_l2(partial_at(args, partial, head) + args.row_columns * kDim + own_head * 2,
-                        sums.most[half], sums.exp_sum[half][0]);
+                        sums.max_score[half], sums.exp_sum[half][0]);
 }
 
 // Shared-memory bytes of one span while a warp merges it: the warp's dimensions of a head,
@@ -138,11 +139,11 @@ struct MergeStage {
       from += kSpans * args.partial_floats;
     }
   }
-  // Replaces each span's largest score by its merge factors. `most`: the largest score of the spans
-  // before, updated. Each lane holds one span of every 32; a prefix maximum over the lanes gives
-  // the largest score before its span.
+  // Replaces each span's largest score by its merge factors. `max_score`: the largest score of the
+  // spans before, updated. Each lane holds one span of every 32; a prefix maximum over the lanes
+  // gives the largest score before its span.
   __device__ __forceinline__ void find_factors(int own_head, int count, int lane,
-                                               float& most) const {
+                                               float& max_score) const {
     constexpr int kRounds = 3;  // interleaved, since each is a chain of shuffles
     for (int begin = 0; begin < count; begin += 32 * kRounds) {
       float2 of_span[kRounds];
@@ -151,7 +152,7 @@ struct MergeStage {
       for (int r = 0; r < kRounds; ++r) {
         const int i = begin + 32 * r + lane;
         of_span[r] = i < count ? load_shared_pair(sums + i * 16 + own_head % 2 * 8)
-                               : make_float2(kNothing, 0.0f);
+                               : make_float2(kMinusInfinity, 0.0f);
         top[r] = of_span[r].x;
       }
 #pragma unroll
@@ -166,8 +167,9 @@ struct MergeStage {
       for (int r = 0; r < kRounds; ++r) {
         const int i = begin + 32 * r + lane;
         const float before = __shfl_up_sync(~0u, top[r], 1);
-        const float2 factors = merge_factors(lane == 0 ? most : fmaxf(most, before), of_span[r].x);
-        most = fmaxf(most, __shfl_sync(~0u, top[r], 31));
+        const float2 factors =
+            merge_factors(lane == 0 ? max_score : fmaxf(max_score, before), of_span[r].x);
+        max_score = fmaxf(max_score, __shfl_sync(~0u, top[r], 31));
         if (i < count) {
           store_shared_16(sums + i * 16,
                           make_uint4(__float_as_uint(factors.x), __float_as_uint(factors.y),
@@ -239,7 +241,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
       partial + lane * args.partial_floats + args.row_columns * kDim + task.own_head / 2 * 4;
   const MergeStage<kLaneDims> stage(own, ahead);
   float out[kLaneDims] = {};
-  float most = kNothing;
+  float max_score = kMinusInfinity;
   float exp_sum = 0.0f;
   for (int span = task.first_span; span < task.end_span; span += ahead) {
     const int count = min(ahead, task.end_span - span);
@@ -249,7 +251,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
     copies_commit();
     copies_wait();
     __syncwarp();
-    stage.find_factors(task.own_head, count, lane, most);
+    stage.find_factors(task.own_head, count, lane, max_score);
     __syncwarp();
     stage.add(count, lane, out, exp_sum);
     __syncwarp();  // before the next spans overwrite these

@@ -71,7 +71,7 @@ struct OwnTile {
     const int key = chunk * kChunk + score_key(lane);
     const uint32_t row = own + key * kPanelRowBytes;
     score_chunk<kDim>(
-        task, [&](int s) { return load_matrices(row + kv_piece(s * 2 + score_piece(lane), key)); },
+        task, [&](int s) { return ldmatrix_x4(row + kv_piece(s * 2 + score_piece(lane), key)); },
         score);
   }
   __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t /*values*/,
@@ -101,7 +101,7 @@ __device__ __forceinline__ void load_total(const AttentionArgs& args, RowSum<kDi
       total.out[m][2 + i] = (lane & 4) != 0 ? v.w : v.z;
     }
     const float2 softmax = load_pair_through_l2(from + args.row_columns * kDim + own_head * 2);
-    total.most[i] = softmax.x;
+    total.max_score[i] = softmax.x;
     total.exp_sum[i] = softmax.y;
   }
 }

@@ -1,6 +1,6 @@
 // One row of attention: its running softmax for 8 heads, the scores of 16 keys and the weighted
-// sums of their values on the tensor cores. `most`, `exp_sum` and `shrink` are m, l and alpha of
-// the literature. Device code; only the attention kernels include it.
+// sums of their values on the tensor cores. `max_score`, `exp_sum` and `shrink` are m, l and alpha
+// of the literature. Device code; only the attention kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,14 +16,14 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 constexpr int kChunks = kTilePositions / kChunk;
-constexpr float kNothing = -INFINITY;
+constexpr float kMinusInfinity = -INFINITY;
 
 // One row's running softmax for 8 heads: a lane holds dimensions g, g + 8 of every 16 and heads 2t,
 // 2t + 1 (g = lane / 4, t = lane % 4).
 template <int kDim>
 struct RowSum {
   float out[kDim / 16][4];
-  float most[2];
+  float max_score[2];
   float exp_sum[2];  // over the lane's own keys until reduce_lanes(), then over all
 
   __device__ __forceinline__ void clear() {
@@ -32,7 +32,7 @@ struct RowSum {
 #pragma unroll
       for (int i = 0; i < 4; ++i) out[m][i] = 0.0f;
     }
-    most[0] = most[1] = kNothing;
+    max_score[0] = max_score[1] = kMinusInfinity;
     exp_sum[0] = exp_sum[1] = 0.0f;
   }
   __device__ __forceinline__ void reduce_lanes() {
@@ -47,13 +47,15 @@ struct RowSum {
 };
 
 // The value to subtract from scores: the largest score, or 0 while no key has been seen.
-__device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
+__device__ __forceinline__ float softmax_base(float max_score) {
+  return max_score == kMinusInfinity ? 0.0f : max_score;
+}
 
 // Factors that scale two sums to their common maximum. Merging with an empty sum changes no bit of
 // the other.
-__device__ __forceinline__ float2 merge_factors(float most, float other_most) {
-  const float top = softmax_base(fmaxf(most, other_most));
-  return make_float2(power_of_two(most - top), power_of_two(other_most - top));
+__device__ __forceinline__ float2 merge_factors(float max_score, float other_max_score) {
+  const float top = softmax_base(fmaxf(max_score, other_max_score));
+  return make_float2(exp2_approx(max_score - top), exp2_approx(other_max_score - top));
 }
 __device__ __forceinline__ float merged(float value, float other, float2 factors) {
   return __fmaf_rn(other, factors.y, __fmul_rn(value, factors.x));
@@ -65,8 +67,8 @@ __device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& nex
   float2 factors[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    factors[i] = merge_factors(sum.most[i], next.most[i]);
-    sum.most[i] = fmaxf(sum.most[i], next.most[i]);
+    factors[i] = merge_factors(sum.max_score[i], next.max_score[i]);
+    sum.max_score[i] = fmaxf(sum.max_score[i], next.max_score[i]);
     sum.exp_sum[i] = merged(sum.exp_sum[i], next.exp_sum[i], factors[i]);
   }
 #pragma unroll
@@ -119,13 +121,13 @@ __device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >
 template <int kDim>
 __device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&probs)[4], uint32_t row,
                                           int slot, int rows, int lane) {
-  const uint32_t b0 = transpose_8x8(pack_bf16x2(probs[0], probs[1]));
-  const uint32_t b1 = transpose_8x8(pack_bf16x2(probs[2], probs[3]));
+  const uint32_t b0 = movmatrix_trans(pack_bf16x2(probs[0], probs[1]));
+  const uint32_t b1 = movmatrix_trans(pack_bf16x2(probs[2], probs[3]));
 #pragma unroll
   for (int m = 0; m < kDim / 16; ++m) {
     const int piece = 2 * m + ((lane >> 3) & 1);
     uint32_t a[4];
-    load_matrices_transposed(a, row + kv_piece(piece, slot, rows));
+    ldmatrix_x4_trans(a, row + kv_piece(piece, slot, rows));
     mma_bf16(sum.out[m], a, b0, b1);
   }
 }

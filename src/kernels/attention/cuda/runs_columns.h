@@ -96,7 +96,7 @@ __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSum
     sums.out[2 * m + 1][2 * half + 1] = high.y;
   }
   const float2 softmax = load_pair_through_l2(from + args.row_columns * kDim + own_head * 2);
-  sums.most[half] = softmax.x;
+  sums.max_score[half] = softmax.x;
   sums.exp_sum[half][0] = softmax.y;
 }
 
@@ -104,8 +104,8 @@ __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSum
 template <int kDim>
 __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums<kDim>& span,
                                              int half) {
-  const float2 factors = merge_factors(total.most[half], span.most[half]);
-  total.most[half] = fmaxf(total.most[half], span.most[half]);
+  const float2 factors = merge_factors(total.max_score[half], span.max_score[half]);
+  total.max_score[half] = fmaxf(total.max_score[half], span.max_score[half]);
   total.exp_sum[half][0] = merged(total.exp_sum[half][0], span.exp_sum[half][0], factors);
 #pragma unroll
   for (int j = 0; j < kDim / 8; ++j) {
@@ -118,7 +118,7 @@ __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums
 }
 template <int kDim>
 __device__ __forceinline__ void clear_column(ColumnSums<kDim>& sums, int half) {
-  sums.most[half] = kNothing;
+  sums.max_score[half] = kMinusInfinity;
   sums.exp_sum[half][0] = sums.exp_sum[half][1] = 0.0f;
 #pragma unroll
   for (int j = 0; j < kDim / 8; ++j) sums.out[j][2 * half] = sums.out[j][2 * half + 1] = 0.0f;

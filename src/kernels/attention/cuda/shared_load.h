@@ -43,11 +43,11 @@ struct SharedLayout {
   static constexpr int kBarriers = kRing + kUnits * kUnitBytes;
   static constexpr int kWorkBarriers = kBarriers + kUnits * 16;
   static constexpr int kProbBarriers = kWorkBarriers + kWorkSlots * 16;
-  static constexpr int kShrinks = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
-  static constexpr int kWork = kShrinks + kProbSlots * 64 * 4;
-  static constexpr int kLists = kShrinks;  // after the prefix items
+  static constexpr int kRescales = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
+  static constexpr int kWork = kRescales + kProbSlots * 64 * 4;
+  static constexpr int kLists = kRescales;  // after the prefix items
   static_assert(kWarps * kMaxExtras <= kSmallBytes);
-  static constexpr int kBytes = kShrinks + kSmallBytes;
+  static constexpr int kBytes = kRescales + kSmallBytes;
   static_assert(kBytes <= kSharedLimit);
 };
 

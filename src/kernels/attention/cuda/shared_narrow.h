@@ -34,11 +34,11 @@ struct WeightSlots {
   __device__ __forceinline__ uint32_t probs() const {
     return shared + Layout::kProbs + slot() * Layout::kProbBytes;
   }
-  __device__ __forceinline__ uint32_t shrink_at(int column) const {
-    return shared + Layout::kShrinks + (slot() * 64 + column) * 4;
+  __device__ __forceinline__ uint32_t rescale_at(int column) const {
+    return shared + Layout::kRescales + (slot() * 64 + column) * 4;
   }
   // Writes the tile's probabilities and factors; tell() announces them.
-  __device__ __forceinline__ void put(const uint32_t (&probs_of)[4][4], const float (&shrink)[2],
+  __device__ __forceinline__ void put(const uint32_t (&probs_of)[4][4], const float (&rescale)[2],
                                       int warp, int lane) {
     barrier_wait(barrier() + 8, parity() ^ 1);
     const int column = warp * 16 + lane % 16;
@@ -49,7 +49,7 @@ struct WeightSlots {
     if (lane % 4 == 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        store_shared_4(shrink_at(warp * 16 + lane / 4 + 8 * i), __float_as_uint(shrink[i]));
+        store_shared_4(rescale_at(warp * 16 + lane / 4 + 8 * i), __float_as_uint(rescale[i]));
       }
     }
     fence_async_proxy();
@@ -84,9 +84,9 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
       scale_scores(score, args.scale_log2);
       columns.hide(args, score, work.first_tile + tile, lane);
       uint32_t probs[4][4];
-      float shrink[2];
-      exponentiate_scores<2>(score, sums, probs, shrink);
-      slots.put(probs, shrink, warp, lane);
+      float rescale[2];
+      exponentiate_scores<2>(score, sums, probs, rescale);
+      slots.put(probs, rescale, warp, lane);
       if (tile + 1 == work.tiles) {  // after that fence, which would wait for the stores
         sums.reduce_lanes();
 #pragma unroll
@@ -125,8 +125,8 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
       barrier_wait(slots.barrier(), slots.parity());
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const uint32_t shrink = load_shared_4(slots.shrink_at(warp * 16 + lane / 4 + 8 * i));
-        shrink_sums<kDim>(out, i, __uint_as_float(shrink));
+        const uint32_t rescale = load_shared_4(slots.rescale_at(warp * 16 + lane / 4 + 8 * i));
+        rescale_sums<kDim>(out, i, __uint_as_float(rescale));
       }
       const uint32_t unit = ring.unit + values_unit(tile, work.tiles);
       const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(unit)));

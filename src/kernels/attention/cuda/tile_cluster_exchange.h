@@ -157,10 +157,10 @@ struct TileClusterExchange {
       for (int first = 0; first < Layout::kBlocks; first += 4) {
         const int to = first + quarter;
         if (to == rank) {
-          store_shared_pair(sums, span.most[half], span.exp_sum[half][0]);
+          store_shared_pair(sums, span.max_score[half], span.exp_sum[half][0]);
         } else if (to < Layout::kBlocks) {
           store_peer_8(peer_address(sums, static_cast<uint32_t>(to)),
-                       peer_address(barrier, static_cast<uint32_t>(to)), span.most[half],
+                       peer_address(barrier, static_cast<uint32_t>(to)), span.max_score[half],
                        span.exp_sum[half][0]);
         }
       }
@@ -196,7 +196,7 @@ struct TileClusterShare {
   static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
 
   float out[Layout::kPieces][4];
-  float most, exp_sum;
+  float max_score, exp_sum;
 
   __device__ __forceinline__ static int column() { return static_cast<int>(threadIdx.x) / 4; }
 
@@ -206,7 +206,7 @@ struct TileClusterShare {
 #pragma unroll
       for (int i = 0; i < 4; ++i) out[piece][i] = 0.0f;
     }
-    most = kNothing;
+    max_score = kMinusInfinity;
     exp_sum = 0.0f;
   }
   // Merges a round's spans into those before them, in ascending order.
@@ -217,8 +217,8 @@ struct TileClusterShare {
     for (int cluster_warpgroup = 0; cluster_warpgroup < num_warpgroups; ++cluster_warpgroup) {
       const float2 warpgroup_sums =
           load_shared_pair(sums + cluster_warpgroup * Layout::kWarpgroupSumBytes);
-      const float2 factors = merge_factors(most, warpgroup_sums.x);
-      most = fmaxf(most, warpgroup_sums.x);
+      const float2 factors = merge_factors(max_score, warpgroup_sums.x);
+      max_score = fmaxf(max_score, warpgroup_sums.x);
       exp_sum = merged(exp_sum, warpgroup_sums.y, factors);
 #pragma unroll
       for (int piece = 0; piece < Layout::kPieces; ++piece) {

@@ -135,23 +135,23 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
     const int local = threadIdx.x / 4;
     const int query = first + local;
     const int begin = threadIdx.x % 4 * 16;
-    float most = -INFINITY;
+    float max_score = -INFINITY;
     for (int key = begin; key < begin + 16; ++key) {
       if (!weighs(args, query, tile * kKeys + key)) break;
-      most = fmaxf(most, operands.scores[key * kScoreStride + local] * args.scale);
+      max_score = fmaxf(max_score, operands.scores[key * kScoreStride + local] * args.scale);
     }
     for (int lanes = 1; lanes < 4; lanes *= 2) {
-      most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
+      max_score = fmaxf(max_score, __shfl_xor_sync(~0u, max_score, lanes));
     }
     float sum = 0.0f;
     for (int key = begin; key < begin + 16; ++key) {
       if (!weighs(args, query, tile * kKeys + key)) break;
-      sum += __expf(operands.scores[key * kScoreStride + local] * args.scale - most);
+      sum += __expf(operands.scores[key * kScoreStride + local] * args.scale - max_score);
     }
     for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     if (begin == 0 && query < args.queries) {
       args.partials[(static_cast<int64_t>(kv_head) * args.tiles + tile) * args.queries + query] =
-          make_float2(most, sum);
+          make_float2(max_score, sum);
     }
     __syncthreads();
   }
@@ -164,16 +164,16 @@ __global__ void totals_kernel(const SelectArgs args) {
   if (query >= args.queries) return;
   const float2* const parts =
       args.partials + static_cast<int64_t>(kv_head) * args.tiles * args.queries + query;
-  float most = -INFINITY;
+  float max_score = -INFINITY;
   for (int tile = 0; tile < args.tiles; ++tile) {
-    most = fmaxf(most, parts[static_cast<int64_t>(tile) * args.queries].x);
+    max_score = fmaxf(max_score, parts[static_cast<int64_t>(tile) * args.queries].x);
   }
   float sum = 0.0f;
   for (int tile = 0; tile < args.tiles; ++tile) {
     const float2 part = parts[static_cast<int64_t>(tile) * args.queries];
-    if (part.y > 0.0f) sum += part.y * __expf(part.x - most);
+    if (part.y > 0.0f) sum += part.y * __expf(part.x - max_score);
   }
-  args.totals[kv_head * args.queries + query] = make_float2(most, 1.0f / sum);
+  args.totals[kv_head * args.queries + query] = make_float2(max_score, 1.0f / sum);
 }
 
 // Block (tile of candidates, KV head): the importance of the tile's tokens.

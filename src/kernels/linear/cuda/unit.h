@@ -127,7 +127,7 @@ struct Unit;
 template <>
 struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
   // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, after a final finish().
-  // `input`: the lane's address for load_matrices().
+  // `input`: the lane's address for ldmatrix_x4().
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int row_block_bytes,
@@ -153,7 +153,7 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
       uint4 x[kRowBlocks];
 #pragma unroll
       for (int block = 0; block < kRowBlocks; ++block) {
-        x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
+        x[block] = ldmatrix_x4(input + block * row_block_bytes + chunk * 64);
       }
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
@@ -195,7 +195,7 @@ struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
       uint4 x[kRowBlocks];
 #pragma unroll
       for (int block = 0; block < kRowBlocks; ++block) {
-        x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
+        x[block] = ldmatrix_x4(input + block * row_block_bytes + chunk * 64);
       }
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
@@ -243,7 +243,7 @@ struct Unit<LinearFormat::kBf16> {
     load_ahead(args, ring, lane);
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
-      const uint4 x = load_matrices(input + block * row_block_bytes);
+      const uint4 x = ldmatrix_x4(input + block * row_block_bytes);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
 #pragma unroll

@@ -247,7 +247,7 @@ inline void named_barrier(int id, int threads) {
                   static_cast<uint32_t>(threads));
 }
 
-inline uint32_t transpose_8x8(uint32_t v) {
+inline uint32_t movmatrix_trans(uint32_t v) {
   struct Operand {
     uint32_t in, out;
   } own = {v, 0};
@@ -264,7 +264,7 @@ inline uint32_t transpose_8x8(uint32_t v) {
   });
   return own.out;
 }
-inline uint4 load_matrices(uint32_t row) {
+inline uint4 ldmatrix_x4(uint32_t row) {
   struct Operand {
     uint32_t row, out[4];
   } own = {row, {}};
@@ -280,7 +280,7 @@ inline uint4 load_matrices(uint32_t row) {
   });
   return {own.out[0], own.out[1], own.out[2], own.out[3]};
 }
-inline void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
+inline void ldmatrix_x4_trans(uint32_t (&a)[4], uint32_t row) {
   struct Operand {
     uint32_t row;
     uint32_t* out;
@@ -330,7 +330,7 @@ void copies_wait_for_all_but() {
   copies_wait();
 }
 
-inline float power_of_two(float x) {
+inline float exp2_approx(float x) {
   const float y = std::exp2(x);
   return std::fabs(y) < 1.17549435e-38f ? 0.0f : y;
 }
