@@ -57,10 +57,10 @@ __global__ void rope_append_kernel(const __grid_constant__ RopeAppendArgs args) 
   launch_dependents();
   const int lane = threadIdx.x % 32;
   const int heads = args.num_heads + 2 * args.kv_heads;
-  const int unit = blockIdx.x * kWarps + threadIdx.x / 32;
-  const int row = unit / heads;
+  const int row_head = blockIdx.x * kWarps + threadIdx.x / 32;
+  const int row = row_head / heads;
   if (row >= args.step->num_rows) return;
-  const int head = unit % heads;
+  const int head = row_head % heads;
   const int kv_head = (head - args.num_heads) % args.kv_heads;
   const bool is_q = head < args.num_heads;
   const bool is_v = head >= args.num_heads + args.kv_heads;

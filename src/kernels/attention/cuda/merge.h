@@ -259,28 +259,28 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
   store_merged(args, task, first_dim, lane, out, exp_sum);
 }
 
-// Merges the block's share, one warp per unit of 32 * kLaneDims dimensions of a head. `spread`:
-// neighbouring units go to different SMs; otherwise to as few SMs as possible. A warp that is done
+// Merges the block's share, one warp per slice of 32 * kLaneDims dimensions of a head. `spread`:
+// neighbouring slices go to different SMs; otherwise to as few SMs as possible. A warp that is done
 // with its items waits for other blocks while the other warps of its own block still work.
 template <int kDim, int kLaneDims>
 __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t shared, int room,
                                             bool spread) {
-  constexpr int kUnits = kDim / (32 * kLaneDims);  // units per head
+  constexpr int kSlices = kDim / (32 * kLaneDims);  // slices per head
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const int units = args.step->num_rows * args.num_heads * kUnits;
+  const int slices = args.step->num_rows * args.num_heads * kSlices;
   const int grid = static_cast<int>(gridDim.x);
-  int warps = kWarps;  // warps that get units
-  while (spread && warps > 1 && (warps - 1) * grid >= units) --warps;
+  int warps = kWarps;  // warps that get slices
+  while (spread && warps > 1 && (warps - 1) * grid >= slices) --warps;
   const int ahead = room / (warps * merge_bytes(kLaneDims));
   const int index = kWarps - 1 - warp;
   const int first = spread ? index * grid + static_cast<int>(blockIdx.x)
                            : static_cast<int>(blockIdx.x) * kWarps + index;
-  if (first >= units) meet();
-  for (int unit = first; unit < units; unit += grid * kWarps) {
+  if (first >= slices) meet();
+  for (int slice = first; slice < slices; slice += grid * kWarps) {
     MergeTask task;
-    task.row_idx = args.by_num_heads.divide(unit / kUnits);
-    const int head = unit / kUnits - task.row_idx * args.num_heads;
+    task.row_idx = args.by_num_heads.divide(slice / kSlices);
+    const int head = slice / kSlices - task.row_idx * args.num_heads;
     task.kv_head = args.by_group_heads.divide(head);
     task.part = (head - task.kv_head * args.group_heads) / 8;
     task.own_head = head - task.kv_head * args.group_heads - task.part * 8;
@@ -291,13 +291,13 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
     const bool arrived = wait_acquire(
         args.arrivals + task.row.query_tile * heads + task.kv_head * args.parts + task.part,
         static_cast<uint32_t>(task.row.query_tile_items));
-    if (unit == first) meet();  // the block's shared memory is free
+    if (slice == first) meet();  // the block's shared memory is free
     if (!arrived) {
       if (lane == 0) *args.failed = 1;
       return;
     }
     __syncwarp();
-    merge_partials<kDim, kLaneDims>(args, task, unit % kUnits * (32 * kLaneDims), lane,
+    merge_partials<kDim, kLaneDims>(args, task, slice % kSlices * (32 * kLaneDims), lane,
                                     shared + index * ahead * merge_bytes(kLaneDims), ahead);
   }
 }

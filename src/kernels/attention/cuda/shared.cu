@@ -52,7 +52,7 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
     const bool is_own = wide || narrow % 2 == warpgroup;
     narrow += wide ? 0 : 1;
     if (!is_own) {
-      ring.unit += 2 * work.tiles;
+      ring.half_tile += 2 * work.tiles;
       continue;
     }
     const int skipped = wide ? warpgroup * warpgroup_rows : 0;  // rows of the other warpgroup
@@ -65,15 +65,15 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
     sums.clear();
     for (int tile = 0; tile < work.tiles; ++tile) {
       float score[8][4];
-      score_tile<kDim>(score, queries, kPanelBytes, ring.wait(ring.unit));
-      ring.release(ring.unit, arrivals);
+      score_tile<kDim>(score, queries, kPanelBytes, ring.wait(ring.half_tile));
+      ring.release(ring.half_tile, arrivals);
       scale_scores(score, args.scale_log2);
       columns.hide(args, score, work.first_tile + tile, lane);
       uint32_t probs[4][4];
       exponentiate<kDim>(score, sums, probs);
-      add_tile<kDim>(sums, probs, ring.wait(ring.unit + 1));
-      ring.release(ring.unit + 1, arrivals);
-      ring.unit += 2;
+      add_tile<kDim>(sums, probs, ring.wait(ring.half_tile + 1));
+      ring.release(ring.half_tile + 1, arrivals);
+      ring.half_tile += 2;
     }
     sums.reduce_lanes();
     if (work.tiles > 0) {

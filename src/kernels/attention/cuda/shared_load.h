@@ -21,8 +21,8 @@ constexpr int kSharedLimit = 115584;
 // Byte offsets in shared memory; operands of wgmma begin at multiples of 1,024.
 template <int kDim>
 struct SharedLayout {
-  static constexpr int kUnitBytes =
-      tile_bytes(kDim);  // a unit of the ring: a tile's keys or values
+  static constexpr int kStageBytes =
+      tile_bytes(kDim);  // a half tile of the ring: a tile's keys or values
   static constexpr int kWorkWords = 8;
   static constexpr int kWorkSlots = 2;
   static constexpr int kProbSlots = 2;
@@ -36,12 +36,12 @@ struct SharedLayout {
   static constexpr int kQueries = 0;
   static constexpr int kProbs = tile_bytes(kDim);
   static constexpr int kRing = 2 * tile_bytes(kDim);
-  static constexpr int kUnits =
-      (kSharedLimit - kRing - kSmallBytes - kSlotBarrierBytes) / (kUnitBytes + 16);
-  // Two barriers each: a unit is filled, is free; work is there, has been read; probabilities are
-  // there, have been read.
-  static constexpr int kBarriers = kRing + kUnits * kUnitBytes;
-  static constexpr int kWorkBarriers = kBarriers + kUnits * 16;
+  static constexpr int kStages =
+      (kSharedLimit - kRing - kSmallBytes - kSlotBarrierBytes) / (kStageBytes + 16);
+  // Two barriers each: a half tile is filled, is free; work is there, has been read; probabilities
+  // are there, have been read.
+  static constexpr int kBarriers = kRing + kStages * kStageBytes;
+  static constexpr int kWorkBarriers = kBarriers + kStages * 16;
   static constexpr int kProbBarriers = kWorkBarriers + kWorkSlots * 16;
   static constexpr int kRescales = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
   static constexpr int kWork = kRescales + kProbSlots * 64 * 4;
@@ -53,39 +53,39 @@ struct SharedLayout {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The ring of units: a tile's keys, its values, the next tile's keys and so on, counted alike by
-// all warps. A unit is free after two arrivals of each warp of one warpgroup, or one of each warp
-// of both.
+// The ring of half tiles: a tile's keys, its values, the next tile's keys and so on, counted alike
+// by all warps. A half tile is free after two arrivals of each warp of one warpgroup, or one of
+// each warp of both.
 template <int kDim>
 struct SharedRing {
   using Layout = SharedLayout<kDim>;
   uint32_t shared;
-  uint32_t unit = 0;
+  uint32_t half_tile = 0;
 
   __device__ __forceinline__ void init() const {
-    for (int i = 0; i < Layout::kUnits; ++i) {
+    for (int i = 0; i < Layout::kStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
       barrier_init(shared + Layout::kBarriers + i * 16 + 8, kWarps);
     }
   }
-  __device__ __forceinline__ uint32_t slot(uint32_t of) const { return of % Layout::kUnits; }
-  __device__ __forceinline__ uint32_t parity(uint32_t of) const { return of / Layout::kUnits & 1; }
+  __device__ __forceinline__ uint32_t stage(uint32_t of) const { return of % Layout::kStages; }
+  __device__ __forceinline__ uint32_t parity(uint32_t of) const { return of / Layout::kStages & 1; }
   __device__ __forceinline__ uint32_t barrier(uint32_t of) const {
-    return shared + Layout::kBarriers + slot(of) * 16;
+    return shared + Layout::kBarriers + stage(of) * 16;
   }
   __device__ __forceinline__ uint32_t data(uint32_t of) const {
-    return shared + Layout::kRing + slot(of) * Layout::kUnitBytes;
+    return shared + Layout::kRing + stage(of) * Layout::kStageBytes;
   }
-  // Waits for unit `of` and returns its address. Only for threads that have waited for all earlier
-  // units in the same slot (or have been told of something that waited for them).
+  // Waits for half tile `of` and returns its address. Only for threads that have waited for all
+  // earlier half tiles in the same slot (or have been told of something that waited for them).
   __device__ __forceinline__ uint32_t wait_in_order(uint32_t of) const {
     barrier_wait(barrier(of), parity(of));
     return data(of);
   }
   // The same for any thread. A warpgroup that has skipped an item may come before the slot's
-  // previous unit has even landed, and a parity cannot tell phases that are two apart: so it waits
-  // until that unit has been released. (That barrier is at most one phase behind: the warp that
-  // announced the item had requested all units before it.)
+  // previous half tile has even landed, and a parity cannot tell phases that are two apart: so it
+  // waits until that half tile has been released. (That barrier is at most one phase behind: the
+  // warp that announced the item had requested all half tiles before it.)
   __device__ __forceinline__ uint32_t wait(uint32_t of) const {
     barrier_wait(barrier(of) + 8, parity(of) ^ 1);
     return wait_in_order(of);
@@ -95,18 +95,20 @@ struct SharedRing {
     if (static_cast<int>(threadIdx.x % 32) < arrivals) barrier_arrive(barrier(of) + 8);
   }
   // The interface from which attend_item() takes tiles.
-  __device__ __forceinline__ SharedTile wait_next() const { return {wait(unit), wait(unit + 1)}; }
-  __device__ __forceinline__ void release() {
-    release(unit, 1);
-    release(unit + 1, 1);
-    unit += 2;
+  __device__ __forceinline__ SharedTile wait_next() const {
+    return {wait(half_tile), wait(half_tile + 1)};
   }
-  // Requests the next unit. One thread, in order.
+  __device__ __forceinline__ void release() {
+    release(half_tile, 1);
+    release(half_tile + 1, 1);
+    half_tile += 2;
+  }
+  // Requests the next half tile. One thread, in order.
   __device__ __forceinline__ void request(const std::byte* source) {
-    barrier_wait(barrier(unit) + 8, parity(unit) ^ 1);
-    barrier_arrive_expect_tx(barrier(unit), Layout::kUnitBytes);
-    bulk_copy(data(unit), source, Layout::kUnitBytes, barrier(unit));
-    ++unit;
+    barrier_wait(barrier(half_tile) + 8, parity(half_tile) ^ 1);
+    barrier_arrive_expect_tx(barrier(half_tile), Layout::kStageBytes);
+    bulk_copy(data(half_tile), source, Layout::kStageBytes, barrier(half_tile));
+    ++half_tile;
   }
 };
 
@@ -141,12 +143,12 @@ __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   return work;
 }
 
-// Ring units of an item's tile where one warpgroup takes keys and the other takes values, a tile
-// behind: a tile's keys come before the values of the tile before it.
-__device__ __forceinline__ uint32_t keys_unit(int tile) {
+// Ring half tiles of an item's tile where one warpgroup takes keys and the other takes values, a
+// tile behind: a tile's keys come before the values of the tile before it.
+__device__ __forceinline__ uint32_t keys_half_tile(int tile) {
   return static_cast<uint32_t>(max(2 * tile - 1, 0));
 }
-__device__ __forceinline__ uint32_t values_unit(int tile, int tiles) {
+__device__ __forceinline__ uint32_t values_half_tile(int tile, int tiles) {
   return static_cast<uint32_t>(min(2 * tile + 2, 2 * tiles - 1));
 }
 

@@ -78,9 +78,9 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
     sums.clear();
     for (int tile = 0; tile < work.tiles; ++tile) {
       float score[8][4];
-      const uint32_t unit = ring.unit + keys_unit(tile);
-      score_tile<kDim>(score, queries, kPanelBytes, ring.wait_in_order(unit));
-      ring.release(unit, 2);
+      const uint32_t half_tile = ring.half_tile + keys_half_tile(tile);
+      score_tile<kDim>(score, queries, kPanelBytes, ring.wait_in_order(half_tile));
+      ring.release(half_tile, 2);
       scale_scores(score, args.scale_log2);
       columns.hide(args, score, work.first_tile + tile, lane);
       uint32_t probs[4][4];
@@ -98,7 +98,7 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
       }
       slots.tell();
     }
-    ring.unit += 2 * work.tiles;
+    ring.half_tile += 2 * work.tiles;
   }
   if (!waited) wait_for_previous_kernel();
 }
@@ -128,8 +128,8 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
         const uint32_t rescale = load_shared_4(slots.rescale_at(warp * 16 + lane / 4 + 8 * i));
         rescale_sums<kDim>(out, i, __uint_as_float(rescale));
       }
-      const uint32_t unit = ring.unit + values_unit(tile, work.tiles);
-      const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(unit)));
+      const uint32_t half_tile = ring.half_tile + values_half_tile(tile, work.tiles);
+      const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(half_tile)));
       const uint64_t probs = wgmma_descriptor<64>(wgmma_uniform(slots.probs()));
       wgmma_fence();
 #pragma unroll
@@ -141,9 +141,9 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
       wgmma_wait(out);
       barrier_arrive(slots.barrier() + 8);
       ++slots.tile;
-      ring.release(unit, 2);
+      ring.release(half_tile, 2);
     }
-    ring.unit += 2 * work.tiles;
+    ring.half_tile += 2 * work.tiles;
     if (work.tiles > 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
