@@ -80,8 +80,8 @@ struct AttentionRow {
   const int32_t* ancestors = nullptr;
 };
 
-// How the rows of a forward are dealt to a team. Built by one thread, read by all; the same for all
-// layers. Reusable: keeps its memory.
+// How the rows of a forward are assigned to a team. Built by one thread, read by all; the same for
+// all layers. Reusable: keeps its memory.
 struct AttentionPlan {
   struct Block {
     int32_t first_row;

@@ -71,7 +71,7 @@ class AttentionModes {
           kTolerance)
           << "row " << row;
     }
-    // The same work dealt out in other ways, from the same cache.
+    // The same work partitioned in other ways, from the same cache.
     const auto again = [&](const AttentionShapeCuda& other, const char* name) {
       rig.fill_cache(step);
       rig.fill_qkv(ids, step.rows);

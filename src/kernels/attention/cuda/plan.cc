@@ -7,7 +7,7 @@
 namespace forerun::cuda {
 namespace {
 
-// More prefix rows than this take kTiles even where kSplit could deal them out; more rows of one
+// More prefix rows than this take kTiles even where kSplit could partition them; more rows of one
 // sequence take tile clusters, if the kernel appends too.
 constexpr size_t kManyRows = 32;
 constexpr size_t kManyRowsOfOne = 23;
@@ -17,7 +17,9 @@ constexpr size_t kRowsBesideAttention = 16;
 // The cost of dealing rows of a prompt out to all multiprocessors: the time of writing and reading
 // partial results, in tiles that a warpgroup takes meanwhile. Measured by forwards of 8B and a
 // quarter of 70B at 33 to 64 rows and contexts of up to 16,000.
-constexpr int32_t dealing_tiles(int32_t columns) { return std::max(2, (columns - 400) / 64); }
+constexpr int32_t partition_cost_tiles(int32_t columns) {
+  return std::max(2, (columns - 400) / 64);
+}
 
 // Whether rows take tile clusters where kCluster has no room or the context is too long for it.
 bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
@@ -141,7 +143,7 @@ void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int
 void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   shared_prefix = SharedPrefix::kNone;
   if (shape.may_fuse && shape.may_cluster) {
-    if (crowds_clusters(from, shape) && cluster_tiles(from, shape, /*or_deal_out=*/false)) return;
+    if (crowds_clusters(from, shape) && cluster_tiles(from, shape, /*or_partition=*/false)) return;
     if (cluster(from, shape)) return;
   }
   make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
@@ -154,7 +156,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   const bool prefix_only = see_prefix_only(from);
   if (shape.may_tile && run(from, few, shape)) return;
   if (shape.may_tile && shape.may_cluster && prefix_only && few && are_many(from, shape)) {
-    if (cluster_tiles(from, shape, /*or_deal_out=*/true)) return;
+    if (cluster_tiles(from, shape, /*or_partition=*/true)) return;
     make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   }
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
@@ -186,7 +188,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   partition_kv();
   // If there is a tile for every second block, sharing tiles is worth another trip through the L2.
   if (shape.may_tile && 2 * tiles * shape.kv_parts > shape.multiprocessors) {
-    deal_out_prefixes(shape.row_columns);
+    partition_prefixes(shape.row_columns);
   }
 }
 
@@ -231,26 +233,26 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
 }
 
 // Makes items of about as many rows each, since the largest decides how long it takes, and clusters
-// of as many blocks as are resident at once, if they are. With `or_deal_out`, only if dealing out
+// of as many blocks as are resident at once, if they are. With `or_partition`, only if partitioning
 // the tiles of a long context, to use the multiprocessors that clusters leave idle, would cost more
 // than it gains; measured with clusters of up to four blocks, and eight are faster where they are
 // chosen.
 bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
-                                      const AttentionShapeCuda& shape, bool or_deal_out) {
+                                      const AttentionShapeCuda& shape, bool or_partition) {
   make_query_tiles(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
   const int32_t num_items = num_query_tiles * shape.kv_parts;
   if (num_items > most_tile_clusters(2)) return false;
   int32_t blocks = num_items > most_tile_clusters(4) ? 2 : 4;
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
-  const int32_t dealing_cost =
-      dealing_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
+  const int32_t partition_cost =
+      partition_cost_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
   bool many_spans = false;  // more spans than a cluster of four has warpgroups
   for (const AttentionItemCuda& item : items) {
     if (item.end_tile < kLeastTileClusterTiles) return false;
     // A warpgroup's tiles with clusters, less its tiles if all multiprocessors took a share.
     const int64_t gained =
         int64_t{item.end_tile} * idle / (tile_cluster_warpgroups(blocks) * shape.multiprocessors);
-    if (or_deal_out && gained > dealing_cost) return false;
+    if (or_partition && gained > partition_cost) return false;
     const int32_t spans = num_spans((item.end_tile - 1) * kTilePositions);
     many_spans = many_spans || spans > tile_cluster_warpgroups(4);
   }

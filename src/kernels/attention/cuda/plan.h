@@ -1,5 +1,5 @@
-// How the rows of a forward are dealt to a GPU's blocks: host arithmetic only, so that it is tested
-// where there is no GPU.
+// How the rows of a forward are assigned to a GPU's blocks: host arithmetic only, so that it is
+// tested where there is no GPU.
 //
 // Sums run as on the CPU, by logical position: positions fall into tiles of 64, tiles into spans; a
 // span is a running softmax over its tiles in ascending order, and spans are merged in ascending
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/cuda/run_deal.h"
+#include "kernels/attention/cuda/run_schedule.h"
 
 namespace forerun::cuda {
 
@@ -76,8 +76,8 @@ enum class AttentionMode : uint8_t {
   kCluster,
   kWideCluster,  // as kCluster with more rows a cluster, where its clusters would not all be
                  // resident
-  // For many sequences of few rows: all their tiles are dealt out in even shares, across sequences
-  // (attention/cuda/runs.cu).
+  // For many sequences of few rows: all their tiles are partitioned in even shares, across
+  // sequences (attention/cuda/runs.cu).
   kRuns,
   // Prompts as by kTiles, then all other rows as by kRuns: two launches.
   kTilesAndRuns,
@@ -256,9 +256,9 @@ class AttentionPlanCuda {
                       int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
   bool cluster_tiles(std::span<const AttentionRow> from, const AttentionShapeCuda& shape,
-                     bool or_deal_out);
+                     bool or_partition);
   void partition_kv();
-  void deal_out_prefixes(int32_t row_columns);
+  void partition_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
   void clear();
   bool run(std::span<const AttentionRow> from, bool few, const AttentionShapeCuda& shape);
@@ -270,7 +270,7 @@ class AttentionPlanCuda {
 
   std::vector<AttentionItemCuda> query_tiles_;  // scratch
   // Scratch of run().
-  AttentionDealCuda deal_;
+  AttentionScheduleCuda schedule_;
   std::vector<RunQueryTileCuda> run_query_tiles_;
   std::vector<int32_t> slots_;  // scratch of fuse()
 };

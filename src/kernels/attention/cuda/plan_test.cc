@@ -207,7 +207,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
 
-// 64 rows of a quarter of 70B are 10 items of a prompt: 17 tiles are dealt out, 5 tiles are not.
+// 64 rows of a quarter of 70B are 10 items of a prompt: 17 tiles are partitioned, 5 tiles are not.
 TEST(AttentionPlanCuda, FewItemsOfManyTilesAreDealtOut) {
   const std::vector<int32_t> table(100, 3);
   AttentionShapeCuda shape = shape_of(/*kv_parts=*/2, /*may_fuse=*/true);
@@ -408,7 +408,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
   build(4010, 48);
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
-  // Where dealing out gains more than clusters of four, clusters of eight are not considered.
+  // Where partitioning gains more than clusters of four, clusters of eight are not considered.
   build(3000, 33);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   build(3000, 64);

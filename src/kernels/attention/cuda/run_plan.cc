@@ -95,8 +95,8 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
     int32_t total_tiles = item.end_tile;  // the fewest
     bool is_split = false;
     bool has_partials = item.own_tiles > 0;
-    const AttentionDealCuda::Unit* const group_units =
-        deal_.units.data() + static_cast<ptrdiff_t>(item.query_tile) * parts;
+    const AttentionScheduleCuda::Unit* const group_units =
+        schedule_.units.data() + static_cast<ptrdiff_t>(item.query_tile) * parts;
     for (int32_t part = 0; part < parts; ++part) {
       total_tiles = std::min(total_tiles, group_units[part].total_tiles);
       is_split = is_split || group_units[part].pieces > 1;
@@ -183,12 +183,12 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
   int32_t most_rows = 0;
   for (const AttentionItemCuda& item : prefix_items) most_rows = std::max(most_rows, item.num_rows);
   for (const bool may_split : {true, false}) {
-    deal_.deal(run_query_tiles_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
-               most_rows * shape.row_columns, may_split);
+    schedule_.schedule(run_query_tiles_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
+                       most_rows * shape.row_columns, may_split);
     place_partials(shape.kv_parts);
     if (num_partials <= shape.most_partials) {
-      runs.swap(deal_.runs);
-      workers.swap(deal_.workers);
+      runs.swap(schedule_.runs);
+      workers.swap(schedule_.workers);
       return true;
     }
   }

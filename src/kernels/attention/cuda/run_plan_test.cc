@@ -1,5 +1,5 @@
-// Plans of passes over many sequences: every tile is dealt out once, in even shares, and totals are
-// handed over in an order in which no worker waits for ever.
+// Plans of passes over many sequences: every tile is partitioned once, in even shares, and totals
+// are handed over in an order in which no worker waits for ever.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ struct Load {
   int64_t most = 0, all = 0, split = 0;
 };
 
-// Checks a deal of `query_tiles`, and returns how even it is.
-Load check(const AttentionDealCuda& deal, std::span<const RunQueryTileCuda> query_tiles,
+// Checks a schedule of `query_tiles`, and returns how even it is.
+Load check(const AttentionScheduleCuda& schedule, std::span<const RunQueryTileCuda> query_tiles,
            int32_t parts) {
   Load load;
   struct Piece {
@@ -31,11 +31,11 @@ Load check(const AttentionDealCuda& deal, std::span<const RunQueryTileCuda> quer
     bool first, last;  // among its worker's
   };
   std::map<int32_t, std::vector<Piece>> units;
-  for (size_t worker = 0; worker < deal.workers.size(); ++worker) {
-    const AttentionWorkerCuda& worker_runs = deal.workers[worker];
+  for (size_t worker = 0; worker < schedule.workers.size(); ++worker) {
+    const AttentionWorkerCuda& worker_runs = schedule.workers[worker];
     int64_t tiles = 0;
     for (int32_t i = worker_runs.first_run; i < worker_runs.end_run; ++i) {
-      const AttentionRunCuda& run = deal.runs[static_cast<size_t>(i)];
+      const AttentionRunCuda& run = schedule.runs[static_cast<size_t>(i)];
       EXPECT_TRUE(run.num_units == 1 || run.end_tile == 0);
       for (int32_t unit = run.first_unit; unit < run.first_unit + run.num_units; ++unit) {
         const int32_t end =
@@ -49,7 +49,7 @@ Load check(const AttentionDealCuda& deal, std::span<const RunQueryTileCuda> quer
     load.most = std::max(load.most, tiles);
     load.all += tiles;
   }
-  for (size_t unit = 0; unit < deal.units.size(); ++unit) {
+  for (size_t unit = 0; unit < schedule.units.size(); ++unit) {
     SCOPED_TRACE("unit " + std::to_string(unit));
     const RunQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
     std::vector<Piece>& pieces = units[static_cast<int32_t>(unit)];
@@ -80,7 +80,7 @@ Load check(const AttentionDealCuda& deal, std::span<const RunQueryTileCuda> quer
       EXPECT_EQ(piece.run.splits != 0, piece.run.takes_up == 0 && piece.begin > 0);
     }
     EXPECT_EQ(at, query_tile.tiles);
-    const AttentionDealCuda::Unit& dealt_unit = deal.units[unit];
+    const AttentionScheduleCuda::Unit& dealt_unit = schedule.units[unit];
     if (pieces.size() > 1 && pieces[1].run.splits != 0) {
       EXPECT_EQ(dealt_unit.pieces, static_cast<int32_t>(pieces.size()));
       EXPECT_EQ(dealt_unit.total_tiles, pieces[0].end);
@@ -100,8 +100,8 @@ RunQueryTileCuda query_tile_at(int32_t position) {
           .last_cut = first_single_tile(position) / step * step};
 }
 
-TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
-  AttentionDealCuda deal;
+TEST(AttentionScheduleCuda, SharesAreEvenWhateverTheLengths) {
+  AttentionScheduleCuda schedule;
   for (const int32_t count : {1, 3, 8, 24, 33, 48, 128}) {
     for (const int32_t context : {60, 1000, 8000, 32000, 100000}) {
       for (const bool unequal : {false, true}) {
@@ -110,8 +110,8 @@ TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
         for (int32_t i = 0; i < count; ++i) {
           query_tiles.push_back(query_tile_at(unequal ? 1 + (i * 7919) % context : context));
         }
-        deal.deal(query_tiles, 8, kWorkers, kColumns, /*may_split=*/true);
-        const Load load = check(deal, query_tiles, 8);
+        schedule.schedule(query_tiles, 8, kWorkers, kColumns, /*may_split=*/true);
+        const Load load = check(schedule, query_tiles, 8);
         int32_t step = 1;
         for (const RunQueryTileCuda& query_tile : query_tiles)
           step = std::max(step, query_tile.cut_step);
@@ -119,21 +119,21 @@ TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
         // have a worker to themselves.
         const double share = static_cast<double>(load.all) / kWorkers;
         EXPECT_LE(static_cast<double>(load.most), 2.4 * share + step + 10);
-        deal.deal(query_tiles, 8, kWorkers, 0, true);
-        EXPECT_LE(static_cast<double>(check(deal, query_tiles, 8).most),
+        schedule.schedule(query_tiles, 8, kWorkers, 0, true);
+        EXPECT_LE(static_cast<double>(check(schedule, query_tiles, 8).most),
                   (unequal || 8 * count > kWorkers / 2 ? 1.25 : 2.05) * share + step + 10);
       }
     }
   }
 }
 
-TEST(AttentionDealCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
-  AttentionDealCuda deal;
+TEST(AttentionScheduleCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
+  AttentionScheduleCuda schedule;
   for (const int32_t count : {16, 24, 33, 48}) {
     const std::vector<RunQueryTileCuda> query_tiles(static_cast<size_t>(count),
                                                     query_tile_at(32000));
-    deal.deal(query_tiles, 8, kWorkers, kColumns, true);
-    const Load load = check(deal, query_tiles, 8);
+    schedule.schedule(query_tiles, 8, kWorkers, kColumns, true);
+    const Load load = check(schedule, query_tiles, 8);
     EXPECT_EQ(load.split, 0) << count;
     // With up to 24 sequences 128 or 192 workers have a unit each; more units than workers are
     // handed over.
@@ -141,22 +141,22 @@ TEST(AttentionDealCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
     EXPECT_LE(static_cast<double>(load.most), 1.03 * static_cast<double>(load.all) / kWorkers + 8);
   }
   const std::vector<RunQueryTileCuda> few(8, query_tile_at(32000));
-  deal.deal(few, 8, kWorkers, kColumns, true);
-  const Load load = check(deal, few, 8);
+  schedule.schedule(few, 8, kWorkers, kColumns, true);
+  const Load load = check(schedule, few, 8);
   EXPECT_LE(static_cast<double>(load.split), 0.77 * static_cast<double>(load.all));
   EXPECT_GT(load.split, 0);
-  deal.deal(few, 8, kWorkers, kColumns, false);
-  EXPECT_EQ(check(deal, few, 8).split, 0);
+  schedule.schedule(few, 8, kWorkers, kColumns, false);
+  EXPECT_EQ(check(schedule, few, 8).split, 0);
 }
 
-TEST(AttentionDealCuda, NothingIsDealtWhereThereIsNothing) {
-  AttentionDealCuda deal;
-  deal.deal({}, 8, kWorkers, kColumns, true);
-  EXPECT_TRUE(deal.runs.empty());
+TEST(AttentionScheduleCuda, NothingIsDealtWhereThereIsNothing) {
+  AttentionScheduleCuda schedule;
+  schedule.schedule({}, 8, kWorkers, kColumns, true);
+  EXPECT_TRUE(schedule.runs.empty());
   const std::vector<RunQueryTileCuda> empty(3);
-  deal.deal(empty, 2, kWorkers, kColumns, true);
-  EXPECT_TRUE(deal.runs.empty());
-  EXPECT_EQ(deal.units.size(), 6u);
+  schedule.schedule(empty, 2, kWorkers, kColumns, true);
+  EXPECT_TRUE(schedule.runs.empty());
+  EXPECT_EQ(schedule.units.size(), 6u);
 }
 
 AttentionShapeCuda shape_of(int32_t most_partials = 1 << 20) {

@@ -1,8 +1,8 @@
 // Attention of many sequences with few rows each. A worker is a warpgroup with a ring of tiles,
 // which a loading warp of its own keeps full across all of its runs. Two workers share a
 // multiprocessor and nothing else. The plan deals tiles to workers in even shares
-// (attention/cuda/run_deal.h), whatever the lengths of the sequences, so that all of them stream
-// the cache until the end.
+// (attention/cuda/run_schedule.h), whatever the lengths of the sequences, so that all of them
+// stream the cache until the end.
 //
 // Floor: the cache's bytes over the memory's bandwidth. A tile of 64 positions takes a worker about
 // 1 us, whether 4 of its 64 columns (one query head of one row each) are used or all; the memory

@@ -209,7 +209,7 @@ __device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_
   barrier_wait(work_barrier<kDim>(shared, index) + 8, work_parity<kDim>(index) ^ 1);
   if (lane == 0) tell(0, 0);
   barrier_arrive(work_barrier<kDim>(shared, index));
-  // Items of single rows are dealt to blocks in reverse order, so that they go to those with the
+  // Items of single rows are assigned to blocks in reverse order, so that they go to those with the
   // fewest prefix items.
   const int num_items = args.step->num_items;
   for (int work = gridDim.x - 1 - blockIdx.x; work < num_items * heads; work += gridDim.x) {

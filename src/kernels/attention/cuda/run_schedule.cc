@@ -1,4 +1,4 @@
-#include "kernels/attention/cuda/run_deal.h"
+#include "kernels/attention/cuda/run_schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,15 +21,16 @@ constexpr double kMergeCost = 5.5;
 
 }  // namespace
 
-bool AttentionDealCuda::is_alone(const RunQueryTileCuda& query_tile) const {
+bool AttentionScheduleCuda::is_alone(const RunQueryTileCuda& query_tile) const {
   return query_tile.tiles + kRunCost > share_;
 }
-bool AttentionDealCuda::is_long(const RunQueryTileCuda& query_tile) const {
+bool AttentionScheduleCuda::is_long(const RunQueryTileCuda& query_tile) const {
   return query_tile.tiles + kRunCost > longest_whole_ && query_tile.last_cut >= query_tile.cut_step;
 }
 
 // Tiles of a long unit that become one total: about a share.
-int32_t AttentionDealCuda::first_tiles(const RunQueryTileCuda& query_tile, bool round_up) const {
+int32_t AttentionScheduleCuda::first_tiles(const RunQueryTileCuda& query_tile,
+                                           bool round_up) const {
   const auto step = static_cast<double>(query_tile.cut_step);
   const double steps = (share_ - kRunCost) / step;
   const auto tiles = static_cast<int32_t>((round_up ? std::ceil(steps) : std::floor(steps)) * step);
@@ -38,8 +39,9 @@ int32_t AttentionDealCuda::first_tiles(const RunQueryTileCuda& query_tile, bool 
 
 // The largest share if the first pieces of long units, each for a worker of its own, are rounded as
 // `round_up` says.
-double AttentionDealCuda::largest_share(std::span<const RunQueryTileCuda> query_tiles,
-                                        int32_t parts, int32_t num_workers, bool round_up) const {
+double AttentionScheduleCuda::largest_share(std::span<const RunQueryTileCuda> query_tiles,
+                                            int32_t parts, int32_t num_workers,
+                                            bool round_up) const {
   double rest = 0;
   double largest = 0;
   int32_t taken = 0;
@@ -56,8 +58,8 @@ double AttentionDealCuda::largest_share(std::span<const RunQueryTileCuda> query_
   return std::max(largest, rest / (num_workers - taken) + kRunCost);
 }
 
-void AttentionDealCuda::deal(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
-                             int32_t num_workers, int32_t columns, bool may_split) {
+void AttentionScheduleCuda::schedule(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
+                                     int32_t num_workers, int32_t columns, bool may_split) {
   pieces_.clear();
   units.assign(query_tiles.size() * static_cast<size_t>(parts), {});
   double all = 0;
@@ -110,8 +112,9 @@ void AttentionDealCuda::deal(std::span<const RunQueryTileCuda> query_tiles, int3
 }
 
 // Lays what is left of all units end to end over workers [first_worker, end_worker).
-void AttentionDealCuda::lay_end_to_end(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
-                                       int32_t first_worker, int32_t end_worker) {
+void AttentionScheduleCuda::lay_end_to_end(std::span<const RunQueryTileCuda> query_tiles,
+                                           int32_t parts, int32_t first_worker,
+                                           int32_t end_worker) {
   double rest = 0;
   int32_t longest = 0;  // longest unit that may be handed over: no longer than a share
   for (size_t unit = 0; unit < units.size(); ++unit) {

@@ -1,5 +1,5 @@
-// How the tiles of many sequences are dealt to workers (warpgroups) in even shares: host arithmetic
-// only.
+// How the tiles of many sequences are assigned to workers (warpgroups) in even shares: host
+// arithmetic only.
 //
 // A unit is the work of one query tile for one part of a key/value head: a number of tiles that
 // are taken in ascending order. Units no longer than a worker's share are laid end to end and cut
@@ -49,7 +49,7 @@ struct AttentionWorkerCuda {
 };
 
 // Reusable: keeps its memory.
-class AttentionDealCuda {
+class AttentionScheduleCuda {
  public:
   std::vector<AttentionRunCuda> runs;
   std::vector<AttentionWorkerCuda> workers;
@@ -63,8 +63,8 @@ class AttentionDealCuda {
 
   // `columns`: the most columns of a unit. `may_split`: if false, units longer than a share stay
   // whole.
-  void deal(std::span<const RunQueryTileCuda> query_tiles, int32_t parts, int32_t num_workers,
-            int32_t columns, bool may_split);
+  void schedule(std::span<const RunQueryTileCuda> query_tiles, int32_t parts, int32_t num_workers,
+                int32_t columns, bool may_split);
 
  private:
   struct Piece {

@@ -1,4 +1,4 @@
-// How a plan's query tiles are dealt out to blocks if one query tile per block would leave blocks
+// How a plan's query tiles are assigned to blocks if one query tile per block would leave blocks
 // idle: by spans; a span that all rows of several query tiles share may be one item for all of
 // them.
 #include <algorithm>
@@ -41,7 +41,7 @@ void AttentionPlanCuda::partition_kv() {
 // Items become prefix items if their tiles are one span of each of their rows and lie in the prefix
 // of all. One prefix item serves as many neighbouring query tiles as have the same spans and few
 // columns.
-void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
+void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
     if (item.end_tile > item.shared_tiles) return false;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
