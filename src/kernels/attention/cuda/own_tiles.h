@@ -116,10 +116,10 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
   const int heads = args.kv_heads * args.parts;
   const int count = args.step->num_items * heads;
   const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->items_offset);
-  for (int work = blockIdx.x; work < count; work += gridDim.x) {
-    const AttentionItemCuda item = items[work / heads];
+  for (int work_idx = blockIdx.x; work_idx < count; work_idx += gridDim.x) {
+    const AttentionItemCuda item = items[work_idx / heads];
     if (warp >= item.num_rows) continue;
-    const int head = work % heads;
+    const int head = work_idx % heads;
     RowTask<kDim> task;
     load_row<kDim>(args, item.first_row + warp, task);
     load_queries<kDim, false>(args, item.first_row + warp, head, lane, task);

@@ -71,10 +71,10 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   }
   __syncthreads();  // barriers are initialized
 
-  for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
+  for (int work_idx = blockIdx.x; work_idx < num_items * heads; work_idx += gridDim.x) {
     const AttentionItemCuda item =
-        step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
-    const int head = work % heads;
+        step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work_idx / heads];
+    const int head = work_idx % heads;
     [[maybe_unused]] RowSum<kDim> total;
     [[maybe_unused]] bool started = false;
     attend_item<kDim, kFused>(args, item, head, own, own + 2 * kMaxExtras * kDim * 2, tiles,

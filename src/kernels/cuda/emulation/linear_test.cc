@@ -20,11 +20,12 @@ namespace {
 
 struct Shape {
   int64_t in, out;
-  int cluster_size, input_warps;
+  int cluster_size, slice_k_warps;
 };
 std::string name_of(const Shape& shape) {
   return std::to_string(shape.in) + " x " + std::to_string(shape.out) + ", cluster " +
-         std::to_string(shape.cluster_size) + ", input warps " + std::to_string(shape.input_warps);
+         std::to_string(shape.cluster_size) + ", input warps " +
+         std::to_string(shape.slice_k_warps);
 }
 
 // A layer with all epilogues: a norm before it, and either bias and residual or gate and up.
@@ -99,7 +100,7 @@ TEST_P(LinearEmulation, RowsHaveTheSameBitsInAnyCompany) {
                              Shape{1024, 224, 4, 2}, Shape{256, 3200, 1, 1}}) {
     const SourceTensor source(format, shape.in, shape.out, 17);
     const Result<LinearPlan> plan =
-        plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.input_warps);
+        plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.slice_k_warps);
     ASSERT_TRUE(plan.ok()) << name_of(shape);
     const LinearWeightCuda weight = packed(source, *plan);
     for (const bool gated : {false, true}) {
@@ -122,7 +123,7 @@ TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
   constexpr Shape kShape = {14336, 96, 2, 2};
   const SourceTensor source(GetParam(), kShape.in, kShape.out, 3);
   const Result<LinearPlan> plan =
-      plan_linear(GetParam(), kShape.in, kShape.out, kShape.cluster_size, kShape.input_warps);
+      plan_linear(GetParam(), kShape.in, kShape.out, kShape.cluster_size, kShape.slice_k_warps);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan_launch(*plan, 32, 227 << 10)->producer_warps, 1);
   const LinearWeightCuda weight = packed(source, *plan);
@@ -141,7 +142,7 @@ TEST_P(LinearEmulation, ManyOutputsHaveTheSameBits) {
   const Shape shape = is_int4 ? Shape{768, 10592, 2, 1} : Shape{96, 3072, 1, 1};
   const SourceTensor source(format, shape.in, shape.out, 19);
   const Result<LinearPlan> plan =
-      plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.input_warps);
+      plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.slice_k_warps);
   ASSERT_TRUE(plan.ok());
   const LinearWeightCuda weight = packed(source, *plan);
   const Layer layer(format, shape, true);
@@ -162,7 +163,7 @@ TEST_P(LinearEmulation, OutputsAreThoseOfPlainLoops) {
   constexpr Shape kShape = {1024, 224, 2, 2};
   const SourceTensor source(format, kShape.in, kShape.out, 17);
   const Result<LinearPlan> plan =
-      plan_linear(format, kShape.in, kShape.out, kShape.cluster_size, kShape.input_warps);
+      plan_linear(format, kShape.in, kShape.out, kShape.cluster_size, kShape.slice_k_warps);
   ASSERT_TRUE(plan.ok());
   const LinearWeightCuda weight = packed(source, *plan);
   const DeviceBuffer x =
@@ -186,8 +187,8 @@ TEST(LinearTileWork, IsWhereADivisionSays) {
       tiling.tile_rows = 8;
       tiling.splits = splits;
       const TileSplit split(tiling, 4 * 5000, {});
-      ASSERT_EQ(split.works, 5000 * row_tiles * splits);
-      for (int index = 0; index < split.works; index += 7) {
+      ASSERT_EQ(split.num_work_tiles, 5000 * row_tiles * splits);
+      for (int index = 0; index < split.num_work_tiles; index += 7) {
         const TileWork work(args, split, index);
         ASSERT_EQ(work.split, index % splits);
         ASSERT_EQ(work.first_tile, index / splits / row_tiles * kBlockTiles) << index;

@@ -39,9 +39,9 @@ struct LinearBlock {
   const LinearKernelArgs& args;
   const uint32_t base;  // address of the block's shared memory
   const int lane, warp, cta_rank;
-  const int input_warps, tile_warps;  // warps that share a tile; tiles in parallel
-  const int input_warp, tile_warp;    // indices of this warp among them
-  const int tile_begin, tile_end;     // tiles of the cluster
+  const int slice_k_warps, tile_warps;  // warps that share a tile; tiles in parallel
+  const int input_warp, tile_warp;      // indices of this warp among them
+  const int tile_begin, tile_end;       // tiles of the cluster
   const BlockUnits block;
   const int warp_tiles, first_row, rows, passes;
   const bool inputs_stay;
@@ -63,10 +63,10 @@ struct LinearBlock {
         lane(threadIdx.x % 32),
         warp(threadIdx.x / 32),
         cta_rank(static_cast<int>(cluster_rank())),
-        input_warps(1 << args.input_warps_log2),
+        slice_k_warps(1 << args.slice_k_warps_log2),
         tile_warps(args.tile_warps),
-        input_warp(warp & (input_warps - 1)),
-        tile_warp(warp >> args.input_warps_log2),
+        input_warp(warp & (slice_k_warps - 1)),
+        tile_warp(warp >> args.slice_k_warps_log2),
         tile_begin(cluster * args.cluster_tiles + min(cluster, args.larger_clusters)),
         tile_end(tile_begin + args.cluster_tiles + (cluster < args.larger_clusters ? 1 : 0)),
         block(args, cta_rank),
@@ -84,9 +84,9 @@ struct LinearBlock {
     ring.policy = evict_first_policy();
     // The warps that share a tile take its units round-robin, so that they need the same segments
     // of activations.
-    ring.tile_units = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
+    ring.tile_units = (block.count - input_warp + slice_k_warps - 1) >> args.slice_k_warps_log2;
     ring.left_in_tile = ring.tile_units;
-    ring.tile_skip = tile_warps * args.units - ring.tile_units * input_warps;
+    ring.tile_skip = tile_warps * args.units - ring.tile_units * slice_k_warps;
     ring.to_request = warp_tiles * ring.tile_units;
     ring.to_use = ring.to_request;
     ring.data = base + args.ring_offset + warp * args.stages * kStageBytes;
@@ -154,15 +154,15 @@ struct LinearBlock {
       early = items.at(args, static_cast<int>(threadIdx.x));
       if (ends_plain<kEpilogue>(args)) early.load_weights(args);
     }
-    const bool chooses = kEpilogue != EpilogueKind::kGated && args.row_index != nullptr;
+    const bool gathers = kEpilogue != EpilogueKind::kGated && args.row_index != nullptr;
     auto first_inputs = inputs.prepare(args, warp, lane);
     if constexpr (kRowBlocks == 1) {
       InverseRms::RowSquares squares = scales.prepare(args, first_row, rows, warp, lane);
       cluster_wait();
       wait_for_previous_kernel();
-      if (chooses) {
-        inputs.choose(args, first_inputs);
-        scales.choose(args, first_row, squares);
+      if (gathers) {
+        inputs.gather(args, first_inputs);
+        scales.gather(args, first_row, squares);
       }
       scales.load(squares);
       inputs.request_first(args, first_inputs);
@@ -173,7 +173,7 @@ struct LinearBlock {
     } else {
       if constexpr (!kClusterWaitsLate) cluster_wait();
       wait_for_previous_kernel();
-      if (chooses) inputs.choose(args, first_inputs);
+      if (gathers) inputs.gather(args, first_inputs);
       inputs.request_first(args, first_inputs);
       if constexpr (kFillsRingLate) fill_stages(1, args.stages);
       if constexpr (kLoadsEarly) early.load_residual(args);
@@ -184,7 +184,7 @@ struct LinearBlock {
     const int row_to_load = kRowBlocks == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
     input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
                  row_to_load * args.input_stride_bytes + (lane >> 3) * 16;
-    input_step = (kUnitInputs * 2) << args.input_warps_log2;
+    input_step = (kUnitInputs * 2) << args.slice_k_warps_log2;
     row_block_bytes = 8 * args.input_stride_bytes;
     if constexpr (Unit<kFormat>::kAhead) weights.load_ahead(args, ring, lane);
     if constexpr (kClusterWaitsLate) cluster_wait();
@@ -213,13 +213,13 @@ struct LinearBlock {
     // The following values are computed again, since they would occupy registers during the loop.
     const int thread = static_cast<int>(kLoadsEarly ? threadIdx.x : opaque(threadIdx.x));
     const int owner = static_cast<int>(cluster_rank());
-    const int tile = thread / 32 >> args.input_warps_log2;
+    const int tile = thread / 32 >> args.slice_k_warps_log2;
     sums.cta_rank = owner;
     if (tile < tiles) {
       const int part_bytes = args.stages * kStageBytes;
       send_sums<kRowBlocks, true>(
-          args, sums, acc, base + args.ring_offset + (tile << args.input_warps_log2) * part_bytes,
-          part_bytes, tile, thread / 32 & (input_warps - 1), input_warps, thread % 32);
+          args, sums, acc, base + args.ring_offset + (tile << args.slice_k_warps_log2) * part_bytes,
+          part_bytes, tile, thread / 32 & (slice_k_warps - 1), slice_k_warps, thread % 32);
     }
     const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
     if constexpr (kLoadsEarly && kRowBlocks == 1) {
@@ -295,8 +295,8 @@ struct LinearBlock {
       if (tile_warp < tiles) {
         constexpr int kPartBytes = kRowBlocks * 512;
         send_sums<kRowBlocks, false>(
-            args, sums, acc, base + args.slice_k_offset + tile_warp * input_warps * kPartBytes,
-            kPartBytes, tile_warp, input_warp, input_warps, lane);
+            args, sums, acc, base + args.slice_k_offset + tile_warp * slice_k_warps * kPartBytes,
+            kPartBytes, tile_warp, input_warp, slice_k_warps, lane);
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, cta_rank);
       store_sums<kEpilogue>(args, sums, passes_done >> 1 & 1, scales, items);

@@ -155,7 +155,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.cluster_inverse = ((1u << 16) - 1) / static_cast<unsigned>(plan.cluster_size) + 1;
   args.block_units = plan.units / plan.cluster_size;
   args.smaller_blocks = plan.cluster_size - plan.units % plan.cluster_size;
-  args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
+  args.slice_k_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.slice_k_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
   if (call.reduce != nullptr) {
@@ -173,7 +173,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
                            plan_launch(plan, call.rows, limit, footprint));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
-  args.segment_bytes = launch.segment_units * plan.input_warps * unit_inputs(plan.format) * 2;
+  args.segment_bytes = launch.segment_units * plan.slice_k_warps * unit_inputs(plan.format) * 2;
   args.segments = launch.segments;
   args.input_buffers = launch.input_buffers;
   args.input_stride_bytes = launch.input_stride_bytes;
@@ -184,7 +184,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_places = launch.receive_places;
   args.input_rows = launch.input_rows;
   args.tile_warps = launch.tile_warps;
-  args.warps = launch.tile_warps * plan.input_warps;
+  args.warps = launch.tile_warps * plan.slice_k_warps;
 
   const bool any = call.reduce != nullptr || call.shares_reduce_kernel;
   const EpilogueKind epilogue = any          ? EpilogueKind::kRuntime

@@ -281,12 +281,12 @@ std::string split_text(const LinearPlan& plan, int rows, bool may_be_wide) {
     return std::to_string(tiling.blocks) + " blocks of " +
            std::to_string(tiling.block_tiles * kTileOutputs) + " outputs, " +
            std::to_string(tiling.splits) + " a tile of " +
-           std::to_string(plan.cluster_size * plan.input_warps) + " chains";
+           std::to_string(plan.cluster_size * plan.slice_k_warps) + " chains";
   }
   const Result<LinearLaunch> launch = plan_launch(plan, rows, 232448);
   char text[128];
   std::snprintf(text, sizeof(text), "cluster %d, %d input warps, %d stages, %d KB",
-                plan.cluster_size, plan.input_warps, launch.ok() ? launch->stages : 0,
+                plan.cluster_size, plan.slice_k_warps, launch.ok() ? launch->stages : 0,
                 launch.ok() ? launch->shared_bytes / 1024 : 0);
   return text;
 }
@@ -328,9 +328,9 @@ Status bench_layers(Bench& bench, const Options& options) {
       continue;
     }
     for (const int cluster_size : {1, 2, 4}) {
-      for (const int input_warps : {1, 2, 4, 8}) {
+      for (const int slice_k_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
-            plan_linear(layer.format, layer.in, layer.out, cluster_size, input_warps);
+            plan_linear(layer.format, layer.in, layer.out, cluster_size, slice_k_warps);
         if (!plan.ok()) continue;
         const Result<LinearLaunch> launch = plan_launch(*plan, options.rows[0], 232448);
         if (!launch.ok() || launch->row_tiles > 1) continue;

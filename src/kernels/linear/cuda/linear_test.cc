@@ -45,9 +45,9 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
         to_device(random_inputs(format, static_cast<size_t>(70 * shape.in), 1.0f, 3));
     const std::vector<float> ref = source.reference(x, 70, stream_->get());
     for (const int cluster_size : {1, 2, 3, 4, 5, 8}) {
-      for (const int input_warps : {1, 2, 4, 8}) {
+      for (const int slice_k_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
-            plan_linear(format, shape.in, shape.out, cluster_size, input_warps);
+            plan_linear(format, shape.in, shape.out, cluster_size, slice_k_warps);
         if (!plan.ok()) continue;
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
@@ -57,7 +57,7 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
           const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
           EXPECT_LT(relative_error(y, expected), kBf16Tolerance)
               << shape.in << " x " << shape.out << ", " << rows << " rows, cluster " << cluster_size
-              << ", input warps " << input_warps;
+              << ", input warps " << slice_k_warps;
         }
       }
     }

@@ -53,7 +53,7 @@ struct InverseRms {
     return squares;
   }
   // Applies args.row_index. After wait_for_previous_kernel().
-  __device__ __forceinline__ void choose(const LinearKernelArgs& args, int first_row,
+  __device__ __forceinline__ void gather(const LinearKernelArgs& args, int first_row,
                                          RowSquares& squares) const {
     if (squares.left <= 0) return;
     const int row = first_row + squares.row;

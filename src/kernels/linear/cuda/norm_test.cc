@@ -94,9 +94,9 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
     ASSERT_TRUE(group.ok()) << group.status().message();
     int exchanges = 0;
     for (const int cluster_size : {1, 2, 3, 4}) {
-      for (const int input_warps : {1, 2}) {
+      for (const int slice_k_warps : {1, 2}) {
         const Result<LinearPlan> plan =
-            plan_linear(GetParam(), kIn, out, cluster_size, input_warps);
+            plan_linear(GetParam(), kIn, out, cluster_size, slice_k_warps);
         if (!plan.ok()) continue;
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
@@ -112,7 +112,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
               call.mailbox = exchanges++ % 2;
             }
             SCOPED_TRACE(std::to_string(out) + " outputs, cluster " + std::to_string(cluster_size) +
-                         ", input warps " + std::to_string(input_warps) +
+                         ", input warps " + std::to_string(slice_k_warps) +
                          (reduce ? ", a sum over two" : ""));
             std::vector<float> squares = expect_norm_parts(
                 weight, call, weight_of_norm, linear_input_format(GetParam()), *stream_);
@@ -158,9 +158,9 @@ TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowC
                to_float(bf16{bias[i % out]});
     }
     for (const int cluster_size : {1, 2, 3, 4}) {
-      for (const int input_warps : {1, 2, 8}) {
+      for (const int slice_k_warps : {1, 2, 8}) {
         const Result<LinearPlan> plan =
-            plan_linear(GetParam(), shape.in, shape.out, cluster_size, input_warps);
+            plan_linear(GetParam(), shape.in, shape.out, cluster_size, slice_k_warps);
         if (!plan.ok()) continue;
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
@@ -174,7 +174,7 @@ TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowC
           const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
           EXPECT_LT(relative_error(floats(bits.back()), expected), kBf16Tolerance)
               << shape.in << " x " << shape.out << ", " << rows << " rows, cluster " << cluster_size
-              << ", input warps " << input_warps;
+              << ", input warps " << slice_k_warps;
         }
         for (const std::vector<uint16_t>& part : bits) {
           EXPECT_TRUE(std::equal(part.begin(), part.end(), bits.back().begin()))

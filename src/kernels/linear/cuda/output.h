@@ -58,8 +58,8 @@ template <int kRowBlocks, bool kOnePass>
 __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                           const float (&acc)[2][kRowBlocks][4], uint32_t parts,
                                           int part_bytes, int tile_warp, int input_warp,
-                                          int input_warps, int lane) {
-  if (input_warps == 1) {
+                                          int slice_k_warps, int lane) {
+  if (slice_k_warps == 1) {
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
       sums.push(args, 0, tile_warp * kRowBlocks + block, lane, as_float4(acc[0][block]));
@@ -80,13 +80,13 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
             acc[first + half][block]);
       }
     }
-    named_barrier(1 + tile_warp, input_warps * 32);
+    named_barrier(1 + tile_warp, slice_k_warps * 32);
 #pragma unroll 1
-    for (int f = input_warp * 32 + lane; f < kHalves * kHalfVectors; f += input_warps * 32) {
+    for (int f = input_warp * 32 + lane; f < kHalves * kHalfVectors; f += slice_k_warps * 32) {
       uint32_t part = parts + f * 16;
       float4 sum = load_shared_sums(part);
 #pragma unroll 1
-      for (int other = 1; other < input_warps; ++other) {
+      for (int other = 1; other < slice_k_warps; ++other) {
         part += part_bytes;
         add(sum, load_shared_sums(part));
       }
@@ -94,7 +94,7 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
                 lane, sum);
     }
     // Before the parts are overwritten.
-    if (!kOnePass) named_barrier(1 + tile_warp, input_warps * 32);
+    if (!kOnePass) named_barrier(1 + tile_warp, slice_k_warps * 32);
   }
 }
 

@@ -70,16 +70,16 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   const bool one_pass = schedule != TileSchedule::kMultiPass;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
   launch.schedule = schedule;
-  launch.tile_warps = std::max(1, kLinearWarps / plan.input_warps);
+  launch.tile_warps = std::max(1, kLinearWarps / plan.slice_k_warps);
   if (one_pass) launch.tile_warps = std::max(launch.tile_warps, cluster_tiles);
-  const int warps = launch.tile_warps * plan.input_warps;
+  const int warps = launch.tile_warps * plan.slice_k_warps;
   const int block_units = ceil_div(plan.units, plan.cluster_size);
-  const int warp_units = ceil_div(block_units, plan.input_warps);
+  const int warp_units = ceil_div(block_units, plan.slice_k_warps);
   int input_bytes = 0;
   for (launch.segment_units = warp_units;; --launch.segment_units) {
     launch.segments = ceil_div(warp_units, launch.segment_units);
     launch.input_stride_bytes =
-        input_stride(plan, std::min(launch.segment_units * plan.input_warps, block_units));
+        input_stride(plan, std::min(launch.segment_units * plan.slice_k_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
     // With fewer rows, several buffers would not all begin at multiples of 128 bytes.
     launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
@@ -91,7 +91,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   launch.producer_warps =
       has_producer_warp(row_blocks) && launch.segments > launch.input_buffers ? 1 : 0;
   const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
-  const int reduce_bytes = plan.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
+  const int reduce_bytes = plan.slice_k_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
   launch.receive_places =
       ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * row_blocks, plan.cluster_size);
   launch.receive_buffer_bytes = launch.receive_places * plan.cluster_size * 512;
@@ -111,15 +111,15 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
 // which has little arithmetic, prefers four stages to having all activations at once or more warps.
 LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
-  const int warps = plan.input_warps *
-                    std::max(kLinearWarps / plan.input_warps, ceil_div(plan.tiles, plan.clusters));
+  const int warps = plan.slice_k_warps * std::max(kLinearWarps / plan.slice_k_warps,
+                                                  ceil_div(plan.tiles, plan.clusters));
   const bool many = warps > kLinearWarps;
   LinearLaunch launch =
       lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
   const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
   // The sums that warps exchange are stored in their rings.
-  const bool exchange_fits =
-      plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
+  const bool exchange_fits = plan.slice_k_warps == 1 ||
+                             launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
   if (warps > (int4 ? kMaxLinearWarps : kLinearWarps) || launch.stages < wanted || !exchange_fits) {
     launch.stages = 0;
   }

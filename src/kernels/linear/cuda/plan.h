@@ -14,9 +14,9 @@
 // The split depends on the weight's shape and on may_idle_sms (plan_linear()), never on the number
 // of rows. A weight is cut into `clusters` ranges of 32-output tiles. A cluster of `cluster_size`
 // blocks shares a range, and each of its blocks takes a part of the inputs (split-K). Inside a
-// block, `tile_warps` groups of warps take different tiles, and the `input_warps` warps of a group
-// take different inputs. Sums run over a warp's inputs in order, then over the warps of a group in
-// order, then over the blocks of a cluster in order.
+// block, `tile_warps` groups of warps take different tiles, and the `slice_k_warps` warps of a
+// group take different inputs. Sums run over a warp's inputs in order, then over the warps of a
+// group in order, then over the blocks of a cluster in order.
 #pragma once
 
 #include <cstddef>
@@ -85,7 +85,7 @@ struct LinearPlan {
   int units = 0;  // in / unit_inputs
   int cluster_size = 1;
   int clusters = 1;
-  int input_warps = 1;
+  int slice_k_warps = 1;
   // Bytes that a kernel reads in one pass over the weight.
   size_t weight_bytes() const {
     return static_cast<size_t>(tiles) * static_cast<size_t>(units) *
@@ -102,7 +102,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
 
 // The same with a given split, for benches. Fails if the split does not fit the shape.
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
-                               int cluster_size, int input_warps);
+                               int cluster_size, int slice_k_warps);
 
 // "a linear layer of ... inputs and ... outputs", for messages.
 std::string linear_shape_text(int64_t in_features, int64_t out_features);
@@ -159,7 +159,7 @@ struct LinearLaunch {
   int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share the registers of weights
   int row_tiles = 1;   // tiles of rows; each reads the weight once
   TileSchedule schedule = TileSchedule::kMultiPass;
-  int tile_warps = 1;          // tiles in parallel: a block has tile_warps * input_warps warps
+  int tile_warps = 1;          // tiles in parallel: a block has tile_warps * slice_k_warps warps
   int segment_units = 1;       // units of a warp whose activations are loaded together
   int segments = 1;            // number of segments of the inputs of one tile
   int input_buffers = 1;       // segments in shared memory at once

@@ -30,7 +30,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       EXPECT_GE(plan->tiles * kTileOutputs, shape.out);
       EXPECT_EQ(static_cast<int64_t>(plan->units) * unit_inputs(format), shape.in);
-      EXPECT_LE(plan->cluster_size * plan->input_warps, plan->units);
+      EXPECT_LE(plan->cluster_size * plan->slice_k_warps, plan->units);
       EXPECT_LE(plan->clusters, most_clusters(plan->cluster_size));
       for (const int rows : {1, 2, 5, 8, 9, 16, 17, 32, 64, 1000}) {
         const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
@@ -46,18 +46,18 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         if (rows < 8) {
           EXPECT_GE(launch->shared_bytes, plan_launch(*plan, 8, kH200SharedLimit)->shared_bytes);
         }
-        const int warp_units = (plan->units + plan->cluster_size * plan->input_warps - 1) /
-                               (plan->cluster_size * plan->input_warps);
+        const int warp_units = (plan->units + plan->cluster_size * plan->slice_k_warps - 1) /
+                               (plan->cluster_size * plan->slice_k_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
         EXPECT_EQ(launch->ring_offset % 128, 0);
-        const int warps = launch->tile_warps * plan->input_warps;
+        const int warps = launch->tile_warps * plan->slice_k_warps;
         EXPECT_LE(launch->stages * warps, ring_barriers(launch->row_blocks));
         EXPECT_LE(warps,
                   launch->schedule == TileSchedule::kManyWarps ? kMaxLinearWarps : kLinearWarps);
         if (launch->schedule == TileSchedule::kMultiPass) continue;
         EXPECT_EQ(launch->segments, 1);
         EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
-        if (plan->input_warps > 1) {
+        if (plan->slice_k_warps > 1) {
           EXPECT_GE(launch->stages * stage_bytes(format), launch->row_blocks * 1024);
         }
       }
@@ -75,7 +75,7 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
       const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
       ASSERT_TRUE(launch.ok());
       EXPECT_EQ(launch->schedule, TileSchedule::kManyWarps);
-      EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
+      EXPECT_EQ(launch->tile_warps * plan->slice_k_warps, 14);
     }
   }
   // An LM head has hundreds of tiles.
@@ -251,11 +251,12 @@ TEST(LinearPlanCuda, RefusesWhatDoesNotFit) {
   EXPECT_EQ(plan_linear(LinearFormat::kBf16, 40, 64).status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(plan_linear(LinearFormat::kBf16, 64, 64, 4, 1).status().code(),
             StatusCode::kInvalidArgument);
-  for (const auto& [cluster_size, input_warps] :
+  for (const auto& [cluster_size, slice_k_warps] :
        {std::pair{0, 1}, {9, 1}, {2, 0}, {2, 3}, {2, 16}, {3, 8}}) {
-    EXPECT_EQ(plan_linear(LinearFormat::kBf16, 4096, 64, cluster_size, input_warps).status().code(),
-              StatusCode::kInvalidArgument)
-        << cluster_size << ", " << input_warps;
+    EXPECT_EQ(
+        plan_linear(LinearFormat::kBf16, 4096, 64, cluster_size, slice_k_warps).status().code(),
+        StatusCode::kInvalidArgument)
+        << cluster_size << ", " << slice_k_warps;
   }
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kBf16, 4096, 64);
   ASSERT_TRUE(plan.ok());
@@ -270,9 +271,9 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
        {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const Shape& shape : kShapes) {
       for (const int cluster_size : {1, 2, 3, 4, 8}) {
-        for (const int input_warps : {1, 2, 4, 8}) {
+        for (const int slice_k_warps : {1, 2, 4, 8}) {
           const Result<LinearPlan> plan =
-              plan_linear(format, shape.in, shape.out, cluster_size, input_warps);
+              plan_linear(format, shape.in, shape.out, cluster_size, slice_k_warps);
           if (!plan.ok()) continue;
           for (const int rows : {33, 64, 65, 128, 129, 256, 700, 1024}) {
             const LinearTiling tiling = plan_tiles(*plan, rows, kMultiprocessors);
@@ -281,17 +282,17 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
             EXPECT_LT((tiling.row_tiles - 1) * tiling.tile_rows, rows);
             EXPECT_LE(tiling.tile_rows, kTileRows);
             EXPECT_EQ(tiling.tile_rows % 8, 0);
-            EXPECT_EQ(tiling.splits * tiling.chains, cluster_size * input_warps);
+            EXPECT_EQ(tiling.splits * tiling.chains, cluster_size * slice_k_warps);
             EXPECT_LE(tiling.blocks, kMultiprocessors);
             EXPECT_LE(tiling.blocks, tiles * tiling.splits);
             EXPECT_EQ(tiling.blocks % tiling.splits, 0)
                 << "blocks that share a tile must run at the same time";
             // Sums in registers do not extend beyond one block of a cluster.
-            EXPECT_TRUE(tiling.folded == 1 || tiling.folded == input_warps);
+            EXPECT_TRUE(tiling.folded == 1 || tiling.folded == slice_k_warps);
             EXPECT_EQ(tiling.chains % tiling.folded, 0);
             if (tiling.splits == 1) continue;
             ++split;
-            EXPECT_EQ(tiling.pieces * tiling.folded, cluster_size * input_warps);
+            EXPECT_EQ(tiling.pieces * tiling.folded, cluster_size * slice_k_warps);
             EXPECT_EQ(tiling.pieces % tiling.splits, 0);
             EXPECT_LE(tiling.pieces / tiling.splits, tiling.splits);
             const int most_rows = tiling.tile_rows <= kFewTileRows ? kFewTileRows : kTileRows;

@@ -24,9 +24,9 @@ struct LinearKernelArgs {
   const __nv_bfloat16* residual;
   int64_t input_stride, output_stride;
   int rows, outputs;
-  int units, cluster_size, input_warps_log2;
+  int units, cluster_size, slice_k_warps_log2;
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one more tile
-  uint32_t zero;                       // 0, unknown to the compiler
+  uint32_t opaque_zero;                // 0, unknown to the compiler
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       slice_k_offset, receive_offset, ring_offset, receive_buffer_bytes;
   const int32_t* row_index;    // or null
@@ -100,7 +100,7 @@ struct UnitRing {
       bulk_copy_streaming(into, next, kUnitBytes, into_barrier, policy);
     }
     --to_request;
-    next += kUnitBytes << args.input_warps_log2;
+    next += kUnitBytes << args.slice_k_warps_log2;
     if (kOneTile) return;
     if (--left_in_tile == 0) {
       left_in_tile = tile_units;
@@ -113,7 +113,7 @@ struct UnitRing {
   // from the L2 takes, so the address of the copy is made to depend on the loaded word.
   __device__ __forceinline__ void release(const LinearKernelArgs& args, uint32_t loaded) {
     __syncwarp();
-    request(args, data + (loaded & args.zero), barrier);
+    request(args, data + (loaded & args.opaque_zero), barrier);
     data += kStageBytes;
     barrier += 8;
     if (data == data_end) {
@@ -170,7 +170,7 @@ struct InputRing {
             .row = row};
   }
   // Applies args.row_index. After wait_for_previous_kernel().
-  __device__ __forceinline__ void choose(const LinearKernelArgs& args, First& first) const {
+  __device__ __forceinline__ void gather(const LinearKernelArgs& args, First& first) const {
     if (first.row < rows) {
       first.from = block_inputs + args.row_index[first_row + first.row] * args.input_stride;
     }

@@ -88,7 +88,7 @@ TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
     const int64_t in = out == 96 ? 14336 : 7168;
     const SourceTensor source(format, in, out, 3);
     const Result<LinearPlan> plan =
-        plan_linear(format, in, out, /*cluster_size=*/2, /*input_warps=*/2);
+        plan_linear(format, in, out, /*cluster_size=*/2, /*slice_k_warps=*/2);
     ASSERT_TRUE(plan.ok());
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
@@ -138,9 +138,9 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
     const DeviceBuffer residual =
         to_device(random_bf16(static_cast<size_t>(kRows * stride), 1.0f, 5));
     for (const int cluster_size : {1, 2, 3, 4, 5}) {
-      for (const int input_warps : {1, 2, 4, 8}) {
+      for (const int slice_k_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
-            plan_linear(GetParam(), shape.in, shape.out, cluster_size, input_warps);
+            plan_linear(GetParam(), shape.in, shape.out, cluster_size, slice_k_warps);
         if (!plan.ok()) continue;
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
@@ -165,7 +165,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
             EXPECT_TRUE(std::equal(part.begin(), part.end(),
                                    all.begin() + static_cast<int64_t>(first * width)))
                 << shape.in << " x " << shape.out << ", cluster " << cluster_size
-                << ", input warps " << input_warps << (gated ? ", gated" : "") << ", " << rows
+                << ", input warps " << slice_k_warps << (gated ? ", gated" : "") << ", " << rows
                 << " rows from " << first << (shares_reduce_kernel ? ", beside sums" : "");
           };
           for (const int first : {0, 111, kRows - kFew}) expect_same(first, kFew, first == 111);

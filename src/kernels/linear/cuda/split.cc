@@ -51,14 +51,14 @@ double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   const int passes = ceil_div(tiles, launch.tile_warps);
   double cycles =
       std::max(costs.block_unit * (launch.stages < 3 ? costs.few_stages : 1.0) * tiles * units,
-               costs.warp_unit * passes * ceil_div(units, plan.input_warps));
+               costs.warp_unit * passes * ceil_div(units, plan.slice_k_warps));
   cycles += units * unit_inputs(plan.format) * 8 * 2 / kL2BytesPerCycle;
   if (launch.segments > 1) cycles += costs.segments * passes;
   if (launch.schedule == TileSchedule::kMultiPass) cycles += costs.pass * passes;
   if (plan.cluster_size > 2) cycles += kGapCycles;
-  if (plan.input_warps > 1) cycles += costs.shared_tile;
-  if (plan.input_warps == 1) cycles += costs.idle_warp * std::max(0, kLinearWarps - tiles);
-  if (plan.input_warps == 8) cycles += costs.eight_warps;
+  if (plan.slice_k_warps > 1) cycles += costs.shared_tile;
+  if (plan.slice_k_warps == 1) cycles += costs.idle_warp * std::max(0, kLinearWarps - tiles);
+  if (plan.slice_k_warps == 8) cycles += costs.eight_warps;
   return cycles;
 }
 
@@ -70,7 +70,7 @@ std::string linear_shape_text(int64_t in_features, int64_t out_features) {
 }
 
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
-                               int cluster_size, int input_warps) {
+                               int cluster_size, int slice_k_warps) {
   FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
   LinearPlan plan;
   plan.format = format;
@@ -79,17 +79,17 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   plan.tiles = static_cast<int>((out_features + kTileOutputs - 1) / kTileOutputs);
   plan.units = static_cast<int>(in_features / unit_inputs(format));
   plan.cluster_size = cluster_size;
-  plan.input_warps = input_warps;
+  plan.slice_k_warps = slice_k_warps;
   // In every pass but the last each block must own sums; otherwise it would run ahead of its peers
   // and write into buffers that they still read. A tile of 8 rows has two halves to own.
   const int most_product = std::min(plan.units, 2 * kLinearWarps);
   const bool possible =
       cluster_size >= 1 && cluster_size <= kMaxClusterSize &&
-      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
-  if (!possible || cluster_size * input_warps > most_product) {
+      (slice_k_warps == 1 || slice_k_warps == 2 || slice_k_warps == 4 || slice_k_warps == 8);
+  if (!possible || cluster_size * slice_k_warps > most_product) {
     return Status(StatusCode::kInvalidArgument,
                   linear_shape_text(in_features, out_features) + " cannot be split over " +
-                      std::to_string(cluster_size) + " blocks of " + std::to_string(input_warps) +
+                      std::to_string(cluster_size) + " blocks of " + std::to_string(slice_k_warps) +
                       " warps by input: 1 to 8 of 1, 2, 4 or 8, at most " +
                       std::to_string(most_product) + " in all");
   }
@@ -108,9 +108,9 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   LinearPlan best;
   for (const int cluster_size : {1, 2, 4}) {
     if (cluster_size > 2 && !may_idle_sms) continue;
-    for (const int input_warps : {1, 2, 4, 8}) {
+    for (const int slice_k_warps : {1, 2, 4, 8}) {
       const Result<LinearPlan> plan =
-          plan_linear(format, in_features, out_features, cluster_size, input_warps);
+          plan_linear(format, in_features, out_features, cluster_size, slice_k_warps);
       if (!plan.ok()) continue;
       // With fewer tiles than multiprocessors, one block per tile would leave some idle.
       if (cluster_size == 1 && plan->tiles < most_clusters(1) && plan->units > 1) continue;

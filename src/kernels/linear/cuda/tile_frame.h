@@ -113,7 +113,7 @@ struct TileFrame {
     if (scale_warp >= 0 && args.input_squares != nullptr) {
       exchange_scales(args, split, scales.data + kFoundOffset, scale_warp, lane);
     }
-    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+    for (int index = blockIdx.x; index < split.num_work_tiles; index += gridDim.x) {
       const TileWork work(args, split, index);
       if (warp == kConsumerWarps) {
         request_weights<Stage>(args, split, work, ring, tiles, lane);

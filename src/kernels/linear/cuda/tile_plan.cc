@@ -47,7 +47,7 @@ double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tile
 LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, bool may_be_wide) {
   const int row_tiles = ceil_div(rows, kTileRows);
   const int tiles = ceil_div(plan.tiles, kBlockTiles) * row_tiles;
-  const int chains = plan.cluster_size * plan.input_warps;
+  const int chains = plan.cluster_size * plan.slice_k_warps;
   LinearTiling best;
   double least = std::numeric_limits<double>::infinity();
   const int tile_rows = ceil_div(ceil_div(rows, row_tiles), 8) * 8;
@@ -60,8 +60,9 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
     tiling.chains = chains / splits;
     // The chains of a block make up whole blocks of a cluster of LinearPlan, or a part of one.
     if (chains % splits != 0 || row_blocks % splits != 0) continue;
-    if (tiling.chains % plan.input_warps != 0 && plan.input_warps % tiling.chains != 0) continue;
-    tiling.folded = tiling.chains < plan.input_warps ? 1 : plan.input_warps;
+    if (tiling.chains % plan.slice_k_warps != 0 && plan.slice_k_warps % tiling.chains != 0)
+      continue;
+    tiling.folded = tiling.chains < plan.slice_k_warps ? 1 : plan.slice_k_warps;
     tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;
     // A block keeps its own pieces, for its share of the rows, in the shared memory of one piece.
     if (tiling.pieces > splits * splits) continue;

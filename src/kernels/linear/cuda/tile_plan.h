@@ -2,7 +2,7 @@
 // arithmetic only, so that tests need no GPU.
 //
 // A tile is kBlockTiles x 32 outputs times up to kTileRows rows. The sum of an output is a sum of
-// chains in order; a chain is the range of inputs of one of the `input_warps` of one block of a
+// chains in order; a chain is the range of inputs of one of the `slice_k_warps` of one block of a
 // cluster in LinearPlan. If there are fewer tiles than multiprocessors, several blocks share a
 // tile's chains: each stores its pieces of the sums in memory and finishes some of the tile's rows.
 // This is split-K in a fixed order: a row's bits do not depend on the split.

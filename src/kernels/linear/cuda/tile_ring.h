@@ -40,7 +40,7 @@ struct TileStage {
 
 // The launch's LinearTiling and the memory in which the blocks that share a tile store their sums.
 struct TileSplit {
-  int block_tiles, row_tiles, tile_rows, works;
+  int block_tiles, row_tiles, tile_rows, num_work_tiles;
   // 2^32 / row_tiles, rounded up; not used if row_tiles is 1. Exact for fewer than 2^27 tiles.
   uint32_t row_tiles_inverse;
   int count_log2;  // log2 of the number of blocks that share a tile
@@ -54,7 +54,8 @@ struct TileSplit {
       : block_tiles(tiling.block_tiles),
         row_tiles(tiling.row_tiles),
         tile_rows(tiling.tile_rows),
-        works(ceil_div(output_tiles, tiling.block_tiles) * tiling.row_tiles * tiling.splits),
+        num_work_tiles(ceil_div(output_tiles, tiling.block_tiles) * tiling.row_tiles *
+                       tiling.splits),
         row_tiles_inverse(0xffffffffu / static_cast<uint32_t>(tiling.row_tiles) + 1),
         count_log2(std::countr_zero(static_cast<unsigned>(tiling.splits))),
         chains(tiling.chains),
@@ -71,17 +72,17 @@ struct TileSplit {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The units that one warp of linear_kernel would multiply: `count` units, `1 << input_warps_log2`
+// The units that one warp of linear_kernel would multiply: `count` units, `1 << slice_k_warps_log2`
 // apart. Chains are numbered through the warps of a cluster's first block, then of its second, and
 // so on.
 struct Chain {
   int first, count;
   __device__ __forceinline__ Chain(const LinearKernelArgs& args, int index) {
-    const int input_warps = 1 << args.input_warps_log2;
-    const int input_warp = index & (input_warps - 1);
-    const BlockUnits block(args, index >> args.input_warps_log2);
+    const int slice_k_warps = 1 << args.slice_k_warps_log2;
+    const int input_warp = index & (slice_k_warps - 1);
+    const BlockUnits block(args, index >> args.slice_k_warps_log2);
     first = block.first + input_warp;
-    count = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
+    count = (block.count - input_warp + slice_k_warps - 1) >> args.slice_k_warps_log2;
   }
 };
 
@@ -140,7 +141,7 @@ __device__ __forceinline__ void fill_ring(const LinearKernelArgs& args, const Ti
     for (int left = chain.count; left > 0; left -= Stage::kUnits) {
       ring.wait_empty();
       copy(first_unit, min(Stage::kUnits, left));
-      first_unit += Stage::kUnits << args.input_warps_log2;
+      first_unit += Stage::kUnits << args.slice_k_warps_log2;
       ring.advance();
     }
   }
@@ -160,7 +161,7 @@ __device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
   const int unit = lane / Stage::kTiles;
   const std::byte* const from =
       args.weight + (static_cast<int64_t>(work.first_tile + tile) * args.units +
-                     (unit << args.input_warps_log2)) *
+                     (unit << args.slice_k_warps_log2)) *
                         unit_bytes(kFormat);
   fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
     const uint32_t barrier = ring.full_barrier();
@@ -183,7 +184,8 @@ __device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, con
   constexpr int kInputs = unit_inputs(Stage::kWeightFormat);
   static_assert(Stage::kBoxes <= 32);
   const int unit = lane * Stage::kBoxInputs / kInputs;
-  const int column = (unit << args.input_warps_log2) * kInputs + lane * Stage::kBoxInputs % kInputs;
+  const int column =
+      (unit << args.slice_k_warps_log2) * kInputs + lane * Stage::kBoxInputs % kInputs;
   fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
     const uint32_t barrier = ring.full_barrier();
     if (lane == 0) {

@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     wait_for_previous_kernel();
     const uint32_t sums = base + kTileBarrierBytes;
     TileUnit<Stage> product;
-    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+    for (int index = blockIdx.x; index < split.num_work_tiles; index += gridDim.x) {
       multiply_tile<Stage>(args, split, split.share_of(index), ring, product,
                            [&](int piece, const float(&block)[kRows / 2]) {
                              if constexpr (!kShared) {
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       } else {
         const float* const pieces =
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
-        const int block_pieces_log2 = split.folded == 1 ? args.input_warps_log2 : 0;
+        const int block_pieces_log2 = split.folded == 1 ? args.slice_k_warps_log2 : 0;
         store_tile<Stage, kGated>(
             args, split, work, inverse_rms, tiles, place, [&] { meet_sharers(split, work.tile); },
             [&](int tile, int n, float4(&v)[2]) {
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       PeerWait wait;
 #pragma unroll 1
       for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
-        for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+        for (int index = blockIdx.x; index < split.num_work_tiles; index += gridDim.x) {
           TileItems<Stage> items(split, TileWork(args, split, index), tiles, TilePlace());
           for (; items.has(); items.advance()) {
             store_group_item(args, items.item(), /*adds=*/shot == 0, wait);
@@ -225,7 +225,7 @@ Variant variant(bool gated) {
   return {kernel, TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
 }
 template <int kRows, bool kShared>
-Variant variant(LinearFormat format, int input_warps, bool gated) {
+Variant variant(LinearFormat format, int slice_k_warps, bool gated) {
   if (format == LinearFormat::kInt4Group128) {
     return variant<LinearFormat::kInt4Group128, kRows, 64, kShared>(gated);
   }
@@ -233,17 +233,17 @@ Variant variant(LinearFormat format, int input_warps, bool gated) {
     return variant<LinearFormat::kInt8Group64, kRows, 64, kShared>(gated);
   }
   // Wide boxes if a chain's inputs are neighbours, since rows of 64 bytes are copied more slowly.
-  return input_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
-                          : variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
+  return slice_k_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
+                            : variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
 }
 // `few_rows`: at most kFewTileRows rows per tile. `shared`: several blocks share a tile.
-Variant variant(LinearFormat format, int input_warps, bool few_rows, bool gated, bool shared) {
+Variant variant(LinearFormat format, int slice_k_warps, bool few_rows, bool gated, bool shared) {
   if (few_rows) {
-    return shared ? variant<kFewTileRows, true>(format, input_warps, gated)
-                  : variant<kFewTileRows, false>(format, input_warps, gated);
+    return shared ? variant<kFewTileRows, true>(format, slice_k_warps, gated)
+                  : variant<kFewTileRows, false>(format, slice_k_warps, gated);
   }
-  return shared ? variant<kTileRows, true>(format, input_warps, gated)
-                : variant<kTileRows, false>(format, input_warps, gated);
+  return shared ? variant<kTileRows, true>(format, slice_k_warps, gated)
+                : variant<kTileRows, false>(format, slice_k_warps, gated);
 }
 
 }  // namespace
@@ -251,10 +251,10 @@ Variant variant(LinearFormat format, int input_warps, bool few_rows, bool gated,
 Status prepare_linear_tiles() {
   for (const LinearFormat format :
        {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
-    for (const int input_warps : {1, 2}) {
+    for (const int slice_k_warps : {1, 2}) {
       for (int kind = 0; kind < 8; ++kind) {
         const Variant tiles =
-            variant(format, input_warps, (kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0);
+            variant(format, slice_k_warps, (kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0);
         FORERUN_RETURN_IF_ERROR(raise_shared_memory_limit(
             tiles.kernel, tiles.shared_bytes, "loading the linear kernels for many rows"));
       }
@@ -270,7 +270,7 @@ Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
   if (tiling.block_tiles == kWideBlockTiles) {
     return launch_linear_wide_tiles(plan, call, args, tiling, stream);
   }
-  const Variant tiles = variant(plan.format, plan.input_warps, tiling.tile_rows <= kFewTileRows,
+  const Variant tiles = variant(plan.format, plan.slice_k_warps, tiling.tile_rows <= kFewTileRows,
                                 call.gated, tiling.splits > 1);
   FORERUN_ASSIGN_OR_RETURN(
       const CUtensorMap map,

@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // wgmma_uniform() tells the compiler that the value is the same in a warp: wgmma may not depend
   // on a thread.
   const int group = static_cast<int>(wgmma_uniform(threadIdx.x / kGroupThreads));
-  const bool alternates = args.input_warps_log2 == 1;  // two chains of units
+  const bool alternates = args.slice_k_warps_log2 == 1;  // two chains of units
   const int pairs = group * 2 >= tiles ? 0 : (group + kGroups) * 2 >= tiles ? 1 : 2;
   // Offsets of the warp's unit in the first stage of the ring.
   const uint32_t tile_offset =
@@ -279,7 +279,8 @@ WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
   WarpgroupLaunch launch = {};
   const int tiles = ceil_div(plan.tiles, plan.clusters);
   const int pairs = ceil_div(tiles, 2);
-  if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.input_warps > kMaxSums) return launch;
+  if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.slice_k_warps > kMaxSums)
+    return launch;
   launch.box_bytes = ceil_div(rows, 8) * 8 * kBoxInputs * 2;
   const int received = 2 * tiles * kRowBlocks;  // halves of fragments, 512 bytes each
   launch.ring_offset =

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   warpgroup_reg_alloc<consumer_registers(LinearFormat::kBf16)>();
   wait_for_previous_kernel();
-  for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+  for (int index = blockIdx.x; index < split.num_work_tiles; index += gridDim.x) {
     Sums sums = {};
     multiply_units(frame.ring, args.units, warp, lane, sums);
     if (args.input_squares != nullptr) frame.scales.wait_full();
