@@ -317,7 +317,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                                      step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
   const HostLogits logits = logits_->of_pass(first_logits_row, wanted, edits);
   const bool is_whole = begin == 0 && end == step.rows.size();
-  if (!is_whole || !foreseen_.take(step, logits.queries, block_)) {
+  if (!is_whole || !predicted_.take(step, logits.queries, block_)) {
     block_.build(step, begin, end, logits.queries, shape_, rope_);
   }
   logits_->append_edits(logits.queries, edits, block_);
@@ -355,7 +355,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   }
   const auto while_it_runs = [&] {
     if (meanwhile) meanwhile();
-    if (is_whole) foreseen_.foresee(step, most_pass_rows_, shape_, rope_);
+    if (is_whole) predicted_.predict(step, most_pass_rows_, shape_, rope_);
   };
   // Many masks are written while the GPU works on the layers, if there is only one GPU.
   std::function<void()> write_masks = [&] { logits_->write_masks(logits.queries, edits); };

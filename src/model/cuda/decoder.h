@@ -15,8 +15,8 @@
 #include "device/cpu/team.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/peer_group.h"
-#include "model/cuda/foreseen_block.h"
 #include "model/cuda/load_decoder.h"
+#include "model/cuda/predicted_block.h"
 #include "model/cuda/shard.h"
 #include "model/cuda/step_block.h"
 #include "model/cuda/step_logits.h"
@@ -80,7 +80,7 @@ class DecoderCuda : public Decoder {
   RopeTable rope_;
   StepShapeCuda shape_;  // fits all shards
   StepBlockCuda block_;
-  ForeseenBlockCuda foreseen_;
+  PredictedBlockCuda predicted_;
   PinnedBuffer pinned_step_;
   // Only in stages: a pass's rows as they come and as they go, bf16 [kMaxPassRows][hidden]. The
   // first is empty if the stage embeds, the second if it has the head.

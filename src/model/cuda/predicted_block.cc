@@ -1,4 +1,4 @@
-#include "model/cuda/foreseen_block.h"
+#include "model/cuda/predicted_block.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,9 +20,9 @@ int32_t blocks_up_to(int32_t slot) { return slot / kTilePositions + 1; }
 
 }  // namespace
 
-void ForeseenBlockCuda::foresee(const Step& step, int32_t most_rows, const StepShapeCuda& shape,
-                                RopeTable& rope) {
-  has_foreseen_ = false;
+void PredictedBlockCuda::predict(const Step& step, int32_t most_rows, const StepShapeCuda& shape,
+                                 RopeTable& rope) {
+  has_predicted_ = false;
   const size_t count = step.rows.size();
   if (count < kFewestRows || count > static_cast<size_t>(most_rows) || !step.selections.empty()) {
     return;
@@ -58,11 +58,11 @@ void ForeseenBlockCuda::foresee(const Step& step, int32_t most_rows, const StepS
   }
   no_queries_.resize(std::max(no_queries_.size(), count));
   block_.build(ahead_, 0, count, no_queries_, shape, rope);
-  has_foreseen_ = true;
+  has_predicted_ = true;
 }
 
-bool ForeseenBlockCuda::is_foreseen(const Step& step) const {
-  if (!has_foreseen_ || step.rows.size() != ahead_.rows.size() || !step.selections.empty()) {
+bool PredictedBlockCuda::is_predicted(const Step& step) const {
+  if (!has_predicted_ || step.rows.size() != ahead_.rows.size() || !step.selections.empty()) {
     return false;
   }
   for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
@@ -75,11 +75,11 @@ bool ForeseenBlockCuda::is_foreseen(const Step& step) const {
   return true;
 }
 
-bool ForeseenBlockCuda::take(const Step& step, std::span<const RowQuery> queries,
-                             StepBlockCuda& block) {
-  const bool foreseen = is_foreseen(step);
-  has_foreseen_ = false;
-  if (!foreseen) return false;
+bool PredictedBlockCuda::take(const Step& step, std::span<const RowQuery> queries,
+                              StepBlockCuda& block) {
+  const bool predicted = is_predicted(step);
+  has_predicted_ = false;
+  if (!predicted) return false;
   block_.refill(step, queries);
   std::swap(block, block_);
   return true;

@@ -1,5 +1,5 @@
 // Needs no GPU: a block is made on the host.
-#include "model/cuda/foreseen_block.h"
+#include "model/cuda/predicted_block.h"
 
 #include <gtest/gtest.h>
 
@@ -94,25 +94,25 @@ bool same(const StepBlockCuda& a, const StepBlockCuda& b) {
          std::ranges::equal(a.bytes(), b.bytes());
 }
 
-TEST(ForeseenBlock, IsWhatWouldHaveBeenBuilt) {
+TEST(PredictedBlock, IsWhatWouldHaveBeenBuilt) {
   RopeTable rope = angles();
   int32_t taken = 0;
   for (uint32_t seed = 0; seed < 40; ++seed) {
     const auto sequences = static_cast<int32_t>(std::vector{4, 7, 16, 64, 256}[seed % 5]);
     Batch batch(sequences, seed % 3 == 0 ? 200 : 9000, seed);
     const StepShapeCuda shape = shape_of(seed % 4 != 1, seed % 4 != 2);
-    ForeseenBlockCuda foreseen;
+    PredictedBlockCuda predicted;
     StepBlockCuda block;
     Step step = batch.step();
     block.build(step, 0, step.rows.size(), batch.queries(), shape, rope);
     for (int32_t turn = 0; turn < 70; ++turn) {
-      foreseen.foresee(step, kMaxPassRows, shape, rope);
+      predicted.predict(step, kMaxPassRows, shape, rope);
       batch.decode();
       step = batch.step();
       const std::vector<RowQuery> queries = batch.queries();
       StepBlockCuda built;
       built.build(step, 0, step.rows.size(), queries, shape, rope);
-      ASSERT_TRUE(foreseen.take(step, queries, block)) << "seed " << seed << " turn " << turn;
+      ASSERT_TRUE(predicted.take(step, queries, block)) << "seed " << seed << " turn " << turn;
       ASSERT_TRUE(same(block, built)) << "seed " << seed << " turn " << turn;
       ++taken;
     }
@@ -130,7 +130,7 @@ class ListedEdits : public StepEdits {
 
 // Edits are appended behind all else: a list that rows share is there once, and rows that come
 // whole have none.
-TEST(ForeseenBlock, EditsAreAppended) {
+TEST(PredictedBlock, EditsAreAppended) {
   const std::vector<TokenBias> biases = {{5, 1.5f}};
   const std::vector<TokenCount> history = {{1, 2}, {3, 0}, {9, 4}};
   const std::vector<TokenCount> paths[] = {{{3, 1}}, {{9, 5}, {4, 1}}};
@@ -181,27 +181,27 @@ TEST(ForeseenBlock, EditsAreAppended) {
     EXPECT_EQ(list(rows[row].history_offset, rows[row].num_history), history);
     EXPECT_EQ(list(rows[row].path_offset, rows[row].num_path), paths[row]);
   }
-  // The same for a foreseen block.
-  ForeseenBlockCuda foreseen;
-  foreseen.foresee(before, kMaxPassRows, shape_of(), rope);
+  // The same for a predicted block.
+  PredictedBlockCuda predicted;
+  predicted.predict(before, kMaxPassRows, shape_of(), rope);
   StepBlockCuda taken;
-  ASSERT_TRUE(foreseen.take(step, queries, taken));
+  ASSERT_TRUE(predicted.take(step, queries, taken));
   taken.append_edits(queries, edits, masks, 32);
   EXPECT_TRUE(same(taken, built));
 }
 
-// No other Step is taken for the foreseen one, and none is taken twice.
-TEST(ForeseenBlock, OtherStepsAreNotTaken) {
+// No other Step is taken for the predicted one, and none is taken twice.
+TEST(PredictedBlock, OtherStepsAreNotTaken) {
   RopeTable rope = angles();
   const StepShapeCuda shape = shape_of();
-  ForeseenBlockCuda foreseen;
+  PredictedBlockCuda predicted;
   StepBlockCuda block;
   Batch batch(8, 500, 1);
   const auto is_taken = [&](const Step& before, const Step& step) {
-    foreseen.foresee(before, kMaxPassRows, shape, rope);
+    predicted.predict(before, kMaxPassRows, shape, rope);
     const std::vector<RowQuery> queries(step.rows.size());
-    const bool taken = foreseen.take(step, queries, block);
-    EXPECT_FALSE(foreseen.take(step, queries, block)) << "twice";
+    const bool taken = predicted.take(step, queries, block);
+    EXPECT_FALSE(predicted.take(step, queries, block)) << "twice";
     return taken;
   };
   Step before = batch.step();
@@ -228,7 +228,7 @@ TEST(ForeseenBlock, OtherStepsAreNotTaken) {
   EXPECT_FALSE(is_taken(before, other));
   batch.leave(2);
   EXPECT_FALSE(is_taken(before, batch.step())) << "one has left";
-  // Nothing is foreseen behind trees, prompts, a few rows or the end of the context.
+  // Nothing is predicted behind trees, prompts, a few rows or the end of the context.
   Step tree = before;
   tree.rows[1].boundary -= 1;
   EXPECT_FALSE(is_taken(tree, next));

@@ -12,21 +12,21 @@
 namespace forerun::cuda {
 
 // Reusable: keeps its memory. One thread.
-class ForeseenBlockCuda {
+class PredictedBlockCuda {
  public:
-  // Foresees the Step after `step`. Foresees nothing if one of its rows is not the only one of its
+  // Predicts the Step after `step`. Predicts nothing if one of its rows is not the only one of its
   // sequence, sees more than its prefix or wants no logits, if rows choose KV, or if there are more
   // than `most_rows`, or so few that building a block takes no time. Prepares `rope` for the next
   // positions.
-  void foresee(const Step& step, int32_t most_rows, const StepShapeCuda& shape, RopeTable& rope);
-  // Whether `step` is the foreseen Step. If so, exchanges `block` for what build() would have made
-  // of it. Either way forgets what was foreseen.
+  void predict(const Step& step, int32_t most_rows, const StepShapeCuda& shape, RopeTable& rope);
+  // Whether `step` is the predicted Step. If so, exchanges `block` for what build() would have made
+  // of it. Either way forgets what was predicted.
   bool take(const Step& step, std::span<const RowQuery> queries, StepBlockCuda& block);
 
  private:
-  bool is_foreseen(const Step& step) const;
+  bool is_predicted(const Step& step) const;
 
-  bool has_foreseen_ = false;
+  bool has_predicted_ = false;
   Step ahead_;
   std::vector<int32_t> tables_;  // of sequences that will need a block that they do not have yet
   std::vector<RowQuery> no_queries_;
