@@ -17,7 +17,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "kernels/logits_summary/cuda/logits_summary.h"
-#include "model/cuda/usual_passes.h"
+#include "model/cuda/graph_passes.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -152,15 +152,15 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
   decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
   FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1, 1));  // page-locked memory takes its time
-  const Result<int> prepared = decoder->prepare_usual_passes();
+  const Result<int> prepared = decoder->prepare_graph_passes();
   if (!prepared.ok()) return prepared.status().with_context(where);
   return decoder;
 }
 
-Result<int> DecoderCuda::prepare_usual_passes() {
+Result<int> DecoderCuda::prepare_graph_passes() {
   const int64_t most_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
   const std::vector<PassKeyCuda> passes =
-      usual_passes_cuda(shape_.attention, most_context, most_pass_rows_);
+      graph_passes_cuda(shape_.attention, most_context, most_pass_rows_);
   const auto prepare_all = [&](ShardCuda& shard) -> Status {
     for (const PassKeyCuda& pass : passes) {
       if (pass.wanted > 0 && !layers_.heads) continue;

@@ -51,8 +51,8 @@ class DecoderCuda : public Decoder {
   int32_t num_shards() const { return static_cast<int32_t>(shards_.size()); }
   ShardCuda& shard(int32_t rank) { return *shards_[static_cast<size_t>(rank)]; }
   Result<float> time_replays(int times);  // ms, on the first GPU
-  // Makes the graphs of usual_passes_cuda(), which load() does; returns their number per shard.
-  Result<int> prepare_usual_passes();
+  // Makes the graphs of graph_passes_cuda(), which load() does; returns their number per shard.
+  Result<int> prepare_graph_passes();
 
  private:
   DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options);

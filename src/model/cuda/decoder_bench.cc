@@ -155,7 +155,7 @@ Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Ste
                 "\"part\": \"" + parts[part] + "\", \"us_a_layer\": " + std::to_string(us));
   }
   FORERUN_RETURN_IF_ERROR(forward_edited(decoder, step, nullptr));
-  return decoder.prepare_usual_passes().status();  // what follows is measured by graphs again
+  return decoder.prepare_graph_passes().status();  // what follows is measured by graphs again
 }
 
 Status measure(DecoderCuda& decoder, const Arguments& arguments, const Step& step) {
@@ -182,7 +182,7 @@ Status run(const Arguments& arguments) {
                            DecoderCuda::load(checkpoint, options));
   decoder->shard(0).edit_graphs(nullptr);  // to see how long they take
   const auto start = std::chrono::steady_clock::now();
-  FORERUN_ASSIGN_OR_RETURN(const int graphs, decoder->prepare_usual_passes());
+  FORERUN_ASSIGN_OR_RETURN(const int graphs, decoder->prepare_graph_passes());
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   std::printf("%-40s %d graphs in %.0f ms\n", arguments.model.c_str(), graphs, taken.count());
   std::vector<int32_t> table(static_cast<size_t>(blocks));

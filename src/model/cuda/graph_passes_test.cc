@@ -1,4 +1,4 @@
-#include "model/cuda/usual_passes.h"
+#include "model/cuda/graph_passes.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 constexpr AttentionShapeCuda kShape = {
     .kv_parts = 8, .row_columns = 4, .most_partials = 1 << 16, .may_fuse = true};
 
-TEST(UsualPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
-  const std::vector<PassKeyCuda> passes = usual_passes_cuda(kShape, 1 << 20, kMaxPassRows);
+TEST(GraphPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
+  const std::vector<PassKeyCuda> passes = graph_passes_cuda(kShape, 1 << 20, kMaxPassRows);
   EXPECT_TRUE(std::is_sorted(passes.begin(), passes.end()));
   std::set<int32_t> buckets;
   for (const PassKeyCuda& pass : passes) {
@@ -33,8 +33,8 @@ TEST(UsualPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
   EXPECT_LT(passes.size(), 200);
 }
 
-TEST(UsualPasses, ShortAndLongContextsAndTreesAreAmongThem) {
-  const std::vector<PassKeyCuda> passes = usual_passes_cuda(kShape, 1 << 20, 8);
+TEST(GraphPasses, ShortAndLongContextsAndTreesAreAmongThem) {
+  const std::vector<PassKeyCuda> passes = graph_passes_cuda(kShape, 1 << 20, 8);
   std::set<AttentionMode> modes;
   for (const PassKeyCuda& pass : passes) {
     EXPECT_LE(pass.rows, 8);
@@ -44,9 +44,9 @@ TEST(UsualPasses, ShortAndLongContextsAndTreesAreAmongThem) {
   EXPECT_TRUE(modes.contains(AttentionMode::kFused));
 }
 
-TEST(UsualPasses, NothingLongerThanTheCacheHolds) {
+TEST(GraphPasses, NothingLongerThanTheCacheHolds) {
   const auto passes_to = [](int64_t context) {
-    return usual_passes_cuda(kShape, context, kMaxPassRows).size();
+    return graph_passes_cuda(kShape, context, kMaxPassRows).size();
   };
   EXPECT_GT(passes_to(100), 0);
   EXPECT_LT(passes_to(1000), passes_to(1 << 20));

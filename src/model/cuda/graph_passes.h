@@ -13,7 +13,7 @@ namespace forerun::cuda {
 // that attention's plan gives them. Each comes twice, with all rows wanting logits and with none;
 // the latter is a pass without the head, after which a head for any number of rows may follow. In
 // ascending order, each once.
-std::vector<PassKeyCuda> usual_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
+std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
                                            int32_t most_rows);
 
 }  // namespace forerun::cuda

@@ -1,4 +1,4 @@
-#include "model/cuda/usual_passes.h"
+#include "model/cuda/graph_passes.h"
 
 #include <algorithm>
 #include <numeric>
@@ -33,7 +33,7 @@ std::vector<AttentionRow> rows_of(int32_t sequences, int32_t each, int32_t conte
 
 }  // namespace
 
-std::vector<PassKeyCuda> usual_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
+std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
                                            int32_t most_rows) {
   most_rows = std::min(most_rows, kMaxGraphRows);
   std::vector<int32_t> numbers(static_cast<size_t>(*std::rbegin(kContexts) + 2 * kMaxGraphRows));
