@@ -148,7 +148,7 @@ class StageServer {
   Hosts& hosts_;
   StageWorker& worker_;
   const int32_t live_vocab_;
-  DroppedRows dropped_;
+  CancelledRows dropped_;
   Mailbox<Incoming> inbox_;
   std::deque<Incoming> steps_;
   std::deque<Incoming> tasks_;

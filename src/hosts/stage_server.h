@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "exec/stages/dropped_rows.h"
+#include "exec/stages/cancelled_rows.h"
 #include "exec/stages/stage_worker.h"
 #include "forerun/status.h"
 #include "hosts/hosts.h"

@@ -4,7 +4,7 @@
 //
 // Dropped rows take no time at a stage or on a link that has not begun with them. A stage whose
 // Step has lost all its rows goes on with the next Step after its present layer. The first stage
-// knows of dropped rows at once, the others a link's latency later.
+// knows of cancelled rows at once, the others a link's latency later.
 //
 // Times are nanoseconds of the caller's clock and never go back. One thread.
 #pragma once
@@ -63,7 +63,7 @@ class StageTimeline {
   };
 
   StepAt& at(uint64_t step) { return steps_[static_cast<size_t>(step - steps_.front().step)]; }
-  // How much later than the coordinator a stage knows of dropped rows.
+  // How much later than the coordinator a stage knows of cancelled rows.
   int64_t delay_ns(size_t stage) const { return stage == 0 ? 0 : latency_ns_; }
   int32_t live_rows(const StepAt& step, size_t stage, int64_t now_ns) const;
   uint64_t schedule(Event event);

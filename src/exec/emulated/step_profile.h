@@ -35,7 +35,7 @@ struct PublishedRound {
 // the first stage are one host; every other stage has one of its own.
 struct StageChain {
   int32_t stages = 2;
-  int32_t layers = 1;      // layers of a stage, which looks for dropped rows after each
+  int32_t layers = 1;      // layers of a stage, which looks for cancelled rows after each
   int64_t row_bytes = 0;   // of a hidden row
   double bytes_per_s = 0;  // of a link
   double latency_seconds = 0;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/mailbox.h"
-#include "exec/stages/dropped_rows.h"
+#include "exec/stages/cancelled_rows.h"
 #include "exec/stages/stage_transport.h"
 #include "exec/stages/stage_worker.h"
 
@@ -39,7 +39,7 @@ class StageThreads : public StageTransport {
   void work(size_t stage_idx);
 
   PipelineFacts facts_;
-  DroppedRows dropped_;
+  CancelledRows dropped_;
   std::vector<std::unique_ptr<Stage>> stages_;
   // Messages that have passed the last stage, reused for their memory.
   Mailbox<std::unique_ptr<StageMessage>> used_;

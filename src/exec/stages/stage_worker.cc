@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// Sets each task's logits_row to where its row is now in the message; tasks of dropped rows are
+// Sets each task's logits_row to where its row is now in the message; tasks of cancelled rows are
 // marked as skipped.
 void find_rows(const StageMessage& message, std::span<RowTask> tasks) {
   int32_t logits_row = 0;
@@ -33,7 +33,7 @@ StageWorker::StageWorker(const PipelineStage& parts, int32_t stage_idx, int32_t 
   last_ = std::make_unique<DecoderStepRunner>(parts.decoder, parts.devices, live_vocab);
 }
 
-Status StageWorker::run(StageMessage& message, const Status& so_far, const DroppedRows& dropped,
+Status StageWorker::run(StageMessage& message, const Status& so_far, const CancelledRows& dropped,
                         std::span<RowTask> tasks, std::span<RejectionTask> rejections) {
   const Status ran =
       guarded([&] { return carry_out(message, so_far, dropped, tasks, rejections); });
@@ -43,7 +43,7 @@ Status StageWorker::run(StageMessage& message, const Status& so_far, const Dropp
 }
 
 Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
-                              const DroppedRows& dropped, std::span<RowTask> tasks,
+                              const CancelledRows& dropped, std::span<RowTask> tasks,
                               std::span<RejectionTask> rejections) {
   Decoder& decoder = *parts_.decoder;
   FORERUN_RETURN_IF_ERROR(check_stage_message(message, decoder.kv_blocks()));

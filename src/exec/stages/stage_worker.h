@@ -10,7 +10,7 @@
 
 #include "device/cpu/device_group.h"
 #include "exec/decoder_step_runner.h"
-#include "exec/stages/dropped_rows.h"
+#include "exec/stages/cancelled_rows.h"
 #include "exec/stages/stage_message.h"
 #include "exec/step_runner.h"
 #include "forerun/status.h"
@@ -39,11 +39,11 @@ class StageWorker {
   // returned. Dropped rows are left out, and their tasks come back as skipped. `tasks` and
   // `rejections` are used by the last stage. A failure of this stage is returned with the stage's
   // number, and leaves the KV of the rows undefined.
-  Status run(StageMessage& message, const Status& so_far, const DroppedRows& dropped,
+  Status run(StageMessage& message, const Status& so_far, const CancelledRows& dropped,
              std::span<RowTask> tasks, std::span<RejectionTask> rejections);
 
  private:
-  Status carry_out(StageMessage& message, const Status& so_far, const DroppedRows& dropped,
+  Status carry_out(StageMessage& message, const Status& so_far, const CancelledRows& dropped,
                    std::span<RowTask> tasks, std::span<RejectionTask> rejections);
 
   PipelineStage parts_;

@@ -188,8 +188,8 @@ void draw_rounds(Drawing& drawing, const Lanes& lanes, const Trace& trace) {
   }
 }
 
-// Draws a box as wide as the time that the stage worked, with the share of dropped rows in grey at
-// its top, and a line to the next stage.
+// Draws a box as wide as the time that the stage worked, with the share of cancelled rows in grey
+// at its top, and a line to the next stage.
 void draw_stages(Drawing& drawing, const Lanes& lanes, const TraceStep& step) {
   for (size_t idx = 0; idx < step.stages.size(); ++idx) {
     const TraceStage& stage = step.stages[idx];

@@ -15,7 +15,7 @@
 
 namespace forerun {
 
-class DroppedRows {
+class CancelledRows {
  public:
   // Adds all rows at once, so that a stage that leaves a row out also leaves out the rows that see
   // it. Rows of Steps that have passed are ignored.
@@ -25,7 +25,7 @@ class DroppedRows {
       if (row.step > passed_) rows_[row.step].push_back(row.row);
     }
   }
-  // Takes the dropped rows of the message's Step out of it.
+  // Takes the cancelled rows of the message's Step out of it.
   void take_out(StageMessage& message) const {
     const std::lock_guard lock(mutex_);
     const auto found = rows_.find(message.step);
