@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "device/cpu/short_turns.h"
+#include "device/cpu/short_slices.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -60,7 +60,7 @@ void EngineLoop::submit(std::unique_ptr<ActiveRequest> request) {
 }
 
 void EngineLoop::run() {
-  ask_for_short_turns();  // the thread may be a member of a device's team
+  ask_for_short_slices();  // the thread may be a member of a device's team
   if (options_.on_thread_start) options_.on_thread_start();
   while (true) {
     if (running_.empty() && waiting_.empty()) {

@@ -11,7 +11,7 @@
 
 #include "base/clocks.h"
 #include "base/later.h"
-#include "device/cpu/short_turns.h"
+#include "device/cpu/short_slices.h"
 #include "exec/role_worker.h"
 #include "views/view_table.h"
 
@@ -39,7 +39,7 @@ class RealExecutor::RoleThread {
       worker_.set_pipelined([this](PipelineEvent event) { post(std::move(event)); });
     }
     thread_ = std::thread([this, role, start = options.on_thread_start] {
-      ask_for_short_turns();
+      ask_for_short_slices();
       if (start) start(role);
       run();
     });

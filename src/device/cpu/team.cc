@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "device/cpu/short_turns.h"
+#include "device/cpu/short_slices.h"
 
 namespace forerun {
 namespace {
@@ -43,7 +43,7 @@ struct CpuDevice::Impl {
 
   void worker(int32_t rank, int32_t core) {
     if (core >= 0) pin_to_core(core);
-    ask_for_short_turns();
+    ask_for_short_slices();
     const Team team(rank, size, &inner);
     uint32_t seen = 0;
     while (true) {

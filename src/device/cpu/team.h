@@ -67,7 +67,7 @@ class CpuDevice {
   void pin_caller() const;
   // Runs `work` on every member and returns when all are done. `work` must not throw. The members
   // wait for each other, so a thread that calls run() often should ask for short time slices
-  // (short_turns.h), as the device's own threads do.
+  // (short_slices.h), as the device's own threads do.
   void run(const std::function<void(const Team&)>& work);
 
  private:

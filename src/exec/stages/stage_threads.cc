@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clocks.h"
-#include "device/cpu/short_turns.h"
+#include "device/cpu/short_slices.h"
 
 namespace forerun {
 namespace {
@@ -38,7 +38,7 @@ StageThreads::StageThreads(const std::vector<PipelineStage>& stages, int32_t liv
   }
   for (size_t idx = 0; idx < stages_.size(); ++idx) {
     stages_[idx]->thread = std::thread([this, idx] {
-      ask_for_short_turns();
+      ask_for_short_slices();
       work(idx);
     });
   }

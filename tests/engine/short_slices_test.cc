@@ -1,6 +1,6 @@
-// Busy neighbours: what an engine starts to compute with asks the scheduler for short turns, and
-// keeps to its processor.
-#include "device/cpu/short_turns.h"
+// Busy neighbours: what an engine starts to compute with asks the scheduler for short time slices,
+// and keeps to its processor.
+#include "device/cpu/short_slices.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -27,7 +27,7 @@ std::set<int> threads_of_process() {
   return threads;
 }
 
-class ShortTurns : public OnToyPair {
+class ShortSlices : public OnToyPair {
  protected:
   // A sanitizer's own thread comes with a process's first one.
   void SetUp() override {
@@ -47,7 +47,7 @@ class ShortTurns : public OnToyPair {
     }
   }
 
-  // How many threads an engine starts, each with short turns.
+  // How many threads an engine starts, each with short time slices.
   static size_t threads_of(const EngineOptions& options) {
     const std::set<int> before = threads_of_process();
     const std::unique_ptr<Engine> engine = make(options);
@@ -57,21 +57,21 @@ class ShortTurns : public OnToyPair {
     for (const int thread : threads_of_process()) {
       if (before.contains(thread)) continue;
       ++started;
-      EXPECT_EQ(turn_length(thread), kShortTurn);
+      EXPECT_EQ(slice_length(thread), kShortSlice);
     }
     return started;
   }
 };
 
-TEST_F(ShortTurns, OfOneGroup) {
-  if (turn_length() == std::chrono::nanoseconds(0)) GTEST_SKIP() << "Linux from 6.12 on has them";
+TEST_F(ShortSlices, OfOneGroup) {
+  if (slice_length() == std::chrono::nanoseconds(0)) GTEST_SKIP() << "Linux from 6.12 on has them";
   EngineOptions options;
   options.devices = "cpu:0,cpu:0";
   EXPECT_GE(threads_of(options), 2U);  // the loop, and the second device
 }
 
 // A member of a team that the scheduler may put beside another one waits for it in turns.
-TEST_F(ShortTurns, EveryMemberKeepsToItsProcessor) {
+TEST_F(ShortSlices, EveryMemberKeepsToItsProcessor) {
   const std::vector<int32_t> cores = available_cores();
   if (cores.size() < 2) GTEST_SKIP() << "one processor";
   const std::set<int> before = threads_of_process();
@@ -94,8 +94,8 @@ TEST_F(ShortTurns, EveryMemberKeepsToItsProcessor) {
   EXPECT_EQ(used, (std::set<int32_t>{cores[0], cores[1]}));
 }
 
-TEST_F(ShortTurns, OfConcurrentModelsAndStages) {
-  if (turn_length() == std::chrono::nanoseconds(0)) GTEST_SKIP() << "Linux from 6.12 on has them";
+TEST_F(ShortSlices, OfConcurrentModelsAndStages) {
+  if (slice_length() == std::chrono::nanoseconds(0)) GTEST_SKIP() << "Linux from 6.12 on has them";
   if (available_cores().size() < 2) GTEST_SKIP() << "one processor";
   EngineOptions options;
   options.devices = "cpu:0/cpu:0";

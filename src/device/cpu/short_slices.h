@@ -14,13 +14,13 @@ namespace forerun {
 // contention nothing changes. Returns false if the system does not support this (Linux before 6.12)
 // or if the thread has another scheduling policy than the default; that policy is then left as it
 // is.
-bool ask_for_short_turns();
+bool ask_for_short_slices();
 
 // The length of a thread's time slice as the system reports it; 0 if the system does not report it.
 // `thread` is the system's thread id; 0 stands for the calling thread.
-std::chrono::nanoseconds turn_length(int thread = 0);
+std::chrono::nanoseconds slice_length(int thread = 0);
 
 // The shortest time slice that Linux grants.
-inline constexpr std::chrono::microseconds kShortTurn{100};
+inline constexpr std::chrono::microseconds kShortSlice{100};
 
 }  // namespace forerun

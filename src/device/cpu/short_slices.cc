@@ -1,4 +1,4 @@
-#include "device/cpu/short_turns.h"
+#include "device/cpu/short_slices.h"
 
 #if defined(__linux__)
 #include <linux/sched.h>
@@ -34,14 +34,14 @@ bool read(int thread, SchedulingAttributes& attributes) {
 
 }  // namespace
 
-bool ask_for_short_turns() {
+bool ask_for_short_slices() {
   SchedulingAttributes attributes;
   if (!read(0, attributes)) return false;
-  attributes.runtime_ns = static_cast<uint64_t>(std::chrono::nanoseconds(kShortTurn).count());
-  return syscall(SYS_sched_setattr, 0, &attributes, 0) == 0 && turn_length() == kShortTurn;
+  attributes.runtime_ns = static_cast<uint64_t>(std::chrono::nanoseconds(kShortSlice).count());
+  return syscall(SYS_sched_setattr, 0, &attributes, 0) == 0 && slice_length() == kShortSlice;
 }
 
-std::chrono::nanoseconds turn_length(int thread) {
+std::chrono::nanoseconds slice_length(int thread) {
   SchedulingAttributes attributes;
   if (!read(thread, attributes)) return {};
   return std::chrono::nanoseconds(attributes.runtime_ns);
@@ -49,8 +49,8 @@ std::chrono::nanoseconds turn_length(int thread) {
 
 #else
 
-bool ask_for_short_turns() { return false; }
-std::chrono::nanoseconds turn_length(int) { return {}; }
+bool ask_for_short_slices() { return false; }
+std::chrono::nanoseconds slice_length(int) { return {}; }
 
 #endif
 
