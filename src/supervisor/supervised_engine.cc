@@ -11,7 +11,7 @@
 #include "engine/request_handles.h"
 #include "engine/submission.h"
 #include "strategies/speculation_plan.h"
-#include "supervisor/launch_keeper.h"
+#include "supervisor/launch_supervisor.h"
 
 namespace forerun {
 namespace {
@@ -22,11 +22,11 @@ class SupervisedEngine : public Engine {
       : options_(options.engine),
         target_(std::move(target)),
         text_(target_),
-        keeper_(LaunchKeeper::start(std::move(options))) {}
-  ~SupervisedEngine() override { keeper_->stop(); }
+        supervisor_(LaunchSupervisor::start(std::move(options))) {}
+  ~SupervisedEngine() override { supervisor_->stop(); }
 
   Status start() {
-    FORERUN_ASSIGN_OR_RETURN(info_, keeper_->wait_until_ready());
+    FORERUN_ASSIGN_OR_RETURN(info_, supervisor_->wait_until_ready());
     return {};
   }
 
@@ -47,7 +47,7 @@ class SupervisedEngine : public Engine {
   }
 
   bool prepare_format(const OutputFormat& format, bool quick) override {
-    return format.kind == OutputFormat::Kind::kAny || keeper_->prepare_format(format, quick);
+    return format.kind == OutputFormat::Kind::kAny || supervisor_->prepare_format(format, quick);
   }
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
@@ -67,10 +67,10 @@ class SupervisedEngine : public Engine {
     return text_.apply_chat_template(prompt);
   }
   std::string chat_template() const override { return text_.chat_template(); }
-  EmulationStats emulation() const override { return keeper_->state().emulation; }
+  EmulationStats emulation() const override { return supervisor_->state().emulation; }
   Trace take_trace() override { return {}; }
-  EngineLoad load() const override { return keeper_->state().load; }
-  int64_t kv_blocks_in_use() const override { return keeper_->state().kv_blocks; }
+  EngineLoad load() const override { return supervisor_->state().load; }
+  int64_t kv_blocks_in_use() const override { return supervisor_->state().kv_blocks; }
 
  private:
   static Status no_memory() {
@@ -103,7 +103,7 @@ class SupervisedEngine : public Engine {
   Result<std::shared_ptr<RequestChannel>> enqueue(Request request,
                                                   std::shared_ptr<EventQueue> queue, uint64_t tag) {
     FORERUN_RETURN_IF_ERROR(complete(request));
-    return keeper_->submit(std::move(request), std::move(queue), tag);
+    return supervisor_->submit(std::move(request), std::move(queue), tag);
   }
 
   const EngineOptions options_;
@@ -111,7 +111,7 @@ class SupervisedEngine : public Engine {
   const EngineText text_;
   EngineInfo info_;
   SeedSource seeds_;
-  const std::shared_ptr<LaunchKeeper> keeper_;
+  const std::shared_ptr<LaunchSupervisor> supervisor_;
 };
 
 }  // namespace

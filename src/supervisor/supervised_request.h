@@ -1,6 +1,6 @@
 // A request that outlives launches: the request itself, and the output that it has given so far.
 //
-// Threads: used under its keeper's lock.
+// Threads: used under its supervisor's lock.
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,7 @@
 // their events to their readers. When the launch is lost, it starts another one, in which the
 // requests continue from their tokens.
 //
-// Threads: a thread of the keeper does this work; all methods may be called from any thread.
+// Threads: a thread of the supervisor does this work; all methods may be called from any thread.
 // submit() waits at most a second for the launch's answer. Other calls wait until the launch
 // answers or is lost, at most for the longest silence.
 #pragma once
@@ -28,10 +28,10 @@
 
 namespace forerun {
 
-class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
+class LaunchSupervisor : public std::enable_shared_from_this<LaunchSupervisor> {
  public:
-  static std::shared_ptr<LaunchKeeper> start(SupervisorOptions options);
-  ~LaunchKeeper();
+  static std::shared_ptr<LaunchSupervisor> start(SupervisorOptions options);
+  ~LaunchSupervisor();
 
   // Waits for the engine of the first launch; calls on_progress on the calling thread. Fails with
   // the reason why there is no engine; with kCancelled if SupervisorOptions::is_cancelled says so.
@@ -39,7 +39,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
 
   // Submits a request as SupervisedRequest requires it. While a launch is being replaced, the
   // request waits for the next one. Fails with the launch's own refusal, with kOverloaded or, once
-  // the keeper has given up launches, with the reason for that.
+  // the supervisor has given up launches, with the reason for that.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
   // As Engine::prepare_format; true where no launch is there to ask.
@@ -75,11 +75,12 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
     bool result = true;
   };
 
-  explicit LaunchKeeper(SupervisorOptions options);
-  // The functions of the keeper's thread, in the order of a launch's life. Called without the lock.
+  explicit LaunchSupervisor(SupervisorOptions options);
+  // The functions of the supervisor's thread, in the order of a launch's life. Called without the
+  // lock.
   void run();
   // Runs one launch, from its start to its end. Returns nothing if it ends to be replaced by a
-  // launch with the draft, or because the keeper stops. Sets `is_worth_another` to false if the
+  // launch with the draft, or because the supervisor stops. Sets `is_worth_another` to false if the
   // launch has never run and has given a reason.
   std::optional<LaunchFailure> run_launch(bool& is_worth_another);
   // Whether a request may have caused the failure.
@@ -87,7 +88,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // The options of the next launch.
   EngineOptions next_engine();
   // Serves requests until the launch is lost. Returns nothing if the launch is to end because the
-  // keeper stops or the draft is to come back.
+  // supervisor stops or the draft is to come back.
   std::optional<LaunchFailure> serve(LaunchLink& link);
   std::optional<LaunchFailure> handle(UpMessage&& message);
   LaunchFailure failure_of(const UpMessage& message) const;
@@ -97,11 +98,11 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // Waits until another launch may be started. Returns false if none will be started.
   bool prepare_another(LaunchFailure& failure);
   void give_up(const Status& why);
-  // Waits for `pause` and looks after requests meanwhile; returns early where the keeper stops.
+  // Waits for `pause` and looks after requests meanwhile; returns early where the supervisor stops.
   void rest(std::chrono::milliseconds pause);
   // Asks all hosts once; returns whether all have answered.
   bool ask_hosts();
-  // Asks again and again until all hosts answer or the keeper stops.
+  // Asks again and again until all hosts answer or the supervisor stops.
   void wait_for_hosts();
   // Asks hosts once half of the launch's time to start has gone, so that the error can name those
   // that do not answer.
@@ -138,8 +139,8 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   SupervisorOptions options_;
   const std::shared_ptr<WakeDescriptor> waker_;
   const std::vector<std::string> hosts_to_ask_;
-  RelaunchPolicy policy_;                     // used by the keeper's thread alone
-  std::unique_ptr<HostQuestions> questions_;  // used by the keeper's thread alone
+  RelaunchPolicy policy_;                     // used by the supervisor's thread alone
+  std::unique_ptr<HostQuestions> questions_;  // used by the supervisor's thread alone
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

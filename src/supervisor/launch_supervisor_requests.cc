@@ -1,10 +1,10 @@
-// The keeper's requests: hands them to a launch, and their events to their readers.
+// The supervisor's requests: hands them to a launch, and their events to their readers.
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "supervisor/launch_keeper.h"
+#include "supervisor/launch_supervisor.h"
 
 namespace forerun {
 namespace {
@@ -27,7 +27,7 @@ Status no_launch() {
 
 }  // namespace
 
-Result<EngineInfo> LaunchKeeper::wait_until_ready() {
+Result<EngineInfo> LaunchSupervisor::wait_until_ready() {
   std::unique_lock lock(mutex_);
   while (!was_ready_ && phase_ != Phase::kGivenUp) {
     changed_.wait_for(lock, kLook);
@@ -43,9 +43,9 @@ Result<EngineInfo> LaunchKeeper::wait_until_ready() {
   return info_;
 }
 
-Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
-                                                             std::shared_ptr<EventQueue> queue,
-                                                             uint64_t tag) {
+Result<std::shared_ptr<RequestChannel>> LaunchSupervisor::submit(Request request,
+                                                                 std::shared_ptr<EventQueue> queue,
+                                                                 uint64_t tag) {
   std::unique_lock lock(mutex_);
   if (stopping_) return Status(StatusCode::kCancelled, "the engine is gone");
   if (phase_ == Phase::kGivenUp) return given_up_;
@@ -85,8 +85,8 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
   return supervised->channel();
 }
 
-LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMessage message,
-                                      uint64_t connects) {
+LaunchSupervisor::Call LaunchSupervisor::call(std::unique_lock<std::mutex>& lock,
+                                              DownMessage message, uint64_t connects) {
   // A call that submits is numbered by its part of the request, since its answer may come when no
   // call waits for it any more.
   const uint64_t id = connects != 0 ? message.id : ++last_id_;
@@ -98,8 +98,8 @@ LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMe
   if (connects != 0) {
     changed_.wait_for(lock, kLongestAnswer, is_over);
   } else {
-    // A launch that does not answer is lost by its silence, and the keeper's thread then ends this
-    // wait.
+    // A launch that does not answer is lost by its silence, and the supervisor's thread then ends
+    // this wait.
     changed_.wait(lock, is_over);
   }
   Call answered = std::move(calls_.at(id));
@@ -107,7 +107,7 @@ LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMe
   return answered;
 }
 
-void LaunchKeeper::answer(uint64_t call, const Status& status, bool result) {
+void LaunchSupervisor::answer(uint64_t call, const Status& status, bool result) {
   if (const auto waiting = calls_.find(call); waiting != calls_.end()) {
     waiting->second.state = CallState::kAnswered;
     waiting->second.status = status;
@@ -128,11 +128,11 @@ void LaunchKeeper::answer(uint64_t call, const Status& status, bool result) {
   erase(id);
 }
 
-void LaunchKeeper::connect(uint64_t id, Entry& entry) {
+void LaunchSupervisor::connect(uint64_t id, Entry& entry) {
   using PlanPtr = RequestChannel::PlanPtr;
-  const auto change = [keeper = weak_from_this(),
+  const auto change = [supervisor = weak_from_this(),
                        id](const SpeculationOptions& options) -> Result<PlanPtr> {
-    const std::shared_ptr<LaunchKeeper> there = keeper.lock();
+    const std::shared_ptr<LaunchSupervisor> there = supervisor.lock();
     if (there == nullptr) return PlanPtr();  // it has ended
     FORERUN_RETURN_IF_ERROR(there->change_speculation(id, options));
     return PlanPtr();
@@ -141,7 +141,7 @@ void LaunchKeeper::connect(uint64_t id, Entry& entry) {
                          {[waker = waker_] { waker->wake(); }, change});
 }
 
-void LaunchKeeper::be_ready(EngineInfo&& info) {
+void LaunchSupervisor::be_ready(EngineInfo&& info) {
   if (!was_ready_) info_ = std::move(info);
   was_ready_ = true;
   phase_ = Phase::kReady;
@@ -158,7 +158,7 @@ void LaunchKeeper::be_ready(EngineInfo&& info) {
   changed_.notify_all();
 }
 
-void LaunchKeeper::hand_over(uint64_t id, Entry& entry) {
+void LaunchSupervisor::hand_over(uint64_t id, Entry& entry) {
   ++entry.launches;
   entry.is_fresh = true;
   for (auto& [request, sample] : entry.request->parts(!has_draft_)) {
@@ -172,7 +172,7 @@ void LaunchKeeper::hand_over(uint64_t id, Entry& entry) {
   }
 }
 
-void LaunchKeeper::hand_over_suspect() {
+void LaunchSupervisor::hand_over_suspect() {
   if (phase_ != Phase::kReady || !options_.doubts_requests) return;
   for (const auto& [id, entry] : requests_) {
     if (!entry.parts.empty() && entry.is_fresh) return;
@@ -183,7 +183,7 @@ void LaunchKeeper::hand_over_suspect() {
   }
 }
 
-bool LaunchKeeper::has_trial() const {
+bool LaunchSupervisor::has_trial() const {
   const std::lock_guard lock(mutex_);
   return std::any_of(requests_.begin(), requests_.end(), [](const auto& each) {
     const Entry& entry = each.second;
@@ -191,7 +191,7 @@ bool LaunchKeeper::has_trial() const {
   });
 }
 
-void LaunchKeeper::doubt_requests(const LaunchFailure& failure) {
+void LaunchSupervisor::doubt_requests(const LaunchFailure& failure) {
   const bool has_died = is_death(failure);
   std::vector<uint64_t> failed;
   for (auto& [id, entry] : requests_) {
@@ -208,7 +208,7 @@ void LaunchKeeper::doubt_requests(const LaunchFailure& failure) {
   for (const uint64_t id : failed) erase(id);
 }
 
-std::optional<LaunchFailure> LaunchKeeper::take_event(UpMessage&& message) {
+std::optional<LaunchFailure> LaunchSupervisor::take_event(UpMessage&& message) {
   const auto part = parts_.find(message.id);
   if (part == parts_.end()) return std::nullopt;
   const auto [id, sample] = part->second;
@@ -231,7 +231,7 @@ std::optional<LaunchFailure> LaunchKeeper::take_event(UpMessage&& message) {
   return std::nullopt;
 }
 
-void LaunchKeeper::look_after_requests() {
+void LaunchSupervisor::look_after_requests() {
   const Clock::time_point now = Clock::now();
   std::vector<uint64_t> over;
   for (auto& [id, entry] : requests_) {
@@ -252,13 +252,13 @@ void LaunchKeeper::look_after_requests() {
   hand_over_suspect();
 }
 
-bool LaunchKeeper::is_late(const Entry& entry, Clock::time_point now) const {
+bool LaunchSupervisor::is_late(const Entry& entry, Clock::time_point now) const {
   if (!entry.parts.empty()) return entry.request->is_late(now - kLate);
   if (entry.request->has_deadline()) return entry.request->is_late(now);
   return lost_at_ && now - std::max(*lost_at_, entry.request->submitted()) > options_.longest_wait;
 }
 
-Status LaunchKeeper::late(const Entry& entry) const {
+Status LaunchSupervisor::late(const Entry& entry) const {
   if (entry.request->has_deadline()) {
     return entry.request->late(entry.parts.empty() ? why_waiting() : "the launch has stalled");
   }
@@ -267,7 +267,7 @@ Status LaunchKeeper::late(const Entry& entry) const {
                                             " s, and requests wait no longer: " + why_waiting());
 }
 
-void LaunchKeeper::cancel_parts(const Entry& entry) {
+void LaunchSupervisor::cancel_parts(const Entry& entry) {
   for (const uint64_t part : entry.parts) {
     DownMessage message;
     message.kind = DownMessage::Kind::kCancel;
@@ -276,20 +276,20 @@ void LaunchKeeper::cancel_parts(const Entry& entry) {
   }
 }
 
-void LaunchKeeper::erase(uint64_t id) {
+void LaunchSupervisor::erase(uint64_t id) {
   const auto entry = requests_.find(id);
   if (entry == requests_.end()) return;
   for (const uint64_t part : entry->second.parts) parts_.erase(part);
   requests_.erase(entry);
 }
 
-int64_t LaunchKeeper::num_samples() const {
+int64_t LaunchSupervisor::num_samples() const {
   int64_t samples = 0;
   for (const auto& [id, entry] : requests_) samples += entry.request->num_samples();
   return samples;
 }
 
-bool LaunchKeeper::prepare_format(const OutputFormat& format, bool quick) {
+bool LaunchSupervisor::prepare_format(const OutputFormat& format, bool quick) {
   std::unique_lock lock(mutex_);
   if (phase_ != Phase::kReady || stopping_) return true;
   DownMessage message;
@@ -299,7 +299,7 @@ bool LaunchKeeper::prepare_format(const OutputFormat& format, bool quick) {
   return call(lock, std::move(message), 0).result;
 }
 
-Status LaunchKeeper::change_speculation(uint64_t id, const SpeculationOptions& options) {
+Status LaunchSupervisor::change_speculation(uint64_t id, const SpeculationOptions& options) {
   std::unique_lock lock(mutex_);
   const auto found = requests_.find(id);
   if (found == requests_.end()) return {};

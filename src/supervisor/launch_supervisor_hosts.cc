@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "supervisor/launch_keeper.h"
+#include "supervisor/launch_supervisor.h"
 
 namespace forerun {
 namespace {
@@ -20,7 +20,7 @@ std::string list_of(const std::vector<std::string>& hosts) {
 
 }  // namespace
 
-void LaunchKeeper::rest(milliseconds pause) {
+void LaunchSupervisor::rest(milliseconds pause) {
   const Clock::time_point until = Clock::now() + pause;
   std::unique_lock lock(mutex_);
   while (!stopping_ && Clock::now() < until) {
@@ -29,7 +29,7 @@ void LaunchKeeper::rest(milliseconds pause) {
   }
 }
 
-bool LaunchKeeper::ask_hosts() {
+bool LaunchSupervisor::ask_hosts() {
   HostQuestions questions(options_, hosts_to_ask_);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -50,12 +50,12 @@ bool LaunchKeeper::ask_hosts() {
   return away_.empty();
 }
 
-bool LaunchKeeper::is_stopping() const {
+bool LaunchSupervisor::is_stopping() const {
   const std::lock_guard lock(mutex_);
   return stopping_;
 }
 
-void LaunchKeeper::wait_for_hosts() {
+void LaunchSupervisor::wait_for_hosts() {
   milliseconds pause = options_.first_question_pause;
   while (!is_stopping()) {
     rest(pause);
@@ -64,7 +64,7 @@ void LaunchKeeper::wait_for_hosts() {
   }
 }
 
-void LaunchKeeper::ask_while_starting(const LaunchLink& link, Clock::time_point begun) {
+void LaunchSupervisor::ask_while_starting(const LaunchLink& link, Clock::time_point begun) {
   if (link.has_spoken()) return questions_.reset();
   if (questions_ != nullptr) {
     questions_->is_over();
@@ -73,7 +73,7 @@ void LaunchKeeper::ask_while_starting(const LaunchLink& link, Clock::time_point 
   }
 }
 
-void LaunchKeeper::name_silent_hosts(LaunchFailure& failure) {
+void LaunchSupervisor::name_silent_hosts(LaunchFailure& failure) {
   if (questions_ == nullptr || failure.kind != LaunchFailure::Kind::kSilence) return;
   questions_->is_over();
   const std::vector<std::string> silent = questions_->silent();
@@ -81,13 +81,13 @@ void LaunchKeeper::name_silent_hosts(LaunchFailure& failure) {
   failure.status = Status(failure.status.code(), failure.status.message() + ": " + list_of(silent));
 }
 
-std::string LaunchKeeper::why_waiting() const {
+std::string LaunchSupervisor::why_waiting() const {
   if (phase_ == Phase::kReady) return "";
   if (!away_.empty()) return list_of(away_);
   return lost_.ok() ? "the launch starts" : "the launch is started again: " + lost_.message();
 }
 
-EngineCondition LaunchKeeper::condition() const {
+EngineCondition LaunchSupervisor::condition() const {
   if (phase_ == Phase::kGivenUp) return EngineCondition::kGivenUp;
   if (phase_ == Phase::kReady || !lost_at_) return EngineCondition::kServing;
   const bool takes_long =
@@ -95,7 +95,7 @@ EngineCondition LaunchKeeper::condition() const {
   return takes_long ? EngineCondition::kAway : EngineCondition::kServing;
 }
 
-EngineState LaunchKeeper::state() const {
+EngineState LaunchSupervisor::state() const {
   const std::lock_guard lock(mutex_);
   EngineState state = state_;
   state.load.condition = condition();

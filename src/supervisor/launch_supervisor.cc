@@ -1,4 +1,4 @@
-#include "supervisor/launch_keeper.h"
+#include "supervisor/launch_supervisor.h"
 
 #include <pthread.h>
 
@@ -29,22 +29,22 @@ void ignore_broken_pipes() {
 
 }  // namespace
 
-LaunchKeeper::LaunchKeeper(SupervisorOptions options)
+LaunchSupervisor::LaunchSupervisor(SupervisorOptions options)
     : options_(std::move(options)),
       waker_(std::make_shared<WakeDescriptor>()),
       hosts_to_ask_(options_.ask ? hosts_to_ask(options_.hosts) : std::vector<std::string>()),
       policy_(options_.relaunches, !options_.engine.draft.empty(), options_.hosts, options_.times) {
 }
 
-std::shared_ptr<LaunchKeeper> LaunchKeeper::start(SupervisorOptions options) {
-  std::shared_ptr<LaunchKeeper> keeper(new LaunchKeeper(std::move(options)));
-  keeper->thread_ = std::thread([raw = keeper.get()] { raw->run(); });
-  return keeper;
+std::shared_ptr<LaunchSupervisor> LaunchSupervisor::start(SupervisorOptions options) {
+  std::shared_ptr<LaunchSupervisor> supervisor(new LaunchSupervisor(std::move(options)));
+  supervisor->thread_ = std::thread([raw = supervisor.get()] { raw->run(); });
+  return supervisor;
 }
 
-LaunchKeeper::~LaunchKeeper() { stop(); }
+LaunchSupervisor::~LaunchSupervisor() { stop(); }
 
-void LaunchKeeper::stop() {
+void LaunchSupervisor::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -53,7 +53,7 @@ void LaunchKeeper::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LaunchKeeper::run() {
+void LaunchSupervisor::run() {
   ignore_broken_pipes();
   while (true) {
     if (is_stopping()) return give_up(Status(StatusCode::kCancelled, "the engine is gone"));
@@ -72,7 +72,7 @@ void LaunchKeeper::run() {
   }
 }
 
-std::optional<LaunchFailure> LaunchKeeper::run_launch(bool& is_worth_another) {
+std::optional<LaunchFailure> LaunchSupervisor::run_launch(bool& is_worth_another) {
   const auto was_ready = [this] {
     const std::lock_guard lock(mutex_);
     return was_ready_;
@@ -96,7 +96,7 @@ std::optional<LaunchFailure> LaunchKeeper::run_launch(bool& is_worth_another) {
   return failure;
 }
 
-bool LaunchKeeper::is_death(const LaunchFailure& failure) const {
+bool LaunchSupervisor::is_death(const LaunchFailure& failure) const {
   using Kind = LaunchFailure::Kind;
   // Between hosts, silence is more likely a link's than a process's, so it does not count as a
   // death.
@@ -104,7 +104,7 @@ bool LaunchKeeper::is_death(const LaunchFailure& failure) const {
          (failure.kind == Kind::kSilence && !options_.ask);
 }
 
-bool LaunchKeeper::prepare_another(LaunchFailure& failure) {
+bool LaunchSupervisor::prepare_another(LaunchFailure& failure) {
   const bool all_answer = ask_hosts();
   if (!all_answer) failure.kind = LaunchFailure::Kind::kHostAway;
   {
@@ -126,7 +126,7 @@ bool LaunchKeeper::prepare_another(LaunchFailure& failure) {
   return true;
 }
 
-EngineOptions LaunchKeeper::next_engine() {
+EngineOptions LaunchSupervisor::next_engine() {
   const bool with_draft = policy_.with_draft(Clock::now());
   EngineOptions engine = options_.engine;
   const std::lock_guard lock(mutex_);
@@ -147,7 +147,7 @@ EngineOptions LaunchKeeper::next_engine() {
   return engine;
 }
 
-std::optional<LaunchFailure> LaunchKeeper::serve(LaunchLink& link) {
+std::optional<LaunchFailure> LaunchSupervisor::serve(LaunchLink& link) {
   const Clock::time_point begun = Clock::now();
   while (true) {
     std::vector<DownMessage> outgoing;
@@ -174,7 +174,7 @@ std::optional<LaunchFailure> LaunchKeeper::serve(LaunchLink& link) {
   }
 }
 
-std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
+std::optional<LaunchFailure> LaunchSupervisor::handle(UpMessage&& message) {
   using Kind = UpMessage::Kind;
   const std::lock_guard lock(mutex_);
   switch (message.kind) {
@@ -210,7 +210,7 @@ std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
   return std::nullopt;
 }
 
-LaunchFailure LaunchKeeper::failure_of(const UpMessage& message) const {
+LaunchFailure LaunchSupervisor::failure_of(const UpMessage& message) const {
   LaunchFailure failure;
   failure.status = message.status;
   if (message.kind == UpMessage::Kind::kRefused) failure.kind = LaunchFailure::Kind::kRefusal;
@@ -223,7 +223,7 @@ LaunchFailure LaunchKeeper::failure_of(const UpMessage& message) const {
   return failure;
 }
 
-void LaunchKeeper::note_loss(const Status& why) {
+void LaunchSupervisor::note_loss(const Status& why) {
   const std::lock_guard lock(mutex_);
   phase_ = Phase::kStarting;
   lost_ = why;
@@ -244,7 +244,7 @@ void LaunchKeeper::note_loss(const Status& why) {
   changed_.notify_all();
 }
 
-void LaunchKeeper::give_up(const Status& why) {
+void LaunchSupervisor::give_up(const Status& why) {
   const std::lock_guard lock(mutex_);
   phase_ = Phase::kGivenUp;
   given_up_ = why;
