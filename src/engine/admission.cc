@@ -53,53 +53,53 @@ bool Admission::has_room(Claim& claim, int64_t running) const {
     const KvUsage usage = executor_->kv_usage(role);
     if (usage.total_blocks == 0) continue;
     const int64_t free =
-        usage.total_blocks - usage.used_blocks - promised_[static_cast<size_t>(role)];
+        usage.total_blocks - usage.used_blocks - reserved_[static_cast<size_t>(role)];
     if (free < blocks + 1 + running) return false;
   }
   return true;
 }
 
-void Admission::admit(const Claim& claim, Promise& promise) {
-  promise = {};
-  promise.pages.reserve(claim.pages_.size());
-  promise.own_blocks = claim.own_blocks_;
-  for (int64_t& blocks : promised_) blocks += promise.own_blocks;
+void Admission::admit(const Claim& claim, Reservation& reservation) {
+  reservation = {};
+  reservation.pages.reserve(claim.pages_.size());
+  reservation.own_blocks = claim.own_blocks_;
+  for (int64_t& blocks : reserved_) blocks += reservation.own_blocks;
   for (const uint64_t name : claim.pages_) {
     Page& page = pages_[name];
-    promise.pages.push_back(name);
+    reservation.pages.push_back(name);
     if (page.holders++ > 0) continue;
-    for (int64_t& blocks : promised_) ++blocks;
+    for (int64_t& blocks : reserved_) ++blocks;
     ++version_;
   }
 }
 
-void Admission::note_read(Promise& promise, Role role) {
+void Admission::note_read(Reservation& reservation, Role role) {
   const auto index = static_cast<size_t>(role);
-  if (std::exchange(promise.has_read[index], true)) return;
-  promised_[index] -= promise.own_blocks;
-  for (const uint64_t name : promise.pages) {
-    if (pages_.at(name).readers[index]++ == 0) --promised_[index];
+  if (std::exchange(reservation.has_read[index], true)) return;
+  reserved_[index] -= reservation.own_blocks;
+  for (const uint64_t name : reservation.pages) {
+    if (pages_.at(name).readers[index]++ == 0) --reserved_[index];
   }
 }
 
-void Admission::leave(Promise& promise) {
-  for (size_t role = 0; role < promised_.size(); ++role) {
-    if (!promise.has_read[role]) promised_[role] -= promise.own_blocks;
-    for (const uint64_t name : promise.pages) {
+void Admission::release(Reservation& reservation) {
+  for (size_t role = 0; role < reserved_.size(); ++role) {
+    if (!reservation.has_read[role]) reserved_[role] -= reservation.own_blocks;
+    for (const uint64_t name : reservation.pages) {
       Page& page = pages_.at(name);
-      const bool was_promised = page.readers[role] == 0;
-      if (promise.has_read[role]) --page.readers[role];
-      const bool is_promised = page.readers[role] == 0 && page.holders > 1;
-      promised_[role] += static_cast<int64_t>(is_promised) - static_cast<int64_t>(was_promised);
+      const bool was_reserved = page.readers[role] == 0;
+      if (reservation.has_read[role]) --page.readers[role];
+      const bool is_reserved = page.readers[role] == 0 && page.holders > 1;
+      reserved_[role] += static_cast<int64_t>(is_reserved) - static_cast<int64_t>(was_reserved);
     }
   }
-  for (const uint64_t name : promise.pages) {
+  for (const uint64_t name : reservation.pages) {
     const auto found = pages_.find(name);
     if (--found->second.holders > 0) continue;
     pages_.erase(found);
     ++version_;
   }
-  promise = {};
+  reservation = {};
 }
 
 }  // namespace forerun

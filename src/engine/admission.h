@@ -33,8 +33,8 @@ class Admission {
     int64_t pages_to_take_ = 0;
   };
 
-  // The blocks that a running request has been promised.
-  struct Promise {
+  // The blocks that a running request has been reserved.
+  struct Reservation {
     std::vector<uint64_t> pages;
     int64_t own_blocks = 0;
     std::array<bool, kNumRoles> has_read{};
@@ -51,18 +51,19 @@ class Admission {
   // nothing runs there is always room.
   bool has_room(Claim& claim, int64_t running) const;
 
-  // Where memory runs out halfway (std::bad_alloc), `promise` holds what must be passed to leave().
-  void admit(const Claim& claim, Promise& promise);
+  // Where memory runs out halfway (std::bad_alloc), `reservation` holds what must be passed to
+  // release().
+  void admit(const Claim& claim, Reservation& reservation);
   // The role has read the whole text, so its blocks are in use. Until then all of them count as
-  // promised, though some are in use already: so while a prompt that takes more than half of the
+  // reserved, though some are in use already: so while a prompt that takes more than half of the
   // room is being read, other requests wait, rather than too many being admitted at once.
-  void note_read(Promise& promise, Role role);
-  // The request no longer runs. Pages that other requests still have to read stay promised to
+  void note_read(Reservation& reservation, Role role);
+  // The request no longer runs. Pages that other requests still have to read stay reserved for
   // those.
-  void leave(Promise& promise);
+  void release(Reservation& reservation);
 
  private:
-  // A page of text that running requests begin with. It is promised once for all of them, until one
+  // A page of text that running requests begin with. It is reserved once for all of them, until one
   // of them has read it, and again once that one has left.
   struct Page {
     int32_t holders = 0;
@@ -71,7 +72,7 @@ class Admission {
 
   const Executor* executor_;
   const bool draft_keeps_all_;
-  std::array<int64_t, kNumRoles> promised_{};  // blocks
+  std::array<int64_t, kNumRoles> reserved_{};  // blocks
   std::unordered_map<uint64_t, Page> pages_;   // by name
   uint64_t version_ = 1;                       // changes with the set of pages
 };

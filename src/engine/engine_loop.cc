@@ -173,7 +173,7 @@ void EngineLoop::end_cancelled_and_late() {
 }
 
 bool EngineLoop::has_room(Running& waits, int32_t priority) {
-  // While memory is short, a newcomer would be the first to be set aside again, unless it outranks
+  // While memory is short, a newcomer would be the first to be preempted again, unless it outranks
   // a running request.
   if (memory_is_short_ && !running_.empty() && !outranks_one(priority)) return false;
   const ActiveRequest& request = *waits.request;
@@ -237,7 +237,7 @@ void EngineLoop::start(Running waited) {
   spec.prefix_salt = salts_.number(request.request().cache_salt);
   spec.priority = running.level;
   spec.constraint = request.constraint();
-  admission_.admit(*running.claim, running.promise);
+  admission_.admit(*running.claim, running.reservation);
   running.claim.reset();
   running.tokens_at_start = static_cast<int64_t>(request.tokens().size());
   const Status opened = executor_->open(sequence, spec);
@@ -290,7 +290,7 @@ void EngineLoop::handle(WorkResult& result) {
     }
     if (!result.entered) {
       running.request->note(result, options_.load);
-      admission_.note_read(running.promise, result.role);
+      admission_.note_read(running.reservation, result.role);
     }
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
     return running.request->accept(out, turn_begin_);
@@ -330,7 +330,7 @@ void EngineLoop::count_in_batch(Running& running) {
     decoded_tokens_ += tokens - running.tokens_counted;
   }
   if (tokens > running.tokens_counted) {
-    running.set_aside_in_vain = 0;
+    running.futile_preemptions = 0;
     const int64_t before = std::max(running.tokens_counted, running.tokens_at_start);
     waiting_.note_served(running.request->request().priority, tokens - before);
   }
@@ -397,7 +397,7 @@ void EngineLoop::report(Running& running) const {
 
 EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
   Running running = std::move(*running_.take(sequence));
-  admission_.leave(running.promise);
+  admission_.release(running.reservation);
   if (running.decodes) {
     batch_costs_.leave(running.tokens_counted);
     automatic_sequences_ -= running.request->plan().automatic;

@@ -15,7 +15,7 @@
 // Requests of higher priority are admitted first, and among equal priorities those that came first;
 // none waits for ever (waiting_requests.h). Where a waiting request finds no place or no KV blocks,
 // or a running one finds no more KV blocks, the running request of the least priority that has the
-// fewest tokens is set aside: it loses the least work, and comes back before those that have not
+// fewest tokens is preempted: it loses the least work, and comes back before those that have not
 // begun. A waiting request sets aside only requests of a lower priority.
 #pragma once
 
@@ -78,11 +78,11 @@ class EngineLoop {
     RequestDriver driver;
     SequenceId sequence = 0;
     std::optional<Admission::Claim> claim;  // while it waits, once it has come to the front
-    Admission::Promise promise;
+    Admission::Reservation reservation;
     Clock::duration waited{};  // before it was admitted, over all its admissions
     int32_t level = 0;         // its priority plus what waiting has added
-    // How often it has been set aside for others since it last had a token.
-    int32_t set_aside_in_vain = 0;
+    // How often it has been preempted for others since it last had a token.
+    int32_t futile_preemptions = 0;
     int64_t tokens_at_start = 0;
     bool decodes = false;        // it has had a token since it was admitted
     int64_t tokens_counted = 0;  // where it decodes: the tokens that batch_costs_ counts for it
@@ -149,9 +149,9 @@ class EngineLoop {
   // Sets aside a running request of a lower level than `priority`, so that a waiting request gets
   // its place and blocks; false where there is none.
   bool give_way(int32_t priority);
-  // Whether `first` is set aside rather than `second`.
+  // Whether `first` is preempted rather than `second`.
   static bool loses_less(const Running& first, const Running& second);
-  void set_aside(SequenceId sequence);
+  void preempt(SequenceId sequence);
   // Removes the request from the running ones and releases its KV.
   Running remove(SequenceId sequence);
   void count_in_batch(Running& running);
@@ -173,7 +173,7 @@ class EngineLoop {
   bool stopping_ = false;
 
   // The loop's thread only.
-  WaitingRequests<Running> waiting_;  // requests set aside return to the front of their class
+  WaitingRequests<Running> waiting_;  // requests preempted return to the front of their class
   IdMap<Running> running_;
   PrefixSalts salts_;
   Admission admission_;
@@ -196,7 +196,7 @@ class EngineLoop {
   // Host memory ran out and no request has ended since, so none is admitted. So fewer requests run
   // until one of them can end, and none is restarted again and again.
   bool memory_is_short_ = false;
-  // Turns left in which no further request is set aside for one that waits for blocks, since the
+  // Turns left in which no further request is preempted for one that waits for blocks, since the
   // blocks of the last one return only after the Step in flight.
   int32_t turns_to_wait_ = 0;
 

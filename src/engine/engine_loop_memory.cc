@@ -12,9 +12,9 @@ namespace {
 
 // How long the loop waits for others to give memory back.
 constexpr std::chrono::microseconds kPause{2000};
-// How often a request may be set aside for others without emitting a token in between; after that
+// How often a request may be preempted for others without emitting a token in between; after that
 // it keeps running.
-constexpr int32_t kMaxSetAsideInVain = 2;
+constexpr int32_t kMaxFutilePreemptions = 2;
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void EngineLoop::make_room(const Running& starved, const Status& status) {
     if (loses_less(running, *least)) least = &running;
   }
   memory_is_short_ = true;
-  set_aside(least->sequence);
+  preempt(least->sequence);
 }
 
 bool EngineLoop::outranks_one(int32_t priority) const {
@@ -78,18 +78,18 @@ bool EngineLoop::outranks_one(int32_t priority) const {
 bool EngineLoop::give_way(int32_t priority) {
   Running* least = nullptr;
   for (const auto [sequence, running] : running_) {
-    if (running.level >= priority || running.set_aside_in_vain >= kMaxSetAsideInVain) continue;
+    if (running.level >= priority || running.futile_preemptions >= kMaxFutilePreemptions) continue;
     if (least == nullptr || loses_less(running, *least)) least = &running;
   }
   if (least == nullptr) return false;
-  ++least->set_aside_in_vain;
-  set_aside(least->sequence);
+  ++least->futile_preemptions;
+  preempt(least->sequence);
   return true;
 }
 
 // Preemption by recompute: the request's whole state is its tokens; it starts again from them once
 // others have given blocks back.
-void EngineLoop::set_aside(SequenceId sequence) {
+void EngineLoop::preempt(SequenceId sequence) {
   Running running = remove(sequence);
   report(running);
   running.request->send();

@@ -38,7 +38,7 @@ class WaitingRequests {
   void push_back(int32_t priority, Entry entry, Clock::time_point now) {
     classes_[priority].waiting.push_back({std::move(entry), now});
   }
-  // For a request that was set aside: puts it at the front of its class. `since`: now, less the
+  // For a request that was preempted: puts it at the front of its class. `since`: now, less the
   // time that it has waited before.
   void push_front(int32_t priority, Entry entry, Clock::time_point since) {
     classes_[priority].waiting.push_front({std::move(entry), since});

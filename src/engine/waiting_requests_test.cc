@@ -73,7 +73,7 @@ TEST(WaitingRequests, EveryClassHasItsShare) {
     const auto next = requests.next(kStart);
     EXPECT_EQ(next.is_owed, next.priority < 0);
     if (next.is_owed) {
-      EXPECT_EQ(next.level, 1'000'000);  // it is not set aside for those it has overtaken
+      EXPECT_EQ(next.level, 1'000'000);  // it is not preempted for those it has overtaken
     }
     requests.pop(next.priority);
     requests.note_served(next.priority, kTokensEach);
