@@ -158,7 +158,7 @@ int32_t AdaptiveGrowth::offered(const std::vector<float>& chances) const {
 
 void AdaptiveGrowth::collect(TokenTree& tree) {
   chances_.clear();
-  tree.best_subgraph(kMaxNodes + 1, nodes_);
+  tree.best_subtree(kMaxNodes + 1, nodes_);
   for (NodeId node : nodes_) {
     if (node != tree.root()) chances_.push_back(std::exp(tree.weight(node)));
   }
@@ -285,7 +285,7 @@ void AdaptiveGrowth::on_left_out() {
 
 void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
   collect(tree);
-  tree.best_subgraph(offered(chances_), out);
+  tree.best_subtree(offered(chances_), out);
 }
 
 void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {

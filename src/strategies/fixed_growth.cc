@@ -57,7 +57,7 @@ void BestGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
 }
 
 void BestGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
-  tree.best_subgraph(params_.verify_tokens, out);
+  tree.best_subtree(params_.verify_tokens, out);
 }
 
 }  // namespace forerun

@@ -181,7 +181,7 @@ void TokenTree::best_leaves(int32_t width, std::vector<NodeId>& out) {
   }
 }
 
-void TokenTree::best_subgraph(int32_t count, std::vector<NodeId>& out) {
+void TokenTree::best_subtree(int32_t count, std::vector<NodeId>& out) {
   keys_.clear();
   for (int32_t row = 0; row < size(); ++row) keys_.push_back(heaviness_key(row));
   take_heaviest(count, out);

@@ -88,7 +88,7 @@ class TokenTree {
   void best_leaves(int32_t width, std::vector<NodeId>& out);
   // Replaces `out` by the root and the nodes of highest weight, at most `count` in all, in order of
   // rows. Closed under parents.
-  void best_subgraph(int32_t count, std::vector<NodeId>& out);
+  void best_subtree(int32_t count, std::vector<NodeId>& out);
   // Replaces `out` by at most `count` nodes of highest weight that a role has not run, in order of
   // rows. A parent that it has not run either is among them.
   void best_unrun(Role role, int32_t count, std::vector<NodeId>& out);

@@ -71,7 +71,7 @@ void play_round(TokenTree& tree, Buffers& b, std::mt19937& rng, int32_t size) {
       tree.add_children(leaf, b.candidates);
     }
   }
-  tree.best_subgraph(32, b.chosen);
+  tree.best_subtree(32, b.chosen);
   tree.mask(b.chosen, b.bits);
   tree.ancestors(b.chosen, b.begins, b.lists);
   const NodeId target = b.chosen[rng() % b.chosen.size()];

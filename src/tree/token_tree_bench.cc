@@ -54,7 +54,7 @@ void BM_Round(benchmark::State& state) {
       tree.set_expansion(Role::kDraft, leaf, Expansion::kExpanded);
       tree.add_children(leaf, candidates);
     }
-    tree.best_subgraph(verified, chosen);
+    tree.best_subtree(verified, chosen);
     tree.mask(chosen, bits);
     tree.ancestors(chosen, begins, lists);
     tree.path_tokens(chosen[chosen.size() / 2], path);

@@ -83,7 +83,7 @@ class NaiveTree {
     if (static_cast<int32_t>(open.size()) > width) open.resize(static_cast<size_t>(width));
     return open;
   }
-  std::vector<NodeId> best_subgraph(int32_t count) const {
+  std::vector<NodeId> best_subtree(int32_t count) const {
     std::vector<NodeId> ids;
     for (const NaiveNode& node : nodes) ids.push_back(node.id);
     ids = by_weight(ids);
@@ -209,9 +209,9 @@ TEST_P(RandomOperations, AgreeWithTheNaiveTree) {
       case 5: {
         const int32_t count = 1 + below(10);
         std::vector<NodeId> chosen;
-        tree.best_subgraph(count, chosen);
-        ASSERT_EQ(chosen, naive.best_subgraph(count));
-        std::vector<NodeId> unrun = naive.best_subgraph(tree.size());
+        tree.best_subtree(count, chosen);
+        ASSERT_EQ(chosen, naive.best_subtree(count));
+        std::vector<NodeId> unrun = naive.best_subtree(tree.size());
         std::erase_if(unrun, [&](NodeId node) {
           return tree.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
         });
@@ -266,7 +266,7 @@ TEST(TokenTree, SubgraphStaysClosedWhereLogprobsAreUnusable) {
   EXPECT_EQ(tree.weight(first), 0.0f);
   EXPECT_EQ(tree.weight(first + 1), -std::numeric_limits<float>::infinity());
   std::vector<NodeId> chosen;
-  tree.best_subgraph(3, chosen);
+  tree.best_subtree(3, chosen);
   EXPECT_EQ(chosen, (std::vector<NodeId>{root, first, first + 2}));
 }
 
@@ -357,7 +357,7 @@ TEST(TokenTree, SwiftSpecFigure3FirstRound) {
   const NodeId t5 = tree.add_children(t3, below_3);
   const NodeId t6 = t5 + 1;
   std::vector<NodeId> input;
-  tree.best_subgraph(4, input);
+  tree.best_subtree(4, input);
   EXPECT_EQ(input, (std::vector<NodeId>{t1, t2, t3, t5}));
   const std::vector<Candidate> below_6 = {{9, -0.3f}, {10, -1.5f}};
   const NodeId t9 = tree.add_children(t6, below_6);
