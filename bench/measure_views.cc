@@ -30,7 +30,7 @@
 namespace forerun {
 namespace {
 
-constexpr double kLeastContinued = 0.8;
+constexpr double kMinContinued = 0.8;
 constexpr double kMaxGuessed = 0.4;
 
 struct Arguments {
@@ -238,11 +238,11 @@ Status measure_tasks(Bench& bench, const Arguments& arguments, const std::string
     if (row.view == "streaming_llm" && row.depth == 1)
       guessed = std::max(guessed, row.acceptance());
   }
-  const bool valid = share >= kLeastContinued && guessed <= kMaxGuessed;
+  const bool valid = share >= kMinContinued && guessed <= kMaxGuessed;
   std::printf(
       "%s: all of the KV continues %.0f%% (needs %.0f%%), StreamingLLM guesses %.0f%% "
       "(at most %.0f%%): %s\n",
-      name.c_str(), 100.0 * share, 100.0 * kLeastContinued, 100.0 * guessed, 100.0 * kMaxGuessed,
+      name.c_str(), 100.0 * share, 100.0 * kMinContinued, 100.0 * guessed, 100.0 * kMaxGuessed,
       valid ? "tells views apart" : "not valid for this model");
   json["tasks"][name]["continued"] = share;
   json["tasks"][name]["guessed_by_streaming_llm"] = guessed;

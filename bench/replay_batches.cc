@@ -46,8 +46,8 @@ struct Arguments {
   std::string model, draft, devices, json;
   std::vector<int32_t> requests = {24};
   std::vector<int32_t> contexts = {32000};
-  int64_t most_tokens = 0;  // of a cell, all requests' contexts; 0: any
-  int32_t tokens = 96;      // of each request
+  int64_t max_tokens = 0;  // of a cell, all requests' contexts; 0: any
+  int32_t tokens = 96;     // of each request
   double acceptance = 0.89;
   double draft_acceptance = 0.66;
   int32_t repeats = 1;
@@ -70,7 +70,7 @@ std::vector<Cell> cells_of(const Arguments& arguments) {
   for (const int32_t context : arguments.contexts) {
     for (const int32_t requests : arguments.requests) {
       const Cell cell = {requests, context};
-      if (arguments.most_tokens == 0 || cell.tokens() <= arguments.most_tokens) {
+      if (arguments.max_tokens == 0 || cell.tokens() <= arguments.max_tokens) {
         cells.push_back(cell);
       }
     }
@@ -327,7 +327,7 @@ Status run(const Arguments& arguments) {
   const std::vector<Cell> cells = cells_of(arguments);
   if (cells.empty()) {
     return {StatusCode::kInvalidArgument,
-            "--most-tokens: every cell holds more than " + std::to_string(arguments.most_tokens)};
+            "--most-tokens: every cell holds more than " + std::to_string(arguments.max_tokens)};
   }
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench, Bench::load(arguments, cells));
   std::vector<Row> rows;
@@ -362,7 +362,7 @@ int main(int argc, char** argv) {
                  "cuda:0, cuda:0,cuda:1, ... (default: processors)");
   app.add_option("--requests", arguments.requests)->delimiter(',')->check(CLI::PositiveNumber);
   app.add_option("--context", arguments.contexts)->delimiter(',')->check(CLI::PositiveNumber);
-  app.add_option("--most-tokens", arguments.most_tokens, "of a cell: larger ones are left out");
+  app.add_option("--most-tokens", arguments.max_tokens, "of a cell: larger ones are left out");
   app.add_option("--tokens", arguments.tokens, "of each request")->check(CLI::PositiveNumber);
   app.add_option("--repeats", arguments.repeats,
                  "of all settings in turn; the fastest of each counts")

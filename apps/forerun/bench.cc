@@ -124,7 +124,7 @@ bench::RunnerOptions one_by_one_options(const BenchFlags& flags, const SamplingO
   return options;
 }
 
-int most_requests(const BenchFlags& flags) {
+int max_requests(const BenchFlags& flags) {
   if (flags.requests) return *flags.requests;
   return *std::max_element(flags.concurrencies.begin(), flags.concurrencies.end());
 }
@@ -132,7 +132,7 @@ int most_requests(const BenchFlags& flags) {
 // Prompts of a given length are made before the first is sent.
 Status check_prompt_memory(const BenchFlags& flags) {
   constexpr int64_t kMaxTokens = int64_t{1} << 28;
-  const int64_t tokens = int64_t{most_requests(flags)} * flags.prompt_tokens.value_or(0);
+  const int64_t tokens = int64_t{max_requests(flags)} * flags.prompt_tokens.value_or(0);
   if (tokens <= kMaxTokens) return Status();
   return Status(StatusCode::kInvalidArgument, "--prompt-tokens: found " + std::to_string(tokens) +
                                                   " tokens of prompts in all, accepted are up to " +
@@ -154,7 +154,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingO
   }
   if (flags.prompt_tokens) {
     options.prompts =
-        bench::prompts_of_length(options.prompts, most_requests(flags), *flags.prompt_tokens);
+        bench::prompts_of_length(options.prompts, max_requests(flags), *flags.prompt_tokens);
   }
   options.sampling = sampling;
   options.speculation = flags.engine.speculation;

@@ -82,7 +82,7 @@ void BatchCosts::charge_for_prompts(float held_up) {
 }
 
 void BatchCosts::find_least_row(int64_t context) {
-  table_.least_row = 0.0f;
+  table_.min_row = 0.0f;
   if (sequences_ < 2) return;
   const auto sequences = static_cast<int32_t>(sequences_);
   costs_->read([&](const StepCosts& costs) {
@@ -101,7 +101,7 @@ void BatchCosts::find_least_row(int64_t context) {
     consider(plain.rows + 1);
     for (const StepCosts::Entry& entry : costs.entries(Role::kTarget)) consider(entry.rows);
     // More than 0 even where further rows are free: 0 would mean that their cost is not known.
-    table_.least_row = static_cast<float>(std::max(least, 1e-3 * seconds / sequences));
+    table_.min_row = static_cast<float>(std::max(least, 1e-3 * seconds / sequences));
   });
 }
 

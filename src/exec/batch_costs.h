@@ -75,7 +75,7 @@ class BatchCosts {
   // wait, `held_up` times as many as decode.
   void tell_of_drafting_together(int64_t context);
   void charge_for_prompts(float held_up);
-  // Sets CostTable::least_row of the table being made.
+  // Sets CostTable::min_row of the table being made.
   void find_least_row(int64_t context);
 
   const LiveCosts* costs_;

@@ -37,11 +37,11 @@ WorkItem chain(NodeId guesses, float each) {
   return item;
 }
 
-size_t leave_out(std::vector<WorkItem>& items, int64_t held_up = 0, int32_t most_rows = 512,
+size_t leave_out(std::vector<WorkItem>& items, int64_t held_up = 0, int32_t max_rows = 512,
                  int32_t prompt_rows = 0) {
   GuessRows guesses;
   for (WorkItem& item : items) guesses.add(item, 10);
-  const StepScheduler scheduler(Role::kTarget, {.rows = most_rows}, &stepped_costs());
+  const StepScheduler scheduler(Role::kTarget, {.rows = max_rows}, &stepped_costs());
   guesses.leave_out(scheduler, std::max<int64_t>(held_up, static_cast<int64_t>(items.size())),
                     prompt_rows);
   size_t rows = 0;

@@ -172,11 +172,10 @@ TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
   rig.executor->submit(prefix_item(kDecoding + 1, Role::kTarget, std::vector<TokenId>(400, 5)));
   const std::chrono::microseconds one_step(0);
   EXPECT_FALSE(rig.executor->next(one_step).has_value());
-  EXPECT_EQ(records.back().rows, StepScheduler::kLeastPromptRows)
-      << "four fifths of 11 ms hold none";
+  EXPECT_EQ(records.back().rows, StepScheduler::kMinPromptRows) << "four fifths of 11 ms hold none";
   rig.executor->close(1);
   ASSERT_TRUE(rig.executor->next(one_step).has_value());
-  EXPECT_EQ(records.back().rows, 400 - StepScheduler::kLeastPromptRows) << "a crowd goes first";
+  EXPECT_EQ(records.back().rows, 400 - StepScheduler::kMinPromptRows) << "a crowd goes first";
 }
 
 // However many rows decode, a prompt progresses.

@@ -209,7 +209,7 @@ std::unique_ptr<StepUnderWay> RoleWorker::compose_step(std::vector<FinishedItem>
 
 void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
                       const Meanwhile& meanwhile) {
-  most_waiting_ = most_following_rows_ = std::numeric_limits<int32_t>::max();
+  max_waiting_ = max_following_rows_ = std::numeric_limits<int32_t>::max();
   std::unique_ptr<StepUnderWay> step = compose_step(finished, held_up);
   if (step == nullptr) return;
   const StepBuilder::Built& built = step->built;
@@ -225,8 +225,8 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
 bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
   const int32_t stages = pipeline_->num_stages();
   const auto share = [stages](int32_t all) { return std::max(1, (all + stages - 1) / stages); };
-  most_waiting_ = share(decoding_sequences_ - following_sequences_);
-  most_following_rows_ = scheduler_.nearly_free_rows(share(following_sequences_));
+  max_waiting_ = share(decoding_sequences_ - following_sequences_);
+  max_following_rows_ = scheduler_.nearly_free_rows(share(following_sequences_));
   std::unique_ptr<StepUnderWay> step = compose_step(finished, /*held_up=*/0);
   if (step == nullptr) return false;
   const StepBuilder::Built& built = step->built;

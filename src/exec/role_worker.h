@@ -84,8 +84,8 @@ class RoleWorker {
   bool is_pipelined() const { return pipeline_ != nullptr; }
   // Whether there is work and room for a Step: at the first stage, and in the pipeline.
   bool may_issue() const {
-    const size_t most_at_entry = following_sequences_ > 0 ? 1 : kMaxAtEntry;
-    return ready() && under_way_.size() - entered_ < most_at_entry &&
+    const size_t max_at_entry = following_sequences_ > 0 ? 1 : kMaxAtEntry;
+    return ready() && under_way_.size() - entered_ < max_at_entry &&
            under_way_.size() < kMaxUnderWay * static_cast<size_t>(pipeline_->num_stages());
   }
   // As step(), except for the Step's results, which handle() gives. Returns whether a Step was
@@ -172,7 +172,7 @@ class RoleWorker {
   void drop_rows(const RoleSequence& sequence);
   void forget_closed(RoleSequence& sequence);
   void report(const StepUnderWay& step, const StepLoad& load);
-  int32_t most_prompt_rows(int32_t left) const;
+  int32_t max_prompt_rows(int32_t left) const;
   std::string describe(const RoleSequence& sequence) const;
   // Writes the slots of a scratch sequence's context, as a prompt would have.
   Status write_scratch(const RoleSequence& sequence, int32_t context_tokens);
@@ -198,10 +198,10 @@ class RoleWorker {
   // Sequences whose next rows wait for masks, in the order of their turns.
   std::vector<RoleSequence*> late_;
   // Counts of the Step being built.
-  int32_t most_waiting_ = 0;         // sequences that wait for each result
-  int32_t waiting_served_ = 0;       // of them so far
-  int32_t most_following_rows_ = 0;  // of sequences whose items follow each other
-  int32_t following_rows_ = 0;       // so far
+  int32_t max_waiting_ = 0;         // sequences that wait for each result
+  int32_t waiting_served_ = 0;      // of them so far
+  int32_t max_following_rows_ = 0;  // of sequences whose items follow each other
+  int32_t following_rows_ = 0;      // so far
   double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
   int32_t rows_for_prompts_ = 0;  // that decoding leaves to them

@@ -70,7 +70,7 @@ RoleWorker::BlockInWork RoleWorker::next_block(const RoleSequence& sequence,
 
 // The most rows that a Step takes of a prompt with `left` rows left: its pieces fill the pipeline
 // twice, but none is smaller than a block, for which reading a stage's weights would not pay.
-int32_t RoleWorker::most_prompt_rows(int32_t left) const {
+int32_t RoleWorker::max_prompt_rows(int32_t left) const {
   const int32_t share = left / (2 * pipeline_->num_stages());
   return std::max(1, share / kKvBlockTokens + (share % kKvBlockTokens > 0 ? 1 : 0)) *
          kKvBlockTokens;
@@ -90,7 +90,7 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
   if (is_prompt) {
     count = scheduler_.prompt_rows(composed_->builder.load(), rows[item.rows_done].position, left,
                                    prompt_budget_seconds_, prompt_rows_ == 0);
-    if (is_pipelined()) count = std::min(count, most_prompt_rows(left));
+    if (is_pipelined()) count = std::min(count, max_prompt_rows(left));
   } else if (left > room && left <= scheduler_.row_budget()) {
     return 0;
   }
@@ -273,11 +273,11 @@ void RoleWorker::leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& fi
 // Where the next rows of a sequence whose items follow each other do not fit, another sequence's
 // may; the ones left out come first in the next Step.
 bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
-  if (!sequence.follows) return waiting_served_ < most_waiting_;
+  if (!sequence.follows) return waiting_served_ < max_waiting_;
   if (following_rows_ == 0 || !sequence.queue.has_next()) return true;
   const PendingItem& item = *sequence.queue.waiting().front();
   const auto rows = static_cast<int64_t>(item.item.rows.size() - item.rows_done);
-  return following_rows_ + rows <= most_following_rows_;
+  return following_rows_ + rows <= max_following_rows_;
 }
 
 // One Step in sixteen gives the first turn to a sequence below the highest priority for which the
@@ -338,7 +338,7 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   for (const Turn& turn : turns_) apply_due_edits(*turn.sequence, finished);
   rows_for_prompts_ = prompts == turns_.end()
                           ? 0
-                          : std::min(StepScheduler::kLeastPromptRows, scheduler_.row_budget() / 2);
+                          : std::min(StepScheduler::kMinPromptRows, scheduler_.row_budget() / 2);
   const auto decoding_turns = static_cast<size_t>(std::distance(turns_.begin(), prompts));
   if (held_up > 1) leave_out_drafts(held_up, finished);
   leave_out_guesses(decoding_turns);

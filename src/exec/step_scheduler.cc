@@ -13,7 +13,7 @@ constexpr int32_t kFewGuesses = 16;
 constexpr int32_t kRowTile = 8;
 // The least relative gain in the speed of all requests for which a batch drafts together: offers
 // are overrated, and a draft that begins again has a text to catch up with.
-constexpr double kLeastDraftGain = 0.02;
+constexpr double kMinDraftGain = 0.02;
 
 // The load with `rows` rows of one more sequence, behind `context` tokens of its own.
 StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
@@ -85,7 +85,7 @@ size_t StepScheduler::draft_items(const StepLoad& load, std::span<const DraftOff
     const double before = load.rows > 0 ? costs.seconds(role_, load) : 0.0;
     StepLoad more = load;
     double sum = 0.0;
-    double best = load.rows > 0 ? 0.0 : kLeastDraftGain * static_cast<double>(held_up);
+    double best = load.rows > 0 ? 0.0 : kMinDraftGain * static_cast<double>(held_up);
     for (size_t taken = 0; taken < offers.size(); ++taken) {
       const DraftOffer& offer = offers[taken];
       more.rows += offer.rows;
@@ -119,7 +119,7 @@ int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_
                                    double budget_seconds, bool first) const {
   const int32_t most = std::min(left, budget_.rows - load.rows);
   if (most <= 0) return 0;
-  const int32_t least = std::min(most, kLeastPromptRows);
+  const int32_t least = std::min(most, kMinPromptRows);
   if (!knows_costs() || (first && most == least)) return most;
   const auto seconds = [&](int32_t rows) {
     return costs_->seconds(role_, with_prompt(load, rows, context));
@@ -130,14 +130,14 @@ int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_
   const auto fits = [&](int32_t rows) { return seconds(rows) <= budget; };
   if (fits(most)) return most;
   if (!first && !fits(least)) return 0;
-  // Multiples of kLeastPromptRows; costs grow with rows.
+  // Multiples of kMinPromptRows; costs grow with rows.
   int32_t low = 1;
-  int32_t high = (most + kLeastPromptRows - 1) / kLeastPromptRows;
+  int32_t high = (most + kMinPromptRows - 1) / kMinPromptRows;
   while (low + 1 < high) {
     const int32_t middle = (low + high) / 2;
-    (fits(middle * kLeastPromptRows) ? low : high) = middle;
+    (fits(middle * kMinPromptRows) ? low : high) = middle;
   }
-  return low * kLeastPromptRows;
+  return low * kMinPromptRows;
 }
 
 }  // namespace forerun

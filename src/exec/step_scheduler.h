@@ -52,7 +52,7 @@ class StepScheduler {
   static constexpr double kIdleSeconds = 0.25;
   // Fewer prompt rows than this do not pay, since they too need all weights to be read. A Step
   // takes this many however long they last.
-  static constexpr int32_t kLeastPromptRows = 16;
+  static constexpr int32_t kMinPromptRows = 16;
 
   // `costs` may be null or know nothing of the role: then a Step takes prompt rows up to the
   // budget's rows. It must outlive the object.

@@ -61,7 +61,7 @@ TEST_F(StepSchedulerTest, ARowIsNearlyFreeWhileTheStepLastsLittleLonger) {
 TEST_F(StepSchedulerTest, AFullStepTakesSomeRowsOfOnePromptAndNoneOfOthers) {
   const StepScheduler target = scheduler(Role::kTarget, 0.02);
   const StepLoad full = even_load(30, 1, 0);
-  EXPECT_EQ(rows_of(target, full, 0, 1000, true, true), StepScheduler::kLeastPromptRows);
+  EXPECT_EQ(rows_of(target, full, 0, 1000, true, true), StepScheduler::kMinPromptRows);
   EXPECT_EQ(rows_of(target, full, 0, 1000, true, false), 0);
   EXPECT_EQ(rows_of(target, full, 0, 5, true, false), 0);
   EXPECT_EQ(rows_of(target, full, 0, 5, true, true), 5);

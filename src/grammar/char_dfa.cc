@@ -80,7 +80,7 @@ Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits
       marks.push_back(state.end ? uint64_t{1} << i : 0);
     }
   }
-  const size_t most_states = std::min(kMaxStates, limits.max_states);
+  const size_t max_states = std::min(kMaxStates, limits.max_states);
   CharDfa dfa;
   std::map<StateSet, uint32_t> numbers;
   std::vector<const StateSet*> sets;
@@ -112,9 +112,9 @@ Result<CharDfa> read_together(std::span<const CharNfa> nfas, const GrammarLimits
       edges[number_of(std::move(targets))].add(first, last);
     });
     for (auto& [to, chars] : edges) dfa.states[at].edges.push_back({std::move(chars), to});
-    if (sets.size() > most_states || work > limits.max_work / kWorkOfRange) {
+    if (sets.size() > max_states || work > limits.max_work / kWorkOfRange) {
       return Status(StatusCode::kResourceExhausted, "patterns that must all match need more than " +
-                                                        std::to_string(most_states) +
+                                                        std::to_string(max_states) +
                                                         " states; accepted: fewer or smaller ones");
     }
   }

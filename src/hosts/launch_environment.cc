@@ -24,7 +24,7 @@ int32_t first_number(std::initializer_list<const char*> variables, int32_t other
 
 // The largest number in Slurm's list of tasks per node, such as "4(x2),3". A process on a machine
 // with fewer tasks then takes a smaller share of the machine than it could.
-int32_t most_tasks_of_a_node() {
+int32_t max_tasks_of_a_node() {
   const char* const list = std::getenv("SLURM_TASKS_PER_NODE");
   int32_t most = 1;
   if (list == nullptr) return most;
@@ -50,7 +50,7 @@ int32_t processes_of_launch() {
 
 LocalPlace place_on_machine() {
   const LocalPlace place{first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0),
-                         first_number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, most_tasks_of_a_node())};
+                         first_number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, max_tasks_of_a_node())};
   if (place.ranks < 1 || place.rank >= place.ranks) return {};
   return place;
 }

@@ -20,9 +20,9 @@ class StepDeadlinesTest : public ::testing::Test {
   }
   void issue(int32_t rows) { deadlines_->issue(++issued_, rows, rows + 4.0, now_); }
   void pass(int32_t stage, uint64_t step) { deadlines_->pass(stage, step, now_); }
-  // The first moment up to `most_ms` at which a stage is late; -1: none is.
-  int late_after_ms(int most_ms) {
-    for (int waited = 0; waited <= most_ms; waited += 100) {
+  // The first moment up to `max_ms` at which a stage is late; -1: none is.
+  int late_after_ms(int max_ms) {
+    for (int waited = 0; waited <= max_ms; waited += 100) {
       late_ = deadlines_->find_late(now_);
       if (late_) return waited;
       now_ += milliseconds(100);

@@ -20,7 +20,7 @@ namespace {
 constexpr double kWorthTrying = 0.6;
 constexpr int32_t kTrials = 2;  // of each plan; the fastest counts
 constexpr int32_t kTrialTokens = 64;
-constexpr int32_t kLeastTrialTokens = 8;
+constexpr int32_t kMinTrialTokens = 8;
 constexpr double kTrialSeconds = 4.0;  // for all texts of a trial, about
 constexpr float kTrialTemperature = 0.8f;
 constexpr int32_t kVerifyTokens = 8;  // what t_target is shown for
@@ -52,7 +52,7 @@ Result<double> try_plan(SplitModels& models, const SplitTrials& trials, const Co
   const double affordable =
       kTrialSeconds * forecast.tokens_per_s / static_cast<double>(2 * trials.prompts.size());
   const auto tokens =
-      static_cast<int32_t>(std::clamp<double>(affordable, kLeastTrialTokens, kTrialTokens));
+      static_cast<int32_t>(std::clamp<double>(affordable, kMinTrialTokens, kTrialTokens));
   const std::vector<OfflineRequest> requests = trial_requests(trials.prompts, tokens);
   const auto shared = std::make_shared<SharedAcceptance>();
   OfflineOptions offline_options;

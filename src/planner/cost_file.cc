@@ -17,7 +17,7 @@ constexpr int64_t kVersion = 1;
 constexpr int64_t kMaxRows = 1 << 16;
 constexpr int64_t kMaxKvTokens = int64_t{1} << 40;
 constexpr double kMaxSeconds = 3600.0;
-constexpr double kLeastSeconds = 1e-12;
+constexpr double kMinSeconds = 1e-12;
 
 double required_seconds(FieldReader& fields, std::string_view field, double least) {
   if (!fields.has(field)) {
@@ -43,7 +43,7 @@ void read_role(FieldReader& fields, Role role, StepCosts& costs) {
     step.accept_only({"rows", "kv_tokens", "seconds"});
     const auto rows = static_cast<int32_t>(step.required_integer("rows", 1, kMaxRows));
     const int64_t kv_tokens = step.required_integer("kv_tokens", 0, kMaxKvTokens);
-    const double seconds = required_seconds(step, "seconds", kLeastSeconds);
+    const double seconds = required_seconds(step, "seconds", kMinSeconds);
     if (!fields.ok()) return;
     costs.add(role, {.rows = rows, .kv_tokens = kv_tokens}, seconds);
   }

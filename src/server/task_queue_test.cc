@@ -76,7 +76,7 @@ TEST(WorkerPool, LargeTasksHoldUpNoSmallOne) {
   bool large_may_end = false;
   int small_done = 0, large_done = 0;
   {
-    WorkerPool pool({.threads = 1, .most_waiting = 20, .large_bytes = 1000});
+    WorkerPool pool({.threads = 1, .max_waiting = 20, .large_bytes = 1000});
     for (int idx = 0; idx < 3; ++idx) {
       ASSERT_TRUE(pool.try_post(1001, [&] {
         std::unique_lock lock(mutex);

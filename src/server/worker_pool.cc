@@ -46,7 +46,7 @@ bool WorkerPool::try_post(int64_t bytes, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
     const size_t waiting = small_.tasks.size() + large_.tasks.size();
-    if (stopped_ || waiting >= options_.most_waiting) return false;
+    if (stopped_ || waiting >= options_.max_waiting) return false;
     lane.tasks.push(bytes, std::move(task));
   }
   lane.changed.notify_one();

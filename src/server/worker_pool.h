@@ -21,7 +21,7 @@ class WorkerPool {
  public:
   struct Options {
     int threads = 2;                 // for small tasks; there is one more for large ones
-    size_t most_waiting = 1024;      // of both kinds together
+    size_t max_waiting = 1024;       // of both kinds together
     int64_t large_bytes = 64 << 10;  // a task of more bytes is large
   };
 
@@ -31,7 +31,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Runs `task`, which reads `bytes` bytes, on one of the threads. False where `most_waiting` tasks
+  // Runs `task`, which reads `bytes` bytes, on one of the threads. False where `max_waiting` tasks
   // wait already. May be called from any thread.
   bool try_post(int64_t bytes, std::function<void()> task);
   // The same for a task that takes long however little it reads.

@@ -26,7 +26,7 @@ struct CostTable {
   // The least seconds that a further row of the target's Step costs, at whichever number of rows
   // makes it cheapest; 0: as the entries say. Policies offer rows that are worth at least this
   // (WorkRow::chance).
-  float least_row = 0.0f;
+  float min_row = 0.0f;
   // The draft's Steps hold up the batch, and run only where all requests that would draft gain
   // enough together (WorkItem::gain).
   bool drafts_together = false;

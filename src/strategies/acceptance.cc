@@ -26,7 +26,7 @@ constexpr float kSharedProfileMemory = 200.0f;
 // The number of observations that a profile's initial means weigh.
 constexpr float kProfileStrength = 3.0f;
 
-constexpr float kLeastLogprob = -20.7f;  // of a guess: a billionth
+constexpr float kMinLogprob = -20.7f;  // of a guess: a billionth
 
 constexpr uint32_t kProbabilitySteps = (1u << 20) - 1;
 
@@ -153,7 +153,7 @@ void Acceptance::weigh(std::vector<Guess>& guesses) const {
       log_of_kind = std::log(of_kind);
     }
     sum += std::min(p * of_kind, kMaxChance);
-    guess.logprob = std::clamp(guess.logprob + log_of_kind, kLeastLogprob, kMaxLogprob);
+    guess.logprob = std::clamp(guess.logprob + log_of_kind, kMinLogprob, kMaxLogprob);
   }
   if (sum > kMaxTogether) {
     const float excess = std::log(sum / kMaxTogether);

@@ -89,14 +89,14 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   drafts_rest_ = costs.drafts_rest;
   const int32_t waiters = costs.sequences > 1 ? costs.sequences : 0;
   look_gain_ = std::min(kRestGain, kRestGainAWaiter * static_cast<float>(waiters));
-  least_row_ = costs.measured() ? costs.least_row / plain : 0.0f;
-  most_gain_ = 0.0f;
+  min_row_ = costs.measured() ? costs.min_row / plain : 0.0f;
+  max_gain_ = 0.0f;
   float tokens = 0.0f;
   float chance = 1.0f;
   for (int32_t rows = 2; rows <= kMaxNodes; ++rows) {
     chance *= kSureChance;
     tokens += chance;
-    most_gain_ = std::max(most_gain_, tokens - extra_time(rows));
+    max_gain_ = std::max(max_gain_, tokens - extra_time(rows));
   }
 }
 
@@ -110,7 +110,7 @@ int32_t AdaptiveGrowth::rest_after(int32_t idle_rounds) const {
     return static_cast<int32_t>(worth / std::max(gain, kRestGain / kMaxRest));
   };
   const float likely = kBurst * (recent_tokens_ / recent_rounds_ - 1.0f);
-  return std::min(idle_rounds, std::max(rounds(kRestGain, most_gain_), rounds(look_gain_, likely)));
+  return std::min(idle_rounds, std::max(rounds(kRestGain, max_gain_), rounds(look_gain_, likely)));
 }
 
 size_t AdaptiveGrowth::row_index(int32_t rows) {
@@ -149,8 +149,8 @@ AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& cha
 }
 
 int32_t AdaptiveGrowth::offered(const std::vector<float>& chances) const {
-  if (least_row_ <= 0.0f) return best_choice(chances).nodes;
-  const float least = least_chance();
+  if (min_row_ <= 0.0f) return best_choice(chances).nodes;
+  const float least = min_chance();
   size_t count = 0;
   while (count < chances.size() && chances[count] >= least) ++count;
   return static_cast<int32_t>(count) + 1;

@@ -67,7 +67,7 @@ class AdaptiveGrowth : public TreeGrowth {
                    std::span<const TokenId> sampled) override;
   void on_costs(const CostTable& costs) override;
   int32_t source_nodes() const override { return kSourceNodes; }
-  float least_chance() const override { return rate() * least_row_; }
+  float min_chance() const override { return rate() * min_row_; }
 
  private:
   static constexpr int32_t kSourceNodes = 12;
@@ -110,7 +110,7 @@ class AdaptiveGrowth : public TreeGrowth {
   Acceptance acceptance_;
   std::array<float, CostTable::kMaxRows + 1> target_time_{};
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
-  float least_row_ = 0.0f;        // as in CostTable, in plain steps
+  float min_row_ = 0.0f;          // as in CostTable, in plain steps
   float look_gain_ = 0.0f;        // tokens that rest may forgo for the batch's sake
   float draft_alone_ = 1.0f;      // as in CostTable
   bool drafts_together_ = false;  // the same
@@ -123,7 +123,7 @@ class AdaptiveGrowth : public TreeGrowth {
   int32_t probe_rounds_ = 0;
   int32_t idle_rounds_ = 0;  // consecutive rounds that were decided and guessed nothing
   int32_t rest_rounds_ = 0;  // rounds of rest still to come
-  float most_gain_ = 0.0f;   // tokens that a round gains if hardly any guess is wrong
+  float max_gain_ = 0.0f;    // tokens that a round gains if hardly any guess is wrong
 
   // This round.
   RoundStart start_;

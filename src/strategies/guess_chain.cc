@@ -8,7 +8,7 @@ namespace forerun {
 namespace {
 
 // A guess less likely than this is never worth a row, since no row is free.
-constexpr float kLeastChance = 0.1f;
+constexpr float kMinChance = 0.1f;
 // A Step of the draft model, in plain Steps, while nothing has been measured.
 constexpr float kUnmeasuredDraft = 0.2f;
 
@@ -54,15 +54,15 @@ void GuessChain::begin(const TokenTree& tree, NodeId last, bool reads) {
   }
 }
 
-float GuessChain::least_chance(size_t rows) const {
-  if (!costs_.measured()) return kLeastChance;
+float GuessChain::min_chance(size_t rows) const {
+  if (!costs_.measured()) return kMinChance;
   const float plain = costs_.at(Role::kTarget, 1);
   // Beside other requests, all guesses that might pay are offered (WorkRow::chance).
   const auto before = static_cast<int32_t>(rows) + 1;
-  const float row = costs_.least_row > 0.0f
-                        ? costs_.least_row
+  const float row = costs_.min_row > 0.0f
+                        ? costs_.min_row
                         : costs_.at(Role::kTarget, before + 1) - costs_.at(Role::kTarget, before);
-  return std::max(kLeastChance, row / plain);
+  return std::max(kMinChance, row / plain);
 }
 
 bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
@@ -128,7 +128,7 @@ bool GuessChain::take_guess(const TokenTree& tree, NodeId guess) {
   chances_.push_back(parent * std::exp(tree.logprob(tip_)));
   // A guess that is not worth a row is still compared with the check's token, so that its chance
   // can rise.
-  if (num_rows_ + 1 < guesses_.size() || chances_.back() < least_chance(num_rows_)) return false;
+  if (num_rows_ + 1 < guesses_.size() || chances_.back() < min_chance(num_rows_)) return false;
   ++num_rows_;
   return true;
 }

@@ -71,7 +71,7 @@ class GuessChain : private GuessJudge {
   bool take_guess(const TokenTree& tree, NodeId guess);
   void fill_item(TokenTree& tree, WorkItem& item);
   // The least chance at which a guess is worth a row beside `rows` others.
-  float least_chance(size_t rows) const;
+  float min_chance(size_t rows) const;
 
   const Config config_;
   GuessList guess_list_;

@@ -15,13 +15,13 @@ constexpr int32_t kTreeCapacity = 8192;
 constexpr int32_t kDefaultChildren = 16;
 // Widths taken from costs.
 constexpr int32_t kUnmeasuredWidth = 16;
-constexpr int32_t kLeastWidth = 4;
+constexpr int32_t kMinWidth = 4;
 constexpr int32_t kMaxWidth = 64;
 // The highest least chance that is required of a node; the root's chance is 1.
 constexpr float kMaxChance = 0.9f;
 // Beside other requests, a guess that is less likely than this is not sent: it gains next to
 // nothing and keeps the first stage busy when another request's root comes.
-constexpr float kLeastChanceBesideOthers = 0.01f;
+constexpr float kMinChanceBesideOthers = 0.01f;
 
 }  // namespace
 
@@ -87,12 +87,11 @@ Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource>
 // Sets width_ to as many rows as cost the target little more than one row of each decoding request.
 void Pipelined::on_costs(const CostTable& costs) {
   const bool alone = costs.sequences <= 1;
-  least_weight_ =
-      alone ? -std::numeric_limits<float>::infinity() : std::log(kLeastChanceBesideOthers);
+  min_weight_ = alone ? -std::numeric_limits<float>::infinity() : std::log(kMinChanceBesideOthers);
   if (!config_.width_from_costs && alone) width_ = config_.width;
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
   const int32_t most = config_.width_from_costs ? kMaxWidth : config_.width;
-  width_ = config_.width_from_costs && alone ? kLeastWidth : 1;
+  width_ = config_.width_from_costs && alone ? kMinWidth : 1;
   while (width_ < most &&
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
@@ -100,7 +99,7 @@ void Pipelined::on_costs(const CostTable& costs) {
   if (width_ < 2) return;
   const float row = (costs.at(Role::kTarget, width_) - costs.at(Role::kTarget, 1)) /
                     (static_cast<float>(width_ - 1) * costs.at(Role::kTarget, 1));
-  if (row > 0.0f) least_weight_ = std::max(least_weight_, std::log(std::min(row, kMaxChance)));
+  if (row > 0.0f) min_weight_ = std::max(min_weight_, std::log(std::min(row, kMaxChance)));
 }
 
 void Pipelined::start(const RequestView& request, StrategyOutput& out) {
@@ -323,7 +322,7 @@ void Pipelined::send(StrategyOutput& out) {
       config_.tree_tokens > 0 ? std::max(0, config_.tree_tokens - rows_with_kv_) : width_;
   if (!config_.by_levels) {
     tree_.best_unrun(Role::kTarget, std::min(width_, room), nodes_);
-    std::erase_if(nodes_, [this](NodeId node) { return tree_.weight(node) < least_weight_; });
+    std::erase_if(nodes_, [this](NodeId node) { return tree_.weight(node) < min_weight_; });
   } else if (level_sent_ || static_cast<int32_t>(level_.size()) > room) {
     nodes_.clear();
   } else {

@@ -148,7 +148,7 @@ class Pipelined : public Strategy {
   int32_t width_;
   // Nodes of lower weight are not sent: a row must save a forward often enough to pay for its share
   // of one.
-  float least_weight_ = -std::numeric_limits<float>::infinity();
+  float min_weight_ = -std::numeric_limits<float>::infinity();
   GuessList guesses_;
   Acceptance acceptance_;
   Judge judge_;

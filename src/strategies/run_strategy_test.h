@@ -201,7 +201,7 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
   }
   c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
   if (rng() % 3 == 0) c.costs = rising_costs(rng() % 2 == 0);
-  if (rng() % 2 == 0) c.costs.least_row = 0.02f * c.costs.at(Role::kTarget, 1);
+  if (rng() % 2 == 0) c.costs.min_row = 0.02f * c.costs.at(Role::kTarget, 1);
   // A load that changes: rows nearly free, rows as expensive as Steps, nothing measured.
   if (rng() % 3 == 0) {
     c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};

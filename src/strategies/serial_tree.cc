@@ -264,11 +264,11 @@ void SerialTree::add_source_nodes() {
     return wa < wb || (wa == wb && a > b);
   };
   // Nothing below a node is likelier than the node.
-  const float least_weight = std::log(std::max(kHopelessChance, growth_->least_chance()));
+  const float min_weight = std::log(std::max(kHopelessChance, growth_->min_chance()));
   const auto open = [&](int32_t row) {
     const NodeId node = tree_.node_at(row);
     return tree_.expansion(Role::kDraft, node) == Expansion::kUnexpanded &&
-           tree_.weight(node) > least_weight;
+           tree_.weight(node) > min_weight;
   };
   drop_source_nodes();
   open_rows_.clear();

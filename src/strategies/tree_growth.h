@@ -73,7 +73,7 @@ class TreeGrowth : public GuessJudge {
   // verification.
   virtual int32_t source_nodes() const = 0;
   // Nodes whose probability by their weight is below this are not verified.
-  virtual float least_chance() const { return 0.0f; }
+  virtual float min_chance() const { return 0.0f; }
 };
 
 }  // namespace forerun

@@ -139,7 +139,7 @@ Status Normalizer::append(const JsonValue& field, int depth, std::vector<Step>& 
   return {};
 }
 
-size_t Normalizer::most_shrink() const {
+size_t Normalizer::max_shrink() const {
   // Normalization composes one character from at most four, of up to four bytes each; lower case
   // turns three bytes into one (U+212A).
   constexpr size_t kFormShrink = 16;

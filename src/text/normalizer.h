@@ -26,7 +26,7 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
   // Normalizing makes a text shorter, in bytes, by at most this factor; 0: there is no bound.
-  size_t most_shrink() const;
+  size_t max_shrink() const;
 
   // The rewritten text: `text` itself where nothing changed, else a view of `scratch` that lives
   // until its next use. `text` must be well-formed UTF-8 and must not lie in `scratch`.

@@ -187,7 +187,7 @@ Status Tokenizer::Impl::encode_plain(std::string_view text, bool starts_input,
   const size_t longest = bpe.longest_token_bytes();
   const auto is_over = [&](size_t bytes) {
     const size_t least = longest == 0 ? 0 : (bytes + longest - 1) / longest;
-    scratch.is_over = scratch.is_over || out.size() + least > scratch.most_tokens;
+    scratch.is_over = scratch.is_over || out.size() + least > scratch.max_tokens;
     return scratch.is_over;
   };
   size_t rest = 0;
@@ -208,7 +208,7 @@ Status Tokenizer::Impl::encode_text(std::string_view text, bool starts_input, bo
     if (scratch.is_over) return {};
     if (segment.id >= 0) {
       out.push_back(segment.id);
-      scratch.is_over = out.size() > scratch.most_tokens;
+      scratch.is_over = out.size() > scratch.max_tokens;
       continue;
     }
     FORERUN_ASSIGN_OR_RETURN(
@@ -225,7 +225,7 @@ Status Tokenizer::Impl::encode_text(std::string_view text, bool starts_input, bo
       if (scratch.is_over) return {};
       if (inner.id >= 0) {
         out.push_back(inner.id);
-        scratch.is_over = out.size() > scratch.most_tokens;
+        scratch.is_over = out.size() > scratch.max_tokens;
         continue;
       }
       FORERUN_RETURN_IF_ERROR(encode_plain(normalized.substr(inner.begin, inner.end - inner.begin),
@@ -285,7 +285,7 @@ Status Tokenizer::Impl::encode_bytes(std::string_view text, bool parse_special,
 
 void Tokenizer::Impl::measure_longest_token(const std::vector<text::AddedToken>& raw,
                                             const std::vector<text::AddedToken>& normalized) {
-  const size_t shrink = normalizer.most_shrink();
+  const size_t shrink = normalizer.max_shrink();
   if (bpe.longest_token_bytes() == 0 || shrink == 0 || !pre_tokenizer.keeps_all()) return;
   size_t longest = bpe.longest_token_bytes();
   for (const auto* list : {&raw, &normalized}) {
@@ -297,8 +297,8 @@ void Tokenizer::Impl::measure_longest_token(const std::vector<text::AddedToken>&
   longest_token_bytes = longest * shrink;
 }
 
-bool Tokenizer::Impl::is_certainly_over(size_t text_bytes, size_t most_tokens) const {
-  return longest_token_bytes > 0 && text_bytes / longest_token_bytes > most_tokens;
+bool Tokenizer::Impl::is_certainly_over(size_t text_bytes, size_t max_tokens) const {
+  return longest_token_bytes > 0 && text_bytes / longest_token_bytes > max_tokens;
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
@@ -308,27 +308,27 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
 }
 
 Result<std::optional<std::vector<int32_t>>> Tokenizer::encode_within(
-    std::string_view text, size_t most_tokens, const EncodeOptions& options) const {
-  bool is_over = impl_->is_certainly_over(text.size(), most_tokens);
+    std::string_view text, size_t max_tokens, const EncodeOptions& options) const {
+  bool is_over = impl_->is_certainly_over(text.size(), max_tokens);
   if (is_over) return std::optional<std::vector<int32_t>>();
   FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                           impl_->encode(text, options, most_tokens, &is_over));
+                           impl_->encode(text, options, max_tokens, &is_over));
   if (is_over) return std::optional<std::vector<int32_t>>();
   return std::optional<std::vector<int32_t>>(std::move(ids));
 }
 
 Result<std::vector<int32_t>> Tokenizer::Impl::encode(std::string_view text,
                                                      const EncodeOptions& options,
-                                                     size_t most_tokens, bool* is_over) const {
+                                                     size_t max_tokens, bool* is_over) const {
   if (text.size() > kMaxTextBytes) {
     return Status(StatusCode::kInvalidArgument,
                   "text of " + std::to_string(text.size()) + " bytes; accepted: at most 256 MiB");
   }
   std::vector<int32_t> out;
   if (options.add_special_tokens) out = post_processor.before;
-  out.reserve(out.size() + std::min(text.size() / 3, most_tokens) + 8);
+  out.reserve(out.size() + std::min(text.size() / 3, max_tokens) + 8);
   std::unique_ptr<text::EncodeScratch> scratch = take_scratch();
-  scratch->most_tokens = most_tokens;
+  scratch->max_tokens = max_tokens;
   scratch->is_over = false;
   const Status status = keeps_ill_formed(text)
                             ? encode_bytes(text, options.parse_special, *scratch, out)
@@ -339,7 +339,7 @@ Result<std::vector<int32_t>> Tokenizer::Impl::encode(std::string_view text,
   if (options.add_special_tokens) {
     out.insert(out.end(), post_processor.behind.begin(), post_processor.behind.end());
   }
-  *is_over = was_over || out.size() > most_tokens;
+  *is_over = was_over || out.size() > max_tokens;
   return out;
 }
 

@@ -59,11 +59,11 @@ class Tokenizer {
   Result<std::vector<int32_t>> encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
-  // The same where the text has at most `most_tokens` tokens; nothing where it has more. A text
+  // The same where the text has at most `max_tokens` tokens; nothing where it has more. A text
   // that has more is not read to its end, and not at all where its length alone shows it: no token
   // stands for more bytes than the longest one has, unless the file's rules remove text.
   Result<std::optional<std::vector<int32_t>>> encode_within(
-      std::string_view text, size_t most_tokens, const EncodeOptions& options = {}) const;
+      std::string_view text, size_t max_tokens, const EncodeOptions& options = {}) const;
 
   // The text of `ids`, always well-formed UTF-8 (broken sequences become U+FFFD). Ids without a
   // token are skipped, special tokens as well if asked.

@@ -26,7 +26,7 @@ struct EncodeScratch {
   Pieces pieces;
   Bpe::Scratch bpe;
   std::vector<Segment> segments, normalized_segments;
-  size_t most_tokens = SIZE_MAX;  // encoding stops and sets is_over once there are more
+  size_t max_tokens = SIZE_MAX;  // encoding stops and sets is_over once there are more
   bool is_over = false;
 };
 
@@ -48,11 +48,11 @@ struct Tokenizer::Impl {
   Status encode_plain(std::string_view text, bool starts_input, text::EncodeScratch& scratch,
                       std::vector<int32_t>& out) const;
 
-  // The ids of `text` where there are at most `most_tokens`; sets `is_over` where there are more.
+  // The ids of `text` where there are at most `max_tokens`; sets `is_over` where there are more.
   Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options,
-                                      size_t most_tokens, bool* is_over) const;
-  // Whether any text of `text_bytes` bytes has more than `most_tokens` tokens.
-  bool is_certainly_over(size_t text_bytes, size_t most_tokens) const;
+                                      size_t max_tokens, bool* is_over) const;
+  // Whether any text of `text_bytes` bytes has more than `max_tokens` tokens.
+  bool is_certainly_over(size_t text_bytes, size_t max_tokens) const;
   void measure_longest_token(const std::vector<text::AddedToken>& raw,
                              const std::vector<text::AddedToken>& normalized);
 

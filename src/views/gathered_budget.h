@@ -13,16 +13,16 @@ namespace forerun {
 
 class GatheredBudget {
  public:
-  // kInvalidArgument where the budget is too small for a tail of `least_tail_blocks` and one block
+  // kInvalidArgument where the budget is too small for a tail of `min_tail_blocks` and one block
   // of the head. `view`: its name. `observers`: how many tokens of the tail choose; 0: other rows
   // do.
-  static Status check(const char* view, int32_t budget_tokens, int32_t least_tail_blocks,
+  static Status check(const char* view, int32_t budget_tokens, int32_t min_tail_blocks,
                       int32_t observers = 0);
 
   // The budget must have passed check(). The block that the next token falls into belongs to the
-  // tail. The tail has at most `most_tail_blocks`, or what the budget leaves beside one block of
-  // the head, but no fewer than `least_tail_blocks`; the head has all other blocks.
-  GatheredBudget(int32_t budget_tokens, int32_t least_tail_blocks, int32_t most_tail_blocks);
+  // tail. The tail has at most `max_tail_blocks`, or what the budget leaves beside one block of
+  // the head, but no fewer than `min_tail_blocks`; the head has all other blocks.
+  GatheredBudget(int32_t budget_tokens, int32_t min_tail_blocks, int32_t max_tail_blocks);
 
   int32_t head_blocks() const { return head_blocks_; }
   // How many tokens the text grows by before the head is chosen anew.
@@ -33,8 +33,8 @@ class GatheredBudget {
   KvViewLayout choose(int32_t prefix_tokens) const { return layout(prefix_tokens, {}); }
 
  private:
-  int32_t least_tail_blocks_;
-  int32_t most_tail_blocks_;
+  int32_t min_tail_blocks_;
+  int32_t max_tail_blocks_;
   int32_t head_blocks_;
 };
 

@@ -10,16 +10,16 @@ namespace {
 
 constexpr int32_t kSinkBlocks = 1;
 // Right behind a block's end the window is one block less a token.
-constexpr int32_t kLeastWindowBlocks = 2;
-constexpr int32_t kLeastTokens = (kSinkBlocks + kLeastWindowBlocks) * kKvBlockTokens;
+constexpr int32_t kMinWindowBlocks = 2;
+constexpr int32_t kMinTokens = (kSinkBlocks + kMinWindowBlocks) * kKvBlockTokens;
 
 }  // namespace
 
 Status StreamingLlm::check(int32_t budget_tokens) {
-  if (budget_tokens >= kLeastTokens) return Status();
+  if (budget_tokens >= kMinTokens) return Status();
   return Status(StatusCode::kInvalidArgument,
                 "view_budget: found " + std::to_string(budget_tokens) +
-                    ", view streaming_llm accepts " + std::to_string(kLeastTokens) +
+                    ", view streaming_llm accepts " + std::to_string(kMinTokens) +
                     " and more: a block of " + std::to_string(kKvBlockTokens) +
                     " sinks and a window of two");
 }

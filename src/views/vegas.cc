@@ -11,22 +11,22 @@ constexpr int32_t kPooling = 5;
 constexpr int32_t kTokensBetweenChoices = 16;
 // The block that the next token falls into, and a whole one: observers that are run once more lie
 // in them.
-constexpr int32_t kLeastTailBlocks = 2;
+constexpr int32_t kMinTailBlocks = 2;
 // A tail grows until the next choice, by one block where the budget has room for it.
-constexpr int32_t kMaxTailBlocks = kLeastTailBlocks + 1;
+constexpr int32_t kMaxTailBlocks = kMinTailBlocks + 1;
 static_assert(kObservers <= kKvBlockTokens);
 
 }  // namespace
 
 Status Vegas::check(int32_t budget_tokens) {
-  return GatheredBudget::check("vegas", budget_tokens, kLeastTailBlocks);
+  return GatheredBudget::check("vegas", budget_tokens, kMinTailBlocks);
 }
 
 int32_t Vegas::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return Vegas(budget_tokens).budget_.head_blocks();
 }
 
-Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kLeastTailBlocks, kMaxTailBlocks) {}
+Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kMinTailBlocks, kMaxTailBlocks) {}
 
 KvViewLayout Vegas::layout(int32_t prefix_tokens, const KvChosen& last) const {
   return budget_.layout(prefix_tokens, last);

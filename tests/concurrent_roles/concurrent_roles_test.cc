@@ -129,12 +129,12 @@ std::vector<Wanted> random_requests(std::mt19937& rng, size_t count) {
 
 // Makes one side, or none, slow: a Step's results are held back for up to so many microseconds.
 std::function<void(const StepRecord&)> random_delays(std::mt19937& rng) {
-  std::array<uint32_t, kNumRoles> most_us{};
-  for (uint32_t& us : most_us) us = std::array<uint32_t, 4>{0, 30, 100, 400}[rng() % 4];
-  return [most_us, seed = rng()](const StepRecord& record) {
+  std::array<uint32_t, kNumRoles> max_us{};
+  for (uint32_t& us : max_us) us = std::array<uint32_t, 4>{0, 30, 100, 400}[rng() % 4];
+  return [max_us, seed = rng()](const StepRecord& record) {
     thread_local std::mt19937 delays(static_cast<uint32_t>(seed) +
                                      static_cast<uint32_t>(record.role));
-    const uint32_t most = most_us[static_cast<size_t>(record.role)];
+    const uint32_t most = max_us[static_cast<size_t>(record.role)];
     if (most > 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % most));
   };
 }

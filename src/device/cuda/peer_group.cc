@@ -20,7 +20,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 // Smallest all-reduce, in bytes, for which two shots are faster than one. In two shots each of n
 // ranks sends 2 (n - 1) / n times the bytes instead of n - 1 times, but waits for a second trip
 // over the links, during which the links could carry kTripBytes.
-int64_t least_two_shot_bytes(int64_t degree) {
+int64_t min_two_shot_bytes(int64_t degree) {
   constexpr int64_t kTripBytes = 640'000;
   return degree == 2 ? kNever : degree * kTripBytes / ((degree - 1) * (degree - 2));
 }
@@ -51,7 +51,7 @@ Status check_options(size_t degree, const PeerGroupOptions& options) {
     return refuse(std::to_string(degree) + " ranks; 2 to " + std::to_string(kMaxPeers) +
                   " are accepted");
   }
-  if (options.most_rows < 1 || options.width < 1 || options.wait_limit_ms < 1) {
+  if (options.max_rows < 1 || options.width < 1 || options.wait_limit_ms < 1) {
     return refuse("rows, width and wait_limit_ms must be at least 1");
   }
   return {};
@@ -88,7 +88,7 @@ Result<bool> open_to_peers(std::span<const int> devices, size_t owner) {
 Status PeerGroup::allocate(size_t degree, const PeerGroupOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(fault_, PinnedBuffer::allocate(sizeof(uint32_t), "a group's fault"));
   // A word holds 8 bf16. Sizes are rounded up to whole fragments of 8 rows x 32 columns.
-  const int64_t slot_words = (options.most_rows + 7) / 8 * ((options.width + 31) / 32) * 32;
+  const int64_t slot_words = (options.max_rows + 7) / 8 * ((options.width + 31) / 32) * 32;
   const size_t bytes = 2 * degree * static_cast<size_t>(slot_words) * sizeof(uint4);
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     bool on_host = options.mailboxes_on_host;
@@ -110,7 +110,7 @@ Status PeerGroup::allocate(size_t degree, const PeerGroupOptions& options) {
     view.received = on_host ? host.as<uint4>() : device.as<uint4>();
     view.slot_words = slot_words;
     view.two_shot_bytes =
-        options.two_shot_bytes.value_or(least_two_shot_bytes(static_cast<int64_t>(degree)));
+        options.two_shot_bytes.value_or(min_two_shot_bytes(static_cast<int64_t>(degree)));
     view.received_on_host = on_host;
     view.fault = fault_.as<uint32_t>();
     view.wait_limit_ns = static_cast<uint64_t>(options.wait_limit_ms) * 1'000'000;

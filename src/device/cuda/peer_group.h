@@ -27,8 +27,8 @@
 namespace forerun::cuda {
 
 struct PeerGroupOptions {
-  int64_t most_rows = 0;  // rows of one exchange at most
-  int64_t width = 0;      // columns of one exchange at most
+  int64_t max_rows = 0;  // rows of one exchange at most
+  int64_t width = 0;     // columns of one exchange at most
   int wait_limit_ms = 10'000;
   // All-reduces of at least so many bytes a rank take two shots (linear/cuda/reduce.h). If unset,
   // the fastest value for the number of ranks.
@@ -41,7 +41,7 @@ struct PeerGroupOptions {
 
 class PeerGroup {
  public:
-  // `devices`: 2 to 8 GPUs, each once (shared_gpus); rank r runs on devices[r]. Takes 4 * most_rows
+  // `devices`: 2 to 8 GPUs, each once (shared_gpus); rank r runs on devices[r]. Takes 4 * max_rows
   // * width * devices.size() bytes of each (rows rounded up to 8, columns to 32). An error names
   // the missing GPU or the memory that ran out. The current device stays the same.
   static Result<PeerGroup> create(std::span<const int> devices, const PeerGroupOptions& options);

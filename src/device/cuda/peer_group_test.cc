@@ -10,7 +10,7 @@ namespace forerun::cuda {
 namespace {
 
 TEST(PeerGroup, RefusesWhatIsNoGroup) {
-  const PeerGroupOptions options{.most_rows = 8, .width = 64};
+  const PeerGroupOptions options{.max_rows = 8, .width = 64};
   const auto code = [&](const std::vector<int>& devices) {
     return PeerGroup::create(devices, options).status().code();
   };
@@ -18,7 +18,7 @@ TEST(PeerGroup, RefusesWhatIsNoGroup) {
   EXPECT_EQ(code({0, 1, 2, 3, 4, 5, 6, 7, 8}), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({0, 1, 0}), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({0, 1000}), StatusCode::kNotFound);
-  EXPECT_EQ(PeerGroup::create(std::vector<int>{0, 1}, {.most_rows = 8}).status().code(),
+  EXPECT_EQ(PeerGroup::create(std::vector<int>{0, 1}, {.max_rows = 8}).status().code(),
             StatusCode::kInvalidArgument);
 }
 

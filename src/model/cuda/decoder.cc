@@ -158,9 +158,9 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
 }
 
 Result<int> DecoderCuda::prepare_graph_passes() {
-  const int64_t most_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
+  const int64_t max_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
   const std::vector<PassKeyCuda> passes =
-      graph_passes_cuda(shape_.attention, most_context, most_pass_rows_);
+      graph_passes_cuda(shape_.attention, max_context, max_pass_rows_);
   const auto prepare_all = [&](ShardCuda& shard) -> Status {
     for (const PassKeyCuda& pass : passes) {
       if (pass.wanted > 0 && !layers_.heads) continue;
@@ -187,7 +187,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                 const ShardPlan& plan) {
   const size_t degree = devices_.size();
   const bool shares_gpus = std::set<int32_t>(devices_.begin(), devices_.end()).size() < degree;
-  if (shares_gpus) most_pass_rows_ = kSharedPassRows;
+  if (shares_gpus) max_pass_rows_ = kSharedPassRows;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
@@ -199,14 +199,14 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
     FORERUN_ASSIGN_OR_RETURN(hidden_out_, PinnedBuffer::allocate(hidden_bytes, "hidden rows"));
   }
   if (degree > 1) {
-    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
+    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.max_rows = max_pass_rows_,
                                                                   .width = config_.hidden_size,
                                                                   .shared_gpus = shares_gpus}));
   }
   // Parts that share a GPU and wait for each other in one kernel may find no room.
   if (degree > 1 && !shares_gpus && layers_.heads) {
     FORERUN_ASSIGN_OR_RETURN(maxima_,
-                             PeerGroup::create(devices_, row_maxima_group(most_pass_rows_)));
+                             PeerGroup::create(devices_, row_maxima_group(max_pass_rows_)));
   }
   uint32_t ranks_with_head = 0;
   for (size_t rank = 0; rank < degree; ++rank) {
@@ -250,7 +250,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
     const AttentionShapeCuda& shard_shape = shard->shape().attention;
     all.kv_parts = std::max(all.kv_parts, shard_shape.kv_parts);
     all.multiprocessors = std::min(all.multiprocessors, shard_shape.multiprocessors);
-    all.most_partials = std::min(all.most_partials, shard_shape.most_partials);
+    all.max_partials = std::min(all.max_partials, shard_shape.max_partials);
   }
   return {};
 }
@@ -330,7 +330,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     if (selection.first_row + selection.observers <= block_.num_rows()) continue;
     return {StatusCode::kInvalidArgument, "KV selection by " + std::to_string(selection.observers) +
                                               " rows; a pass on these GPUs has at most " +
-                                              std::to_string(most_pass_rows_)};
+                                              std::to_string(max_pass_rows_)};
   }
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
@@ -355,7 +355,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   }
   const auto while_it_runs = [&] {
     if (meanwhile) meanwhile();
-    if (is_whole) predicted_.predict(step, most_pass_rows_, shape_, rope_);
+    if (is_whole) predicted_.predict(step, max_pass_rows_, shape_, rope_);
   };
   // Many masks are written while the GPU works on the layers, if there is only one GPU.
   std::function<void()> write_masks = [&] { logits_->write_masks(logits.queries, edits); };
@@ -401,7 +401,7 @@ Status DecoderCuda::forward_summarized(const Step& step, std::span<const RowQuer
   logits_->start(wanted, queries);
   int64_t first_logits_row = 0;
   for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
-    end = StepBlockCuda::pass_end(step, begin, most_pass_rows_);
+    end = StepBlockCuda::pass_end(step, begin, max_pass_rows_);
     FORERUN_RETURN_IF_ERROR(
         run_pass(step, begin, end, first_logits_row, edits, begin == 0 ? meanwhile : Meanwhile()));
     first_logits_row += block_.num_wanted();

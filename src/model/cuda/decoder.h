@@ -35,7 +35,7 @@ class DecoderCuda : public Decoder {
   LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   // Observers, half a block of rows, must be in one pass.
-  bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
+  bool selects_kv() const override { return max_pass_rows_ >= kKvBlockTokens; }
   double kv_reads_per_selection() const override { return 24.0; }  // measured on an H200
   int64_t kv_block_bytes() const override;                         // on all GPUs together
   Status forward(const Step& step) override;
@@ -76,7 +76,7 @@ class DecoderCuda : public Decoder {
   const LayerRange layers_;
   std::vector<int32_t> devices_;  // by rank
   int64_t kv_blocks_;
-  int32_t most_pass_rows_ = kMaxPassRows;
+  int32_t max_pass_rows_ = kMaxPassRows;
   RopeTable rope_;
   StepShapeCuda shape_;  // fits all shards
   StepBlockCuda block_;

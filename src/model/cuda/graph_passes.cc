@@ -33,17 +33,17 @@ std::vector<AttentionRow> rows_of(int32_t sequences, int32_t each, int32_t conte
 
 }  // namespace
 
-std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
-                                           int32_t most_rows) {
-  most_rows = std::min(most_rows, kMaxGraphRows);
+std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int64_t max_context,
+                                           int32_t max_rows) {
+  max_rows = std::min(max_rows, kMaxGraphRows);
   std::vector<int32_t> numbers(static_cast<size_t>(*std::rbegin(kContexts) + 2 * kMaxGraphRows));
   std::iota(numbers.begin(), numbers.end(), 0);
   std::set<PassKeyCuda> passes;
   AttentionPlanCuda plan;
-  for (int32_t rows = pass_bucket(1); rows <= most_rows; rows = pass_bucket(rows + 1)) {
+  for (int32_t rows = pass_bucket(1); rows <= max_rows; rows = pass_bucket(rows + 1)) {
     for (int32_t each = 1; each <= rows; each = each == 4 ? 6 : each == 6 ? 8 : 2 * each) {
       for (const int32_t context : kContexts) {
-        if (context > most_context) break;
+        if (context > max_context) break;
         for (const bool tree : {false, true}) {
           if (tree && each == 1) continue;
           const int32_t sequences = std::max(1, rows / each);

@@ -8,12 +8,12 @@
 
 namespace forerun::cuda {
 
-// Passes of up to `most_rows` and kMaxGraphRows rows: sequences of one row each and of several, as
-// prefixes and as trees, at short and long contexts of up to `most_context` tokens, in the modes
+// Passes of up to `max_rows` and kMaxGraphRows rows: sequences of one row each and of several, as
+// prefixes and as trees, at short and long contexts of up to `max_context` tokens, in the modes
 // that attention's plan gives them. Each comes twice, with all rows wanting logits and with none;
 // the latter is a pass without the head, after which a head for any number of rows may follow. In
 // ascending order, each once.
-std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
-                                           int32_t most_rows);
+std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int64_t max_context,
+                                           int32_t max_rows);
 
 }  // namespace forerun::cuda

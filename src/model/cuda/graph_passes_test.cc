@@ -12,7 +12,7 @@ namespace {
 
 // 8 key/value heads of 4 query heads.
 constexpr AttentionShapeCuda kShape = {
-    .kv_parts = 8, .row_columns = 4, .most_partials = 1 << 16, .may_fuse = true};
+    .kv_parts = 8, .row_columns = 4, .max_partials = 1 << 16, .may_fuse = true};
 
 TEST(GraphPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
   const std::vector<PassKeyCuda> passes = graph_passes_cuda(kShape, 1 << 20, kMaxPassRows);

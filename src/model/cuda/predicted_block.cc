@@ -20,11 +20,11 @@ int32_t blocks_up_to(int32_t slot) { return slot / kTilePositions + 1; }
 
 }  // namespace
 
-void PredictedBlockCuda::predict(const Step& step, int32_t most_rows, const StepShapeCuda& shape,
+void PredictedBlockCuda::predict(const Step& step, int32_t max_rows, const StepShapeCuda& shape,
                                  RopeTable& rope) {
   has_predicted_ = false;
   const size_t count = step.rows.size();
-  if (count < kFewestRows || count > static_cast<size_t>(most_rows) || !step.selections.empty()) {
+  if (count < kFewestRows || count > static_cast<size_t>(max_rows) || !step.selections.empty()) {
     return;
   }
   size_t in_tables = 0;

@@ -75,11 +75,10 @@ class Batch {
 };
 
 StepShapeCuda shape_of(bool embeds = true, bool heads = true) {
-  return {
-      .attention = {.kv_parts = 8, .row_columns = 4, .most_partials = 1 << 16, .may_fuse = true},
-      .head_dim = kHeadDim,
-      .embeds = embeds,
-      .heads = heads};
+  return {.attention = {.kv_parts = 8, .row_columns = 4, .max_partials = 1 << 16, .may_fuse = true},
+          .head_dim = kHeadDim,
+          .embeds = embeds,
+          .heads = heads};
 }
 
 RopeTable angles() {

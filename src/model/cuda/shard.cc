@@ -54,11 +54,11 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   shape_ = {.attention = {.kv_parts = kv_heads * query_parts(heads, kv_heads),
                           .row_columns = query_columns(heads, kv_heads),
                           .multiprocessors = multiprocessors,
-                          .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
+                          .max_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
                           .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
                           // Those kernels need an SM each to themselves.
                           .may_tile = config_.head_dim <= 128 && !shares_gpu_,
-                          .most_tile_cluster_blocks = largest_tile_cluster(config_.head_dim)},
+                          .max_tile_cluster_blocks = largest_tile_cluster(config_.head_dim)},
             .head_dim = config_.head_dim,
             .embeds = layers_.embeds,
             .heads = layers_.heads};

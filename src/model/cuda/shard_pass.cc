@@ -158,7 +158,7 @@ Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
     return reinterpret_cast<const int32_t*>(step_.data() + offset);
   };
   for (const PassSelectionCuda& selection : selections_) {
-    const size_t needed = kv_select_scratch_bytes(selection.observers, selection.most_weighed(),
+    const size_t needed = kv_select_scratch_bytes(selection.observers, selection.max_weighed(),
                                                   layout_.num_heads, layout_.num_kv_heads);
     if (needed > partials_.bytes()) {
       return {StatusCode::kResourceExhausted, "a choice among " + std::to_string(selection.tokens) +

@@ -33,9 +33,9 @@ Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
                                           " bytes; at most " + std::to_string(kPortionBytes) +
                                           " are accepted"};
   }
-  const auto most_rows = static_cast<int64_t>(kPortionBytes / row_bytes);
-  for (int64_t first = 0; first < slice.rows.total; first += most_rows) {
-    const int64_t rows = std::min(most_rows, slice.rows.total - first);
+  const auto max_rows = static_cast<int64_t>(kPortionBytes / row_bytes);
+  for (int64_t first = 0; first < slice.rows.total; first += max_rows) {
+    const int64_t rows = std::min(max_rows, slice.rows.total - first);
     Portion& portion = portions_[next_];
     next_ = 1 - next_;
     FORERUN_RETURN_IF_ERROR(portion.copied.synchronize());

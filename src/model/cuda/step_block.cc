@@ -68,8 +68,8 @@ int32_t pass_bucket(int32_t rows) {
   return rows;
 }
 
-size_t StepBlockCuda::pass_end(const Step& step, size_t begin, int32_t most_rows) {
-  size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(most_rows));
+size_t StepBlockCuda::pass_end(const Step& step, size_t begin, int32_t max_rows) {
+  size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(max_rows));
   for (const KvSelection& selection : step.selections) {
     const auto first = static_cast<size_t>(selection.first_row);
     if (first > begin && first < end && first + static_cast<size_t>(selection.num_rows) > end) {
@@ -169,7 +169,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     const int32_t* const table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table;
     selection->table_offset = writer.append(std::span(
         table,
-        static_cast<size_t>((selection->most_weighed() + kTilePositions - 1) / kTilePositions)));
+        static_cast<size_t>((selection->max_weighed() + kTilePositions - 1) / kTilePositions)));
     selection->blocks_offset =
         writer.append(std::span(from.blocks, static_cast<size_t>(from.chosen / kTilePositions)));
     ++selection;

@@ -61,7 +61,7 @@ struct PassSelectionCuda {
   int32_t observers = 0;
   int32_t first_weighed = 0;
   int32_t weighed_step = 0;
-  int32_t most_weighed() const { return first_weighed + weighed_step * (observers - 1); }
+  int32_t max_weighed() const { return first_weighed + weighed_step * (observers - 1); }
   int32_t tokens = 0;
   int32_t chosen = 0;
   int32_t pooling = 1;
@@ -73,9 +73,9 @@ struct PassSelectionCuda {
 // Reusable: keeps its memory.
 class StepBlockCuda {
  public:
-  // The end of the pass of at most `most_rows` rows that begins with row `begin` of `step`.
+  // The end of the pass of at most `max_rows` rows that begins with row `begin` of `step`.
   // Observers of one selection stay in one pass if they fit into one.
-  static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
+  static size_t pass_end(const Step& step, size_t begin, int32_t max_rows);
   // Builds the block of rows [begin, pass_end) of `step`. `queries`: one for each of these rows
   // that wants logits; more are ignored. Prepares `rope` for their positions.
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,

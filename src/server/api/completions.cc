@@ -45,7 +45,7 @@ bool is_list_of_prompts(const Json& prompt) { return !prompt.is_string() && !is_
 void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Request& shared,
                   std::vector<Request>& prompts) {
   const std::string accepted = "a string, a list of token ids, or a list of up to " +
-                               std::to_string(facts.options.most_prompts) + " of either";
+                               std::to_string(facts.options.max_prompts) + " of either";
   const Json* const given = fields.any("prompt");
   if (given == nullptr) return fields.refuse("prompt", accepted);
   const auto add = [&](const Json& prompt, const std::string& path) {
@@ -64,7 +64,7 @@ void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Re
     prompts.push_back(std::move(request));
   };
   if (!is_list_of_prompts(*given)) return add(*given, "prompt");
-  const auto most = static_cast<size_t>(facts.options.most_prompts);
+  const auto most = static_cast<size_t>(facts.options.max_prompts);
   if (!given->is_array() || given->empty() || given->size() > most) {
     return fields.refuse("prompt", accepted);
   }
@@ -296,9 +296,9 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
   own.samples = shared.num_samples;
   read_prompts(fields, facts, shared, call.prompts);
   const size_t choices = call.prompts.size() * static_cast<size_t>(own.samples);
-  if (choices > static_cast<size_t>(facts.options.most_choices)) {
+  if (choices > static_cast<size_t>(facts.options.max_choices)) {
     fields.refuse("n", "so many that n times prompts is at most " +
-                           std::to_string(facts.options.most_choices));
+                           std::to_string(facts.options.max_choices));
   }
   if (!fields.ok()) return api_error(fields.status());
   call.prompts_are_listed = is_list_of_prompts(*fields.any("prompt"));

@@ -20,10 +20,10 @@ constexpr int64_t kLongestDeadline_ms = 86'400'000;  // a day
 void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingOptions& sampling) {
   const Json* const biases = fields.any_object("logit_bias");
   if (biases == nullptr) return;
-  const std::string accepted = "an object of up to " + std::to_string(facts.options.most_biases) +
+  const std::string accepted = "an object of up to " + std::to_string(facts.options.max_biases) +
                                " token ids below " + std::to_string(facts.info.vocab_size) +
                                ", each with a number from -100 to 100";
-  if (biases->size() > facts.options.most_biases) return fields.refuse("logit_bias", accepted);
+  if (biases->size() > facts.options.max_biases) return fields.refuse("logit_bias", accepted);
   for (const auto& [key, bias] : biases->items()) {
     int32_t token = 0;
     const char* const end = key.data() + key.size();
@@ -160,7 +160,7 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
                         {"logits_processors", "null"}});
   read_sampling(fields, facts, request.sampling);
   read_speculation(fields, request, names);
-  if (auto stop = fields.string_or_strings("stop", facts.options.most_stop_strings)) {
+  if (auto stop = fields.string_or_strings("stop", facts.options.max_stop_strings)) {
     const auto empty = std::find(stop->begin(), stop->end(), "");
     if (empty != stop->end()) {
       fields.refuse("stop[" + std::to_string(empty - stop->begin()) + "]",
@@ -175,13 +175,13 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
       std::chrono::milliseconds(fields.integer("deadline_ms", 1, kLongestDeadline_ms).value_or(0));
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.num_samples =
-      static_cast<int32_t>(fields.integer("n", 1, facts.options.most_choices).value_or(1));
+      static_cast<int32_t>(fields.integer("n", 1, facts.options.max_choices).value_or(1));
   request.priority =
       -static_cast<int32_t>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   request.min_new_tokens =
       static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   if (auto salt = fields.string("cache_salt")) {
-    const size_t most = facts.options.most_salt_bytes;
+    const size_t most = facts.options.max_salt_bytes;
     if (salt->empty() || salt->size() > most) {
       fields.refuse("cache_salt", "a text of 1 to " + std::to_string(most) + " bytes");
     }
@@ -220,12 +220,12 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
     scores += static_cast<int64_t>(prompt.prompt_tokens.size()) * prompt.num_samples *
               (prompt.sampling.prompt_logprobs + 1);
   }
-  if (scores <= facts.options.most_scores) return std::nullopt;
+  if (scores <= facts.options.max_scores) return std::nullopt;
   const Status refused(StatusCode::kInvalidArgument,
                        "prompt_logprobs: found " + std::to_string(scores) +
                            " scores (n times the tokens of the prompts times the alternatives and "
                            "one); accepted: up to " +
-                           std::to_string(facts.options.most_scores));
+                           std::to_string(facts.options.max_scores));
   return api_error(refused, names);
 }
 

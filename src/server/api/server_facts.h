@@ -12,15 +12,15 @@ namespace forerun::server {
 
 struct ApiOptions {
   std::vector<std::string> model_names;  // the first one is answered with; all are accepted
-  int32_t most_prompts = 128;            // in one call of /v1/completions
-  int32_t most_choices = 128;            // n times prompts
-  size_t most_stop_strings = 16;
-  size_t most_biases = 1024;
-  size_t most_salt_bytes = 1024;
+  int32_t max_prompts = 128;             // in one call of /v1/completions
+  int32_t max_choices = 128;             // n times prompts
+  size_t max_stop_strings = 16;
+  size_t max_biases = 1024;
+  size_t max_salt_bytes = 1024;
   int32_t max_logprobs = 20;
   int32_t num_slots = 64;  // requests that may run at once
   // Scored tokens of prompts in one answer, each alternative counted: one takes some 300 bytes.
-  int64_t most_scores = 500'000;
+  int64_t max_scores = 500'000;
 };
 
 // Seconds since 1970.

@@ -17,7 +17,7 @@ class BodyBudget {
   // bodies that stall do not keep out small calls.
   static constexpr int64_t kSmallBody = 64 << 10;
 
-  explicit BodyBudget(int64_t most_bytes) : most_bytes_(most_bytes) {}
+  explicit BodyBudget(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
   int64_t used() const { return used_; }
   // Whether a body of `bytes` would have room now.
@@ -27,10 +27,10 @@ class BodyBudget {
   friend class BodyMemory;
   bool take(int64_t bytes, int64_t body_bytes);
   int64_t limit(int64_t body_bytes) const {
-    return body_bytes <= kSmallBody ? most_bytes_ : most_bytes_ - most_bytes_ / 8;
+    return body_bytes <= kSmallBody ? max_bytes_ : max_bytes_ - max_bytes_ / 8;
   }
 
-  const int64_t most_bytes_;
+  const int64_t max_bytes_;
   std::atomic<int64_t> used_{0};
 };
 

@@ -42,7 +42,7 @@ ChunkedBody::Verdict ChunkedBody::take(std::string_view* bytes, std::string* bod
 }
 
 ChunkedBody::Verdict ChunkedBody::take_byte(unsigned char byte) {
-  if (++line_bytes_ > most_line_bytes_) return Verdict::kTooLong;
+  if (++line_bytes_ > max_line_bytes_) return Verdict::kTooLong;
   switch (place_) {
     case Place::kSizeEnd:
       if (byte != '\n') return refuse(kNoCrlf);
@@ -79,7 +79,7 @@ ChunkedBody::Verdict ChunkedBody::take_of_size_line(unsigned char byte) {
   if (digit >= 0) {
     // The limit is far below what overflows.
     left_ = left_ * 16 + static_cast<uint64_t>(digit);
-    if (left_ > most_bytes_ - body_bytes_) return Verdict::kTooLarge;
+    if (left_ > max_bytes_ - body_bytes_) return Verdict::kTooLarge;
     return go_to(Place::kSize);
   }
   if (place_ == Place::kSizeStart) return refuse(kNoSize);

@@ -21,10 +21,10 @@ class ChunkedBody {
     kTooLarge  // the body
   };
 
-  // `most_bytes`: how large the body may be. `most_line_bytes`: how long a chunk's first line and
+  // `max_bytes`: how large the body may be. `max_line_bytes`: how long a chunk's first line and
   // all trailers together may be.
-  ChunkedBody(uint64_t most_bytes, size_t most_line_bytes)
-      : most_bytes_(most_bytes), most_line_bytes_(most_line_bytes) {}
+  ChunkedBody(uint64_t max_bytes, size_t max_line_bytes)
+      : max_bytes_(max_bytes), max_line_bytes_(max_line_bytes) {}
 
   // Takes bytes off the front of `bytes` and appends the data among them to `body`. After kWhole
   // the bytes that are left belong to the next request. Must not be called again after any verdict
@@ -60,8 +60,8 @@ class ChunkedBody {
     return Verdict::kBad;
   }
 
-  const uint64_t most_bytes_;
-  const size_t most_line_bytes_;
+  const uint64_t max_bytes_;
+  const size_t max_line_bytes_;
   Place place_ = Place::kSizeStart;
   uint64_t left_ = 0;        // of the chunk
   uint64_t body_bytes_ = 0;  // of all chunks so far, the present one included

@@ -19,7 +19,7 @@ bool HeadScanner::refuse(std::string_view fault) {
 
 HeadScanner::Verdict HeadScanner::scan(std::string_view bytes) {
   while (at_ < bytes.size()) {
-    if (at_ >= most_bytes_) return Verdict::kTooLong;
+    if (at_ >= max_bytes_) return Verdict::kTooLong;
     if (!take(static_cast<unsigned char>(bytes[at_]))) return Verdict::kBad;
     ++at_;
     if (place_ == Place::kBefore) blank_bytes_ = at_;

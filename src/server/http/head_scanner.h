@@ -14,8 +14,8 @@ class HeadScanner {
  public:
   enum class Verdict : uint8_t { kMore, kWhole, kBad, kTooLong };
 
-  // `most_bytes`: how long the head may be, empty lines in front of it included.
-  explicit HeadScanner(size_t most_bytes = 0) : most_bytes_(most_bytes) {}
+  // `max_bytes`: how long the head may be, empty lines in front of it included.
+  explicit HeadScanner(size_t max_bytes = 0) : max_bytes_(max_bytes) {}
 
   // `bytes`: all bytes that have come since the scanner was made, those of earlier calls included.
   // Must not be called again after any verdict other than kMore.
@@ -46,7 +46,7 @@ class HeadScanner {
   bool take_in_line(unsigned char byte);
   bool refuse(std::string_view fault);
 
-  size_t most_bytes_;
+  size_t max_bytes_;
   size_t at_ = 0;
   size_t blank_bytes_ = 0;
   Place place_ = Place::kBefore;

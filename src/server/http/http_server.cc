@@ -26,7 +26,7 @@ constexpr int64_t kOtherDescriptors = 256;  // the engine's files, devices and p
 
 // The number of connections for which the system allows this process descriptors; raises the
 // process's limit first.
-int32_t most_connections(int32_t wanted) {
+int32_t max_connections(int32_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted > 0 ? wanted : 256;
   if (limit.rlim_cur < limit.rlim_max) {
@@ -48,7 +48,7 @@ class AsioHttpServer : public HttpServer {
         bodies_(std::make_shared<BodyBudget>(options.body_memory_bytes)),
         acceptor_(loop.impl().context),
         sweeper_(loop.impl().context),
-        most_connections_(most_connections(options.max_connections)) {}
+        max_connections_(max_connections(options.max_connections)) {}
   ~AsioHttpServer() override { close_all(); }
 
   Status open();
@@ -71,7 +71,7 @@ class AsioHttpServer : public HttpServer {
   const std::shared_ptr<BodyBudget> bodies_;
   tcp::acceptor acceptor_;
   asio::steady_timer sweeper_;
-  const int32_t most_connections_;
+  const int32_t max_connections_;
   uint16_t port_ = 0;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections_;
   bool draining_ = false;
@@ -128,14 +128,14 @@ void AsioHttpServer::on_accepted(const error_code& error, tcp::socket socket) {
     connection->start();
   } else {
     connection->turn_away(
-        503, "as many connections are open as may be: " + std::to_string(most_connections_));
+        503, "as many connections are open as may be: " + std::to_string(max_connections_));
   }
   accept();
 }
 
 // The connection that has been idle for longest goes first.
 bool AsioHttpServer::make_room() {
-  if (connections() < most_connections_) return true;
+  if (connections() < max_connections_) return true;
   Connection* oldest = nullptr;
   for (const auto& [connection, owner] : connections_) {
     if (!connection->is_idle()) continue;

@@ -14,10 +14,10 @@ namespace {
 using Verdict = HeadScanner::Verdict;
 
 // The verdict on a head that comes whole, which must be the one on a head that comes byte by byte.
-Verdict scan(const std::string& bytes, size_t most_bytes = 200) {
-  HeadScanner whole(most_bytes);
+Verdict scan(const std::string& bytes, size_t max_bytes = 200) {
+  HeadScanner whole(max_bytes);
   const Verdict verdict = whole.scan(bytes);
-  HeadScanner pieces(most_bytes);
+  HeadScanner pieces(max_bytes);
   Verdict last = Verdict::kMore;
   for (size_t end = 0; end <= bytes.size() && last == Verdict::kMore; ++end) {
     last = pieces.scan(std::string_view(bytes).substr(0, end));

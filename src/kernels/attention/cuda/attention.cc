@@ -41,11 +41,11 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions in a mode of shared tiles; up to 128 are accepted"};
   }
-  const int most_blocks = largest_tile_cluster(kv.head_dim);
-  if (tile_cluster_blocks(call.mode) > most_blocks) {
+  const int max_blocks = largest_tile_cluster(kv.head_dim);
+  if (tile_cluster_blocks(call.mode) > max_blocks) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
-                " dimensions have tile clusters of up to " + std::to_string(most_blocks) +
+                " dimensions have tile clusters of up to " + std::to_string(max_blocks) +
                 " blocks, not of " + std::to_string(tile_cluster_blocks(call.mode))};
   }
   if (is_cluster(call.mode)) return attention_cluster_cuda(call, stream);

@@ -145,10 +145,10 @@ class Bench {
     AttentionPlanCuda& plan = *used;
     plan.build(rows.rows, {.kv_parts = model.kv_heads * query_parts(model.heads, model.kv_heads),
                            .row_columns = query_columns(model.heads, model.kv_heads),
-                           .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes),
+                           .max_partials = static_cast<int32_t>(kPartialBytes / partial_bytes),
                            .may_fuse = true,
                            .may_cluster = clusters_,
-                           .most_tile_cluster_blocks = largest_tile_cluster(model.head_dim),
+                           .max_tile_cluster_blocks = largest_tile_cluster(model.head_dim),
                            .run_units = run_units_});
     std::vector<int32_t> kv_slots;
     for (const AttentionRow& row : rows.rows) kv_slots.push_back(row.slot);
@@ -302,19 +302,19 @@ Status run(const Options& options) {
     const double bytes = tokens * bench_case.model.kv_heads * bench_case.model.head_dim * 4.0;
     const double floor_us = bytes / kFloorBandwidth * 1e6;
     // The target of the table of batches.
-    const double most_us = 1.6 * floor_us + 6;
+    const double max_us = 1.6 * floor_us + 6;
     const std::string figure = name_of(bench_case);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)%s\n", figure.c_str(),
                 us, floor_us / us * 100, teraflops, name_of(plan.mode).c_str(),
                 plan.shared_prefix == SharedPrefix::kNone     ? ""
                 : plan.shared_prefix == SharedPrefix::kNarrow ? ", prefix"
                                                               : ", wide prefix",
-                options.batches && us > most_us ? " MISSED" : "");
+                options.batches && us > max_us ? " MISSED" : "");
     if (file == nullptr) continue;
     std::fprintf(file,
                  "{\"figure\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"target\": %.3f, "
                  "\"mode\": \"%s\", \"teraflops\": %.2f}\n",
-                 figure.c_str(), us, options.batches ? most_us : floor_us,
+                 figure.c_str(), us, options.batches ? max_us : floor_us,
                  name_of(plan.mode).c_str(), teraflops);
   }
   if (file != nullptr) std::fclose(file);

@@ -107,7 +107,7 @@ TEST_F(AttentionCuda, TileClusters) {
   TestStep parts;
   parts.add_chain(300, 33);
   EXPECT_TRUE(is_fused_tile_cluster(check({9, 1, 64}, parts, 0, "of parts of a group of heads")));
-  least_kv_parts = 12;
+  min_kv_parts = 12;
   check({4, 1, 128}, step, 0, "of two blocks");
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
@@ -213,7 +213,7 @@ TEST_F(AttentionCuda, DeepAndWideTrees) {
   TestStep heads;
   heads.add_tree(60, 10, 20, 4);
   check({2, 2, 64}, heads, 0, "a head each");
-  least_kv_parts = 8;
+  min_kv_parts = 8;
   TestStep many;
   many.add_tree(1000, 0, 32, 3);
   check({4, 1, 128}, many, 0, "as if of eight heads");

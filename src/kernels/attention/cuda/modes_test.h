@@ -38,7 +38,7 @@ class AttentionModes {
  public:
   // Clusters are planned as if there were at least so many key/value parts, on a GPU of 132
   // multiprocessors: with many parts, items have more rows.
-  int32_t least_kv_parts = 0;
+  int32_t min_kv_parts = 0;
   int32_t multiprocessors = 132;
 
   // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
@@ -56,8 +56,8 @@ class AttentionModes {
     AttentionShapeCuda terms = rig.terms();
     terms.multiprocessors = multiprocessors;
     AttentionShapeCuda clusters = terms;
-    clusters.kv_parts = std::max(clusters.kv_parts, least_kv_parts);
-    if (least_kv_parts > 0) clusters.multiprocessors = 132;
+    clusters.kv_parts = std::max(clusters.kv_parts, min_kv_parts);
+    if (min_kv_parts > 0) clusters.multiprocessors = 132;
     AttentionPlanCuda used;
     const std::vector<bf16> found = rig.run(step.rows, window, clusters, &used);
     const std::vector<std::byte> cache = rig.download_cache();
@@ -101,7 +101,7 @@ class AttentionModes {
     runs.run_units = std::numeric_limits<int32_t>::max();
     again(runs, "no runs");
     AttentionShapeCuda whole = split;
-    whole.most_partials = 0;
+    whole.max_partials = 0;
     again(whole, "whole, by wgmma where there is no tree");
     whole.may_tile = false;
     again(whole, "whole");

@@ -53,7 +53,7 @@ void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
     }
     return true;
   };
-  const int32_t most_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
+  const int32_t max_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
   query_tiles_.swap(items);
   items.clear();
   // Prefix items of a query tile, which those of the next query tiles may join, in the same order.
@@ -77,7 +77,7 @@ void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
         AttentionItemCuda& before = prefix_items[index];
         if (before.table == item.table && before.first_tile == item.first_tile &&
             before.end_tile == item.end_tile && before.num_rows % kQueryTileRows == 0 &&
-            before.num_rows + item.num_rows <= most_rows &&
+            before.num_rows + item.num_rows <= max_rows &&
             before.first_row + before.num_rows == item.first_row) {
           before.num_rows += item.num_rows;
           before.lowest = std::min(before.lowest, item.lowest);

@@ -115,7 +115,7 @@ int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t
   return table;
 }
 
-void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int32_t most_rows,
+void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int32_t max_rows,
                                          bool by_tile, bool even) {
   clear();
   const auto count = static_cast<int32_t>(from.size());
@@ -127,10 +127,10 @@ void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int
     int32_t stable = 0;
     const int32_t table = add_table(from, begin, end, &stable);
     while (begin < end) {
-      int32_t most = most_rows;
+      int32_t most = max_rows;
       if (even) {
         const int32_t together = query_tile_end(from, begin, end, end - begin, by_tile) - begin;
-        const int32_t query_tiles = (together + most_rows - 1) / most_rows;
+        const int32_t query_tiles = (together + max_rows - 1) / max_rows;
         most = (together + query_tiles - 1) / query_tiles;
       }
       const int32_t next = query_tile_end(from, begin, end, most, by_tile);
@@ -152,7 +152,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   for (const AttentionRowCuda& row : rows) partials += num_spans(row.last_visible);
   for (const AttentionItemCuda& item : items) tiles += item.end_tile;
   const bool few = num_query_tiles * shape.kv_parts < 2 * shape.multiprocessors &&
-                   partials <= shape.most_partials;
+                   partials <= shape.max_partials;
   const bool prefix_only = see_prefix_only(from);
   if (shape.may_tile && run(from, few, shape)) return;
   if (shape.may_tile && shape.may_cluster && prefix_only && few && are_many(from, shape)) {
@@ -241,14 +241,14 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
                                       const AttentionShapeCuda& shape, bool or_partition) {
   make_query_tiles(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
   const int32_t num_items = num_query_tiles * shape.kv_parts;
-  if (num_items > most_tile_clusters(2)) return false;
-  int32_t blocks = num_items > most_tile_clusters(4) ? 2 : 4;
+  if (num_items > max_tile_clusters(2)) return false;
+  int32_t blocks = num_items > max_tile_clusters(4) ? 2 : 4;
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
   const int32_t partition_cost =
       partition_cost_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
   bool many_spans = false;  // more spans than a cluster of four has warpgroups
   for (const AttentionItemCuda& item : items) {
-    if (item.end_tile < kLeastTileClusterTiles) return false;
+    if (item.end_tile < kMinTileClusterTiles) return false;
     // A warpgroup's tiles with clusters, less its tiles if all multiprocessors took a share.
     const int64_t gained =
         int64_t{item.end_tile} * idle / (tile_cluster_warpgroups(blocks) * shape.multiprocessors);
@@ -256,7 +256,7 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
     const int32_t spans = num_spans((item.end_tile - 1) * kTilePositions);
     many_spans = many_spans || spans > tile_cluster_warpgroups(4);
   }
-  if (many_spans && shape.most_tile_cluster_blocks >= 8 && num_items <= most_tile_clusters(8)) {
+  if (many_spans && shape.max_tile_cluster_blocks >= 8 && num_items <= max_tile_clusters(8)) {
     blocks = 8;
   }
   mode = tile_cluster_mode(blocks, shape.may_fuse && ascends(from));
@@ -264,7 +264,7 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
   return true;
 }
 
-bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_extras) {
+bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t max_extras) {
   // The slots that each query tile sees outside the prefix of earlier steps, each once.
   for (const AttentionItemCuda& query_tile : items) {
     slots_.clear();
@@ -277,7 +277,7 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
         const int32_t slot = slot_of(row, position);
         if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) slots_.push_back(slot);
       }
-      if (static_cast<int32_t>(slots_.size()) > most_extras) return false;
+      if (static_cast<int32_t>(slots_.size()) > max_extras) return false;
     }
   }
   ancestors.clear();

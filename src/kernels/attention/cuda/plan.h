@@ -150,11 +150,11 @@ static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
 // of a block and of a cluster; the largest cluster, since a block's share of the dimensions is a
 // multiple of 16; and the fewest tiles of which the exchange between blocks costs less than it
 // gains.
-constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
+constexpr int max_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
 inline constexpr int kTileClusterWarpgroups = 2;  // warpgroups of a block
 constexpr int tile_cluster_warpgroups(int blocks) { return kTileClusterWarpgroups * blocks; }
 constexpr int largest_tile_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
-inline constexpr int kLeastTileClusterTiles = 4;
+inline constexpr int kMinTileClusterTiles = 4;
 
 // The most rows of an item, of `row_columns` columns each.
 constexpr int cluster_rows(int row_columns, bool wide) {
@@ -209,11 +209,11 @@ struct AttentionShapeCuda {
   int32_t kv_parts = 1;     // key/value heads times query_parts()
   int32_t row_columns = 1;  // query heads of a part: at most 8
   int32_t multiprocessors = 132;
-  int32_t most_partials = 0;             // upper bound of num_partials
-  bool may_fuse = false;                 // can_fuse_rope()
-  bool may_tile = true;                  // heads of up to 128 dimensions
-  bool may_cluster = true;               // false: no clusters of any kind
-  int32_t most_tile_cluster_blocks = 4;  // largest_tile_cluster()
+  int32_t max_partials = 0;             // upper bound of num_partials
+  bool may_fuse = false;                // can_fuse_rope()
+  bool may_tile = true;                 // heads of up to 128 dimensions
+  bool may_cluster = true;              // false: no clusters of any kind
+  int32_t max_tile_cluster_blocks = 4;  // largest_tile_cluster()
   // kRuns is chosen from so many units on, if the rows are of several sequences; 0: always.
   int32_t run_units = 64;
 };
@@ -248,9 +248,9 @@ class AttentionPlanCuda {
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
-  // `even`: makes as few query tiles as `most_rows` allows, which differ by at most a row where
+  // `even`: makes as few query tiles as `max_rows` allows, which differ by at most a row where
   // rows' spans are alike.
-  void make_query_tiles(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
+  void make_query_tiles(std::span<const AttentionRow> from, int32_t max_rows, bool by_tile,
                         bool even = false);
   void add_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                       int32_t stable);
@@ -259,7 +259,7 @@ class AttentionPlanCuda {
                      bool or_partition);
   void partition_kv();
   void partition_prefixes(int32_t row_columns);
-  bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
+  bool fuse(std::span<const AttentionRow> from, int32_t max_extras);
   void clear();
   bool run(std::span<const AttentionRow> from, bool few, const AttentionShapeCuda& shape);
   void add_run_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end,

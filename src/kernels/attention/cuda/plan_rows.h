@@ -55,11 +55,10 @@ inline bool ascends(std::span<const AttentionRow> rows) {
 // `by_tile`: rows of a query tile end in the same tile where that decides how their tiles fall into
 // spans.
 inline int32_t query_tile_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,
-                              int32_t most_rows, bool by_tile) {
+                              int32_t max_rows, bool by_tile) {
   const int32_t step = span_tiles(at(from, begin).last_visible);
   int32_t next = begin;
-  while (next < end && next - begin < most_rows &&
-         span_tiles(at(from, next).last_visible) == step &&
+  while (next < end && next - begin < max_rows && span_tiles(at(from, next).last_visible) == step &&
          (!by_tile || step == 1 ||
           at(from, next).last_visible / kTilePositions ==
               at(from, begin).last_visible / kTilePositions)) {

@@ -11,10 +11,10 @@
 namespace forerun::cuda {
 namespace {
 
-AttentionShapeCuda shape_of(int32_t kv_parts, bool may_fuse, int32_t most_partials = 1 << 16) {
+AttentionShapeCuda shape_of(int32_t kv_parts, bool may_fuse, int32_t max_partials = 1 << 16) {
   return {.kv_parts = kv_parts,
           .row_columns = 4,
-          .most_partials = most_partials,
+          .max_partials = max_partials,
           .may_fuse = may_fuse,
           .may_tile = false,
           .may_cluster = false};
@@ -75,7 +75,7 @@ TEST(AttentionPlanCuda, ManyRowsAreWorkedOnWhole) {
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
   EXPECT_EQ(plan.items.size(), 38u);
   expect_covered(plan);
-  plan.build(std::span(rows).subspan(0, 20), shape_of(8, false, /*most_partials=*/3));
+  plan.build(std::span(rows).subspan(0, 20), shape_of(8, false, /*max_partials=*/3));
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
 
@@ -202,7 +202,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   ancestors = {1300, 1299};
   plan.build(rows, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kRuns);
-  shape.most_partials = 0;
+  shape.max_partials = 0;
   plan.build(rows, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
@@ -394,7 +394,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
   // Clusters have eight blocks where so many fit, and where there are spans for all their
   // warpgroups.
-  shape.most_tile_cluster_blocks = 8;
+  shape.max_tile_cluster_blocks = 8;
   build(1000, 64);
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
   build(1000, 48);

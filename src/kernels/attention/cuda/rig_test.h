@@ -204,10 +204,10 @@ class AttentionRig {
   AttentionShapeCuda terms() const {
     return {.kv_parts = shape_.num_kv_heads * query_parts(shape_.num_heads, shape_.num_kv_heads),
             .row_columns = query_columns(shape_.num_heads, shape_.num_kv_heads),
-            .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes()),
+            .max_partials = static_cast<int32_t>(kPartialBytes / partial_bytes()),
             .may_fuse = can_fuse_rope(shape_.head_dim, false),
             .may_tile = shape_.head_dim <= 128,
-            .most_tile_cluster_blocks = largest_tile_cluster(shape_.head_dim)};
+            .max_tile_cluster_blocks = largest_tile_cluster(shape_.head_dim)};
   }
   // The step's own keys and values as the GPU has written them, to be read by key() and value().
   std::vector<std::byte> download_cache() {

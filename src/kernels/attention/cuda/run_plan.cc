@@ -180,13 +180,13 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
     }
   }
   mode = prompt_items.empty() ? AttentionMode::kRuns : AttentionMode::kTilesAndRuns;
-  int32_t most_rows = 0;
-  for (const AttentionItemCuda& item : prefix_items) most_rows = std::max(most_rows, item.num_rows);
+  int32_t max_rows = 0;
+  for (const AttentionItemCuda& item : prefix_items) max_rows = std::max(max_rows, item.num_rows);
   for (const bool may_split : {true, false}) {
     schedule_.schedule(run_query_tiles_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
-                       most_rows * shape.row_columns, may_split);
+                       max_rows * shape.row_columns, may_split);
     place_partials(shape.kv_parts);
-    if (num_partials <= shape.most_partials) {
+    if (num_partials <= shape.max_partials) {
       runs.swap(schedule_.runs);
       workers.swap(schedule_.workers);
       return true;

@@ -159,8 +159,8 @@ TEST(AttentionScheduleCuda, NothingIsDealtWhereThereIsNothing) {
   EXPECT_EQ(schedule.units.size(), 6u);
 }
 
-AttentionShapeCuda shape_of(int32_t most_partials = 1 << 20) {
-  return {.kv_parts = 8, .row_columns = 4, .most_partials = most_partials, .may_fuse = true};
+AttentionShapeCuda shape_of(int32_t max_partials = 1 << 20) {
+  return {.kv_parts = 8, .row_columns = 4, .max_partials = max_partials, .may_fuse = true};
 }
 
 struct Batch {

@@ -251,7 +251,7 @@ Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t s
   const Variant variant =
       variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks, is_fused_tile_cluster(call.mode));
   return launch_dependent_clusters(
-      variant.kernel, blocks, dim3(static_cast<unsigned>(most_tile_clusters(blocks) * blocks)),
+      variant.kernel, blocks, dim3(static_cast<unsigned>(max_tile_clusters(blocks) * blocks)),
       dim3(kTileClusterThreads), static_cast<size_t>(variant.shared_bytes), stream,
       "launching attention", attention_args_of_rows(call));
 }

@@ -63,7 +63,7 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
 // An appending warp's work on the cluster's item. The first such warp of a block then waits until
 // all keys of this step that the item sees are in the cache: rows ascend, so they are its own and
 // those of the items before it. It announces this at kAppendedBarrier to the threads that copy
-// tiles. Waiting ends because all clusters are resident at once (most_tile_clusters()) or, where
+// tiles. Waiting ends because all clusters are resident at once (max_tile_clusters()) or, where
 // other streams take some of the SMs, because the clusters before were launched before; if neither
 // holds, `failed` is set after a second.
 template <class Layout>

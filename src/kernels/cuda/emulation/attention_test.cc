@@ -31,7 +31,7 @@ class AttentionEmulation : public testing::Test, protected AttentionModes {
 
 // Rows that differ in their last tiles, over short contexts. They use clusters of blocks.
 TEST_F(AttentionEmulation, TreesOverShortContexts) {
-  least_kv_parts = 8;
+  min_kv_parts = 8;
   for (const uint32_t seed : {1u, 2u}) {
     emulation::set_seed(seed);
     check({4, 1, 128}, tree(1010, 2, 16, 3), 0, "over the end of a tile");
@@ -47,7 +47,7 @@ TEST_F(AttentionEmulation, TreesOverShortContexts) {
 
 // So many rows that clusters of 32 columns would not all fit on the GPU at once.
 TEST_F(AttentionEmulation, TreesOfManyRowsOverShortContexts) {
-  least_kv_parts = 8;
+  min_kv_parts = 8;
   check({4, 1, 128}, tree(1000, 0, 32, 3), 0, "32 rows");
   check({3, 1, 64}, tree(970, 3, 25, 2), 0, "more rows than a block has warps");
   EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
@@ -80,7 +80,7 @@ TEST_F(AttentionEmulation, TileClusters) {
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster8));
-  least_kv_parts = 12;
+  min_kv_parts = 12;
   check({4, 1, 128}, chain(1010, 35), 0, "clusters of two, a broken round");
   check({8, 1, 64}, chain(1400, 36), 300, "of a window");
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));

@@ -367,7 +367,7 @@ Status prepare_kv_select_cuda() {
 Status kv_select_cuda(const KvSelectCallCuda& call, cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(check_call(call));
   const int kv_heads = call.kv.num_kv_heads;
-  const Scratch scratch = scratch_of(call.observers, call.most_weighed(), call.num_heads, kv_heads);
+  const Scratch scratch = scratch_of(call.observers, call.max_weighed(), call.num_heads, kv_heads);
   SelectArgs args;
   args.q = call.q;
   args.block_table = call.block_table;
@@ -391,7 +391,7 @@ Status kv_select_cuda(const KvSelectCallCuda& call, cudaStream_t stream) {
   args.queries = call.observers * args.group;
   args.first_weighed = call.first_weighed;
   args.weighed_step = call.weighed_step;
-  args.tiles = (call.most_weighed() + kKeys - 1) / kKeys;
+  args.tiles = (call.max_weighed() + kKeys - 1) / kKeys;
   args.tokens = call.tokens;
   args.chosen = call.chosen;
   args.pooling = call.pooling;

@@ -26,7 +26,7 @@ struct KvSelectCallCuda {
   int32_t observers = 0;      // rows of q
   int32_t first_weighed = 0;  // the first observer attends to slots 0 to first_weighed - 1
   int32_t weighed_step = 0;   // 0 or 1: how many more slots each following observer attends to
-  int32_t most_weighed() const { return first_weighed + weighed_step * (observers - 1); }
+  int32_t max_weighed() const { return first_weighed + weighed_step * (observers - 1); }
   const int32_t* block_table = nullptr;  // block table of the sequence
   int32_t tokens = 0;               // candidates are slots 0 to tokens - 1; at most first_weighed
   int32_t chosen = 0;               // number to select: a multiple of 64, at most `tokens`

@@ -251,10 +251,10 @@ struct Options {
   std::string command;
 };
 
-void report(const Options& options, const std::string& figure, double us, double least_us,
+void report(const Options& options, const std::string& figure, double us, double min_us,
             const std::string& note) {
-  std::printf("%-44s %9.2f us  floor %9.2f  ratio %5.2f  %s\n", figure.c_str(), us, least_us,
-              us / least_us, note.c_str());
+  std::printf("%-44s %9.2f us  floor %9.2f  ratio %5.2f  %s\n", figure.c_str(), us, min_us,
+              us / min_us, note.c_str());
   std::fflush(stdout);
   if (options.json == nullptr) return;
   char date[32];
@@ -266,8 +266,8 @@ void report(const Options& options, const std::string& figure, double us, double
       "{\"command\":\"%s\",\"machine\":\"1 x NVIDIA H200\",\"date\":\"%s\",\"commit\":\"%s\","
       "\"figure\":\"%s\",\"value\":%.3f,\"unit\":\"us\",\"target\":%.3f,\"note\":"
       "\"target is the floor; measured/floor %.3f; %s\"}\n",
-      options.command.c_str(), date, commit == nullptr ? "" : commit, figure.c_str(), us, least_us,
-      us / least_us, note.c_str());
+      options.command.c_str(), date, commit == nullptr ? "" : commit, figure.c_str(), us, min_us,
+      us / min_us, note.c_str());
 }
 
 Result<LinearPlan> plan_for(const Layer& layer) {
@@ -360,8 +360,8 @@ Status bench_forwards(Bench& bench, const Options& options) {
       }
     }
     for (const int rows : options.rows) {
-      double least_us = 0;
-      for (const LinearWeightCuda& weight : weights) least_us += floor_us(weight.plan(), rows);
+      double min_us = 0;
+      for (const LinearWeightCuda& weight : weights) min_us += floor_us(weight.plan(), rows);
       for (const bool delays : {false, true}) {
         FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
           for (size_t i = 0; i < weights.size(); ++i) {
@@ -377,7 +377,7 @@ Status bench_forwards(Bench& bench, const Options& options) {
         }));
         report(options,
                std::string(model.name) + " all linear layers, " + std::to_string(rows) + " rows",
-               us, least_us,
+               us, min_us,
                delays ? "with stand-ins: attention " + std::to_string(model.attention_ns) +
                             " ns, all-reduce " + std::to_string(model.all_reduce_ns) + " ns"
                       : "linear layers alone");

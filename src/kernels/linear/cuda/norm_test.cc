@@ -90,7 +90,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
     std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
     weight_of_norm[7] = 1e7f;  // beyond the range of f16
     // Two GPUs with the same sums: the norm must work after an all-reduce as without it.
-    Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.most_rows = kRows, .width = out});
+    Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.max_rows = kRows, .width = out});
     ASSERT_TRUE(group.ok()) << group.status().message();
     int exchanges = 0;
     for (const int cluster_size : {1, 2, 3, 4}) {

@@ -27,7 +27,7 @@ static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must 
 // better still. (Measured on whole forwards of 1B and 8B.)
 constexpr int kWantedStages = 2;
 constexpr int kBf16Stages = 4;  // and int8; preferred to having all activations at once
-constexpr int most_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
+constexpr int max_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
   if (format != LinearFormat::kInt4Group128) return row_blocks == 1 ? kMaxStages : kBf16Stages;
   return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
@@ -62,7 +62,7 @@ int input_stride(const LinearPlan& plan, int units) {
 // one if there is one pass), and the rings in the rest of `limit`. `stages` is below 1 if nothing
 // is left.
 LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, int limit,
-                     int input_buffers, int most_input_bytes) {
+                     int input_buffers, int max_input_bytes) {
   const int row_blocks = row_blocks_of(rows);
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
@@ -84,7 +84,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
     // With fewer rows, several buffers would not all begin at multiples of 128 bytes.
     launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
     input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
-    if (one_pass || launch.segment_units <= 1 || input_bytes <= most_input_bytes * row_blocks) {
+    if (one_pass || launch.segment_units <= 1 || input_bytes <= max_input_bytes * row_blocks) {
       break;
     }
   }
@@ -102,7 +102,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   const int ring_stage_bytes = warps * stage_bytes(plan.format);
   launch.stages =
       std::min({(limit - launch.ring_offset) / ring_stage_bytes,
-                most_stages(plan.format, row_blocks, schedule), ring_barriers(row_blocks) / warps});
+                max_stages(plan.format, row_blocks, schedule), ring_barriers(row_blocks) / warps});
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
 }

@@ -68,7 +68,7 @@ constexpr int64_t linear_input_stride(int64_t width, int rows) {
 // clusters of 4 or 16 of 8 would leave 12 SMs empty and put two blocks on 8 SMs, which would take
 // twice as long.
 inline constexpr int kMaxClusterSize = 8;
-constexpr int most_clusters(int cluster_size) {
+constexpr int max_clusters(int cluster_size) {
   constexpr int kMax[kMaxClusterSize] = {132, 66, 39, 30, 22, 17, 15, 15};
   return kMax[cluster_size - 1];
 }

@@ -31,7 +31,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
       EXPECT_GE(plan->tiles * kTileOutputs, shape.out);
       EXPECT_EQ(static_cast<int64_t>(plan->units) * unit_inputs(format), shape.in);
       EXPECT_LE(plan->cluster_size * plan->slice_k_warps, plan->units);
-      EXPECT_LE(plan->clusters, most_clusters(plan->cluster_size));
+      EXPECT_LE(plan->clusters, max_clusters(plan->cluster_size));
       for (const int rows : {1, 2, 5, 8, 9, 16, 17, 32, 64, 1000}) {
         const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
         ASSERT_TRUE(launch.ok()) << launch.status().message();
@@ -295,8 +295,8 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
             EXPECT_EQ(tiling.pieces * tiling.folded, cluster_size * slice_k_warps);
             EXPECT_EQ(tiling.pieces % tiling.splits, 0);
             EXPECT_LE(tiling.pieces / tiling.splits, tiling.splits);
-            const int most_rows = tiling.tile_rows <= kFewTileRows ? kFewTileRows : kTileRows;
-            EXPECT_EQ(most_rows / 8 % tiling.splits, 0);
+            const int max_rows = tiling.tile_rows <= kFewTileRows ? kFewTileRows : kTileRows;
+            EXPECT_EQ(max_rows / 8 % tiling.splits, 0);
             EXPECT_LE(tiling.pieces * tiles, kMaxPieces);
             EXPECT_LE(tiles, kMaxSplitTiles);
           }

@@ -207,7 +207,7 @@ void report(const Options& options, const std::string& figure, double us, double
 
 Status bench_group(const Options& options, int degree) {
   const PeerGroupOptions group_options{
-      .most_rows = kMaxRows, .width = kWidth, .two_shot_bytes = options.two_shot_bytes};
+      .max_rows = kMaxRows, .width = kWidth, .two_shot_bytes = options.two_shot_bytes};
   std::vector<int> devices;
   for (int device = 0; device < options.gpus; ++device) devices.push_back(device);
   FORERUN_ASSIGN_OR_RETURN(const PeerGroup group,

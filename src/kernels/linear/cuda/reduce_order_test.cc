@@ -103,7 +103,7 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
   for (const auto& [seed, scale] : GetParam().seeds_and_scales) ranks.emplace_back(seed, scale);
   const std::vector<int> devices(ranks.size(), 0);
   const Result<PeerGroup> group = PeerGroup::create(
-      devices, {.most_rows = kMaxRows,
+      devices, {.max_rows = kMaxRows,
                 .width = kOutputs,
                 .wait_limit_ms = 2000,
                 .two_shot_bytes = GetParam().two_shot ? 0 : std::numeric_limits<int64_t>::max(),

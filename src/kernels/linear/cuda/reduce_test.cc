@@ -180,7 +180,7 @@ Bits reference(const std::vector<const Rank*>& ranks, int rows, Bits x) {
 Bits start_rows(int rows) { return random_bf16(static_cast<size_t>(rows * kWidth), 1.0f, 5); }
 
 PeerGroupOptions group_options(int wait_limit_ms = 3000) {
-  return {.most_rows = kMaxRows, .width = kWidth, .wait_limit_ms = wait_limit_ms};
+  return {.max_rows = kMaxRows, .width = kWidth, .wait_limit_ms = wait_limit_ms};
 }
 
 class OneGpu : public ::testing::Test {
@@ -298,7 +298,7 @@ TEST_F(OneGpu, AbortEndsTheWaitingLongBeforeItsLimit) {
 TEST_F(OneGpu, RefusesWhatItCannotSum) {
   const Rank rank(0, 512, 1);
   Result<PeerGroup> group =
-      PeerGroup::loopback(0, 2, {.most_rows = 16, .width = kWidth, .wait_limit_ms = 100});
+      PeerGroup::loopback(0, 2, {.max_rows = 16, .width = kWidth, .wait_limit_ms = 100});
   ASSERT_TRUE(group.ok()) << group.status().message();
   EXPECT_EQ(rank.submit(0, 17, group->rank(0)).code(), StatusCode::kInvalidArgument);
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kBf16, 64, 64);

@@ -82,18 +82,18 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   plan.slice_k_warps = slice_k_warps;
   // In every pass but the last each block must own sums; otherwise it would run ahead of its peers
   // and write into buffers that they still read. A tile of 8 rows has two halves to own.
-  const int most_product = std::min(plan.units, 2 * kLinearWarps);
+  const int max_product = std::min(plan.units, 2 * kLinearWarps);
   const bool possible =
       cluster_size >= 1 && cluster_size <= kMaxClusterSize &&
       (slice_k_warps == 1 || slice_k_warps == 2 || slice_k_warps == 4 || slice_k_warps == 8);
-  if (!possible || cluster_size * slice_k_warps > most_product) {
+  if (!possible || cluster_size * slice_k_warps > max_product) {
     return Status(StatusCode::kInvalidArgument,
                   linear_shape_text(in_features, out_features) + " cannot be split over " +
                       std::to_string(cluster_size) + " blocks of " + std::to_string(slice_k_warps) +
                       " warps by input: 1 to 8 of 1, 2, 4 or 8, at most " +
-                      std::to_string(most_product) + " in all");
+                      std::to_string(max_product) + " in all");
   }
-  plan.clusters = most_clusters(cluster_size);
+  plan.clusters = max_clusters(cluster_size);
   // Larger clusters do not fill the GPU anyway: use no more of them than needed to finish as early.
   if (cluster_size > 2) {
     plan.clusters = ceil_div(plan.tiles, ceil_div(plan.tiles, plan.clusters));
@@ -113,7 +113,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
           plan_linear(format, in_features, out_features, cluster_size, slice_k_warps);
       if (!plan.ok()) continue;
       // With fewer tiles than multiprocessors, one block per tile would leave some idle.
-      if (cluster_size == 1 && plan->tiles < most_clusters(1) && plan->units > 1) continue;
+      if (cluster_size == 1 && plan->tiles < max_clusters(1) && plan->units > 1) continue;
       // The split must depend on the shape alone, so it does not use the current GPU's limit.
       const Result<LinearLaunch> launch = plan_launch(*plan, 8, kSharedLimitOfSm90);
       const double cycles =

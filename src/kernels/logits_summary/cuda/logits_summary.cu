@@ -84,9 +84,9 @@ Status prepare_logits_summary_cuda() {
                              "loading the summary of logits");
 }
 
-PeerGroupOptions row_maxima_group(int64_t most_rows) {
+PeerGroupOptions row_maxima_group(int64_t max_rows) {
   // A row needs a word per block; a group has one word per 8 columns of a row.
-  return {.most_rows = most_rows, .width = 8 * kBlocks};
+  return {.max_rows = max_rows, .width = 8 * kBlocks};
 }
 
 Status logits_summary_cuda(const LogitsSummaryCallCuda& call, cudaStream_t stream) {

@@ -57,8 +57,8 @@ struct LogitsSummaryCallCuda {
 // Maximum number of tokens of a part: they must fit in the shared memory of a cluster.
 inline constexpr int64_t kMaxLogitsSummaryTokens = 393'216;
 
-// Options of a PeerGroup for calls with at most `most_rows` rows.
-PeerGroupOptions row_maxima_group(int64_t most_rows);
+// Options of a PeerGroup for calls with at most `max_rows` rows.
+PeerGroupOptions row_maxima_group(int64_t max_rows);
 
 // Submits one dependent launch, which may start before the stream's previous kernel has ended and
 // waits for it. Needs compute capability 9.0 or more. kUnsupported: more tokens than
