@@ -10,7 +10,7 @@
 namespace forerun {
 
 // The accepted ranges. Values beyond them only repeat one token for ever, or allow none.
-inline constexpr float kLeastRepetitionPenalty = 0.01f;
+inline constexpr float kMinRepetitionPenalty = 0.01f;
 inline constexpr float kMaxRepetitionPenalty = 100.0f;
 inline constexpr float kMaxLogitBias = 100.0f;  // and down to -100
 

@@ -36,10 +36,10 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
   if (!(params.min_p >= 0.0f && params.min_p <= 1.0f)) {
     return refuse("min_p", number(params.min_p), "0 to 1");
   }
-  if (!(params.repetition_penalty >= kLeastRepetitionPenalty &&
+  if (!(params.repetition_penalty >= kMinRepetitionPenalty &&
         params.repetition_penalty <= kMaxRepetitionPenalty)) {
     return refuse("repetition_penalty", number(params.repetition_penalty),
-                  number(kLeastRepetitionPenalty) + " to " + number(kMaxRepetitionPenalty));
+                  number(kMinRepetitionPenalty) + " to " + number(kMaxRepetitionPenalty));
   }
   if (!std::isfinite(params.presence_penalty)) {
     return refuse("presence_penalty", number(params.presence_penalty), "a finite number");
