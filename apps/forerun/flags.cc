@@ -167,8 +167,7 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
           [](const std::string& text) {
             float penalty = 0.0f;
             const bool good = parse_number(std::string_view(text), penalty) &&
-                              penalty >= kMinRepetitionPenalty &&
-                              penalty <= kMaxRepetitionPenalty;
+                              penalty >= kMinRepetitionPenalty && penalty <= kMaxRepetitionPenalty;
             return good ? "" : "found '" + text + "', accepted are 0.01 to 100";
           },
           ""));

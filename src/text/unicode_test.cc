@@ -75,8 +75,8 @@ TEST(Regex, SpeaksOniguruma) {
   EXPECT_TRUE(matches("\\w+", "a\xcc\x81_\xe6\xbc\xa2"));  // marks are word characters
   EXPECT_TRUE(matches("\\v", "\x0b"));
   EXPECT_FALSE(matches("\\v", "\n"));
-  // Besides letters, marks, decimal digits and connectors, only Latin-1's superscripts and fractions
-  // are word characters, and only outside a class.
+  // Besides letters, marks, decimal digits and connectors, only Latin-1's superscripts and
+  // fractions are word characters, and only outside a class.
   const std::string circled = "\xe2\x91\xa0";
   EXPECT_FALSE(matches("\\w", circled));
   EXPECT_TRUE(matches("\\W", circled));

@@ -137,8 +137,8 @@ TEST_F(EmulationTest, ADraftThatCannotPayLeavesGuessingToTheText) {
   const RequestStats by_default = with({});
   EXPECT_EQ(by_default.strategy, "serial_tree");
   EXPECT_EQ(by_default.draft_steps, 0);
-  // Only the draft model can draft in a given shape, and it does not pay here; asked for by name, it
-  // drafts all the same.
+  // Only the draft model can draft in a given shape, and it does not pay here; asked for by name,
+  // it drafts all the same.
   EXPECT_EQ(with({.shape = "chain"}).strategy, "autoregressive");
   EXPECT_GT(with({.source = "model", .shape = "chain"}).draft_steps, 0);
   // An unknown shape is refused as ever.

@@ -129,8 +129,8 @@ TEST(LosslessScoresOnDevices, EqualPlainDecoding) {
   }
 }
 
-// Every token of a prompt is scored even if earlier requests have left the prompt's KV in the cache;
-// a request that asks for scores alone generates nothing.
+// Every token of a prompt is scored even if earlier requests have left the prompt's KV in the
+// cache; a request that asks for scores alone generates nothing.
 TEST(LosslessScoresAlone, NothingIsWrittenAndNothingReused) {
   const Precision precision = precisions().front();
   const ToyPair pair(precision.spec);
