@@ -1,7 +1,5 @@
 #include "engine/mask_threads.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -9,6 +7,8 @@
 #include <mutex>
 #include <new>
 #include <utility>
+
+#include "base/background_thread.h"
 
 namespace forerun {
 namespace {
@@ -92,8 +92,7 @@ std::shared_ptr<MaskThreads::Account> MaskThreads::Queue::choose(bool takes_all)
 }
 
 void MaskThreads::Queue::run(bool takes_all) {
-  // On Linux each thread has a niceness of its own, so this changes only the calling thread.
-  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
+  run_in_background();
   std::unique_lock lock(mutex);
   while (true) {
     std::shared_ptr<Account> account;

@@ -29,7 +29,6 @@ class MaskThreads {
   class Account;
 
   static constexpr uint64_t kFirstBound = 500'000;  // steps of some 10 ns
-  static constexpr int kNiceness = 10;  // added to that of the thread that makes this object
 
   // `threads`: at least two.
   explicit MaskThreads(int threads = 2);

@@ -1,32 +1,17 @@
 #include "server/worker_pool.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <utility>
 
+#include "base/background_thread.h"
+
 namespace forerun::server {
-namespace {
-
-// Leaves the thread about a tenth of a core where other threads want that core, and all of it where
-// none does.
-constexpr int kNiceOfLarge = 10;
-
-void be_nice() {
-  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
-  // Where this fails, the thread runs at the normal priority.
-  static_cast<void>(::setpriority(PRIO_PROCESS, thread, kNiceOfLarge));
-}
-
-}  // namespace
 
 WorkerPool::WorkerPool(const Options& options) : options_(options) {
   for (int idx = 0; idx < options_.threads; ++idx) {
     threads_.emplace_back([this] { run(small_); });
   }
   threads_.emplace_back([this] {
-    be_nice();
+    run_in_background();
     run(large_);
   });
 }

@@ -2,11 +2,16 @@
 
 #include <utility>
 
+#include "base/background_thread.h"
+
 namespace forerun {
 
 FormatThreads::FormatThreads(Engine& engine) : engine_(engine) {
   threads_.emplace_back([this] { run(quick_, /*quick=*/true); });
-  threads_.emplace_back([this] { run(slow_, /*quick=*/false); });
+  threads_.emplace_back([this] {
+    run_in_background();
+    run(slow_, /*quick=*/false);
+  });
 }
 
 FormatThreads::~FormatThreads() {
