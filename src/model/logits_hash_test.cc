@@ -22,6 +22,7 @@ constexpr const char* kFile = FORERUN_SOURCE_DIR "/tests/goldens/logits-hashes.t
 struct Model {
   const char* name;
   ToySpec spec;
+  WeightOverride weights = WeightOverride::kAsStored;
 };
 
 std::vector<Model> models() {
@@ -39,7 +40,11 @@ std::vector<Model> models() {
   window.family = "mistral";
   window.sliding_window = 70;
   window.num_kv_heads = 1;
-  return {{"f32", f32}, {"bf16", bf16}, {"awq", awq}, {"window", window}};
+  return {{"f32", f32},
+          {"bf16", bf16},
+          {"awq", awq},
+          {"window", window},
+          {"int8", f32, WeightOverride::kInt8}};
 }
 
 // FNV-1a of the bits, in order.
@@ -98,6 +103,7 @@ TEST(LogitsHash, BitsAreThoseOfTheGoldens) {
     for (const Activation activation : {Activation::kF32, Activation::kBf16, Activation::kInt8}) {
       CpuDecoderOptions options;
       options.activation = activation;
+      options.weights = model.weights;
       options.kv_blocks = 8;
       const std::string key =
           isa + " " + model.name + "-" + std::string(activation_name(activation));
