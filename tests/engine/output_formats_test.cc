@@ -35,7 +35,7 @@ TEST(OutputFormats, EverydayFormatsAreQuick) {
 TEST(OutputFormats, FormatsThatTakeLongAreNotQuick) {
   OutputFormats formats(tokenizer(), {0});
   std::string lengths = R"({"anyOf":[)";
-  for (int idx = 1; idx <= 200; ++idx) {
+  for (int idx = 1; idx <= 100; ++idx) {
     lengths += std::string(idx > 1 ? "," : "") + R"({"type":"string","pattern":"^[a-z]{)" +
                std::to_string(idx) + R"(}$"})";
   }
@@ -49,12 +49,11 @@ TEST(OutputFormats, FormatsThatTakeLongAreNotQuick) {
 
 TEST(OutputFormats, ErrorsAreKeptAsWell) {
   OutputFormats formats(tokenizer(), {0});
-  for (const char* text : {"(a?){500}a{500}", "(.?){400}.{400}", "^(a?b?c?){300}$"}) {
-    EXPECT_FALSE(formats.prepare(regex(text), /*quick=*/true)) << text;
-    EXPECT_TRUE(formats.prepare(regex(text), /*quick=*/false)) << text;
-    EXPECT_TRUE(formats.prepare(regex(text), /*quick=*/true)) << "the refusal is kept";
-    EXPECT_EQ(formats.constraint(regex(text)).status().code(), StatusCode::kResourceExhausted);
-  }
+  const OutputFormat slow = regex("(a?){500}a{500}");
+  EXPECT_FALSE(formats.prepare(slow, /*quick=*/true));
+  EXPECT_TRUE(formats.prepare(slow, /*quick=*/false));
+  EXPECT_TRUE(formats.prepare(slow, /*quick=*/true)) << "the refusal is kept";
+  EXPECT_EQ(formats.constraint(slow).status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(formats.prepare(regex("(a"), /*quick=*/true));
   const Status refused = formats.constraint(regex("(a")).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
