@@ -8,7 +8,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr uint32_t kMaxIndentSpaces = 64, kMaxIndentTabs = 16;
+constexpr uint32_t kMaxIndentSpaces = 32, kMaxIndentTabs = 8;
 constexpr uint32_t kMaxDigits = 18, kMaxExponentDigits = 2;
 
 std::string escape_of(uint32_t c) {
@@ -76,8 +76,9 @@ ExprId JsonRules::once(std::optional<RuleId>& rule, const char* name, Make make)
 
 ExprId JsonRules::gap() {
   const ExprId line = once(line_, "line break", [&] {
-    const ExprId spaces = rules_.repeat(rules_.literal(" "), 0, kMaxIndentSpaces);
-    const ExprId tabs = rules_.repeat(rules_.literal("\t"), 0, kMaxIndentTabs);
+    const uint32_t times = indents_deeply_ ? 2 : 1;
+    const ExprId spaces = rules_.repeat(rules_.literal(" "), 0, times * kMaxIndentSpaces);
+    const ExprId tabs = rules_.repeat(rules_.literal("\t"), 0, times * kMaxIndentTabs);
     return rules_.sequence({rules_.literal("\n"), rules_.choice({spaces, tabs})});
   });
   return rules_.optional(rules_.choice({rules_.literal(" "), line}));

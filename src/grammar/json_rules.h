@@ -2,13 +2,13 @@
 //
 // One form of every value is accepted, so that a model cannot fill its reply with blanks: after
 // "{",
-// "[" and "," nothing, one space, or a line break with up to 64 spaces or 16 tabs of indentation;
-// the same before "}" and "]" of what is not empty; after ":" nothing or one space; nothing
-// elsewhere. Numbers have up to 18 digits before the point, 18 after it and 2 in the exponent,
-// which keeps them finite as doubles. Where a text is fixed (names, enum, const) or described by a
-// pattern, it has one spelling: characters as they are, and only what JSON demands escaped, \b \f
-// \n \r \t \" \\ in two characters and other controls as \u00xx in lower case. Other strings may
-// use every escape of JSON that gives a character.
+// "[" and "," nothing, one space, or a line break with up to 32 spaces or 8 tabs of indentation, by
+// the letter (schema_reading.h) twice as many; the same before "}" and "]" of what is not empty;
+// after ":" nothing or one space; nothing elsewhere. Numbers have up to 18 digits before the point,
+// 18 after it and 2 in the exponent, which keeps them finite as doubles. Where a text is fixed
+// (names, enum, const) or described by a pattern, it has one spelling: characters as they are, and
+// only what JSON demands escaped, \b \f \n \r \t \" \\ in two characters and other controls as
+// \u00xx in lower case. Other strings may use every escape of JSON that gives a character.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,15 @@
 #include <utility>
 
 #include "grammar/rule_set.h"
+#include "grammar/schema_reading.h"
 
 namespace forerun::grammar {
 
 // Makes each rule when it is first asked for; all are shared. `rules` must outlive it.
 class JsonRules {
  public:
-  explicit JsonRules(RuleSet& rules) : rules_(rules) {}
+  explicit JsonRules(RuleSet& rules, SchemaReading reading = SchemaReading::kIntent)
+      : rules_(rules), indents_deeply_(reading == SchemaReading::kLetter) {}
 
   ExprId value();
   ExprId object();
@@ -61,6 +63,7 @@ class JsonRules {
   ExprId once(std::optional<RuleId>& rule, const char* name, Make make);
 
   RuleSet& rules_;
+  const bool indents_deeply_;
   std::optional<RuleId> value_, object_, array_, string_, number_, fraction_, line_, tails_;
   std::map<std::pair<uint32_t, uint32_t>, RuleId> lengths_;
 };

@@ -21,7 +21,7 @@ class SchemaReader {
  public:
   // All must outlive it.
   SchemaReader(SchemaResolver& resolver, const GrammarLimits& limits, RuleSet& rules)
-      : resolver_(resolver), limits_(limits), rules_(rules), json_(rules) {}
+      : resolver_(resolver), limits_(limits), rules_(rules), json_(rules, resolver.reading()) {}
 
   // What the whole document allows.
   Result<RuleId> read_document();

@@ -411,7 +411,7 @@ class Api(serving.ServerTest):
             ({**prompt, "max_tokens": 10**30}, "max_tokens"),
             ({**prompt, "n": 1000}, "n"),
             ({**prompt, "stop": [1]}, "stop[0]"),
-            ({**prompt, "stop": [""]}, "stop"),
+            ({**prompt, "stop": [""]}, "stop[0]"),
             ({**prompt, "stop": ["x"] * 100}, "stop"),
             ({**prompt, "stop": ["x", "x" * 4097]}, "stop[1]"),
             ({**prompt, "logit_bias": {"no": 1}}, "logit_bias"),
