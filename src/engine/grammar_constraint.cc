@@ -266,10 +266,13 @@ void GrammarConstraint::allow(const State& state, std::span<uint32_t> words) con
   const size_t count = std::min(words.size(), bits.size());
   std::copy_n(bits.begin(), count, words.begin());
   std::fill(words.begin() + static_cast<std::ptrdiff_t>(count), words.end(), 0u);
-  if (!node->state->is_complete()) return;
+  // An end token may be ordinary text, which the grammar would allow earlier.
+  const bool may_end = node->state->is_complete();
   for (const int32_t token : tree_->format->end_tokens) {
     const auto word = static_cast<size_t>(token) / 32;
-    if (word < words.size()) words[word] |= 1u << (token % 32);
+    if (word >= words.size()) continue;
+    const uint32_t bit = 1u << (token % 32);
+    words[word] = may_end ? words[word] | bit : words[word] & ~bit;
   }
 }
 

@@ -130,6 +130,23 @@ TEST(GrammarConstraint, AMaskIsTheSameWhoeverMakesIt) {
 
 // The error and the tokens before it are the same with guesses and without, whatever is made at
 // once and whatever is kept.
+TEST(GrammarConstraint, AnEndTokenThatIsTextEndsOnlyWholeOutputs) {
+  int32_t letter = 0;  // a token that is one letter: text, and here an end token too
+  while (vocabulary()->token(letter) != "e") ASSERT_LT(++letter, vocabulary()->vocab_size());
+  auto format = format_of("root ::= [a-z]{2,9}");
+  format->end_tokens = {letter};
+  const GrammarConstraint constraint(format);
+  std::vector<uint32_t> words(vocabulary()->mask_words());
+  const auto allows = [&](const TokenConstraint::State& state) {
+    EXPECT_EQ(wait_for(constraint, state), MaskState::kReady);
+    constraint.allow(state, words);
+    return (words[static_cast<size_t>(letter) / 32] >> (letter % 32) & 1) != 0;
+  };
+  EXPECT_FALSE(allows(constraint.begin("")));
+  EXPECT_FALSE(allows(constraint.begin("a")));
+  EXPECT_TRUE(allows(constraint.begin("ab")));
+}
+
 TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
   int failed = 0;
   for (const auto& greedy : grammar::greedy_grammars()) {

@@ -397,7 +397,7 @@ class Fields(serving.ServerTest):
         tokens = [t for e in events for c in e["choices"] for t in c.get("token_ids", [])]
         self.assertEqual(tokens, whole["choices"][0]["token_ids"])
         counts = [event["usage"]["completion_tokens"] for event in events]
-        self.assertEqual((counts, counts[-1]), (sorted(counts), 9))
+        self.assertEqual((counts, counts[0], counts[-1]), (sorted(counts), 0, 9))
         # Without include_usage there is none, as in vLLM.
         only = {**chat, "stream_options": {"continuous_usage_stats": True}}
         self.assertNotIn("usage", self.server.stream(CHAT, only)[1])

@@ -102,6 +102,9 @@ class Api(serving.ServerTest):
         self.assertEqual(
             self.server.post("/detokenize", {"tokens": made["tokens"]})[2]["prompt"], "def f("
         )
+        self.assertIsNone(made["token_strs"])
+        _, _, named = self.server.post("/tokenize", {"prompt": "def f(", "return_token_strs": True})
+        self.assertEqual("".join(named["token_strs"]), "def f(")
         alone = self.server.completion("def f(", max_tokens=5, temperature=0)["choices"][0]["text"]
         for prompt in (made["tokens"], ["def f("], [made["tokens"]]):
             self.assertEqual(

@@ -182,6 +182,7 @@ void ChatWriter::stream_event(Exchange& exchange, size_t index, const Event& eve
   if (!std::exchange(choice.begun, true)) {
     Json first = chunk(index, {{"role", "assistant"}, {"content", ""}}, nullptr, "");
     if (stream_.token_ids) first["prompt_token_ids"] = prompt_tokens_;
+    if (stream_.continuous_usage) first["usage"] = Usage::so_far(prompt_tokens_.size(), 0);
     exchange.send_event(json_line(first));
   }
   // Probabilities, tokens and rounds are sent with the first chunk of their event, even where that

@@ -109,6 +109,7 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
                                         : fields.boolean("add_special").value_or(false);
   }
   const bool pieces = fields.boolean("with_pieces").value_or(false);
+  const bool strings = fields.boolean("return_token_strs").value_or(false);
   if (!fields.ok()) return api_error(fields.status());
   const Result<std::vector<int32_t>> tokens =
       request.prompt_tokens.empty() ? engine.tokenize(request.prompt, request.add_special_tokens)
@@ -119,7 +120,13 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
     list.push_back(pieces ? Json{{"id", token}, {"piece", token_text(engine, token)}}
                           : Json(token));
   }
+  Json token_strings;
+  if (strings) {
+    token_strings = Json::array();
+    for (const int32_t token : *tokens) token_strings.push_back(token_text(engine, token));
+  }
   return Json{{"tokens", std::move(list)},
+              {"token_strs", std::move(token_strings)},
               {"count", tokens->size()},
               {"max_model_len", facts.info.max_context_tokens}};
 }
