@@ -5,6 +5,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 
@@ -127,6 +128,10 @@ class LineReader {
     const std::optional<Field> field = field_of(name);
     const std::string found = std::string(name) + "=" + std::string(value);
     if (!field) return refuse(found, fields());
+    if (std::find(seen_.begin(), seen_.end(), *field) != seen_.end()) {
+      return refuse(found, "each field once");
+    }
+    seen_.push_back(*field);
     if (*field == Field::kUser) {
       if (!is_user_name(value)) return refuse(found, "a user's name");
       host_.user = value;
@@ -145,6 +150,7 @@ class LineReader {
   HostAddress host_;
   int32_t slots_ = 1;
   std::optional<int32_t> max_slots_;
+  std::vector<Field> seen_;
 };
 
 // The line without its comment and the blanks at its ends.

@@ -68,6 +68,8 @@ TEST(HostFile, RefusesFieldsByName) {
       {"a slots=99999999999", "found 'slots=99999999999'"},
       {"a port=65536", "found 'port=65536', accepted is a number from 1 to 65535"},
       {"a username=-x", "found 'username=-x', accepted is a user's name"},
+      {"a slots=3 slots=2", "found 'slots=2', accepted is each field once"},
+      {"a cpus=3 slots=2", "found 'slots=2', accepted is each field once"},
       {"a bogus=2", "found 'bogus=2', accepted is slots=, max_slots=, port= and username="},
       {"a slots=3 max_slots=2", "found slots=3 and max_slots=2, accepted are as many or more"}};
   for (const auto& [line, message] : cases) {

@@ -77,6 +77,11 @@ void refuse_what_is_not_done(OrderedFieldReader& fields) {
   if (!fields.string("suffix").value_or("").empty()) {
     fields.refuse("suffix", "null; text is only written at the prompt's end");
   }
+  refuse_given(fields, {{"tools", "null; /v1/chat/completions has tools"}});
+  const Json* const tool_choice = fields.any("tool_choice");
+  if (tool_choice != nullptr && *tool_choice != "none") {
+    fields.refuse("tool_choice", "null or \"none\"; /v1/chat/completions has tools");
+  }
   const auto best_of = fields.integer("best_of", 1, 128);
   if (best_of && *best_of != fields.integer("n", 1, 128).value_or(1)) {
     fields.refuse("best_of", "n, or null: every sample is returned");

@@ -85,6 +85,11 @@ void read_speculation(OrderedFieldReader& fields, Request& request, ParamNames& 
     read_count("draft_depth", options.draft_depth);
     read_count("children_per_leaf", options.children_per_leaf);
     read_count("view_budget", options.view_budget);
+    read_count("extra_draft_steps", options.extra_draft_steps);
+    options.shared_noise = inner->boolean("shared_noise");
+    inner->accept_only({"strategy", "source", "shape", "accept", "view", "verify_tokens",
+                        "draft_width", "draft_depth", "children_per_leaf", "view_budget",
+                        "extra_draft_steps", "shared_noise"});
     given = true;
   }
   if (const auto strategy = fields.string("strategy")) {
