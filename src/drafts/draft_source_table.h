@@ -30,7 +30,7 @@ struct DraftSourceSpec {
   std::vector<const DraftSourceEntry*> others;  // guess beside or instead of it, in table order
 
   bool empty() const { return !model && others.empty(); }
-  // As options spell it, such as "model+suffix".
+  // The name that options use for it, such as "model+suffix".
   std::string name() const;
   // The sources in `others` as one source; null where there are none.
   std::unique_ptr<DraftSource> make() const;

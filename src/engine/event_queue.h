@@ -46,7 +46,7 @@ class RequestChannel {
   void cancel();
   // Whether the reader has cancelled it, or no reader is left.
   bool cancelled() const;
-  // As RequestHandle's: resolves the options and asks the loop to switch all samples to that plan.
+  // Implements RequestHandle's: resolves the options and asks the loop to switch all samples.
   Status change_speculation(const SpeculationOptions& options);
   // The plan that was asked for last; null: none yet.
   PlanPtr wanted_plan() const;
@@ -74,7 +74,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
   EventStream(std::shared_ptr<RequestChannel> channel, int32_t sample_idx);
   void push(Event event);
-  // As push() of an event with kError and kResourceExhausted, but allocates nothing.
+  // Pushes an event with kError and kResourceExhausted, without allocating.
   void push_out_of_memory() noexcept;
   bool cancelled() const { return channel_->cancelled(); }
   RequestChannel::PlanPtr wanted_plan() const { return channel_->wanted_plan(); }

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& /*checkpoint*/,
                                               const LayerRange& /*layers*/,
                                               std::span<const int32_t> gpus, int64_t /*kv_blocks*/,
                                               int32_t /*live_vocab*/, WeightOverride /*weights*/,
-                                              // As the other backend: NOLINTNEXTLINE(*-value-param)
+                                              // NOLINTNEXTLINE(*-value-param)
                                               std::function<void(double)> /*progress*/) {
   return refused(gpus.front());
 }

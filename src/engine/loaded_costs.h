@@ -7,7 +7,7 @@
 
 namespace forerun {
 
-// As find_or_measure_costs(); `executor` runs `models`, which were loaded from `to_load`. Where the
+// Calls find_or_measure_costs(); `executor` runs `models`, which were loaded from `to_load`. If the
 // cache's key cannot be made, the cache is not used, and the log says so.
 Result<StartCosts> costs_of(const ModelsToLoad& to_load, const LoadedModels& models,
                             RealExecutor& executor, const ProgressCallback& on_progress);

@@ -236,7 +236,7 @@ TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
     rig.executor->submit(std::move(item));
     const auto result = rig.next();
     ASSERT_TRUE(result && result->status.ok()) << result->status.message();
-    // As the last item had it, whose Step began behind so many tokens.
+    // The view is that of the last item, whose Step began behind 2,497 tokens.
     EXPECT_EQ(result->rows[0].token, best_after(sink_and_window(text, 2497)));
     text.push_back(2);
   }

@@ -39,7 +39,7 @@ class LiveCosts {
     const std::lock_guard lock(mutex_);
     reader(costs_);
   }
-  // As StepCosts::table().
+  // Calls StepCosts::table().
   CostTable table(int32_t sequences = 1, int64_t context = 0) const {
     const std::lock_guard lock(mutex_);
     return costs_.table(sequences, context);

@@ -88,8 +88,8 @@ class RoleWorker {
     return ready() && under_way_.size() - entered_ < max_at_entry &&
            under_way_.size() < kMaxUnderWay * static_cast<size_t>(pipeline_->num_stages());
   }
-  // As step(), except for the Step's results, which handle() gives. Returns whether a Step was
-  // issued.
+  // The first half of step(): issues a Step, whose results handle() appends later. Returns whether
+  // one was issued.
   bool issue(std::vector<FinishedItem>& finished);
   // Appends entry notices, or the results of a Step that has retired.
   void handle(PipelineEvent&& event, std::vector<FinishedItem>& finished);

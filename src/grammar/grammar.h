@@ -52,7 +52,7 @@ class Grammar {
   // Fails as from_json_schema() does; messages hold line and column.
   static Result<Grammar> from_text(std::string_view text, const GrammarLimits& limits = {});
 
-  // As above, with rules that schemas define: JSON between fixed texts, as tool calls are.
+  // Also takes rules that schemas define: JSON between fixed texts, as in tool calls.
   // E.g. the text `root ::= "<tool_call>\n" call "\n</tool_call>"` and a schema named "call".
   // Limits on the size of texts hold for each, all others for the whole. Schemas are read as
   // SchemaReading::kIntent has them.

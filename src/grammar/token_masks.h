@@ -119,8 +119,8 @@ class TokenMasks {
   // kResourceExhausted where one of them takes more than node_steps: it reads texts in so many ways
   // at once that no mask there would be made.
   Result<uint32_t> prepare(const Grammar& grammar);
-  // As prepare(); nothing where the masks that are not kept yet take this thread more than
-  // `max_steps`. Those that it has made by then are kept.
+  // Does what prepare() does, but returns nothing if masks that are not kept yet take more than
+  // `max_steps` of this thread. The masks that it has made by then are kept.
   Result<std::optional<uint32_t>> prepare_within(const Grammar& grammar, uint64_t max_steps);
 
   // Forgets every mask: for measuring.

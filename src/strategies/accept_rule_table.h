@@ -29,7 +29,7 @@ struct AcceptSpec {
   float nucleus = 0.9f;  // kNucleus: the probability of the set, (0, 1]
 
   bool operator==(const AcceptSpec&) const = default;
-  // As parse_accept() takes it.
+  // The spelling that parse_accept() reads.
   std::string name() const;
 };
 

@@ -244,7 +244,7 @@ TEST_F(WorkedExample, AStepInFlightSurvivesAHit) {
   EXPECT_EQ(text_, (Tokens{1, 3, 6, 9, 16}));
 }
 
-// As before, but the step in flight turns out to be for nothing.
+// The same example, but the draft step in flight is on a path that is rejected.
 TEST_F(WorkedExample, AStepInFlightDoesNotHoldUpAMiss) {
   play_prefill();
   draft_step({5, 6});

@@ -81,9 +81,9 @@ class RequestDriver {
     return deliver(accept, submit);
   }
 
-  // As Strategy::on_costs(); between turns.
+  // Calls Strategy::on_costs(). Must be called between turns.
   void on_costs(const CostTable& costs) { strategy_->on_costs(costs); }
-  // As Strategy::prepare(); nothing unless the request runs.
+  // Calls Strategy::prepare() if the request runs.
   void prepare() {
     if (state_ == State::kRunning) strategy_->prepare();
   }

@@ -47,8 +47,8 @@ struct StrategyParts {
   // What requests learn from each other about how often guesses are right; null: nothing. All
   // strategies that share it run on one thread.
   std::shared_ptr<SharedAcceptance> shared;
-  // As Strategy::on_costs() takes them. Not measured: ratios typical of a draft of a fifth of its
-  // target's cost.
+  // The argument of Strategy::on_costs(). Where nothing was measured, ratios typical of a draft
+  // that costs a fifth of its target.
   CostTable costs;
   bool record_rounds = false;  // fill StrategyOutput::rounds
 };

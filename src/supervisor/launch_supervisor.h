@@ -42,7 +42,7 @@ class LaunchSupervisor : public std::enable_shared_from_this<LaunchSupervisor> {
   // the supervisor has given up launches, with the reason for that.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
-  // As Engine::prepare_format; true where no launch is there to ask.
+  // Asks the launch for Engine::prepare_format(); returns true if there is no launch.
   bool prepare_format(const OutputFormat& format, bool quick);
   // The latest state that the launch has reported, and whether there is a launch.
   EngineState state() const;

@@ -107,8 +107,8 @@ class TokenTree {
   // replaces `level` by them.
   void append_level(int32_t width, int32_t per_node, std::span<const NodeId> parents,
                     std::span<const Candidate> candidates, std::vector<NodeId>& level);
-  // As reroot(), but `kept_rows` gets the rows that the kept nodes had before, by which a pipeline
-  // stage compacts its rows.
+  // Does what reroot() does and stores in `kept_rows` the rows that the kept nodes had before, by
+  // which a pipeline stage compacts its rows.
   void prune_to_subtree(NodeId node, std::vector<int32_t>& kept_rows);
 
   // The path of each of `nodes` from the root down to itself, in order of positions: path i is

@@ -120,7 +120,7 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
     std::iota(order.begin(), order.end(), size_t{0});
     const Bits expected = summed(parts, order);
     for (size_t first = 1; first < ranks.size(); ++first) {
-      // As if every rank added its own sum first.
+      // The order in which each rank would add its own sum first.
       std::rotate(order.begin(), order.begin() + 1, order.end());
       ASSERT_NE(summed(parts, order), expected) << "this case shows nothing";
     }
