@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/http/http_chars.h"
 #include "server/http/http_message.h"
 
 namespace forerun::server {
@@ -10,16 +11,6 @@ namespace {
 constexpr std::string_view kNoSize =
     "found a chunk whose size is no hexadecimal number, with nothing but extensions behind it";
 constexpr std::string_view kNoCrlf = "found a line that does not end in CRLF";
-
-bool is_control(unsigned char byte) { return (byte < 0x20 && byte != '\t') || byte == 0x7f; }
-
-// -1: it is none.
-int hex_digit(unsigned char byte) {
-  if (byte >= '0' && byte <= '9') return byte - '0';
-  if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
-  if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
-  return -1;
-}
 
 }  // namespace
 
@@ -72,10 +63,10 @@ ChunkedBody::Verdict ChunkedBody::take_byte(unsigned char byte) {
 ChunkedBody::Verdict ChunkedBody::take_of_size_line(unsigned char byte) {
   if (place_ == Place::kExtension) {
     if (byte == '\r') return go_to(Place::kSizeEnd);
-    return is_control(byte) ? refuse("found a control character in a chunk's extensions")
-                            : Verdict::kMore;
+    return is_control_char(byte) ? refuse("found a control character in a chunk's extensions")
+                                 : Verdict::kMore;
   }
-  const int digit = place_ == Place::kBlanks ? -1 : hex_digit(byte);
+  const int digit = place_ == Place::kBlanks ? -1 : hex_value(static_cast<char>(byte));
   if (digit >= 0) {
     // The limit is far below what overflows.
     left_ = left_ * 16 + static_cast<uint64_t>(digit);
@@ -88,12 +79,8 @@ ChunkedBody::Verdict ChunkedBody::take_of_size_line(unsigned char byte) {
     return refuse(kNoSize);
   }
   if (is_blank) return go_to(Place::kBlanks);
-  if (byte == ';') {
-    body_bytes_ += left_;
-    return go_to(Place::kExtension);
-  }
   body_bytes_ += left_;
-  return go_to(Place::kSizeEnd);
+  return go_to(byte == ';' ? Place::kExtension : Place::kSizeEnd);
 }
 
 ChunkedBody::Verdict ChunkedBody::take_of_trailers(unsigned char byte) {
@@ -109,8 +96,8 @@ ChunkedBody::Verdict ChunkedBody::take_of_trailers(unsigned char byte) {
                       : refuse("found a trailer's name that is no token up to its colon");
     default:
       if (byte == '\r') return go_to(Place::kTrailerEnd);
-      return is_control(byte) ? refuse("found a control character in a trailer's value")
-                              : Verdict::kMore;
+      return is_control_char(byte) ? refuse("found a control character in a trailer's value")
+                                   : Verdict::kMore;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "server/http/head_scanner.h"
 
+#include "server/http/http_chars.h"
 #include "server/http/http_message.h"
 
 namespace forerun::server {
@@ -7,8 +8,6 @@ namespace {
 
 constexpr std::string_view kLoneLf = "found a line that ends in LF alone, accepted is CRLF";
 constexpr std::string_view kLoneCr = "found CR without LF, accepted is CRLF at the end of a line";
-
-bool is_control(unsigned char byte) { return (byte < 0x20 && byte != '\t') || byte == 0x7f; }
 
 }  // namespace
 
@@ -88,7 +87,7 @@ bool HeadScanner::take_in_line(unsigned char byte) {
       return is_token_char(static_cast<char>(byte)) ||
              refuse("found a header's name that is no token up to its colon");
     default:
-      return !is_control(byte) || refuse("found a control character in a header's value");
+      return !is_control_char(byte) || refuse("found a control character in a header's value");
   }
 }
 

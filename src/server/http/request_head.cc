@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "server/http/http_chars.h"
+
 namespace forerun::server {
 namespace {
 
@@ -16,12 +18,6 @@ constexpr std::array<std::string_view, 8> kMethods = {"GET",    "HEAD",    "POST
                                                       "DELETE", "OPTIONS", "TRACE", "PATCH"};
 
 bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
-
-int hex_value(char byte) {
-  if (is_digit(byte)) return byte - '0';
-  if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
-  return byte >= 'A' && byte <= 'F' ? byte - 'A' + 10 : -1;
-}
 
 // The rules of RFC 9112, 6.1 and 6.3.
 Fault check_body_length(const HttpRequest& head) {
