@@ -16,7 +16,7 @@ constexpr size_t kMaxKept = 64;
 // A server uses two: its template's tags, opened by the prompt or by the output.
 constexpr size_t kMaxTags = 8;
 
-// What making masks may take where prepare() is to be quick.
+// The steps that prepare() may spend on masks if it is to be quick.
 constexpr uint64_t kQuickMaskSteps = 1'000'000;
 
 Result<Grammar> compile(const OutputFormat& format, const GrammarLimits& limits) {
@@ -51,34 +51,35 @@ std::shared_ptr<TokenMasks> OutputFormats::masks() {
   return masks_;
 }
 
-std::optional<OutputFormats::Kept> OutputFormats::find(const OutputFormat& format) {
+OutputFormats::KeptPtr OutputFormats::find(const OutputFormat& format) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
-    return kept.format.kind == format.kind && kept.format.text == format.text &&
-           kept.format.schemas == format.schemas && kept.format.reasoning == format.reasoning;
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const KeptPtr& kept) {
+    return kept->format.kind == format.kind && kept->format.text == format.text &&
+           kept->format.schemas == format.schemas && kept->format.reasoning == format.reasoning;
   });
-  if (found == kept_.end()) return std::nullopt;
+  if (found == kept_.end()) return nullptr;
   kept_.splice(kept_.begin(), kept_, found);
   return kept_.front();
 }
 
-void OutputFormats::keep(Kept made) {
-  const std::lock_guard lock(mutex_);
-  kept_.push_front(std::move(made));
-  if (kept_.size() > kMaxKept) kept_.pop_back();
-}
-
-std::optional<OutputFormats::Kept> OutputFormats::make(const OutputFormat& format, bool quick) {
-  const auto refused = [&](const Status& status) -> std::optional<Kept> {
-    if (quick && status.code() == StatusCode::kResourceExhausted) return std::nullopt;
-    return Kept{.format = format, .status = status.with_context("output_format")};
+OutputFormats::KeptPtr OutputFormats::make(const OutputFormat& format, bool quick) {
+  const auto keep = [this](Kept made) {
+    KeptPtr kept = std::make_shared<const Kept>(std::move(made));
+    const std::lock_guard lock(mutex_);
+    kept_.push_front(kept);
+    if (kept_.size() > kMaxKept) kept_.pop_back();
+    return kept;
+  };
+  const auto refused = [&](const Status& status) -> KeptPtr {
+    if (quick && status.code() == StatusCode::kResourceExhausted) return nullptr;
+    return keep({.format = format, .status = status.with_context("output_format")});
   };
   Result<Grammar> grammar = compile(format, quick ? grammar::quick_limits() : GrammarLimits());
   if (!grammar.ok()) return refused(grammar.status());
   const std::shared_ptr<TokenMasks> masks = this->masks();
   const auto prepared = masks->prepare_within(*grammar, quick ? kQuickMaskSteps : UINT64_MAX);
   if (!prepared.ok()) return refused(prepared.status());
-  if (!prepared->has_value()) return std::nullopt;
+  if (!prepared->has_value()) return nullptr;
   Kept made{.format = format,
             .status = {},
             .shared = std::make_shared<const GrammarConstraint::Format>(
@@ -91,15 +92,12 @@ std::optional<OutputFormats::Kept> OutputFormats::make(const OutputFormat& forma
     made.edges = ReasoningConstraint::find_edges(reasoning_tokens(format.reasoning),
                                                  GrammarConstraint(made.shared), end_tokens_);
   }
-  return made;
+  return keep(std::move(made));
 }
 
 bool OutputFormats::prepare(const OutputFormat& format, bool quick) {
-  if (format.kind == OutputFormat::Kind::kAny || end_tokens_.empty() || find(format)) return true;
-  std::optional<Kept> made = make(format, quick);
-  if (!made) return false;
-  keep(std::move(*made));
-  return true;
+  if (format.kind == OutputFormat::Kind::kAny || end_tokens_.empty()) return true;
+  return find(format) != nullptr || make(format, quick) != nullptr;
 }
 
 Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
@@ -110,10 +108,8 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
                   "output_format: the checkpoint has no end token, which an output must be able to "
                   "end with");
   }
-  if (const std::optional<Kept> kept = find(format)) return constraint_of(*kept);
-  Kept made = *make(format, /*quick=*/false);
-  keep(made);
-  return constraint_of(made);
+  const KeptPtr kept = find(format);
+  return constraint_of(kept != nullptr ? *kept : *make(format, /*quick=*/false));
 }
 
 Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint_of(const Kept& kept) {

@@ -5,7 +5,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,13 +41,15 @@ class OutputFormats {
     // Set where the format holds behind reasoning.
     std::shared_ptr<const ReasoningConstraint::Edges> edges = {};
   };
+  using KeptPtr = std::shared_ptr<const Kept>;
 
   // A constraint for one request.
   static Result<std::shared_ptr<const TokenConstraint>> constraint_of(const Kept& kept);
-  std::optional<Kept> find(const OutputFormat& format);
-  void keep(Kept made);
-  // Nothing where `quick` and the format takes longer.
-  std::optional<Kept> make(const OutputFormat& format, bool quick);
+  // Null if the format is not kept.
+  KeptPtr find(const OutputFormat& format);
+  // Compiles the format and keeps the result. Null, and nothing is kept, if `quick` and the format
+  // takes longer.
+  KeptPtr make(const OutputFormat& format, bool quick);
   // The vocabulary is read with the first format.
   std::shared_ptr<grammar::TokenMasks> masks();
   std::shared_ptr<const ReasoningTokens> reasoning_tokens(const OutputReasoning& tags);
@@ -58,7 +59,7 @@ class OutputFormats {
   std::mutex mutex_;
   std::shared_ptr<grammar::TokenMasks> masks_;
   std::shared_ptr<MaskThreads> threads_;                         // made with masks_
-  std::list<Kept> kept_;                                         // the latest first
+  std::list<KeptPtr> kept_;                                      // the latest first
   std::shared_ptr<const std::vector<std::string>> token_bytes_;  // by id, names of special tokens
   std::vector<std::shared_ptr<const ReasoningTokens>> reasoning_tokens_;
 };

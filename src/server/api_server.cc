@@ -1,6 +1,5 @@
 #include "server/api_server.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -228,7 +227,7 @@ void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& excha
 }
 
 void ApiServer::refuse_as_full(const HttpRequest& request, Exchange& exchange) {
-  ApiError error = api_error(429, "as many calls wait to be read as may");
+  ApiError error = api_error(429, "too many calls wait to be read; send it again later");
   error.retry_after = kRetryAfter;
   respond(request, exchange, error_response(error));
 }
@@ -271,16 +270,15 @@ void ApiServer::run_post(const RequestPtr& shared, const std::shared_ptr<Exchang
 
 void ApiServer::prepare(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange,
                         GenerationCall call) {
-  const auto prepared = [this](const GenerationCall& all, bool quick) {
-    return std::all_of(all.prompts.begin(), all.prompts.end(), [&](const Request& prompt) {
-      return client_->engine().prepare_format(prompt.output_format, quick);
-    });
-  };
-  if (prepared(call, /*quick=*/true)) return generate(*request, exchange, std::move(call));
+  // The prompts of a call have one format.
+  const OutputFormat& format = call.prompts.front().output_format;
+  if (client_->engine().prepare_format(format, /*quick=*/true)) {
+    return generate(*request, exchange, std::move(call));
+  }
   const auto slow = std::make_shared<GenerationCall>(std::move(call));
-  const bool taken = workers_->try_post_long([this, request, exchange, slow, prepared] {
+  const bool taken = workers_->try_post_long([this, request, exchange, slow] {
     catch_defects(*request, *exchange, [&] {
-      prepared(*slow, /*quick=*/false);
+      client_->engine().prepare_format(slow->prompts.front().output_format, /*quick=*/false);
       if (cut_off_) return respond(*request, *exchange, error_response(api_error(503, kEnding)));
       generate(*request, exchange, std::move(*slow));
     });

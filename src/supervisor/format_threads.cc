@@ -1,5 +1,6 @@
 #include "supervisor/format_threads.h"
 
+#include <new>
 #include <utility>
 
 #include "base/background_thread.h"
@@ -47,7 +48,12 @@ void FormatThreads::run(std::deque<Job>& jobs, bool quick) {
       job = std::move(jobs.front());
       jobs.pop_front();
     }
-    const bool is_prepared = engine_.prepare_format(job.format, quick);
+    bool is_prepared = true;
+    try {
+      is_prepared = engine_.prepare_format(job.format, quick);
+    } catch (const std::bad_alloc&) {
+      // The request's submit() tells of it, or finds memory again.
+    }
     if (!is_prepared && job.effort == Effort::kQuickFirst) {
       post(job.number, std::move(job.format), Effort::kFull);
       continue;
