@@ -128,7 +128,7 @@ void AsioHttpServer::on_accepted(const error_code& error, tcp::socket socket) {
     connection->start();
   } else {
     connection->turn_away(
-        503, "as many connections are open as may be: " + std::to_string(max_connections_));
+        503, "too many open connections, the limit is " + std::to_string(max_connections_));
   }
   accept();
 }
