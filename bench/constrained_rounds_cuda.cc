@@ -20,7 +20,7 @@
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/device_group.h"
-#include "engine/output_formats.h"
+#include "engine/submit/output_formats.h"
 #include "exec/decoder_step_runner.h"
 #include "model/cuda/load_decoder.h"
 #include "text/tokenizer.h"

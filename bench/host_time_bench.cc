@@ -18,9 +18,9 @@
 
 #include "base/clocks.h"
 #include "base/token_weight.h"
-#include "engine/engine_loop.h"
-#include "engine/request_handles.h"
-#include "engine/submission.h"
+#include "engine/loop/engine_loop.h"
+#include "engine/loop/request_handles.h"
+#include "engine/submit/submission.h"
 #include "exec/decoder_step_runner.h"
 #include "exec/live_costs.h"
 #include "exec/real_executor.h"

@@ -32,8 +32,8 @@
 
 #include "base/clocks.h"
 #include "base/status_macros.h"
-#include "engine/loaded_models.h"
-#include "engine/opened_model.h"
+#include "engine/load/loaded_models.h"
+#include "engine/load/opened_model.h"
 #include "kernels/attention/attention.h"
 #include "runner/record_rows.h"
 #include "simulation/offline_runner.h"

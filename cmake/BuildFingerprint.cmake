@@ -6,7 +6,7 @@ set(STATES ${SETTINGS})
 # The planner says how times are measured.
 foreach(folder base device kernels kv model sampling step exec planner hosts ../include)
   file(GLOB_RECURSE files RELATIVE "${SOURCE_DIR}" "${SOURCE_DIR}/${folder}/*")
-  list(FILTER files EXCLUDE REGEX "_(test|bench|fuzz)\\.")
+  list(FILTER files EXCLUDE REGEX "_(test|rig|bench|fuzz)\\.")
   list(SORT files)
   foreach(file ${files})
     file(SHA256 "${SOURCE_DIR}/${file}" hash)
@@ -15,7 +15,7 @@ foreach(folder base device kernels kv model sampling step exec planner hosts ../
 endforeach()
 string(SHA256 FINGERPRINT "${STATES}")
 string(SUBSTRING "${FINGERPRINT}" 0 16 FINGERPRINT)
-file(WRITE "${OUTPUT}" "#include \"engine/build_fingerprint.h\"
+file(WRITE "${OUTPUT}" "#include \"engine/load/build_fingerprint.h\"
 
 namespace forerun {
 

@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint_summary.h"
 #include "commands.h"
 #include "device/cpu/team.h"
-#include "engine/gpu.h"
+#include "engine/load/gpu.h"
 #include "kernels/isa.h"
 #include "model/decoder_memory.h"
 #include "model/host_memory.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "engine/stage_host.h"
+#include "engine/load/stage_host.h"
 #include "host_flags.h"
 #include "hosts/host_file.h"
 #include "hosts/host_lines.h"

@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "commands.h"
-#include "engine/measure_devices.h"
+#include "engine/load/measure_devices.h"
 #include "flags.h"
 #include "output.h"
 #include "plan_report.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "device/cpu/device_group.h"
-#include "engine/opened_model.h"
+#include "engine/load/opened_model.h"
 #include "exec/step_runner.h"
 #include "forerun/status.h"
 #include "model/decoder.h"

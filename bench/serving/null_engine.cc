@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "engine/request_handles.h"
+#include "engine/loop/request_handles.h"
 
 namespace forerun::bench {
 

@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "engine/check_request.h"
-#include "engine/engine_text.h"
-#include "engine/event_queue.h"
-#include "engine/load_meter.h"
-#include "engine/opened_model.h"
+#include "engine/info/engine_text.h"
+#include "engine/info/load_meter.h"
+#include "engine/load/opened_model.h"
+#include "engine/loop/event_queue.h"
+#include "engine/submit/check_request.h"
 #include "forerun/engine.h"
 
 namespace forerun::bench {

@@ -11,8 +11,8 @@
 namespace forerun {
 
 // The version of the format of frame headers, greetings and reports. Processes read these before
-// they compare their builds (engine/host_agreement.cc refuses another build), so it must change
-// whenever one of these formats does.
+// they compare their builds (engine/load/host_agreement.cc refuses another build), so it must
+// change whenever one of these formats does.
 inline constexpr uint16_t kFrameVersion = 2;
 inline constexpr size_t kFrameHeaderBytes = 23;
 // Far above need: the rows of a prompt in the widest models take a hundredth of this.

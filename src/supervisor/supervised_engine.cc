@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "engine/check_request.h"
-#include "engine/engine_text.h"
-#include "engine/opened_model.h"
-#include "engine/request_handles.h"
-#include "engine/submission.h"
+#include "engine/info/engine_text.h"
+#include "engine/load/opened_model.h"
+#include "engine/loop/request_handles.h"
+#include "engine/submit/check_request.h"
+#include "engine/submit/submission.h"
 #include "strategies/speculation_plan.h"
 #include "supervisor/launch_supervisor.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/event_queue.h"
+#include "engine/loop/event_queue.h"
 #include "forerun/event.h"
 #include "forerun/request.h"
 

@@ -2,8 +2,8 @@
 // have been read.
 #include <gtest/gtest.h>
 
-#include "engine/engine_loop.h"
-#include "engine/opened_model.h"
+#include "engine/load/opened_model.h"
+#include "engine/loop/engine_loop.h"
 #include "support/held_executor.h"
 #include "support/submit_to_loop.h"
 #include "support/toy_model.h"

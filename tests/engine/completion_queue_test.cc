@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "base/sanitized.h"
-#include "engine/engine_loop.h"
-#include "engine/opened_model.h"
+#include "engine/load/opened_model.h"
+#include "engine/loop/engine_loop.h"
 #include "support/held_executor.h"
 #include "support/on_toy_pair_test.h"
 #include "support/submit_to_loop.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/engine_loop.h"
+#include "engine/loop/engine_loop.h"
 #include "exec/exec_rig_test.h"
 #include "support/submit_to_loop.h"
 #include "support/toy_model.h"

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/sanitized.h"
-#include "engine/engine_loop.h"
+#include "engine/loop/engine_loop.h"
 #include "exec/exec_rig_test.h"
 #include "strategies/every_policy.h"
 #include "support/submit_to_loop.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine_loop.h"
-#include "engine/grammar_constraint.h"
+#include "engine/loop/engine_loop.h"
+#include "engine/loop/grammar_constraint.h"
 #include "exec/exec_rig_test.h"
 #include "grammar/testing.h"
 #include "strategies/every_policy.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/sanitized.h"
-#include "engine/engine_loop.h"
+#include "engine/loop/engine_loop.h"
 #include "exec/exec_rig_test.h"
 #include "support/submit_to_loop.h"
 #include "support/toy_model.h"

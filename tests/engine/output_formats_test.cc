@@ -1,5 +1,5 @@
 // Output formats are compiled once, and quick attempts leave those that take long alone.
-#include "engine/output_formats.h"
+#include "engine/submit/output_formats.h"
 
 #include <gtest/gtest.h>
 

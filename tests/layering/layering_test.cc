@@ -172,7 +172,7 @@ TEST(Layering, PublicHeadersUseTheStandardLibraryOnly) {
 }
 
 TEST(Layering, IncludesAndListsAreRead) {
-  std::istringstream text("#include \"base/dtype.h\"\n  # include \"engine/engine_loop.h\"\n");
+  std::istringstream text("#include \"base/dtype.h\"\n  # include \"engine/loop/engine_loop.h\"\n");
   EXPECT_EQ(includes_of("tree/x.h", text).folders, (std::set<std::string>{"base", "engine"}));
   std::istringstream cuda("#include <cuda_runtime.h>\n");
   EXPECT_EQ(includes_of("model/decoder.h", cuda).misplaced_cuda.size(), 1u);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/gpu.h"
+#include "engine/load/gpu.h"
 #include "strategies/every_policy.h"
 #include "support/create_engine_test.h"
 

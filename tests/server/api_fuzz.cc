@@ -14,8 +14,8 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/output_formats.h"
-#include "engine/submission.h"
+#include "engine/submit/output_formats.h"
+#include "engine/submit/submission.h"
 #include "server/api/chat_completions.h"
 #include "server/api/completions.h"
 #include "server/api/model_routes.h"

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine_loop.h"
-#include "engine/request_handles.h"
-#include "engine/submission.h"
+#include "engine/loop/engine_loop.h"
+#include "engine/loop/request_handles.h"
+#include "engine/submit/submission.h"
 #include "strategies/speculation_plan.h"
 #include "text/tokenizer.h"
 

@@ -1,0 +1,57 @@
+#include "engine/info/engine_info.h"
+
+#include "kernels/isa.h"
+
+namespace forerun {
+namespace {
+
+// A layer's bits depend on its tensor-parallel degree, not on where the model is cut: "tp2", or,
+// where stages differ, "tp2x10+tp1x6" with the number of layers of each degree.
+std::string degrees(const LoadedModels& models) {
+  const ModelPlacement& target = models.placement().target;
+  const std::vector<LayerRange> layers = models.target_layers();
+  std::string each;
+  bool differ = false;
+  for (int32_t stage = 0; stage < target.num_stages(); ++stage) {
+    const int32_t degree = target.stage(stage).degree();
+    differ = differ || degree != target.degree();
+    each += (stage == 0 ? "tp" : "+tp") + std::to_string(degree) + "x" +
+            std::to_string(layers[static_cast<size_t>(stage)].size());
+  }
+  return differ ? each : "tp" + std::to_string(target.degree());
+}
+
+std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
+                        const LoadedModels& models) {
+  const ModelConfig& config = target.checkpoint.config();
+  const std::string backend =
+      models.placement().target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
+  return backend + " " + degrees(models) + " weights=" +
+         (options.weights != "as_stored" ? options.weights
+          : config.quantization.kind == QuantizationConfig::Kind::kAwq
+              ? "awq-int4"
+              : std::string(dtype_name(config.dtype))) +
+         " activations=" + options.activations;
+}
+
+}  // namespace
+
+EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& target,
+                           const LoadedModels& models, const StepProfile* emulated) {
+  EngineInfo info;
+  info.model_name = target.checkpoint.dir().filename().string();
+  info.numeric_fingerprint = fingerprint(options, target, models);
+  if (emulated != nullptr) {
+    info.emulated = emulated->name + ": " + emulated->machine + " (" + emulated->source + ")";
+  }
+  info.max_context_tokens = models.memory().max_context_tokens;
+  info.draft_window = models.memory().draft_window;
+  info.vocab_size = target.live_vocab();
+  info.weight_bytes = models.memory().weight_bytes();
+  info.kv_bytes = models.memory().kv_bytes();
+  info.eos_token_ids = target.eos_token_ids();
+  info.default_sampling = default_sampling(target.defaults);
+  return info;
+}
+
+}  // namespace forerun

@@ -1,0 +1,114 @@
+#include "engine/load/check_options.h"
+
+#include <string>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "views/view_table.h"
+
+namespace forerun {
+namespace {
+
+Status check_try_splits(const EngineOptions& options, const Placement& placement) {
+  if (!options.try_splits) return Status();
+  const auto refused = [](const std::string& found) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "auto: splits of the processors between target and draft are to be tried; found " + found);
+  };
+  if (options.draft.empty()) return refused("no draft model");
+  if (options.speculation.strategy != "auto") {
+    return refused("strategy '" + options.speculation.strategy + "'; accepted beside it: auto");
+  }
+  if (placement.draft) {
+    return refused("draft devices '" + options.draft_devices + "'; accepted beside it: none");
+  }
+  if (placement.target.on_gpus()) {
+    return refused("devices '" + options.devices + "'; accepted beside it: processors");
+  }
+  if (placement.on_hosts) return refused("several hosts; accepted beside it: one");
+  if (placement.target.num_stages() > 1) {
+    return refused(std::to_string(placement.target.num_stages()) +
+                   " stages; accepted beside it: a target that is not cut");
+  }
+  if (!options.emulate.empty()) return refused("a machine to emulate; accepted beside it: none");
+  return Status();
+}
+
+Status check_draft_weights(const EngineOptions& options) {
+  if (!options.draft.empty() || options.draft_weights == EngineOptions().draft_weights) return {};
+  return Status(StatusCode::kInvalidArgument, "draft_weights: found '" + options.draft_weights +
+                                                  "', but there is no draft model");
+}
+
+Status check_draft_window(const EngineOptions& options) {
+  if (options.draft_window == 0) return Status();
+  if (options.draft.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "draft_window: found " + std::to_string(options.draft_window) +
+                      ", but there is no draft model; accepted without one is 0");
+  }
+  return window_view().check(options.draft_window).with_context("draft_window");
+}
+
+}  // namespace
+
+Status check_options(const EngineOptions& options, const Placement& placement) {
+  if (placement.draft && options.draft.empty()) {
+    return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options.draft_devices +
+                                                    "', but there is no draft model");
+  }
+  FORERUN_RETURN_IF_ERROR(check_draft_weights(options));
+  if (options.max_active_requests < 1) {
+    return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
+                                                    std::to_string(options.max_active_requests) +
+                                                    ", accepted are 1 and more");
+  }
+  constexpr double kLongestBudgetMs = 60'000.0;
+  if (!(options.step_budget_ms >= 0.0 && options.step_budget_ms <= kLongestBudgetMs)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "step_budget_ms: found " + std::to_string(options.step_budget_ms) +
+                      ", accepted are 0 (chosen by what Steps cost) to 60000");
+  }
+  if (options.max_waiting_requests < -1) {
+    return Status(StatusCode::kInvalidArgument, "max_waiting_requests: found " +
+                                                    std::to_string(options.max_waiting_requests) +
+                                                    ", accepted are -1 (no limit), 0 and more");
+  }
+  constexpr double kLongestAgeingS = 86'400.0;
+  if (!(options.priority_ageing_s >= 0.0 && options.priority_ageing_s <= kLongestAgeingS)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "priority_ageing_s: found " + std::to_string(options.priority_ageing_s) +
+                      ", accepted are 0 (waiting raises no priority) to 86400");
+  }
+  if (options.max_logprobs < 0) {
+    return Status(StatusCode::kInvalidArgument, "max_logprobs: found " +
+                                                    std::to_string(options.max_logprobs) +
+                                                    ", accepted are 0 and more");
+  }
+  FORERUN_RETURN_IF_ERROR(check_draft_window(options));
+  return check_try_splits(options, placement);
+}
+
+Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options,
+                                                    const Placement& placement) {
+  if (options.emulate.empty()) return std::unique_ptr<StepEmulator>();
+  auto profile = load_step_profile(options.emulate);
+  if (!profile.ok()) return profile.status().with_context("emulate");
+  if (!options.draft.empty() && !profile->has(Role::kDraft)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "emulate: profile " + profile->name +
+                      " has no times for a draft; accepted are profiles that do, or no draft");
+  }
+  if (!placement.sequential() && !profile->separate_devices) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "draft devices: found '" + options.draft_devices + "', but profile " + profile->name +
+            " runs both models on the same devices sequentially; accepted beside it: none, or "
+            "GPUs of the target's");
+  }
+  // Where both models compute on the same devices, only their sleeps overlap.
+  return std::make_unique<StepEmulator>(std::move(*profile), placement.sequential());
+}
+
+}  // namespace forerun

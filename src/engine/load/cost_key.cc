@@ -1,0 +1,106 @@
+#include "engine/load/cost_key.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/status_macros.h"
+#include "engine/load/build_fingerprint.h"
+#include "engine/load/gpu.h"
+#include "kernels/isa.h"
+#include "text/hash_bytes.h"
+
+namespace forerun {
+namespace {
+
+// Keys are UTF-8, and short enough to read.
+std::string plain_text(std::string text) {
+  constexpr size_t kMax = 400;
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text.size() <= kMax
+             ? text
+             : text.substr(0, kMax) + "... " + std::to_string(text::hash_bytes(text));
+}
+
+std::string hex(uint64_t number) {
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(number));
+  return digits.data();
+}
+
+// The kernel's names of this machine's processors, each kind once: the "model name" on x86,
+// elsewhere the lines with implementer and part.
+std::string processors() {
+  std::ifstream in("/proc/cpuinfo");
+  std::set<std::string> kinds;
+  for (std::string line; std::getline(in, line);) {
+    for (const char* field : {"model name", "CPU implementer", "CPU part", "microcode"}) {
+      if (!line.starts_with(field)) continue;
+      const size_t colon = line.find(':');
+      if (colon != std::string::npos) kinds.insert(field + line.substr(colon));
+    }
+  }
+  std::string text;
+  for (const std::string& kind : kinds) text += (text.empty() ? "" : ", ") + kind;
+  return text + ", " + std::to_string(std::thread::hardware_concurrency()) + " of them, " +
+         isa_name(current_isa());
+}
+
+// Shapes, types and names of all tensors; attention's windows and the like are config.json's.
+Result<std::string> model_text(const ModelsToLoad::Model& model) {
+  const Checkpoint& checkpoint = model.opened->checkpoint;
+  uint64_t hash = 0;
+  for (const RawTensor& tensor : checkpoint.tensors()) {
+    hash = text::hash_bytes(tensor.name, hash);
+    hash = text::hash_bytes(dtype_name(tensor.dtype), hash);
+    for (const int64_t size : tensor.shape)
+      hash = text::mix_bits(hash ^ static_cast<uint64_t>(size));
+  }
+  const std::filesystem::path config = checkpoint.dir() / "config.json";
+  std::ifstream in(config, std::ios::binary);
+  hash = text::hash_bytes(
+      std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}, hash);
+  if (!in) return Status(StatusCode::kNotFound, config.string() + ": cannot be read");
+  return checkpoint.dir().filename().string() + " " + hex(hash) + ", weights " +
+         weight_override_name(model.weights) + ", tokens " +
+         std::to_string(model.opened->live_vocab());
+}
+
+}  // namespace
+
+Result<CostKey> cost_key(const ModelsToLoad& models, const Placement& placement,
+                         int32_t max_context_tokens) {
+  CostKey key = {{"build", build_fingerprint()},
+                 {"processors", plain_text(processors())},
+                 {"placement", plain_text(describe(placement))},
+                 {"activations", activation_name(models.activation)},
+                 {"max_context_tokens", std::to_string(max_context_tokens)}};
+  std::set<int32_t> gpus;
+  for (int32_t stage = 0; stage < placement.target.num_stages(); ++stage) {
+    const std::vector<int32_t>& stage_gpus = placement.target.stage(stage).gpus;
+    gpus.insert(stage_gpus.begin(), stage_gpus.end());
+  }
+  for (const int32_t layers : models.options->stage_layers) {
+    key["stage_layers"] += (key["stage_layers"].empty() ? "" : ",") + std::to_string(layers);
+  }
+  if (placement.draft) gpus.insert(placement.draft->gpus.begin(), placement.draft->gpus.end());
+  for (const int32_t gpu : gpus) {
+    FORERUN_ASSIGN_OR_RETURN(const std::string model, gpu_model(gpu));
+    key["cuda:" + std::to_string(gpu)] = plain_text(model);
+  }
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (models.of(role).opened == nullptr) continue;
+    FORERUN_ASSIGN_OR_RETURN(const std::string text, model_text(models.of(role)));
+    key[role_name(role)] = plain_text(text);
+  }
+  return key;
+}
+
+}  // namespace forerun

@@ -1,0 +1,98 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_devices.h"
+#include "engine/load/gpu.h"
+#include "model/cuda/load_decoder.h"
+#include "model/shard_plan.h"
+
+namespace forerun {
+
+Result<std::vector<GpuDescription>> describe_gpus() {
+  constexpr size_t kReadBytes = size_t{2} << 30;  // many times the L2
+  constexpr size_t kCopyBytes = size_t{256} << 20;
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
+  std::vector<GpuDescription> gpus;
+  for (const cuda::DeviceInfo& device : devices) {
+    GpuDescription gpu{.name = device.name,
+                       .compute_capability = std::to_string(device.compute_major) + "." +
+                                             std::to_string(device.compute_minor),
+                       .multiprocessors = device.multiprocessors,
+                       .memory_bytes = device.memory_bytes,
+                       .free_bytes = device.free_bytes,
+                       .read_bytes_per_s = 0,
+                       .link_bytes_per_s = {}};
+    FORERUN_RETURN_IF_ERROR(cuda::use_device(device.index));
+    // A bandwidth that cannot be measured (too little free memory, a GPU that the kernels are not
+    // built for) is left at 0.
+    const auto read = cuda::measure_read_bandwidth(kReadBytes);
+    if (read.ok()) gpu.read_bytes_per_s = *read;
+    for (size_t other = 0; other < devices.size(); ++other) {
+      double& link = gpu.link_bytes_per_s.emplace_back(0.0);
+      if (!device.peer_access[other]) continue;
+      const auto copied =
+          cuda::measure_copy_bandwidth(device.index, static_cast<int>(other), kCopyBytes);
+      if (copied.ok()) link = *copied;
+    }
+    gpus.push_back(std::move(gpu));
+  }
+  return gpus;
+}
+
+namespace {
+
+Result<cuda::DeviceInfo> info_of(int32_t gpu) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
+  for (const cuda::DeviceInfo& device : devices) {
+    if (device.index == gpu) return device;
+  }
+  return Status(StatusCode::kNotFound, "devices: found cuda:" + std::to_string(gpu) + " of " +
+                                           std::to_string(devices.size()) + " GPUs");
+}
+
+}  // namespace
+
+Result<std::string> gpu_model(int32_t gpu) {
+  FORERUN_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, info_of(gpu));
+  return device.name + ", " + std::to_string(device.multiprocessors) + " multiprocessors";
+}
+
+Result<std::string> gpu_uuid(int32_t gpu) {
+  FORERUN_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, info_of(gpu));
+  return device.uuid;
+}
+
+Result<DeviceMemory> gpu_memory(int32_t gpu) {
+  const Status chosen = cuda::use_device(gpu);
+  if (!chosen.ok()) return chosen.with_context("devices");
+  FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, cuda::free_memory());
+  return DeviceMemory{.name = "cuda:" + std::to_string(gpu), .available_bytes = free_bytes};
+}
+
+Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
+                                                 const LayerRange& layers, int32_t degree,
+                                                 WeightOverride weights) {
+  const ModelConfig& config = checkpoint.config();
+  const auto plan = make_shard_plan(config, degree, config.vocab_size);
+  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, layers, weights);
+}
+
+Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
+                                              const LayerRange& layers,
+                                              std::span<const int32_t> gpus, int64_t kv_blocks,
+                                              int32_t live_vocab, WeightOverride weights,
+                                              std::function<void(double)> progress) {
+  cuda::DecoderCudaOptions options;
+  options.devices.assign(gpus.begin(), gpus.end());
+  options.layers = layers;
+  options.kv_blocks = kv_blocks;
+  options.live_vocab = live_vocab;
+  options.weights = weights;
+  options.progress = std::move(progress);
+  return cuda::load_decoder_cuda(checkpoint, std::move(options));
+}
+
+}  // namespace forerun

@@ -1,0 +1,35 @@
+#include "engine/load/measure_devices.h"
+
+#include <memory>
+
+#include "base/status_macros.h"
+#include "engine/load/check_options.h"
+#include "engine/load/device_spec.h"
+#include "engine/load/loaded_costs.h"
+#include "engine/load/loaded_models.h"
+#include "engine/load/opened_model.h"
+#include "engine/load/stage_plan.h"
+#include "kernels/isa.h"
+
+namespace forerun {
+
+Result<StartCosts> measure_devices(const EngineOptions& options) {
+  if (!options.emulate.empty() || options.try_splits) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "measuring: needs devices; a machine to emulate or splits to try are not accepted");
+  }
+  FORERUN_RETURN_IF_ERROR(check_isa());
+  FORERUN_ASSIGN_OR_RETURN(
+      const Placement placement,
+      place_models(options.devices, options.draft_devices, stages_of(options)));
+  FORERUN_RETURN_IF_ERROR(check_options(options, placement));
+  FORERUN_ASSIGN_OR_RETURN(const OpenedModels opened, open_models(options));
+  FORERUN_ASSIGN_OR_RETURN(const ModelsToLoad to_load, models_to_load(options, placement, opened));
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
+                           LoadedModels::load(to_load, placement));
+  const auto executor = models->make_executor({});
+  return costs_of(to_load, *models, *executor, options.on_progress);
+}
+
+}  // namespace forerun

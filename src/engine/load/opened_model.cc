@@ -1,0 +1,58 @@
+#include "engine/load/opened_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace forerun {
+
+int32_t OpenedModel::live_vocab() const {
+  const ModelConfig& config = checkpoint.config();
+  return std::min({tokenizer.vocab_size(), config.vocab_size,
+                   config.live_vocab_size.value_or(config.vocab_size)});
+}
+
+std::vector<int32_t> OpenedModel::eos_token_ids() const {
+  std::vector<int32_t> ids =
+      defaults.eos_token_ids.empty() ? checkpoint.config().eos_token_ids : defaults.eos_token_ids;
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+Result<OpenedModel> open_model(const std::string& model) {
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(model));
+  FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(dir));
+  FORERUN_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(dir));
+  FORERUN_ASSIGN_OR_RETURN(GenerationDefaults defaults, read_generation_defaults(dir));
+  return OpenedModel{std::move(checkpoint), std::move(tokenizer), std::move(defaults)};
+}
+
+Result<OpenedModels> open_models(const EngineOptions& options) {
+  FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options.model));
+  OpenedModels models{std::move(target), std::nullopt};
+  if (options.draft.empty()) return models;
+  FORERUN_ASSIGN_OR_RETURN(models.draft, open_model(options.draft));
+  const Status same = check_same_tokenizer(models.target.tokenizer, models.draft->tokenizer);
+  if (!same.ok()) {
+    return same.with_context("draft " + options.draft + " has another tokenizer than " +
+                             options.model);
+  }
+  return models;
+}
+
+SamplingParams default_sampling(const GenerationDefaults& defaults) {
+  SamplingParams params;
+  // Without do_sample the temperature decides, as in vLLM; transformers would be greedy.
+  const bool sampled = defaults.do_sample.value_or(defaults.temperature.has_value());
+  params.temperature = sampled ? defaults.temperature.value_or(1.0f) : 0.0f;
+  params.top_k = defaults.top_k.value_or(params.top_k);
+  params.top_p = defaults.top_p.value_or(params.top_p);
+  params.min_p = defaults.min_p.value_or(params.min_p);
+  params.repetition_penalty = defaults.repetition_penalty.value_or(params.repetition_penalty);
+  return params;
+}
+
+}  // namespace forerun

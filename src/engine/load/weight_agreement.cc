@@ -1,0 +1,146 @@
+#include "engine/load/weight_agreement.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/tensor_digests.h"
+#include "device/cpu/team.h"
+
+namespace forerun {
+namespace {
+
+constexpr const char* kFolder = "tensor-digests";
+
+// The names under which a checkpoint may hold a decoder's tensor: its own, or those of AWQ's parts.
+std::vector<std::string> stored_names(const std::string& name) {
+  std::vector<std::string> names = {name};
+  constexpr std::string_view kWeight = ".weight";
+  if (!name.ends_with(kWeight)) return names;
+  const std::string stem = name.substr(0, name.size() - kWeight.size());
+  for (const char* const part : {".qweight", ".qzeros", ".scales"}) names.push_back(stem + part);
+  return names;
+}
+
+// The folder of kept digests: inside that of the user's step costs, or, on a host that cannot make
+// it, inside the host's own cache folder.
+std::filesystem::path digest_folder(const EngineOptions& options) {
+  if (options.cost_cache.empty()) return {};
+  std::error_code error;
+  const std::filesystem::path given = std::filesystem::path(options.cost_cache) / kFolder;
+  std::filesystem::create_directories(given, error);
+  if (!error) return given;
+  const std::string own = default_cost_cache();
+  return own.empty() ? std::filesystem::path() : std::filesystem::path(own) / kFolder;
+}
+
+Bytes write_tensor_facts(const std::vector<TensorFact>& facts) {
+  Bytes bytes;
+  ByteWriter to(&bytes);
+  to.count(facts.size());
+  for (const TensorFact& fact : facts) {
+    to.text(fact.name);
+    to.text(fact.file);
+    to.text(fact.digest);
+  }
+  return bytes;
+}
+
+Result<std::vector<TensorFact>> read_tensor_facts(const Bytes& bytes) {
+  ByteReader from(bytes);
+  std::vector<TensorFact> facts(from.count("tensors", 3 * sizeof(uint64_t)));
+  for (TensorFact& fact : facts) {
+    fact.name = from.text("tensor");
+    fact.file = from.text("tensor's file");
+    fact.digest = from.text("tensor's digest");
+  }
+  FORERUN_RETURN_IF_ERROR(from.finish());
+  return facts;
+}
+
+struct HeldTensor {
+  std::string name;
+  const RawTensor* stored = nullptr;
+};
+
+std::vector<HeldTensor> held_tensors(const Checkpoint& checkpoint,
+                                     std::span<const LayerRange> layers) {
+  std::vector<HeldTensor> held;
+  for (const DecoderTensor& tensor : decoder_tensors(checkpoint.config())) {
+    const bool is_held = std::any_of(layers.begin(), layers.end(), [&](const LayerRange& range) {
+      return range.holds(tensor.name, checkpoint.config());
+    });
+    if (!is_held) continue;
+    for (std::string& name : stored_names(tensor.name)) {
+      const RawTensor* const stored = checkpoint.find(name);
+      if (stored != nullptr) held.push_back({std::move(name), stored});
+    }
+  }
+  return held;
+}
+
+}  // namespace
+
+int64_t held_bytes(const Checkpoint& checkpoint, const LayerRange& layers) {
+  int64_t bytes = 0;
+  for (const HeldTensor& tensor : held_tensors(checkpoint, {&layers, 1})) {
+    bytes += static_cast<int64_t>(tensor.stored->bytes.size());
+  }
+  return bytes;
+}
+
+Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
+                                                    std::span<const LayerRange> layers,
+                                                    const EngineOptions& options) {
+  std::vector<std::string> names;
+  for (HeldTensor& tensor : held_tensors(checkpoint, layers)) {
+    names.push_back(std::move(tensor.name));
+  }
+  DigestOptions how;
+  how.folder = digest_folder(options);
+  how.threads = std::max<int32_t>(
+      1, static_cast<int32_t>(available_cores().size()) / options.hosts->place().ranks);
+  if (options.on_progress) {
+    how.progress = [&options](double fraction) {
+      options.on_progress("comparing weights", fraction);
+    };
+  }
+  FORERUN_ASSIGN_OR_RETURN(TensorDigests made, digest_tensors(checkpoint.dir(), names, how));
+  std::vector<TensorFact> facts;
+  for (size_t idx = 0; idx < names.size(); ++idx) {
+    facts.push_back({std::move(names[idx]), std::move(made.tensors[idx].file),
+                     std::move(made.tensors[idx].digest)});
+  }
+  return facts;
+}
+
+Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own) {
+  const auto compare = [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
+    std::map<std::string_view, const TensorFact*> by_name;
+    for (const TensorFact& fact : own) by_name[fact.name] = &fact;
+    for (size_t stage = 0; stage < reports.size(); ++stage) {
+      FORERUN_ASSIGN_OR_RETURN(const std::vector<TensorFact> stage_facts,
+                               read_tensor_facts(reports[stage]));
+      for (const TensorFact& fact : stage_facts) {
+        const auto found = by_name.find(fact.name);
+        if (found != by_name.end() && found->second->digest == fact.digest) continue;
+        const TensorFact own_fact =
+            found != by_name.end() ? *found->second : TensorFact{"", "none", "none"};
+        return Status(StatusCode::kInvalidArgument,
+                      "weights: tensor " + fact.name + ": " +
+                          hosts.describe(static_cast<int32_t>(stage) + 1) + " has other bytes in " +
+                          fact.file + " (digest " + fact.digest + ") than " + hosts.describe(0) +
+                          " in " + own_fact.file + " (" + own_fact.digest +
+                          "); accepted is the same in all processes");
+      }
+    }
+    return Bytes();
+  };
+  return hosts.settle(hosts.is_coordinator() ? Bytes() : write_tensor_facts(own), compare).status();
+}
+
+}  // namespace forerun
