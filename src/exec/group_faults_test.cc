@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "checkpoint/testing.h"
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "model/cpu_decoder.h"
 
 namespace forerun {

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
-#include "exec/sequence_mirror_test.h"
-#include "step/hash_constraint_test.h"
+#include "exec/exec_rig.h"
+#include "exec/sequence_mirror_rig.h"
+#include "step/hash_constraint_rig.h"
 
 namespace forerun {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/kv_view_rig_test.h"
+#include "exec/kv_view_rig.h"
 #include "kernels/pq_index/pq_index.h"
 #include "views/kv_index_blocks.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/kv_view_rig_test.h"
+#include "exec/kv_view_rig.h"
 
 namespace forerun {
 namespace {

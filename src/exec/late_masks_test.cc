@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
-#include "step/hash_constraint_test.h"
+#include "exec/exec_rig.h"
+#include "step/hash_constraint_rig.h"
 
 namespace forerun {
 namespace {

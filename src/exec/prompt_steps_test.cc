@@ -5,7 +5,7 @@
 #include <chrono>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 
 namespace forerun {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "exec/guarded.h"
 
 namespace forerun {

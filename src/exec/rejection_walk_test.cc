@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "sampling/rejection.h"
 
 namespace forerun {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 
 namespace forerun {
 namespace {

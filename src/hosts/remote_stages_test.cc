@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/decoder_step_runner.h"
-#include "exec/stages/one_row_test.h"
+#include "exec/stages/one_row_rig.h"
 #include "exec/stages/stage_pipeline.h"
 #include "hosts/local_transport.h"
 #include "hosts/slow_links.h"

@@ -10,7 +10,7 @@
 
 #include "base/sanitized.h"
 #include "checkpoint/testing.h"
-#include "model/decoder_checks_test.h"
+#include "model/decoder_checks_rig.h"
 #include "model/testing.h"
 
 namespace forerun {

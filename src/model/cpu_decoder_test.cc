@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checkpoint/testing.h"
-#include "model/decoder_checks_test.h"
+#include "model/decoder_checks_rig.h"
 #include "model/reference_decoder.h"
 #include "model/testing.h"
 

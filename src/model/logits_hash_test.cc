@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checkpoint/testing.h"
-#include "kernels/forced_isa_test.h"
+#include "kernels/forced_isa_rig.h"
 #include "model/testing.h"
 
 namespace forerun {

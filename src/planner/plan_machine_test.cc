@@ -5,7 +5,7 @@
 #include <string>
 
 #include "planner/plan_candidates.h"
-#include "planner/planted_costs_test.h"
+#include "planner/planted_costs_rig.h"
 
 namespace forerun {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/planted_costs_test.h"
+#include "planner/planted_costs_rig.h"
 
 namespace forerun {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/plan_machine.h"
-#include "planner/planted_costs_test.h"
+#include "planner/planted_costs_rig.h"
 
 namespace forerun {
 namespace {

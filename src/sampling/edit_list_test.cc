@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sampling/logits_processor.h"
-#include "step/hash_constraint_test.h"
+#include "step/hash_constraint_rig.h"
 
 namespace forerun {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/noise.h"
-#include "sampling/sampler_ref_test.h"
+#include "sampling/sampler_ref_rig.h"
 
 namespace forerun {
 namespace {

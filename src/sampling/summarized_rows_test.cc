@@ -12,10 +12,10 @@
 
 #include "base/noise.h"
 #include "sampling/row_query.h"
-#include "sampling/same_candidates_test.h"
+#include "sampling/same_candidates_rig.h"
 #include "sampling/sampler.h"
-#include "sampling/seeded_logits_test.h"
-#include "step/hash_constraint_test.h"
+#include "sampling/seeded_logits_rig.h"
+#include "step/hash_constraint_rig.h"
 
 namespace forerun {
 namespace {

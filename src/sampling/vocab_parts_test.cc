@@ -12,9 +12,9 @@
 #include "base/sanitized.h"
 #include "device/cpu/device_group.h"
 #include "sampling/rejection.h"
-#include "sampling/same_candidates_test.h"
+#include "sampling/same_candidates_rig.h"
 #include "sampling/sampler.h"
-#include "sampling/seeded_logits_test.h"
+#include "sampling/seeded_logits_rig.h"
 
 namespace forerun {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "checkpoint/testing.h"
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "simulation/recording_runner.h"
 
 namespace forerun {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/run_strategy_test.h"
+#include "strategies/run_strategy_rig.h"
 
 namespace forerun {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "simulation/simulate_stages.h"
-#include "strategies/run_strategy_test.h"
+#include "strategies/run_strategy_rig.h"
 
 namespace forerun {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "simulation/simulate_stages.h"
 #include "strategies/every_policy.h"
-#include "strategies/run_strategy_test.h"
+#include "strategies/run_strategy_rig.h"
 
 namespace forerun {
 namespace {

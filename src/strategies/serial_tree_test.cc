@@ -14,7 +14,7 @@
 #include "strategies/every_policy.h"
 #include "strategies/fixed_growth.h"
 #include "strategies/parallel_tree.h"
-#include "strategies/run_strategy_test.h"
+#include "strategies/run_strategy_rig.h"
 
 namespace forerun {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "strategies/every_policy.h"
-#include "strategies/run_strategy_test.h"
+#include "strategies/run_strategy_rig.h"
 
 namespace forerun {
 namespace {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "strategies/run_strategy_test.h"
+#include "strategies/run_strategy_rig.h"
 
 namespace forerun {
 namespace {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "strategies/every_policy.h"
 #include "strategies/request_driver.h"
 

@@ -8,7 +8,7 @@
 
 #include "checkpoint/testing.h"
 #include "forerun/engine.h"
-#include "support/create_engine_test.h"
+#include "support/create_engine_rig.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

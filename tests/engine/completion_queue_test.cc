@@ -14,7 +14,7 @@
 #include "engine/load/opened_model.h"
 #include "engine/loop/engine_loop.h"
 #include "support/held_executor.h"
-#include "support/on_toy_pair_test.h"
+#include "support/on_toy_pair_rig.h"
 #include "support/submit_to_loop.h"
 
 namespace forerun::testing {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "strategies/every_policy.h"
-#include "support/on_toy_pair_test.h"
+#include "support/on_toy_pair_rig.h"
 
 namespace forerun::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "strategies/every_policy.h"
-#include "support/create_engine_test.h"
+#include "support/create_engine_rig.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

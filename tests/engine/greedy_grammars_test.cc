@@ -9,7 +9,7 @@
 
 #include "engine/loop/engine_loop.h"
 #include "engine/loop/grammar_constraint.h"
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "grammar/testing.h"
 #include "strategies/every_policy.h"
 #include "support/submit_to_loop.h"

@@ -13,7 +13,7 @@
 #include "base/sanitized.h"
 #include "forerun/engine.h"
 #include "strategies/every_policy.h"
-#include "support/create_engine_test.h"
+#include "support/create_engine_rig.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

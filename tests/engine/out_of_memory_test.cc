@@ -15,7 +15,7 @@
 
 #include "base/sanitized.h"
 #include "engine/loop/engine_loop.h"
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "support/submit_to_loop.h"
 #include "support/toy_model.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/sanitized.h"
 #include "forerun/engine.h"
-#include "support/on_toy_pair_test.h"
+#include "support/on_toy_pair_rig.h"
 
 namespace forerun::testing {
 namespace {

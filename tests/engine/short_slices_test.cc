@@ -14,7 +14,7 @@
 
 #include "device/cpu/team.h"
 #include "forerun/engine.h"
-#include "support/on_toy_pair_test.h"
+#include "support/on_toy_pair_rig.h"
 
 namespace forerun::testing {
 namespace {

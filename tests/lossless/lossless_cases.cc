@@ -10,7 +10,7 @@
 
 #include "engine/load/gpu.h"
 #include "strategies/every_policy.h"
-#include "support/create_engine_test.h"
+#include "support/create_engine_rig.h"
 
 namespace forerun::testing {
 

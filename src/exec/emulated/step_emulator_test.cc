@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 
 namespace forerun {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/fake_decoder_test.h"
+#include "exec/fake_decoder_rig.h"
 
 namespace forerun {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
-#include "exec/stages/one_row_test.h"
+#include "exec/exec_rig.h"
+#include "exec/stages/one_row_rig.h"
 #include "exec/stages/stage_threads.h"
 
 namespace forerun {

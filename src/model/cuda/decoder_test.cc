@@ -16,13 +16,13 @@
 #include "device/cuda/cuda_testing.h"
 #include "model/cuda/load_decoder.h"
 #include "model/cuda/step_block.h"
-#include "model/decoder_checks_test.h"
+#include "model/decoder_checks_rig.h"
 #include "model/shard_plan.h"
 #include "model/testing.h"
 #include "sampling/edit_list.h"
 #include "sampling/row_query.h"
 #include "sampling/sampler.h"
-#include "step/hash_constraint_test.h"
+#include "step/hash_constraint_rig.h"
 
 namespace forerun {
 namespace {

@@ -14,7 +14,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"
 #include "model/cuda/decoder.h"
-#include "model/decoder_checks_test.h"
+#include "model/decoder_checks_rig.h"
 
 namespace forerun::cuda {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/sanitized.h"
 #include "kernels/attention/cpu/test_cache.h"
 #include "kernels/attention/cpu/tile.h"
-#include "kernels/forced_isa_test.h"
+#include "kernels/forced_isa_rig.h"
 #include "kernels/isa.h"
 
 namespace forerun {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_devices.h"
-#include "kernels/attention/cuda/modes_test.h"
+#include "kernels/attention/cuda/modes_rig.h"
 
 namespace forerun::cuda {
 namespace {

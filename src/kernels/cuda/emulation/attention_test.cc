@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/attention/cuda/modes_test.h"
+#include "kernels/attention/cuda/modes_rig.h"
 #include "kernels/cuda/emulation/emulation.h"
 #include "kernels/cuda/launch.h"
 

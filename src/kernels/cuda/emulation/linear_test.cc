@@ -11,7 +11,7 @@
 #include "kernels/cuda/emulation/emulation.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/linear/cuda/kernels.h"
-#include "kernels/linear/cuda/rig_test.h"
+#include "kernels/linear/cuda/linear_rig.h"
 #include "kernels/linear/cuda/tile_plan.h"
 #include "kernels/linear/cuda/tile_ring.h"
 

@@ -9,7 +9,7 @@
 
 #include "kernels/isa.h"
 #include "kernels/linear/cpu/kernels.h"
-#include "kernels/linear/linear_rig_test.h"
+#include "kernels/linear/linear_rig.h"
 
 #if defined(__x86_64__)
 namespace forerun {

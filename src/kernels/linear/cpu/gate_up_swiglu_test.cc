@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/linear/linear_rig_test.h"
+#include "kernels/linear/linear_rig.h"
 
 namespace forerun {
 namespace {

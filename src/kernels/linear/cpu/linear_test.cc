@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/sanitized.h"
-#include "kernels/forced_isa_test.h"
+#include "kernels/forced_isa_rig.h"
 #include "kernels/isa.h"
 #include "kernels/linear/cpu/kernels.h"
-#include "kernels/linear/linear_rig_test.h"
+#include "kernels/linear/linear_rig.h"
 
 namespace forerun {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "kernels/linear/cuda/rig_test.h"
+#include "kernels/linear/cuda/linear_rig.h"
 
 namespace forerun::cuda {
 namespace {

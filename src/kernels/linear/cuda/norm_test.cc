@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cuda/peer_group.h"
-#include "kernels/linear/cuda/rig_test.h"
+#include "kernels/linear/cuda/linear_rig.h"
 
 namespace forerun::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/linear/cuda/kernels.h"
-#include "kernels/linear/cuda/rig_test.h"
+#include "kernels/linear/cuda/linear_rig.h"
 
 namespace forerun::cuda {
 namespace {

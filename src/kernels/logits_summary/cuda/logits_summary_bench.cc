@@ -13,7 +13,7 @@
 
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
-#include "kernels/logits_summary/cuda/rig_test.h"
+#include "kernels/logits_summary/cuda/logits_summary_rig.h"
 
 namespace forerun::cuda {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/noise.h"
 #include "device/cuda/cuda_testing.h"
 #include "device/cuda/peer_group.h"
-#include "kernels/logits_summary/cuda/rig_test.h"
+#include "kernels/logits_summary/cuda/logits_summary_rig.h"
 #include "sampling/sampler.h"
 
 namespace forerun {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/attention/cuda/rig_test.h"
+#include "kernels/attention/cuda/attention_rig.h"
 
 namespace forerun::cuda {
 

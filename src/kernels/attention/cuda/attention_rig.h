@@ -17,7 +17,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 #include "kernels/attention/cuda/attention.h"
-#include "kernels/attention/cuda/steps_test.h"
+#include "kernels/attention/cuda/steps_rig.h"
 
 namespace forerun::cuda {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "forerun/engine.h"
-#include "support/create_engine_test.h"
+#include "support/create_engine_rig.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "exec/decoder_step_runner.h"
-#include "exec/fake_decoder_test.h"
+#include "exec/fake_decoder_rig.h"
 #include "exec/real_executor.h"
 #include "exec/stages/stage_pipeline.h"
 #include "exec/stages/stage_threads.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/exec_rig_test.h"
+#include "exec/exec_rig.h"
 #include "views/view_table.h"
 
 namespace forerun {
