@@ -4,7 +4,6 @@
 #include <chrono>
 #include <deque>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "forerun/control_text.h"
 #include "interrupt.h"
 #include "json/field_reader.h"
+#include "json/sampling_reader.h"
 #include "nearest.h"
 #include "output.h"
 #include "run_request.h"
@@ -33,9 +33,11 @@ using nlohmann::ordered_json;
 // Requests that have been submitted and not printed: more would only take memory.
 constexpr size_t kMaxInFlight = 256;
 
-const std::vector<std::string> kFields = {"prompt",      "messages", "id",    "max_tokens",
-                                          "temperature", "top_p",    "top_k", "min_p",
-                                          "seed",        "stop"};
+std::vector<std::string> accepted_fields() {
+  std::vector<std::string> names = {"prompt", "messages", "id", "max_tokens", "seed", "stop"};
+  for_each_sampling_field([&](const auto& field) { names.emplace_back(field.name); });
+  return names;
+}
 
 void read_stop(FieldReader& fields, Request& request) {
   constexpr size_t kMax = 4096;
@@ -48,6 +50,7 @@ void read_stop(FieldReader& fields, Request& request) {
 }
 
 Status check_names(const FieldReader& fields, const std::string& where) {
+  static const std::vector<std::string> kFields = accepted_fields();
   for (const std::string& field : fields.keys()) {
     if (std::find(kFields.begin(), kFields.end(), field) != kFields.end()) continue;
     const std::string nearest = nearest_name(field, kFields);
@@ -82,14 +85,7 @@ Result<BatchRequest> read_line(const json& line, const std::string& where, const
   request.max_new_tokens = static_cast<int32_t>(
       fields.integer("max_tokens", 1, INT32_MAX).value_or(request.max_new_tokens));
   SamplingOptions& sampling = request.sampling;
-  constexpr double kMax = std::numeric_limits<float>::max();
-  // The engine says which of these it accepts.
-  if (const auto value = fields.number("temperature", -kMax, kMax)) sampling.temperature = value;
-  if (const auto value = fields.number("top_p", -kMax, kMax)) sampling.top_p = value;
-  if (const auto value = fields.number("min_p", -kMax, kMax)) sampling.min_p = value;
-  if (const auto value = fields.integer("top_k", 0, INT32_MAX)) {
-    sampling.top_k = static_cast<int32_t>(*value);
-  }
+  read_sampling_fields(fields, sampling);
   sampling.seed =
       fields.unsigned_integer("seed", 0, UINT64_MAX).value_or(sampling.seed.value_or(0) + index);
   read_stop(fields, request);

@@ -15,9 +15,9 @@ struct BatchRequest {
 };
 
 // Reads one request from each line of `path` (- is standard input). A line is an object with
-// "prompt" (a text) or "messages" (a conversation) and, optionally, "id", "max_tokens",
-// "temperature", "top_p", "top_k", "min_p", "seed" and "stop". Fields that a line leaves out come
-// from `defaults`; the seed is then the default seed plus the line's index. Empty lines are
+// "prompt" (a text) or "messages" (a conversation) and, optionally, "id", "max_tokens", "seed",
+// "stop" and the numbers of sampling (forerun/sampling_fields.h). Fields that a line leaves out
+// come from `defaults`; the seed is then the default seed plus the line's index. Empty lines are
 // skipped. Fails on the first invalid line, naming its number. What only a model can check (a
 // prompt's length) is not checked.
 Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Request& defaults);

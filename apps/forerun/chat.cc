@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include "conversation.h"
 #include "flags.h"
 #include "forerun/control_text.h"
+#include "forerun/sampling_fields.h"
 #include "interrupt.h"
 #include "launch.h"
 #include "line_editor.h"
@@ -72,11 +74,8 @@ class Chat {
   Status show_answer(const Request& request);
   void print_help() const;
 
-  // Applies `change` to the sampling parameters if the result is in range.
-  Status change_sampling(const std::function<void(SamplingOptions&)>& change);
   template <class T>
-  ChatCommand number_command(const std::string& name, const std::string& help,
-                             std::optional<T> SamplingOptions::*field);
+  ChatCommand number_command(const SamplingField<T>& field);
 
   Engine& engine_;
   const ControlText control_;
@@ -102,26 +101,16 @@ std::optional<T> number_of(const std::string& text) {
   return good ? std::optional<T>(number) : std::nullopt;
 }
 
-Status Chat::change_sampling(const std::function<void(SamplingOptions&)>& change) {
-  SamplingOptions changed = sampling_;
-  change(changed);
-  SamplingParams params;
-  params.temperature = changed.temperature.value_or(params.temperature);
-  params.top_k = changed.top_k.value_or(params.top_k);
-  params.top_p = changed.top_p.value_or(params.top_p);
-  params.min_p = changed.min_p.value_or(params.min_p);
-  FORERUN_RETURN_IF_ERROR(validate_sampling_params(params, engine_.info().vocab_size));
-  sampling_ = std::move(changed);
-  return Status();
-}
-
 template <class T>
-Chat::ChatCommand Chat::number_command(const std::string& name, const std::string& help,
-                                       std::optional<T> SamplingOptions::*field) {
-  return {name, "N", help, [this, name, field](const std::string& argument) {
-            const std::optional<T> number = number_of<T>(argument);
-            if (!number) return refuse(name, argument, "is a number");
-            return change_sampling([&](SamplingOptions& options) { options.*field = *number; });
+Chat::ChatCommand Chat::number_command(const SamplingField<T>& field) {
+  const std::string name = "/" + flag_name(field.name).substr(2);
+  return {name, "N", field.help, [this, name, field](const std::string& text) {
+            const std::optional<T> number = number_of<T>(text);
+            if (!number || !sampling_in_range(field, *number)) {
+              return refuse(name, text, range_text(field.min, field.max));
+            }
+            sampling_.*field.option = *number;
+            return Status();
           }};
 }
 
@@ -160,13 +149,7 @@ void Chat::make_commands() {
          std::cerr << "seed " << *seed << std::endl;
          return Status();
        }});
-  commands_.push_back(number_command("/temperature", "0 is greedy", &SamplingOptions::temperature));
-  commands_.push_back(
-      number_command("/top-k", "keep the N most likely tokens, 0 all", &SamplingOptions::top_k));
-  commands_.push_back(number_command("/top-p", "keep the smallest set of this probability",
-                                     &SamplingOptions::top_p));
-  commands_.push_back(number_command("/min-p", "drop what is less likely than N times the best",
-                                     &SamplingOptions::min_p));
+  for_each_sampling_field([&](const auto& field) { commands_.push_back(number_command(field)); });
   commands_.push_back(
       {"/max-tokens", "N", "most tokens an answer", [this](const std::string& text) {
          const auto number = number_of<int32_t>(text);
@@ -190,10 +173,10 @@ void Chat::make_commands() {
 void Chat::print_help() const {
   for (const ChatCommand& command : commands_) {
     std::string left = command.name + (command.argument.empty() ? "" : " " + command.argument);
-    left.resize(std::max<size_t>(left.size(), 16), ' ');
+    left.resize(std::max<size_t>(left.size(), 24), ' ');
     std::cout << left << "  " << command.help << '\n';
   }
-  std::cout << "//...             a message that begins with a slash\n"
+  std::cout << "//...                     a message that begins with a slash\n"
                "Alt-Enter begins another line, Ctrl-C clears the text or stops an answer, Ctrl-R "
                "finds earlier text.\nPasted text becomes part of the message; text that is typed "
                "during an "

@@ -1,4 +1,5 @@
 // forerun completion: scripts that complete commands, flags and their values, from CLI11's tables.
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <iostream>
 #include <map>

@@ -1,5 +1,7 @@
 #include "flag_table.h"
 
+#include <CLI/CLI.hpp>
+
 #include "forerun/speculation_options.h"
 
 namespace forerun::app {

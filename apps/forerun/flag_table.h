@@ -1,9 +1,10 @@
 // The command line as data, read from CLI11's tables, for shell completion and the man page.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "cli11_names.h"
 
 namespace forerun::app {
 

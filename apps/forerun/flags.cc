@@ -1,5 +1,7 @@
 #include "flags.h"
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <random>
@@ -9,7 +11,10 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "byte_size.h"
+#include "forerun/sampling_fields.h"
+#include "forerun/speculation_fields.h"
 #include "launch.h"
+#include "sampling/validate.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -35,37 +40,35 @@ std::string listed(const std::vector<OptionChoice>& choices) {
 }
 
 void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
-  command.add_option("--strategy", speculation.strategy, listed(strategy_choices()))
-      ->capture_default_str();
-  command.add_option("--source", speculation.source,
-                     "Where drafts come from: " + listed(draft_source_choices()) +
-                         ", or several joined by '+' (default: model+suffix for serial_tree's "
-                         "adaptive shape, else model; suffix without a draft; none for "
-                         "sparse_self, which drafts by itself and checks what a source guesses)");
-  command.add_option("--shape", speculation.shape,
-                     "Draft tree: " + listed(tree_shape_choices()) + " (default: adaptive)");
-  command.add_option(
-      "--accept", speculation.accept,
-      "How guesses are verified: " + listed(accept_rule_choices()) + " (default: match)");
-  command.add_option("--verify-tokens", speculation.verify_tokens,
-                     "Rows a verification; of pipelined: nodes that enter the stages at a time "
-                     "(bs, SpecPipe's w; default: 8)");
-  command.add_option(
-      "--draft-width", speculation.draft_width,
-      "Leaves expanded a draft step; of sparse_self with a source: rows (w; default: 4)");
-  command.add_option("--draft-depth", speculation.draft_depth,
-                     "Draft steps a round; of sparse_self: tokens drafted (d, γ; default: 4)");
-  command.add_option("--children-per-leaf", speculation.children_per_leaf,
-                     "Guesses asked for at each node that the draft runs (default: 0, as many as "
-                     "may be of use)");
-  command.add_option(
-      "--view", speculation.view,
-      "Which of its KV the model that drafts sees, of sparse_self and serial_tree: " +
-          listed(kv_view_choices()));
-  command.add_option("--view-budget", speculation.view_budget, "Tokens of it (K; default: 512)");
-  command.add_flag_callback(
-      "--no-shared-noise", [&speculation] { speculation.shared_noise = false; },
-      "Let the draft sample without the target's noise");
+  for (const SpeculationField& field : kSpeculationFields) {
+    const std::string help =
+        field.help + (field.choices != nullptr ? listed(field.choices()) : "") + field.note;
+    if (field.flag != nullptr) {
+      command.add_flag_callback(
+          "--no-" + flag_name(field.name).substr(2),
+          [&speculation, flag = field.flag] { speculation.*flag = false; }, help);
+    } else if (field.number != nullptr) {
+      command.add_option(flag_name(field.name), speculation.*field.number, help);
+    } else {
+      CLI::Option* const option =
+          command.add_option(flag_name(field.name), speculation.*field.text, help);
+      if (!(speculation.*field.text).empty()) option->capture_default_str();
+    }
+  }
+}
+
+// Accepts what the field does.
+template <class T>
+CLI::Validator range_of(const SamplingField<T>& field) {
+  return CLI::Validator(
+      [field](const std::string& text) -> std::string {
+        const std::string_view number =
+            std::string_view(text).substr(text.starts_with('+') ? 1 : 0);
+        T value{};
+        if (parse_number(number, value) && sampling_in_range(field, value)) return "";
+        return "found '" + text + "', accepted: a number, " + range_text(field.min, field.max);
+      },
+      "");
 }
 
 }  // namespace
@@ -157,22 +160,11 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
 }
 
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
-  command.add_option("-t,--temperature", flags.temperature,
-                     "0 is greedy (default: the checkpoint's own, else 0)");
-  command.add_option("--top-k", flags.top_k, "Keep the k most likely tokens; 0 keeps all");
-  command.add_option("--top-p", flags.top_p, "Keep the smallest set with this probability");
-  command.add_option("--min-p", flags.min_p, "Drop tokens less likely than this times the best");
-  command.add_option("--repetition-penalty", flags.repetition_penalty, "0.01 to 100; 1 is off")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            float penalty = 0.0f;
-            const bool good = parse_number(std::string_view(text), penalty) &&
-                              penalty >= kMinRepetitionPenalty && penalty <= kMaxRepetitionPenalty;
-            return good ? "" : "found '" + text + "', accepted are 0.01 to 100";
-          },
-          ""));
-  command.add_option("--presence-penalty", flags.presence_penalty, "0 is off");
-  command.add_option("--frequency-penalty", flags.frequency_penalty, "0 is off");
+  for_each_sampling_field([&](const auto& field) {
+    const std::string letter = field.letter != 0 ? std::string("-") + field.letter + "," : "";
+    command.add_option(letter + flag_name(field.name), flags.options.*field.option, field.help)
+        ->check(range_of(field));
+  });
   add_texts(command, "--logit-bias", flags.logit_bias,
             "TOKEN:BIAS, a bias from -100 to 100, e.g. 50256:-100; may repeat")
       ->type_name("TOKEN:BIAS");
@@ -213,6 +205,12 @@ void add_stop_flag(CLI::App& command, std::vector<std::string>& stop) {
           ""));
 }
 
+std::string flag_name(std::string_view field) {
+  std::string name = "--" + std::string(field);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
 Result<uint64_t> parse_seed(const std::string& text) {
   if (text == kRandomSeed) {
     std::random_device device;
@@ -228,14 +226,7 @@ Result<uint64_t> parse_seed(const std::string& text) {
 }
 
 Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
-  SamplingOptions options;
-  options.temperature = flags.temperature;
-  options.top_k = flags.top_k;
-  options.top_p = flags.top_p;
-  options.min_p = flags.min_p;
-  options.repetition_penalty = flags.repetition_penalty;
-  options.presence_penalty = flags.presence_penalty.value_or(0.0f);
-  options.frequency_penalty = flags.frequency_penalty.value_or(0.0f);
+  SamplingOptions options = flags.options;
   options.seed = flags.seed;
   for (const std::string& entry : flags.logit_bias) {
     int32_t token = 0;

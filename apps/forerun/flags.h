@@ -1,19 +1,18 @@
 // Flags that several subcommands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <optional>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli11_names.h"
 #include "forerun/engine.h"
 
 namespace forerun::app {
 
 struct SamplingFlags {
-  std::optional<float> temperature, top_p, min_p;
-  std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
-  std::optional<int32_t> top_k;
+  SamplingOptions options;              // the numbers that were given
   std::vector<std::string> logit_bias;  // "TOKEN:BIAS"
   uint64_t seed = 0;
   bool random_seed = false;  // `seed` was chosen here: tell it
@@ -27,6 +26,9 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
 CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
                        const std::string& help);
 void add_stop_flag(CLI::App& command, std::vector<std::string>& stop);
+
+// "--min-p" of the field "min_p".
+std::string flag_name(std::string_view field);
 
 // Reads a seed: 0 to 2^64 - 1, or "random" for a random one below 2^53, which every JSON reader
 // keeps.

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -211,9 +212,9 @@ Command add_generate(CLI::App& app) {
   command->add_option(
       "--batch", flags->batch_file,
       "Run a file of requests concurrently, a JSON object a line with \"prompt\" or "
-      "\"messages\" and, as it likes, \"id\", \"max_tokens\", \"temperature\", "
-      "\"top_p\", \"top_k\", \"min_p\", \"seed\", \"stop\"; results come as JSON "
-      "lines in the same order");
+      "\"messages\" and, optionally, \"id\", \"max_tokens\", \"seed\", \"stop\" and the "
+      "numbers of sampling, such as \"top_p\"; results come as JSON lines in the same "
+      "order");
   command->add_option("-n,--max-tokens", flags->max_tokens, "Most tokens to write")
       ->capture_default_str();
   add_stop_flag(*command, flags->stop);

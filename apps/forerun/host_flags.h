@@ -2,12 +2,12 @@
 // process.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli11_names.h"
 #include "forerun/status.h"
 #include "hosts/hosts.h"
 

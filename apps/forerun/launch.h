@@ -3,11 +3,11 @@
 // Slurm), in which rank 0 runs the command and the other ranks are stages of its target.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "cli11_names.h"
 #include "commands.h"
 #include "forerun/engine.h"
 

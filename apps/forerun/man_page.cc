@@ -1,4 +1,5 @@
 // forerun man: the manual page, from CLI11's tables.
+#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "commands.h"

@@ -1,5 +1,7 @@
 #include "parse_error.h"
 
+#include <CLI/CLI.hpp>
+
 #include "nearest.h"
 
 namespace forerun::app {

@@ -1,9 +1,10 @@
 // Describes errors of the command line in one line.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "cli11_names.h"
 
 namespace forerun::app {
 

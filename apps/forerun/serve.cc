@@ -1,4 +1,5 @@
 // forerun serve: the OpenAI-compatible server, until Ctrl-C or SIGTERM.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>

@@ -9,20 +9,18 @@
 
 namespace forerun {
 
-// The accepted ranges. Values beyond them only repeat one token for ever, or allow none.
-inline constexpr float kMinRepetitionPenalty = 0.01f;
-inline constexpr float kMaxRepetitionPenalty = 100.0f;
 inline constexpr float kMaxLogitBias = 100.0f;  // and down to -100
 
-// The complete parameters of a request; every field has a value.
+// The complete parameters of a request; every field has a value. sampling_fields.h lists the ranges
+// of the numbers.
 struct SamplingParams {
-  float temperature = 1.0f;  // 0 is greedy; never negative
-  int32_t top_k = 0;         // keep the k most likely tokens; 0 keeps all
-  float top_p = 1.0f;        // keep the smallest set with this much probability, in (0, 1]
-  float min_p = 0.0f;        // drop tokens less likely than min_p times the most likely, in [0, 1]
+  float temperature = 1.0f;  // 0 is greedy
+  int32_t top_k = 0;         // keep the k most likely tokens; 0 and -1 keep all
+  float top_p = 1.0f;        // keep the smallest set with this much probability, one token at least
+  float min_p = 0.0f;        // drop tokens less likely than min_p times the most likely
 
   // Over prompt and output, as in Hugging Face transformers: positive logits are divided by it,
-  // negative ones multiplied. 1 is off; from 0.01 to 100.
+  // negative ones multiplied. 1 is off.
   float repetition_penalty = 1.0f;
   // Over the output only, as in OpenAI's API: logit -= presence (once) + frequency * count.
   float presence_penalty = 0.0f;
@@ -46,15 +44,15 @@ struct SamplingParams {
 
 // The sampling options of a request. An unset field takes the checkpoint's own default
 // (EngineInfo::default_sampling); a set one is used as it is, even if it is 0. Meanings and ranges
-// are those of SamplingParams. Checkpoints have no defaults for the fields that are not optional.
+// are those of SamplingParams.
 struct SamplingOptions {
   std::optional<float> temperature;
   std::optional<int32_t> top_k;
   std::optional<float> top_p;
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
+  std::optional<float> presence_penalty;
+  std::optional<float> frequency_penalty;
   std::vector<std::pair<int32_t, float>> logit_bias;
   // Unset: a random seed below 2^53, which JSON can represent. RequestStats::seed reports it.
   std::optional<uint64_t> seed;

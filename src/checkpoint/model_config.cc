@@ -8,6 +8,7 @@
 #include "checkpoint/other_families.h"
 #include "json/field_reader.h"
 #include "json/json_document.h"
+#include "json/sampling_reader.h"
 
 namespace forerun {
 namespace {
@@ -242,13 +243,9 @@ Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path&
   }
   FieldReader fields(document->root());
   defaults.do_sample = fields.boolean("do_sample");
-  defaults.temperature = fields.number("temperature", 0, 1e6);
-  defaults.top_p = fields.number("top_p", 0, 1);
-  defaults.min_p = fields.number("min_p", 0, 1);
-  defaults.repetition_penalty = fields.number("repetition_penalty", 0.01, 100);
-  if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
-    defaults.top_k = static_cast<int32_t>(*top_k < 0 ? 0 : *top_k);  // -1 and 0 both keep all
-  }
+  for_each_sampling_field([&](const auto& field) {
+    if (field.in_checkpoint) read_sampling_field(fields, field, defaults.sampling);
+  });
   defaults.bos_token_id = first_id(read_token_ids(fields, "bos_token_id"));
   defaults.eos_token_ids = read_token_ids(fields, "eos_token_id");
   if (!fields.ok()) return fields.status();

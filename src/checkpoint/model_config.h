@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "forerun/sampling_params.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -88,8 +89,7 @@ struct ModelConfig {
 // generation_config.json: the checkpoint's own sampling defaults; absent fields are unset.
 struct GenerationDefaults {
   std::optional<bool> do_sample;
-  std::optional<float> temperature, top_p, min_p, repetition_penalty;
-  std::optional<int32_t> top_k;
+  SamplingOptions sampling;  // the numbers of sampling_fields.h
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
 };

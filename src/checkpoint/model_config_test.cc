@@ -349,18 +349,20 @@ TEST(GenerationDefaults, ReadsWhatIsThere) {
   TempDir dir;
   const auto absent = read_generation_defaults(dir.path());
   ASSERT_TRUE(absent.ok());
-  EXPECT_FALSE(absent->temperature.has_value());
+  EXPECT_FALSE(absent->sampling.temperature.has_value());
   ASSERT_TRUE(write_text(dir.path() / "generation_config.json",
                          R"({"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":-1,)"
-                         R"("repetition_penalty":1.05,"eos_token_id":[7,8],"bos_token_id":1})")
+                         R"("repetition_penalty":1.05,"presence_penalty":9,"eos_token_id":[7,8],)"
+                         R"("bos_token_id":1})")
                   .ok());
   const auto defaults = read_generation_defaults(dir.path());
   ASSERT_TRUE(defaults.ok()) << defaults.status().message();
   EXPECT_EQ(defaults->do_sample, true);
-  EXPECT_EQ(defaults->temperature, 0.6f);
-  EXPECT_EQ(defaults->top_k, 0);
-  EXPECT_EQ(defaults->min_p, std::nullopt);
-  EXPECT_EQ(defaults->repetition_penalty, 1.05f);
+  EXPECT_EQ(defaults->sampling.temperature, 0.6f);
+  EXPECT_EQ(defaults->sampling.top_k, -1);
+  EXPECT_EQ(defaults->sampling.min_p, std::nullopt);
+  EXPECT_EQ(defaults->sampling.repetition_penalty, 1.05f);
+  EXPECT_EQ(defaults->sampling.presence_penalty, std::nullopt);  // not a checkpoint's to set
   EXPECT_EQ(defaults->bos_token_id, 1);
   EXPECT_EQ(defaults->eos_token_ids, (std::vector<int32_t>{7, 8}));
   ASSERT_TRUE(write_text(dir.path() / "generation_config.json", R"({"temperature":-1})").ok());

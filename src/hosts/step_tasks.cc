@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "forerun/sampling_fields.h"
 #include "hosts/status_bytes.h"
 #include "sampling/validate.h"
 
@@ -41,12 +42,7 @@ struct SharedThings {
 };
 
 void write_params(const SamplingParams& params, ByteWriter& to) {
-  for (const float value :
-       {params.temperature, params.top_p, params.min_p, params.repetition_penalty,
-        params.presence_penalty, params.frequency_penalty}) {
-    to.number(value);
-  }
-  to.number(params.top_k);
+  for_each_sampling_field([&](const auto& field) { to.number(params.*field.param); });
   to.number(params.seed);
   to.number(params.logprobs);
   to.number(params.min_tokens);
@@ -59,12 +55,9 @@ void write_params(const SamplingParams& params, ByteWriter& to) {
 }
 
 void read_params(ByteReader& from, SamplingParams& params) {
-  for (float* const value :
-       {&params.temperature, &params.top_p, &params.min_p, &params.repetition_penalty,
-        &params.presence_penalty, &params.frequency_penalty}) {
-    *value = from.number<float>("sampling parameter");
-  }
-  params.top_k = from.number<int32_t>("top_k");
+  for_each_sampling_field([&]<class T>(const SamplingField<T>& field) {
+    params.*field.param = from.number<T>(field.name);
+  });
   params.seed = from.number<uint64_t>("seed");
   params.logprobs = from.number<int32_t>("logprobs");
   params.min_tokens = from.number<int32_t>("min_tokens");

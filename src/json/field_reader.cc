@@ -218,12 +218,12 @@ std::vector<std::string> BasicFieldReader<Json>::keys() const {
 }
 
 template <class Json>
-void BasicFieldReader<Json>::accept_only(std::initializer_list<std::string_view> fields) {
+void BasicFieldReader<Json>::accept_only(const std::vector<std::string_view>& fields) {
   for (const std::string& key : keys()) {
     if (std::find(fields.begin(), fields.end(), key) != fields.end()) continue;
     std::string accepted = "only";
     for (const std::string_view field : fields) {
-      accepted.append(field == *fields.begin() ? " " : ", ").append(field);
+      accepted.append(field == fields.front() ? " " : ", ").append(field);
     }
     return refuse(key, accepted);
   }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -70,7 +69,7 @@ class BasicFieldReader {
   // The keys of this object, also after a failure.
   std::vector<std::string> keys() const;
   // Records a failure if the object has a field that is not in `fields`.
-  void accept_only(std::initializer_list<std::string_view> fields);
+  void accept_only(const std::vector<std::string_view>& fields);
 
   // Records: SOURCE: field "F": found FOUND; accepted: ACCEPTED. Without `found`, the field's own
   // value is described. Keeps only the first failure.

@@ -57,8 +57,9 @@ inline ReferenceRow reference_process(std::vector<float> logits, const SamplingP
   if (params.top_p < 1.0f) {
     uint64_t total = 0;
     for (int32_t token : row.kept_ranked) total += to_fixed_weight(exp_score(score(token)));
-    const auto needed = static_cast<uint64_t>(
-        std::ceil(static_cast<double>(params.top_p) * static_cast<double>(total)));
+    const auto needed =
+        std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(static_cast<double>(params.top_p) *
+                                                              static_cast<double>(total))));
     uint64_t sum = 0;
     size_t length = 0;
     while (length < row.kept_ranked.size() && sum < needed) {

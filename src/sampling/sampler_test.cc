@@ -33,8 +33,8 @@ SamplingParams random_params(std::mt19937& rng, int32_t vocab) {
   SamplingParams params;
   const float temperatures[] = {0.0f, 0.2f, 0.8f, 1.0f, 1.7f, 5.0f};
   params.temperature = temperatures[rng() % 6];
-  if (rng() % 3 == 0) params.top_k = static_cast<int32_t>(1 + rng() % 300);
-  if (rng() % 3 == 0) params.top_p = std::array{0.001f, 0.3f, 0.9f, 0.99f}[rng() % 4];
+  if (rng() % 3 == 0) params.top_k = static_cast<int32_t>(rng() % 302) - 1;
+  if (rng() % 3 == 0) params.top_p = std::array{0.0f, 0.001f, 0.3f, 0.9f, 0.99f}[rng() % 5];
   if (rng() % 3 == 0) params.min_p = std::array{0.001f, 0.05f, 0.5f, 1.0f}[rng() % 4];
   if (rng() % 3 == 0) params.repetition_penalty = 1.3f;
   if (rng() % 3 == 0) params.presence_penalty = 0.7f;

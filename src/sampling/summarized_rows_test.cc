@@ -111,8 +111,8 @@ SamplingParams random_params(uint64_t seed) {
   const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.6f, 1e-3f};
   params.temperature = temperatures[seed % 5];
   if (seed % 3 == 1) params.top_k = seed % 2 == 0 ? 5 : 300;
-  const float top_ps[] = {1.0f, 0.5f, 0.97f, 0.9999f};
-  params.top_p = top_ps[seed / 4 % 4];
+  const float top_ps[] = {1.0f, 0.5f, 0.97f, 0.9999f, 0.0f};
+  params.top_p = top_ps[seed / 4 % 5];
   if (seed % 5 == 2) params.min_p = seed % 2 == 0 ? 0.05f : 1e-6f;
   if (seed % 6 == 1) params.repetition_penalty = 1.3f;
   if (seed % 7 == 4) params.frequency_penalty = 0.4f;

@@ -1,19 +1,21 @@
 #include "sampling/validate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
+#include "forerun/sampling_fields.h"
+
 namespace forerun {
 namespace {
 
-std::string number(float value) {
+std::string shown(double value) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%g", static_cast<double>(value));
+  std::snprintf(text, sizeof(text), "%g", value);
   return text;
 }
 
@@ -23,38 +25,28 @@ Status refuse(const std::string& name, const std::string& found, const std::stri
 
 }  // namespace
 
+std::string range_text(double min, double max) {
+  return shown(min) + (max == INT32_MAX ? " or more" : " to " + shown(max));
+}
+
 Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
-  if (!(params.temperature >= 0.0f) || !std::isfinite(params.temperature)) {
-    return refuse("temperature", number(params.temperature), "0 (greedy) or a positive number");
-  }
-  if (params.top_k < 0) {
-    return refuse("top_k", std::to_string(params.top_k), "0 (all tokens) or a positive number");
-  }
-  if (!(params.top_p > 0.0f && params.top_p <= 1.0f)) {
-    return refuse("top_p", number(params.top_p), "more than 0, at most 1");
-  }
-  if (!(params.min_p >= 0.0f && params.min_p <= 1.0f)) {
-    return refuse("min_p", number(params.min_p), "0 to 1");
-  }
-  if (!(params.repetition_penalty >= kMinRepetitionPenalty &&
-        params.repetition_penalty <= kMaxRepetitionPenalty)) {
-    return refuse("repetition_penalty", number(params.repetition_penalty),
-                  number(kMinRepetitionPenalty) + " to " + number(kMaxRepetitionPenalty));
-  }
-  if (!std::isfinite(params.presence_penalty)) {
-    return refuse("presence_penalty", number(params.presence_penalty), "a finite number");
-  }
-  if (!std::isfinite(params.frequency_penalty)) {
-    return refuse("frequency_penalty", number(params.frequency_penalty), "a finite number");
-  }
+  Status status;
+  for_each_sampling_field([&](const auto& field) {
+    const auto value = params.*field.param;
+    if (status.ok() && !sampling_in_range(field, value)) {
+      status =
+          refuse(field.name, shown(static_cast<double>(value)), range_text(field.min, field.max));
+    }
+  });
+  FORERUN_RETURN_IF_ERROR(status);
   for (const auto& [token, bias] : params.logit_bias) {
     if (token < 0 || token >= vocab) {
       return refuse("logit_bias", "token " + std::to_string(token),
                     "0 to " + std::to_string(vocab - 1));
     }
     if (!(bias >= -kMaxLogitBias && bias <= kMaxLogitBias)) {
-      return refuse("logit_bias", number(bias) + " for token " + std::to_string(token),
-                    number(-kMaxLogitBias) + " to " + number(kMaxLogitBias));
+      return refuse("logit_bias", shown(bias) + " for token " + std::to_string(token),
+                    shown(-kMaxLogitBias) + " to " + shown(kMaxLogitBias));
     }
   }
   std::vector<int32_t> biased;

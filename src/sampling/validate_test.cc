@@ -21,6 +21,9 @@ TEST(ValidateSamplingParams, AcceptsDefaultsAndExtremes) {
   params.repetition_penalty = 0.01f;
   EXPECT_TRUE(validate_sampling_params(params, 100).ok());
   params.repetition_penalty = 100.0f;
+  params.top_p = 0.0f;
+  params.top_k = -1;
+  params.presence_penalty = params.frequency_penalty = -2.0f;
   EXPECT_TRUE(validate_sampling_params(params, 100).ok());
 }
 
@@ -34,8 +37,9 @@ TEST(ValidateSamplingParams, NamesTheParameterAndWhatItFound) {
       {"temperature", "-0.5", [](SamplingParams& p) { p.temperature = -0.5f; }},
       {"temperature", "nan", [](SamplingParams& p) { p.temperature = NAN; }},
       {"temperature", "inf", [](SamplingParams& p) { p.temperature = INFINITY; }},
-      {"top_k", "-1", [](SamplingParams& p) { p.top_k = -1; }},
-      {"top_p", "0", [](SamplingParams& p) { p.top_p = 0.0f; }},
+      {"temperature", "101", [](SamplingParams& p) { p.temperature = 101.0f; }},
+      {"top_k", "-2", [](SamplingParams& p) { p.top_k = -2; }},
+      {"top_p", "-0.1", [](SamplingParams& p) { p.top_p = -0.1f; }},
       {"top_p", "1.5", [](SamplingParams& p) { p.top_p = 1.5f; }},
       {"top_p", "nan", [](SamplingParams& p) { p.top_p = NAN; }},
       {"min_p", "-0.1", [](SamplingParams& p) { p.min_p = -0.1f; }},
@@ -47,6 +51,7 @@ TEST(ValidateSamplingParams, NamesTheParameterAndWhatItFound) {
       {"repetition_penalty", "101", [](SamplingParams& p) { p.repetition_penalty = 101.0f; }},
       {"repetition_penalty", "nan", [](SamplingParams& p) { p.repetition_penalty = NAN; }},
       {"repetition_penalty", "-1", [](SamplingParams& p) { p.repetition_penalty = -1.0f; }},
+      {"presence_penalty", "2.5", [](SamplingParams& p) { p.presence_penalty = 2.5f; }},
       {"presence_penalty", "nan", [](SamplingParams& p) { p.presence_penalty = NAN; }},
       {"frequency_penalty", "inf", [](SamplingParams& p) { p.frequency_penalty = INFINITY; }},
       {"logit_bias", "token 100",

@@ -37,8 +37,8 @@ SamplingParams random_params(uint64_t seed) {
   const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.6f};
   params.temperature = temperatures[seed % 4];
   if (seed % 3 == 1) params.top_k = seed % 2 == 0 ? 5 : 300;
-  const float top_ps[] = {1.0f, 0.5f, 0.97f, 0.9999f};
-  params.top_p = top_ps[seed / 4 % 4];
+  const float top_ps[] = {1.0f, 0.5f, 0.97f, 0.9999f, 0.0f};
+  params.top_p = top_ps[seed / 4 % 5];
   if (seed % 5 == 2) params.min_p = 0.05f;
   if (seed % 6 == 1) params.repetition_penalty = 1.3f;
   if (seed % 6 == 3) params.presence_penalty = 0.6f;

@@ -1,65 +1,42 @@
 #include "strategies/option_set.h"
 
+#include <string_view>
+
+#include "forerun/speculation_fields.h"
 #include "strategies/tree_shape.h"
 
 namespace forerun {
 namespace {
 
-using Text = std::string SpeculationOptions::*;
-using Number = std::optional<int32_t> SpeculationOptions::*;
-using Flag = std::optional<bool> SpeculationOptions::*;
+// SpeculationOption counts the rows of kSpeculationFields but the first, the strategy's name.
+static_assert(kSpeculationFields.size() == kNumSpeculationOptions + 1);
+constexpr bool is_row_of(SpeculationOption option, std::string_view name) {
+  return kSpeculationFields[1 + static_cast<size_t>(option)].name == name;
+}
+static_assert(is_row_of(SpeculationOption::kSource, "source"));
+static_assert(is_row_of(SpeculationOption::kShape, "shape"));
+static_assert(is_row_of(SpeculationOption::kAccept, "accept"));
+static_assert(is_row_of(SpeculationOption::kVerifyTokens, "verify_tokens"));
+static_assert(is_row_of(SpeculationOption::kDraftWidth, "draft_width"));
+static_assert(is_row_of(SpeculationOption::kDraftDepth, "draft_depth"));
+static_assert(is_row_of(SpeculationOption::kSharedNoise, "shared_noise"));
+static_assert(is_row_of(SpeculationOption::kExtraDraftSteps, "extra_draft_steps"));
+static_assert(is_row_of(SpeculationOption::kChildrenPerLeaf, "children_per_leaf"));
+static_assert(is_row_of(SpeculationOption::kView, "view"));
+static_assert(is_row_of(SpeculationOption::kViewBudget, "view_budget"));
 
-// One of the three members is not null.
-struct OptionField {
-  SpeculationOption option;
-  const char* name;
-  Text text = nullptr;
-  Number number = nullptr;
-  Flag flag = nullptr;
-  OptionRange range = {};  // only for a numeric option
-};
+constexpr bool is_number_within(const char* name, int32_t most) {
+  for (const SpeculationField& field : kSpeculationFields) {
+    if (field.name == std::string_view(name)) return field.range.high == most;
+  }
+  return false;
+}
+static_assert(is_number_within("verify_tokens", kMaxTreeRows));
+static_assert(is_number_within("draft_width", kMaxTreeRows));
+static_assert(is_number_within("children_per_leaf", kMaxTreeChildren));
 
-constexpr int32_t kMaxDepth = 64;
-constexpr int32_t kMaxViewTokens = 1 << 24;
-
-// In the order of SpeculationOption.
-constexpr OptionField kFields[] = {
-    {.option = SpeculationOption::kSource, .name = "source", .text = &SpeculationOptions::source},
-    {.option = SpeculationOption::kShape, .name = "shape", .text = &SpeculationOptions::shape},
-    {.option = SpeculationOption::kAccept, .name = "accept", .text = &SpeculationOptions::accept},
-    {.option = SpeculationOption::kVerifyTokens,
-     .name = "verify_tokens",
-     .number = &SpeculationOptions::verify_tokens,
-     .range = {1, kMaxTreeRows, 8}},
-    {.option = SpeculationOption::kDraftWidth,
-     .name = "draft_width",
-     .number = &SpeculationOptions::draft_width,
-     .range = {1, kMaxTreeRows, 4}},
-    {.option = SpeculationOption::kDraftDepth,
-     .name = "draft_depth",
-     .number = &SpeculationOptions::draft_depth,
-     .range = {1, kMaxDepth, 4}},
-    {.option = SpeculationOption::kSharedNoise,
-     .name = "shared_noise",
-     .flag = &SpeculationOptions::shared_noise},
-    {.option = SpeculationOption::kExtraDraftSteps,
-     .name = "extra_draft_steps",
-     .number = &SpeculationOptions::extra_draft_steps,
-     .range = {0, 1, 0}},
-    {.option = SpeculationOption::kChildrenPerLeaf,
-     .name = "children_per_leaf",
-     .number = &SpeculationOptions::children_per_leaf,
-     .range = {0, kMaxTreeChildren, 0}},
-    {.option = SpeculationOption::kView, .name = "view", .text = &SpeculationOptions::view},
-    {.option = SpeculationOption::kViewBudget,
-     .name = "view_budget",
-     .number = &SpeculationOptions::view_budget,
-     .range = {1, kMaxViewTokens, 512}},
-};
-static_assert(std::size(kFields) == kNumSpeculationOptions);
-
-const OptionField& field_of(SpeculationOption option) {
-  return kFields[static_cast<size_t>(option)];
+const SpeculationField& field_of(SpeculationOption option) {
+  return kSpeculationFields[1 + static_cast<size_t>(option)];
 }
 
 }  // namespace
@@ -68,15 +45,17 @@ const char* option_name(SpeculationOption option) { return field_of(option).name
 
 std::string option_names(OptionSet options) {
   std::string names;
-  for (const OptionField& field : kFields) {
-    if (options.has(field.option)) names += (names.empty() ? "" : ", ") + std::string(field.name);
+  for (int32_t idx = 0; idx < kNumSpeculationOptions; ++idx) {
+    const auto option = static_cast<SpeculationOption>(idx);
+    if (options.has(option))
+      names += (names.empty() ? "" : ", ") + std::string(option_name(option));
   }
   return names.empty() ? "no options" : names;
 }
 
 std::optional<std::string> option_value(const SpeculationOptions& options,
                                         SpeculationOption option) {
-  const OptionField& field = field_of(option);
+  const SpeculationField& field = field_of(option);
   if (field.text != nullptr) {
     const std::string& text = options.*field.text;
     return text.empty() ? std::nullopt : std::optional("'" + text + "'");
@@ -90,7 +69,7 @@ std::optional<std::string> option_value(const SpeculationOptions& options,
 }
 
 void clear_option(SpeculationOptions& options, SpeculationOption option) {
-  const OptionField& field = field_of(option);
+  const SpeculationField& field = field_of(option);
   if (field.text != nullptr) (options.*field.text).clear();
   if (field.flag != nullptr) (options.*field.flag).reset();
   if (field.number != nullptr) (options.*field.number).reset();
@@ -99,7 +78,7 @@ void clear_option(SpeculationOptions& options, SpeculationOption option) {
 OptionRange range_of(SpeculationOption option) { return field_of(option).range; }
 
 Status check_ranges(const SpeculationOptions& options) {
-  for (const OptionField& field : kFields) {
+  for (const SpeculationField& field : kSpeculationFields) {
     if (field.number == nullptr) continue;
     const std::optional<int32_t> number = options.*field.number;
     const auto [low, high, fallback] = field.range;
@@ -112,7 +91,7 @@ Status check_ranges(const SpeculationOptions& options) {
 }
 
 int32_t number_of(const SpeculationOptions& options, SpeculationOption option) {
-  const OptionField& field = field_of(option);
+  const SpeculationField& field = field_of(option);
   return (options.*field.number).value_or(field.range.fallback);
 }
 

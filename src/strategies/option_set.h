@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "forerun/speculation_options.h"
+#include "forerun/speculation_fields.h"
 #include "forerun/status.h"
 
 namespace forerun {
 
-// The fields of SpeculationOptions beside the strategy's name.
+// The fields of SpeculationOptions beside the strategy's name, in the order of kSpeculationFields.
 enum class SpeculationOption : uint8_t {
   kSource,
   kShape,
@@ -56,10 +56,6 @@ std::optional<std::string> option_value(const SpeculationOptions& options,
 // Resets the option to its default.
 void clear_option(SpeculationOptions& options, SpeculationOption option);
 
-// A numeric option's smallest and largest value, and the value where it is not set.
-struct OptionRange {
-  int32_t low = 0, high = 0, fallback = 0;
-};
 // `option` must be numeric.
 OptionRange range_of(SpeculationOption option);
 // kInvalidArgument where a number that is set is out of its range.

@@ -2,24 +2,21 @@
 // For message.cc.
 #pragma once
 
+#include <type_traits>
+
 #include "forerun/engine.h"
+#include "forerun/sampling_fields.h"
+#include "forerun/speculation_fields.h"
 
 namespace forerun {
 
 template <class Visitor>
 void visit_fields(Visitor& visit, SpeculationOptions& options) {
-  visit("strategy", options.strategy);
-  visit("source", options.source);
-  visit("shape", options.shape);
-  visit("accept", options.accept);
-  visit("verify_tokens", options.verify_tokens);
-  visit("draft_width", options.draft_width);
-  visit("draft_depth", options.draft_depth);
-  visit("shared_noise", options.shared_noise);
-  visit("extra_draft_steps", options.extra_draft_steps);
-  visit("children_per_leaf", options.children_per_leaf);
-  visit("view", options.view);
-  visit("view_budget", options.view_budget);
+  for (const SpeculationField& field : kSpeculationFields) {
+    if (field.text != nullptr) visit(field.name, options.*field.text);
+    if (field.number != nullptr) visit(field.name, options.*field.number);
+    if (field.flag != nullptr) visit(field.name, options.*field.flag);
+  }
 }
 
 template <class Visitor>
@@ -53,13 +50,13 @@ void visit_fields(Visitor& visit, EngineOptions& options) {
 // SamplingOptions and SamplingParams have the same fields; the former's may be unset.
 template <class Visitor, class Sampling>
 void visit_sampling(Visitor& visit, Sampling& sampling) {
-  visit("temperature", sampling.temperature);
-  visit("top_k", sampling.top_k);
-  visit("top_p", sampling.top_p);
-  visit("min_p", sampling.min_p);
-  visit("repetition_penalty", sampling.repetition_penalty);
-  visit("presence_penalty", sampling.presence_penalty);
-  visit("frequency_penalty", sampling.frequency_penalty);
+  for_each_sampling_field([&](const auto& field) {
+    if constexpr (std::is_same_v<Sampling, SamplingOptions>) {
+      visit(field.name, sampling.*field.option);
+    } else {
+      visit(field.name, sampling.*field.param);
+    }
+  });
   visit("logit_bias", sampling.logit_bias);
   visit("seed", sampling.seed);
   visit("logprobs", sampling.logprobs);

@@ -10,6 +10,7 @@
 #include "engine/loop/request_handles.h"
 #include "engine/submit/check_request.h"
 #include "engine/submit/submission.h"
+#include "forerun/sampling_fields.h"
 #include "strategies/speculation_plan.h"
 #include "supervisor/launch_supervisor.h"
 
@@ -90,13 +91,9 @@ class SupervisedEngine : public Engine {
       FORERUN_RETURN_IF_ERROR(resolve_speculation(*request.speculation, facts).status());
     }
     request.prompt.clear();
-    SamplingOptions& sampling = request.sampling;
-    sampling.temperature = params.temperature;
-    sampling.top_k = params.top_k;
-    sampling.top_p = params.top_p;
-    sampling.min_p = params.min_p;
-    sampling.repetition_penalty = params.repetition_penalty;
-    sampling.seed = params.seed;
+    for_each_sampling_field(
+        [&](const auto& field) { request.sampling.*field.option = params.*field.param; });
+    request.sampling.seed = params.seed;
     return {};
   }
 

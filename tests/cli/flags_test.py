@@ -88,7 +88,7 @@ class Flags(process.CommandLine):
             self.assertEqual(self.succeeded(run(*words)).stdout, run(*flags).stdout)
 
     def test_a_refused_request_prints_no_prompt(self):
-        for args in (("--temperature", -1), ("--prompt-file", "-", "--context", 128)):
+        for args in (("--logit-bias", "99999999:1"), ("--prompt-file", "-", "--context", 128)):
             prompt = () if "--prompt-file" in args else ("--prompt", "x y z")
             done = generate(*prompt, *args, input="word " * 300)
             self.refused(done, "found|tokens")
@@ -211,6 +211,7 @@ class Flags(process.CommandLine):
                 f"'{penalty}'",
                 "0.01 to 100",
             )
+        self.refused(generate("--prompt", "x", "--extra-draft-steps", 2), "extra_draft_steps", "2")
         for seed in ("18446744073709551616", "-1", "abc", "1.5", "random1"):
             self.refused(
                 generate("--prompt", "x", f"--seed={seed}"),

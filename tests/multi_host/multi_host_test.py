@@ -242,7 +242,7 @@ class Refusals(Launched):
         )
 
     def test_a_bad_request_ends_the_launch(self):
-        self.refused(mpirun_command(3) + generate("--top-p", 7), "top_p")
+        self.refused(mpirun_command(3) + generate("--logit-bias", "99999999:1"), "logit_bias")
 
 
 class Memory(Launched):

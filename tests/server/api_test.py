@@ -106,6 +106,11 @@ class Api(serving.ServerTest):
         _, _, named = self.server.post("/tokenize", {"prompt": "def f(", "return_token_strs": True})
         self.assertEqual("".join(named["token_strs"]), "def f(")
         alone = self.server.completion("def f(", max_tokens=5, temperature=0)["choices"][0]["text"]
+        # No probability to keep leaves the most likely token; -1 keeps all.
+        likeliest = {"temperature": 1, "top_p": 0, "top_k": -1}
+        self.assertEqual(
+            self.server.completion("def f(", max_tokens=5, **likeliest)["choices"][0]["text"], alone
+        )
         for prompt in (made["tokens"], ["def f("], [made["tokens"]]):
             self.assertEqual(
                 self.server.completion(prompt, max_tokens=5, temperature=0)["choices"][0]["text"],
@@ -526,7 +531,9 @@ class Api(serving.ServerTest):
         self.assertIn("version", self.server.get("/version")[2])
 
     def test_llama_servers_endpoints(self):
-        self.assertEqual(self.server.get("/props")[2]["default_generation_settings"]["n_ctx"], 8192)
+        defaults = self.server.get("/props")[2]["default_generation_settings"]
+        self.assertEqual(defaults["n_ctx"], 8192)
+        self.assertEqual(defaults["frequency_penalty"], 0)
         _, _, made = self.server.post("/tokenize", {"content": "def f(", "with_pieces": True})
         self.assertEqual("".join(token["piece"] for token in made["tokens"]), "def f(")
 

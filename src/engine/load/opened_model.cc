@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "forerun/sampling_fields.h"
 
 namespace forerun {
 
@@ -45,13 +46,14 @@ Result<OpenedModels> open_models(const EngineOptions& options) {
 
 SamplingParams default_sampling(const GenerationDefaults& defaults) {
   SamplingParams params;
+  for_each_sampling_field([&](const auto& field) {
+    params.*field.param = (defaults.sampling.*field.option).value_or(params.*field.param);
+  });
+  params.top_k = std::max(params.top_k, 0);  // -1 and 0 both keep all
   // Without do_sample the temperature decides, as in vLLM; transformers would be greedy.
-  const bool sampled = defaults.do_sample.value_or(defaults.temperature.has_value());
-  params.temperature = sampled ? defaults.temperature.value_or(1.0f) : 0.0f;
-  params.top_k = defaults.top_k.value_or(params.top_k);
-  params.top_p = defaults.top_p.value_or(params.top_p);
-  params.min_p = defaults.min_p.value_or(params.min_p);
-  params.repetition_penalty = defaults.repetition_penalty.value_or(params.repetition_penalty);
+  if (!defaults.do_sample.value_or(defaults.sampling.temperature.has_value())) {
+    params.temperature = 0.0f;
+  }
   return params;
 }
 

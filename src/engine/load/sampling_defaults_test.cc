@@ -9,7 +9,7 @@ namespace {
 float temperature_of(std::optional<bool> do_sample, std::optional<double> temperature) {
   GenerationDefaults defaults;
   defaults.do_sample = do_sample;
-  if (temperature) defaults.temperature = *temperature;
+  if (temperature) defaults.sampling.temperature = *temperature;
   return default_sampling(defaults).temperature;
 }
 
@@ -26,10 +26,12 @@ TEST(SamplingDefaults, WithoutItTheTemperatureDoes) {
   EXPECT_EQ(temperature_of(std::nullopt, std::nullopt), 0.0f);
   // Other fields do not make it sample.
   GenerationDefaults defaults;
-  defaults.top_p = 0.9;
-  defaults.top_k = 20;
+  defaults.sampling.top_p = 0.9;
+  defaults.sampling.top_k = 20;
   EXPECT_EQ(default_sampling(defaults).temperature, 0.0f);
   EXPECT_EQ(default_sampling(defaults).top_k, 20);
+  defaults.sampling.top_k = -1;
+  EXPECT_EQ(default_sampling(defaults).top_k, 0);
 }
 
 }  // namespace

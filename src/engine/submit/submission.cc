@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "engine/submit/check_request.h"
+#include "forerun/sampling_fields.h"
 
 namespace forerun {
 namespace {
@@ -58,13 +59,9 @@ uint64_t SeedSource::next() { return split_mix(state_.fetch_add(0x9E3779B97F4A7C
 SamplingParams resolve_sampling(const SamplingOptions& wanted, const SamplingParams& defaults,
                                 uint64_t seed_if_unset) {
   SamplingParams params;
-  params.temperature = wanted.temperature.value_or(defaults.temperature);
-  params.top_k = wanted.top_k.value_or(defaults.top_k);
-  params.top_p = wanted.top_p.value_or(defaults.top_p);
-  params.min_p = wanted.min_p.value_or(defaults.min_p);
-  params.repetition_penalty = wanted.repetition_penalty.value_or(defaults.repetition_penalty);
-  params.presence_penalty = wanted.presence_penalty;
-  params.frequency_penalty = wanted.frequency_penalty;
+  for_each_sampling_field([&](const auto& field) {
+    params.*field.param = (wanted.*field.option).value_or(defaults.*field.param);
+  });
   params.logit_bias = wanted.logit_bias;
   params.seed = wanted.seed.value_or(seed_if_unset);
   params.logprobs = wanted.logprobs;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <string_view>
+#include <vector>
 
 #include "base/printable.h"
+#include "forerun/speculation_fields.h"
+#include "json/sampling_reader.h"
 #include "server/api/format_fields.h"
 #include "server/http/api_keys.h"
 #include "server/json.h"
@@ -42,21 +45,22 @@ void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingO
 
 void read_sampling(OrderedFieldReader& fields, const ServerFacts& facts,
                    SamplingOptions& sampling) {
-  sampling.temperature = fields.number("temperature", 0.0, 100.0);
-  sampling.top_p = fields.number("top_p", 0.0, 1.0);
-  if (sampling.top_p == 0.0f) sampling.top_p = std::numeric_limits<float>::min();  // the likeliest
-  sampling.min_p = fields.number("min_p", 0.0, 1.0);
-  if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
-    sampling.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1, 0: all
-  }
-  sampling.repetition_penalty =
-      fields.number("repetition_penalty", 0.01, double{kMaxRepetitionPenalty});
-  sampling.presence_penalty = fields.number("presence_penalty", -2.0, 2.0).value_or(0.0f);
-  sampling.frequency_penalty = fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0f);
+  read_sampling_fields(fields, sampling);
   if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {
     sampling.seed = static_cast<uint64_t>(*seed);
   }
   read_biases(fields, facts, sampling);
+}
+
+void read_speculation_field(OrderedFieldReader& fields, const SpeculationField& field,
+                            SpeculationOptions& options) {
+  if (field.text != nullptr) {
+    options.*field.text = fields.string(field.name).value_or(options.*field.text);
+  } else if (field.flag != nullptr) {
+    options.*field.flag = fields.boolean(field.name);
+  } else if (const auto number = fields.integer(field.name, field.range.low, field.range.high)) {
+    options.*field.number = static_cast<int32_t>(*number);
+  }
 }
 
 // Fields of SpeculationOptions by their own names, and "strategy" also outside of the object.
@@ -64,32 +68,14 @@ void read_speculation(OrderedFieldReader& fields, Request& request, ParamNames& 
   SpeculationOptions options;
   bool given = false;
   if (auto inner = fields.object("speculation")) {
-    const auto note = [&](const char* name) {
-      if (inner->has(name)) names.emplace_back(name, std::string("speculation.") + name);
-    };
-    const auto read_text = [&](const char* name, std::string& text) {
-      note(name);
-      text = inner->string(name).value_or(text);
-    };
-    const auto read_count = [&](const char* name, std::optional<int32_t>& count) {
-      note(name);
-      if (const auto value = inner->integer(name, 0, 1 << 20)) count = static_cast<int32_t>(*value);
-    };
-    read_text("strategy", options.strategy);
-    read_text("source", options.source);
-    read_text("shape", options.shape);
-    read_text("accept", options.accept);
-    read_text("view", options.view);
-    read_count("verify_tokens", options.verify_tokens);
-    read_count("draft_width", options.draft_width);
-    read_count("draft_depth", options.draft_depth);
-    read_count("children_per_leaf", options.children_per_leaf);
-    read_count("view_budget", options.view_budget);
-    read_count("extra_draft_steps", options.extra_draft_steps);
-    options.shared_noise = inner->boolean("shared_noise");
-    inner->accept_only({"strategy", "source", "shape", "accept", "view", "verify_tokens",
-                        "draft_width", "draft_depth", "children_per_leaf", "view_budget",
-                        "extra_draft_steps", "shared_noise"});
+    std::vector<std::string_view> accepted;
+    for (const SpeculationField& field : kSpeculationFields) {
+      accepted.emplace_back(field.name);
+      if (!inner->has(field.name)) continue;
+      names.emplace_back(field.name, std::string("speculation.") + field.name);
+      read_speculation_field(*inner, field, options);
+    }
+    inner->accept_only(accepted);
     given = true;
   }
   if (const auto strategy = fields.string("strategy")) {

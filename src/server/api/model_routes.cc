@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "forerun/sampling_fields.h"
 #include "forerun/speculation_options.h"
 #include "json/field_reader.h"
 #include "server/api/chat_prompt_fields.h"
@@ -50,7 +51,9 @@ JsonOrError model_json(const ServerFacts& facts, const std::string& name) {
 }
 
 Json props_json(const Engine& engine, const ServerFacts& facts) {
-  const SamplingParams& sampling = facts.info.default_sampling;
+  Json defaults = {{"n_ctx", facts.info.max_context_tokens}};
+  for_each_sampling_field(
+      [&](const auto& field) { defaults[field.name] = facts.info.default_sampling.*field.param; });
   return {{"model_alias", facts.model()},
           {"model_path", facts.info.model_name},
           {"total_slots", facts.options.num_slots},
@@ -59,12 +62,7 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
           {"build_info", std::string("forerun ") + FORERUN_VERSION},
           {"strategies", choices_json(strategy_choices())},
           {"tree_shapes", choices_json(tree_shape_choices())},
-          {"default_generation_settings",
-           {{"n_ctx", facts.info.max_context_tokens},
-            {"temperature", sampling.temperature},
-            {"top_k", sampling.top_k},
-            {"top_p", sampling.top_p},
-            {"min_p", sampling.min_p}}}};
+          {"default_generation_settings", std::move(defaults)}};
 }
 
 // The engine does not assign slots: of as many as may run at once, the first ones are shown as

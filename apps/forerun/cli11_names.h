@@ -1,0 +1,9 @@
+// The names of CLI11's classes, for headers that only pass them on: its own header takes seconds to
+// compile.
+#pragma once
+
+namespace CLI {
+class App;
+class Option;
+class ParseError;
+}  // namespace CLI
