@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the timelines that README.md and docs/ show anew, from traces of this machine.
 
-    scripts/demo >/dev/null                      # builds
+    cmake --preset cpu-release && cmake --build build/cpu-release >/dev/null
     bench/draw_timelines.py docs
 
 Emulated Steps last what the profile says; the host's turns between them are this machine's own, so run

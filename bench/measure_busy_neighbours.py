@@ -2,7 +2,7 @@
 """Measures what busy neighbours take: decoding beside as many foreign busy threads as there are
 processors, and undisturbed, in turn.
 
-    scripts/demo >/dev/null                      # builds
+    cmake --preset cpu-release && cmake --build build/cpu-release >/dev/null
     bench/measure_busy_neighbours.py demo --out bench/results/busy-neighbours.json
     tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
     bench/measure_busy_neighbours.py grown --grown /tmp/1b --out bench/results/busy-neighbours.json

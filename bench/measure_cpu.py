@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the CPU figures that this project promises and records them with their targets.
 
-    scripts/demo >/dev/null                      # builds
+    cmake --preset cpu-release && cmake --build build/cpu-release >/dev/null
     bench/measure_cpu.py linear demo memory host text --out bench/results/cpu.json
     tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
     bench/measure_cpu.py grown --grown /tmp/1b --out bench/results/cpu.json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures speculation in whole engines, emulated and simulated machines among them, and records it.
 
-    scripts/demo >/dev/null                      # builds
+    cmake --preset cpu-release && cmake --build build/cpu-release >/dev/null
     bench/measure_engine.py table6 prefix round --out bench/results/engine.json
     tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
     tools/grow_model.py models/demo-draft --shape llama-3.2-1b --layers 5 --dtype bf16 --out /tmp/1b-draft

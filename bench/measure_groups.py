@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures tensor-parallel groups on one machine: two devices of one thread beside one device of two.
 
-    scripts/demo >/dev/null                      # builds
+    cmake --preset cpu-release && cmake --build build/cpu-release >/dev/null
     cmake --build build/cpu-release --target model_bench
     bench/measure_groups.py forward engine --out bench/results/groups.json
     tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the server under load: its own processor time a token, pace of streams, and memory.
 
-    scripts/demo >/dev/null                      # builds
+    cmake --preset cpu-release && cmake --build build/cpu-release >/dev/null
     bench/measure_server.py overhead demo --out bench/results/server.json
 
 overhead   null_server: the HTTP and API of `forerun serve` over an engine that emits tokens at a set pace,

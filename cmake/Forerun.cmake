@@ -1,6 +1,6 @@
 # Compiler settings and the helpers that every folder uses:
 #   forerun_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...])
-#   forerun_test(<name> SOURCES ... [DEPS ...] [LABELS fast|slow|gpu|cuda_host|multi_host ...] [SHARDS n])
+#   forerun_test(<name> SOURCES ... [DEPS ...] [LABELS fast|slow|long|long_sanitized|gpu|cuda_host|multi_host ...] [SHARDS n])
 #   forerun_bench(<name> SOURCES ... [DEPS ...])
 #   forerun_cuda_bench(<name> SOURCES ... [DEPS ...])
 
@@ -16,7 +16,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+# ccache would need settings of its own for precompiled headers.
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT FORERUN_QUICK)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
       "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${CCACHE_PROGRAM}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
@@ -49,11 +50,17 @@ if(FORERUN_SANITIZE)
 endif()
 target_include_directories(forerun_flags INTERFACE
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+if(FORERUN_QUICK)
+  # Warnings are for the optimized build.
+  target_compile_options(forerun_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-w>")
+endif()
 target_link_libraries(forerun_flags INTERFACE Threads::Threads)
 target_compile_definitions(forerun_flags INTERFACE FORERUN_VERSION="${PROJECT_VERSION}")
 # Tests and benches run at the repository's root, read its own data and, where it is there,
 # ../shared/data beside it. Relative, so that a compiler cache serves every clone.
 target_compile_definitions(forerun_flags INTERFACE FORERUN_SOURCE_DIR=".")
+
+include(ForerunQuick)
 
 # Everything that `ctest -L fast`, or `ctest -L threads` (tests that start threads), runs.
 add_custom_target(fast_tests)
@@ -67,6 +74,7 @@ function(forerun_library name)
   add_library(forerun_${name} STATIC ${ARG_SOURCES})
   list(TRANSFORM ARG_DEPS PREPEND forerun_)
   target_link_libraries(forerun_${name} PUBLIC forerun_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  forerun_compile_quickly(forerun_${name})
 endfunction()
 
 function(forerun_test name)

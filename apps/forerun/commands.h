@@ -2,10 +2,11 @@
 // and gives the process's exit code.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "cli11_names.h"
 #include "forerun/status.h"
 
 namespace forerun::app {
@@ -24,5 +25,9 @@ Command add_trace(CLI::App& app);
 Command add_serve(CLI::App& app);
 Command add_completion(CLI::App& app);
 Command add_man(CLI::App& app);
+
+// All of them, in the order of the help (commands.cc); in forerun-demo `generate` alone
+// (demo/commands.cc).
+std::vector<Command> add_commands(CLI::App& app);
 
 }  // namespace forerun::app

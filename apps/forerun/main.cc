@@ -66,10 +66,7 @@ int run(int argc, char** argv) {
   app.fallthrough();
   bool verbose = false;
   app.add_flag("-v,--verbose", verbose, "Log what the engine does to stderr");
-  const std::vector<Command> commands = {add_generate(app),    add_chat(app),       add_serve(app),
-                                         add_bench(app),       add_inspect(app),    add_plan(app),
-                                         add_trace(app),       add_completion(app), add_man(app),
-                                         add_serve_launch(app)};
+  const std::vector<Command> commands = add_commands(app);
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
