@@ -27,7 +27,7 @@ CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<s
                        const std::string& help);
 void add_stop_flag(CLI::App& command, std::vector<std::string>& stop);
 
-// "--min-p" of the field "min_p".
+// "--top-p" of the field "top_p".
 std::string flag_name(std::string_view field);
 
 // Reads a seed: 0 to 2^64 - 1, or "random" for a random one below 2^53, which every JSON reader

@@ -25,7 +25,7 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
   } else if (params.top_p < 1.0f) {
     query.kinds = RowQuery::kWeights;
     query.top = kTopPTokens;
-  } else if (params.min_p > 0.0f) {
+  } else if (filters(params, vocab)) {
     query.top = RowQuery::kMaxTop;
   }
   return query;
