@@ -1,7 +1,6 @@
 #include "exec/decoder_step_runner.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/status_macros.h"
 
@@ -47,7 +46,16 @@ void DecoderStepRunner::perform(size_t index, std::span<RowTask> tasks,
   if (index < tasks.size()) {
     if (tasks[index].skipped) return;
     if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
-    RowTask task = tasks[index];
+    const RowTask& asked = tasks[index];
+    RowTask task;  // without the status, which rank 0 may be writing
+    task.want = asked.want;
+    task.count = asked.count;
+    task.token = asked.token;
+    task.shared_noise = asked.shared_noise;
+    task.step_row = asked.step_row;
+    task.logits_row = asked.logits_row;
+    task.context = asked.context;
+    task.distribution = asked.distribution;
     task.result = &worker.row_result;
     worker.row_result.top.clear();
     perform_task(logits, worker.scratch, task);
@@ -55,7 +63,8 @@ void DecoderStepRunner::perform(size_t index, std::span<RowTask> tasks,
   }
   RejectionTask& asked = rejections[index - tasks.size()];
   if (rank == 0) return perform_rejection(logits, worker.scratch, worker.children, asked);
-  RejectionTask task = asked;
+  RejectionTask task;  // likewise
+  task.rows = asked.rows;
   task.result = &worker.result;
   worker.result.accepted.clear();
   worker.result.walked.clear();
@@ -147,8 +156,11 @@ Status DecoderStepRunner::run(const Step& step, std::span<RowTask> tasks,
       return {};
     }
   } else {
-    remaining_.resize(count);
-    std::iota(remaining_.begin(), remaining_.end(), size_t{0});
+    // What has failed already is left out here, where no device is writing a status yet.
+    remaining_.clear();
+    for (size_t index = 0; index < count; ++index) {
+      if (index >= tasks.size() || tasks[index].status.ok()) remaining_.push_back(index);
+    }
   }
   if (remaining_.empty()) return {};
   const auto columns = static_cast<size_t>(devices_->smallest_team());
