@@ -26,6 +26,9 @@ class SummariesOnly : public DeviceLogits {
   bool refused_ = false;
 };
 
+// Whether the task is to be performed: neither dropped nor failed from the start.
+bool is_due(const RowTask& task) { return !task.skipped && task.status.ok(); }
+
 }  // namespace
 
 DecoderStepRunner::DecoderStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
@@ -43,32 +46,23 @@ void DecoderStepRunner::perform(size_t index, std::span<RowTask> tasks,
   const int32_t rank = peers == nullptr ? 0 : peers->rank();
   StepLogits logits{decoder_->logits(rank), live_vocab_, peers};
   if (on_device != nullptr) logits.part.on_device = on_device;
+  const bool returned = rank == 0;
   if (index < tasks.size()) {
-    if (tasks[index].skipped) return;
-    if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
-    const RowTask& asked = tasks[index];
-    RowTask task;  // without the status, which rank 0 may be writing
-    task.want = asked.want;
-    task.count = asked.count;
-    task.token = asked.token;
-    task.shared_noise = asked.shared_noise;
-    task.step_row = asked.step_row;
-    task.logits_row = asked.logits_row;
-    task.context = asked.context;
-    task.distribution = asked.distribution;
-    task.result = &worker.row_result;
-    worker.row_result.top.clear();
-    perform_task(logits, worker.scratch, task);
+    RowTask& task = tasks[index];
+    if (!returned) worker.row_result.top.clear();
+    const Status status =
+        perform_task(logits, worker.scratch, task, returned ? *task.result : worker.row_result);
+    if (returned) task.status = status;
     return;
   }
-  RejectionTask& asked = rejections[index - tasks.size()];
-  if (rank == 0) return perform_rejection(logits, worker.scratch, worker.children, asked);
-  RejectionTask task;  // likewise
-  task.rows = asked.rows;
-  task.result = &worker.result;
-  worker.result.accepted.clear();
-  worker.result.walked.clear();
-  perform_rejection(logits, worker.scratch, worker.children, task);
+  RejectionTask& task = rejections[index - tasks.size()];
+  if (!returned) {
+    worker.result.accepted.clear();
+    worker.result.walked.clear();
+  }
+  const Status status = perform_rejection(logits, worker.scratch, worker.children, task.rows,
+                                          returned ? *task.result : worker.result);
+  if (returned) task.status = status;
 }
 
 void DecoderStepRunner::ask_row(const RowContext& context, const RowQuery& query,
@@ -89,7 +83,7 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   edits_.clear();
   if (!decoder_->makes_summaries()) return;
   for (const RowTask& task : tasks) {
-    if (task.skipped) continue;
+    if (!is_due(task)) continue;
     ask_row(task.context, query_of(task, live_vocab_), task.logits_row);
   }
   for (const RejectionTask& task : rejections) {
@@ -129,7 +123,7 @@ void DecoderStepRunner::perform_summarized(std::span<RowTask> tasks, size_t num_
   DeviceLogits* const on_device = decoder_->logits(0).on_device;
   remaining_.clear();
   for (size_t index = 0; index < tasks.size() + num_rejections; ++index) {
-    if (index < tasks.size() && tasks[index].skipped) continue;
+    if (index < tasks.size() && !is_due(tasks[index])) continue;
     const bool summarized = on_device != nullptr && index < tasks.size() &&
                             on_device->summary(tasks[index].logits_row) != nullptr;
     if (summarized) {
@@ -156,10 +150,10 @@ Status DecoderStepRunner::run(const Step& step, std::span<RowTask> tasks,
       return {};
     }
   } else {
-    // What has failed already is left out here, where no device is writing a status yet.
+    // Chosen before the devices run, since rank 0 then writes statuses.
     remaining_.clear();
     for (size_t index = 0; index < count; ++index) {
-      if (index >= tasks.size() || tasks[index].status.ok()) remaining_.push_back(index);
+      if (index >= tasks.size() || is_due(tasks[index])) remaining_.push_back(index);
     }
   }
   if (remaining_.empty()) return {};

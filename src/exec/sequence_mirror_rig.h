@@ -1,6 +1,8 @@
 // A model of what a (role, sequence) of an executor must hold and answer, kept as lists of tokens.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -143,10 +145,11 @@ class SequenceMirror {
     TokenConstraint::State constrained = constrain(tokens);
     task.context.constraint = spec_.constraint.get();
     task.context.constrained = &constrained;
-    task.result = &result;
     task.distribution = &distribution;
     SamplerScratch scratch;
-    perform_task({.part = {{logits.data(), {1, kVocab}}}, .live_vocab = kVocab}, scratch, task);
+    EXPECT_TRUE(perform_task({.part = {{logits.data(), {1, kVocab}}}, .live_vocab = kVocab},
+                             scratch, task, result)
+                    .ok());
     expected_[tag].push_back(result);
   }
 

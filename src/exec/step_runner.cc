@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "sampling/rejection.h"
 #include "sampling/row_query.h"
 #include "sampling/sampler.h"
@@ -34,71 +35,66 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
   return {.kinds = 0, .vocab = live_vocab};
 }
 
-void perform_task(const StepLogits& all, SamplerScratch& scratch, RowTask& task) {
-  if (!task.status.ok()) return;
-  RowResult& result = *task.result;
+Status perform_task(const StepLogits& all, SamplerScratch& scratch, const RowTask& task,
+                    RowResult& result) {
   const LogitsRow logits = all.row(task.logits_row);
   switch (task.want) {
     case Want::kNothing:
-      return;
+      return {};
     case Want::kSample: {
       SampledToken sampled;
-      task.status = sample_token(logits, task.context, scratch, &sampled, &result.top);
+      const Status status = sample_token(logits, task.context, scratch, &sampled, &result.top);
       result.token = sampled.token;
       result.logprob = sampled.logprob;
-      return;
+      return status;
     }
     case Want::kTopK:
-      task.status =
-          top_candidates(logits, task.context, task.count, task.shared_noise, scratch, &result.top);
-      return;
+      return top_candidates(logits, task.context, task.count, task.shared_noise, scratch,
+                            &result.top);
     case Want::kDraw:
-      task.status = draw_candidates(logits, task.context, task.count, scratch, &result.top,
-                                    task.distribution);
-      return;
+      return draw_candidates(logits, task.context, task.count, scratch, &result.top,
+                             task.distribution);
     case Want::kScore:
       result.token = task.token;
-      task.status = token_logprobs(logits, task.context.position, task.token, task.count, scratch,
-                                   &result.logprob, &result.top);
-      return;
+      return token_logprobs(logits, task.context.position, task.token, task.count, scratch,
+                            &result.logprob, &result.top);
   }
+  return {};
 }
 
-void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
-                       std::vector<TokenId>& children, RejectionTask& task) {
+Status perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
+                         std::vector<TokenId>& children, std::span<const RejectionRow> rows,
+                         WorkResult& result) {
   size_t current = 0;
   while (true) {
-    const RejectionRow& row = task.rows[current];
-    task.status = row.status;
-    if (!task.status.ok()) return;
+    const RejectionRow& row = rows[current];
+    FORERUN_RETURN_IF_ERROR(row.status);
     children.clear();
-    for (size_t index = current + 1; index < task.rows.size(); ++index) {
-      if (task.rows[index].parent_idx == static_cast<int32_t>(current)) {
-        children.push_back(task.rows[index].token);
+    for (size_t index = current + 1; index < rows.size(); ++index) {
+      if (rows[index].parent_idx == static_cast<int32_t>(current)) {
+        children.push_back(rows[index].token);
       }
     }
     RejectionOutcome outcome;
-    task.status = accept_child(logits.row(row.logits_row), row.context, children, row.draft,
-                               scratch, &outcome);
-    if (!task.status.ok()) return;
+    FORERUN_RETURN_IF_ERROR(accept_child(logits.row(row.logits_row), row.context, children,
+                                         row.draft, scratch, &outcome));
     if (row.context.params->logprobs >= 0) {
-      RowResult& walked = task.result->walked.emplace_back();
+      RowResult& walked = result.walked.emplace_back();
       walked.token = outcome.token;
       walked.position = row.context.position - 1;
-      task.status =
-          token_logprobs(logits.row(row.logits_row), row.context.position, outcome.token,
-                         row.context.params->logprobs, scratch, &walked.logprob, &walked.top);
-      if (!task.status.ok()) return;
+      FORERUN_RETURN_IF_ERROR(token_logprobs(logits.row(row.logits_row), row.context.position,
+                                             outcome.token, row.context.params->logprobs, scratch,
+                                             &walked.logprob, &walked.top));
     }
     if (outcome.child_idx < 0) {
-      task.result->bonus = outcome.token;
-      return;
+      result.bonus = outcome.token;
+      return {};
     }
     int32_t child = -1;
     for (size_t index = current + 1; child < outcome.child_idx; ++index) {
-      if (task.rows[index].parent_idx != static_cast<int32_t>(current)) continue;
+      if (rows[index].parent_idx != static_cast<int32_t>(current)) continue;
       if (++child == outcome.child_idx) {
-        task.result->accepted.push_back(task.rows[index].node);
+        result.accepted.push_back(rows[index].node);
         current = index;
         break;
       }

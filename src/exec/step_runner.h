@@ -126,10 +126,12 @@ struct StepLogits {
 RowQuery query_of(const RowTask& task, int32_t live_vocab);
 
 // Perform one task, for backends that sample on the host; for the others they define the result.
-// Where the vocabulary is divided among devices, every device calls them with the same task, but
-// with a `result` and `status` of its own.
-void perform_task(const StepLogits& logits, SamplerScratch& scratch, RowTask& task);
-void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
-                       std::vector<TokenId>& children, RejectionTask& task);
+// Where the vocabulary is divided among devices, every device calls them with the same task and a
+// `result` of its own. They neither read nor write the task's own `result` and `status`.
+Status perform_task(const StepLogits& logits, SamplerScratch& scratch, const RowTask& task,
+                    RowResult& result);
+Status perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
+                         std::vector<TokenId>& children, std::span<const RejectionRow> rows,
+                         WorkResult& result);
 
 }  // namespace forerun
