@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/exec_rig.h"
+#include "exec/role/step_composer.h"
 
 namespace forerun {
 namespace {
@@ -109,7 +110,7 @@ TEST(RealExecutor, AScoredPromptIsReadInPiecesOfFewRows) {
       ASSERT_GE(score.top[0].logprob, score.logprob);
     }
   }
-  for (const StepRecord& record : records) EXPECT_LE(record.rows, RoleWorker::kMaxScoredRows + 1);
+  for (const StepRecord& record : records) EXPECT_LE(record.rows, StepComposer::kMaxScoredRows + 1);
 }
 
 // Wherever Steps cut it, a block of a prompt that several have is computed by one of them.

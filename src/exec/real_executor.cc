@@ -12,7 +12,7 @@
 #include "base/clocks.h"
 #include "base/later.h"
 #include "device/cpu/short_slices.h"
-#include "exec/role_worker.h"
+#include "exec/role/role_worker.h"
 #include "views/view_table.h"
 
 namespace forerun {

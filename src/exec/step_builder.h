@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/role_sequence.h"
+#include "exec/role/role_sequence.h"
 #include "exec/step_runner.h"
 #include "forerun/status.h"
 #include "step/step.h"

@@ -1,10 +1,9 @@
-// Finds the rows, under way or waiting, that need not be run, since edits that were submitted later
-// drop their nodes. The edits take effect in their turn; the rows' results are not needed any more.
-#include <algorithm>
-#include <unordered_map>
-#include <vector>
+#include "exec/role/dropped_rows.h"
 
-#include "exec/role_worker.h"
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
 
 namespace forerun {
 namespace {
@@ -72,7 +71,8 @@ void mark_dead(PendingItem& item, size_t row) {
 
 }  // namespace
 
-void RoleWorker::drop_rows(const RoleSequence& sequence) {
+void mark_dropped_rows(const RoleSequence& sequence, const StepsUnderWay& steps,
+                       std::vector<IssuedRow>& issued) {
   EditsToCome edits(sequence.kv);
   std::vector<size_t> edits_before;  // by waiting item: edits up to its own, that one's included
   for (const std::unique_ptr<PendingItem>& waiting : sequence.queue.waiting()) {
@@ -84,8 +84,7 @@ void RoleWorker::drop_rows(const RoleSequence& sequence) {
       edits.add_row(waiting->item.rows[row]);
     }
   }
-  rows_to_drop_.clear();
-  for (const std::unique_ptr<StepUnderWay>& step : under_way_) {
+  for (const std::unique_ptr<StepUnderWay>& step : steps) {
     for (const StepUnderWay::Piece& piece : step->pieces) {
       if (piece.sequence != &sequence || !piece.item->item.tells_entry) continue;
       for (int32_t row = 0; row < piece.count; ++row) {
@@ -94,11 +93,10 @@ void RoleWorker::drop_rows(const RoleSequence& sequence) {
         // A node that is no longer in the tree has become prefix, or is dropped already.
         if (node == kNoNode || sequence.kv.find(node) < 0 || edits.leave(node, 0)) continue;
         mark_dead(*piece.item, item_row);
-        rows_to_drop_.push_back({step->number, piece.first_step_row + row});
+        issued.push_back({step->number, piece.first_step_row + row});
       }
     }
   }
-  if (!rows_to_drop_.empty()) pipeline_->drop(rows_to_drop_);
   const auto waiting = sequence.queue.waiting();
   for (size_t idx = 0; idx < waiting.size(); ++idx) {
     PendingItem& item = *waiting[idx];

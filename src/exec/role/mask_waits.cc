@@ -1,9 +1,7 @@
-// Decides which rows' masks are there (TokenConstraint::prepare) and which sequences wait for one.
+#include "exec/role/mask_waits.h"
+
 #include <algorithm>
 #include <utility>
-#include <vector>
-
-#include "exec/role_worker.h"
 
 namespace forerun {
 namespace {
@@ -16,15 +14,19 @@ bool wants_mask(const WorkItem& item, const WorkRow& row) {
 
 }  // namespace
 
-bool RoleWorker::is_late(const RoleSequence* sequence) {
+bool MaskWaits::is_late(const RoleSequence* sequence) {
   return sequence->spec.constraint->is_late(sequence->late);
 }
 
-bool RoleWorker::masks_have_come() const {
-  return !std::all_of(late_.begin(), late_.end(), is_late);
+bool MaskWaits::has_come() const { return !std::all_of(late_.begin(), late_.end(), is_late); }
+
+void MaskWaits::take(std::vector<RoleSequence*>& ready) {
+  const auto come = std::stable_partition(late_.begin(), late_.end(), is_late);
+  ready.insert(ready.begin(), come, late_.end());
+  late_.erase(come, late_.end());
 }
 
-void RoleWorker::find_states(RoleSequence& sequence, PendingItem& item) {
+void MaskWaits::find_states(RoleSequence& sequence, PendingItem& item) {
   const std::vector<WorkRow>& rows = item.item.rows;
   if (item.constrained.size() == rows.size()) return;
   const TokenConstraint& constraint = *sequence.spec.constraint;
@@ -74,19 +76,19 @@ void RoleWorker::find_states(RoleSequence& sequence, PendingItem& item) {
   if (prefix != sequence.constrained) known.push_back({kNoNode, number, prefix});
 }
 
-MaskState RoleWorker::prepare_mask(const RoleSequence& sequence, const PendingItem& item,
-                                   size_t row_idx) {
+MaskState MaskWaits::prepare(const RoleSequence& sequence, const PendingItem& item,
+                             size_t row_idx) {
   const State& state = item.constrained[row_idx];
   if (state == nullptr) return MaskState::kReady;
-  return sequence.spec.constraint->prepare(state, mask_steps_);
+  return sequence.spec.constraint->prepare(state, steps_);
 }
 
-void RoleWorker::wait_for_mask(RoleSequence& sequence) {
+void MaskWaits::wait(RoleSequence& sequence) {
   sequence.has_turn = true;
   late_.push_back(&sequence);
 }
 
-bool RoleWorker::leave_out_late_guesses(RoleSequence& sequence, PendingItem& item) {
+bool MaskWaits::leave_out_late_guesses(RoleSequence& sequence, PendingItem& item) {
   std::vector<WorkRow>& rows = item.item.rows;
   const auto is_guess = [](const WorkRow& row) { return row.chance < 1.0f; };
   if (item.constrained.empty() || item.rows_done > 0) return true;
@@ -94,12 +96,12 @@ bool RoleWorker::leave_out_late_guesses(RoleSequence& sequence, PendingItem& ite
   bool late = false;
   for (size_t idx = 0; idx < rows.size(); ++idx) {
     if (is_guess(rows[idx]) || !wants_mask(item.item, rows[idx])) continue;
-    if (prepare_mask(sequence, item, idx) != MaskState::kLate) continue;
+    if (prepare(sequence, item, idx) != MaskState::kLate) continue;
     late = true;
     sequence.late = item.constrained[idx];
   }
   if (late) {
-    wait_for_mask(sequence);
+    wait(sequence);
     return false;
   }
   // The masks of guesses that are left out need not be made, except the first one's, which may be
@@ -112,7 +114,7 @@ bool RoleWorker::leave_out_late_guesses(RoleSequence& sequence, PendingItem& ite
       return std::find(left_out.begin(), left_out.end(), node) != left_out.end();
     };
     bool out = is_guess(rows[idx]) && is_left_out(rows[idx].parent);
-    if (!out && is_guess(rows[idx])) out = prepare_mask(sequence, item, idx) != MaskState::kReady;
+    if (!out && is_guess(rows[idx])) out = prepare(sequence, item, idx) != MaskState::kReady;
     if (out) {
       left_out.push_back(rows[idx].node);
       if (std::exchange(left_out_one, true)) {
@@ -133,16 +135,16 @@ bool RoleWorker::leave_out_late_guesses(RoleSequence& sequence, PendingItem& ite
   return true;
 }
 
-bool RoleWorker::has_masks(RoleSequence& sequence, PendingItem& item, int32_t count) {
+bool MaskWaits::has_masks(RoleSequence& sequence, PendingItem& item, int32_t count) {
   if (item.constrained.empty()) return true;
   bool late = false;
   for (size_t idx = item.rows_done; idx < item.rows_done + static_cast<size_t>(count); ++idx) {
     if (!wants_mask(item.item, item.item.rows[idx])) continue;
-    if (prepare_mask(sequence, item, idx) != MaskState::kLate) continue;
+    if (prepare(sequence, item, idx) != MaskState::kLate) continue;
     late = true;
     sequence.late = item.constrained[idx];
   }
-  if (late) wait_for_mask(sequence);
+  if (late) wait(sequence);
   return !late;
 }
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "exec/role_worker.h"
+#include "exec/role/role_worker.h"
 #include "step/types.h"
 
 namespace forerun {

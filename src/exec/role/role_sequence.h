@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/pending_item.h"
+#include "exec/role/pending_item.h"
 #include "forerun/status.h"
 #include "kv/sequence_kv.h"
 #include "sampling/logits_processor.h"

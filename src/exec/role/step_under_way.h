@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <vector>
 
-#include "exec/pending_item.h"
-#include "exec/role_sequence.h"
+#include "exec/role/pending_item.h"
+#include "exec/role/role_sequence.h"
 #include "exec/step_builder.h"
 #include "exec/step_record.h"
 #include "forerun/trace.h"
@@ -53,5 +55,12 @@ struct StepUnderWay {
   // When the runner began and ended, and its thread CPU time.
   int64_t start_ns = 0, end_ns = 0, run_cpu_ns = 0;
 };
+
+// In the order in which they were issued.
+using StepsUnderWay = std::deque<std::unique_ptr<StepUnderWay>>;
+
+// What is published about a Step that has run (valid as long as the Step is); with the host's CPU
+// time where `traced`.
+StepRecord record_of(Role role, const StepUnderWay& step, bool traced);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-#include "exec/role_sequence.h"
+#include "exec/role/role_sequence.h"
 
 #include <algorithm>
 #include <string>

@@ -1,0 +1,36 @@
+// Leaves speculative work out of a Step that it would slow down more than it gains: guesses of
+// verifications, and whole items of the draft.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/guess_rows.h"
+#include "exec/role/item_finisher.h"
+#include "exec/role/turn_order.h"
+#include "exec/step_scheduler.h"
+
+namespace forerun {
+
+class SpeculationFilter {
+ public:
+  // Both must outlive the object.
+  SpeculationFilter(const StepScheduler* scheduler, ItemFinisher* finisher)
+      : scheduler_(*scheduler), finisher_(*finisher) {}
+
+  // Finishes items of the draft that are not worth a place in the Step
+  // (StepScheduler::draft_items()). `held_up`: requests whose target waits for the Step.
+  void leave_out_drafts(const TurnOrder& turns, int64_t held_up,
+                        std::vector<FinishedItem>& finished);
+  // Removes rows of guesses that are not worth it (GuessRows) from the verifications that have
+  // their turn. `decoding`: sequences of the role that decode, with or without a turn.
+  void leave_out_guesses(const TurnOrder& turns, int32_t decoding);
+
+ private:
+  const StepScheduler& scheduler_;
+  ItemFinisher& finisher_;
+  GuessRows guesses_;
+  std::vector<DraftOffer> offers_;  // scratch
+};
+
+}  // namespace forerun

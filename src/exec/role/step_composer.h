@@ -1,0 +1,112 @@
+// Composes a Step: whose rows it takes, and how many.
+//
+// Sequences that decode or verify come first, then prompts, in consecutive pieces whose length the
+// scheduler sets. Sequences that get no room keep their place in the order of turns; those that are
+// served go to its back. Requests that wait for each result are spread evenly over the Steps of a
+// pipeline, so that every stage has work. Requests whose items follow each other share a Step,
+// which takes as many of their rows as are nearly free.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/role/item_finisher.h"
+#include "exec/role/mask_waits.h"
+#include "exec/role/memory_waits.h"
+#include "exec/role/pending_item.h"
+#include "exec/role/prefix_reuse.h"
+#include "exec/role/role_sequence.h"
+#include "exec/role/role_sequences.h"
+#include "exec/role/sequence_edits.h"
+#include "exec/role/speculation_filter.h"
+#include "exec/role/step_under_way.h"
+#include "exec/role/turn_order.h"
+#include "exec/step_scheduler.h"
+#include "forerun/status.h"
+#include "kv/block_pool.h"
+
+namespace forerun {
+
+class StepComposer {
+ public:
+  // Most rows of prompts that a Step scores (SamplingParams::prompt_logprobs), a little more where
+  // short prompts end: their logits are whole rows of the vocabulary, half a megabyte each where
+  // that is large.
+  static constexpr int32_t kMaxScoredRows = kKvBlockTokens;
+
+  // Everything pointed to must outlive the composer.
+  struct Parts {
+    const StepScheduler* scheduler = nullptr;
+    RoleSequences* sequences = nullptr;
+    SequenceEdits* edits = nullptr;
+    ItemFinisher* finisher = nullptr;
+    const BlockPool* pool = nullptr;
+    bool traces = false;  // Steps note whose rows they have
+  };
+  explicit StepComposer(const Parts& parts);
+
+  // What a Step takes at most.
+  struct Limits {
+    int32_t stages = 0;          // of the pipeline; 0: there is none
+    int32_t waiting = 0;         // sequences that wait for each result
+    int32_t following_rows = 0;  // rows of sequences whose items follow each other
+  };
+  // Adds to `step`, which is empty, the rows of the sequences that are ready, after their edits.
+  // `held_up`: requests that decode and whose target waits for this Step, the draft's, to end.
+  // Appends to `finished` items that end without a Step, and notices.
+  void compose(StepUnderWay& step, const Limits& limits, int64_t held_up,
+               std::vector<FinishedItem>& finished);
+
+  // Whether compose() has something to do.
+  bool ready() const {
+    return !sequences_.ready().empty() || memory_.are_over() || masks_.has_come();
+  }
+  bool waits_for_masks() const { return masks_.any(); }
+  // A sequence has been closed, by order of the caller: `sequence` is about to end, null where it
+  // was not open.
+  void note_closing(RoleSequence* sequence);
+  // A closed sequence has given back its blocks.
+  void note_blocks_returned() { memory_.note_closed(); }
+
+ private:
+  // What the Step being composed has taken and may still take.
+  struct Counts {
+    int32_t waiting_served = 0;  // sequences that wait for each result
+    int32_t following_rows = 0;
+    int32_t prompt_rows = 0;
+    int32_t scored_rows = 0;       // of prompts
+    int32_t rows_for_prompts = 0;  // that decoding leaves to them
+    double prompt_budget_seconds = 0.0;
+  };
+
+  void take_turns(std::span<const TurnOrder::Turn> turns, std::vector<FinishedItem>& finished);
+  // Whether the Step takes the next rows of a sequence that decodes.
+  bool has_room_for(const RoleSequence& sequence) const;
+  bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  int32_t max_prompt_rows(int32_t left) const;
+  int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
+  int32_t row_limit(const PendingItem& item, bool is_prompt) const;
+  Status add_piece(RoleSequence& sequence, PendingItem& item, int32_t count, bool is_prompt);
+  void wait_for_memory(RoleSequence& sequence, const Status& status,
+                       std::vector<FinishedItem>& finished);
+
+  const StepScheduler& scheduler_;
+  RoleSequences& sequences_;
+  SequenceEdits& edits_;
+  ItemFinisher& finisher_;
+  const bool traces_;
+  TurnOrder turns_;
+  PrefixReuse prefixes_;
+  MaskWaits masks_;
+  MemoryWaits memory_;
+  SpeculationFilter filter_;
+  uint64_t closings_ = 0;  // of sequences so far
+  // While a Step is composed.
+  StepUnderWay* step_ = nullptr;
+  Limits limits_;
+  Counts counts_;
+};
+
+}  // namespace forerun

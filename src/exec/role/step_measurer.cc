@@ -1,0 +1,103 @@
+#include "exec/role/step_measurer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/clocks.h"
+#include "base/status_macros.h"
+#include "exec/guarded.h"
+#include "exec/role/item_finisher.h"
+#include "exec/role/scratch_ids.h"
+#include "exec/role/step_results.h"
+
+namespace forerun {
+
+// Host memory that has never been written has no pages of its own: it all reads as one page of
+// zeros, which stays in the processor's caches, so a Step would read its context far too fast.
+// Moving each slot down by one writes the pages.
+Status StepMeasurer::write_context(const RoleSequence& sequence, int32_t context_tokens) {
+  std::vector<KvMove> moves;
+  for (int32_t slot = 1; slot < context_tokens; ++slot) moves.push_back({slot, slot - 1});
+  if (moves.empty()) return {};
+  const StepSequence view{sequence.kv.block_table().data()};
+  return guarded([&] { return runner_->move_kv(view, moves); });
+}
+
+Result<StepMeasurer::Scratch> StepMeasurer::make_scratch(SequenceId id, int32_t rows,
+                                                         int32_t context_tokens, int32_t wants) {
+  SequenceSpec spec;
+  spec.sampling.temperature = 0.8f;
+  spec.max_tokens = context_tokens + rows;
+  Scratch scratch;
+  scratch.sequence = std::make_unique<RoleSequence>(id, spec, pool_, /*cache=*/nullptr,
+                                                    runner_->config().head_dim);
+  RoleSequence& sequence = *scratch.sequence;
+  FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(spec.max_tokens)
+                              .with_context(std::string(role_name(role_)) + ", profile"));
+  for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
+  FORERUN_RETURN_IF_ERROR(write_context(sequence, context_tokens));
+  // Rows form a binary tree, which resembles a draft's.
+  scratch.item = std::make_unique<PendingItem>();
+  WorkItem& item = scratch.item->item;
+  item.sequence = id;
+  item.role = role_;
+  for (int32_t row = 0; row < rows; ++row) {
+    const auto parent = static_cast<size_t>((row - 1) / 2);
+    WorkRow work;
+    work.node = static_cast<NodeId>(row);
+    work.parent = row == 0 ? kNoNode : static_cast<NodeId>(parent);
+    work.position = row == 0 ? context_tokens : item.rows[parent].position + 1;
+    if (row < wants) work.want = role_ == Role::kTarget ? Want::kSample : Want::kTopK;
+    work.count = 16;
+    item.rows.push_back(work);
+  }
+  FORERUN_RETURN_IF_ERROR(sequence.reserve(item, rows));
+  return scratch;
+}
+
+Status StepMeasurer::compose(const std::vector<Scratch>& scratch) {
+  step_.clear();
+  for (const auto& [sequence, item] : scratch) {
+    const auto rows = static_cast<int32_t>(item->item.rows.size());
+    const Status added = step_.builder.add(*sequence, *item, rows);
+    FORERUN_RETURN_IF_ERROR(added.with_context(describe(role_, *sequence)));
+    step_.pieces.push_back({.sequence = sequence.get(),
+                            .item = item.get(),
+                            .first_step_row = step_.builder.rows() - rows,
+                            .count = rows});
+  }
+  step_.built = step_.builder.finish();
+  return {};
+}
+
+Status StepMeasurer::run() {
+  const StepBuilder::Built& built = step_.built;
+  step_.start_ns = steady_ns();
+  const Status status = guarded(
+      [&] { return runner_->run(*built.step, built.tasks, built.rejections, /*meanwhile=*/{}); });
+  step_.end_ns = steady_ns();
+  StepResults results(role_, step_, status);
+  for (const StepUnderWay::Piece& piece : step_.pieces) {
+    const Status outcome = results.take(piece);
+    FORERUN_RETURN_IF_ERROR(outcome.with_context(describe(role_, *piece.sequence)));
+  }
+  return {};
+}
+
+Result<StepRecord> StepMeasurer::measure(int32_t rows, int32_t context_tokens, int32_t sequences) {
+  const int32_t wants = std::max(1, std::min(rows, kMaxWants / sequences));
+  std::vector<Scratch> scratch;
+  for (int32_t index = 0; index < sequences; ++index) {
+    const SequenceId id = kFirstScratch + static_cast<SequenceId>(index);
+    FORERUN_ASSIGN_OR_RETURN(Scratch made, make_scratch(id, rows, context_tokens, wants));
+    scratch.push_back(std::move(made));
+  }
+  const int64_t start_ns = steady_ns();
+  FORERUN_RETURN_IF_ERROR(compose(scratch));
+  FORERUN_RETURN_IF_ERROR(run());
+  step_.host_ns = (steady_ns() - start_ns) - (step_.end_ns - step_.start_ns);
+  return record_of(role_, step_, /*traced=*/false);
+}
+
+}  // namespace forerun

@@ -1,0 +1,51 @@
+// Measures how long a role's Steps take, on scratch sequences.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/role/role_sequence.h"
+#include "exec/role/step_under_way.h"
+#include "exec/step_record.h"
+#include "exec/step_runner.h"
+#include "forerun/status.h"
+#include "kv/block_pool.h"
+#include "step/types.h"
+
+namespace forerun {
+
+class StepMeasurer {
+ public:
+  // In a Step of more rows than this only the first rows of each sequence want something.
+  static constexpr int32_t kMaxWants = 128;
+
+  // Both must outlive the object.
+  StepMeasurer(Role role, StepRunner* runner, BlockPool* pool)
+      : role_(role), runner_(runner), pool_(pool), step_(role, runner->config().vocab_size) {}
+
+  // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
+  // `context_tokens` whose KV is whatever the storage holds, and says how long it took. Target rows
+  // are sampled; draft rows give 16 candidates. Needs the runner for itself. kResourceExhausted
+  // where the KV is too small.
+  Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences);
+
+ private:
+  struct Scratch {
+    std::unique_ptr<RoleSequence> sequence;
+    std::unique_ptr<PendingItem> item;
+  };
+  Result<Scratch> make_scratch(SequenceId id, int32_t rows, int32_t context_tokens, int32_t wants);
+  // Adds all rows of the scratch sequences to the Step.
+  Status compose(const std::vector<Scratch>& scratch);
+  // Writes the slots of the sequence's context, as a prompt would have.
+  Status write_context(const RoleSequence& sequence, int32_t context_tokens);
+  Status run();
+
+  const Role role_;
+  StepRunner* const runner_;
+  BlockPool* const pool_;
+  StepUnderWay step_;  // kept for its memory
+};
+
+}  // namespace forerun
