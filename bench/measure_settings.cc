@@ -44,7 +44,7 @@ struct Arguments {
 Status bad_setting(const std::string& text, const std::string& part) {
   return Status(StatusCode::kInvalidArgument,
                 "--setting: found '" + part + "' in '" + text +
-                    "'; accepted are strategy, source, shape and view with a name, verify_tokens, "
+                    "'; accepted: strategy, source, shape and view with a name, verify_tokens, "
                     "draft_width, draft_depth and view_budget with a number, joined by ','");
 }
 

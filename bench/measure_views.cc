@@ -67,7 +67,7 @@ Result<std::vector<Task>> read_tasks(const std::string& path, int32_t limit) {
     if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) {
       return Status(StatusCode::kInvalidArgument,
                     path + ":" + std::to_string(tasks.size() + 1) +
-                        ": expected a JSON object with \"prompt\" (a string)");
+                        ": found another line; accepted: a JSON object with \"prompt\" (a string)");
     }
     tasks.push_back({json["prompt"], json.value("expected", "")});
   }

@@ -233,8 +233,9 @@ Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Requ
     batch.push_back(std::move(request));
   }
   if (batch.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "--batch: " + path + " holds no request; accepted: a line of JSON each");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "--batch: " + path + " holds no request; accepted: a line of JSON for each request");
   }
   return batch;
 }

@@ -63,8 +63,8 @@ constexpr int64_t kMaxCounted = 1'000'000;
 Status in_range(const char* flag, int64_t value, int64_t least) {
   if (value >= least && value <= kMaxCounted) return Status();
   return Status(StatusCode::kInvalidArgument,
-                std::string(flag) + ": found " + std::to_string(value) + ", accepted are " +
-                    std::to_string(least) + " to " + std::to_string(kMaxCounted));
+                std::string(flag) + ": found " + std::to_string(value) +
+                    "; accepted: " + std::to_string(least) + " to " + std::to_string(kMaxCounted));
 }
 
 // Makes all checks that do not need the models.
@@ -98,13 +98,13 @@ Status check(const BenchFlags& flags) {
   }
   if (flags.long_prompt && (!flags.requests || !flags.concurrencies.empty() || flags.arrivals)) {
     return Status(StatusCode::kInvalidArgument,
-                  "--long-prompt: arrives among --requests N that all decode; neither "
-                  "--concurrency nor --arrivals go with it");
+                  "--long-prompt: found without --requests, or with --concurrency or --arrivals; "
+                  "accepted: --requests N alone, which all decode when the prompt arrives");
   }
   if (flags.long_prompt && flags.prompt_files.size() > 1) {
     return Status(StatusCode::kInvalidArgument, "--long-prompt: found " +
                                                     std::to_string(flags.prompt_files.size()) +
-                                                    " files of --prompts, takes one");
+                                                    " files of --prompts; accepted: one");
   }
   return Status();
 }
@@ -136,7 +136,7 @@ Status check_prompt_memory(const BenchFlags& flags) {
   const int64_t tokens = int64_t{max_requests(flags)} * flags.prompt_tokens.value_or(0);
   if (tokens <= kMaxTokens) return Status();
   return Status(StatusCode::kInvalidArgument, "--prompt-tokens: found " + std::to_string(tokens) +
-                                                  " tokens of prompts in all, accepted are up to " +
+                                                  " tokens in all prompts; accepted: up to " +
                                                   std::to_string(kMaxTokens));
 }
 

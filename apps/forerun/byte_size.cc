@@ -28,7 +28,7 @@ std::optional<double> bytes_of(std::string_view unit) {
 Result<int64_t> parse_byte_size(std::string_view text) {
   const Status wrong(StatusCode::kInvalidArgument,
                      "found '" + std::string(text) +
-                         "', accepted are sizes such as 512MB, 4GB or 1.5GiB, up to 8 exbibytes");
+                         "'; accepted: sizes such as 512MB, 4GB or 1.5GiB, up to 8 exbibytes");
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);

@@ -89,7 +89,7 @@ class Chat {
 };
 
 Status refuse(const std::string& command, const std::string& found, const std::string& accepted) {
-  return {StatusCode::kInvalidArgument, command + ": found '" + found + "', accepted " + accepted};
+  return {StatusCode::kInvalidArgument, command + ": found '" + found + "'; accepted: " + accepted};
 }
 
 template <class T>
@@ -154,7 +154,7 @@ void Chat::make_commands() {
       {"/max-tokens", "N", "most tokens an answer", [this](const std::string& text) {
          const auto number = number_of<int32_t>(text);
          if (!number || *number < 1) {
-           return refuse("/max-tokens", text, "are whole numbers from 1 on");
+           return refuse("/max-tokens", text, "a whole number, 1 or more");
          }
          max_tokens_ = *number;
          return Status();
@@ -204,7 +204,7 @@ Status Chat::command(const std::string& line) {
     // "/system" alone takes the system message away.
     if (!(found->name == "/system" && argument.empty())) {
       return refuse(found->name, argument,
-                    found->argument.empty() ? "is nothing behind it" : "is " + found->argument);
+                    found->argument.empty() ? "the command alone" : found->argument);
     }
   }
   return found->run(argument);

@@ -24,12 +24,12 @@ class Reader {
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<size_t>(in.gcount()));
     // Opening a directory succeeds, but reading it fails.
-    if (in.bad()) refuse("cannot be read; accepted is a TOML file");
-    if (text.size() > kMaxBytes) refuse("holds more than 1 MiB; accepted is a TOML file of flags");
+    if (in.bad()) refuse("cannot be read; accepted: a TOML file");
+    if (text.size() > kMaxBytes) refuse("holds more than 1 MiB; accepted: a smaller TOML file");
     const toml::parse_result parsed = toml::parse(text, path_);
     if (!parsed) {
       refuse(parsed.error().source(), std::string(parsed.error().description()) +
-                                          "; accepted is TOML, such as model = \"DIR\"");
+                                          "; accepted: TOML, such as model = \"DIR\"");
     }
     for (const auto& [key, node] : parsed.table()) {
       if (node.is_table()) {
@@ -63,7 +63,7 @@ class Reader {
       const std::string nearest = nearest_name(name, commands);
       refuse(where, "there is no section [" + name + "]" +
                         meant(nearest.empty() ? "" : "[" + nearest + "]",
-                              "; accepted are the commands " + all));
+                              "; accepted: the commands " + all));
     }
     const CLI::App& command = *app_.get_subcommand(name);
     for (const auto& [key, node] : section) add(command, {name}, key, node);
@@ -98,7 +98,7 @@ class Reader {
     if (const auto truth = node.as_boolean(); truth != nullptr && is_flag) {
       return truth->get() ? "true" : "false";
     }
-    if (is_flag) refuse(node.source(), "'" + name + "' is a flag; accepted are true and false");
+    if (is_flag) refuse(node.source(), "'" + name + "' is a flag; accepted: true or false");
     if (const auto* text = node.as_string()) return text->get();
     char digits[32];
     if (const auto* whole = node.as_integer()) {
@@ -108,7 +108,7 @@ class Reader {
       return {digits, std::to_chars(digits, digits + sizeof digits, number->get()).ptr};
     }
     refuse(node.source(), "'" + name +
-                              "' takes a value; accepted are a text, a number and, where a "
+                              "' takes a value; accepted: a text, a number or, where the "
                               "flag may repeat, a list of them");
   }
 

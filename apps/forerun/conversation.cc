@@ -72,11 +72,12 @@ Status Conversation::load(const std::string& path) {
     good = is_message((*messages)[index]);
   }
   if (!good) {
-    return Status(StatusCode::kInvalidArgument,
-                  "/load: '" + path +
-                      "' holds no conversation; accepted is what /save writes: {\"messages\": "
-                      "[{\"role\": \"user\", \"content\": \"...\"}, ...]}, roles system, user and "
-                      "assistant");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "/load: '" + path +
+            "' holds no conversation; accepted: a file that /save wrote, {\"messages\": "
+            "[{\"role\": \"user\", \"content\": \"...\"}, ...]} with roles system, user and "
+            "assistant");
   }
   *messages_ = *messages;
   return Status();

@@ -66,7 +66,7 @@ CLI::Validator range_of(const SamplingField<T>& field) {
             std::string_view(text).substr(text.starts_with('+') ? 1 : 0);
         T value{};
         if (parse_number(number, value) && sampling_in_range(field, value)) return "";
-        return "found '" + text + "', accepted: a number, " + range_text(field.min, field.max);
+        return "found '" + text + "'; accepted: a number, " + range_text(field.min, field.max);
       },
       "");
 }
@@ -200,7 +200,7 @@ void add_stop_flag(CLI::App& command, std::vector<std::string>& stop) {
   add_texts(command, "--stop", stop, "End before this text; may repeat")
       ->check(CLI::Validator(
           [](const std::string& text) {
-            return text.empty() ? "found no text, accepted is one character and more" : "";
+            return text.empty() ? "found no text; accepted: at least one character" : "";
           },
           ""));
 }
@@ -220,9 +220,9 @@ Result<uint64_t> parse_seed(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, seed);
   if (error == std::errc() && stopped == end) return seed;
-  return Status(StatusCode::kInvalidArgument, "found '" + text + "', accepted are 0 to " +
-                                                  std::to_string(UINT64_MAX) + ", and " +
-                                                  kRandomSeed);
+  return Status(
+      StatusCode::kInvalidArgument,
+      "found '" + text + "'; accepted: 0 to " + std::to_string(UINT64_MAX) + ", or " + kRandomSeed);
 }
 
 Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
@@ -237,7 +237,7 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
         !parse_number(text.substr(colon + 1), bias) || std::abs(bias) > kMaxLogitBias) {
       return Status(StatusCode::kInvalidArgument,
                     "--logit-bias: found '" + entry +
-                        "', accepted is TOKEN:BIAS, a token's id and a number from -100 to 100, "
+                        "'; accepted: TOKEN:BIAS, a token's id and a number from -100 to 100, "
                         "such as 11:-5.5");
     }
     options.logit_bias.emplace_back(token, bias);

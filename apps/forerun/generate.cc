@@ -49,9 +49,9 @@ Status check(const GenerateFlags& flags) {
   const int sources = (flags.prompt ? 1 : 0) + (flags.prompt_file.empty() ? 0 : 1) +
                       (flags.batch_file.empty() ? 0 : 1);
   if (sources != 1) {
-    return refused("no prompt: found " + std::string(sources == 0 ? "none" : "several") +
-                   " of --prompt TEXT, --prompt-file FILE (- is standard input) and --batch FILE, "
-                   "accepted is one of them");
+    return refused("prompt: found " + std::string(sources == 0 ? "none" : "several") +
+                   " of --prompt TEXT, --prompt-file FILE (- is standard input) and --batch FILE; "
+                   "accepted: exactly one of them");
   }
   if (!flags.batch_file.empty()) {
     const std::pair<const char*, bool> of_one_request[] = {{"--json", flags.json},

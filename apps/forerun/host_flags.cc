@@ -41,9 +41,10 @@ Result<std::string> read_secret(const std::string& path) {
                   "--secret-file: cannot read '" + path + "', or it is empty");
   }
   if (about.st_uid != geteuid() || (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return Status(StatusCode::kInvalidArgument,
-                  "--secret-file: others than this user may use '" + path +
-                      "'; accepted is a file of mode 0600 that is the user's");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "--secret-file: '" + path +
+            "' is open to other users; accepted: a file of mode 0600 that this user owns");
   }
   return std::string(text.data(), static_cast<size_t>(size));
 }

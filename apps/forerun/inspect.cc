@@ -193,7 +193,7 @@ Status run_inspect(const InspectFlags& flags) {
   if (flags.devices) return list_devices(flags.json);
   if (flags.model.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "found no model, expected a checkpoint directory or --devices");
+                  "found no model; accepted: a checkpoint directory or --devices");
   }
   FORERUN_RETURN_IF_ERROR(check_isa());
   FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));

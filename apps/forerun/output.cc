@@ -39,7 +39,7 @@ Status write_output(const std::string& flag, const std::string& path, const std:
   return Status(StatusCode::kInvalidArgument,
                 flag + ": '" + path +
                     "' cannot be written: " + std::strerror(errno == 0 ? EIO : errno) +
-                    "; accepted are a file's path, and - for standard output");
+                    "; accepted: a file's path, or - for standard output");
 }
 
 }  // namespace forerun::app

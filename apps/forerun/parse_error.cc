@@ -20,7 +20,7 @@ std::string meant(const std::string& nearest) {
 // CLI11's names of types, as they stand in help, in words.
 std::string in_words(const std::string& type) {
   if (type == "INT") return "a whole number";
-  if (type == "UINT") return "a whole number from 0 on";
+  if (type == "UINT") return "a whole number, 0 or more";
   if (type == "FLOAT") return "a number";
   return type.empty() ? "no value" : type;
 }
@@ -50,8 +50,8 @@ std::string describe_conversion(const CLI::App& command, const std::string& what
   if (colon == what.npos || equals == what.npos) return what;
   const std::string name = what.substr(colon + 2, equals - colon - 2);
   const CLI::Option* option = command.get_option_no_throw(name);
-  return name + ": found '" + what.substr(equals + 3) + "', accepted is " +
-         in_words(option == nullptr ? "" : option->get_type_name());
+  return name + ": found '" + what.substr(equals + 3) +
+         "'; accepted: " + in_words(option == nullptr ? "" : option->get_type_name());
 }
 
 // "--seed: At Most 1 required but received 2" and "--json: 1 required TEXT missing", in words.
@@ -61,7 +61,7 @@ std::string describe_count(const std::string& what) {
   const std::string name = what.substr(0, colon);
   const std::string most = "At Most 1 required but received ";
   if (what.compare(colon + 2, most.size(), most) == 0) {
-    return name + ": found " + what.substr(colon + 2 + most.size()) + " times, accepted is once";
+    return name + ": found " + what.substr(colon + 2 + most.size()) + " times; accepted: once";
   }
   if (what.ends_with(" missing")) return name + ": its value is missing";
   return what;
@@ -90,12 +90,12 @@ std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& err
   if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return error.what();
   if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
     const CLI::results_t files = app.get_config_ptr()->results();
-    return "--config: '" + joined(files) + "' cannot be read; accepted is a TOML file";
+    return "--config: '" + joined(files) + "' cannot be read; accepted: a TOML file";
   }
   const std::vector<CLI::App*> given = app.get_subcommands();
   const std::vector<std::string> left = app.remaining(true);
   if (given.empty()) {
-    const std::string commands = "accepted are " + joined(command_names(app));
+    const std::string commands = "accepted: " + joined(command_names(app));
     if (left.empty()) return "a command is missing; " + commands;
     if (left.front().starts_with("-")) return describe_extra(app, app, left.front());
     const std::string nearest = nearest_name(left.front(), command_names(app));

@@ -46,7 +46,7 @@ struct PlanFlags {
 };
 
 Status refuse(const std::string& flag, const std::string& found, const std::string& accepted) {
-  return {StatusCode::kInvalidArgument, flag + ": found " + found + ", accepted are " + accepted};
+  return {StatusCode::kInvalidArgument, flag + ": found " + found + "; accepted: " + accepted};
 }
 
 // Ascending and distinct.
@@ -188,11 +188,11 @@ Status run_plan(const PlanFlags& flags) {
   }
   if (!flags.gpus.empty() && !flags.engine.draft_devices.empty()) {
     return refuse("--draft-devices", "\"" + flags.engine.draft_devices + "\" beside --gpus",
-                  "devices of this machine beside --devices; of --gpus both models take all");
+                  "--draft-devices with --devices, since both models use all of --gpus");
   }
   if (contexts.back() > target.config.max_position) {
     return refuse("--context", std::to_string(contexts.back()),
-                  "the model's, up to " + std::to_string(target.config.max_position) + " tokens");
+                  "up to the model's " + std::to_string(target.config.max_position) + " tokens");
   }
   const RankOptions options{.max_gamma = flags.max_guesses,
                             .round_overhead = 1e-3 * flags.overhead_ms};

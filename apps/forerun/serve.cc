@@ -125,8 +125,7 @@ Status run_serve(const ServeFlags& flags) {
       server::find_chat_format(*engine, flags.tool_format, flags.reasoning_format));
   if (flags.http.body_memory_bytes < flags.http.max_body_bytes) {
     return refused("--body-memory: found " + std::to_string(flags.http.body_memory_bytes) +
-                   ", accepted is at least --max-body, " +
-                   std::to_string(flags.http.max_body_bytes));
+                   "; accepted: at least --max-body, " + std::to_string(flags.http.max_body_bytes));
   }
   server::HttpOptions http_options = flags.http;
   http_options.header_time = milliseconds(flags.header_seconds);

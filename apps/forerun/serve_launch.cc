@@ -96,9 +96,8 @@ Status be_stage(const std::shared_ptr<Hosts>& hosts) {
 Status serve_launch(const ServeFlags& flags) {
   if (!flags.folder.empty()) {
     if (!LaunchFolder::is_name(flags.folder)) {
-      return Status(StatusCode::kInvalidArgument,
-                    "--launch-folder: found '" + flags.folder +
-                        "', accepted is a name that a supervisor made");
+      return Status(StatusCode::kInvalidArgument, "--launch-folder: found '" + flags.folder +
+                                                      "'; accepted: a name that a supervisor made");
     }
     LaunchFolder::leave_sweeper(flags.folder);  // it forks, so while the process has one thread
     if (!flags.answer) LaunchFolder::remove_abandoned();

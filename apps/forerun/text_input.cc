@@ -23,9 +23,8 @@ Result<std::string> read_text(const std::string& flag, const std::string& path) 
     return Status(code, flag + ": " + name + " " + why);
   };
   const auto unreadable = [&](int error) {
-    return refused(StatusCode::kNotFound,
-                   "cannot be read: " + std::string(std::strerror(error)) +
-                       "; accepted are a text file, and - for standard input");
+    return refused(StatusCode::kNotFound, "cannot be read: " + std::string(std::strerror(error)) +
+                                              "; accepted: a text file, or - for standard input");
   };
   std::error_code ignored;
   // Opening a directory succeeds; only reading it fails.
@@ -44,7 +43,7 @@ Result<std::string> read_text(const std::string& flag, const std::string& path) 
     if (text.size() > kMaxInputBytes) {
       return refused(StatusCode::kInvalidArgument, "holds more than " +
                                                        std::to_string(kMaxInputBytes >> 20) +
-                                                       " MiB; accepted are shorter texts");
+                                                       " MiB; accepted: shorter texts");
     }
     if (got == kChunkBytes) continue;
     if (std::ferror(file) != 0) return unreadable(errno);
@@ -59,7 +58,7 @@ Status check_utf8(const std::string& what, std::string_view text) {
   std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(text[good]));
   return Status(StatusCode::kInvalidArgument, what + ": found byte " + byte + " at offset " +
                                                   std::to_string(good) +
-                                                  ", which is no UTF-8; accepted is UTF-8 text");
+                                                  ", which is not UTF-8; accepted: UTF-8 text");
 }
 
 }  // namespace forerun::app

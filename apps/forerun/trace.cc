@@ -66,7 +66,7 @@ Result<RequestStats> run_requests(Engine& engine, const Request& request, int co
 Status run_trace(const TraceFlags& flags) {
   if (flags.requests < 1 || flags.requests > kMaxRequests) {
     return Status(StatusCode::kInvalidArgument,
-                  "--requests: found " + std::to_string(flags.requests) + ", accepted are 1 to " +
+                  "--requests: found " + std::to_string(flags.requests) + "; accepted: 1 to " +
                       std::to_string(kMaxRequests));
   }
   if (flags.svg_path.empty() && (flags.from_ms > 0.0 || flags.length_ms > 0.0)) {

@@ -38,7 +38,7 @@ Result<Arrivals> parse_arrivals(const std::string& text) {
   }
   return Status(StatusCode::kInvalidArgument,
                 "arrivals: found '" + text +
-                    "', accepted are all, every:SECONDS and poisson:REQUESTS_PER_SECOND, each "
+                    "'; accepted: all, every:SECONDS or poisson:REQUESTS_PER_SECOND, with a "
                     "number above 0");
 }
 

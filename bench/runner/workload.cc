@@ -20,10 +20,11 @@ Result<std::string> prompt_of(const std::string& line, const std::string& where)
       return it->front().get<std::string>();
     }
   }
-  return Status(StatusCode::kInvalidArgument,
-                where +
-                    ": expected a JSON object with \"prompt\" (a string) or \"turns\" "
-                    "(a list of strings)");
+  return Status(
+      StatusCode::kInvalidArgument,
+      where +
+          ": found another line; accepted: a JSON object with \"prompt\" (a string) or \"turns\" "
+          "(a list of strings)");
 }
 
 // Tokens that each further time round leaves out; prime, so that beginnings differ for long
@@ -46,7 +47,7 @@ Result<std::vector<std::string>> read_prompts(const std::string& path, int limit
   }
   if (text.size() > kMaxBytes) {
     return Status(StatusCode::kInvalidArgument,
-                  "prompts: '" + path + "' holds more than 256 MiB, accepted are shorter files");
+                  "prompts: '" + path + "' holds more than 256 MiB; accepted: shorter files");
   }
   std::istringstream file(text);
   std::vector<std::string> prompts;

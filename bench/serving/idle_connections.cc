@@ -29,7 +29,7 @@ Status allow_descriptors(int32_t count) {
   setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur >= wanted) return {};
   return exhausted("found a limit of " + std::to_string(limit.rlim_max) +
-                   " descriptors, accepted are " + std::to_string(wanted) + " and more");
+                   " descriptors; accepted: at least " + std::to_string(wanted));
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ Result<IdleConnections> IdleConnections::open(const std::string& address, uint16
   server.sin_port = htons(port);
   if (inet_pton(AF_INET, address.c_str(), &server.sin_addr) != 1) {
     return Status(StatusCode::kInvalidArgument,
-                  "host: found '" + address + "', accepted is an IPv4 address");
+                  "host: found '" + address + "'; accepted: an IPv4 address");
   }
   const Status allowed = allow_descriptors(count);
   if (!allowed.ok()) return allowed;

@@ -218,7 +218,7 @@ Result<LoadReport> run_load(const LoadOptions& options) {
   const auto address = asio::ip::make_address(options.host, error);
   if (error) {
     return Status(StatusCode::kInvalidArgument,
-                  "host: found '" + options.host + "', accepted is an IPv4 address");
+                  "host: found '" + options.host + "'; accepted: an IPv4 address");
   }
   FORERUN_ASSIGN_OR_RETURN(
       const IdleConnections idle,

@@ -63,7 +63,7 @@ class LongContext(unittest.TestCase):
     def test_lengths_that_cannot_be_are_refused(self):
         refused = generate(self.out, "--characters", "100")
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("accepted are 2000 and more", refused.stderr)
+        self.assertIn("accepted: at least 2000 and 1", refused.stderr)
 
 
 if __name__ == "__main__":

@@ -131,7 +131,10 @@ def main():
     parser.add_argument("--text", type=pathlib.Path, help="a folder of .txt files")
     args = parser.parse_args()
     if args.characters < 2000 or args.count < 1:
-        parser.error("--characters: accepted are 2000 and more; --count: 1 and more")
+        parser.error(
+            f"--characters, --count: found {args.characters}, {args.count}; "
+            "accepted: at least 2000 and 1"
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     for task in (needle, needles, lists):
         entries = [

@@ -34,7 +34,7 @@ Status check_float(const RawTensor& tensor) {
     default:
       return Status(StatusCode::kUnsupported, "tensor " + std::string(tensor.name) + ": dtype " +
                                                   std::string(dtype_name(tensor.dtype)) +
-                                                  "; f32, bf16 and f16 are accepted");
+                                                  "; accepted: f32, bf16 and f16");
   }
 }
 

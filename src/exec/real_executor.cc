@@ -208,7 +208,7 @@ Status RealExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
   if (spec.max_tokens <= 0) {
     return Status(
         StatusCode::kInvalidArgument,
-        "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
+        "max_tokens: found " + std::to_string(spec.max_tokens) + "; accepted: at least 1");
   }
   if (open_.contains(sequence)) {
     return Status(StatusCode::kInvalidArgument,
@@ -414,7 +414,8 @@ Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t contex
     return Status(StatusCode::kInvalidArgument,
                   "profile: found " + std::to_string(sequences) + " sequences of " +
                       std::to_string(rows) + " rows and a context of " +
-                      std::to_string(context_tokens) + "; accepted are at least 1, 1 and 0");
+                      std::to_string(context_tokens) +
+                      "; accepted: at least 1 sequence of 1 row and a context of 0");
   }
   Result<StepRecord> record{StepRecord{}};
   thread->call(

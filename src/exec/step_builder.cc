@@ -154,7 +154,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   const WorkRow& row = item.item.rows[row_idx];
   if (row.token < 0 || row.token >= vocab_) {
     return internal("token " + std::to_string(row.token) + " at position " +
-                    std::to_string(row.position) + "; accepted are 0 to " +
+                    std::to_string(row.position) + "; accepted: 0 to " +
                     std::to_string(vocab_ - 1));
   }
   if (row.position >= sequence.spec.max_tokens) {

@@ -49,7 +49,7 @@ Result<Grammar> Grammar::compile(const RuleSet& rules, uint32_t root, const Gram
   if (walker.halted()) {
     return Status(StatusCode::kResourceExhausted,
                   "grammar: found more than " + std::to_string(kMaxPlaces) +
-                      " ways in which a text can begin; accepted are fewer alternatives");
+                      " ways in which a text can begin; accepted: fewer alternatives");
   }
   return Grammar(std::move(program));
 }

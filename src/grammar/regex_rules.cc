@@ -13,7 +13,7 @@ namespace forerun::grammar {
 Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, RuleSet& rules) {
   if (regex.size() > limits.max_text_bytes) {
     return Status(StatusCode::kResourceExhausted, "found " + std::to_string(regex.size()) +
-                                                      " bytes, accepted are up to " +
+                                                      " bytes; accepted: up to " +
                                                       std::to_string(limits.max_text_bytes));
   }
   // By itself first: a bracket must not close the group that is put around it, and offsets in
@@ -31,12 +31,12 @@ Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, R
     if (rules.expr_count() > 4 * limits.max_expressions) {
       return Status(StatusCode::kResourceExhausted,
                     "found more than " + std::to_string(4 * limits.max_expressions) +
-                        " moves, accepted are fewer: fewer repetitions");
+                        " transitions; accepted: fewer repetitions");
     }
   }
   if (ends.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "it matches no text, accepted is one that matches some");
+                  "it matches no text; accepted: an expression that matches some text");
   }
   const auto count = static_cast<uint32_t>(nfa.states.size());
   return rules.graph(count, std::move(edges), std::move(ends));

@@ -76,7 +76,7 @@ class ByteReader {
   }
   bool flag(const char* name) {
     const auto value = number<uint8_t>(name);
-    if (value > 1) fail(name, "found " + std::to_string(value) + ", accepted are 0 and 1");
+    if (value > 1) fail(name, "found " + std::to_string(value) + "; accepted: 0 and 1");
     return value == 1;
   }
   template <WireNumber T>
@@ -112,7 +112,7 @@ class ByteReader {
   // The reader's failure; bytes that are left over are a failure, too.
   Status finish() {
     if (!rest_.empty()) {
-      fail("end", "found " + std::to_string(rest_.size()) + " more bytes, accepted are none");
+      fail("end", "found " + std::to_string(rest_.size()) + " more bytes; accepted: none");
     }
     return status_;
   }

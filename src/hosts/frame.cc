@@ -34,13 +34,13 @@ Result<FrameHeader> read_frame(std::span<const std::byte> frame) {
   }
   const auto version = from.number<uint16_t>("version");
   if (version != kFrameVersion) {
-    from.fail("version", "found " + std::to_string(version) + ", accepted is " +
-                             std::to_string(kFrameVersion) +
-                             ": it is of another version of Forerun");
+    from.fail("version", "found " + std::to_string(version) +
+                             "; accepted: " + std::to_string(kFrameVersion) +
+                             " (the sender is another version of Forerun)");
   }
   const auto kind = from.number<uint8_t>("kind");
   if (kind > kLastFrameKind) {
-    from.fail("kind", "found " + std::to_string(kind) + ", accepted are 0 to " +
+    from.fail("kind", "found " + std::to_string(kind) + "; accepted: 0 to " +
                           std::to_string(kLastFrameKind));
   }
   const auto generation = from.number<uint64_t>("generation");

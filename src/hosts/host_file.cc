@@ -79,14 +79,14 @@ class LineReader {
       const std::string_view name = next_word();
       if (name.empty()) break;
       if (next_word() != "=") {
-        return refuse(name, "a host's name or address and, behind it, " + fields());
+        return refuse(name, "a host's name or address, followed by any of " + fields());
       }
       FORERUN_RETURN_IF_ERROR(read_field(name, next_word()));
     }
     if (max_slots_ && *max_slots_ < slots_) {
       return Status(StatusCode::kInvalidArgument,
                     "found slots=" + std::to_string(slots_) + " and max_slots=" +
-                        std::to_string(*max_slots_) + ", accepted are as many or more");
+                        std::to_string(*max_slots_) + "; accepted: max_slots of at least slots");
     }
     return {};
   }
@@ -97,7 +97,7 @@ class LineReader {
   static std::string fields() { return "slots=, max_slots=, port= and username="; }
   static Status refuse(std::string_view found, const std::string& accepted) {
     return Status(StatusCode::kInvalidArgument,
-                  "found '" + std::string(found) + "', accepted is " + accepted);
+                  "found '" + std::string(found) + "'; accepted: " + accepted);
   }
 
   // The next word, which ends before a blank or '='; '=' is a word of its own.
@@ -185,16 +185,17 @@ Result<std::vector<HostAddress>> parse_host_file(std::string_view text, const st
     if (before != hosts.end()) {
       return Status(StatusCode::kInvalidArgument,
                     file + ", line " + std::to_string(line) + ": found '" + host.name +
-                        "' with another user or port than before, accepted is one of each");
+                        "' with another user or port than before; accepted: one user and one port "
+                        "for each host");
     }
     hosts.insert(hosts.end(), static_cast<size_t>(reader.slots()), host);
     if (hosts.size() > static_cast<size_t>(kMaxProcesses)) break;
   }
   if (hosts.size() < 2 || hosts.size() > static_cast<size_t>(kMaxProcesses)) {
     return Status(StatusCode::kInvalidArgument,
-                  file + ": found " + std::to_string(hosts.size()) + " hosts, accepted are 2 to " +
+                  file + ": found " + std::to_string(hosts.size()) + " hosts; accepted: 2 to " +
                       std::to_string(kMaxProcesses) +
-                      ": one that has the text and the draft, and one a stage");
+                      ", one for the text and the draft and one for each stage");
   }
   return hosts;
 }

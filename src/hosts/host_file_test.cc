@@ -59,19 +59,20 @@ TEST(HostFile, RefusesWhatIsNoNameByItsLine) {
 
 TEST(HostFile, RefusesFieldsByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {"a b", "found 'b', accepted is a host's name or address and, behind it, slots="},
-      {"a slots", "found 'slots', accepted is"},
-      {"a slots=", "found 'slots=', accepted is a number from 1 to 1024"},
-      {"a slots=0", "found 'slots=0', accepted is a number from 1 to 1024"},
+      {"a b", "found 'b'; accepted: a host's name or address, followed by any of slots="},
+      {"a slots", "found 'slots'; accepted: "},
+      {"a slots=", "found 'slots='; accepted: a number from 1 to 1024"},
+      {"a slots=0", "found 'slots=0'; accepted: a number from 1 to 1024"},
       {"a slots=2x", "found 'slots=2x'"},
       {"a slots=-1", "found 'slots=-1'"},
       {"a slots=99999999999", "found 'slots=99999999999'"},
-      {"a port=65536", "found 'port=65536', accepted is a number from 1 to 65535"},
-      {"a username=-x", "found 'username=-x', accepted is a user's name"},
-      {"a slots=3 slots=2", "found 'slots=2', accepted is each field once"},
-      {"a cpus=3 slots=2", "found 'slots=2', accepted is each field once"},
-      {"a bogus=2", "found 'bogus=2', accepted is slots=, max_slots=, port= and username="},
-      {"a slots=3 max_slots=2", "found slots=3 and max_slots=2, accepted are as many or more"}};
+      {"a port=65536", "found 'port=65536'; accepted: a number from 1 to 65535"},
+      {"a username=-x", "found 'username=-x'; accepted: a user's name"},
+      {"a slots=3 slots=2", "found 'slots=2'; accepted: each field once"},
+      {"a cpus=3 slots=2", "found 'slots=2'; accepted: each field once"},
+      {"a bogus=2", "found 'bogus=2'; accepted: slots=, max_slots=, port= and username="},
+      {"a slots=3 max_slots=2",
+       "found slots=3 and max_slots=2; accepted: max_slots of at least slots"}};
   for (const auto& [line, message] : cases) {
     const auto hosts = parse_host_file(std::string("head\n") + line, "f");
     ASSERT_FALSE(hosts.ok()) << line;

@@ -151,7 +151,7 @@ TEST(Hosts, AMismatchNamesBoth) {
         (*joined)->agree(HostFacts{{"version", "1"}, {"model", rank == 2 ? "other" : "demo"}});
     EXPECT_EQ(agreed.message(),
               "model: rank 2 (stage 2 of 2, host host2) has 'other', rank 0 (the coordinator, host "
-              "host0) has 'demo'; accepted is the same in all processes");
+              "host0) has 'demo'; accepted: the same in all processes");
   });
 }
 
@@ -188,7 +188,7 @@ TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
       EXPECT_EQ(
           joined.status().message(),
           "secret: rank 1 (stage 1 of 2, host host1) has another one than rank 0 (the "
-          "coordinator, host host0); accepted is a --secret-file of the same content on every "
+          "coordinator, host host0); accepted: a --secret-file with the same content on every "
           "host");
     });
   }

@@ -82,7 +82,7 @@ class MpiTransport : public Transport {
   Status send(int32_t to, Bytes message) override {
     if (message.size() > kMaxFrameBytes) {
       return Status(StatusCode::kInvalidArgument, "a message of " + std::to_string(message.size()) +
-                                                      " bytes, accepted are " +
+                                                      " bytes; accepted: at most " +
                                                       std::to_string(kMaxFrameBytes));
     }
     Sending& sending = sending_->emplace_back();

@@ -144,7 +144,7 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
   const auto number = from.number<uint64_t>("step");
   if (under_way_.empty() || number != under_way_.front().number) {
     return Status(StatusCode::kCorrupt,
-                  "found answers of Step " + std::to_string(number) + ", expected are those of " +
+                  "found answers of Step " + std::to_string(number) + "; accepted: those of " +
                       (under_way_.empty() ? "none" : std::to_string(under_way_.front().number)));
   }
   UnderWay& step = under_way_.front();

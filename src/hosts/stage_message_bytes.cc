@@ -66,8 +66,7 @@ DType read_hidden_dtype(ByteReader& from) {
   for (const DType dtype : {DType::kBf16, DType::kF32}) {
     if (value == static_cast<uint8_t>(dtype)) return dtype;
   }
-  from.fail("type of hidden rows",
-            "found " + std::to_string(value) + ", accepted are bf16 and f32");
+  from.fail("type of hidden rows", "found " + std::to_string(value) + "; accepted: bf16 and f32");
   return DType::kBf16;
 }
 
@@ -108,9 +107,9 @@ void read_stage_message(ByteReader& from, StageMessage& message) {
   message.clear();
   message.version = from.number<uint32_t>("version of the stage message");
   if (message.version != kStageMessageVersion) {
-    from.fail("version of the stage message", "found " + std::to_string(message.version) +
-                                                  ", accepted is " +
-                                                  std::to_string(kStageMessageVersion));
+    from.fail("version of the stage message",
+              "found " + std::to_string(message.version) +
+                  "; accepted: " + std::to_string(kStageMessageVersion));
     return;
   }
   message.step = from.number<uint64_t>("step");

@@ -94,7 +94,7 @@ TEST(StageMessageBytes, AnotherVersionIsRefusedByName) {
   bytes[0] = std::byte{99};
   StageMessage message;
   const std::string why = read(bytes, message).message();
-  EXPECT_NE(why.find("found 99, accepted is " + std::to_string(kStageMessageVersion)),
+  EXPECT_NE(why.find("found 99; accepted: " + std::to_string(kStageMessageVersion)),
             std::string::npos)
       << why;
 }
@@ -125,7 +125,7 @@ TEST(Frame, SaysWhatItIs) {
     return read_frame(spoiled).status().message();
   };
   EXPECT_NE(refused(0, 0).find("no message of Forerun's"), std::string::npos);
-  EXPECT_NE(refused(4, 9).find("version: found 9, accepted is 2"), std::string::npos);
+  EXPECT_NE(refused(4, 9).find("version: found 9; accepted: 2"), std::string::npos);
   EXPECT_NE(refused(6, 200).find("kind: found 200"), std::string::npos);
   EXPECT_NE(refused(15, 5).find("length: found 5, there are 4 bytes"), std::string::npos);
   EXPECT_FALSE(read_frame(Bytes()).ok());

@@ -95,7 +95,7 @@ class StageServer {
     FORERUN_RETURN_IF_ERROR(from.finish());
     if (message_.step != served_ + 1) {
       return Status(StatusCode::kCorrupt, "found Step " + std::to_string(message_.step) +
-                                              ", expected is " + std::to_string(served_ + 1));
+                                              "; accepted: " + std::to_string(served_ + 1));
     }
     StepTasks tasks;
     if (worker_.is_last()) FORERUN_RETURN_IF_ERROR(read_tasks(tasks, status));
@@ -122,7 +122,7 @@ class StageServer {
     FORERUN_RETURN_IF_ERROR(from.finish());
     if (number != message_.step) {
       return Status(StatusCode::kCorrupt, "found tasks of Step " + std::to_string(number) +
-                                              ", expected are those of " +
+                                              "; accepted: those of " +
                                               std::to_string(message_.step));
     }
     if (status.ok()) status = tasks.check(live_vocab_);

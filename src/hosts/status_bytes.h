@@ -18,7 +18,7 @@ inline Status read_status(ByteReader& from) {
   const auto code = from.number<uint8_t>("status");
   std::string message = from.text("status");
   if (code > static_cast<uint8_t>(StatusCode::kOverloaded)) {
-    from.fail("status", "found " + std::to_string(code) + ", accepted are 0 to " +
+    from.fail("status", "found " + std::to_string(code) + "; accepted: 0 to " +
                             std::to_string(static_cast<uint8_t>(StatusCode::kOverloaded)));
   }
   if (!from.status().ok()) return from.status();

@@ -109,7 +109,7 @@ std::optional<StepDeadlines::Late> StepDeadlines::find_late(Clock::time_point no
     if (worked <= allowed) continue;
     return Late{static_cast<int32_t>(idx), "has worked on Step " + std::to_string(step->step) +
                                                " (" + std::to_string(step->rows) + " rows) for " +
-                                               one_decimal(worked) + " s, accepted are " +
+                                               one_decimal(worked) + " s; accepted: at most " +
                                                one_decimal(allowed) + " s"};
   }
   return std::nullopt;

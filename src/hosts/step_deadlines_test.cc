@@ -55,7 +55,7 @@ TEST_F(StepDeadlinesTest, NameTheStageThatHasTheStep) {
     EXPECT_EQ(late_after_ms(5000), 1100);
     ASSERT_TRUE(late_);
     EXPECT_EQ(late_->stage, hung);
-    EXPECT_EQ(late_->what, "has worked on Step 1 (1 rows) for 1.1 s, accepted are 1.0 s");
+    EXPECT_EQ(late_->what, "has worked on Step 1 (1 rows) for 1.1 s; accepted: at most 1.0 s");
   }
 }
 

@@ -106,8 +106,8 @@ void read_candidates(ByteReader& from, std::vector<Candidate>& candidates) {
 
 Status out_of_range(const char* what, int64_t found, int64_t first, int64_t last) {
   return Status(StatusCode::kInvalidArgument,
-                std::string("tasks: ") + what + " " + std::to_string(found) + ", accepted are " +
-                    std::to_string(first) + " to " + std::to_string(last));
+                std::string("tasks: ") + what + " " + std::to_string(found) +
+                    "; accepted: " + std::to_string(first) + " to " + std::to_string(last));
 }
 
 Status check_tokens(std::span<const TokenId> tokens, int32_t live_vocab) {
@@ -203,7 +203,7 @@ void StepTasks::read_tasks(ByteReader& from) {
     RowTask& task = tasks_[idx];
     const auto want = from.number<uint8_t>("want");
     if (want > static_cast<uint8_t>(Want::kScore)) {
-      from.fail("want", "found " + std::to_string(want) + ", accepted are 0 to 4");
+      from.fail("want", "found " + std::to_string(want) + "; accepted: 0 to 4");
     }
     if (!from.status().ok()) return;
     task.want = static_cast<Want>(want);
@@ -223,7 +223,7 @@ void StepTasks::read_rejections(ByteReader& from) {
   rejection_results_.assign(rejection_rows_.size(), {});
   for (std::vector<RejectionRow>& rows : rejection_rows_) {
     rows.resize(from.count("rows of a rejection", kRejectionRowBytes));
-    if (rows.empty()) from.fail("rows of a rejection", "found 0, accepted are 1 and more");
+    if (rows.empty()) from.fail("rows of a rejection", "found 0; accepted: at least 1");
     for (RejectionRow& row : rows) {
       row.node = from.number<NodeId>("node");
       row.token = from.number<TokenId>("token");
@@ -278,7 +278,7 @@ Status StepTasks::check(int32_t live_vocab) const {
     FORERUN_RETURN_IF_ERROR(check_tokens(params.end_tokens, live_vocab));
     if (!std::is_sorted(params.end_tokens.begin(), params.end_tokens.end())) {
       return Status(StatusCode::kInvalidArgument,
-                    "tasks: found end tokens out of order, accepted are ascending ones");
+                    "tasks: found end tokens out of order; accepted: ascending order");
     }
   }
   for (const TokenCounts& history : histories_) {

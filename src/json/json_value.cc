@@ -32,7 +32,7 @@ namespace {
 
 std::string range(int64_t min, int64_t max) {
   if (min == INT64_MIN && max == INT64_MAX) return "of 64 bits";
-  if (max == INT64_MAX) return "of " + std::to_string(min) + " and more";
+  if (max == INT64_MAX) return "of at least " + std::to_string(min);
   return "from " + std::to_string(min) + " to " + std::to_string(max);
 }
 

@@ -108,8 +108,8 @@ Choice choose() {
     }
   }
   choice.status =
-      Status(StatusCode::kInvalidArgument,
-             "FORERUN_ISA: found '" + std::string(wanted) + "', this processor accepts " + usable);
+      Status(StatusCode::kInvalidArgument, "FORERUN_ISA: found '" + std::string(wanted) +
+                                               "'; accepted on this processor: " + usable);
   return choice;
 }
 
@@ -178,7 +178,7 @@ Status restrict_isa(Isa isa) {
   if (isa > current_isa()) {
     return Status(StatusCode::kInvalidArgument,
                   std::string("instruction set: found ") + isa_name(isa) +
-                      ", this process accepts those up to " + isa_name(current_isa()));
+                      "; accepted in this process: those up to " + isa_name(current_isa()));
   }
   restricted = static_cast<uint8_t>(isa);
   return {};

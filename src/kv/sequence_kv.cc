@@ -80,7 +80,7 @@ Status SequenceKv::commit(std::span<const NodeId> nodes) {
     if (tree_idx < 0 || tree_[static_cast<size_t>(tree_idx)].parent_idx != last) {
       return Status(StatusCode::kInternal,
                     "commit: node " + std::to_string(node) +
-                        (tree_idx < 0 ? " has no KV; accepted are nodes of the tree region"
+                        (tree_idx < 0 ? " has no KV; accepted: nodes of the tree region"
                                       : " does not continue the committed path"));
     }
     last = tree_idx;
@@ -116,7 +116,7 @@ Status SequenceKv::keep(std::span<const NodeId> nodes) {
     const int32_t tree_idx = index_.find(node);
     if (tree_idx < 0) {
       return Status(StatusCode::kInternal, "keep: node " + std::to_string(node) +
-                                               " has no KV; accepted are nodes of the tree region");
+                                               " has no KV; accepted: nodes of the tree region");
     }
     new_index_[static_cast<size_t>(tree_idx)] = 0;
   }

@@ -24,9 +24,8 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   const ModelConfig& config = checkpoint.config();
   if (options.kv_blocks < 1 || options.kv_blocks > std::numeric_limits<int32_t>::max()) {
     return Status(StatusCode::kInvalidArgument,
-                  "KV cache of " + std::to_string(options.kv_blocks) +
-                      " blocks; at least 1 and at most " +
-                      std::to_string(std::numeric_limits<int32_t>::max()) + " are accepted");
+                  "KV cache of " + std::to_string(options.kv_blocks) + " blocks; accepted: 1 to " +
+                      std::to_string(std::numeric_limits<int32_t>::max()));
   }
   const LayerRange layers = options.layers.value_or(LayerRange::all(config));
   FORERUN_RETURN_IF_ERROR(

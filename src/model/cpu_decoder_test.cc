@@ -182,11 +182,11 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
        message_of([](Step& step) { step.selections[0].num_rows = 33; })},
       {"row 99: observers are rows of one sequence that want logits",
        message_of([](Step& step) { step.rows[99].wants_logits = false; })},
-      {"row 98: tokens to choose from 120, accepted are 1 to 99",
+      {"row 98: tokens to choose from 120; accepted: 1 to 99",
        message_of([](Step& step) { step.selections[0].tokens = 120; })},
       {"chosen tokens 65", message_of([](Step& step) { step.selections[0].chosen = 65; })},
       {"chosen tokens 128", message_of([](Step& step) { step.selections[0].chosen = 128; })},
-      {"indexed tokens -1, accepted are 0 to 64", message_of([&](Step& step) {
+      {"indexed tokens -1; accepted: 0 to 64", message_of([&](Step& step) {
          step.selections[0].index_blocks = table.data();
          step.selections[0].indexed = -1;
        })},

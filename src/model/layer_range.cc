@@ -55,7 +55,7 @@ Result<std::vector<LayerRange>> cut_layers(std::span<const int32_t> sizes,
   if (!positive || end != config.num_layers) {
     return Status(StatusCode::kInvalidArgument,
                   "pipeline stages: found " + (found.empty() ? "none" : found) +
-                      " layers, accepted are stages of 1 and more that add up to the model's " +
+                      " layers; accepted: stages of at least 1 that add up to the model's " +
                       std::to_string(config.num_layers));
   }
   stages.front().embeds = true;
@@ -68,9 +68,9 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
                                                const ModelConfig& config) {
   const auto layers = static_cast<int32_t>(layer_bytes.size());
   if (stages < 1 || stages > layers) {
-    return Status(StatusCode::kInvalidArgument,
-                  "pipeline stages: found " + std::to_string(stages) + ", accepted are 1 to " +
-                      std::to_string(layers) + ", one for each layer of the model");
+    return Status(StatusCode::kInvalidArgument, "pipeline stages: found " + std::to_string(stages) +
+                                                    "; accepted: 1 to " + std::to_string(layers) +
+                                                    ", one for each layer of the model");
   }
   std::vector<int64_t> sums(layer_bytes.size() + 1, 0);  // [i] is the sum of the first i layers
   for (size_t layer = 0; layer < layer_bytes.size(); ++layer) {

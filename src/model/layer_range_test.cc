@@ -67,7 +67,7 @@ TEST(LayerRange, RefusesWhatIsNoCut) {
   for (const int32_t stages : {0, -1, 5}) {
     const auto refused = balance_layers(stages, layers, 0, 0, config);
     ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.status().message().find("accepted are 1 to 4"), std::string::npos);
+    EXPECT_NE(refused.status().message().find("accepted: 1 to 4"), std::string::npos);
   }
 }
 

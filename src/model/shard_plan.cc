@@ -61,7 +61,7 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
   if (degree < 1 || degree > kMaxDegree) {
     return Status(StatusCode::kInvalidArgument,
                   "tensor parallelism: found " + std::to_string(degree) +
-                      " devices, accepted are 1 to " + std::to_string(kMaxDegree));
+                      " devices; accepted: 1 to " + std::to_string(kMaxDegree));
   }
   const int64_t group = config.num_heads / config.num_kv_heads;
   const int64_t heads = head_unit(config, degree);
@@ -86,7 +86,7 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
                         std::to_string(config.num_heads) + " heads in units of " +
                         std::to_string(heads) + ", " + std::to_string(config.intermediate_size) +
                         " MLP columns in units of " + std::to_string(mlp) +
-                        "); fewer devices are accepted");
+                        "); accepted: fewer devices");
     }
     plan.padded_heads = std::max(plan.padded_heads, shard.heads.size());
     plan.padded_kv_heads = std::max(plan.padded_kv_heads, shard.kv_heads.size());

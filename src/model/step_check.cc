@@ -11,7 +11,7 @@ namespace {
 Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t first, int64_t last) {
   return Status(StatusCode::kInvalidArgument,
                 "step row " + std::to_string(row_idx) + ": " + what + " " + std::to_string(found) +
-                    ", accepted are " + std::to_string(first) + " to " + std::to_string(last));
+                    "; accepted: " + std::to_string(first) + " to " + std::to_string(last));
 }
 
 // Checks [count] blocks that a row's selection names.

@@ -57,7 +57,7 @@ std::vector<GpuSpec> make_known() {
 
 Status refuse(const std::string& text, const std::string& found, const std::string& accepted) {
   return {StatusCode::kInvalidArgument,
-          "GPUs \"" + text + "\": found " + found + ", accepted are " + accepted};
+          "GPUs \"" + text + "\": found " + found + "; accepted: " + accepted};
 }
 
 std::string names() {

@@ -30,7 +30,7 @@ struct GivenAcceptance {
 
 Status refuse(const char* flag, const std::string& found, const std::string& accepted) {
   return {StatusCode::kInvalidArgument,
-          std::string(flag) + ": found " + found + ", accepted are " + accepted};
+          std::string(flag) + ": found " + found + "; accepted: " + accepted};
 }
 
 template <class Number>

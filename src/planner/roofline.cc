@@ -71,7 +71,7 @@ Result<DeviceWork> device_work(const ModelConfig& config, int32_t degree) {
     if (window == 0) continue;
     return Status(StatusCode::kInvalidArgument,
                   "model: found layers that attend to a window of " + std::to_string(window) +
-                      " tokens, accepted are models whose layers attend to the whole context");
+                      " tokens; accepted: models whose layers attend to the whole context");
   }
   FORERUN_ASSIGN_OR_RETURN(const ShardPlan plan,
                            make_shard_plan(config, degree, config.vocab_size));

@@ -159,7 +159,7 @@ TEST(ParseGpus, RefusesWithWhatIsAccepted) {
        {"h200:0", "1 to 8"},
        {"h200:9", "1 to 8"},
        {"h200:two", "1 to 8"},
-       {"h200,a100", "accepted are"},
+       {"h200,a100", "accepted: "},
        {"h200,memory=-3", "above 0"},
        {"h200,memory=nan", "above 0"},
        {"h200,efficiency=1.5", "to 1"},

@@ -91,7 +91,7 @@ Status RowScan::start(const LogitsRow& logits, int32_t position, std::vector<flo
   if (!all_good) {
     return Status(StatusCode::kInvalidArgument,
                   "the logits for position " + std::to_string(position) +
-                      " hold NaN or +inf; finite numbers and -inf are accepted: are the "
+                      " hold NaN or +inf; accepted: finite numbers and -inf; are the "
                       "checkpoint's weights damaged?");
   }
   if (best_.token < 0) {

@@ -20,7 +20,8 @@ std::string shown(double value) {
 }
 
 Status refuse(const std::string& name, const std::string& found, const std::string& accepted) {
-  return Status(StatusCode::kInvalidArgument, name + ": found " + found + ", accepted " + accepted);
+  return Status(StatusCode::kInvalidArgument,
+                name + ": found " + found + "; accepted: " + accepted);
 }
 
 }  // namespace

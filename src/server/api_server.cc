@@ -200,7 +200,8 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
   }
   const bool is_known = is_path(request.path);
   const std::string under_v1 = "/v1" + request.path;
-  const std::string why = is_known            ? ": accepted is another method"
+  const std::string why = is_known ? std::string(": not a method of this endpoint; accepted: ") +
+                                         methods_of(request.path)
                           : is_path(under_v1) ? ": there is no such endpoint, it is " + under_v1
                                               : ": there is no such endpoint";
   const ApiError error = api_error(is_known ? 405 : 404, request.method + " " + request.path + why);
@@ -297,10 +298,10 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
       continue;
     }
     ApiError error =
-        api_error(400, "priority: found " + std::to_string(found) + ", accepted is " +
+        api_error(400, "priority: found " + std::to_string(found) + "; accepted: at least " +
                            std::to_string(min_priority) +
-                           " and more: lower values are served first, and the server's "
-                           "administrator decides how low a client may go");
+                           " (lower values are served first; the server's administrator sets "
+                           "how low a client may go)");
     error.param = "priority";
     return respond(request, *exchange, error_response(error));
   }

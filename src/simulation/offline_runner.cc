@@ -173,7 +173,7 @@ Result<std::vector<OfflineResult>> run_offline(Executor& executor,
       return Status(StatusCode::kInvalidArgument,
                     "run_offline: found a request of " + std::to_string(request.prompt.size()) +
                         " prompt tokens and " + std::to_string(request.new_tokens) +
-                        " new ones; accepted are 1 and more");
+                        " new ones; accepted: at least 1 of each");
     }
   }
   OfflineRunner runner(executor, requests, options);

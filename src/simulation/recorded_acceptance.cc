@@ -30,15 +30,16 @@ Status RecordedAcceptance::check(const RecordedText& text) const {
   }
   if (!good) {
     return Status(StatusCode::kInvalidArgument,
-                  "recorded text: accepted are tokens 0 to " + std::to_string(vocab_ - 1));
+                  "recorded text: found a token outside of the vocabulary; accepted: 0 to " +
+                      std::to_string(vocab_ - 1));
   }
   for (size_t index = 0; index < text.branches.size(); ++index) {
     const int32_t parent = text.branches[index].parent;
     if (parent < static_cast<int32_t>(index) && parent >= text.prompt_tokens - size) continue;
     return Status(StatusCode::kInvalidArgument,
                   "recorded text: branch " + std::to_string(index) + " continues " +
-                      std::to_string(parent) + "; accepted are " +
-                      std::to_string(text.prompt_tokens - size) + " to " +
+                      std::to_string(parent) +
+                      "; accepted: " + std::to_string(text.prompt_tokens - size) + " to " +
                       std::to_string(static_cast<int64_t>(index) - 1));
   }
   return {};

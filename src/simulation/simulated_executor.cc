@@ -45,7 +45,7 @@ Status SimulatedExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
   if (spec.max_tokens <= 0) {
     return Status(
         StatusCode::kInvalidArgument,
-        "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
+        "max_tokens: found " + std::to_string(spec.max_tokens) + "; accepted: at least 1");
   }
   if (!open_.try_emplace(sequence, openings_ + 1).second) {
     return Status(StatusCode::kInvalidArgument,

@@ -169,11 +169,10 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
   EXPECT_EQ(message({.strategy = "sparse_self", .view = "telescope"}),
             "view 'telescope'; accepted: " + view_names());
   EXPECT_EQ(message({.strategy = "sparse_self", .view_budget = 100}),
-            "view_budget: found 100, view streaming_llm accepts 192 and more: a block of 64 sinks "
-            "and a window of two");
+            "view_budget: found 100; accepted with view streaming_llm: at least 192, a block of 64 "
+            "sinks and a window of two");
   EXPECT_EQ(message({.strategy = "sparse_self", .view_budget = 2048}, {.max_context = 2048}),
-            "view_budget: found 2048, accepted are less than the 2048 tokens of the context, of "
-            "which it is to be a part");
+            "view_budget: found 2048; accepted: less than the context's 2048 tokens");
   EXPECT_EQ(message({.strategy = "sparse_self"}, {.has_window = {true, false}}),
             "view 'streaming_llm': the target model has layers with a sliding window, which see "
             "the last tokens only; accepted with it: no view");
@@ -213,7 +212,8 @@ TEST(SerialTree, GivesItsDraftAView) {
             "view 'streaming_llm' is of the draft model's KV, but the draft source is 'suffix'; "
             "accepted with it: model, or model joined to others by '+'");
   EXPECT_EQ(refusal({.strategy = "serial_tree", .view_budget = 512}),
-            "view_budget: found 512, but no view; accepted with it are the views " + view_names());
+            "view_budget: found 512, but no view; accepted: a budget with one of the views " +
+                view_names());
 }
 
 }  // namespace

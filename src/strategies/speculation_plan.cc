@@ -90,7 +90,7 @@ Status check_draft_model(const SpeculationPlan& plan) {
 Status check_view_budget(const SpeculationOptions& options, const SpeculationPlan& plan) {
   if (!options.view_budget || plan.view.kind != nullptr) return Status();
   return refused("view_budget: found " + std::to_string(*options.view_budget) +
-                 ", but no view; accepted with it are the views " + view_names());
+                 ", but no view; accepted: a budget with one of the views " + view_names());
 }
 
 using PlanPtr = std::shared_ptr<const SpeculationPlan>;
@@ -193,7 +193,7 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   // its guesses. Under rules that are not exact, the output would depend on it too.
   if (!accept_rule_entry(plan.accept.rule).exact) {
     return refused(std::string("view '") + kind->name + "': found with accept rule '" +
-                   plan.accept.name() + "', accepted with it: match");
+                   plan.accept.name() + "'; accepted with it: match");
   }
   const auto role_idx = static_cast<size_t>(role);
   const KvViewNeeds most = !plan.models.selects_kv[role_idx]       ? KvViewNeeds::kNothing
@@ -209,8 +209,7 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   const int32_t context = plan.models.max_context;
   if (context > 0 && budget >= context) {
     return refused("view_budget: found " + std::to_string(budget) +
-                   ", accepted are less than the " + std::to_string(context) +
-                   " tokens of the context, of which it is to be a part");
+                   "; accepted: less than the context's " + std::to_string(context) + " tokens");
   }
   if (plan.models.has_window[static_cast<size_t>(role)]) {
     return refused(std::string("view '") + kind->name + "': the " + role_name(role) +

@@ -94,7 +94,7 @@ class StructReader {
 
  private:
   void refuse(const char* accepted, const std::string& found) {
-    status_ = Status(StatusCode::kCorrupt, "found " + found + ", accepted is " + accepted);
+    status_ = Status(StatusCode::kCorrupt, "found " + found + "; accepted: " + accepted);
   }
   bool require(bool good, const char* accepted, const nlohmann::json& found) {
     if (!good) refuse(accepted, found.type_name());

@@ -38,7 +38,7 @@ Status LineCutter::push(std::string_view bytes, std::vector<std::string>& lines)
   if (!too_long_) return {};
   rest_.clear();
   return Status(StatusCode::kCorrupt, "found a line of more than " + std::to_string(longest_) +
-                                          " bytes, accepted are shorter ones");
+                                          " bytes; accepted: shorter ones");
 }
 
 LineReader::LineReader(int descriptor, size_t longest) : descriptor_(descriptor), cutter_(longest) {

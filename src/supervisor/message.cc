@@ -23,7 +23,7 @@ Result<json> parse(std::string_view line) {
   if (object.is_object() && !too_deep) return object;
   constexpr size_t kShown = 80;
   return Status(StatusCode::kCorrupt, "message: found '" + std::string(line.substr(0, kShown)) +
-                                          "', accepted is a JSON object");
+                                          "'; accepted: a JSON object");
 }
 
 template <class T>

@@ -18,7 +18,7 @@ Status check_network(const std::string& network) {
   if (std::all_of(network.begin(), network.end(), is_part) && !network.starts_with('-')) return {};
   return Status(StatusCode::kInvalidArgument,
                 "--network: found '" + network +
-                    "', accepted is an interface such as eth1 or a network such as 10.0.0.0/24");
+                    "'; accepted: an interface such as eth1 or a network such as 10.0.0.0/24");
 }
 
 std::vector<std::string> mpirun_command(const MpirunOptions& options) {

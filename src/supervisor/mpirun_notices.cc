@@ -119,7 +119,8 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
       has(text, "could not find an executable")) {
     return show("mpirun: host " + value_of(text, "Node:") + ": cannot run '" +
                     value_of(text, "Executable:") +
-                    "': it is not there, or may not be run; accepted is the same path on all hosts",
+                    "': it is not there, or may not be run; accepted: a program at the same path "
+                    "on all hosts",
                 shown);
   }
   if (has(text, "unable to reliably start one or more daemons")) {
@@ -137,7 +138,7 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
     return show("mpirun: " +
                     (named.empty() ? "one of the hosts " + joined(others, ", ") : "host " + named) +
                     ": nothing can be started there" + (why.empty() ? "" : ": " + why) +
-                    "; accepted are hosts that ssh reaches without a password, with orted (Debian: "
+                    "; accepted: hosts that ssh reaches without a password, with orted (Debian: "
                     "openmpi-bin)",
                 shown);
   }

@@ -54,13 +54,13 @@ using Lines = std::vector<std::string>;
 TEST(MpirunNotices, NameAHostWithoutTheProgram) {
   EXPECT_EQ(shown(kMissing),
             Lines({"mpirun: host b: cannot run '/opt/forerun': it is not there, or "
-                   "may not be run; accepted is the same path on all hosts"}));
+                   "may not be run; accepted: a program at the same path on all hosts"}));
 }
 
 TEST(MpirunNotices, NameAHostThatSshDoesNotReach) {
   EXPECT_EQ(shown("ssh: connect to host c port 22: Connection refused\n" + kNoDaemon),
             Lines({"mpirun: host c: nothing can be started there: ssh: connect to host c port 22: "
-                   "Connection refused; accepted are hosts that ssh reaches without a password, "
+                   "Connection refused; accepted: hosts that ssh reaches without a password, "
                    "with orted (Debian: openmpi-bin)"}));
   const Lines unnamed =
       shown("bash: line 1: orted: command not found\n" + kNoDaemon, {"x", "y", "x"});

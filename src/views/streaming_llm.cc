@@ -19,8 +19,8 @@ Status StreamingLlm::check(int32_t budget_tokens) {
   if (budget_tokens >= kMinTokens) return Status();
   return Status(StatusCode::kInvalidArgument,
                 "view_budget: found " + std::to_string(budget_tokens) +
-                    ", view streaming_llm accepts " + std::to_string(kMinTokens) +
-                    " and more: a block of " + std::to_string(kKvBlockTokens) +
+                    "; accepted with view streaming_llm: at least " + std::to_string(kMinTokens) +
+                    ", a block of " + std::to_string(kKvBlockTokens) +
                     " sinks and a window of two");
 }
 

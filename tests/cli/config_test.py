@@ -96,7 +96,7 @@ class ConfigFile(process.CommandLine):
         self.refused(
             self.with_config(f'[generate]\nmodel = "{DRAFT}"\njson = "maybe"\n'),
             "flags.toml:3:8",
-            "true and false",
+            "true or false",
         )
         self.refused(self.with_config("[generate]\nmodel = true\n"), "flags.toml:2", "'model'")
         self.refused(

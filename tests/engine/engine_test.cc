@@ -207,12 +207,12 @@ TEST_F(EngineTest, WeightsOfADraftAreCheckedByName) {
   const auto on_processors = Engine::create(options);
   ASSERT_FALSE(on_processors.ok());
   EXPECT_EQ(on_processors.status().code(), StatusCode::kUnsupported);
-  EXPECT_NE(on_processors.status().message().find("'int4_head'; on processors auto"),
+  EXPECT_NE(on_processors.status().message().find("'int4_head'; accepted on processors: auto"),
             std::string::npos);
   options.devices = "cuda:0";  // refused before any GPU is looked for
   const auto narrow = Engine::create(options);
   ASSERT_FALSE(narrow.ok());
-  EXPECT_NE(narrow.status().message().find("hidden_size is 64, multiples of 128"),
+  EXPECT_NE(narrow.status().message().find("hidden_size is 64; accepted: multiples of 128"),
             std::string::npos)
       << narrow.status().message();
   options.draft.clear();
@@ -233,7 +233,7 @@ TEST_F(EngineTest, WeightsOfADraftAreCheckedByName) {
   const auto layers = Engine::create(options);
   ASSERT_FALSE(layers.ok());
   EXPECT_NE(layers.status().message().find(
-                "weights: found 'int8'; on a GPU as_stored and int8_head are accepted"),
+                "weights: found 'int8'; accepted on a GPU: as_stored and int8_head"),
             std::string::npos)
       << layers.status().message();
 }

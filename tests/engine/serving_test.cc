@@ -96,7 +96,7 @@ TEST_F(Serving, MoreThanMayWaitAreRefusedWithAHint) {
   EXPECT_EQ(drain(**next).tokens, last.tokens);
   Request many = request;
   many.num_samples = 6;
-  expect_refused(*engine, many, "num_samples: found 6, accepted are up to 5");
+  expect_refused(*engine, many, "num_samples: found 6; accepted: up to 5");
 }
 
 TEST_F(Serving, TheLoadSaysWhatTheEngineHasDone) {
@@ -315,13 +315,13 @@ TEST_F(Serving, ResumptionsThatCannotBeAreRefused) {
   request.resume_tokens = {1, 256};
   expect_refused(*engine, request, "resume_tokens: found token 256");
   request.resume_tokens.assign(100, 1);
-  expect_refused(*engine, request, "resume_tokens: found 100, accepted are up to");
+  expect_refused(*engine, request, "resume_tokens: found 100; accepted: up to");
   request.resume_tokens = {1};
   request.num_samples = 2;
-  expect_refused(*engine, request, "beside resume_tokens is 1");
+  expect_refused(*engine, request, "accepted with resume_tokens: 1");
   request.resume_tokens.clear();
   request.num_samples = 129;
-  expect_refused(*engine, request, "num_samples: found 129, accepted are 1 to 128");
+  expect_refused(*engine, request, "num_samples: found 129; accepted: 1 to 128");
 }
 
 // Requests do not use KV of requests with another salt, not even of those admitted together with
@@ -419,7 +419,7 @@ TEST_F(Serving, AlternativesHaveALimit) {
   request.sampling.logprobs = 4;
   EXPECT_TRUE(complete(*engine, request).error.ok());
   request.sampling.logprobs = 5;
-  expect_refused(*engine, request, "logprobs: found 5, accepted -1 (none) to 4");
+  expect_refused(*engine, request, "logprobs: found 5; accepted: -1 (none) to 4");
 }
 
 TEST_F(Serving, OptionsOutOfRangeAreRefused) {

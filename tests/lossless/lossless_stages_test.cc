@@ -196,16 +196,16 @@ TEST(LosslessStagesOptions, SayWhatTheyRefuse) {
     bool try_splits = false;
   };
   const std::vector<Refused> all = {
-      {"cpu:0", "", 9, {}, "found 9, accepted are 1 to 8, one for each layer"},
-      {"cpu:0", "", -1, {}, "stages: found -1, accepted are 1 to 64"},
+      {"cpu:0", "", 9, {}, "found 9; accepted: 1 to 8, one for each layer"},
+      {"cpu:0", "", -1, {}, "stages: found -1; accepted: 1 to 64"},
       {"cpu:0/cpu:0", "", 3, {}, "found 2 groups in 'cpu:0/cpu:0' for 3 stages"},
       {"cpu:0//cpu:0", "", 0, {}, "found an empty group"},
-      {"cpu:0/cuda:0", "", 0, {}, "accepted are processors for all stages, or GPUs for all"},
+      {"cpu:0/cuda:0", "", 0, {}, "accepted: processors for all stages, or GPUs for all"},
       {"cpu:0", "", 0, {4, 5}, "found 4, 5 layers"},
-      {"cpu:0", "", 3, {4, 4}, "found 2 numbers, accepted are as many as stages, 3"},
+      {"cpu:0", "", 3, {4, 4}, "found 2 numbers; accepted: one for each of 3 stages"},
       {"cpu:0", "cpu:0/cpu:0", 0, {}, "a draft is not cut into stages"},
       {"cuda:0", "", 2, {}, "cuda:0/cuda:1"},
-      {"cpu:0", "", 2, {}, "accepted beside it: a target that is not cut", true}};
+      {"cpu:0", "", 2, {}, "accepted with it: a target that is not cut", true}};
   for (const Refused& refused : all) {
     EngineOptions options;
     options.model = pair.target();

@@ -97,7 +97,7 @@ class Agreement(unittest.TestCase):
             *words,
             "rank 2 (stage 2 of 2, host ",
             "rank 0 (the coordinator, host ",
-            "accepted is the same in all processes",
+            "accepted: the same in all processes",
         )
 
     def test_another_field_of_config_is_named(self):

@@ -238,7 +238,7 @@ class Refusals(Launched):
         self.refused(
             mpirun_command(3) + generate("--stages", 3),
             "found 3 processes for 3 stages",
-            "one that has the text and the draft",
+            "one for the text and the draft",
         )
 
     def test_a_bad_request_ends_the_launch(self):

@@ -20,7 +20,7 @@ class Limits(serving.ServerTest):
                 ("/v1/responses", {"input": "x"}),
             ):
                 answer = server.post(path, {**body, "priority": -1})
-                error = self.refused(answer, 400, "accepted is 0 and more")
+                error = self.refused(answer, 400, "accepted: at least 0")
                 self.assertEqual(error["param"], "priority")
 
     def test_an_administrator_allows_more_by_key(self):
@@ -43,14 +43,14 @@ class Limits(serving.ServerTest):
             for body in ({}, {"priority": 3}, {"priority": 4}):
                 server.completion("x", max_tokens=1, **body)
             answer = server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 1, "priority": 2})
-            self.refused(answer, 400, "accepted is 3 and more")
+            self.refused(answer, 400, "accepted: at least 3")
 
     def test_a_key_file_that_says_something_else(self):
         with tempfile.TemporaryDirectory() as folder:
             keys = Path(folder) / "keys"
             for line in ("a b", "a min_priority=", "a min_priority=1x", "a min_priority=-9999999"):
                 keys.write_text("first\n" + line + "\n")
-                with self.assertRaisesRegex(AssertionError, "line 2: found '.*accepted is min_pri"):
+                with self.assertRaisesRegex(AssertionError, "line 2: found '.*accepted: min_pri"):
                     serving.Server("--api-key-file", keys).__enter__()
 
 

@@ -35,7 +35,7 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
       return Status(StatusCode::kInvalidArgument,
                     "device " + std::to_string(impl->team_sizes.size()) + " of a group has " +
                         std::to_string(size) +
-                        " threads; accepted are 1 and more, pinned on every device or on none");
+                        " threads; accepted: at least 1, pinned on every device or on none");
     }
     cores.insert(cores.end(), device.cores.begin(), device.cores.end());
     impl->team_sizes.push_back(size);

@@ -48,8 +48,7 @@ Status refuse(const std::string& what) {
 
 Status check_options(size_t degree, const PeerGroupOptions& options) {
   if (degree < 2 || degree > kMaxPeers) {
-    return refuse(std::to_string(degree) + " ranks; 2 to " + std::to_string(kMaxPeers) +
-                  " are accepted");
+    return refuse(std::to_string(degree) + " ranks; accepted: 2 to " + std::to_string(kMaxPeers));
   }
   if (options.max_rows < 1 || options.width < 1 || options.wait_limit_ms < 1) {
     return refuse("rows, width and wait_limit_ms must be at least 1");

@@ -14,7 +14,7 @@ Result<std::string> EngineText::token_bytes(int32_t token) const {
   const int32_t vocab_size = target_.live_vocab();
   if (token < 0 || token >= vocab_size) {
     return Status(StatusCode::kInvalidArgument, "token: found " + std::to_string(token) +
-                                                    ", accepted are 0 to " +
+                                                    "; accepted: 0 to " +
                                                     std::to_string(vocab_size - 1));
   }
   std::optional<std::string> bytes = target_.tokenizer.token_bytes(token);

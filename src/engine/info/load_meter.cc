@@ -66,9 +66,9 @@ Result<std::vector<LoadMeter::Place>> LoadMeter::take_places(int32_t count) {
     const std::lock_guard lock(mutex_);
     if (limit_ >= 0 && count > limit_) {
       return Status(StatusCode::kInvalidArgument,
-                    "num_samples: found " + std::to_string(count) + ", accepted are up to " +
+                    "num_samples: found " + std::to_string(count) + "; accepted: up to " +
                         std::to_string(limit_) +
-                        ", which max_active_requests and max_waiting_requests have places for");
+                        ", as many as max_active_requests and max_waiting_requests leave room for");
     }
     if (limit_ >= 0 && places_ + count > limit_) {
       return Status(StatusCode::kOverloaded, "the engine has " + std::to_string(places_) +

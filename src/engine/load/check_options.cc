@@ -12,26 +12,25 @@ namespace {
 Status check_try_splits(const EngineOptions& options, const Placement& placement) {
   if (!options.try_splits) return Status();
   const auto refused = [](const std::string& found) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "auto: splits of the processors between target and draft are to be tried; found " + found);
+    return Status(StatusCode::kInvalidArgument,
+                  "auto (splits of the processors between target and draft): found " + found);
   };
   if (options.draft.empty()) return refused("no draft model");
   if (options.speculation.strategy != "auto") {
-    return refused("strategy '" + options.speculation.strategy + "'; accepted beside it: auto");
+    return refused("strategy '" + options.speculation.strategy + "'; accepted with it: auto");
   }
   if (placement.draft) {
-    return refused("draft devices '" + options.draft_devices + "'; accepted beside it: none");
+    return refused("draft devices '" + options.draft_devices + "'; accepted with it: none");
   }
   if (placement.target.on_gpus()) {
-    return refused("devices '" + options.devices + "'; accepted beside it: processors");
+    return refused("devices '" + options.devices + "'; accepted with it: processors");
   }
-  if (placement.on_hosts) return refused("several hosts; accepted beside it: one");
+  if (placement.on_hosts) return refused("several hosts; accepted with it: one");
   if (placement.target.num_stages() > 1) {
     return refused(std::to_string(placement.target.num_stages()) +
-                   " stages; accepted beside it: a target that is not cut");
+                   " stages; accepted with it: a target that is not cut");
   }
-  if (!options.emulate.empty()) return refused("a machine to emulate; accepted beside it: none");
+  if (!options.emulate.empty()) return refused("a machine to emulate; accepted with it: none");
   return Status();
 }
 
@@ -46,7 +45,7 @@ Status check_draft_window(const EngineOptions& options) {
   if (options.draft.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   "draft_window: found " + std::to_string(options.draft_window) +
-                      ", but there is no draft model; accepted without one is 0");
+                      ", but there is no draft model; accepted without one: 0");
   }
   return window_view().check(options.draft_window).with_context("draft_window");
 }
@@ -62,29 +61,29 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
   if (options.max_active_requests < 1) {
     return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
                                                     std::to_string(options.max_active_requests) +
-                                                    ", accepted are 1 and more");
+                                                    "; accepted: at least 1");
   }
   constexpr double kLongestBudgetMs = 60'000.0;
   if (!(options.step_budget_ms >= 0.0 && options.step_budget_ms <= kLongestBudgetMs)) {
     return Status(StatusCode::kInvalidArgument,
                   "step_budget_ms: found " + std::to_string(options.step_budget_ms) +
-                      ", accepted are 0 (chosen by what Steps cost) to 60000");
+                      "; accepted: 0 (chosen by what Steps cost) to 60000");
   }
   if (options.max_waiting_requests < -1) {
     return Status(StatusCode::kInvalidArgument, "max_waiting_requests: found " +
                                                     std::to_string(options.max_waiting_requests) +
-                                                    ", accepted are -1 (no limit), 0 and more");
+                                                    "; accepted: 0 or more, or -1 (no limit)");
   }
   constexpr double kLongestAgeingS = 86'400.0;
   if (!(options.priority_ageing_s >= 0.0 && options.priority_ageing_s <= kLongestAgeingS)) {
     return Status(StatusCode::kInvalidArgument,
                   "priority_ageing_s: found " + std::to_string(options.priority_ageing_s) +
-                      ", accepted are 0 (waiting raises no priority) to 86400");
+                      "; accepted: 0 (waiting raises no priority) to 86400");
   }
   if (options.max_logprobs < 0) {
-    return Status(StatusCode::kInvalidArgument, "max_logprobs: found " +
-                                                    std::to_string(options.max_logprobs) +
-                                                    ", accepted are 0 and more");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "max_logprobs: found " + std::to_string(options.max_logprobs) + "; accepted: at least 0");
   }
   FORERUN_RETURN_IF_ERROR(check_draft_window(options));
   return check_try_splits(options, placement);
@@ -98,14 +97,14 @@ Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options
   if (!options.draft.empty() && !profile->has(Role::kDraft)) {
     return Status(StatusCode::kInvalidArgument,
                   "emulate: profile " + profile->name +
-                      " has no times for a draft; accepted are profiles that do, or no draft");
+                      " has no times for a draft; accepted: a profile that has them, or no draft");
   }
   if (!placement.sequential() && !profile->separate_devices) {
     return Status(
         StatusCode::kInvalidArgument,
         "draft devices: found '" + options.draft_devices + "', but profile " + profile->name +
-            " runs both models on the same devices sequentially; accepted beside it: none, or "
-            "GPUs of the target's");
+            " runs both models on the same devices sequentially; accepted with it: none, or "
+            "GPUs of the target");
   }
   // Where both models compute on the same devices, only their sleeps overlap.
   return std::make_unique<StepEmulator>(std::move(*profile), placement.sequential());

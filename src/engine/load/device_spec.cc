@@ -21,8 +21,8 @@ std::optional<int32_t> parse_number(std::string_view text) {
 Status refused(std::string_view part) {
   return Status(StatusCode::kInvalidArgument,
                 "devices: found '" + std::string(part) +
-                    "', expected devices such as cpu:0, cpu:0-3 or cpu:0+2, or cuda:0, a comma "
-                    "between two of them; this process may use " +
+                    "'; accepted: devices such as cpu:0, cpu:0-3, cpu:0+2 or cuda:0, separated by "
+                    "commas; this process may use " +
                     std::to_string(available_cores().size()) + " processors");
 }
 
@@ -96,7 +96,7 @@ Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
     if (!number) {
       return Status(StatusCode::kInvalidArgument,
                     "devices: found '" + std::string(part) + "' in '" + std::string(spec) +
-                        "', expected GPUs such as cuda:0, a comma between two of them");
+                        "'; accepted: GPUs such as cuda:0, separated by commas");
     }
     if (std::find(gpus.begin(), gpus.end(), *number) != gpus.end()) {
       return Status(StatusCode::kInvalidArgument, "devices: '" + std::string(spec) +
@@ -195,8 +195,8 @@ Result<Placement> place_uncut(std::string_view target_spec, std::string_view dra
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: cuda:" + std::to_string(*shared) + " of '" +
                       std::string(draft_spec) +
-                      "' is the target's too, others are not; accepted are GPUs of the target's "
-                      "(both models run sequentially) or others (concurrently)");
+                      "' is the target's too, others are not; accepted: only GPUs of the target "
+                      "(both models run sequentially) or only others (concurrently)");
   }
   if (!target_gpu && !target_spec.empty()) {
     draft.devices = all_but(split.target.devices);
@@ -211,11 +211,10 @@ Result<Placement> place_uncut(std::string_view target_spec, std::string_view dra
 Status add_earlier_stage(std::string_view spec, Placement& placement) {
   ModelPlacement stage;
   if (names_gpus(spec) != placement.target.on_gpus()) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "devices: found '" + std::string(spec) +
-            "' beside stages on other devices; accepted are processors for all stages, or "
-            "GPUs for all");
+    return Status(StatusCode::kInvalidArgument,
+                  "devices: found '" + std::string(spec) +
+                      "' beside stages on other devices; accepted: processors for all stages, or "
+                      "GPUs for all");
   }
   if (placement.target.on_gpus()) {
     FORERUN_ASSIGN_OR_RETURN(stage.gpus, parse_gpus(spec));
@@ -236,13 +235,13 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
                                int32_t stages) {
   if (stages < 0 || stages > kMaxStages) {
     return Status(StatusCode::kInvalidArgument, "stages: found " + std::to_string(stages) +
-                                                    ", accepted are 1 to " +
+                                                    "; accepted: 1 to " +
                                                     std::to_string(kMaxStages));
   }
   if (draft_spec.find('/') != std::string_view::npos) {
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: found '" + std::string(draft_spec) +
-                      "', accepted is one group: a draft is not cut into stages");
+                      "'; accepted: one group, since a draft is not cut into stages");
   }
   std::vector<std::string_view> groups;
   std::string_view rest = target_spec;
@@ -252,7 +251,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
     return Status(StatusCode::kInvalidArgument,
                   "devices: found " + std::to_string(named) + " groups in '" +
                       std::string(target_spec) + "' for " + std::to_string(stages) +
-                      " stages; accepted are as many as stages, at most " +
+                      " stages; accepted: one for each stage, at most " +
                       std::to_string(kMaxStages) + ", or one group of processors for all");
   }
   if (named == 1 || target_spec.empty()) {
@@ -263,7 +262,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
       return Status(StatusCode::kInvalidArgument,
                     "devices: found '" + std::string(target_spec) + "' for " +
                         std::to_string(stages) +
-                        " stages; accepted are the GPUs of each, with slashes between them: "
+                        " stages; accepted: the GPUs of each stage, separated by slashes, such as "
                         "cuda:0/cuda:1");
     }
     placement.target.earlier.assign(static_cast<size_t>(stages - 1), last);
@@ -273,7 +272,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
     if (group.empty()) {
       return Status(StatusCode::kInvalidArgument, "devices: found an empty group in '" +
                                                       std::string(target_spec) +
-                                                      "', expected the devices of each stage");
+                                                      "'; accepted: the devices of each stage");
     }
   }
   // A draft on GPUs of a stage shares them by turns of single passes, so it is no conflict.

@@ -146,11 +146,11 @@ TEST(DeviceSpec, SlashesSeparateStages) {
        {Refused{"cpu:0/cpu:1", "", 3, "found 2 groups in 'cpu:0/cpu:1' for 3 stages"},
         Refused{"cpu:0/cpu:1", "cpu:0", 0, "cpu:0 is named for the target and for the draft"},
         Refused{"cpu:0/", "", 0, "found an empty group"},
-        Refused{"cpu:0/cuda:0", "", 0, "accepted are processors for all stages"},
-        Refused{"cuda:0/cpu:0", "", 0, "accepted are processors for all stages"},
+        Refused{"cpu:0/cuda:0", "", 0, "accepted: processors for all stages"},
+        Refused{"cuda:0/cpu:0", "", 0, "accepted: processors for all stages"},
         Refused{"cuda:0", "", 2, "cuda:0/cuda:1"}, Refused{"cuda:0,cuda:0/cuda:1", "", 0, "twice"},
         Refused{"cpu:0", "cpu:1/cpu:2", 0, "a draft is not cut"},
-        Refused{"cpu:0", "", 65, "accepted are 1 to 64"}}) {
+        Refused{"cpu:0", "", 65, "accepted: 1 to 64"}}) {
     const auto placed = place_models(refused.target, refused.draft, refused.stages);
     ASSERT_FALSE(placed.ok()) << refused.target;
     EXPECT_NE(placed.status().message().find(refused.message), std::string::npos)

@@ -25,11 +25,12 @@ Result<std::string> fit_draft_context(EngineOptions& options, OpenedModels& open
   }
   const int32_t window = made_for / kKvBlockTokens * kKvBlockTokens;
   if (!window_view().check(window).ok()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "draft " + options.draft + ": " + fact +
-                      ", which is too short for a window; accepted are a draft made for 192 tokens "
-                      "or more, or max_context_tokens up to " +
-                      std::to_string(made_for));
+    return Status(
+        StatusCode::kInvalidArgument,
+        "draft " + options.draft + ": " + fact +
+            ", and a window needs 192; accepted: a draft made for at least 192 tokens, or "
+            "max_context_tokens up to " +
+            std::to_string(made_for));
   }
   opened.draft->checkpoint.extend_positions(context);
   const bool asked_for_less = options.draft_window > 0 && options.draft_window <= window;

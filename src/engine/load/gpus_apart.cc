@@ -17,7 +17,7 @@ Status check_gpus_apart(const std::vector<std::vector<OwnedGpu>>& gpus,
       return Status(StatusCode::kInvalidArgument,
                     "devices: found one GPU in two processes, " + other_name + " of " +
                         describe(other) + " and " + gpu.name + " of " + describe(rank) +
-                        "; accepted is a GPU of its own for each, such as --target-devices "
+                        "; accepted: another GPU for each process, such as --target-devices "
                         "cuda:0/cuda:1 for two stages of one host");
     }
   }

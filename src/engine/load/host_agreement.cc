@@ -75,7 +75,7 @@ Result<Isa> read_isa(const Bytes& bytes) {
   ByteReader from(bytes);
   const auto number = from.number<uint8_t>("instruction set");
   if (number > static_cast<uint8_t>(Isa::kAmx)) {
-    from.fail("instruction set", "found " + std::to_string(number) + ", accepted are 0 to " +
+    from.fail("instruction set", "found " + std::to_string(number) + "; accepted: 0 to " +
                                      std::to_string(static_cast<int>(Isa::kAmx)));
   }
   FORERUN_RETURN_IF_ERROR(from.finish());

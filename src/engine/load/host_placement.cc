@@ -45,7 +45,7 @@ Result<Placement> place_on_hosts(const EngineOptions& options) {
     return Status(StatusCode::kInvalidArgument,
                   "hosts: found " + std::to_string(stages + 1) + " processes for " +
                       std::to_string(groups > 1 ? groups : asked) +
-                      " stages; accepted is one a stage and one that has the text and the draft");
+                      " stages; accepted: one for each stage, and one for the text and the draft");
   }
   if (groups == 1) {
     const std::string each = target;
@@ -60,7 +60,7 @@ Result<Placement> place_on_hosts(const EngineOptions& options) {
   if (draft.target.num_stages() > 1) {
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: found '" + options.draft_devices +
-                      "', accepted is one group: a draft is not cut into stages");
+                      "'; accepted: one group, since a draft is not cut into stages");
   }
   placement.draft = draft.target;
   return placement;

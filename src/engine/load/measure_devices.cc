@@ -17,7 +17,7 @@ Result<StartCosts> measure_devices(const EngineOptions& options) {
   if (!options.emulate.empty() || options.try_splits) {
     return Status(
         StatusCode::kInvalidArgument,
-        "measuring: needs devices; a machine to emulate or splits to try are not accepted");
+        "measuring: found a machine to emulate, or splits to try; accepted: neither, only devices");
   }
   FORERUN_RETURN_IF_ERROR(check_isa());
   FORERUN_ASSIGN_OR_RETURN(

@@ -77,7 +77,7 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
   if (options.max_context_tokens < 0 || options.max_context_tokens > longest_context) {
     return Status(StatusCode::kInvalidArgument,
                   "context: found " + std::to_string(options.max_context_tokens) +
-                      " tokens, accepted are 1 to " + std::to_string(longest_context) +
+                      " tokens; accepted: 1 to " + std::to_string(longest_context) +
                       ", what the checkpoint was made for");
   }
   const int32_t requests = std::max(1, options.max_active_requests);

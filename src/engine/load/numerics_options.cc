@@ -19,7 +19,7 @@ Result<Activation> parse_activation(const std::string& name) {
     if (name == activation_name(activation)) return activation;
   }
   return Status(StatusCode::kInvalidArgument,
-                "activations: found '" + name + "', accepted are bf16, f32 and int8");
+                "activations: found '" + name + "'; accepted: bf16, f32 and int8");
 }
 
 constexpr std::pair<const char*, WeightOverride> kWeights[] = {
@@ -37,7 +37,7 @@ Result<WeightOverride> parse_weights(const std::string& name) {
   }
   return Status(
       StatusCode::kInvalidArgument,
-      "weights: found '" + name + "', accepted are as_stored, bf16, f32, int8 and int8_head");
+      "weights: found '" + name + "'; accepted: as_stored, bf16, f32, int8 and int8_head");
 }
 
 Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& name) {
@@ -47,7 +47,7 @@ Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& nam
   }
   return Status(StatusCode::kInvalidArgument,
                 "draft_weights: found '" + name +
-                    "', accepted are auto, as_stored, bf16, f32, int8, int8_head and int4_head");
+                    "'; accepted: auto, as_stored, bf16, f32, int8, int8_head and int4_head");
 }
 
 // Fails where a GPU cannot compute with the model's weights, and says what it accepts.
@@ -57,15 +57,15 @@ Status check_on_gpu(const std::string& found, WeightOverride weights, const Open
     return Status(StatusCode::kUnsupported, found + why);
   };
   if (layers_override(weights) != WeightOverride::kAsStored) {
-    return refused("on a GPU " + accepted);
+    return refused("; accepted on a GPU: " + accepted);
   }
   const int32_t group = weights == WeightOverride::kInt4Head   ? kInt4Group
                         : weights == WeightOverride::kInt8Head ? kInt8Group
                                                                : 1;
   const int32_t inputs = model.checkpoint.config().hidden_size;
   if (inputs % group == 0) return Status();
-  return refused("the model's hidden_size is " + std::to_string(inputs) + ", multiples of " +
-                 std::to_string(group) + " are accepted");
+  return refused(", but the model's hidden_size is " + std::to_string(inputs) +
+                 "; accepted: multiples of " + std::to_string(group));
 }
 
 }  // namespace
@@ -99,30 +99,29 @@ Status check_numerics(const EngineOptions& options, const NumericsOptions& numer
                       const OpenedModel* draft) {
   const bool target_on_gpus = placement.target.on_gpus();
   const bool draft_on_gpus = placement.of(Role::kDraft).on_gpus();
-  const std::string found_draft = "draft_weights: found '" + options.draft_weights + "'; ";
+  const std::string found_draft = "draft_weights: found '" + options.draft_weights + "'";
   if (options.draft_weights == "int4_head" && draft == nullptr) {
-    return Status(StatusCode::kUnsupported, found_draft + "but there is no draft model");
+    return Status(StatusCode::kUnsupported, found_draft + ", but there is no draft model");
   }
   if (draft != nullptr) {
     const WeightOverride weights = numerics.draft_weights.value_or(WeightOverride::kAsStored);
     if (draft_on_gpus) {
-      FORERUN_RETURN_IF_ERROR(check_on_gpu(
-          found_draft, weights, *draft, "auto, as_stored, int8_head and int4_head are accepted"));
+      FORERUN_RETURN_IF_ERROR(
+          check_on_gpu(found_draft, weights, *draft, "auto, as_stored, int8_head and int4_head"));
     } else if (weights == WeightOverride::kInt4Head) {
       return Status(
           StatusCode::kUnsupported,
-          found_draft +
-              "on processors auto, as_stored, bf16, f32, int8 and int8_head are accepted");
+          found_draft + "; accepted on processors: auto, as_stored, bf16, f32, int8 and int8_head");
     }
   }
   if (!target_on_gpus && !(placement.draft && placement.draft->on_gpus())) return Status();
   if (numerics.activation != Activation::kBf16) {
     return Status(StatusCode::kUnsupported,
-                  "activations: found '" + options.activations + "'; on a GPU bf16 is accepted");
+                  "activations: found '" + options.activations + "'; accepted on a GPU: bf16");
   }
   if (!target_on_gpus) return Status();
-  return check_on_gpu("weights: found '" + options.weights + "'; ", numerics.weights, target,
-                      "as_stored and int8_head are accepted");
+  return check_on_gpu("weights: found '" + options.weights + "'", numerics.weights, target,
+                      "as_stored and int8_head");
 }
 
 }  // namespace forerun

@@ -20,9 +20,10 @@ Result<std::vector<LayerRange>> plan_stages(const Checkpoint& checkpoint, Weight
   const std::string where = checkpoint.dir().string();
   if (!stage_layers.empty()) {
     if (static_cast<int32_t>(stage_layers.size()) != stages) {
-      return Status(StatusCode::kInvalidArgument,
-                    "stage layers: found " + std::to_string(stage_layers.size()) +
-                        " numbers, accepted are as many as stages, " + std::to_string(stages));
+      return Status(StatusCode::kInvalidArgument, "stage layers: found " +
+                                                      std::to_string(stage_layers.size()) +
+                                                      " numbers; accepted: one for each of " +
+                                                      std::to_string(stages) + " stages");
     }
     auto cut = cut_layers(stage_layers, config);
     if (!cut.ok()) return cut.status().with_context(where);

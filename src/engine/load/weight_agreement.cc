@@ -135,7 +135,7 @@ Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own) {
                           hosts.describe(static_cast<int32_t>(stage) + 1) + " has other bytes in " +
                           fact.file + " (digest " + fact.digest + ") than " + hosts.describe(0) +
                           " in " + own_fact.file + " (" + own_fact.digest +
-                          "); accepted is the same in all processes");
+                          "); accepted: the same bytes in all processes");
       }
     }
     return Bytes();

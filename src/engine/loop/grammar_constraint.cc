@@ -15,7 +15,7 @@ using grammar::GrammarState;
 using grammar::StateMask;
 
 constexpr char kSimplify[] =
-    "; accepted are grammars that can read a text in only a few ways: let alternatives differ in "
+    "; accepted: grammars that can read a text in only a few ways: let alternatives differ in "
     "their first characters, and write [a-z]* in place of a rule that calls itself twice";
 
 Status too_costly(int64_t tokens, const std::string& what) {

@@ -171,7 +171,7 @@ TEST(GrammarConstraint, TheErrorSaysWhatWasExceeded) {
                               " tokens of output"),
             std::string::npos)
       << walked.error;
-  EXPECT_NE(walked.error.find("more than 3000 and 10 a token; accepted are grammars"),
+  EXPECT_NE(walked.error.find("more than 3000 and 10 a token; accepted: grammars"),
             std::string::npos)
       << walked.error;
 }

@@ -16,7 +16,7 @@ Status check_tokens(const char* field, const std::vector<int32_t>& tokens, int32
   for (const int32_t token : tokens) {
     if (token >= 0 && token < vocab) continue;
     return Status(StatusCode::kInvalidArgument, std::string(field) + ": found token " +
-                                                    std::to_string(token) + ", accepted are 0 to " +
+                                                    std::to_string(token) + "; accepted: 0 to " +
                                                     std::to_string(vocab - 1));
   }
   return Status();
@@ -53,14 +53,14 @@ Status check_stops(const std::vector<std::string>& stops) {
   constexpr size_t kMaxStopBytes = 4096;
   if (stops.size() > kMaxStops) {
     return Status(StatusCode::kInvalidArgument, "stop: found " + std::to_string(stops.size()) +
-                                                    " texts, accepted are up to " +
+                                                    " texts; accepted: up to " +
                                                     std::to_string(kMaxStops));
   }
   for (size_t idx = 0; idx < stops.size(); ++idx) {
     if (stops[idx].size() <= kMaxStopBytes) continue;
     return Status(StatusCode::kInvalidArgument,
                   "stop[" + std::to_string(idx) + "]: found " + std::to_string(stops[idx].size()) +
-                      " bytes, accepted are up to " + std::to_string(kMaxStopBytes));
+                      " bytes; accepted: up to " + std::to_string(kMaxStopBytes));
   }
   return Status();
 }
@@ -71,17 +71,17 @@ Status check_samples(const OpenedModel& target, const Request& request) {
   const int32_t most = request.resume_tokens.empty() ? kMaxSamples : 1;
   if (request.num_samples < 1 || request.num_samples > most) {
     return Status(StatusCode::kInvalidArgument,
-                  "num_samples: found " + std::to_string(request.num_samples) + ", accepted " +
-                      (most == 1 ? "beside resume_tokens is 1: a sample is resumed by itself, "
+                  "num_samples: found " + std::to_string(request.num_samples) + "; accepted" +
+                      (most == 1 ? " with resume_tokens: 1, since a sample is resumed by itself, "
                                    "with the seed that sample_seed() gives it"
-                                 : "are 1 to " + std::to_string(most)));
+                                 : ": 1 to " + std::to_string(most)));
   }
   FORERUN_RETURN_IF_ERROR(
       check_tokens("resume_tokens", request.resume_tokens, target.live_vocab()));
   if (request.resume_tokens.size() <= static_cast<size_t>(request.max_new_tokens)) return Status();
   return Status(StatusCode::kInvalidArgument,
                 "resume_tokens: found " + std::to_string(request.resume_tokens.size()) +
-                    ", accepted are up to " + std::to_string(request.max_new_tokens) +
+                    "; accepted: up to " + std::to_string(request.max_new_tokens) +
                     ", the longest output that max_new_tokens and the context leave room for");
 }
 
@@ -94,7 +94,7 @@ Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_l
     if (count <= max_logprobs) continue;
     return Status(StatusCode::kInvalidArgument,
                   std::string(name) + ": found " + std::to_string(count) +
-                      ", accepted -1 (none) to " + std::to_string(max_logprobs) +
+                      "; accepted: -1 (none) to " + std::to_string(max_logprobs) +
                       " (EngineOptions::max_logprobs)");
   }
   return Status();
@@ -113,26 +113,25 @@ Result<std::vector<int32_t>> prompt_tokens(const OpenedModel& target, int32_t ma
 
 Status check_request(const OpenedModel& target, int32_t max_context_tokens, Request& request) {
   if (request.max_new_tokens < 0) {
-    return Status(StatusCode::kInvalidArgument, "max_tokens: found " +
-                                                    std::to_string(request.max_new_tokens) +
-                                                    ", accepted are 0 and more");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "max_tokens: found " + std::to_string(request.max_new_tokens) + "; accepted: at least 0");
   }
   if (request.min_new_tokens < 0 || request.min_new_tokens > request.max_new_tokens) {
     return Status(StatusCode::kInvalidArgument,
                   "min_tokens: found " + std::to_string(request.min_new_tokens) +
-                      ", accepted are 0 to max_tokens, " + std::to_string(request.max_new_tokens));
+                      "; accepted: 0 to max_tokens, " + std::to_string(request.max_new_tokens));
   }
   if (request.min_new_tokens > 0 && request.output_format.kind != OutputFormat::Kind::kAny) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "min_tokens: not accepted together with output_format, whose outputs end once they "
-        "are complete");
+    return Status(StatusCode::kInvalidArgument,
+                  "min_tokens: found " + std::to_string(request.min_new_tokens) +
+                      " with output_format, whose outputs end once they are complete; accepted: 0");
   }
   if (request.ignore_eos && request.output_format.kind != OutputFormat::Kind::kAny) {
     return Status(
         StatusCode::kInvalidArgument,
-        "ignore_eos: not accepted together with output_format, whose outputs end once they "
-        "are complete");
+        "ignore_eos: found true with output_format, whose outputs end once they are complete; "
+        "accepted: false");
   }
   FORERUN_RETURN_IF_ERROR(check_stops(request.stop));
   FORERUN_RETURN_IF_ERROR(check_prompt(target, max_context_tokens, request));

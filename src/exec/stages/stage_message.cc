@@ -14,8 +14,8 @@ int32_t blocks_for(int32_t slots) { return (slots + kKvBlockTokens - 1) / kKvBlo
 
 Status refused(const std::string& what, int64_t found, int64_t first, int64_t last) {
   return Status(StatusCode::kInvalidArgument,
-                "stage message: " + what + " " + std::to_string(found) + ", accepted are " +
-                    std::to_string(first) + " to " + std::to_string(last));
+                "stage message: " + what + " " + std::to_string(found) +
+                    "; accepted: " + std::to_string(first) + " to " + std::to_string(last));
 }
 
 bool lies_within(const StageMessage::Range& range, size_t size) {

@@ -81,19 +81,19 @@ Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   }
   if (config.head_dim % 4 != 0 || config.head_dim > 256) {
     return {StatusCode::kUnsupported, "config.json: head_dim " + std::to_string(config.head_dim) +
-                                          "; on a GPU multiples of 4 up to 256 are accepted"};
+                                          "; accepted on a GPU: multiples of 4 up to 256"};
   }
   if (config.hidden_size % 32 != 0 || config.intermediate_size % 32 != 0) {
     return {StatusCode::kUnsupported,
             "config.json: hidden_size " + std::to_string(config.hidden_size) +
                 ", intermediate_size " + std::to_string(config.intermediate_size) +
-                "; on a GPU multiples of 32 are accepted"};
+                "; accepted on a GPU: multiples of 32"};
   }
   if (plan.padded_vocab > kMaxLogitsSummaryTokens) {
     return {StatusCode::kUnsupported,
             "config.json: vocab_size " + std::to_string(config.vocab_size) + ", " +
-                std::to_string(plan.padded_vocab) + " of it on one GPU; at most " +
-                std::to_string(kMaxLogitsSummaryTokens) + " are accepted"};
+                std::to_string(plan.padded_vocab) + " of it on one GPU; accepted: at most " +
+                std::to_string(kMaxLogitsSummaryTokens)};
   }
   return {};
 }
@@ -125,9 +125,8 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   if (options.kv_blocks < 1 ||
       options.kv_blocks > std::numeric_limits<int32_t>::max() / kKvBlockTokens) {
     return Status(StatusCode::kInvalidArgument,
-                  "KV cache of " + std::to_string(options.kv_blocks) + " blocks; 1 to " +
-                      std::to_string(std::numeric_limits<int32_t>::max() / kKvBlockTokens) +
-                      " are accepted");
+                  "KV cache of " + std::to_string(options.kv_blocks) + " blocks; accepted: 1 to " +
+                      std::to_string(std::numeric_limits<int32_t>::max() / kKvBlockTokens));
   }
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
@@ -324,7 +323,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   if (std::any_of(step.selections.begin(), step.selections.end(),
                   [](const KvSelection& each) { return each.index_blocks != nullptr; })) {
     return {StatusCode::kInvalidArgument,
-            "KV selection by quantized keys; on GPUs selection by keys is accepted"};
+            "KV selection by quantized keys; accepted on GPUs: selection by keys"};
   }
   for (const PassSelectionCuda& selection : block_.selections()) {
     if (selection.first_row + selection.observers <= block_.num_rows()) continue;

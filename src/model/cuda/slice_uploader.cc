@@ -30,8 +30,8 @@ Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
   if (slice.bytes() == 0) return {};
   if (row_bytes > kPortionBytes) {
     return {StatusCode::kUnsupported, "a row of a weight of " + std::to_string(row_bytes) +
-                                          " bytes; at most " + std::to_string(kPortionBytes) +
-                                          " are accepted"};
+                                          " bytes; accepted: at most " +
+                                          std::to_string(kPortionBytes)};
   }
   const auto max_rows = static_cast<int64_t>(kPortionBytes / row_bytes);
   for (int64_t first = 0; first < slice.rows.total; first += max_rows) {

@@ -105,18 +105,19 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
   }
   if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
       !key_of(head)) {
-    return Refusal{401, "Authorization: accepted is 'Bearer' and an API key of this server"};
+    return Refusal{401,
+                   "Authorization: found no API key of this server; accepted: 'Bearer' and a key"};
   }
   if (head.method == "POST" && !is_json(head.header("Content-Type"))) {
     return Refusal{415, "Content-Type: found '" + std::string(head.header("Content-Type")) +
-                            "', accepted is application/json"};
+                            "'; accepted: application/json"};
   }
   if (head.method == "POST") {
     for (const std::string& coding : list_of(head.headers, "Content-Encoding")) {
       if (coding.empty() || equal_ignoring_case(coding, "identity")) continue;
       return Refusal{
           415,
-          "Content-Encoding: found '" + coding + "', accepted is identity: send the body as it is",
+          "Content-Encoding: found '" + coding + "'; accepted: identity, the body as it is",
           {{"Accept-Encoding", "identity"}}};
     }
   }

@@ -44,7 +44,7 @@ Result<std::vector<ApiKey>> read_api_keys(const std::string& path) {
       key.min_priority = min_priority_in(word);
       if (key.min_priority) continue;
       return refused(", line " + std::to_string(number) + ": found '" + printable(word) +
-                     "' behind the key; accepted is min_priority=N, N from " +
+                     "' after the key; accepted: min_priority=N, N from " +
                      std::to_string(-kMaxPriority) + " to " + std::to_string(kMaxPriority));
     }
     keys.push_back(std::move(key));

@@ -141,8 +141,8 @@ void Connection::scan_head() {
     case HeadScanner::Verdict::kBad:
       return fail(400, "not an HTTP request: " + std::string(scanner_.fault()));
     case HeadScanner::Verdict::kTooLong:
-      return fail(431, "headers: accepted are up to " + std::to_string(options_.max_header_bytes) +
-                           " bytes");
+      return fail(431, "headers: too long; accepted: up to " +
+                           std::to_string(options_.max_header_bytes) + " bytes");
     case HeadScanner::Verdict::kMore:
       break;
   }
@@ -178,7 +178,7 @@ void Connection::parse_head() {
   parser_->put(asio::const_buffer(buffer_.data().data(), length), error);
   if (error == http::error::bad_version && ends_in_http_version(line)) {
     return fail(505, "request line: found '" + std::string(line.substr(line.size() - 8)) +
-                         "', accepted are HTTP/1.1 and HTTP/1.0");
+                         "'; accepted: HTTP/1.1 and HTTP/1.0");
   }
   buffer_.consume(length);
   if (!error || error == http::error::body_limit) take_fields();
@@ -211,14 +211,16 @@ void Connection::take_fields() {
 void Connection::refuse_malformed(const error_code& error) {
   if (timed_out_) return fail(408, "the request took longer to arrive than is allowed");
   if (error == http::error::body_limit) {
-    return fail(413,
-                "body: accepted are up to " + std::to_string(options_.max_body_bytes) + " bytes");
+    return fail(413, "body: too large; accepted: up to " + std::to_string(options_.max_body_bytes) +
+                         " bytes");
   }
   if (error == http::error::bad_content_length) {
-    return fail(400, "Content-Length: accepted is one decimal number, without Transfer-Encoding");
+    return fail(
+        400, "Content-Length: malformed; accepted: one decimal number, without Transfer-Encoding");
   }
   if (error == http::error::bad_transfer_encoding) {
-    return fail(400, "Transfer-Encoding: accepted is 'chunked' once, without Content-Length");
+    return fail(400,
+                "Transfer-Encoding: malformed; accepted: 'chunked' once, without Content-Length");
   }
   const bool is_http = error.category() == make_error_code(http::error::end_of_stream).category();
   if (error == http::error::end_of_stream || !is_http) return close();  // the client has left
@@ -291,7 +293,7 @@ bool Connection::take_chunks() {
       fail(400, "not an HTTP request: " + std::string(chunks_->fault()));
       return false;
     case ChunkedBody::Verdict::kTooLong:
-      fail(431, "body: a chunk's extensions or the trailers are too long: accepted are up to " +
+      fail(431, "body: a chunk's extensions or the trailers are too long; accepted: up to " +
                     std::to_string(options_.max_header_bytes) + " bytes");
       return false;
     case ChunkedBody::Verdict::kTooLarge:

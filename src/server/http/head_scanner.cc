@@ -6,8 +6,8 @@
 namespace forerun::server {
 namespace {
 
-constexpr std::string_view kLoneLf = "found a line that ends in LF alone, accepted is CRLF";
-constexpr std::string_view kLoneCr = "found CR without LF, accepted is CRLF at the end of a line";
+constexpr std::string_view kLoneLf = "found a line that ends in LF alone; accepted: CRLF";
+constexpr std::string_view kLoneCr = "found CR without LF; accepted: CRLF at the end of a line";
 
 }  // namespace
 
@@ -74,7 +74,7 @@ bool HeadScanner::take_in_line(unsigned char byte) {
              refuse("found a byte in the request line that is no visible ASCII character");
     case Place::kLineStart:
       if (byte == ' ' || byte == '\t') {
-        return refuse("found a folded header line, accepted is one line a header");
+        return refuse("found a folded header line; accepted: one line for each header");
       }
       place_ = Place::kName;
       if (is_token_char(static_cast<char>(byte))) return true;

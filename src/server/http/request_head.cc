@@ -25,14 +25,13 @@ Fault check_body_length(const HttpRequest& head) {
   if (has_length) {
     const std::string_view length = head.header("Content-Length");
     if (length.empty() || !std::all_of(length.begin(), length.end(), is_digit)) {
-      return HeadFault{400, "Content-Length: found '" + std::string(length) +
-                                "', accepted is one decimal number"};
+      return HeadFault{
+          400, "Content-Length: found '" + std::string(length) + "'; accepted: one decimal number"};
     }
   }
   if (head.count("Transfer-Encoding") == 0) return std::nullopt;
   if (has_length) {
-    return HeadFault{400,
-                     "Content-Length: found beside Transfer-Encoding, accepted is one of them"};
+    return HeadFault{400, "Content-Length: found beside Transfer-Encoding; accepted: one of them"};
   }
   if (head.version < 11) {
     return HeadFault{400, "Transfer-Encoding: found in HTTP/1.0, which does not have it"};
@@ -45,11 +44,11 @@ Fault check_body_length(const HttpRequest& head) {
       !is_chunked(codings.back())) {
     return HeadFault{400, "Transfer-Encoding: found '" +
                               std::string(head.header("Transfer-Encoding")) +
-                              "', which does not say where the body ends; accepted is 'chunked'"};
+                              "', which does not say where the body ends; accepted: 'chunked'"};
   }
   if (codings.size() == 1) return std::nullopt;
   return HeadFault{501, "Transfer-Encoding: found '" + codings.front() +
-                            "', which this server does not decode; accepted is 'chunked'"};
+                            "', which this server does not decode; accepted: 'chunked'"};
 }
 
 // RFC 3986's unreserved characters, sub-delims and '%'.
@@ -95,7 +94,7 @@ Fault check_expectation(const HttpRequest& head) {
   if (head.version < 11) return std::nullopt;
   for (const std::string& member : list_of(head.headers, "Expect")) {
     if (member.empty() || equal_ignoring_case(member, "100-continue")) continue;
-    return HeadFault{417, "Expect: found '" + member + "', accepted is 100-continue"};
+    return HeadFault{417, "Expect: found '" + member + "'; accepted: 100-continue"};
   }
   return std::nullopt;
 }
@@ -103,7 +102,7 @@ Fault check_expectation(const HttpRequest& head) {
 HeadFault bad_target(std::string_view target, const char* accepted) {
   constexpr size_t kMaxShown = 100;
   return {400, "request line: found the target '" + std::string(target.substr(0, kMaxShown)) +
-                   "', accepted is " + accepted};
+                   "'; accepted: " + accepted};
 }
 
 // False: a '%' without two hexadecimal digits, or one that stands for a control character.
@@ -180,7 +179,7 @@ std::optional<HeadFault> read_head(std::string_view target, HttpRequest& head) {
   for (const std::string_view name : kOnce) {
     if (head.count(name) < 2) continue;
     return HeadFault{400, std::string(name) + ": found " + std::to_string(head.count(name)) +
-                              " of them, accepted is one"};
+                              " of them; accepted: one"};
   }
   if (Fault fault = check_body_length(head)) return fault;
   if (Fault fault = check_host(head)) return fault;

@@ -19,7 +19,7 @@ auto format_of_name(const Rows& rows, const char* what, std::string_view name)
     accepted += (accepted.empty() ? "" : ", ") + std::string(row.name);
   }
   return Status(StatusCode::kInvalidArgument,
-                what + (": found '" + std::string(name)) + "', accepted are " + accepted);
+                what + (": found '" + std::string(name)) + "'; accepted: " + accepted);
 }
 
 }  // namespace forerun::server

@@ -15,7 +15,7 @@ TEST(ToolFormat, NamesGoBothWays) {
     EXPECT_STREQ(tool_format_name(*format), name);
   }
   EXPECT_EQ(tool_format_of_name("gpt").status().message(),
-            "tool format: found 'gpt', accepted are none, hermes, llama_json, llama_function, "
+            "tool format: found 'gpt'; accepted: none, hermes, llama_json, llama_function, "
             "mistral, qwen_coder, deepseek, json_list");
   for (const char* name : {"none", "think", "think_box", "seed"}) {
     EXPECT_STREQ(reasoning_format_name(*reasoning_format_of_name(name)), name);

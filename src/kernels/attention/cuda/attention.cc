@@ -24,7 +24,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
             "attention on a GPU: " + std::to_string(call.num_heads) + " heads of " +
                 std::to_string(kv.head_dim) + " dimensions over " +
                 std::to_string(kv.num_kv_heads) +
-                " key/value heads; head dimensions up to 256 and whole groups are accepted"};
+                " key/value heads; accepted: head dimensions up to 256 and whole groups"};
   }
   if (is_fused(call.mode) && !can_fuse_rope(kv.head_dim, false)) {
     return {StatusCode::kInvalidArgument,
@@ -39,7 +39,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   if ((shares || tile_cluster || tiles || runs) && kv.head_dim > 128) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
-                " dimensions in a mode of shared tiles; up to 128 are accepted"};
+                " dimensions in a mode of shared tiles; accepted: up to 128"};
   }
   const int max_blocks = largest_tile_cluster(kv.head_dim);
   if (tile_cluster_blocks(call.mode) > max_blocks) {

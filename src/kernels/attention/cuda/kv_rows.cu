@@ -131,7 +131,7 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream) {
       call.v_offset % 2 != 0) {
     return {StatusCode::kUnsupported, "rotation on a GPU: heads of " +
                                           std::to_string(call.kv.head_dim) +
-                                          " dimensions; multiples of 4 up to 256 are accepted"};
+                                          " dimensions; accepted: multiples of 4 up to 256"};
   }
   RopeAppendArgs args;
   args.step = call.step;

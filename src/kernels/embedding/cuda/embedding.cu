@@ -97,7 +97,7 @@ Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
     return {StatusCode::kInvalidArgument,
             "embedding on a GPU: " + std::to_string(call.rows) + " rows of " +
                 std::to_string(call.dim) + " in " + std::to_string(call.output_stride) +
-                "; accepted are 1 row and more, a dim that is a multiple of 32, and a stride that "
+                "; accepted: at least 1 row, a dim that is a multiple of 32, and a stride that "
                 "is a multiple of 8 and holds a row"};
   }
   if (call.next_norm.weight == nullptr || call.next_norm.scaled == nullptr ||

@@ -330,22 +330,22 @@ Status check_call(const KvSelectCallCuda& call) {
   };
   if (call.observers < 1 || call.first_weighed < 1) {
     return refuse("found " + std::to_string(call.observers) + " observers of " +
-                  std::to_string(call.first_weighed) + " tokens; accepted are 1 and more");
+                  std::to_string(call.first_weighed) + " tokens; accepted: at least 1 of each");
   }
   if (call.weighed_step < 0 || call.weighed_step > 1) {
     return refuse("found weighed_step " + std::to_string(call.weighed_step) +
-                  "; accepted are 0 and 1");
+                  "; accepted: 0 and 1");
   }
   if (call.tokens < 1 || call.tokens > call.first_weighed) {
-    return refuse("found " + std::to_string(call.tokens) + " candidate tokens; accepted are 1 to " +
+    return refuse("found " + std::to_string(call.tokens) + " candidate tokens; accepted: 1 to " +
                   std::to_string(call.first_weighed) + ", to which all observers attend");
   }
   if (call.chosen < kKeys || call.chosen % kKeys != 0 || call.chosen > call.tokens) {
-    return refuse(std::to_string(call.chosen) + " chosen tokens; accepted are multiples of " +
+    return refuse(std::to_string(call.chosen) + " chosen tokens; accepted: multiples of " +
                   std::to_string(kKeys) + " up to " + std::to_string(call.tokens));
   }
   if (call.pooling < 1 || call.pooling % 2 == 0) {
-    return refuse("pooling " + std::to_string(call.pooling) + "; accepted are odd numbers");
+    return refuse("pooling " + std::to_string(call.pooling) + "; accepted: odd numbers");
   }
   return {};
 }

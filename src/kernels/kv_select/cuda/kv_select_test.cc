@@ -261,7 +261,7 @@ TEST(KvSelectCudaCalls, NumbersThatDoNotFitAreRefused) {
   };
   KvSelectCallCuda wrong = call;
   wrong.tokens = 101;
-  refused(wrong, "accepted are 1 to 100");
+  refused(wrong, "accepted: 1 to 100");
   wrong = call;
   wrong.chosen = 65;
   refused(wrong, "multiples of 64 up to 96");

@@ -80,7 +80,8 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
     }
   }
   if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMaxLinearRows)) {
-    return refuse("33 rows and more need scratch memory; accepted are at most 4096 rows");
+    return refuse(
+        "found more than 32 rows without scratch memory, or over 4096; accepted: fewer rows");
   }
   if (plan.format == LinearFormat::kInt8Group64 && (call.gated || call.reduce != nullptr)) {
     return refuse("int8 supports neither gated nor reduce");

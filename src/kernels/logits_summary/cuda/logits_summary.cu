@@ -95,7 +95,7 @@ Status logits_summary_cuda(const LogitsSummaryCallCuda& call, cudaStream_t strea
   static_assert(int64_t{kMaxQuads} * kTokens == kMaxLogitsSummaryTokens);
   if (num_quads > kMaxQuads) {
     return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
-                                          " tokens on one GPU; accepted are " +
+                                          " tokens on one GPU; accepted: at most " +
                                           std::to_string(kMaxLogitsSummaryTokens)};
   }
   Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
