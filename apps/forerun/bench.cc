@@ -151,7 +151,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingO
     if (!tokens.empty()) options.prompts.push_back(std::move(tokens));
   }
   if (options.prompts.empty()) {
-    return Status(StatusCode::kInvalidArgument, "--prompts: all are empty");
+    return Status(StatusCode::kInvalidArgument, "--prompts: found only empty prompts");
   }
   if (flags.prompt_tokens) {
     options.prompts =
@@ -261,8 +261,9 @@ Status finish(const BenchFlags& flags, const Status& measured, size_t rows,
   std::cout << std::flush;
   if (!measured.ok()) {
     (*json)["interrupted"] = true;
-    std::cerr << (rows == 0 ? "forerun: interrupted before anything was measured\n"
-                            : "forerun: interrupted; these are the figures until then\n");
+    std::cerr << (rows == 0
+                      ? "forerun: interrupted before anything was measured\n"
+                      : "forerun: interrupted; the figures cover what was measured until then\n");
   }
   FORERUN_RETURN_IF_ERROR(write_json(flags.json_path, *json));
   return measured;
@@ -320,16 +321,17 @@ void add_load_flags(CLI::App& command, BenchFlags& flags) {
   const std::string group = "Many requests at once";
   command
       .add_option("--requests", flags.requests,
-                  "So many, prompts in a circle, each with a seed of its own")
+                  "Number of requests; prompts are used in turn, each request has its own seed")
       ->group(group);
   command
       .add_option("--arrivals", flags.arrivals,
                   "all (default), every:SECONDS or poisson:REQUESTS_PER_SECOND")
       ->group(group);
   command
-      .add_option("--concurrency", flags.concurrencies,
-                  "At most so many in flight, a row each, e.g. 1,4,16,64 (without --requests also "
-                  "how many there are)")
+      .add_option(
+          "--concurrency", flags.concurrencies,
+          "Most requests in flight, one row for each number: 1,4,16,64 (without --requests also "
+          "how many there are)")
       ->delimiter(',')
       ->group(group);
   command
@@ -342,9 +344,11 @@ void add_load_flags(CLI::App& command, BenchFlags& flags) {
                   "is cancelled")
       ->group(group);
   command
-      .add_flag("--compare", flags.compare, "Count the requests whose tokens are plain decoding's")
+      .add_flag("--compare", flags.compare,
+                "Count the requests with the same tokens as plain decoding")
       ->group(group);
-  command.add_flag("--host-time", flags.host_time, "The host's CPU time a result, from a trace")
+  command
+      .add_flag("--host-time", flags.host_time, "The host's CPU time for each result, from a trace")
       ->group(group);
 }
 
@@ -370,14 +374,15 @@ Command add_bench(CLI::App& app) {
   command->add_option("--temperatures", flags->temperatures)->delimiter(',')->capture_default_str();
   command->add_option("--limit", flags->limit, "Prompts of each file; 0 takes all")
       ->capture_default_str();
-  command->add_option("--warmup", flags->warmups, "Requests before anything counts")
+  command->add_option("--warmup", flags->warmups, "Requests to run before measuring")
       ->capture_default_str();
-  command->add_option("--repeat", flags->repeats,
-                      "Runs of each; the fastest counts (default: 3; 1 of many requests at once)");
-  command->add_option("-n,--max-tokens", flags->max_tokens, "Tokens a request")
+  command->add_option(
+      "--repeat", flags->repeats,
+      "Runs of each strategy; the fastest counts (default: 3; 1 of many requests at once)");
+  command->add_option("-n,--max-tokens", flags->max_tokens, "Tokens of each request")
       ->capture_default_str();
   command->add_flag("--reuse-prompts", flags->reuse_prompts,
-                    "Send every prompt once before it counts, and share its KV");
+                    "Send every prompt once before measuring, and reuse its KV");
   command->add_option(
       "--json", flags->json_path,
       "Write the results to this file too; - is standard output, the table then goes to stderr");

@@ -141,17 +141,17 @@ void Chat::make_commands() {
                        [this](const std::string& path) { return conversation_.save(path); }});
   commands_.push_back({"/load", "FILE", "go on with a conversation that was saved",
                        [this](const std::string& path) { return conversation_.load(path); }});
-  commands_.push_back(
-      {"/seed", "N|random", "same seed, same answer", [this](const std::string& text) {
-         const Result<uint64_t> seed = parse_seed(text);
-         if (!seed.ok()) return seed.status().with_context("/seed");
-         sampling_.seed = *seed;
-         std::cerr << "seed " << *seed << std::endl;
-         return Status();
-       }});
+  commands_.push_back({"/seed", "N|random", "seed of the answers: same seed, same answer",
+                       [this](const std::string& text) {
+                         const Result<uint64_t> seed = parse_seed(text);
+                         if (!seed.ok()) return seed.status().with_context("/seed");
+                         sampling_.seed = *seed;
+                         std::cerr << "seed " << *seed << std::endl;
+                         return Status();
+                       }});
   for_each_sampling_field([&](const auto& field) { commands_.push_back(number_command(field)); });
   commands_.push_back(
-      {"/max-tokens", "N", "most tokens an answer", [this](const std::string& text) {
+      {"/max-tokens", "N", "most tokens in an answer", [this](const std::string& text) {
          const auto number = number_of<int32_t>(text);
          if (!number || *number < 1) {
            return refuse("/max-tokens", text, "a whole number, 1 or more");
@@ -229,9 +229,9 @@ Status Chat::answer() {
   const auto context = static_cast<size_t>(engine_.info().max_context_tokens);
   if (tokens.size() >= context) {
     return Status(StatusCode::kResourceExhausted,
-                  "the conversation has come to " + std::to_string(tokens.size()) +
-                      " tokens, the context holds " + std::to_string(context) +
-                      " with the answer; /clear forgets it, /save keeps it in a file");
+                  "the conversation has " + std::to_string(tokens.size()) +
+                      " tokens, and the context holds " + std::to_string(context) +
+                      " including the answer; /clear forgets it, /save keeps it in a file");
   }
   request.sampling = sampling_;
   request.stop = stop_;
@@ -298,7 +298,7 @@ Status run_chat(const ChatFlags& flags) {
   if (by_hand || failed == 0) return Status();
   return Status(StatusCode::kInvalidArgument,
                 (failed == 1 ? "a line" : std::to_string(failed) + " lines") +
-                    " of standard input failed, as said above");
+                    " of standard input failed; the messages above say why");
 }
 
 }  // namespace
@@ -309,7 +309,7 @@ Command add_chat(CLI::App& app) {
   add_engine_flags(*command, flags->engine);
   add_sampling_flags(*command, flags->sampling);
   command->add_option("--system", flags->system, "System message");
-  command->add_option("-n,--max-tokens", flags->max_tokens, "Most tokens an answer")
+  command->add_option("-n,--max-tokens", flags->max_tokens, "Most tokens in an answer")
       ->capture_default_str();
   add_stop_flag(*command, flags->stop);
   command->add_flag("--show-tree", flags->show_tree, "Show accepted and rejected drafts");

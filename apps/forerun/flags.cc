@@ -86,7 +86,7 @@ void add_cost_flags(CLI::App& command, EngineOptions& options) {
               (options.cost_cache.empty() ? "off" : options.cost_cache) + ")")
       ->type_name("DIR|off");
   command.add_flag("--measure-anew", options.measure_anew,
-                   "Measure what Steps cost although it is kept from an earlier start");
+                   "Measure what Steps cost, also if an earlier start has stored it");
 }
 
 void add_engine_flags(CLI::App& command, EngineOptions& options) {
@@ -120,7 +120,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                    "Try splits of the processors between target and draft, keep the fastest "
                    "(not on GPUs)");
   command.add_option("--emulate", options.emulate,
-                     "Steps last what they take on another machine: FILE#NAME of bench/profiles");
+                     "Steps take as long as on another machine: FILE#NAME of bench/profiles");
   command
       .add_option("--weights", options.weights,
                   "as_stored, bf16, f32, int8 or int8_head (the head alone); on a GPU as_stored or "
@@ -156,7 +156,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                      "what Steps cost, 1.8 times as long as without the prompt)");
   add_cost_flags(command, options);
   command.add_flag("!--no-shared-prefixes", options.share_prefixes,
-                   "Compute the KV of every prompt anew, also where requests begin alike");
+                   "Compute the KV of every prompt, also where prompts begin with the same tokens");
 }
 
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
@@ -177,7 +177,7 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
             flags.seed = *seed;
             flags.random_seed = text == kRandomSeed;
           },
-          "Same seed, same text; random chooses one and tells it")
+          "Same seed, same text; random chooses one and prints it")
       ->type_name("NUMBER|random")
       ->default_str("0");
 }

@@ -223,8 +223,8 @@ Command add_generate(CLI::App& app) {
   command->add_option("--logprobs", flags->logprobs,
                       "With --json: log-probabilities of each token and this many alternatives");
   command->add_option("--prompt-logprobs", flags->prompt_logprobs,
-                      "With --json: the same of each token of the prompt but the first; with "
-                      "--max-tokens 0 nothing else is done");
+                      "With --json: the same for each token of the prompt but the first; with "
+                      "--max-tokens 0 nothing is generated");
   command->add_flag("--json", flags->json, "Print one JSON object instead of streaming");
   command->add_flag("--json-lines", flags->json_lines,
                     "Stream JSON, a line an event; the last line says how it ended");

@@ -38,7 +38,7 @@ Result<std::string> read_secret(const std::string& path) {
   if (file >= 0) close(file);
   if (size <= 0) {
     return Status(StatusCode::kNotFound,
-                  "--secret-file: cannot read '" + path + "', or it is empty");
+                  "--secret-file: '" + path + "' cannot be read or is empty");
   }
   if (about.st_uid != geteuid() || (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return Status(
@@ -70,20 +70,21 @@ std::vector<std::string> HostFlags::arguments() const {
 
 void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& group) {
   command
-      .add_option("--secret-file", flags.secret_file,
-                  "A file of mode 0600 with the same content on every host: who has another one "
-                  "cannot join")
+      .add_option(
+          "--secret-file", flags.secret_file,
+          "A file of mode 0600 with the same content on every host: a process with another one "
+          "cannot join")
       ->type_name("FILE")
       ->group(group);
   command
       .add_option("--silence-s", flags.silence_s,
-                  "A process that is not heard of for so many seconds is lost")
+                  "A process that sends nothing for so many seconds is lost")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--start-s", flags.start_s,
-                  "All processes have started and met within so many seconds")
+                  "Seconds within which all processes must start and connect")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->group(group);
@@ -94,14 +95,12 @@ void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& grou
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option("--link-delay-ms", flags.link_delay_ms,
-                  "For trials: messages take so much longer")
+  command.add_option("--link-delay-ms", flags.link_delay_ms, "For trials: delay of every message")
       ->check(CLI::Range(0.0, 10000.0))
       ->group(group);
   command
       .add_option("--link-gbit", flags.link_gbit,
-                  "For trials: links carry so many Gbit/s, 0: what they do")
+                  "For trials: bandwidth of a link, in Gbit/s; 0: no limit")
       ->check(CLI::Range(0.0, 1e6))
       ->group(group);
   command

@@ -143,9 +143,10 @@ Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Statu
           "With --hosts: the interface or network to use (eth1, 10.0.0.0/24; default: all)")
       ->group(kGroup);
   command
-      ->add_option("--relaunches", flags->relaunches,
-                   "With --hosts: how many failures within ten minutes, with no work done between "
-                   "them, are followed by another start; one more ends the command")
+      ->add_option(
+          "--relaunches", flags->relaunches,
+          "With --hosts: most restarts after failures within ten minutes, with no work done "
+          "between them; one failure more ends the command")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str()
       ->group(kGroup);

@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
     return forerun::app::leave_launch(forerun::app::run(argc, argv));
   } catch (const std::bad_alloc&) {
     return forerun::app::fail(
-        "out of memory; smaller models, --context, --kv-memory or fewer requests take less");
+        "out of memory; a smaller model, --context or --kv-memory, or fewer requests need less");
   } catch (const std::exception& error) {
     return forerun::app::fail(std::string("defect, please report it: ") + error.what());
   }

@@ -120,7 +120,7 @@ Result<PlannedMachine> measured_machine(const PlanFlags& flags, std::string& not
   machine.measured = true;
   machine.costs = std::move(measured->costs);
   note = std::string("measured ") + (measured->from_cache ? "at an earlier start" : "now") +
-         "; what grows with the caches is carried on in a line";
+         "; costs that grow with the caches are extrapolated linearly";
   return machine;
 }
 
@@ -262,9 +262,10 @@ Command add_plan(CLI::App& app) {
       ->add_option("-m,--model", flags->model,
                    "Checkpoint directory, org/name in the cache, or a config.json alone")
       ->required();
-  command->add_option("-d,--draft", flags->draft, "The same of a draft model");
+  command->add_option("-d,--draft", flags->draft, "The same for a draft model");
   command->add_option("--gpus", flags->gpus,
-                      "GPUs that need not be here: NAME or NAME:COUNT, of " + listed_gpus() +
+                      "GPUs, also ones that this machine lacks: NAME or NAME:COUNT, of " +
+                          listed_gpus() +
                           "; or bandwidth=GB/s,tflops=TFLOP/s,memory=GB,link=GB/s:COUNT");
   command->add_option("--devices", flags->engine.devices,
                       "Measure these devices of this machine instead: cpu:0-3, cuda:0,cuda:1");
@@ -275,7 +276,8 @@ Command add_plan(CLI::App& app) {
       ->add_option("--batch", flags->batches, "Sequences that decode at once, for example 1,8,32")
       ->delimiter(',')
       ->required();
-  command->add_option("--context", flags->contexts, "Tokens each, for example 2000,32000")
+  command
+      ->add_option("--context", flags->contexts, "Tokens of each sequence, for example 2000,32000")
       ->delimiter(',')
       ->required();
   command
@@ -295,10 +297,11 @@ Command add_plan(CLI::App& app) {
   command->add_option("--max-guesses", flags->max_guesses, "Most guesses a round")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--overhead-ms", flags->overhead_ms, "What a round takes beside its Steps")
+  command->add_option("--overhead-ms", flags->overhead_ms, "Time of a round beside its Steps")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
-  command->add_flag("--all", flags->all, "Every number of guesses, not each candidate's best");
+  command->add_flag("--all", flags->all,
+                    "Show every number of guesses, not only each candidate's best");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_option("--svg", flags->svg_path, "Draw the speed-up over batch and context here");
   command->footer(

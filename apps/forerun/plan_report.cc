@@ -50,7 +50,7 @@ std::string critical_table(const PlanReport& report) {
     if (has_self) table.back().push_back(tokens(each.self));
     table.back().push_back(std::to_string(each.longest));
   }
-  return format_table(table) + "-: not up to the longest context that the model has" +
+  return format_table(table) + "-: at no context up to the longest one that the model has" +
          (report.machine.memory ? " and the memory holds.\n" : ".\n");
 }
 

@@ -104,7 +104,7 @@ std::string why_texts_may_differ(const std::string& accept) {
   if (accept == "rejection") {
     return " (--accept rejection keeps the distribution of texts, not each text: it may differ)";
   }
-  return " (--accept " + accept + " gives the text up for speed where requests are greedy)";
+  return " (--accept " + accept + " trades the text for speed where requests are greedy)";
 }
 
 std::string describe(const Comparison& comparison, const SpeculationOptions& options) {

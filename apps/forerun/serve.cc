@@ -80,8 +80,8 @@ class Shutdown {
 
   void on_signal() {
     if (std::exchange(begun_, true)) return cut_off();
-    std::cerr << "forerun: ending; requests under way have " << drain_seconds_
-              << " s, a second signal ends them now" << std::endl;
+    std::cerr << "forerun: ending; running requests have " << drain_seconds_
+              << " s to finish, a second signal ends them now" << std::endl;
     api_.begin_drain();
     http_.drain([this] { loop_.stop(); });
     loop_.after(milliseconds(drain_seconds_), [this] { cut_off(); });
@@ -155,7 +155,7 @@ Status run_serve(const ServeFlags& flags) {
 void add_http_flags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--host", flags.http.host,
-                  "Address to listen on; 0.0.0.0 is all, for which a key is advised")
+                  "Address to listen on; 0.0.0.0 is all of them, where clients should need a key")
       ->capture_default_str();
   command.add_option("--port", flags.http.port, "Port; 0 is any free one")->capture_default_str();
   command.add_option("--api-key-file", flags.api_key_file,
@@ -171,11 +171,11 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str();
   command.add_flag("--public-metrics", flags.public_metrics, "/metrics needs no API key");
   command.add_option("--allowed-host", flags.access.hosts,
-                     "A name that clients know this server by, may be given again; requests with "
+                     "A name that clients know this server by; may repeat; requests with "
                      "another Host are refused (default: localhost and its addresses where it "
                      "listens there, else any)");
   command.add_option("--cors-origin", flags.access.cors_origins,
-                     "Web pages of this origin may use the server, may be given again; * is any "
+                     "Web pages of this origin may use the server; may repeat; * is any "
                      "(default: only its own page)");
   command.add_option("--max-body", flags.http.max_body_bytes, "Most bytes of a request's body")
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 30))
@@ -220,16 +220,17 @@ Command add_serve(CLI::App& app) {
   add_engine_flags(*command, flags->engine);
   add_http_flags(*command, *flags);
   command->add_option("--served-model-name", flags->api.model_names,
-                      "A name that clients may ask for, may be given again; answers have the first "
+                      "A name that clients may ask for; may repeat; answers have the first "
                       "(default: the checkpoint's folder)");
   command
       ->add_option("--max-requests", flags->engine.max_active_requests,
                    "Requests that are decoded at a time")
       ->capture_default_str();
   command
-      ->add_option("--max-waiting", flags->engine.max_waiting_requests,
-                   "Requests that may wait for their turn; what comes beyond is told to come again "
-                   "(status 429). -1: any number")
+      ->add_option(
+          "--max-waiting", flags->engine.max_waiting_requests,
+          "Requests that may wait for their turn; further ones are refused, to be sent again "
+          "(status 429). -1: any number")
       ->capture_default_str();
   command
       ->add_option("--priority-ageing", flags->engine.priority_ageing_s,
@@ -237,7 +238,7 @@ Command add_serve(CLI::App& app) {
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command->add_flag("--isolate", flags->isolate,
-                    "Put the engine into a process of its own: where that dies it is started "
+                    "Run the engine in its own process: if that dies, it is started "
                     "again, and requests go on from their tokens");
   command
       ->add_option("--tool-format", flags->tool_format,

@@ -124,7 +124,7 @@ Status start_on_hosts(const HostStart& start) {
   }
   return Status(StatusCode::kInternal, "the launch over the hosts of '" + start.file +
                                            "' has ended with exit code " + std::to_string(code) +
-                                           "; what it has written above says why");
+                                           "; its messages above say why");
 }
 
 }  // namespace forerun::app

@@ -117,17 +117,20 @@ Command add_trace(CLI::App& app) {
   command->add_option("-p,--prompt", flags->prompt, "The text to continue")->required();
   command->add_option("-n,--max-tokens", flags->max_tokens, "Tokens to write")
       ->capture_default_str();
-  command->add_option("--requests", flags->requests, "So many at once, seeds ascending")
+  command
+      ->add_option("--requests", flags->requests,
+                   "Number of requests at once, with ascending seeds")
       ->capture_default_str();
   command->add_option(
       "--json", flags->json_path,
       "Write the trace for chrome://tracing or Perfetto to this file; - is standard output");
   command->add_option("--svg", flags->svg_path,
                       "Draw the timeline into this file; - is standard output");
-  command->add_option("--from-ms", flags->from_ms, "The drawing starts here")
+  command->add_option("--from-ms", flags->from_ms, "Start of the drawing")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--length-ms", flags->length_ms, "and shows so much (default: to the end)")
+  command
+      ->add_option("--length-ms", flags->length_ms, "Length of the drawing (default: to the end)")
       ->check(CLI::NonNegativeNumber);
   command->footer(
       "Example:\n  forerun trace --model models/demo-target --draft models/demo-draft \\\n"

@@ -201,7 +201,7 @@ Status EngineImpl::start() {
   FORERUN_ASSIGN_OR_RETURN(plan_, resolve_(options_.speculation));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
-  if (known.from_cache) info_.planner_report = "step costs as an earlier start has measured them\n";
+  if (known.from_cache) info_.planner_report = "step costs as measured by an earlier start\n";
   if (!draft_context_.empty()) info_.planner_report += draft_context_ + "\n";
   info_.planner_report += describe_stages(*models_, opened_->target.checkpoint.config());
   info_.planner_report += describe_costs(known.costs) + choice.report;

@@ -341,7 +341,7 @@ Result<RuleId> read_grammar_text(std::string_view text, std::span<const NamedRul
   }
   if (const size_t well_formed = text::well_formed_prefix(text); well_formed < text.size()) {
     return Status(StatusCode::kInvalidArgument, "grammar: byte " + std::to_string(well_formed) +
-                                                    " is no UTF-8; accepted: UTF-8 text");
+                                                    " is not UTF-8; accepted: UTF-8 text");
   }
   return Reader(text, defined, limits, rules).read();
 }

@@ -338,7 +338,8 @@ class Parser {
 
 Result<PatternTree> parse_pattern(std::string_view pattern, const GrammarLimits& limits) {
   if (!text::is_well_formed(pattern)) {
-    return Status(StatusCode::kInvalidArgument, "pattern: no UTF-8; accepted: UTF-8 text");
+    return Status(StatusCode::kInvalidArgument,
+                  "pattern: found bytes that are not UTF-8; accepted: UTF-8 text");
   }
   return Parser(pattern, limits).parse();
 }

@@ -54,7 +54,7 @@ Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& li
                      StatusCode::kResourceExhausted);
   }
   Json document = Json::parse(schema, nullptr, false);
-  if (document.is_discarded()) return refuse_at("#", "text that is no JSON", "a JSON schema");
+  if (document.is_discarded()) return refuse_at("#", "text that is not JSON", "a JSON schema");
   if (const std::string* name = internal_name(document)) {
     return refuse_at("#", "the name " + shown(Json(*name)),
                      "names that do not begin with the character U+0001", StatusCode::kUnsupported);

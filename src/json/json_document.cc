@@ -62,7 +62,7 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
                   file.string() + ": " + (error ? error.message() : "no such file"));
   }
   if (!std::filesystem::is_regular_file(file, error)) {
-    return Status(StatusCode::kInvalidArgument, file.string() + ": is no regular file");
+    return Status(StatusCode::kInvalidArgument, file.string() + ": is not a regular file");
   }
   const auto bytes = std::filesystem::file_size(file, error);
   if (error) return Status(StatusCode::kNotFound, file.string() + ": " + error.message());

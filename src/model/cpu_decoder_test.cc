@@ -190,7 +190,7 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
          step.selections[0].index_blocks = table.data();
          step.selections[0].indexed = -1;
        })},
-      {"row 98: an index of 64 tokens in 0 blocks; it takes ",
+      {"row 98: an index of 64 tokens in 0 blocks; accepted: at least ",
        message_of([&](Step& step) { step.selections[0].index_blocks = table.data(); })},
   };
   for (const auto& [words, message] : cases) {

@@ -34,7 +34,7 @@ Status check_layer_range(const LayerRange& range, const ModelConfig& config) {
                     (!range.heads || range.end == config.num_layers);
   if (fits) return {};
   return {StatusCode::kInvalidArgument, "stage: found " + describe(range, config) +
-                                            "; a stage has at least one layer, the embedding only "
+                                            "; accepted: at least one layer, the embedding only "
                                             "with layer 0 and the head only with "
                                             "the last layer"};
 }

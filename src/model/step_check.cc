@@ -52,11 +52,11 @@ Status check_index(const KvSelection& selection, size_t first, int32_t head_dim,
   }
   const int32_t needed = pq_index_blocks(selection.tokens, head_dim);
   if (selection.num_index_blocks < needed) {
-    return Status(StatusCode::kInvalidArgument, "row " + std::to_string(first) + ": an index of " +
-                                                    std::to_string(selection.tokens) +
-                                                    " tokens in " +
-                                                    std::to_string(selection.num_index_blocks) +
-                                                    " blocks; it takes " + std::to_string(needed));
+    return Status(StatusCode::kInvalidArgument,
+                  "row " + std::to_string(first) + ": an index of " +
+                      std::to_string(selection.tokens) + " tokens in " +
+                      std::to_string(selection.num_index_blocks) + " blocks; accepted: at least " +
+                      std::to_string(needed));
   }
   return check_blocks(first, selection.index_blocks, selection.num_index_blocks, kv_blocks);
 }

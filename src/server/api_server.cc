@@ -228,7 +228,7 @@ void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& excha
 }
 
 void ApiServer::refuse_as_full(const HttpRequest& request, Exchange& exchange) {
-  ApiError error = api_error(429, "too many calls wait to be read; send it again later");
+  ApiError error = api_error(429, "too many requests wait to be read; send this one again later");
   error.retry_after = kRetryAfter;
   respond(request, exchange, error_response(error));
 }
@@ -240,7 +240,8 @@ void ApiServer::catch_defects(const HttpRequest& request, Exchange& exchange,
   respond(request, exchange, error_response(api_error(503, "out of memory")));
 } catch (const std::exception& defect) {  // of a library: this request's, not the process's
   log_line(LogLevel::kError, "request id=" + request.id + " failed: " + defect.what());
-  respond(request, exchange, error_response(api_error(500, "the server failed to read this call")));
+  respond(request, exchange,
+          error_response(api_error(500, "the server failed to read this request")));
 }
 
 void ApiServer::run_post(const RequestPtr& shared, const std::shared_ptr<Exchange>& exchange) {
@@ -257,7 +258,7 @@ void ApiServer::run_post(const RequestPtr& shared, const std::shared_ptr<Exchang
   }
   if (path == "/v1/embeddings") {
     return respond(request, *exchange,
-                   error_response(api_error(501, path + ": this server does not do it")));
+                   error_response(api_error(501, path + ": this server does not support it")));
   }
   auto call = path == "/v1/completions" ? read_completion(engine, facts_, request.body, request.id)
               : path == "/v1/responses"

@@ -54,7 +54,7 @@ struct Metrics::Impl {
   Gauge& prompt_rate = gauge("forerun_prompt_tokens_per_second",
                              "Computed prompt tokens a second over the last ten seconds");
   Family<Gauge>& kv_used = family("forerun_kv_blocks_used", "KV blocks held by running requests");
-  Family<Gauge>& kv_total = family("forerun_kv_blocks_total", "KV blocks there are");
+  Family<Gauge>& kv_total = family("forerun_kv_blocks_total", "KV blocks in all");
   Family<Counter>& tokens = counter("forerun_tokens_total", "Tokens by kind");
   Family<Counter>& speculation =
       counter("forerun_speculation_tokens_total", "Tokens by strategy: output, drafted, accepted");

@@ -180,7 +180,7 @@ TEST(JinjaErrors, NameTheLineAndTheCause) {
        "dictsort: found backwards=; accepted: (case_sensitive?, by?, reverse?)"},
       {"{{ 'a'.replace('b') }}", "replace(): found no new; accepted: (old, new, count?)"},
       {"{{ [1] | map('string') | tojson }}", "a generator (a list after \"| list\")"},
-      {"{{ 2 ** 64 }}", "result past 64 bits"},
+      {"{{ 2 ** 64 }}", "result of more than 64 bits"},
       {"{{ 12345678901234567890 + 1 }}", "an integer past 64 bits"},
       {"{% set ns = namespace() %}{% macro m() %}{% set ns.c = caller %}{% endmacro %}"
        "{% for x in [1] %}{% call m() %}{{ x }}{% endcall %}{% endfor %}{{ ns.c() }}",

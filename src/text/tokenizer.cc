@@ -24,14 +24,14 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   // Opening a FIFO would wait for somebody who writes into it.
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    return Status(StatusCode::kNotFound, path.string() + ": is no regular file");
+    return Status(StatusCode::kNotFound, path.string() + ": is not a regular file");
   }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) {
     return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");
   }
   const std::streamoff size = file.tellg();
-  if (size < 0) return Status(StatusCode::kNotFound, path.string() + ": is no regular file");
+  if (size < 0) return Status(StatusCode::kNotFound, path.string() + ": is not a regular file");
   std::string bytes(static_cast<size_t>(size), '\0');
   file.seekg(0);
   if (!file.read(bytes.data(), size)) {
@@ -253,9 +253,9 @@ Status Tokenizer::Impl::encode_replaced(std::string_view text, bool parse_specia
   constexpr std::string_view kReplacement = "\xef\xbf\xbd";
   if (bpe.accepts_raw_bytes() && !bpe.has_bytes(kReplacement)) {
     return Status(StatusCode::kInvalidArgument,
-                  "text: found bytes that are no UTF-8 at byte " +
+                  "text: found bytes that are not UTF-8 at byte " +
                       std::to_string(text::well_formed_prefix(text)) +
-                      ", for which the vocabulary has no tokens, and none for U+FFFD in their "
+                      ", and the vocabulary has tokens neither for them nor for U+FFFD in their "
                       "place; accepted: UTF-8");
   }
   return encode_text(text::replace_ill_formed(text), true, parse_special, scratch, out);

@@ -117,9 +117,9 @@ class BadInput(process.CommandLine):
         model = self.copied()
         for name, said in (
             ("model.safetensors", "not a regular file"),
-            ("tokenizer.json", "no regular file"),
-            ("config.json", "config.json: is no regular file"),
-            ("generation_config.json", "is no regular file"),
+            ("tokenizer.json", "not a regular file"),
+            ("config.json", "config.json: is not a regular file"),
+            ("generation_config.json", "is not a regular file"),
         ):
             path = model / name
             path.rename(self.folder / name)

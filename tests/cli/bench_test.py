@@ -66,7 +66,7 @@ class Bench(process.CommandLine):
             self.succeeded(done)
             return done.stdout
 
-        read = "as an earlier start has measured them"
+        read = "as measured by an earlier start"
         folder = Path(process.HOME.name) / "forerun" / "step-costs"
         before = len(list(folder.glob("*"))) if folder.exists() else 0
         self.assertNotIn(read, report("--cost-cache", "off"))

@@ -147,7 +147,7 @@ class Generate(process.CommandLine):
             )
             self.succeeded(done)
             self.assertRegex(
-                done.stdout, rf"identical: (yes|no) \(--accept {accept} gives the text up"
+                done.stdout, rf"identical: (yes|no) \(--accept {accept} trades the text for speed"
             )
 
     def test_rejection_says_why_texts_may_differ(self):

@@ -117,7 +117,7 @@ class Interrupt(process.CommandLine):
         written = json.loads(out.read_text())
         self.assertIs(written["interrupted"], True)
         self.assertIn(
-            "these are the figures until then"
+            "the figures cover what was measured until then"
             if written["workloads"]
             else "before anything was measured",
             stderr,

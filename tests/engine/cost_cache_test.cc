@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFromCache = "as an earlier start has measured";
+constexpr const char* kFromCache = "as measured by an earlier start";
 
 class StepCostsAtStart : public ::testing::Test {
  protected:

@@ -80,7 +80,7 @@ TEST_F(Serving, MoreThanMayWaitAreRefusedWithAHint) {
     if (stream.ok()) streams.push_back(std::move(*stream));
   }
   ASSERT_EQ(refused.code(), StatusCode::kOverloaded) << refused.message();
-  EXPECT_NE(refused.message().find("places for 5"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("accepted: up to 5"), std::string::npos) << refused.message();
   EXPECT_GT(refused.retry_after().count(), 0);
   EXPECT_EQ(refused.with_context("here").retry_after(), refused.retry_after());
   EXPECT_GE(streams.size(), 5u);

@@ -196,7 +196,7 @@ class Processors(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line for line in done.stderr.splitlines() if "instruction set" in line]
         self.assertEqual(len(lines), 1, done.stderr)
-        self.assertIn("all hosts use scalar, the most of rank 2 (stage 2 of 2", lines[0])
+        self.assertIn("all hosts use scalar, the best of rank 2 (stage 2 of 2", lines[0])
         self.assertIn("rank 1 (stage 1 of 2", lines[0].partition("beside")[2])
         result, expected = json.loads(done.stdout), json.loads(alone.stdout)
         self.assertEqual(result["tokens"], expected["tokens"])

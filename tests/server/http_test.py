@@ -167,7 +167,7 @@ class Plain(serving.ServerTest):
 
     def test_no_json(self):
         for body, words in (
-            ("{", "no JSON"),
+            ("{", "not JSON"),
             ("[1]", "object"),
             ('"x"', "object"),
             ("[" * 5000, "nested"),

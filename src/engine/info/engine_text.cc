@@ -20,7 +20,7 @@ Result<std::string> EngineText::token_bytes(int32_t token) const {
   std::optional<std::string> bytes = target_.tokenizer.token_bytes(token);
   if (bytes) return std::move(*bytes);
   return Status(StatusCode::kNotFound,
-                "token: the vocabulary has none with id " + std::to_string(token));
+                "token: found " + std::to_string(token) + ", an id without a token");
 }
 
 std::vector<std::string> EngineText::control_tokens() const {

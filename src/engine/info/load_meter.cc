@@ -72,7 +72,7 @@ Result<std::vector<LoadMeter::Place>> LoadMeter::take_places(int32_t count) {
     }
     if (limit_ >= 0 && places_ + count > limit_) {
       return Status(StatusCode::kOverloaded, "the engine has " + std::to_string(places_) +
-                                                 " requests that run or wait, and places for " +
+                                                 " running and waiting requests; accepted: up to " +
                                                  std::to_string(limit_))
           .with_retry_after(retry_after(static_cast<int32_t>(places_ + count - limit_), now_s()));
     }

@@ -101,8 +101,8 @@ std::string describe_choice(const std::vector<Isa>& of_ranks, Isa least, const H
       of_others += (of_others.empty() ? "" : ", ") + who + " with " + isa_name(of_ranks[rank]);
     }
   }
-  return std::string("instruction set: all hosts use ") + isa_name(least) + ", the most of " +
-         of_least + "; beside " + of_others;
+  return std::string("instruction set: all hosts use ") + isa_name(least) + ", the best of " +
+         of_least + "; better ones: " + of_others;
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ Result<StartCosts> costs_of(const ModelsToLoad& to_load, const LoadedModels& mod
       key = std::move(*made);
     } else {
       log_line(LogLevel::kWarning,
-               "step costs are measured and not kept: " + made.status().message());
+               "step costs are measured at every start, since they cannot be stored: " +
+                   made.status().message());
       folder.clear();
     }
   }

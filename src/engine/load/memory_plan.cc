@@ -106,9 +106,10 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
     all_window_bytes += window_bytes(memory);
   }
   if (options.kv_memory_bytes < 0 || options.kv_memory_bytes > room) {
-    return Status(StatusCode::kResourceExhausted,
-                  "KV memory: asked for " + describe_bytes(options.kv_memory_bytes) +
-                      ", available are " + describe_bytes(room) + " (" + names + ")");
+    return Status(StatusCode::kResourceExhausted, "KV memory: found " +
+                                                      describe_bytes(options.kv_memory_bytes) +
+                                                      "; accepted: up to " + describe_bytes(room) +
+                                                      ", as much as is free (" + names + ")");
   }
   // The memory with room for the fewest blocks decides.
   int64_t limit_blocks = std::numeric_limits<int64_t>::max();

@@ -129,7 +129,7 @@ TEST(MemoryPlan, WeightsAndBuffersComeFirst) {
   const auto refused = plan_memory(options, 4096, true, {host});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().message(),
-            "KV memory: asked for 50 MB, available are 40 MB (this machine)");
+            "KV memory: found 50 MB; accepted: up to 40 MB, as much as is free (this machine)");
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ bool GrammarConstraint::Tree::find(const Node* parent, const Node& node, uint64_
       case Advance::kHalted:
         steps += charged;
         if (charged > most && most < budget.token) return false;
-        return fail("the last one is read in so many ways that it takes more than " +
+        return fail("the last one can be read in so many ways that it takes more than " +
                     std::to_string(budget.token) + " steps");
     }
     steps += charged;

@@ -37,7 +37,8 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   }
   if (request.prompt_tokens.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "prompt: it is empty, and the tokenizer adds no token; at least one is needed");
+                  "prompt: found no token, since the text is empty and the tokenizer adds none; "
+                  "accepted: at least one");
   }
   FORERUN_RETURN_IF_ERROR(check_tokens("prompt", request.prompt_tokens, target.live_vocab()));
   const auto prompt_size = static_cast<int64_t>(request.prompt_tokens.size());

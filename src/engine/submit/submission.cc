@@ -36,8 +36,9 @@ Status hold_ends_back(const Request& request, const EngineInfo& info, int32_t vo
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   std::erase_if(ends, [&](int32_t token) { return token < 0 || token >= vocab; });
   if (static_cast<int32_t>(ends.size()) < vocab) return {};
-  return Status(StatusCode::kInvalidArgument,
-                "min_tokens: cannot be met, every token is a stop token");
+  return Status(StatusCode::kInvalidArgument, "min_tokens: found " +
+                                                  std::to_string(request.min_new_tokens) +
+                                                  ", but every token is a stop token; accepted: 0");
 }
 
 }  // namespace
@@ -78,8 +79,9 @@ Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
   std::shared_ptr<const TokenConstraint> constraint;
   if (request.output_format.kind != OutputFormat::Kind::kAny) {
     if (formats == nullptr) {
-      return Status(StatusCode::kUnsupported,
-                    "output_format: not supported where the target's stages are other processes");
+      return Status(
+          StatusCode::kUnsupported,
+          "output_format: not supported where the target's stages are in other processes");
     }
     FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
   }

@@ -328,13 +328,13 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   for (const PassSelectionCuda& selection : block_.selections()) {
     if (selection.first_row + selection.observers <= block_.num_rows()) continue;
     return {StatusCode::kInvalidArgument, "KV selection by " + std::to_string(selection.observers) +
-                                              " rows; a pass on these GPUs has at most " +
+                                              " rows; accepted on these GPUs: at most " +
                                               std::to_string(max_pass_rows_)};
   }
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
             "a step of " + std::to_string(end - begin) + " rows needs " +
-                std::to_string(block_.bytes().size()) + " bytes of lists, there is room for " +
+                std::to_string(block_.bytes().size()) + " bytes of lists; there is room for " +
                 std::to_string(pinned_step_.bytes())};
   }
   std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());

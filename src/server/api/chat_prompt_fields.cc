@@ -54,7 +54,7 @@ std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamN
                    "forced (serve --tool-format names one)");
   }
   if (format.kind != OutputFormat::Kind::kAny) {
-    return refused(kChoice, "found beside a format of the answer; accepted: one of them");
+    return refused(kChoice, "found with a format for the answer; accepted: one of the two");
   }
   std::string text = "root ::= " + grammar_literal(frame.before_all) + " call";
   if (frame.more_than_one && use.parallel) {
@@ -109,7 +109,9 @@ std::optional<ApiError> cut_behind_final_message(const std::string& messages_jso
       messages.back().value("role", "") == "assistant" ? text_of_message(messages.back()) : "";
   const std::string_view wanted = stripped(text);
   if (wanted.empty()) {
-    return refused(kField, "accepted: a last message of the assistant's with text");
+    return refused(kField,
+                   "found a last message that is not the assistant's or has no text; accepted: one "
+                   "of the assistant with text");
   }
   const size_t begin = rendered.rfind(wanted);
   if (begin == std::string::npos) {
@@ -131,7 +133,8 @@ std::optional<ApiError> check_tools(const ChatFormat& format, const Conversation
   const Json& choice = conversation.tool_choice;
   const bool chooses = !choice.is_null() && choice != "none";
   if (chooses && conversation.tools.is_null() && !conversation.tools_may_be_missing) {
-    return refused("tool_choice", "found beside no \"tools\"; accepted: \"none\", or tools");
+    return refused("tool_choice",
+                   "found without \"tools\"; accepted: \"none\", or \"tools\" with it");
   }
   if (use.choice == ToolUse::Choice::kNone || format.facts.renders_tools || format.names_tools) {
     return std::nullopt;

@@ -15,7 +15,7 @@ constexpr size_t kMaxChoices = 1024;
 void set(OrderedFieldReader& fields, const char* name, const std::string& path, FormatField into,
          Kind kind, std::string text) {
   if (into.format.kind != Kind::kAny) {
-    return fields.refuse(name, "nothing beside another field that says what the answer is like");
+    return fields.refuse(name, "nothing beside another field that sets the format of the answer");
   }
   into.format.kind = kind;
   into.format.text = std::move(text);

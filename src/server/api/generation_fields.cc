@@ -112,7 +112,7 @@ std::optional<ApiError> parse_object(const std::string& body, Json* object) {
     std::string why = error.what();
     const size_t end = why.find("] ");  // behind the library's own number
     if (end != std::string::npos) why = why.substr(end + 2);
-    return api_error(400, "body: no JSON: " + why);
+    return api_error(400, "body: not JSON: " + why);
   }
   if (object->is_object()) return std::nullopt;
   return api_error(400, OrderedJsonValue(object, "body").refuse("a JSON object").message());
@@ -214,7 +214,7 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
   if (scores <= facts.options.max_scores) return std::nullopt;
   const Status refused(StatusCode::kInvalidArgument,
                        "prompt_logprobs: found " + std::to_string(scores) +
-                           " scores (n times the tokens of the prompts times the alternatives and "
+                           " scores (n times the tokens of the prompts times the alternatives plus "
                            "one); accepted: up to " +
                            std::to_string(facts.options.max_scores));
   return api_error(refused, names);

@@ -154,7 +154,8 @@ void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request
 void refuse_what_is_not_done(OrderedFieldReader& fields) {
   for (const char* const name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.any(name) != nullptr) {
-      fields.refuse(name, "null; nothing is stored; send the whole conversation as \"input\"");
+      fields.refuse(name,
+                    "null, since nothing is stored: send the whole conversation as \"input\"");
     }
   }
   if (fields.boolean("background").value_or(false)) fields.refuse("background", "false");

@@ -94,14 +94,14 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
         [&](const std::string& name) { return equal_ignoring_case(name, without_port(host)); });
     if (!known) {
       return Refusal{403, "Host: found '" + std::string(host) +
-                              "', which is no name of this server (serve --allowed-host)"};
+                              "', which is not a name of this server (serve --allowed-host)"};
     }
   }
   const std::string_view origin = head.header("Origin");
   const bool own = equal_ignoring_case(without_scheme(origin), host);
   if (!origin.empty() && !own && !is_known_origin(origin)) {
     return Refusal{403, "Origin: found '" + std::string(origin) +
-                            "', pages from there may not use this server (serve --cors-origin)"};
+                            "', whose pages may not use this server (serve --cors-origin)"};
   }
   if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
       !key_of(head)) {

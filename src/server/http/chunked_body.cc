@@ -9,7 +9,7 @@ namespace forerun::server {
 namespace {
 
 constexpr std::string_view kNoSize =
-    "found a chunk whose size is no hexadecimal number, with nothing but extensions behind it";
+    "found a chunk size that is not a hexadecimal number, or is followed by more than extensions";
 constexpr std::string_view kNoCrlf = "found a line that does not end in CRLF";
 
 }  // namespace
@@ -89,11 +89,10 @@ ChunkedBody::Verdict ChunkedBody::take_of_trailers(unsigned char byte) {
     case Place::kTrailerStart:
       if (byte == '\r') return go_to(Place::kEnd);
       return is_token ? go_to(Place::kTrailerName)
-                      : refuse("found a trailer whose name is empty, folded or no token");
+                      : refuse("found a trailer whose name is empty, folded or not a token");
     case Place::kTrailerName:
       if (byte == ':') return go_to(Place::kTrailerValue);
-      return is_token ? Verdict::kMore
-                      : refuse("found a trailer's name that is no token up to its colon");
+      return is_token ? Verdict::kMore : refuse("found a trailer's name that is not a token");
     default:
       if (byte == '\r') return go_to(Place::kTrailerEnd);
       return is_control_char(byte) ? refuse("found a control character in a trailer's value")

@@ -71,21 +71,21 @@ bool HeadScanner::take_in_line(unsigned char byte) {
     case Place::kRequestLine:
       if (byte > 0x20 && byte < 0x7f) return true;
       return byte == ' ' ||
-             refuse("found a byte in the request line that is no visible ASCII character");
+             refuse("found a byte in the request line that is not a visible ASCII character");
     case Place::kLineStart:
       if (byte == ' ' || byte == '\t') {
         return refuse("found a folded header line; accepted: one line for each header");
       }
       place_ = Place::kName;
       if (is_token_char(static_cast<char>(byte))) return true;
-      return refuse("found a header whose name is empty or no token");
+      return refuse("found a header whose name is empty or not a token");
     case Place::kName:
       if (byte == ':') {
         place_ = Place::kValue;
         return true;
       }
       return is_token_char(static_cast<char>(byte)) ||
-             refuse("found a header's name that is no token up to its colon");
+             refuse("found a header's name that is not a token");
     default:
       return !is_control_char(byte) || refuse("found a control character in a header's value");
   }

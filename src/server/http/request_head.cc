@@ -83,11 +83,12 @@ bool is_host(std::string_view value) {
 Fault check_host(const HttpRequest& head) {
   if (head.count("Host") == 0) {
     if (head.version < 11) return std::nullopt;
-    return HeadFault{400, "Host: found none, HTTP/1.1 asks for one"};
+    return HeadFault{400, "Host: found none; accepted: one, which HTTP/1.1 requires"};
   }
   const std::string_view host = head.header("Host");
   if (host.empty() || is_host(host)) return std::nullopt;
-  return HeadFault{400, "Host: found '" + std::string(host) + "', which is no host"};
+  return HeadFault{400, "Host: found '" + std::string(host) +
+                            "'; accepted: a name or an address, with or without a port"};
 }
 
 Fault check_expectation(const HttpRequest& head) {

@@ -41,7 +41,7 @@ Result<std::string> Evaluator::render(const Body& body) {
 Status Evaluator::append(const std::string& text, std::string& out) {
   FORERUN_RETURN_IF_ERROR(runtime_.budget.spend_text(text.size()));
   if (out.size() + text.size() > Budget::kMaxTextBytes) {
-    return Status(StatusCode::kResourceExhausted, "template made a text past 64 MiB");
+    return Status(StatusCode::kResourceExhausted, "template made a text of more than 64 MiB");
   }
   out += text;
   return {};

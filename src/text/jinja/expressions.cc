@@ -86,7 +86,7 @@ Result<Value> integer_arithmetic(const std::string& op, int64_t a, int64_t b) {
       out = op == "%" ? remainder + (floor ? b : 0) : a / b - (floor ? 1 : 0);
     }
   }
-  if (overflow) return Status(StatusCode::kUnsupported, op + ": result past 64 bits");
+  if (overflow) return Status(StatusCode::kUnsupported, op + ": result of more than 64 bits");
   return Value::integer(out);
 }
 
@@ -116,7 +116,7 @@ Result<Value> repeated(const Value& value, int64_t count, Runtime& runtime) {
   const size_t size = value.is_string() ? value.as_string().size() : value.as_list().size();
   const size_t times = count < 0 ? 0 : static_cast<size_t>(count);
   if (size != 0 && times > Budget::kMaxTextBytes / size) {
-    return Status(StatusCode::kResourceExhausted, "*: result past 64 MiB");
+    return Status(StatusCode::kResourceExhausted, "*: result of more than 64 MiB");
   }
   if (value.is_string()) {
     std::string out;

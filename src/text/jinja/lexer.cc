@@ -295,7 +295,7 @@ class Lexer {
         value = value << 4 | static_cast<char32_t>(place);
       }
       if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
-        return fail("escape that is no character");
+        return fail("escape that is not a character");
       }
       append_utf8(value, out);
       i += count;
@@ -334,7 +334,7 @@ Result<std::vector<Token>> lex(std::string_view source) {
                                                 " bytes; accepted: at most 1 MiB");
   }
   if (!is_well_formed(source)) {
-    return Status(StatusCode::kCorrupt, "template that is no UTF-8");
+    return Status(StatusCode::kCorrupt, "template that is not UTF-8");
   }
   return Lexer(source).run();
 }

@@ -32,7 +32,7 @@ class Budget {
   }
   Status spend_text(size_t bytes) {
     if (bytes > kMaxTextBytes) {
-      return Status(StatusCode::kResourceExhausted, "template made a text past 64 MiB");
+      return Status(StatusCode::kResourceExhausted, "template made a text of more than 64 MiB");
     }
     return spend(1 + bytes / 64);
   }
