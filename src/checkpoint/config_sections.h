@@ -2,10 +2,15 @@
 // recorded in the reader.
 #pragma once
 
+#include <cstdint>
+
 #include "checkpoint/model_config.h"
 #include "json/field_reader.h"
 
 namespace forerun {
+
+// The largest position that a configuration may name.
+constexpr int64_t kMaxPosition = int64_t{1} << 30;
 
 // Sets rope_theta, rope_scaling and, where scaling extends it, max_position; expects max_position
 // to hold max_position_embeddings.

@@ -17,7 +17,6 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 24;
-constexpr int64_t kMaxPosition = int64_t{1} << 30;
 
 // A family's class in transformers and the defaults that its config class gives to fields that
 // files really leave out.

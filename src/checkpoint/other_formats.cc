@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-constexpr const char* kAccepted =
+constexpr const char* kAcceptedFormats =
     "a Hugging Face directory with config.json and model.safetensors or "
     "model.safetensors.index.json";
 
@@ -51,7 +51,7 @@ std::string convert(Format format, const std::string& dir, const std::string& na
 Status refusal(const std::filesystem::path& where, Format format, const std::string& dir,
                const std::string& name) {
   return Status(StatusCode::kUnsupported, where.string() + ": found " + name + "; accepted: " +
-                                              kAccepted + "; " + convert(format, dir, name));
+                                              kAcceptedFormats + "; " + convert(format, dir, name));
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ Status refuse_file(const std::filesystem::path& file) {
   const Format format = format_of(name);
   if (format == Format::kNone || format == Format::kSafetensors) {
     return Status(StatusCode::kInvalidArgument, file.string() + ": found a file; accepted: " +
-                                                    kAccepted + ", e.g. " + parent.string());
+                                                    kAcceptedFormats + ", e.g. " + parent.string());
   }
   return refusal(file, format, parent.string(), name);
 }

@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-constexpr const char* kAccepted =
+constexpr const char* kAcceptedQuantization =
     "AWQ with 4 bits, version \"gemm\" (as AutoAWQ writes it), or no quantization; ";
 
 std::string lower(std::string text) {
@@ -75,7 +75,7 @@ void read_quantization(FieldReader& fields, ModelConfig& config) {
       continue;
     }
     const std::string name = method.empty() ? "nothing that names a method" : printable(method);
-    quantization->refuse("quant_method", kAccepted + conversion_advice(method),
+    quantization->refuse("quant_method", kAcceptedQuantization + conversion_advice(method),
                          StatusCode::kUnsupported, method.empty() ? name : in_quotes(name));
   }
 }

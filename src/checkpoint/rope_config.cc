@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kMaxTheta = 1e12;
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPosition = int64_t{1} << 30;
 
 std::string rope_type(FieldReader& rope) {
   if (const auto type = rope.string("rope_type")) return *type;

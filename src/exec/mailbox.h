@@ -15,6 +15,9 @@
 
 namespace forerun {
 
+// For readers that may share a processor with the writer: they sleep at once.
+constexpr std::chrono::microseconds kNoSpin{0};
+
 template <class Item>
 class Mailbox {
  public:

@@ -6,7 +6,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr int kMaxPlaces = 40;
+constexpr int kMaxExponent = 40;
 
 // The value of `digits`, or `limit` where it is more.
 int64_t bounded(const std::string& digits, int64_t limit) {
@@ -40,7 +40,7 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
     const auto [end, error] =
         std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
     if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-    if (exponent > kMaxPlaces || exponent < -kMaxPlaces) return std::nullopt;
+    if (exponent > kMaxExponent || exponent < -kMaxExponent) return std::nullopt;
     text = text.substr(0, e);
   }
   const size_t point = text.find('.');

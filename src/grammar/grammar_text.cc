@@ -11,7 +11,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr uint32_t kMaxRepeats = 100'000;
+constexpr uint32_t kMaxRuleRepeats = 100'000;
 
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -221,8 +221,8 @@ class Reader {
     const size_t begin = at_;
     for (; peek() >= '0' && peek() <= '9'; ++at_) {
       count = count * 10 + static_cast<uint32_t>(peek() - '0');
-      if (count > kMaxRepeats) {
-        return refuse("a larger count", "counts up to " + std::to_string(kMaxRepeats),
+      if (count > kMaxRuleRepeats) {
+        return refuse("a larger count", "counts up to " + std::to_string(kMaxRuleRepeats),
                       StatusCode::kResourceExhausted);
       }
     }

@@ -9,7 +9,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr uint32_t kMaxIndentSpaces = 32, kMaxIndentTabs = 8;
-constexpr uint32_t kMaxDigits = 18, kMaxExponentDigits = 2;
+constexpr uint32_t kMaxJsonDigits = 18, kMaxExponentDigits = 2;
 
 std::string escape_of(uint32_t c) {
   switch (c) {
@@ -163,9 +163,9 @@ ExprId JsonRules::number() {
     const ExprId digit = rules_.chars(one_of("0123456789"));
     const ExprId whole = rules_.choice(
         {rules_.literal("0"), rules_.sequence({rules_.chars(one_of("123456789")),
-                                               rules_.repeat(digit, 0, kMaxDigits - 1)})});
+                                               rules_.repeat(digit, 0, kMaxJsonDigits - 1)})});
     const ExprId fraction =
-        rules_.sequence({rules_.literal("."), rules_.repeat(digit, 1, kMaxDigits)});
+        rules_.sequence({rules_.literal("."), rules_.repeat(digit, 1, kMaxJsonDigits)});
     const ExprId exponent =
         rules_.sequence({rules_.chars(one_of("eE")), rules_.optional(rules_.chars(one_of("+-"))),
                          rules_.repeat(digit, 1, kMaxExponentDigits)});

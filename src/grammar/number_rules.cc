@@ -10,7 +10,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr int64_t kLargestWhole = 999'999'999'999'999;  // 15 digits: exact as doubles
-constexpr size_t kMaxDigits = 15;
+constexpr size_t kMaxNumberDigits = 15;
 
 // What may follow the digits before the point, if those equal the digits of the bounds given: the
 // fraction as a graph. A state is how many digits have been read, and whether they are still the
@@ -89,8 +89,9 @@ ExprId with_exponent(RuleSet& rules, ExprId sign, int64_t first) {
   if (first <= kLargestExponent) {
     exponents.push_back(integers_between(rules, std::max<int64_t>(first, 10), kLargestExponent, 1));
   }
-  const ExprId fraction = rules.sequence(
-      {rules.literal("."), rules.repeat(rules.chars(CodePointSet('0', '9')), 1, kMaxDigits - 1)});
+  const ExprId fraction =
+      rules.sequence({rules.literal("."),
+                      rules.repeat(rules.chars(CodePointSet('0', '9')), 1, kMaxNumberDigits - 1)});
   return rules.sequence({rules.chars(CodePointSet('1', '9')), rules.optional(fraction),
                          rules.choice({rules.literal("e"), rules.literal("E")}), sign,
                          rules.choice(std::move(exponents))});
@@ -118,7 +119,7 @@ ExprId magnitudes(RuleSet& rules, const NumberBound& low, const NumberBound* hig
   const int64_t last = high ? high->value.floor(kLargestWhole) : kLargestWhole + 1;
   if (first > last) return rules.never();
   const size_t digits = std::max(low.value.whole.size(), high ? high->value.whole.size() : 1);
-  const size_t max_fraction = kMaxDigits - std::min(digits, kMaxDigits - 1);
+  const size_t max_fraction = kMaxNumberDigits - std::min(digits, kMaxNumberDigits - 1);
   std::vector<ExprId> parts = magnitudes_with_exponent(rules, low, high);
   const auto with_whole = [&](int64_t from, int64_t to, const NumberBound* at_low,
                               const NumberBound* at_high) {

@@ -9,7 +9,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr uint32_t kMaxRepeats = 10'000;
+constexpr uint32_t kMaxPatternRepeats = 10'000;
 
 CodePointSet digit_chars() { return CodePointSet('0', '9'); }
 
@@ -299,7 +299,7 @@ class Parser {
         at_ = begin;
         return refuse("\"{\" that begins no quantifier",
                       "{m}, {m,} or {m,n} with n of at least m and counts up to " +
-                          std::to_string(kMaxRepeats) + ", or \\{");
+                          std::to_string(kMaxPatternRepeats) + ", or \\{");
       }
     } else if (!take("*")) {
       return {};
@@ -323,7 +323,7 @@ class Parser {
     const size_t begin = at_;
     for (; peek() >= '0' && peek() <= '9'; ++at_) {
       count = count * 10 + static_cast<uint32_t>(peek() - '0');
-      if (count > kMaxRepeats) return std::nullopt;
+      if (count > kMaxPatternRepeats) return std::nullopt;
     }
     return at_ == begin ? std::nullopt : std::optional(count);
   }

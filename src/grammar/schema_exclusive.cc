@@ -13,7 +13,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr int kMaxDepth = 6;
+constexpr int kMaxExclusiveDepth = 6;
 
 bool forbids(const Json& schema, const std::string& name) {
   const auto forbidden = schema.find(kForbidden);
@@ -166,7 +166,7 @@ Result<uint8_t> types_read(const SchemaResolver& resolver, const Json& schema,
 
 Result<bool> exclude_one_another(SchemaResolver& resolver, const Json& a, const Json& b,
                                  const std::string& at, int depth) {
-  if (depth > kMaxDepth) return false;
+  if (depth > kMaxExclusiveDepth) return false;
   FORERUN_ASSIGN_OR_RETURN(const Json first, resolver.flattened(a, at));
   FORERUN_ASSIGN_OR_RETURN(const Json second, resolver.flattened(b, at));
   if (first == false || second == false) return true;

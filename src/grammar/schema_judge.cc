@@ -11,7 +11,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr int kMaxDepth = 16;
+constexpr int kMaxJudgeDepth = 16;
 
 Verdict verdict(bool holds) { return holds ? Verdict::kYes : Verdict::kNo; }
 
@@ -206,7 +206,7 @@ class Judge {
 
 Result<Verdict> judge(SchemaResolver& resolver, const Json& schema, const Json& value,
                       const std::string& at, int depth) {
-  if (depth > kMaxDepth) return Verdict::kUnknown;
+  if (depth > kMaxJudgeDepth) return Verdict::kUnknown;
   return Judge(resolver, at, depth).holds(schema, value);
 }
 

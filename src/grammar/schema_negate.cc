@@ -11,7 +11,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr int kMaxDepth = 12;
+constexpr int kMaxNegateDepth = 12;
 
 // One keyword's opposite as alternatives; false where it has none that can be said.
 class Negation {
@@ -138,7 +138,7 @@ class Negation {
 
 Result<std::optional<Json>> negated(SchemaResolver& resolver, const Json& schema,
                                     const std::string& at, int depth) {
-  if (depth > kMaxDepth) return std::optional<Json>();
+  if (depth > kMaxNegateDepth) return std::optional<Json>();
   // Handled here, since respelled() would call negated() again.
   if (schema.is_object() && schema.contains("not") && !has_assertions(schema, "not")) {
     return std::optional<Json>(schema.at("not"));

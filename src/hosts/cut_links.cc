@@ -10,7 +10,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{20};
+constexpr std::chrono::milliseconds kBetweenReads{20};
 
 }  // namespace
 
@@ -33,7 +33,7 @@ CutLinks::CutLinks(std::unique_ptr<Transport> links, std::string file)
       held_(static_cast<size_t>(links_->num_ranks())) {}
 
 Status CutLinks::release() {
-  if (const auto now = Clock::now(); now - looked_ > kBetweenLooks) {
+  if (const auto now = Clock::now(); now - looked_ > kBetweenReads) {
     looked_ = now;
     std::ifstream file(file_);
     cuts_ = parse_cuts(std::string(std::istreambuf_iterator<char>(file), {}));

@@ -16,7 +16,7 @@ namespace forerun {
 
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr std::chrono::milliseconds kBetweenDeadlineChecks{100};
 
 }  // namespace
 
@@ -39,7 +39,7 @@ RemoteStages::~RemoteStages() {
 
 void RemoteStages::look_for_late_stages() {
   std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, kBetweenLooks, [this] { return stopping_; })) {
+  while (!stop_.wait_for(lock, kBetweenDeadlineChecks, [this] { return stopping_; })) {
     const auto late = deadlines_.find_late(StepDeadlines::Clock::now());
     if (!late || !failed_.ok()) continue;
     const int32_t rank = late->stage + 1;

@@ -23,7 +23,7 @@ constexpr int32_t kTrialTokens = 64;
 constexpr int32_t kMinTrialTokens = 8;
 constexpr double kTrialSeconds = 4.0;  // for all texts of a trial, about
 constexpr float kTrialTemperature = 0.8f;
-constexpr int32_t kVerifyTokens = 8;  // what t_target is shown for
+constexpr int32_t kShownRows = 8;  // what t_target is shown for
 constexpr int32_t kDraftWidth = 8;
 
 // The requests of the trials: half of them greedy, half sampled.
@@ -67,7 +67,7 @@ Result<double> try_plan(SplitModels& models, const SplitTrials& trials, const Co
 
 std::string report_line(const Split& split, const CostTable& costs, const AutoChoice& plan,
                         double forecast, double tried) {
-  const double target = costs.at(Role::kTarget, kVerifyTokens);
+  const double target = costs.at(Role::kTarget, kShownRows);
   const double draft = costs.at(Role::kDraft, kDraftWidth);
   char numbers[160];
   std::snprintf(numbers, sizeof numbers, "  %8.3f ms  %8.3f ms  r %3d  %-24s  %9.1f forecast",

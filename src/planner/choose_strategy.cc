@@ -15,7 +15,7 @@ constexpr size_t kListed = 5;
 constexpr const char* kWithoutDraft = "serial_tree, guesses from the text so far alone";
 // Assumed chances: of a draft of a quarter of the target's size on mixed text, and of one that is
 // hardly ever wrong.
-const std::vector<double> kAssumed = {0.62, 0.12, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01};
+const std::vector<double> kAssumedChances = {0.62, 0.12, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01};
 const std::vector<double> kVeryGood = {0.92, 0.03, 0.01, 0.01};
 
 struct Setting {
@@ -125,7 +125,8 @@ StrategyChoice choose_sequential(const PlannerInput& input) {
     return choice;
   }
   const bool assumed = input.rank_chances.empty();
-  const std::vector<Setting> settings = predict(costs, assumed ? kAssumed : input.rank_chances);
+  const std::vector<Setting> settings =
+      predict(costs, assumed ? kAssumedChances : input.rank_chances);
   const Setting best = settings.front();
   for (size_t i = 0; i < std::min(kListed, settings.size()); ++i) {
     choice.report += line("serial_tree", settings[i], plain.rate());
@@ -149,7 +150,7 @@ StrategyChoice choose_sequential(const PlannerInput& input) {
   char reason[160];
   std::snprintf(reason, sizeof(reason),
                 "%s acceptance (first guess %.0f%%): serial_tree, its size adapted as it decodes\n",
-                basis, 100.0 * (assumed ? kAssumed : input.rank_chances).front());
+                basis, 100.0 * (assumed ? kAssumedChances : input.rank_chances).front());
   choice.report += reason;
   return choice;
 }

@@ -17,8 +17,8 @@ constexpr double kPcieExchange = 8e-6;
 constexpr double kPcie4 = 32e9;
 
 constexpr const char* kMeasured = "measured on H200 by this project (bench/results)";
-constexpr const char* kAssumed = "assumed to be the H200's";
-constexpr const char* kPublished =
+constexpr const char* kAssumedEfficiency = "assumed to be the H200's";
+constexpr const char* kPublishedEfficiency =
     "attention by MagicDec's tables (plain Steps of 64 and 128 sequences), else the H200's";
 
 GpuSpec nvlink(const char* name, double gb, double tb_per_s, double tflops, double link_gb_per_s) {
@@ -29,7 +29,7 @@ GpuSpec nvlink(const char* name, double gb, double tb_per_s, double tflops, doub
           .link_bytes_per_s = 1e9 * link_gb_per_s,
           .exchange_seconds = kNvlinkExchange,
           .efficiency = {},
-          .efficiency_source = kAssumed};
+          .efficiency_source = kAssumedEfficiency};
 }
 
 GpuSpec pcie(const char* name, double gb, double tb_per_s, double tflops) {
@@ -50,7 +50,7 @@ std::vector<GpuSpec> make_known() {
     if (gpu.name == "h200") gpu.efficiency_source = kMeasured;
     if (gpu.name == "h100") gpu.efficiency.attention = 0.93;
     if (gpu.name == "a100") gpu.efficiency.attention = 0.83;
-    if (gpu.name == "h100" || gpu.name == "a100") gpu.efficiency_source = kPublished;
+    if (gpu.name == "h100" || gpu.name == "a100") gpu.efficiency_source = kPublishedEfficiency;
   }
   return gpus;
 }
@@ -110,7 +110,7 @@ const std::vector<GpuSpec>& known_gpus() {
 
 Result<GpuGroup> parse_gpus(const std::string& text) {
   GpuGroup group;
-  group.gpu.efficiency_source = kAssumed;
+  group.gpu.efficiency_source = kAssumedEfficiency;
   std::string_view rest = text;
   if (const size_t colon = rest.rfind(':'); colon != std::string_view::npos) {
     const std::string_view count = rest.substr(colon + 1);

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kDraftView = "streaming_llm";  // of a draft model
 // Guesses for each check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
 constexpr int32_t kCheckedGuesses = 3;
-constexpr const char* kPublished = "MagicDec, PG-19 behind 32,000 tokens";
+constexpr const char* kPublishedSource = "MagicDec, PG-19 behind 32,000 tokens";
 
 struct GivenAcceptance {
   std::string text;
@@ -156,10 +156,10 @@ Status add_self(const CandidateOptions& options, const KvViewEntry& view, int64_
     plan.source = "given";
   } else if (facts.published_acceptance > 0.0) {
     plan.candidate.acceptance = assumed_acceptance(facts, budget);
-    plan.source =
-        budget == facts.budget
-            ? kPublished
-            : "assumed, from a budget of " + std::to_string(facts.budget) + " (" + kPublished + ")";
+    plan.source = budget == facts.budget
+                      ? kPublishedSource
+                      : "assumed, from a budget of " + std::to_string(facts.budget) + " (" +
+                            kPublishedSource + ")";
   } else {
     return refuse(
         "--views", std::string(view.name) + ", of which no acceptance is published or given",
@@ -180,7 +180,7 @@ void add_draft(int64_t budget, std::vector<GivenAcceptance>& given,
   }
   const auto value = given_for(given, plan);
   plan.candidate.acceptance = value.value_or(kPublishedDraftAcceptance);
-  plan.source = value ? "given" : std::string(kPublished) + ", a 1B draft of an 8B model";
+  plan.source = value ? "given" : std::string(kPublishedSource) + ", a 1B draft of an 8B model";
   plans.push_back(std::move(plan));
 }
 

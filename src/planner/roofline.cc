@@ -16,7 +16,7 @@ constexpr double kLayerSeconds = 12e-6;
 // The host's part of a result.
 constexpr double kSequenceSeconds = 2.5e-6;
 constexpr int32_t kExchangesPerLayer = 2;
-constexpr int32_t kManyRows = 4096;
+constexpr int32_t kComputeBoundRows = 4096;
 
 double bytes_per_weight(const ModelConfig& config, TensorRole role) {
   if (role == TensorRole::kLinear && config.quantization.kind == QuantizationConfig::Kind::kAwq) {
@@ -103,7 +103,7 @@ void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, Step
     per_row += exchanges * 2.0 * peers / group.count * work.hidden_size * kActivationBytes /
                gpu.link_bytes_per_s;
   }
-  for (const int32_t rows : {1, kManyRows}) {
+  for (const int32_t rows : {1, kComputeBoundRows}) {
     costs.add(role, {.rows = rows}, fixed + rows * per_row);
   }
   costs.set_slopes(

@@ -6,7 +6,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::array<AcceptRuleEntry, 4> kTable = {{
+constexpr std::array<AcceptRuleEntry, 4> kAcceptRules = {{
     {AcceptRule::kMatch, "match", "token for token the same", true, true},
     {AcceptRule::kRejection, "rejection", "the same distribution", false, true},
     {AcceptRule::kRelaxed, "relaxed",
@@ -20,10 +20,10 @@ constexpr std::array<AcceptRuleEntry, 4> kTable = {{
 
 }  // namespace
 
-std::span<const AcceptRuleEntry> accept_rule_table() { return kTable; }
+std::span<const AcceptRuleEntry> accept_rule_table() { return kAcceptRules; }
 
 const AcceptRuleEntry& accept_rule_entry(AcceptRule rule) {
-  return kTable[static_cast<size_t>(rule)];
+  return kAcceptRules[static_cast<size_t>(rule)];
 }
 
 std::string AcceptSpec::name() const {
@@ -38,7 +38,7 @@ Result<AcceptSpec> parse_accept(const std::string& name) {
   AcceptSpec spec;
   if (name.empty()) return spec;
   const size_t colon = name.find(':');
-  for (const AcceptRuleEntry& entry : kTable) {
+  for (const AcceptRuleEntry& entry : kAcceptRules) {
     if (name.substr(0, colon) != entry.name) continue;
     spec.rule = entry.rule;
     if (colon == std::string::npos) return spec;
@@ -49,7 +49,7 @@ Result<AcceptSpec> parse_accept(const std::string& name) {
     if (entry.rule == AcceptRule::kNucleus && is_share) return spec;
   }
   std::string names;
-  for (const AcceptRuleEntry& entry : kTable) {
+  for (const AcceptRuleEntry& entry : kAcceptRules) {
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
   return Status(StatusCode::kInvalidArgument, "accept rule '" + name + "'; accepted: " + names +

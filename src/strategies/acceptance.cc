@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-constexpr float kMaxChance = 0.98f;
+constexpr float kMaxAcceptance = 0.98f;
 constexpr float kMaxTogether = 0.99f;  // bound on the sum over one token's guesses
 // The number of guesses over which experience fades, and the number of expected right guesses that
 // a prior weighs.
@@ -127,7 +127,7 @@ NoteParts parts_of(uint32_t note) {
 
 float Acceptance::calibrated(uint32_t note) const {
   const NoteParts guess = parts_of(note);
-  return std::min(guess.p * factor(guess.origin, guess.bucket), kMaxChance);
+  return std::min(guess.p * factor(guess.origin, guess.bucket), kMaxAcceptance);
 }
 
 float Acceptance::factor(Guess::Origin origin, int32_t bucket) const {
@@ -137,7 +137,7 @@ float Acceptance::factor(Guess::Origin origin, int32_t bucket) const {
 }
 
 void Acceptance::weigh(std::vector<Guess>& guesses) const {
-  static const float kMaxLogprob = std::log(kMaxChance);
+  static const float kMaxLogprob = std::log(kMaxAcceptance);
   float sum = 0.0f;
   // Neighbours are mostly of one kind, whose factor is worked out once.
   uint32_t kind = 0;
@@ -152,7 +152,7 @@ void Acceptance::weigh(std::vector<Guess>& guesses) const {
       of_kind = factor(parts.origin, parts.bucket);
       log_of_kind = std::log(of_kind);
     }
-    sum += std::min(p * of_kind, kMaxChance);
+    sum += std::min(p * of_kind, kMaxAcceptance);
     guess.logprob = std::clamp(guess.logprob + log_of_kind, kMinLogprob, kMaxLogprob);
   }
   if (sum > kMaxTogether) {

@@ -9,13 +9,13 @@ namespace forerun {
 namespace {
 
 constexpr std::array<int32_t, 4> kWidths = {1, 2, 4, 8};
-constexpr int32_t kMaxSteps = 16;      // draft steps a round
-constexpr int32_t kStepsAhead = 6;     // draft steps that a plan looks ahead
-constexpr int32_t kChildren = 8;       // guesses asked for at a leaf
-constexpr float kMinPlanned = 0.02f;   // the same in plans, which are only estimates
-constexpr float kMinChance = 0.004f;   // less likely guesses are dropped
-constexpr float kRoundMemory = 40.0f;  // rounds after which the rate forgets
-constexpr float kStartRounds = 6.0f;   // rounds that the shared speed-up weighs at the start
+constexpr int32_t kMaxSteps = 16;           // draft steps a round
+constexpr int32_t kStepsAhead = 6;          // draft steps that a plan looks ahead
+constexpr int32_t kChildren = 8;            // guesses asked for at a leaf
+constexpr float kMinPlanned = 0.02f;        // the same in plans, which are only estimates
+constexpr float kMinGrowthChance = 0.004f;  // less likely guesses are dropped
+constexpr float kRoundMemory = 40.0f;       // rounds after which the rate forgets
+constexpr float kStartRounds = 6.0f;        // rounds that the shared speed-up weighs at the start
 // The cost of catching up is spread over the rounds to come: only part of the rounds that the
 // request may still take, since many requests end early.
 constexpr float kRoundsPerTokenLeft = 0.25f;
@@ -41,10 +41,10 @@ constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 // Where the draft runs beside the target: the factor by which a draft step's time is charged, and
 // the least chance of a guess. Both found by parallel_tree_sim_bench.
 constexpr float kPriceBeside = 1.3f;
-constexpr float kMinChanceBeside = 1e-4f;
+constexpr float kMinGrowthChanceBeside = 1e-4f;
 
 // Ratios that stand for costs not yet measured.
-constexpr float kUnmeasuredDraft = 0.2f;
+constexpr float kUnmeasuredDraftShare = 0.2f;
 constexpr float kUnmeasuredRow = 0.04f;  // of a further row, relative to the first
 
 // Inserts into a descending list that keeps its best `capacity` entries.
@@ -79,7 +79,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
       draft_time_[rows] = costs.at(Role::kDraft, n) / plain;
     } else {
       target_time_[rows] = 1.0f + kUnmeasuredRow * static_cast<float>(n - 1);
-      draft_time_[rows] = kUnmeasuredDraft * target_time_[rows];
+      draft_time_[rows] = kUnmeasuredDraftShare * target_time_[rows];
     }
   }
   draft_alone_ = costs.draft_alone;
@@ -300,7 +300,7 @@ void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Gue
         DraftProfile::context_of(parent == tree.root(), std::exp(tree.logprob(parent))), chances);
   }
   // The best guess stays whatever its chance, so that it can prove itself.
-  const float least = params_.runs_beside ? kMinChanceBeside : kMinChance;
+  const float least = params_.runs_beside ? kMinGrowthChanceBeside : kMinGrowthChance;
   while (guesses.size() > 1 && parent_chance * std::exp(guesses.back().logprob) < least) {
     guesses.pop_back();
   }

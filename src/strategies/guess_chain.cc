@@ -8,9 +8,9 @@ namespace forerun {
 namespace {
 
 // A guess less likely than this is never worth a row, since no row is free.
-constexpr float kMinChance = 0.1f;
+constexpr float kMinChainChance = 0.1f;
 // A Step of the draft model, in plain Steps, while nothing has been measured.
-constexpr float kUnmeasuredDraft = 0.2f;
+constexpr float kUnmeasuredChainShare = 0.2f;
 
 }  // namespace
 
@@ -55,14 +55,14 @@ void GuessChain::begin(const TokenTree& tree, NodeId last, bool reads) {
 }
 
 float GuessChain::min_chance(size_t rows) const {
-  if (!costs_.measured()) return kMinChance;
+  if (!costs_.measured()) return kMinChainChance;
   const float plain = costs_.at(Role::kTarget, 1);
   // Beside other requests, all guesses that might pay are offered (WorkRow::chance).
   const auto before = static_cast<int32_t>(rows) + 1;
   const float row = costs_.min_row > 0.0f
                         ? costs_.min_row
                         : costs_.at(Role::kTarget, before + 1) - costs_.at(Role::kTarget, before);
-  return std::max(kMinChance, row / plain);
+  return std::max(kMinChainChance, row / plain);
 }
 
 bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
@@ -79,7 +79,7 @@ bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
       // The cost of a draft model's Step, relative to a target Step that it may save.
       const float cost = costs_.measured()
                              ? costs_.at(Role::kDraft, 1) / costs_.at(Role::kTarget, 1)
-                             : kUnmeasuredDraft;
+                             : kUnmeasuredChainShare;
       if (!chances_.empty() && chances_.back() < cost) break;
       fill_item(tree, item);
       return true;

@@ -10,11 +10,11 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kTreeCapacity = 4096;
+constexpr int32_t kParallelTreeCapacity = 4096;
 constexpr float kMaxDepth = 64.0f;
 // Widths taken from costs.
-constexpr int32_t kMinWidth = 2;
-constexpr int32_t kMaxWidth = 16;
+constexpr int32_t kMinParallelWidth = 2;
+constexpr int32_t kMaxParallelWidth = 16;
 
 }  // namespace
 
@@ -68,7 +68,7 @@ ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<Dra
     : config_(config),
       guesses_(std::move(source), AcceptRule::kMatch, config.target_vocab),
       growth_(std::move(growth)),
-      tree_(kTreeCapacity),
+      tree_(kParallelTreeCapacity),
       draft_kv_(config.draft_vocab),
       width_(config.draft_width),
       depth_(config.draft_depth),
@@ -88,8 +88,8 @@ void ParallelTree::on_costs(const CostTable& costs) {
     const float target = costs.at(Role::kTarget, config_.verify_tokens);
     return static_cast<int32_t>(std::clamp(target / step, 1.0f, kMaxDepth));
   };
-  width_ = kMinWidth;
-  while (width_ < kMaxWidth && 4 * steps_of(2 * width_) > 3 * steps_of(width_)) width_ *= 2;
+  width_ = kMinParallelWidth;
+  while (width_ < kMaxParallelWidth && 4 * steps_of(2 * width_) > 3 * steps_of(width_)) width_ *= 2;
   depth_ = steps_of(width_) + config_.extra_draft_steps;
 }
 

@@ -16,7 +16,7 @@ constexpr StrategyEntry entry(const char* name, const char* help, bool needs_dra
   return {name, help, needs_draft_model, Policy::uses, Policy::check, Policy::make};
 }
 
-constexpr StrategyEntry kTable[] = {
+constexpr StrategyEntry kStrategies[] = {
     entry<Autoregressive>("autoregressive", "plain decoding, a token a Step", false),
     entry<SerialTree>("serial_tree", "drafting a tree, then verifying it", false),
     entry<SparseSelf>(
@@ -32,10 +32,10 @@ constexpr StrategyEntry kTable[] = {
 
 }  // namespace
 
-std::span<const StrategyEntry> strategy_table() { return kTable; }
+std::span<const StrategyEntry> strategy_table() { return kStrategies; }
 
 const StrategyEntry* find_strategy(const std::string& name) {
-  for (const StrategyEntry& strategy : kTable) {
+  for (const StrategyEntry& strategy : kStrategies) {
     if (name == strategy.name) return &strategy;
   }
   return nullptr;
@@ -43,7 +43,7 @@ const StrategyEntry* find_strategy(const std::string& name) {
 
 std::string strategy_names(bool with_draft_model) {
   std::string names;
-  for (const StrategyEntry& strategy : kTable) {
+  for (const StrategyEntry& strategy : kStrategies) {
     if (strategy.needs_draft_model && !with_draft_model) continue;
     names += (names.empty() ? "" : ", ") + std::string(strategy.name);
   }

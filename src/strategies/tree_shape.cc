@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-constexpr TreeShapeEntry kTable[] = {
+constexpr TreeShapeEntry kTreeShapes[] = {
     {TreeShape::Kind::kAdaptive, "adaptive", "sized by what Steps cost and how often guesses hold"},
     {TreeShape::Kind::kBest, "best", "best first: bs rows verified, d draft steps of w leaves"},
     {TreeShape::Kind::kChain, "chain", "d guesses in a row"},
@@ -17,7 +17,9 @@ constexpr TreeShapeEntry kTable[] = {
     {TreeShape::Kind::kStatic, "1,1,3,1,1", "children of every node, level by level"},
 };
 
-Status refused(const std::string& message) { return Status(StatusCode::kInvalidArgument, message); }
+Status refused_shape(const std::string& message) {
+  return Status(StatusCode::kInvalidArgument, message);
+}
 
 Result<std::vector<int32_t>> parse_children(const std::string& text) {
   std::string list = text;
@@ -33,16 +35,16 @@ Result<std::vector<int32_t>> parse_children(const std::string& text) {
     const auto parsed = std::from_chars(list.data() + begin, list.data() + end, count);
     if (parsed.ec != std::errc() || parsed.ptr != list.data() + end || count < 1 ||
         count > kMaxTreeChildren) {
-      return refused("shape '" + text + "'; accepted: " + tree_shape_names() + " (each 1 to " +
-                     std::to_string(kMaxTreeChildren) + ")");
+      return refused_shape("shape '" + text + "'; accepted: " + tree_shape_names() +
+                           " (each 1 to " + std::to_string(kMaxTreeChildren) + ")");
     }
     children.push_back(count);
     level_nodes *= count;
     nodes += level_nodes;
     if (nodes > kMaxTreeRows) {
-      return refused("shape '" + text + "' has more than " + std::to_string(kMaxTreeRows) +
-                     " nodes; accepted: up to " + std::to_string(kMaxTreeRows) +
-                     ", the root included");
+      return refused_shape("shape '" + text + "' has more than " + std::to_string(kMaxTreeRows) +
+                           " nodes; accepted: up to " + std::to_string(kMaxTreeRows) +
+                           ", the root included");
     }
     begin = end + 1;
   }
@@ -51,10 +53,10 @@ Result<std::vector<int32_t>> parse_children(const std::string& text) {
 
 }  // namespace
 
-std::span<const TreeShapeEntry> tree_shape_table() { return kTable; }
+std::span<const TreeShapeEntry> tree_shape_table() { return kTreeShapes; }
 
 Result<TreeShape> parse_tree_shape(const std::string& text) {
-  for (const TreeShapeEntry& entry : kTable) {
+  for (const TreeShapeEntry& entry : kTreeShapes) {
     if (entry.kind != TreeShape::Kind::kStatic && text == entry.name) {
       return TreeShape{.kind = entry.kind, .name = text, .children = {}};
     }
@@ -65,7 +67,7 @@ Result<TreeShape> parse_tree_shape(const std::string& text) {
 
 std::string tree_shape_names() {
   std::string names;
-  for (const TreeShapeEntry& entry : kTable) {
+  for (const TreeShapeEntry& entry : kTreeShapes) {
     const bool is_static = entry.kind == TreeShape::Kind::kStatic;
     names += is_static ? std::string("or children per level such as ") + entry.name
                        : std::string(entry.name) + ", ";
@@ -75,7 +77,7 @@ std::string tree_shape_names() {
 
 std::vector<std::string> every_tree_shape() {
   std::vector<std::string> all;
-  for (const TreeShapeEntry& entry : kTable) all.push_back(entry.name);
+  for (const TreeShapeEntry& entry : kTreeShapes) all.push_back(entry.name);
   all.push_back("2,2");
   return all;
 }

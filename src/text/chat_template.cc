@@ -23,7 +23,7 @@ constexpr const char* kAccepted =
     "tokenizer_config.json";
 
 // The whole file, or nothing if it cannot be opened.
-Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
+Result<std::optional<std::string>> read_if_there(const std::filesystem::path& path) {
   std::optional<std::string> content;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return content;
@@ -63,7 +63,7 @@ Names special_tokens(const Value& config, const Value& map) {
 
 // A JSON file of the checkpoint; none where it is absent.
 Result<Value> read_json(const std::filesystem::path& path) {
-  FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_file(path));
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_if_there(path));
   if (!bytes) return Value::none();
   return text::jinja::parse_json(*bytes, path.string());
 }
@@ -155,14 +155,14 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   FORERUN_ASSIGN_OR_RETURN(const Value map, read_json(checkpoint_dir / "special_tokens_map.json"));
   Sources sources;
   std::string where = (checkpoint_dir / "chat_template.jinja").string();
-  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> source, read_file(where));
+  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> source, read_if_there(where));
   if (source) {
     sources.regular = std::move(*source);
     sources.found = true;
   }
   if (!sources.found) {
     const std::filesystem::path file = checkpoint_dir / "chat_template.json";
-    FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_file(file));
+    FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_if_there(file));
     if (bytes) {
       where = file.string() + ": chat_template";
       FORERUN_ASSIGN_OR_RETURN(const Value json, text::jinja::parse_json(*bytes, file.string()));
@@ -184,7 +184,8 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   std::string tool_use_where = where + ": tool_use";
   const std::filesystem::path tool_use_file =
       checkpoint_dir / "additional_chat_templates" / "tool_use.jinja";
-  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> tool_use_source, read_file(tool_use_file));
+  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> tool_use_source,
+                           read_if_there(tool_use_file));
   if (tool_use_source) {
     sources.tool_use = std::move(*tool_use_source);
     tool_use_where = tool_use_file.string();

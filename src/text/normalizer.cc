@@ -10,10 +10,10 @@
 namespace forerun::text {
 namespace {
 
-constexpr int kMaxNesting = 16;
+constexpr int kMaxNormalizerNesting = 16;
 // A rewrite may lengthen the text; past this it is taken for an attack.
 constexpr size_t kMaxGrowth = 64;
-constexpr size_t kMaxSteps = 64;
+constexpr size_t kMaxNormalizers = 64;
 
 std::string_view strip(std::string_view text, bool left, bool right) {
   while (left && !text.empty()) {
@@ -93,8 +93,8 @@ Result<Regex> read_pattern(const JsonValue& pattern) {
 Result<Normalizer> Normalizer::build(const JsonValue& field) {
   Normalizer out;
   FORERUN_RETURN_IF_ERROR(append(field, 0, out.steps_));
-  if (out.steps_.size() > kMaxSteps) {
-    return field.refuse("at most " + std::to_string(kMaxSteps) + " normalizers",
+  if (out.steps_.size() > kMaxNormalizers) {
+    return field.refuse("at most " + std::to_string(kMaxNormalizers) + " normalizers",
                         StatusCode::kUnsupported);
   }
   return out;
@@ -102,7 +102,7 @@ Result<Normalizer> Normalizer::build(const JsonValue& field) {
 
 Status Normalizer::append(const JsonValue& field, int depth, std::vector<Step>& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting)
+  if (depth > kMaxNormalizerNesting)
     return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {

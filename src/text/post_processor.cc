@@ -6,7 +6,7 @@
 namespace forerun::text {
 namespace {
 
-constexpr int kMaxNesting = 16;
+constexpr int kMaxPostProcessorNesting = 16;
 constexpr size_t kMaxIds = 4096;
 
 Result<int32_t> read_id(const JsonValue& field) {
@@ -51,7 +51,7 @@ Status add_template(const JsonValue& field, PostProcessor& out) {
 
 Status add(const JsonValue& field, int depth, PostProcessor& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting)
+  if (depth > kMaxPostProcessorNesting)
     return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {

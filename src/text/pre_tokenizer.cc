@@ -11,8 +11,8 @@
 namespace forerun::text {
 namespace {
 
-constexpr int kMaxNesting = 16;
-constexpr size_t kMaxSteps = 64;
+constexpr int kMaxPreTokenizerNesting = 16;
+constexpr size_t kMaxPreTokenizers = 64;
 constexpr size_t kMaxTextBytes = size_t{1} << 29;
 
 constexpr std::string_view kGpt2Words =
@@ -50,8 +50,8 @@ void rewrite_pieces(Pieces& pieces, Rewrite rewrite) {
 Result<PreTokenizer> PreTokenizer::build(const JsonValue& field) {
   PreTokenizer out;
   FORERUN_RETURN_IF_ERROR(append(field, 0, out.steps_));
-  if (out.steps_.size() > kMaxSteps) {
-    return field.refuse("at most " + std::to_string(kMaxSteps) + " steps",
+  if (out.steps_.size() > kMaxPreTokenizers) {
+    return field.refuse("at most " + std::to_string(kMaxPreTokenizers) + " steps",
                         StatusCode::kUnsupported);
   }
   if (!out.steps_.empty() && std::holds_alternative<SpellBytes>(out.steps_.back())) {
@@ -75,7 +75,7 @@ bool PreTokenizer::keeps_all() const {
 
 Status PreTokenizer::append(const JsonValue& field, int depth, std::vector<Step>& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting)
+  if (depth > kMaxPreTokenizerNesting)
     return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {

@@ -9,9 +9,9 @@
 namespace forerun::text {
 namespace {
 
-constexpr int kMaxNesting = 16;
-constexpr size_t kMaxSteps = 32;
-constexpr size_t kMaxContentBytes = 64;
+constexpr int kMaxDecoderNesting = 16;
+constexpr size_t kMaxDecoders = 32;
+constexpr size_t kMaxStripBytes = 64;
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -56,8 +56,8 @@ Result<TokenDecoder> TokenDecoder::build(const JsonValue& field) {
   TokenDecoder out;
   out.join_by_space_ = field.is_null();
   FORERUN_RETURN_IF_ERROR(append(field, 0, out));
-  if (out.steps_.size() > kMaxSteps) {
-    return field.refuse("at most " + std::to_string(kMaxSteps) + " steps",
+  if (out.steps_.size() > kMaxDecoders) {
+    return field.refuse("at most " + std::to_string(kMaxDecoders) + " steps",
                         StatusCode::kUnsupported);
   }
   return out;
@@ -65,7 +65,7 @@ Result<TokenDecoder> TokenDecoder::build(const JsonValue& field) {
 
 Status TokenDecoder::append(const JsonValue& field, int depth, TokenDecoder& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting)
+  if (depth > kMaxDecoderNesting)
     return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {
@@ -94,7 +94,7 @@ Status TokenDecoder::append(const JsonValue& field, int depth, TokenDecoder& out
   } else if (type == "Replace") {
     FORERUN_ASSIGN_OR_RETURN(std::string pattern, field["pattern"]["String"].as_string());
     FORERUN_ASSIGN_OR_RETURN(std::string content, field["content"].as_string());
-    if (pattern.empty() || content.size() > kMaxContentBytes) {
+    if (pattern.empty() || content.size() > kMaxStripBytes) {
       return field.refuse("a pattern that is not empty and a content of at most 64 bytes",
                           StatusCode::kUnsupported);
     }

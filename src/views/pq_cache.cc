@@ -6,13 +6,13 @@ namespace forerun {
 namespace {
 
 // Where a prompt or a wide tree has more rows than this, the first ones choose for all.
-constexpr int32_t kMaxObservers = 32;
-constexpr int32_t kTailBlocks = 1;  // the one that the next token falls into
+constexpr int32_t kPqObservers = 32;
+constexpr int32_t kPqTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
 
 Status PqCache::check(int32_t budget_tokens) {
-  return GatheredBudget::check("pqcache", budget_tokens, kTailBlocks);
+  return GatheredBudget::check("pqcache", budget_tokens, kPqTailBlocks);
 }
 
 int32_t PqCache::own_blocks(int32_t budget_tokens, const KvShape& shape) {
@@ -20,14 +20,14 @@ int32_t PqCache::own_blocks(int32_t budget_tokens, const KvShape& shape) {
          kv_index_blocks(shape.tokens, shape.head_dim);
 }
 
-PqCache::PqCache(int32_t budget_tokens) : budget_(budget_tokens, kTailBlocks, kTailBlocks) {}
+PqCache::PqCache(int32_t budget_tokens) : budget_(budget_tokens, kPqTailBlocks, kPqTailBlocks) {}
 
 KvViewLayout PqCache::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const {
   return budget_.choose(prefix_tokens);
 }
 
 KvChoice PqCache::choice() const {
-  return {.by = KvObservers::kOwnRows, .observers = kMaxObservers, .by_index = true};
+  return {.by = KvObservers::kOwnRows, .observers = kPqObservers, .by_index = true};
 }
 
 }  // namespace forerun

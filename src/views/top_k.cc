@@ -4,25 +4,25 @@ namespace forerun {
 namespace {
 
 // Where a prompt or a wide tree has more rows than this, the first ones choose for all.
-constexpr int32_t kMaxObservers = 32;
-constexpr int32_t kTailBlocks = 1;  // the one that the next token falls into
+constexpr int32_t kTopKObservers = 32;
+constexpr int32_t kTopKTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
 
 Status TopK::check(int32_t budget_tokens) {
-  return GatheredBudget::check("topk", budget_tokens, kTailBlocks);
+  return GatheredBudget::check("topk", budget_tokens, kTopKTailBlocks);
 }
 
 int32_t TopK::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return TopK(budget_tokens).budget_.head_blocks();
 }
 
-TopK::TopK(int32_t budget_tokens) : budget_(budget_tokens, kTailBlocks, kTailBlocks) {}
+TopK::TopK(int32_t budget_tokens) : budget_(budget_tokens, kTopKTailBlocks, kTopKTailBlocks) {}
 
 KvViewLayout TopK::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const {
   return budget_.choose(prefix_tokens);
 }
 
-KvChoice TopK::choice() const { return {.by = KvObservers::kOwnRows, .observers = kMaxObservers}; }
+KvChoice TopK::choice() const { return {.by = KvObservers::kOwnRows, .observers = kTopKObservers}; }
 
 }  // namespace forerun

@@ -5,28 +5,29 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kObservers = 32;
-constexpr int32_t kPooling = 5;
+constexpr int32_t kVegasObservers = 32;
+constexpr int32_t kVegasPooling = 5;
 // A verification chooses once this many tokens have come since the last choice, every few rounds.
 constexpr int32_t kTokensBetweenChoices = 16;
 // The block that the next token falls into, and a whole one: observers that are run once more lie
 // in them.
-constexpr int32_t kMinTailBlocks = 2;
+constexpr int32_t kVegasMinTailBlocks = 2;
 // A tail grows until the next choice, by one block where the budget has room for it.
-constexpr int32_t kMaxTailBlocks = kMinTailBlocks + 1;
-static_assert(kObservers <= kKvBlockTokens);
+constexpr int32_t kVegasMaxTailBlocks = kVegasMinTailBlocks + 1;
+static_assert(kVegasObservers <= kKvBlockTokens);
 
 }  // namespace
 
 Status Vegas::check(int32_t budget_tokens) {
-  return GatheredBudget::check("vegas", budget_tokens, kMinTailBlocks);
+  return GatheredBudget::check("vegas", budget_tokens, kVegasMinTailBlocks);
 }
 
 int32_t Vegas::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return Vegas(budget_tokens).budget_.head_blocks();
 }
 
-Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kMinTailBlocks, kMaxTailBlocks) {}
+Vegas::Vegas(int32_t budget_tokens)
+    : budget_(budget_tokens, kVegasMinTailBlocks, kVegasMaxTailBlocks) {}
 
 KvViewLayout Vegas::layout(int32_t prefix_tokens, const KvChosen& last) const {
   return budget_.layout(prefix_tokens, last);
@@ -39,7 +40,7 @@ KvViewLayout Vegas::layout_by_verification(int32_t prefix_tokens, const KvChosen
 }
 
 KvChoice Vegas::choice() const {
-  return {.by = KvObservers::kLastTokens, .observers = kObservers, .pooling = kPooling};
+  return {.by = KvObservers::kLastTokens, .observers = kVegasObservers, .pooling = kVegasPooling};
 }
 
 }  // namespace forerun

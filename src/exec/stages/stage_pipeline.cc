@@ -5,12 +5,6 @@
 #include <vector>
 
 namespace forerun {
-namespace {
-
-constexpr std::chrono::microseconds kNoSpin{0};  // stages may share processors
-
-}  // namespace
-
 StagePipeline::StagePipeline(std::unique_ptr<StageTransport> transport)
     : next_(std::make_unique<StageMessage>()),
       ran_(kNoSpin),

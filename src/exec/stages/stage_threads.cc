@@ -12,8 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kNoSpin{0};  // stages may share processors
-
 }  // namespace
 
 struct StageThreads::Stage {

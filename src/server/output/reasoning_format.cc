@@ -8,25 +8,25 @@
 namespace forerun::server {
 namespace {
 
-struct FormatRow {
+struct ReasoningRow {
   ReasoningFormat format;
   const char* name;
   ReasoningTags tags;
   bool special;
 };
 
-constexpr std::array<FormatRow, 4> kFormats = {{
+constexpr std::array<ReasoningRow, 4> kReasoningFormats = {{
     {ReasoningFormat::kNone, "none", {}, false},
     {ReasoningFormat::kThink, "think", {"<think>", "</think>"}, false},
     {ReasoningFormat::kThinkBox, "think_box", {"[THINK]", "[/THINK]"}, true},
     {ReasoningFormat::kSeed, "seed", {"<seed:think>", "</seed:think>"}, true},
 }};
 
-const FormatRow& row_of(ReasoningFormat format) {
-  for (const FormatRow& row : kFormats) {
+const ReasoningRow& row_of(ReasoningFormat format) {
+  for (const ReasoningRow& row : kReasoningFormats) {
     if (row.format == format) return row;
   }
-  return kFormats[0];
+  return kReasoningFormats[0];
 }
 
 }  // namespace
@@ -36,11 +36,11 @@ ReasoningTags reasoning_tags(ReasoningFormat format) { return row_of(format).tag
 const char* reasoning_format_name(ReasoningFormat format) { return row_of(format).name; }
 
 Result<ReasoningFormat> reasoning_format_of_name(std::string_view name) {
-  return format_of_name(kFormats, "reasoning format", name);
+  return format_of_name(kReasoningFormats, "reasoning format", name);
 }
 
 ReasoningFormat detect_reasoning_format(std::string_view template_text) {
-  for (const FormatRow& row : kFormats) {
+  for (const ReasoningRow& row : kReasoningFormats) {
     // Some templates only take the section out of earlier answers and name its end alone.
     if (row.tags.close.empty()) continue;
     if (template_text.find(row.tags.close) != std::string_view::npos) return row.format;

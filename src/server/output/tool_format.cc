@@ -20,7 +20,7 @@ constexpr std::string_view kDeepSeekTags[] = {"<｜tool▁calls▁begin｜>", "<
 constexpr std::string_view kJsonListTags[] = {"<|tool_call|>", "<|/tool_call|>", "<TOOLCALL>",
                                               "</TOOLCALL>",   "<tool_calls>",   "</tool_calls>"};
 
-struct FormatRow {
+struct ToolRow {
   ToolFormat format;
   const char* name;
   std::span<const std::string_view> tags;
@@ -28,7 +28,7 @@ struct FormatRow {
   bool special;
 };
 
-constexpr std::array<FormatRow, 8> kFormats = {{
+constexpr std::array<ToolRow, 8> kToolFormats = {{
     {ToolFormat::kNone, "none", {}, false},
     {ToolFormat::kHermes, "hermes", kHermesTags, false},
     {ToolFormat::kLlamaJson, "llama_json", kLlamaJsonTags, true},
@@ -39,11 +39,11 @@ constexpr std::array<FormatRow, 8> kFormats = {{
     {ToolFormat::kJsonList, "json_list", kJsonListTags, true},
 }};
 
-const FormatRow& row_of(ToolFormat format) {
-  for (const FormatRow& row : kFormats) {
+const ToolRow& row_of(ToolFormat format) {
+  for (const ToolRow& row : kToolFormats) {
     if (row.format == format) return row;
   }
-  return kFormats[0];
+  return kToolFormats[0];
 }
 
 bool contains(std::string_view text, std::string_view part) {
@@ -65,7 +65,7 @@ bool names_parameters_next(std::string_view text) {
 const char* tool_format_name(ToolFormat format) { return row_of(format).name; }
 
 Result<ToolFormat> tool_format_of_name(std::string_view name) {
-  return format_of_name(kFormats, "tool format", name);
+  return format_of_name(kToolFormats, "tool format", name);
 }
 
 ToolFormat detect_tool_format(std::string_view template_text) {

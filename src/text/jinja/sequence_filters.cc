@@ -105,7 +105,7 @@ Result<Value> mapped(const Value& value, const Arguments& args, Runtime& runtime
   return make_generator(std::move(out), runtime);
 }
 
-Result<Value> joined(const Value& value, const Arguments& args, Runtime& runtime) {
+Result<Value> joined_elements(const Value& value, const Arguments& args, Runtime& runtime) {
   const Value* separator = args.get(0, "d");
   const Path path = path_of(args.get(1, "attribute"));
   const std::string between = separator ? to_text(*separator) : "";
@@ -371,7 +371,7 @@ Result<std::optional<Value>> apply_sequence_filter(const std::string& name, cons
   } else if (name == "map") {
     made = mapped(value, args, runtime);
   } else if (name == "join") {
-    made = joined(value, args, runtime);
+    made = joined_elements(value, args, runtime);
   } else if (name == "sort") {
     made = sort_filter(value, args, runtime);
   } else if (name == "unique") {
