@@ -1,0 +1,45 @@
+// Which waiting request is admitted next: one that finds a place and room in the KV memory.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "engine/loop/preemption.h"
+#include "engine/loop/prefix_sharing.h"
+#include "engine/loop/running_requests.h"
+#include "engine/loop/scheduled_request.h"
+
+namespace forerun {
+
+class AdmissionPolicy {
+ public:
+  // At most `max_active` requests run at a time. The objects must outlive this one.
+  AdmissionPolicy(int32_t max_active, const RunningRequests* running, const Preemption* preemption,
+                  WaitingQueue* waiting, PrefixSharing* prefixes)
+      : max_active_(max_active),
+        running_(running),
+        preemption_(preemption),
+        waiting_(waiting),
+        prefixes_(prefixes) {}
+
+  bool has_place() const { return static_cast<int32_t>(running_->size()) < max_active_; }
+  // The request to admit next, which stays in the queue; nothing where there is no place or not
+  // enough KV memory. Sets ScheduledRequest::claim of those that it considers. At least one request
+  // must wait.
+  std::optional<WaitingQueue::Next> next();
+
+ private:
+  // Whether the KV blocks that `waits` needs are there.
+  bool has_room(ScheduledRequest& waits, int32_t priority);
+
+  const int32_t max_active_;
+  const RunningRequests* const running_;
+  const Preemption* const preemption_;
+  WaitingQueue* const waiting_;
+  PrefixSharing* const prefixes_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,43 @@
+#include "engine/loop/automatic_plans.h"
+
+#include <chrono>
+#include <cstdint>
+
+#include "step/step.h"
+
+namespace forerun {
+
+void AutomaticPlans::begin(ActiveRequest& request) const {
+  if (choice_ == nullptr || !request.plan().automatic) return;
+  request.begin_with(choice_->plan(request.usual_plan()));
+}
+
+bool AutomaticPlans::follow(ActiveRequest& request) const {
+  if (choice_ == nullptr || !request.plan().automatic) return false;
+  return request.follow(choice_->plan(request.usual_plan()));
+}
+
+void AutomaticPlans::observe(const SpeculationPlan& plan, const WorkResult& result,
+                             const StrategyOutput& out) {
+  if (choice_ == nullptr || out.tokens.empty()) return;
+  choice_->observe(plan, static_cast<int32_t>(result.rows.size()) - 1,
+                   static_cast<int32_t>(out.tokens.size()) - 1);
+}
+
+void AutomaticPlans::look(const DecodingBatch& batch) {
+  if (choice_ == nullptr || costs_ == nullptr) return;
+  // The measured speed of all requests says nothing about the engine's plan if some requests have
+  // strategies of their own.
+  if (!batch.is_automatic()) return;
+  const int64_t sequences = batch.sequences();
+  const KvUsage usage = executor_->kv_usage(Role::kTarget);
+  const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
+                          .context_tokens = batch.tokens() / sequences,
+                          .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
+  const std::chrono::duration<double> now = Clock::now().time_since_epoch();
+  if (choice_->look(*costs_, load, {.tokens = batch.decoded_tokens(), .seconds = now.count()})) {
+    has_changed_ = true;
+  }
+}
+
+}  // namespace forerun

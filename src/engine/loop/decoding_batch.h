@@ -1,0 +1,63 @@
+// Counts the requests that decode together: how many there are, how many tokens they have, and how
+// many run by a plan that the engine has chosen. From these counts follows what rows cost them
+// (BatchCosts).
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/batch_costs.h"
+#include "step/work.h"
+
+namespace forerun {
+
+class DecodingBatch {
+ public:
+  // What is counted for one request.
+  class Share {
+   public:
+    // Whether it has had a token since it was admitted.
+    bool decodes() const { return decodes_; }
+
+   private:
+    friend class DecodingBatch;
+    int64_t tokens_at_start_ = 0;  // when it was admitted
+    int64_t tokens_ = 0;           // where it decodes: those that the batch counts for it
+    bool decodes_ = false;
+  };
+
+  // As for BatchCosts.
+  DecodingBatch(const LiveCosts* costs, bool drafts_sequentially)
+      : costs_(costs, drafts_sequentially) {}
+
+  // A request of `tokens` tokens has been admitted; it does not decode yet.
+  void admit(Share& share, int64_t tokens);
+  // The request has `tokens` tokens now; `is_automatic`: the engine has chosen its plan. Returns
+  // how many of them it has gained since the last call.
+  int64_t count(Share& share, int64_t tokens, bool is_automatic);
+  // The plan of an admitted request has changed.
+  void change_plan(const Share& share, bool was_automatic, bool is_automatic);
+  // An admitted request runs no more.
+  void retire(Share& share, bool is_automatic);
+
+  // A result of a request that decodes kept the loop's thread busy for `seconds`.
+  void note_turn(const WorkResult& result, double seconds);
+  // Calls BatchCosts::refresh().
+  void refresh_costs() { costs_.refresh(); }
+
+  const BatchCosts& costs() const { return costs_; }
+  int64_t sequences() const { return costs_.sequences(); }
+  int64_t tokens() const { return costs_.tokens(); }
+  // Sum over all requests so far, without the first tokens of each admission.
+  int64_t decoded_tokens() const { return decoded_tokens_; }
+  // Whether any request decodes, and all that do run by a plan that the engine has chosen.
+  bool is_automatic() const { return sequences() > 0 && automatic_sequences_ >= sequences(); }
+
+ private:
+  BatchCosts costs_;
+  int64_t decoded_tokens_ = 0;
+  int64_t automatic_sequences_ = 0;
+};
+
+}  // namespace forerun

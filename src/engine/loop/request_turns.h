@@ -1,0 +1,57 @@
+// Runs the turns of requests: starts their strategies, passes results to them, their work to the
+// executor and their tokens to the request.
+//
+// `now` is when the turn began; tokens count as emitted then. The states that are returned say how
+// the request goes on: kOver and kFailed are for the caller to handle, kDrained does not occur.
+//
+// One thread.
+#pragma once
+
+#include "engine/info/load_meter.h"
+#include "engine/info/trace_recorder.h"
+#include "engine/loop/active_request.h"
+#include "engine/loop/automatic_plans.h"
+#include "engine/loop/running_requests.h"
+#include "engine/loop/scheduled_request.h"
+#include "engine/loop/strategy_factory.h"
+#include "exec/executor.h"
+#include "step/work.h"
+#include "strategies/request_driver.h"
+
+namespace forerun {
+
+class RequestTurns {
+ public:
+  // `load` may be null; the objects must outlive this one.
+  RequestTurns(Executor* executor, RunningRequests* running, StrategyFactory* strategies,
+               AutomaticPlans* automatic, LoadMeter* load)
+      : executor_(executor),
+        running_(running),
+        strategies_(strategies),
+        automatic_(automatic),
+        load_(load) {}
+
+  // Runs the turn in which the driver's strategy starts. The request's sequence must be open.
+  RequestDriver::State start(ScheduledRequest& running, Clock::time_point now);
+  // The same once the driver is drained, with a new strategy by the request's plan.
+  RequestDriver::State change_strategy(ScheduledRequest& running, Clock::time_point now);
+  // Runs the turn of a result. `timer` is told the strategy's output.
+  RequestDriver::State take(ScheduledRequest& running, WorkResult& result, TurnTimer& timer,
+                            Clock::time_point now);
+
+ private:
+  void submit(const ScheduledRequest& running, WorkItem item);
+  // Where a row of the draft is faulty (RowResult::status), switches the request to a plan without
+  // the draft model. Returns the state after that.
+  static RequestDriver::State leave_out_faulty_draft(ScheduledRequest& running,
+                                                     const WorkResult& result,
+                                                     RequestDriver::State state);
+
+  Executor* const executor_;
+  RunningRequests* const running_;
+  StrategyFactory* const strategies_;
+  AutomaticPlans* const automatic_;
+  LoadMeter* const load_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,71 @@
+// The requests that run, each with what it holds of the engine: an open sequence of the executor's,
+// KV blocks reserved for it (Admission), and its share of the batch (DecodingBatch). What a request
+// holds is released when it is removed.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/id_map.h"
+#include "engine/info/load_meter.h"
+#include "engine/loop/admission.h"
+#include "engine/loop/decoding_batch.h"
+#include "engine/loop/scheduled_request.h"
+#include "exec/executor.h"
+#include "forerun/status.h"
+#include "step/types.h"
+
+namespace forerun {
+
+class RunningRequests {
+ public:
+  // `load` may be null; the objects must outlive this one. `draft_keeps_all`: as for Admission.
+  RunningRequests(Executor* executor, DecodingBatch* batch, LoadMeter* load, bool draft_keeps_all)
+      : executor_(executor), batch_(batch), load_(load), admission_(executor, draft_keeps_all) {}
+
+  bool empty() const { return running_.empty(); }
+  size_t size() const { return running_.size(); }
+  bool contains(SequenceId sequence) const { return running_.contains(sequence); }
+  // Null where there is none. Valid until it is removed.
+  ScheduledRequest* find(SequenceId sequence) const { return running_.find(sequence); }
+  // Entries {id, value} in no order. Nothing may be added or removed meanwhile.
+  auto begin() const { return running_.begin(); }
+  auto end() const { return running_.end(); }
+
+  // Whether the KV memory has room for one more request.
+  bool has_room(Admission::Claim& claim) const {
+    return admission_.has_room(claim, static_cast<int64_t>(running_.size()));
+  }
+  // An id that no request has had, for add().
+  SequenceId next_sequence() { return next_sequence_++; }
+  // Adds a request, which has no blocks and no open sequence yet.
+  ScheduledRequest& add(SequenceId sequence, ScheduledRequest&& request);
+  // Reserves the blocks that the request has claimed, and opens its sequence. Where that fails,
+  // also for lack of memory (std::bad_alloc), the request must be removed.
+  Status open(ScheduledRequest& running, const SequenceSpec& spec);
+  // The role has read the request's whole text.
+  void note_read(ScheduledRequest& running, Role role) {
+    admission_.note_read(running.reservation, role);
+  }
+  // Counts the request's tokens in the batch. Returns how many it has gained since the last call;
+  // if any, its preemptions so far were not futile.
+  int64_t count_tokens(ScheduledRequest& running);
+  // Removes a request that runs, releases all that it holds, and returns it. Where the executor
+  // finds no host memory, waits for some.
+  ScheduledRequest remove(SequenceId sequence);
+
+ private:
+  void close(SequenceId sequence);
+  void report_size();
+
+  Executor* const executor_;
+  DecodingBatch* const batch_;
+  LoadMeter* const load_;
+  Admission admission_;
+  IdMap<ScheduledRequest> running_;
+  SequenceId next_sequence_ = 1;
+};
+
+}  // namespace forerun

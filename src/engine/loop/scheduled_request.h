@@ -1,0 +1,47 @@
+// A request on its way through the loop: it waits, it runs with a sequence of the executor's, and
+// where it is preempted it waits again.
+//
+// One thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "engine/info/load_meter.h"
+#include "engine/loop/active_request.h"
+#include "engine/loop/admission.h"
+#include "engine/loop/decoding_batch.h"
+#include "engine/loop/waiting_requests.h"
+#include "step/types.h"
+#include "strategies/request_driver.h"
+
+namespace forerun {
+
+// Destroying it before the request is finished tells the reader that memory has run out.
+struct ScheduledRequest {
+  std::unique_ptr<ActiveRequest> request;
+  RequestDriver driver;                   // holds the strategy; none while the request waits
+  SequenceId sequence = 0;                // another one after each preemption
+  std::optional<Admission::Claim> claim;  // while it waits, once it has come to the front
+  Admission::Reservation reservation;
+  Clock::duration waited{};  // before it was admitted, over all its admissions
+  int32_t level = 0;         // its priority plus what waiting has added
+  // How often it has been preempted for others since it last had a token.
+  int32_t futile_preemptions = 0;
+  DecodingBatch::Share in_batch;
+  uint64_t costs_version = 0;  // of the costs that its strategy has
+  bool draft_is_out = false;   // a row of its draft was faulty: it runs without the draft model
+
+  // Reports to `load` the tokens since the last call. Null: does nothing.
+  void report(LoadMeter* load) {
+    if (load == nullptr) return;
+    request->report(*load, driver.strategy_name(), driver.stats());
+  }
+};
+
+// Requests that were preempted return to the front of their class.
+using WaitingQueue = WaitingRequests<ScheduledRequest>;
+
+}  // namespace forerun
