@@ -1,0 +1,83 @@
+#include "engine/loop/decoding_batch.h"
+
+#include <gtest/gtest.h>
+
+namespace forerun {
+namespace {
+
+DecodingBatch make_batch() {
+  return DecodingBatch(/*costs=*/nullptr, /*drafts_sequentially=*/true);
+}
+
+TEST(DecodingBatch, ARequestDecodesFromItsFirstTokenOn) {
+  DecodingBatch batch = make_batch();
+  DecodingBatch::Share share;
+  batch.admit(share, 10);
+  EXPECT_EQ(batch.count(share, 10, false), 0);
+  EXPECT_FALSE(share.decodes());
+  EXPECT_EQ(batch.sequences(), 0);
+  EXPECT_EQ(batch.count(share, 11, false), 1);
+  EXPECT_TRUE(share.decodes());
+  EXPECT_EQ(batch.sequences(), 1);
+  EXPECT_EQ(batch.tokens(), 11);
+  EXPECT_EQ(batch.decoded_tokens(), 0);
+  EXPECT_EQ(batch.count(share, 14, false), 3);
+  EXPECT_EQ(batch.count(share, 14, false), 0);
+  EXPECT_EQ(batch.tokens(), 14);
+  EXPECT_EQ(batch.decoded_tokens(), 3);
+}
+
+// Its tokens are not gained a second time.
+TEST(DecodingBatch, ARequestThatComesBackStartsFromItsTokens) {
+  DecodingBatch batch = make_batch();
+  DecodingBatch::Share share;
+  batch.admit(share, 10);
+  batch.count(share, 11, false);
+  batch.count(share, 14, false);
+  batch.retire(share, false);
+  EXPECT_FALSE(share.decodes());
+  EXPECT_EQ(batch.sequences(), 0);
+  EXPECT_EQ(batch.tokens(), 0);
+  batch.admit(share, 14);
+  EXPECT_EQ(batch.count(share, 14, false), 0);
+  EXPECT_FALSE(share.decodes());
+  EXPECT_EQ(batch.count(share, 16, false), 2);
+  EXPECT_EQ(batch.tokens(), 16);
+  EXPECT_EQ(batch.decoded_tokens(), 3);
+}
+
+TEST(DecodingBatch, ARequestThatNeverDecodedLeavesNothing) {
+  DecodingBatch batch = make_batch();
+  DecodingBatch::Share decodes, reads;
+  batch.admit(decodes, 10);
+  batch.admit(reads, 100);
+  batch.count(decodes, 12, true);
+  batch.retire(reads, true);
+  EXPECT_EQ(batch.sequences(), 1);
+  EXPECT_EQ(batch.tokens(), 12);
+  EXPECT_TRUE(batch.is_automatic());
+}
+
+TEST(DecodingBatch, IsAutomaticWhereThatHoldsForAllThatDecode) {
+  DecodingBatch batch = make_batch();
+  DecodingBatch::Share first, second;
+  EXPECT_FALSE(batch.is_automatic());
+  batch.admit(first, 10);
+  batch.admit(second, 10);
+  batch.change_plan(second, true, false);  // it does not decode
+  batch.count(first, 11, true);
+  EXPECT_TRUE(batch.is_automatic());
+  batch.count(second, 11, false);
+  EXPECT_FALSE(batch.is_automatic());
+  batch.change_plan(second, false, true);
+  EXPECT_TRUE(batch.is_automatic());
+  batch.change_plan(first, true, false);
+  EXPECT_FALSE(batch.is_automatic());
+  batch.retire(first, false);
+  EXPECT_TRUE(batch.is_automatic());
+  batch.retire(second, true);
+  EXPECT_FALSE(batch.is_automatic());
+}
+
+}  // namespace
+}  // namespace forerun
