@@ -32,7 +32,8 @@
 
 #include "base/clocks.h"
 #include "base/status_macros.h"
-#include "engine/load/loaded_models.h"
+#include "engine/load/load_models.h"
+#include "engine/load/make_executor.h"
 #include "engine/load/opened_model.h"
 #include "kernels/attention/attention.h"
 #include "runner/record_rows.h"
@@ -140,7 +141,7 @@ class Bench {
     to_load.models[1].opened = bench->opened_->draft_or_null();
     to_load.options = &options;
     FORERUN_ASSIGN_OR_RETURN(const Placement placement, place_models(arguments.devices, ""));
-    FORERUN_ASSIGN_OR_RETURN(bench->models_, LoadedModels::load(to_load, placement));
+    FORERUN_ASSIGN_OR_RETURN(bench->models_, load_models(to_load, placement));
     return bench;
   }
 
@@ -155,9 +156,9 @@ class Bench {
     const ModelledAcceptance draft(acceptance_of(arguments_.draft_acceptance, vocab));
     std::vector<StepRecord> steps;
     const auto executor =
-        models_->make_executor({.answers = {&target, &draft},
-                                .on_step = [&](const StepRecord& step) { steps.push_back(step); },
-                                .budget = {.rows = cell.requests * options_.max_context_tokens}});
+        make_executor(*models_, {.answers = {&target, &draft},
+                                 .on_step = [&](const StepRecord& step) { steps.push_back(step); },
+                                 .budget = {.rows = cell.requests * options_.max_context_tokens}});
     std::vector<OfflineRequest> requests(static_cast<size_t>(cell.requests));
     for (size_t index = 0; index < requests.size(); ++index) {
       // Texts of their own: none shares another's KV.

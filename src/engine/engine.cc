@@ -15,9 +15,12 @@
 #include "engine/load/draft_context.h"
 #include "engine/load/host_agreement.h"
 #include "engine/load/host_placement.h"
+#include "engine/load/load_models.h"
 #include "engine/load/loaded_costs.h"
 #include "engine/load/loaded_models.h"
+#include "engine/load/make_executor.h"
 #include "engine/load/model_facts.h"
+#include "engine/load/models_to_load.h"
 #include "engine/load/numerics_options.h"
 #include "engine/load/opened_model.h"
 #include "engine/load/stage_plan.h"
@@ -82,7 +85,7 @@ class EngineImpl : public Engine {
   // Reads everything but the weights, and decides what to load and where.
   Status open();
   // Loads the models as they were placed, or, with try_splits, in the placement that serves best.
-  Status load_models();
+  Status load_or_try_splits();
   Status start();
   // Checks the request and hands its samples to the loop; their events go to `queue`. May throw
   // std::bad_alloc.
@@ -131,7 +134,7 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
           : place_models(options.devices, options.draft_devices, stages_of(options)));
   FORERUN_ASSIGN_OR_RETURN(engine->emulator_, make_emulator(options, engine->placement_));
   FORERUN_RETURN_IF_ERROR(engine->open());
-  FORERUN_RETURN_IF_ERROR(engine->load_models());
+  FORERUN_RETURN_IF_ERROR(engine->load_or_try_splits());
   FORERUN_RETURN_IF_ERROR(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -153,9 +156,9 @@ Status EngineImpl::open() {
   return agree_on_isa(*options_.hosts);
 }
 
-Status EngineImpl::load_models() {
+Status EngineImpl::load_or_try_splits() {
   if (!options_.try_splits) {
-    FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, placement_));
+    FORERUN_ASSIGN_OR_RETURN(models_, load_models(to_load_, placement_));
     return Status();
   }
   FORERUN_ASSIGN_OR_RETURN(TriedSplits tried, try_splits(to_load_, placement_, facts_));
@@ -172,11 +175,11 @@ void EngineImpl::observe(const StepRecord& record) {
 
 Status EngineImpl::start() {
   auto executor =
-      models_->make_executor({.emulator = emulator_.get(),
-                              .on_step = [this](const StepRecord& record) { observe(record); },
-                              .trace = options_.trace,
-                              .costs = &costs_,
-                              .budget = {.seconds = 1e-3 * options_.step_budget_ms}});
+      make_executor(*models_, {.emulator = emulator_.get(),
+                               .on_step = [this](const StepRecord& record) { observe(record); },
+                               .trace = options_.trace,
+                               .costs = &costs_,
+                               .budget = {.seconds = 1e-3 * options_.step_budget_ms}});
   StartCosts known;
   if (emulator_) {
     known.costs = emulator_->profile().costs;
@@ -230,7 +233,7 @@ Status EngineImpl::start() {
                               std::chrono::duration<double>(options_.priority_ageing_s)),
                           .load = load_.get(),
                           .automatic = automatic_.get(),
-                          .on_thread_start = [this] { models_->pin_executors_caller(); }},
+                          .on_thread_start = [this] { pin_executors_caller(*models_); }},
       std::move(executor));
   return Status();
 }

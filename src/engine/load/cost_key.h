@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/load/device_spec.h"
-#include "engine/load/loaded_models.h"
+#include "engine/load/models_to_load.h"
 #include "forerun/status.h"
 #include "planner/cost_file.h"
 

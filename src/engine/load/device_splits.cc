@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "engine/load/load_models.h"
 #include "engine/load/loaded_costs.h"
+#include "engine/load/make_executor.h"
 
 namespace forerun {
 
@@ -43,13 +45,13 @@ std::vector<Split> LoadedSplits::splits() const {
 
 Status LoadedSplits::load(size_t index) {
   take_models();  // its threads and memory go first
-  FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, placements_[index]));
+  FORERUN_ASSIGN_OR_RETURN(models_, load_models(to_load_, placements_[index]));
   return Status();
 }
 
 Result<StepCosts> LoadedSplits::measure() {
   executor_.reset();
-  executor_ = models_->make_executor({});
+  executor_ = make_executor(*models_, {});
   FORERUN_ASSIGN_OR_RETURN(StartCosts found, costs_of(to_load_, *models_, *executor_, {}));
   return std::move(found.costs);
 }

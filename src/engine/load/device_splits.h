@@ -7,6 +7,7 @@
 
 #include "engine/load/device_spec.h"
 #include "engine/load/loaded_models.h"
+#include "engine/load/models_to_load.h"
 #include "exec/real_executor.h"
 #include "planner/choose_split.h"
 

@@ -1,7 +1,7 @@
 // What processes of a launch must have in common before any of them loads weights.
 #pragma once
 
-#include "engine/load/loaded_models.h"
+#include "engine/load/models_to_load.h"
 #include "forerun/engine.h"
 #include "hosts/hosts.h"
 

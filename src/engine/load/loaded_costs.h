@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/load/loaded_models.h"
+#include "engine/load/models_to_load.h"
 #include "exec/real_executor.h"
 #include "planner/start_costs.h"
 

@@ -5,8 +5,10 @@
 #include "base/status_macros.h"
 #include "engine/load/check_options.h"
 #include "engine/load/device_spec.h"
+#include "engine/load/load_models.h"
 #include "engine/load/loaded_costs.h"
-#include "engine/load/loaded_models.h"
+#include "engine/load/make_executor.h"
+#include "engine/load/models_to_load.h"
 #include "engine/load/opened_model.h"
 #include "engine/load/stage_plan.h"
 #include "kernels/isa.h"
@@ -27,8 +29,8 @@ Result<StartCosts> measure_devices(const EngineOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(const OpenedModels opened, open_models(options));
   FORERUN_ASSIGN_OR_RETURN(const ModelsToLoad to_load, models_to_load(options, placement, opened));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
-                           LoadedModels::load(to_load, placement));
-  const auto executor = models->make_executor({});
+                           load_models(to_load, placement));
+  const auto executor = make_executor(*models, {});
   return costs_of(to_load, *models, *executor, options.on_progress);
 }
 

@@ -8,7 +8,8 @@
 #include "engine/load/check_options.h"
 #include "engine/load/host_agreement.h"
 #include "engine/load/host_placement.h"
-#include "engine/load/loaded_models.h"
+#include "engine/load/load_models.h"
+#include "engine/load/models_to_load.h"
 #include "engine/load/opened_model.h"
 #include "exec/stages/stage_worker.h"
 #include "hosts/hosts.h"
@@ -43,7 +44,7 @@ Status load_and_serve(const EngineOptions& options) {
   FORERUN_RETURN_IF_ERROR(hosts.agree(open_stage(options, stage)));
   FORERUN_RETURN_IF_ERROR(agree_on_isa(hosts));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
-                           LoadedModels::load(stage.to_load, stage.placement));
+                           load_models(stage.to_load, stage.placement));
   const PipelineStage here = models->stage_here();
   if (here.devices != nullptr) here.devices->pin_caller();
   const int32_t live_vocab = stage.opened->target.live_vocab();

@@ -1,0 +1,35 @@
+#include "engine/load/models_to_load.h"
+
+#include <string>
+
+#include "base/status_macros.h"
+#include "engine/load/model_facts.h"
+#include "engine/load/numerics_options.h"
+
+namespace forerun {
+
+Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placement& placement,
+                                    const OpenedModels& opened) {
+  FORERUN_ASSIGN_OR_RETURN(NumericsOptions numerics, parse_numerics(options));
+  const OpenedModel* const draft = opened.draft_or_null();
+  if (draft != nullptr) {
+    if (options.draft_window > 0 && has_window(*draft)) {
+      return Status(StatusCode::kInvalidArgument,
+                    "draft_window: found " + std::to_string(options.draft_window) +
+                        ", but the draft model has layers with a sliding window, which see the "
+                        "last tokens only; accepted with it: 0");
+    }
+    if (!numerics.draft_weights) {
+      numerics.draft_weights = choose_draft_weights(*draft, placement.of(Role::kDraft));
+    }
+  }
+  FORERUN_RETURN_IF_ERROR(check_numerics(options, numerics, placement, opened.target, draft));
+  ModelsToLoad to_load;
+  to_load.models = {{{&opened.target, numerics.weights},
+                     {draft, numerics.draft_weights.value_or(WeightOverride::kAsStored)}}};
+  to_load.activation = numerics.activation;
+  to_load.options = &options;
+  return to_load;
+}
+
+}  // namespace forerun
