@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/load/launch_rig.h"
+
 namespace forerun {
 namespace {
 
@@ -20,6 +26,31 @@ TEST(GpusApart, OneProcessMayUseOneTwiceAndHostsMayUseTheSameNames) {
   EXPECT_TRUE(
       check_gpus_apart({{{"cuda:0", "a"}, {"cuda:0", "a"}}, {{"cuda:0", "b"}}}, describe).ok());
   EXPECT_TRUE(check_gpus_apart({{}, {}}, describe).ok());
+}
+
+// Every rank of a launch brings its entry of `gpus`.
+std::vector<Status> keep_apart(const std::vector<Result<std::vector<OwnedGpu>>>& gpus) {
+  return start_on_all_ranks(
+      static_cast<int32_t>(gpus.size()) - 1, [&](const std::shared_ptr<Hosts>& hosts) {
+        return keep_gpus_apart(*hosts, gpus[static_cast<size_t>(hosts->rank())]);
+      });
+}
+
+TEST(GpusApart, ALaunchOfProcessesThatShareOneEndsInAllOfThem) {
+  using Gpus = std::vector<OwnedGpu>;
+  for (const Status& status :
+       keep_apart({Gpus{}, Gpus{{"cuda:0", "a"}}, Gpus{{"cuda:0", "b"}, {"cuda:1", "c"}}})) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  expect_all_fail(
+      keep_apart({Gpus{}, Gpus{{"cuda:0", "a"}}, Gpus{{"cuda:1", "b"}, {"cuda:2", "a"}}}),
+      StatusCode::kInvalidArgument,
+      "cuda:0 of rank 1 (stage 1 of 2) and cuda:2 of rank 2 (stage 2 of 2)");
+  // The coordinator's GPUs, for the draft, count as well.
+  expect_all_fail(keep_apart({Gpus{{"cuda:4", "a"}}, Gpus{{"cuda:0", "a"}}}),
+                  StatusCode::kInvalidArgument, "cuda:4 of rank 0 (the coordinator)");
+  expect_all_fail(keep_apart({Gpus{}, Status(StatusCode::kNotFound, "devices: found cuda:9")}),
+                  StatusCode::kNotFound, "devices: found cuda:9");
 }
 
 }  // namespace
