@@ -1,7 +1,6 @@
 // The tile kernel for bf16 caches with products of bf16 (vdpbf16ps: 32 products an instruction,
-// twice as many as in f32, and nothing to widen). Included by the files that define the
-// instruction, each with a copy of its own; it calls nothing of the standard library
-// (attention/cpu/tile_impl.h).
+// twice as many as in f32, and nothing to widen). Included by the files that have the instruction
+// or emulate it, each with a copy of its own (kernels/simd/vector.h).
 //
 // Queries are rounded to bf16, as the keys are, and so are probabilities before they meet the
 // values. Values are divided by the sum of the rounded probabilities, so that these add up to 1.
@@ -13,48 +12,33 @@
 // positions are interleaved in registers, which hides behind the products of the queries that share
 // them.
 //
-// `D` provides dot(acc, a, b), which adds products of pairs of bf16 to f32 lanes, and round(low,
-// high), which rounds two vectors of f32 to one of bf16.
+// `D` is Avx512 with dot_bf16() and to_bf16() (kernels/simd/avx512_bf16.h).
 #pragma once
-
-#include <immintrin.h>
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cpu/tile.h"
-#include "kernels/attention/cpu/vec_avx512.h"
+#include "kernels/simd/avx512.h"
 
 namespace forerun {
 namespace {
 
+using Vec = simd::Avx512;
+
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr int kDotQueries = 4;  // 16 accumulators
 
-inline __m512 minus_infinity() { return _mm512_set1_ps(-__builtin_huge_valf()); }
+inline Vec::F minus_infinity() { return Vec::set1(-__builtin_huge_valf()); }
 
 // 2^t; 0 for minus infinity. Degree 4 on [0, 1), exact at 0: relative error under 3e-6, a
 // thousandth of what rounding to bf16 adds.
-inline __m512 pow2(__m512 t) {
-  constexpr int kDownExact = 0x09;  // the fraction: t minus the integer below
-  const __m512 r = _mm512_reduce_ps(t, kDownExact);
-  __m512 p = _mm512_set1_ps(0.0134267188f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0522424187f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.241280231f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693044842f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, t);
-}
-
-inline __m512i load_piece(const std::byte* from) {
-  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-
-inline void prefetch(const std::byte* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
-}
-
-// The first `left` of 16 lanes: all of them, or none.
-inline __mmask16 first_lanes(int64_t left) {
-  return static_cast<__mmask16>(left >= 16 ? 0xffffu : left > 0 ? (1u << left) - 1 : 0u);
+inline Vec::F pow2(Vec::F t) {
+  const Vec::F r = Vec::fraction(t);
+  Vec::F p = Vec::set1(0.0134267188f);
+  p = Vec::fma(p, r, Vec::set1(0.0522424187f));
+  p = Vec::fma(p, r, Vec::set1(0.241280231f));
+  p = Vec::fma(p, r, Vec::set1(0.693044842f));
+  p = Vec::fma(p, r, Vec::set1(1.0f));
+  return Vec::scale_by_pow2(p, t);
 }
 
 // Scores of QB queries against positions `first` to `last`, 16 at a time. kAhead: asks memory for
@@ -64,33 +48,33 @@ void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, i
   constexpr int kLoads = 4;  // of 4 positions each
   const std::byte* queries[QB];
   for (int query = 0; query < QB; ++query) queries[query] = tile.queries[query_begin + query];
-  const __m512 scale = _mm512_set1_ps(tile.scale * kLog2E);
+  const Vec::F scale = Vec::set1(tile.scale * kLog2E);
   const std::byte* next = tile.keys[0] + tile.ahead;
   for (int32_t begin = first / 16 * 16; begin <= last; begin += 16) {
     const std::byte* keys[kLoads];
     for (int load = 0; load < kLoads; ++load) keys[load] = tile.keys[begin / kKeyGroup + load];
-    __m512 sums[QB][kLoads];
+    Vec::F sums[QB][kLoads];
     for (int query = 0; query < QB; ++query) {
-      for (int load = 0; load < kLoads; ++load) sums[query][load] = _mm512_setzero_ps();
+      for (int load = 0; load < kLoads; ++load) sums[query][load] = Vec::zero();
     }
     for (int64_t at = 0; at < tile.padded_dim * 2; at += kKeyPieceBytes) {
-      __m512i q[QB];
-      for (int query = 0; query < QB; ++query) q[query] = load_piece(queries[query] + at);
+      Vec::I q[QB];
+      for (int query = 0; query < QB; ++query) q[query] = Vec::repeat4_int(queries[query] + at);
 #pragma GCC unroll 4
       for (int load = 0; load < kLoads; ++load) {
         const std::byte* const key = keys[load] + at * kKeyGroup;
-        const __m512i k = _mm512_loadu_si512(key);
-        if constexpr (kAhead) prefetch(next + 64 * load);
+        const Vec::I k = Vec::load_int(key);
+        if constexpr (kAhead) simd::prefetch_l2(next + 64 * load);
 #pragma GCC unroll 4
         for (int query = 0; query < QB; ++query) {
-          sums[query][load] = D::dot(sums[query][load], k, q[query]);
+          sums[query][load] = D::dot_bf16(sums[query][load], k, q[query]);
         }
       }
       next += 64 * kLoads;
     }
     for (int query = 0; query < QB; ++query) {
-      _mm512_storeu_ps(tile.scores + (query_begin + query) * kAttentionTile + begin,
-                       _mm512_mul_ps(Avx512::sum_fours(sums[query]), scale));
+      Vec::store(tile.scores + (query_begin + query) * kAttentionTile + begin,
+                 Vec::mul(Vec::sum_fours(sums[query]), scale));
     }
   }
 }
@@ -98,12 +82,12 @@ void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, i
 // Raises a state's maximum to `maximum` where that is higher; returns the one that holds.
 inline float raise_pow2_maximum(float* state, int64_t padded_dim, float maximum) {
   if (!(maximum > state[padded_dim])) return state[padded_dim];
-  const __m512 scale = pow2(_mm512_set1_ps(state[padded_dim] - maximum));
+  const Vec::F scale = pow2(Vec::set1(state[padded_dim] - maximum));
   for (int64_t dim = 0; dim < padded_dim; dim += 16) {
-    _mm512_storeu_ps(state + dim, _mm512_mul_ps(_mm512_loadu_ps(state + dim), scale));
+    Vec::store(state + dim, Vec::mul(Vec::load(state + dim), scale));
   }
   state[padded_dim] = maximum;
-  state[padded_dim + 1] *= _mm512_cvtss_f32(scale);
+  state[padded_dim + 1] *= Vec::first_lane(scale);
   return maximum;
 }
 
@@ -115,24 +99,24 @@ void dot_probs(const AttentionTile& tile, int32_t query) {
   float* const state = tile.states[query];
   const uint64_t seen = (~uint64_t{0} << tile.first[query]) &
                         (~uint64_t{0} >> (kAttentionTile - 1 - tile.last[query]));
-  __m512 s[4];
+  Vec::F s[4];
 #pragma GCC unroll 4
   for (int part = 0; part < 4; ++part) {
-    s[part] = _mm512_mask_loadu_ps(minus_infinity(), static_cast<__mmask16>(seen >> (16 * part)),
-                                   scores + 16 * part);
+    s[part] =
+        Vec::load_or(Vec::mask_of_bits(seen >> (16 * part)), scores + 16 * part, minus_infinity());
   }
-  const __m512 highest = _mm512_max_ps(_mm512_max_ps(s[0], s[1]), _mm512_max_ps(s[2], s[3]));
-  const __m512 maximum =
-      _mm512_set1_ps(raise_pow2_maximum(state, tile.padded_dim, _mm512_reduce_max_ps(highest)));
+  const Vec::F highest = Vec::max(Vec::max(s[0], s[1]), Vec::max(s[2], s[3]));
+  const Vec::F maximum =
+      Vec::set1(raise_pow2_maximum(state, tile.padded_dim, Vec::max_lane(highest)));
 #pragma GCC unroll 4
-  for (int part = 0; part < 4; ++part) s[part] = pow2(_mm512_sub_ps(s[part], maximum));
-  const __m512i low = D::round(s[0], s[1]);
-  const __m512i high = D::round(s[2], s[3]);
-  _mm512_storeu_si512(scores, low);
-  _mm512_storeu_si512(scores + 16, high);
-  const __m512i ones = _mm512_set1_epi32(0x3f803f80);
-  const __m512 sum = D::dot(D::dot(_mm512_setzero_ps(), low, ones), high, ones);
-  state[tile.padded_dim + 1] += _mm512_reduce_add_ps(sum);
+  for (int part = 0; part < 4; ++part) s[part] = pow2(Vec::sub(s[part], maximum));
+  const Vec::I low = D::to_bf16(s[0], s[1]);
+  const Vec::I high = D::to_bf16(s[2], s[3]);
+  Vec::store_int(scores, low);
+  Vec::store_int(scores + 16, high);
+  const Vec::I ones = Vec::set1_int(0x3f803f80);
+  const Vec::F sum = D::dot_bf16(D::dot_bf16(Vec::zero(), low, ones), high, ones);
+  state[tile.padded_dim + 1] += Vec::sum_lanes(sum);
 }
 
 enum class Seen { kBoth, kEven, kOdd };  // of a pair of positions
@@ -144,46 +128,46 @@ void add_pairs(const AttentionTile& tile, int32_t query_begin, int32_t pair, int
                int64_t dim) {
   float* const* states = tile.states + query_begin;
   const float* const probs = tile.scores + query_begin * kAttentionTile;
-  __m512 sums[QB][2 * kLoads];
+  Vec::F sums[QB][2 * kLoads];
   for (int query = 0; query < QB; ++query) {
     for (int vec = 0; vec < 2 * kLoads; ++vec) {
-      sums[query][vec] = _mm512_loadu_ps(states[query] + dim + 16 * vec);
+      sums[query][vec] = Vec::load(states[query] + dim + 16 * vec);
     }
   }
   const std::byte* next = nullptr;
   if constexpr (kAhead) next = tile.values[2 * pair] + tile.ahead + dim * kAttentionTile * 2;
   for (const int32_t end = pair + num_pairs; pair < end; ++pair) {
-    __m512i v[2 * kLoads];
+    Vec::I v[2 * kLoads];
 #pragma GCC unroll 2
     for (int load = 0; load < kLoads; ++load) {
-      __m512i even = _mm512_setzero_si512();
-      __m512i odd = _mm512_setzero_si512();
+      Vec::I even = Vec::zero_int();
+      Vec::I odd = Vec::zero_int();
       const int64_t at = 2 * dim + 64 * load;
-      if constexpr (kSeen != Seen::kOdd) even = _mm512_loadu_si512(tile.values[2 * pair] + at);
-      if constexpr (kSeen != Seen::kEven) odd = _mm512_loadu_si512(tile.values[2 * pair + 1] + at);
+      if constexpr (kSeen != Seen::kOdd) even = Vec::load_int(tile.values[2 * pair] + at);
+      if constexpr (kSeen != Seen::kEven) odd = Vec::load_int(tile.values[2 * pair + 1] + at);
       if constexpr (kAhead) {
-        prefetch(next);
-        prefetch(next + 64);
+        simd::prefetch_l2(next);
+        simd::prefetch_l2(next + 64);
         next += 128;
       }
-      v[2 * load] = _mm512_unpacklo_epi16(even, odd);
-      v[2 * load + 1] = _mm512_unpackhi_epi16(even, odd);
+      v[2 * load] = Vec::interleave_lower_halves(even, odd);
+      v[2 * load + 1] = Vec::interleave_upper_halves(even, odd);
     }
 #pragma GCC unroll 4
     for (int query = 0; query < QB; ++query) {
       int32_t two;
       __builtin_memcpy(
           &two, reinterpret_cast<const std::byte*>(probs + query * kAttentionTile) + 4 * pair, 4);
-      const __m512i p = _mm512_set1_epi32(two);
+      const Vec::I p = Vec::set1_int(two);
 #pragma GCC unroll 4
       for (int vec = 0; vec < 2 * kLoads; ++vec) {
-        sums[query][vec] = D::dot(sums[query][vec], v[vec], p);
+        sums[query][vec] = D::dot_bf16(sums[query][vec], v[vec], p);
       }
     }
   }
   for (int query = 0; query < QB; ++query) {
     for (int vec = 0; vec < 2 * kLoads; ++vec) {
-      _mm512_storeu_ps(states[query] + dim + 16 * vec, sums[query][vec]);
+      Vec::store(states[query] + dim + 16 * vec, sums[query][vec]);
     }
   }
 }
@@ -289,31 +273,30 @@ void dot_score_tile(const AttentionTile& tile) {
 }
 
 inline float dot_powers(float* scores, int64_t count, float maximum) {
-  const __m512 highest = _mm512_set1_ps(maximum);
-  __m512 sums[4];
-  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  const Vec::F highest = Vec::set1(maximum);
+  Vec::F sums[4];
+  for (Vec::F& sum : sums) sum = Vec::zero();
   for (int64_t at = 0; at < count; at += 64) {
 #pragma GCC unroll 4
     for (int part = 0; part < 4; ++part) {
       float* const here = scores + at + 16 * part;
-      const __m512 p = pow2(_mm512_sub_ps(_mm512_loadu_ps(here), highest));
-      _mm512_storeu_ps(here, p);
-      sums[part] = _mm512_add_ps(sums[part], p);
+      const Vec::F p = pow2(Vec::sub(Vec::load(here), highest));
+      Vec::store(here, p);
+      sums[part] = Vec::add(sums[part], p);
     }
   }
-  return _mm512_reduce_add_ps(
-      _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
+  return Vec::sum_lanes(Vec::add(Vec::add(sums[0], sums[1]), Vec::add(sums[2], sums[3])));
 }
 
 template <class D>
 void load_bf16_query(const float* query, int64_t head_dim, int64_t padded_dim, std::byte* to) {
   for (int64_t dim = 0; dim < padded_dim; dim += 32) {
-    __m512 halves[2];
+    Vec::F halves[2];
     for (int half = 0; half < 2; ++half) {
       const int64_t at = dim + 16 * half;
-      halves[half] = _mm512_maskz_loadu_ps(first_lanes(head_dim - at), query + at);
+      halves[half] = Vec::load_or_zero(Vec::first_lanes(head_dim - at), query + at);
     }
-    _mm512_storeu_si512(to + 2 * dim, D::round(halves[0], halves[1]));
+    Vec::store_int(to + 2 * dim, D::to_bf16(halves[0], halves[1]));
   }
 }
 
@@ -321,11 +304,11 @@ inline void merge_pow2_states(float* into, const float* from, int64_t padded_dim
   const float max_into = into[padded_dim];
   const float max_from = from[padded_dim];
   const float maximum = max_from > max_into ? max_from : max_into;
-  const __m512 scale_into = pow2(_mm512_set1_ps(max_into - maximum));
-  const __m512 scale_from = pow2(_mm512_set1_ps(max_from - maximum));
+  const Vec::F scale_into = pow2(Vec::set1(max_into - maximum));
+  const Vec::F scale_from = pow2(Vec::set1(max_from - maximum));
   const auto merge = [&](float* to, const float* other) {
-    const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(to), scale_into);
-    _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_loadu_ps(other), scale_from, scaled));
+    const Vec::F scaled = Vec::mul(Vec::load(to), scale_into);
+    Vec::store(to, Vec::fma(Vec::load(other), scale_from, scaled));
   };
   for (int64_t dim = 0; dim < padded_dim; dim += 16) merge(into + dim, from + dim);
   merge(into + padded_dim, from + padded_dim);  // scales the sum; the maximum is set below
@@ -334,17 +317,18 @@ inline void merge_pow2_states(float* into, const float* from, int64_t padded_dim
 
 // Every 32 values of a state lie in two vectors: dimensions 0 to 3 of every 8, then 4 to 7.
 inline void finish_dot_state(const float* state, int64_t padded_dim, int64_t head_dim, float* out) {
-  const __m512 inverse = _mm512_set1_ps(1.0f / state[padded_dim + 1]);
-  const __m512i order[2] = {
-      _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
-      _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31)};
+  const Vec::F inverse = Vec::set1(1.0f / state[padded_dim + 1]);
+  alignas(64) static constexpr int32_t kOrder[2][16] = {
+      {0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23},
+      {8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31}};
+  const Vec::I order[2] = {Vec::load_int(kOrder[0]), Vec::load_int(kOrder[1])};
   for (int64_t dim = 0; dim < head_dim; dim += 32) {
-    const __m512 low = _mm512_loadu_ps(state + dim);
-    const __m512 high = _mm512_loadu_ps(state + dim + 16);
+    const Vec::F low = Vec::load(state + dim);
+    const Vec::F high = Vec::load(state + dim + 16);
     for (int half = 0; half < 2; ++half) {
       const int64_t at = dim + 16 * half;
-      const __m512 values = _mm512_permutex2var_ps(low, order[half], high);
-      _mm512_mask_storeu_ps(out + at, first_lanes(head_dim - at), _mm512_mul_ps(values, inverse));
+      const Vec::F values = Vec::permute2(low, order[half], high);
+      Vec::store_where(Vec::first_lanes(head_dim - at), out + at, Vec::mul(values, inverse));
     }
   }
 }

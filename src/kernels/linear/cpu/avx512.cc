@@ -1,18 +1,17 @@
 // The linear kernels for AVX-512 F/BW/DQ/VL and VNNI. The file is compiled with flags for these;
-// linear/cpu/tiles.inc says what must not be used in it.
-#include <immintrin.h>
+// kernels/simd/vector.h says what must not be used in it.
+#include "kernels/simd/avx512.h"
 
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/linear/cpu/kernels.h"
-#include "kernels/linear/cpu/macros.h"
 
 namespace forerun {
 namespace avx512 {
 namespace {
-#include "kernels/linear/cpu/vec_avx512.inc"
-//
+using Vec = simd::Avx512;
+
 #include "kernels/linear/cpu/tiles.inc"
 }  // namespace
 }  // namespace avx512

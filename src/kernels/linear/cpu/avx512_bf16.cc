@@ -1,27 +1,22 @@
 // The linear kernels for AVX-512 with VNNI and BF16. The file is compiled with flags for these;
-// linear/cpu/tiles.inc says what must not be used in it.
+// kernels/simd/vector.h says what must not be used in it.
 //
 // Only bf16 pairs use the dot instruction. On Zen 4, 8 rows of weights at 28 GB/s need 224 Gop/s
 // per core: the f32 path reaches 117, the dot instruction 235.
-#include <immintrin.h>
+#include "kernels/simd/avx512_bf16.h"
 
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/linear/cpu/kernels.h"
-#include "kernels/linear/cpu/macros.h"
 
 namespace forerun {
 namespace avx512_bf16 {
 namespace {
-#include "kernels/linear/cpu/vec_avx512.inc"
-//
+using Vec = simd::Avx512Bf16;
+
 #include "kernels/linear/cpu/tiles.inc"
-
-FORERUN_INLINE Vec::F bf16_dot(Vec::F acc, Vec::I w, Vec::I x) {
-  return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x));
-}
-
+//
 #include "kernels/linear/cpu/bf16_dot.inc"
 }  // namespace
 }  // namespace avx512_bf16

@@ -1,15 +1,16 @@
 // The linear kernels in portable C++.
+#include "kernels/simd/scalar.h"
+
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/linear/cpu/kernels.h"
-#include "kernels/linear/cpu/macros.h"
 
 namespace forerun {
 namespace portable {
 namespace {
-#include "kernels/linear/cpu/vec_portable.inc"
-//
+using Vec = simd::Scalar;
+
 #include "kernels/linear/cpu/tiles.inc"
 }  // namespace
 }  // namespace portable

@@ -1,7 +1,5 @@
-// The search for the nearest centroid, written once over vector types of the compiler's extension.
-// Only the per-instruction-set files include it. Each has its own vector types in an anonymous
-// namespace, so that files compiled for different processors share no instantiation. For the same
-// reason nothing of the standard library is called here.
+// The search for the nearest centroid, written once over a vector type (kernels/simd/vector.h).
+// Only the per-instruction-set files include it, each with a copy of its own.
 //
 // Each lane holds a key, so lanes are never compared with each other. The search compares half of
 // the squared distance minus half of the key's squared length; the latter is the same for all
@@ -10,64 +8,53 @@
 
 #include "kernels/pq_index/cpu/nearest.h"
 #include "kernels/pq_index/pq_index.h"
+#include "kernels/simd/vector.h"
 
 namespace forerun {
 namespace {
 
-// Broadcasts x. Subtracting 0 lets the compiler drop the operation; x + 0 would have to be
-// computed, since -0 + 0 is not -0.
-template <class F>
-F all(float x) {
-  return x - F{};
-}
-
-// S provides vector types F and I with equally many floats and integers, the number kVectors of
-// vectors in registers at once, and minus_product(a, x, y) = a - x * y.
-template <class S>
+template <simd::WeightVector V>
 void nearest(const NearestCall& call) {
-  using F = typename S::F;
-  using I = typename S::I;
-  constexpr int32_t kLanes = sizeof(F) / sizeof(float);
-  constexpr int32_t kVectors = S::kVectors;
+  using F = typename V::F;
+  using I = typename V::I;
+  constexpr int32_t kLanes = V::kLanes;
+  constexpr int32_t kVectors = kLanes == 16 ? 4 : 2;  // in registers at once
   constexpr int32_t kCentroids = 2;  // per load of a key, which may cross cache lines
   static_assert(kNearestKeys % (kLanes * kVectors) == 0 && kPqCentroids % kCentroids == 0);
   for (int32_t first = 0; first < call.count; first += kLanes * kVectors) {
     F least[kVectors];
     I found[kVectors];
     for (int32_t i = 0; i < kVectors; ++i) {
-      least[i] = all<F>(__builtin_huge_valf());
-      found[i] = I{};
+      least[i] = V::set1(__builtin_huge_valf());
+      found[i] = V::zero_int();
     }
     for (int32_t first_c = 0; first_c < kPqCentroids; first_c += kCentroids) {
       F distance[kCentroids][kVectors];
       for (int32_t c = 0; c < kCentroids; ++c) {
         for (int32_t i = 0; i < kVectors; ++i) {
-          distance[c][i] = all<F>(call.half_norms[first_c + c]);
+          distance[c][i] = V::set1(call.half_norms[first_c + c]);
         }
       }
       for (int32_t dim = 0; dim < call.dims; ++dim) {
         const float* const centroids = call.centroids + dim * kPqCentroids + first_c;
         const float* const keys = call.keys + dim * call.key_stride + first;
         for (int32_t i = 0; i < kVectors; ++i) {
-          F key;
-          __builtin_memcpy(&key, keys + i * kLanes, sizeof key);
+          const F key = V::load(keys + i * kLanes);
           for (int32_t c = 0; c < kCentroids; ++c) {
-            distance[c][i] = S::minus_product(distance[c][i], all<F>(centroids[c]), key);
+            distance[c][i] = V::fnma(V::set1(centroids[c]), key, distance[c][i]);
           }
         }
       }
       for (int32_t c = 0; c < kCentroids; ++c) {
         for (int32_t i = 0; i < kVectors; ++i) {
-          const I is_nearer = distance[c][i] < least[i];
-          least[i] = is_nearer ? distance[c][i] : least[i];
-          found[i] = is_nearer ? I{} + (first_c + c) : found[i];
+          const typename V::Mask is_nearer = V::less(distance[c][i], least[i]);
+          least[i] = V::select(is_nearer, distance[c][i], least[i]);
+          found[i] = V::select_int(is_nearer, V::set1_int(first_c + c), found[i]);
         }
       }
     }
     for (int32_t i = 0; i < kVectors; ++i) {
-      for (int32_t lane = 0; lane < kLanes; ++lane) {
-        call.codes[first + i * kLanes + lane] = static_cast<uint8_t>(found[i][lane]);
-      }
+      V::store_low_bytes(reinterpret_cast<int8_t*>(call.codes + first + i * kLanes), found[i]);
     }
   }
 }

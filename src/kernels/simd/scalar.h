@@ -1,16 +1,23 @@
-// Vectors of 4 lanes in the compiler's own vector extension, for linear/cpu/tiles.inc: the fallback
-// on every processor, and the only vectors off x86. There is no fused multiply-add, so sums are
-// rounded differently from those of the other instruction sets. Assumes little-endian memory.
+// Vectors of 4 lanes in the compiler's own vector extension: the fallback on every processor, and
+// the only vectors off x86. There is no fused multiply-add, so sums are rounded differently from
+// those of the other instruction sets. Assumes little-endian memory.
+#pragma once
 
-struct Vec {
+#include <cstdint>
+
+#include "kernels/simd/vector.h"
+
+namespace forerun {
+namespace simd {
+namespace {
+
+struct Scalar {
   typedef float F __attribute__((vector_size(16)));
   typedef int32_t I __attribute__((vector_size(16)));
   typedef uint32_t U __attribute__((vector_size(16)));
+  using Mask = I;  // all bits of a lane, or none
   static constexpr int kLanes = 4;
-  static constexpr int kRowBlock = 2;
-  static constexpr int kFlushInputs = 128;
-  static constexpr int kDenseAccumulators = 8;
-  static constexpr int packed_columns(int /*rows*/, int /*digits*/) { return 1; }
+  static constexpr int kDigitDotInputs = 128;
 
   FORERUN_INLINE F zero() { return F{}; }
   FORERUN_INLINE F load(const float* p) {
@@ -19,14 +26,16 @@ struct Vec {
     return v;
   }
   FORERUN_INLINE void store(float* p, F v) { __builtin_memcpy(p, &v, sizeof(v)); }
+  FORERUN_INLINE F repeat4(const float* p) { return load(p); }
   FORERUN_INLINE F set1(float v) { return F{v, v, v, v}; }
   FORERUN_INLINE F fma(F a, F b, F c) { return a * b + c; }
+  FORERUN_INLINE F fnma(F a, F b, F c) { return c - a * b; }
   FORERUN_INLINE F add(F a, F b) { return a + b; }
   FORERUN_INLINE F sub(F a, F b) { return a - b; }
   FORERUN_INLINE F mul(F a, F b) { return a * b; }
   FORERUN_INLINE F div(F a, F b) { return a / b; }
-  FORERUN_INLINE F min(F a, F b) { return as_float(select(a < b, as_int(a), as_int(b))); }
-  FORERUN_INLINE F max(F a, F b) { return as_float(select(a > b, as_int(a), as_int(b))); }
+  FORERUN_INLINE F min(F a, F b) { return select(a < b, a, b); }
+  FORERUN_INLINE F max(F a, F b) { return select(a > b, a, b); }
   // For |a| below 2^22: adding 1.5 * 2^23 leaves no bits for the fraction.
   FORERUN_INLINE F round(F a) {
     const F large = set1(12582912.0f);
@@ -46,7 +55,7 @@ struct Vec {
   }
   FORERUN_INLINE I sub_int(I a, I b) { return a - b; }
   FORERUN_INLINE I mul_int(I a, I b) { return a * b; }
-  FORERUN_INLINE I max_int(I a, I b) { return select(a > b, a, b); }
+  FORERUN_INLINE I max_int(I a, I b) { return select_int(a > b, a, b); }
   FORERUN_INLINE I or_int(I a, I b) { return a | b; }
   FORERUN_INLINE I dot_halves(I sum, I a, I b) {
     const I half = set1_int(0xffff);
@@ -67,13 +76,21 @@ struct Vec {
   FORERUN_INLINE I to_int(F a) { return __builtin_convertvector(round(a), I); }
   FORERUN_INLINE F as_float(I a) { return reinterpret_cast<F>(a); }
   FORERUN_INLINE I as_int(F a) { return reinterpret_cast<I>(a); }
-  FORERUN_INLINE I select(I mask, I if_set, I otherwise) {
+
+  FORERUN_INLINE Mask less(F a, F b) { return a < b; }
+  FORERUN_INLINE Mask at_least(F a, F b) { return a >= b; }
+  FORERUN_INLINE Mask not_less(F a, F b) { return ~(a < b); }
+  FORERUN_INLINE Mask is_nan(F a) {
+    // Only NaN differs from itself: NOLINTNEXTLINE(misc-redundant-expression)
+    return a != a;
+  }
+  FORERUN_INLINE F select(Mask mask, F if_set, F otherwise) {
+    return as_float(select_int(mask, as_int(if_set), as_int(otherwise)));
+  }
+  FORERUN_INLINE I select_int(Mask mask, I if_set, I otherwise) {
     return (mask & if_set) | (~mask & otherwise);
   }
-  FORERUN_INLINE I select_nan(F a, I if_nan, I otherwise) {
-    // Only NaN differs from itself: NOLINTNEXTLINE(misc-redundant-expression)
-    return select(a == a, otherwise, if_nan);
-  }
+  FORERUN_INLINE F zero_unless(Mask mask, F a) { return as_float(mask & as_int(a)); }
 
   struct Pair {
     F even;
@@ -112,22 +129,33 @@ struct Vec {
       __builtin_memcpy(p + 8 * four + 4, bytes[1] + 4 * four, 4);
     }
   }
-  FORERUN_INLINE int32_t reduce_max(I v) {
+  FORERUN_INLINE int32_t max_lane_int(I v) {
     int32_t largest = v[0];
     for (int lane = 1; lane < 4; ++lane) largest = v[lane] > largest ? v[lane] : largest;
     return largest;
   }
 
+  FORERUN_INLINE float first_lane(F v) { return v[0]; }
+  FORERUN_INLINE float max_lane(F v) {
+    float highest = v[0];
+    for (int lane = 1; lane < 4; ++lane) highest = v[lane] > highest ? v[lane] : highest;
+    return highest;
+  }
   FORERUN_INLINE float sum_lanes(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
-  FORERUN_INLINE void reduce4(F a, F b, F c, F d, float* out) {
+  FORERUN_INLINE void sum_lanes4(F a, F b, F c, F d, float* out) {
     out[0] = sum_lanes(a);
     out[1] = sum_lanes(b);
     out[2] = sum_lanes(c);
     out[3] = sum_lanes(d);
   }
+  FORERUN_INLINE F sum_fours(const F* v) {
+    F sums;
+    for (int i = 0; i < 4; ++i) sums[i] = (v[i][0] + v[i][1]) + (v[i][2] + v[i][3]);
+    return sums;
+  }
 
   template <int kDigits, bool kWide>
-  struct Dot {
+  struct DigitDot {
     I sum[kDigits];
     FORERUN_INLINE_MEMBER void clear() {
       for (int digit = 0; digit < kDigits; ++digit) sum[digit] = zero_int();
@@ -145,7 +173,9 @@ struct Vec {
       return total + sum[0];
     }
   };
-
-  FORERUN_INLINE void prefetch_l1(const void* p) { __builtin_prefetch(p, 0, 3); }
-  FORERUN_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 };
+static_assert(WeightVector<Scalar>);
+
+}  // namespace
+}  // namespace simd
+}  // namespace forerun

@@ -1,20 +1,32 @@
-// AVX2 vectors of 8 lanes for linear/cpu/tiles.inc; included inside the namespace of one
-// instruction set. Needs FMA and F16C.
+// Vectors of 8 lanes: AVX2 with FMA and F16C.
+#pragma once
 
-struct Vec {
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/simd/vector.h"
+
+namespace forerun {
+namespace simd {
+namespace {
+
+struct Avx2 {
   using F = __m256;
   using I = __m256i;
+  using Mask = __m256;  // all bits of a lane, or none
   static constexpr int kLanes = 8;
-  static constexpr int kRowBlock = 4;
-  static constexpr int kFlushInputs = 32;  // with more inputs 16-bit sums would overflow
-  static constexpr int kDenseAccumulators = 8;
-  static constexpr int packed_columns(int rows, int /*digits*/) { return rows <= 1 ? 2 : 1; }
+  static constexpr int kDigitDotInputs = 32;  // with more inputs 16-bit sums would overflow
 
   FORERUN_INLINE F zero() { return _mm256_setzero_ps(); }
   FORERUN_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
+  FORERUN_INLINE F repeat4(const float* p) {
+    return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+  }
   FORERUN_INLINE void store(float* p, F v) { _mm256_storeu_ps(p, v); }
   FORERUN_INLINE F set1(float v) { return _mm256_set1_ps(v); }
   FORERUN_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  FORERUN_INLINE F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
   FORERUN_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
   FORERUN_INLINE F sub(F a, F b) { return _mm256_sub_ps(a, b); }
   FORERUN_INLINE F mul(F a, F b) { return _mm256_mul_ps(a, b); }
@@ -52,8 +64,20 @@ struct Vec {
   FORERUN_INLINE I to_int(F a) { return _mm256_cvtps_epi32(a); }
   FORERUN_INLINE F as_float(I a) { return _mm256_castsi256_ps(a); }
   FORERUN_INLINE I as_int(F a) { return _mm256_castps_si256(a); }
-  FORERUN_INLINE I select_nan(F a, I if_nan, I otherwise) {
-    return _mm256_blendv_epi8(otherwise, if_nan, as_int(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
+
+  FORERUN_INLINE Mask less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OS); }
+  FORERUN_INLINE Mask at_least(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
+  FORERUN_INLINE Mask not_less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_NLT_UQ); }
+  FORERUN_INLINE Mask is_nan(F a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+  FORERUN_INLINE F select(Mask mask, F if_set, F otherwise) {
+    return _mm256_blendv_ps(otherwise, if_set, mask);
+  }
+  FORERUN_INLINE I select_int(Mask mask, I if_set, I otherwise) {
+    return _mm256_blendv_epi8(otherwise, if_set, as_int(mask));
+  }
+  FORERUN_INLINE F zero_unless(Mask mask, F a) { return _mm256_and_ps(mask, a); }
+  FORERUN_INLINE uint32_t mask_bits(Mask mask) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(mask));
   }
 
   struct Pair {
@@ -98,7 +122,7 @@ struct Vec {
       __builtin_memcpy(p + 8 * four + 4, bytes[1] + 4 * four, 4);
     }
   }
-  FORERUN_INLINE int32_t reduce_max(I v) {
+  FORERUN_INLINE int32_t max_lane_int(I v) {
     alignas(32) int32_t lanes[8];
     store_int(lanes, v);
     int32_t largest = lanes[0];
@@ -106,7 +130,24 @@ struct Vec {
     return largest;
   }
 
-  FORERUN_INLINE void reduce4(F a, F b, F c, F d, float* out) {
+  FORERUN_INLINE float first_lane(F v) { return _mm256_cvtss_f32(v); }
+  FORERUN_INLINE float max_lane(F v) {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+  }
+  FORERUN_INLINE float sum_lanes(F v) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+  }
+  FORERUN_INLINE F sum_fours(const F* v) {
+    const F low = _mm256_hadd_ps(v[0], v[1]);
+    const F high = _mm256_hadd_ps(v[2], v[3]);
+    const I order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    return _mm256_permutevar8x32_ps(_mm256_hadd_ps(low, high), order);
+  }
+  FORERUN_INLINE void sum_lanes4(F a, F b, F c, F d, float* out) {
     const F ab = add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
     const F cd = add(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
     const F abcd = add(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
@@ -117,7 +158,7 @@ struct Vec {
   // saturate for 8-bit weights, so these (kWide) are multiplied as two nibbles. The sums of 32
   // inputs of nibbles by digits stay below 15 * 128 * 16 = 30720.
   template <int kDigits, bool kWide>
-  struct Dot {
+  struct DigitDot {
     static constexpr int kParts = kWide ? 2 : 1;
     I sum[kDigits][kParts];
     FORERUN_INLINE_MEMBER void clear() {
@@ -153,10 +194,43 @@ struct Vec {
     }
   };
 
-  FORERUN_INLINE void prefetch_l1(const void* p) {
-    _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+  FORERUN_INLINE I xor3(I a, I b, I c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+  FORERUN_INLINE I high_words(I a) { return _mm256_srli_epi64(a, 32); }
+  FORERUN_INLINE I mul_low_words(I a, I b) { return _mm256_mul_epu32(a, b); }
+  FORERUN_INLINE I interleave_low_words(I even, I odd) {
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
   }
-  FORERUN_INLINE void prefetch_l2(const void* p) {
-    _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+  FORERUN_INLINE void transpose_words(I a, I b, I c, I d, I* out) {
+    const I ab_low = _mm256_unpacklo_epi32(a, b);
+    const I ab_high = _mm256_unpackhi_epi32(a, b);
+    const I cd_low = _mm256_unpacklo_epi32(c, d);
+    const I cd_high = _mm256_unpackhi_epi32(c, d);
+    out[0] = _mm256_unpacklo_epi64(ab_low, cd_low);
+    out[1] = _mm256_unpackhi_epi64(ab_low, cd_low);
+    out[2] = _mm256_unpacklo_epi64(ab_high, cd_high);
+    out[3] = _mm256_unpackhi_epi64(ab_high, cd_high);
+  }
+
+  FORERUN_INLINE I zero_int64() { return _mm256_setzero_si256(); }
+  FORERUN_INLINE I add_scaled(I sums, F v, double factor) {
+    sums = add_scaled_half(sums, _mm256_castps256_ps128(v), factor);
+    return add_scaled_half(sums, _mm256_extractf128_ps(v, 1), factor);
+  }
+  FORERUN_INLINE I add_scaled_half(I sums, __m128 v, double factor) {
+    // Adding 2^52 leaves the integer, rounded to nearest with ties to even, in the low bits.
+    const __m256d magic = _mm256_set1_pd(0x1p52);
+    const __m256d scaled = _mm256_mul_pd(_mm256_cvtps_pd(v), _mm256_set1_pd(factor));
+    const __m256i bits = _mm256_castpd_si256(_mm256_add_pd(scaled, magic));
+    return _mm256_add_epi64(sums, _mm256_sub_epi64(bits, _mm256_castpd_si256(magic)));
+  }
+  FORERUN_INLINE uint64_t sum_lanes_int64(I sums) {
+    alignas(32) uint64_t parts[4];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(parts), sums);
+    return parts[0] + parts[1] + parts[2] + parts[3];
   }
 };
+static_assert(WeightVector<Avx2> && WordVector<Avx2>);
+
+}  // namespace
+}  // namespace simd
+}  // namespace forerun

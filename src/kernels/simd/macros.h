@@ -1,0 +1,13 @@
+// What functions and templates cannot say: internal linkage with forced inlining, and unrolling of
+// loops, without which arrays of accumulators would not live in registers.
+#pragma once
+
+#define FORERUN_INLINE [[gnu::always_inline]] static inline
+#define FORERUN_INLINE_MEMBER [[gnu::always_inline]] inline
+#define FORERUN_STATIC [[maybe_unused]] static
+
+#if defined(__clang__)
+#define FORERUN_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define FORERUN_UNROLL _Pragma("GCC unroll 16")
+#endif

@@ -1,0 +1,161 @@
+// The vectors that all kernels for processors are written on. Each instruction set has a header
+// with one type: Scalar (scalar.h), Avx2 (avx2.h), Avx512 (avx512.h). Twice (twice.h) makes vectors
+// of twice as many lanes of any of them. avx512_bf16.h adds products of bf16 to Avx512, amx.h has
+// tile registers; avx512_bf16_emulated.h and amx_emulated.h give the same results by AVX-512 alone.
+// No other file contains intrinsics or assembly of vectors.
+//
+// A kernel is a template over the type, or a file included where `Vec` names the type. Each
+// instruction set has a source file of its own, compiled with flags for it. That file alone
+// includes the instruction set's header. Everything here has internal linkage: if a function were
+// shared between files, the linker could keep the copy that was compiled for another processor. For
+// the same reason nothing of the standard library is called.
+//
+// An operation gives the same bits in all types, with these exceptions: Scalar rounds a product
+// before it adds it (fma, fnma), and a type's sum_lanes4 has the type's own order. A sum or a
+// maximum of lanes always goes in the same order, so a kernel's bits depend on the number of lanes,
+// not on compilers.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/macros.h"
+
+namespace forerun {
+namespace simd {
+namespace {
+
+template <class A, class B>
+concept Same = __is_same(A, B);
+
+// F: kLanes floats; I: kLanes integers of 32 bits; Mask: kLanes truth values.
+template <class V>
+concept Vector = requires(typename V::F f, typename V::I i, typename V::Mask mask,
+                          const typename V::F* four, const float* from, float* to,
+                          const void* ints_from, void* ints_to) {
+  requires Same<decltype(V::kLanes), const int>;
+
+  // Addresses need no alignment.
+  { V::zero() } -> Same<typename V::F>;
+  { V::set1(1.0f) } -> Same<typename V::F>;
+  { V::load(from) } -> Same<typename V::F>;
+  { V::repeat4(from) } -> Same<typename V::F>;  // the same four floats in every four lanes
+  { V::store(to, f) } -> Same<void>;
+  { V::set1_int(int32_t{1}) } -> Same<typename V::I>;
+  { V::load_int(ints_from) } -> Same<typename V::I>;
+  { V::store_int(ints_to, i) } -> Same<void>;
+
+  { V::add(f, f) } -> Same<typename V::F>;
+  { V::sub(f, f) } -> Same<typename V::F>;
+  { V::mul(f, f) } -> Same<typename V::F>;
+  { V::fma(f, f, f) } -> Same<typename V::F>;   // (a, b, c): a * b + c
+  { V::fnma(f, f, f) } -> Same<typename V::F>;  // (a, b, c): c - a * b
+  { V::max(f, f) } -> Same<typename V::F>;      // (a, b): b if one of them is NaN
+
+  { V::add_int(i, i) } -> Same<typename V::I>;
+  { V::sub_int(i, i) } -> Same<typename V::I>;
+  { V::and_int(i, i) } -> Same<typename V::I>;
+  { V::template shift_left<1>(i) } -> Same<typename V::I>;
+  { V::template shift_right<1>(i) } -> Same<typename V::I>;  // zeros come in
+  { V::to_float(i) } -> Same<typename V::F>;
+  { V::as_float(i) } -> Same<typename V::F>;  // the same bits
+  { V::as_int(f) } -> Same<typename V::I>;
+
+  { V::less(f, f) } -> Same<typename V::Mask>;
+  { V::at_least(f, f) } -> Same<typename V::Mask>;
+  { V::not_less(f, f) } -> Same<typename V::Mask>;   // also where one of them is NaN
+  { V::select(mask, f, f) } -> Same<typename V::F>;  // the first where the mask is set
+  { V::select_int(mask, i, i) } -> Same<typename V::I>;
+  { V::zero_unless(mask, f) } -> Same<typename V::F>;
+
+  { V::first_lane(f) } -> Same<float>;
+  { V::max_lane(f) } -> Same<float>;
+  // Halves of the vector are added to each other until one lane is left.
+  { V::sum_lanes(f) } -> Same<float>;
+  // `four` has four vectors. Each four lanes of a vector are summed as (0 + 1) + (2 + 3); lane
+  // kLanes / 4 * i + j of the result is the sum of the four lanes j of vector i.
+  { V::sum_fours(four) } -> Same<typename V::F>;
+};
+
+// What linear layers with bf16, f16 and quantized weights need besides.
+template <class V>
+concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, float* floats,
+                                             uint16_t* halves, int8_t* bytes, const void* from) {
+  { V::div(f, f) } -> Same<typename V::F>;
+  { V::min(f, f) } -> Same<typename V::F>;  // (a, b): b if one of them is NaN
+  { V::round(f) } -> Same<typename V::F>;   // to nearest, ties to even; |f| below 2^22
+  { V::to_int(f) } -> Same<typename V::I>;  // rounded likewise
+  { V::is_nan(f) } -> Same<typename V::Mask>;
+
+  { V::zero_int() } -> Same<typename V::I>;
+  { V::mul_int(i, i) } -> Same<typename V::I>;
+  { V::max_int(i, i) } -> Same<typename V::I>;
+  { V::or_int(i, i) } -> Same<typename V::I>;
+  { V::max_lane_int(i) } -> Same<int32_t>;
+  // (sum, a, b): sum + a.low * b.low + a.high * b.high of the lanes' signed 16-bit halves.
+  { V::dot_halves(i, i, i) } -> Same<typename V::I>;
+  // The sum of each of four vectors' lanes, in floats[0] to [3].
+  { V::sum_lanes4(f, f, f, f, floats) } -> Same<void>;
+
+  // 2 * kLanes consecutive elements, separated into even and odd elements.
+  { V::load_split_f32(from) } -> Same<typename V::Pair>;
+  { V::load_split_f16(from) } -> Same<typename V::Pair>;
+  { V::store_low_halves(halves, i) } -> Same<void>;  // lanes below 2^16
+  { V::store_low_bytes(bytes, i) } -> Same<void>;    // the low 8 bits of every lane
+  // The same for two vectors: four bytes of one alternate with four bytes of the other.
+  { V::store_low_bytes_by_fours(bytes, i, i) } -> Same<void>;
+
+  // Integer dot products of 4 unsigned weights a lane by 4 signed digits, which are the same in
+  // all lanes. DigitDot<kDigits, kWide> multiplies kDigits digits of each input, the high digit
+  // first. Without kWide, weights are below 16. flush(total) adds what has come since clear().
+  // Between these there may be kDigitDotInputs inputs.
+  requires V::kDigitDotInputs >= 32;
+  requires requires(typename V::template DigitDot<2, true> dot, const int8_t* digits) {
+    { dot.clear() } -> Same<void>;
+    { dot.step(i, digits) } -> Same<void>;
+    { dot.flush(i) } -> Same<typename V::I>;
+  };
+};
+
+// What random numbers and sums of fixed-point numbers need besides. A pair is two neighbouring
+// lanes, an integer of 64 bits.
+template <class V>
+concept WordVector = Vector<V> && requires(typename V::F f, typename V::I i, typename V::Mask mask,
+                                           decltype(V::zero_int64()) sums, typename V::I* four) {
+  { V::mask_bits(mask) } -> Same<uint32_t>;  // bit i is lane i
+  { V::xor3(i, i, i) } -> Same<typename V::I>;
+  { V::high_words(i) } -> Same<typename V::I>;        // each pair shifted right by 32 bits
+  { V::mul_low_words(i, i) } -> Same<typename V::I>;  // pairs: products of unsigned low words
+  { V::interleave_low_words(i, i) } -> Same<typename V::I>;  // low words of both in turn
+  { V::transpose_words(i, i, i, i, four) } -> Same<void>;    // the 4 x 4 words of every 4 lanes
+  // Sums of 64 bits, whose type is that of zero_int64(). Each lane of f times a factor, from 0
+  // to 2^51, is rounded to nearest, ties to even, and added to one of them.
+  { V::add_scaled(sums, f, 1.0) } -> Same<decltype(V::zero_int64())>;
+  { V::sum_lanes_int64(sums) } -> Same<uint64_t>;
+};
+
+// Forces a vector into a register, so that the compiler does not repeat its load as memory
+// operands.
+template <class T>
+FORERUN_INLINE void keep_in_register([[maybe_unused]] T& vector) {
+#if defined(__x86_64__)
+  asm("" : "+v"(vector));
+#endif
+}
+
+FORERUN_INLINE void prefetch_l1(const void* p) { __builtin_prefetch(p, 0, 3); }
+FORERUN_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
+
+// bf16 pairs: a lane holds an even element in its low half and an odd element in its high half. One
+// instruction widens either, at the price of an order of elements that splits even and odd.
+template <class V>
+FORERUN_INLINE typename V::F even_bf16(typename V::I pairs) {
+  return V::as_float(V::template shift_left<16>(pairs));
+}
+template <class V>
+FORERUN_INLINE typename V::F odd_bf16(typename V::I pairs) {
+  return V::as_float(V::and_int(pairs, V::set1_int(static_cast<int32_t>(0xffff0000u))));
+}
+
+}  // namespace
+}  // namespace simd
+}  // namespace forerun
