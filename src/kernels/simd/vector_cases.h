@@ -1,0 +1,288 @@
+// What every operation of a vector type has to give, in plain loops. Included by one file an
+// instruction set, so nothing of the standard library is called here (vector.h).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/vector.h"
+
+namespace forerun {
+namespace simd {
+namespace {
+
+constexpr int kMaxLanes = 16;
+constexpr float kNan = __builtin_nanf("");
+
+// Inputs of the cases: numbers of both signs, equal ones in both, and a NaN in each.
+struct CaseInputs {
+  float a[kMaxLanes], b[kMaxLanes], c[kMaxLanes];
+  int32_t i[kMaxLanes], j[kMaxLanes];
+};
+
+inline CaseInputs make_inputs() {
+  CaseInputs inputs;
+  uint32_t state = 12345;
+  for (int lane = 0; lane < kMaxLanes; ++lane) {
+    const auto next = [&] {
+      return static_cast<int32_t>((state = state * 1664525u + 1013904223u));
+    };
+    inputs.a[lane] = static_cast<float>(next() >> 8) * 0x1p-18f;
+    inputs.b[lane] = lane % 5 == 2 ? inputs.a[lane] : static_cast<float>(next() >> 8) * 0x1p-18f;
+    inputs.c[lane] = static_cast<float>(next() >> 8) * 0x1p-12f;
+    inputs.i[lane] = next();
+    inputs.j[lane] = next();
+  }
+  inputs.a[1] = kNan;
+  inputs.b[3] = kNan;
+  return inputs;
+}
+
+inline bool same_bits(float x, float y) {
+  return __builtin_bit_cast(uint32_t, x) == __builtin_bit_cast(uint32_t, y) || (x != x && y != y);
+}
+
+template <class V, class Expected>
+bool floats_are(typename V::F actual, Expected expected) {
+  float lanes[V::kLanes];
+  V::store(lanes, actual);
+  for (int lane = 0; lane < V::kLanes; ++lane) {
+    if (!same_bits(lanes[lane], expected(lane))) return false;
+  }
+  return true;
+}
+
+template <class V, class Expected>
+bool ints_are(typename V::I actual, Expected expected) {
+  uint32_t lanes[V::kLanes];
+  V::store_int(lanes, actual);
+  for (int lane = 0; lane < V::kLanes; ++lane) {
+    if (lanes[lane] != static_cast<uint32_t>(expected(lane))) return false;
+  }
+  return true;
+}
+
+// The sum of `count` floats, a power of two, by halves.
+inline float sum_by_halves(const float* from, int count) {
+  float sums[kMaxLanes];
+  for (int lane = 0; lane < count; ++lane) sums[lane] = from[lane];
+  for (int half = count / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
+}
+
+// Each check returns the name of the first operation that is wrong, or null.
+
+template <Vector V>
+const char* check_arithmetic(bool fused) {
+  const CaseInputs in = make_inputs();
+  const typename V::F a = V::load(in.a), b = V::load(in.b), c = V::load(in.c);
+  const typename V::I i = V::load_int(in.i), j = V::load_int(in.j);
+  const auto product_plus = [&](float x, float y, float z) {
+    return fused ? static_cast<float>(static_cast<double>(x) * y + z) : x * y + z;
+  };
+  if (!floats_are<V>(V::zero(), [](int) { return 0.0f; })) return "zero";
+  if (!floats_are<V>(V::set1(3.0f), [](int) { return 3.0f; })) return "set1";
+  if (!floats_are<V>(V::repeat4(in.c), [&](int n) { return in.c[n % 4]; })) return "repeat4";
+  if (!floats_are<V>(V::add(a, b), [&](int n) { return in.a[n] + in.b[n]; })) return "add";
+  if (!floats_are<V>(V::sub(a, b), [&](int n) { return in.a[n] - in.b[n]; })) return "sub";
+  if (!floats_are<V>(V::mul(a, b), [&](int n) { return in.a[n] * in.b[n]; })) return "mul";
+  // Products have 48 bits, so a double holds the sum before it is rounded.
+  if (!floats_are<V>(V::fma(a, b, c),
+                     [&](int n) { return product_plus(in.a[n], in.b[n], in.c[n]); })) {
+    return "fma";
+  }
+  if (!floats_are<V>(V::fnma(a, b, c),
+                     [&](int n) { return product_plus(-in.a[n], in.b[n], in.c[n]); })) {
+    return "fnma";
+  }
+  if (!floats_are<V>(V::max(a, b), [&](int n) { return in.a[n] > in.b[n] ? in.a[n] : in.b[n]; })) {
+    return "max";
+  }
+  const auto bits = [](int32_t x) { return static_cast<uint32_t>(x); };
+  if (!ints_are<V>(V::set1_int(-7), [](int) { return -7; })) return "set1_int";
+  if (!ints_are<V>(V::add_int(i, j), [&](int n) { return bits(in.i[n]) + bits(in.j[n]); })) {
+    return "add_int";
+  }
+  if (!ints_are<V>(V::and_int(i, j), [&](int n) { return in.i[n] & in.j[n]; })) return "and_int";
+  if (!ints_are<V>(V::template shift_left<3>(i), [&](int n) { return bits(in.i[n]) << 3; })) {
+    return "shift_left";
+  }
+  if (!ints_are<V>(V::template shift_right<3>(i), [&](int n) { return bits(in.i[n]) >> 3; })) {
+    return "shift_right";
+  }
+  if (!floats_are<V>(V::to_float(i), [&](int n) { return static_cast<float>(in.i[n]); })) {
+    return "to_float";
+  }
+  if (!ints_are<V>(V::as_int(c), [&](int n) { return __builtin_bit_cast(int32_t, in.c[n]); })) {
+    return "as_int";
+  }
+  if (!floats_are<V>(V::as_float(V::as_int(a)), [&](int n) { return in.a[n]; })) return "as_float";
+  return nullptr;
+}
+
+template <Vector V>
+const char* check_masks_and_sums() {
+  const CaseInputs in = make_inputs();
+  const typename V::F a = V::load(in.a), b = V::load(in.b), c = V::load(in.c);
+  const typename V::I i = V::load_int(in.i), j = V::load_int(in.j);
+  const auto picked = [&](typename V::Mask mask, auto is_set) {
+    return floats_are<V>(V::select(mask, a, c),
+                         [&](int n) { return is_set(in.a[n], in.b[n]) ? in.a[n] : in.c[n]; }) &&
+           ints_are<V>(V::select_int(mask, i, j),
+                       [&](int n) { return is_set(in.a[n], in.b[n]) ? in.i[n] : in.j[n]; }) &&
+           floats_are<V>(V::zero_unless(mask, c),
+                         [&](int n) { return is_set(in.a[n], in.b[n]) ? in.c[n] : 0.0f; });
+  };
+  if (!picked(V::less(a, b), [](float x, float y) { return x < y; })) return "less";
+  if (!picked(V::at_least(a, b), [](float x, float y) { return x >= y; })) return "at_least";
+  if (!picked(V::not_less(a, b), [](float x, float y) { return !(x < y); })) return "not_less";
+  if (!same_bits(V::first_lane(c), in.c[0])) return "first_lane";
+  if (!same_bits(V::sum_lanes(c), sum_by_halves(in.c, V::kLanes))) return "sum_lanes";
+  float highest = in.c[0];
+  for (int lane = 1; lane < V::kLanes; ++lane)
+    highest = in.c[lane] > highest ? in.c[lane] : highest;
+  if (!same_bits(V::max_lane(c), highest)) return "max_lane";
+  float rows[4][kMaxLanes];
+  typename V::F vectors[4];
+  for (int row = 0; row < 4; ++row) {
+    for (int lane = 0; lane < kMaxLanes; ++lane) {
+      rows[row][lane] = in.c[(lane + 5 * row) % kMaxLanes] * static_cast<float>(row + 1);
+    }
+    vectors[row] = V::load(rows[row]);
+  }
+  constexpr int kFours = V::kLanes / 4;
+  if (!floats_are<V>(V::sum_fours(vectors), [&](int n) {
+        const float* four = rows[n / kFours] + n % kFours * 4;
+        return (four[0] + four[1]) + (four[2] + four[3]);
+      })) {
+    return "sum_fours";
+  }
+  return nullptr;
+}
+
+template <WeightVector V, bool kWide>
+bool digit_dot_is_right() {
+  constexpr int kFours = V::kDigitDotInputs / 4;
+  uint8_t weights[kFours][4 * V::kLanes];
+  int8_t digits[kFours][2][4];
+  uint32_t state = 99;
+  const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 16; };
+  int32_t expected[V::kLanes] = {};
+  typename V::template DigitDot<2, kWide> dot;
+  dot.clear();
+  for (int four = 0; four < kFours; ++four) {
+    for (auto& weight : weights[four]) weight = static_cast<uint8_t>(next() & (kWide ? 255 : 15));
+    for (int k = 0; k < 8; ++k) digits[four][k / 4][k % 4] = static_cast<int8_t>(next() & 255);
+    for (int k = 0; k < 4 * V::kLanes; ++k) {
+      const int32_t input = digits[four][0][k % 4] * 256 + digits[four][1][k % 4];
+      expected[k / 4] += weights[four][k] * input;
+    }
+    dot.step(V::load_int(weights[four]), digits[four][0]);
+  }
+  return ints_are<V>(dot.flush(V::set1_int(5)), [&](int n) { return expected[n] + 5; });
+}
+
+template <WeightVector V>
+const char* check_weights() {
+  const CaseInputs in = make_inputs();
+  const typename V::F a = V::load(in.a), b = V::load(in.b), c = V::load(in.c);
+  const typename V::I i = V::load_int(in.i), j = V::load_int(in.j);
+  const auto half = [](int32_t x, int high) { return static_cast<int16_t>(x >> (16 * high)); };
+  if (!floats_are<V>(V::div(c, b), [&](int n) { return in.c[n] / in.b[n]; })) return "div";
+  if (!floats_are<V>(V::min(a, b), [&](int n) { return in.a[n] < in.b[n] ? in.a[n] : in.b[n]; })) {
+    return "min";
+  }
+  if (!floats_are<V>(V::round(c), [&](int n) { return __builtin_rintf(in.c[n]); })) return "round";
+  if (!ints_are<V>(V::to_int(c), [&](int n) { return __builtin_lrintf(in.c[n]); })) return "to_int";
+  if (!ints_are<V>(V::select_int(V::is_nan(a), i, j),
+                   [&](int n) { return n == 1 ? in.i[n] : in.j[n]; })) {
+    return "is_nan";
+  }
+  if (!ints_are<V>(V::or_int(i, j), [&](int n) { return in.i[n] | in.j[n]; })) return "or_int";
+  if (!ints_are<V>(V::max_int(i, j),
+                   [&](int n) { return in.i[n] > in.j[n] ? in.i[n] : in.j[n]; })) {
+    return "max_int";
+  }
+  if (!ints_are<V>(V::dot_halves(V::set1_int(9), i, j), [&](int n) {
+        return 9u + static_cast<uint32_t>(half(in.i[n], 0) * half(in.j[n], 0)) +
+               static_cast<uint32_t>(half(in.i[n], 1) * half(in.j[n], 1));
+      })) {
+    return "dot_halves";
+  }
+  float pairs[2 * kMaxLanes];
+  for (int k = 0; k < 2 * kMaxLanes; ++k) pairs[k] = in.c[k % kMaxLanes] + static_cast<float>(k);
+  const typename V::Pair split = V::load_split_f32(pairs);
+  if (!floats_are<V>(split.even, [&](int n) { return pairs[2 * n]; }) ||
+      !floats_are<V>(split.odd, [&](int n) { return pairs[2 * n + 1]; })) {
+    return "load_split_f32";
+  }
+  int8_t bytes[2 * kMaxLanes];
+  V::store_low_bytes_by_fours(bytes, i, j);
+  for (int k = 0; k < 2 * V::kLanes; ++k) {
+    const int32_t* const from = k % 8 < 4 ? in.i : in.j;
+    if (bytes[k] != static_cast<int8_t>(from[k / 8 * 4 + k % 4] & 255)) {
+      return "store_low_bytes_by_fours";
+    }
+  }
+  uint16_t halves[kMaxLanes];
+  V::store_low_halves(halves, V::template shift_right<16>(i));
+  for (int lane = 0; lane < V::kLanes; ++lane) {
+    if (halves[lane] != static_cast<uint32_t>(in.i[lane]) >> 16) return "store_low_halves";
+  }
+  if (!digit_dot_is_right<V, false>() || !digit_dot_is_right<V, true>()) return "DigitDot";
+  return nullptr;
+}
+
+template <WordVector V>
+const char* check_words() {
+  const CaseInputs in = make_inputs();
+  const typename V::I i = V::load_int(in.i), j = V::load_int(in.j);
+  const auto word = [](int32_t x) { return static_cast<uint64_t>(static_cast<uint32_t>(x)); };
+  uint32_t mask = 0;
+  for (int lane = 0; lane < V::kLanes; ++lane) {
+    if (in.a[lane] < in.b[lane]) mask |= 1u << lane;
+  }
+  if (V::mask_bits(V::less(V::load(in.a), V::load(in.b))) != mask) return "mask_bits";
+  if (!ints_are<V>(V::xor3(i, j, V::set1_int(77)), [&](int n) { return in.i[n] ^ in.j[n] ^ 77; })) {
+    return "xor3";
+  }
+  if (!ints_are<V>(V::high_words(i), [&](int n) { return n % 2 == 0 ? in.i[n + 1] : 0; })) {
+    return "high_words";
+  }
+  if (!ints_are<V>(V::mul_low_words(i, j), [&](int n) {
+        const int even = n / 2 * 2;
+        return static_cast<uint32_t>(word(in.i[even]) * word(in.j[even]) >> (n % 2 * 32));
+      })) {
+    return "mul_low_words";
+  }
+  if (!ints_are<V>(V::interleave_low_words(i, j),
+                   [&](int n) { return n % 2 == 0 ? in.i[n] : in.j[n - 1]; })) {
+    return "interleave_low_words";
+  }
+  int32_t rows[4][V::kLanes];
+  typename V::I columns[4];
+  for (int row = 0; row < 4; ++row) {
+    for (int lane = 0; lane < V::kLanes; ++lane) rows[row][lane] = 100 * row + lane;
+  }
+  V::transpose_words(V::load_int(rows[0]), V::load_int(rows[1]), V::load_int(rows[2]),
+                     V::load_int(rows[3]), columns);
+  for (int column = 0; column < 4; ++column) {
+    if (!ints_are<V>(columns[column], [&](int n) { return rows[n % 4][n / 4 * 4 + column]; })) {
+      return "transpose_words";
+    }
+  }
+  uint64_t total = 0;
+  float weights[V::kLanes];
+  for (int lane = 0; lane < V::kLanes; ++lane) {
+    weights[lane] = static_cast<float>(lane) * 0.0625f + 0x1p-11f;
+    total += static_cast<uint64_t>(__builtin_llrint(static_cast<double>(weights[lane]) * 0x1p10));
+  }
+  const auto sums = V::add_scaled(V::zero_int64(), V::load(weights), 0x1p10);
+  if (V::sum_lanes_int64(sums) != total) return "add_scaled";
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace simd
+}  // namespace forerun

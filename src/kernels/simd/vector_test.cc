@@ -1,0 +1,35 @@
+// Every operation of every vector type against plain loops (vector_cases.h), bit by bit.
+#include "kernels/simd/vector.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/isa.h"
+
+namespace forerun {
+
+const char* wrong_in_scalar_vectors();
+#if defined(__x86_64__)
+const char* wrong_in_avx2_vectors();
+const char* wrong_in_avx512_vectors();
+#endif
+
+namespace {
+
+TEST(Vector, OperationsOfScalarGiveTheBitsOfPlainLoops) {
+  EXPECT_STREQ(wrong_in_scalar_vectors(), nullptr);
+}
+
+#if defined(__x86_64__)
+TEST(Vector, OperationsOfAvx2GiveTheBitsOfPlainLoops) {
+  if (!isa_is_supported(Isa::kAvx2)) GTEST_SKIP() << "no AVX2";
+  EXPECT_STREQ(wrong_in_avx2_vectors(), nullptr);
+}
+
+TEST(Vector, OperationsOfAvx512GiveTheBitsOfPlainLoops) {
+  if (!isa_is_supported(Isa::kAvx512)) GTEST_SKIP() << "no AVX-512";
+  EXPECT_STREQ(wrong_in_avx512_vectors(), nullptr);
+}
+#endif
+
+}  // namespace
+}  // namespace forerun
