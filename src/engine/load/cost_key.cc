@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/hex.h"
 #include "base/status_macros.h"
 #include "engine/load/build_fingerprint.h"
 #include "engine/load/gpu.h"
@@ -27,12 +28,6 @@ std::string plain_text(std::string text) {
   return text.size() <= kMax
              ? text
              : text.substr(0, kMax) + "... " + std::to_string(text::hash_bytes(text));
-}
-
-std::string hex(uint64_t number) {
-  std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(number));
-  return digits.data();
 }
 
 // The kernel's names of this machine's processors, each kind once: the "model name" on x86,

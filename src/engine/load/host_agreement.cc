@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "checkpoint/side_files.h"
@@ -16,12 +17,6 @@
 
 namespace forerun {
 namespace {
-
-std::string hex(uint64_t number) {
-  std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(number));
-  return digits.data();
-}
 
 // A digest of the names, types and shapes of all tensors. The tensors' bytes are compared while
 // they are loaded (weight_agreement.h).
