@@ -15,7 +15,7 @@ struct Best {
   SpeculationOptions options{.strategy = "serial_tree"};
 };
 
-Best best_serial(const FakeModels& models, const CostTable& costs, int32_t tokens) {
+Best best_serial(const AcceptanceModel& models, const CostTable& costs, int32_t tokens) {
   Best best;
   SpeculationOptions options{.strategy = "serial_tree"};
   options.shape = "best";
@@ -47,7 +47,7 @@ void print_table(int32_t tokens) {
     // Speedups are over plain decoding on all devices, as in the serial column.
     const double scale = machine.serial_target / machine.target;
     for (const SimulatedText& text : simulated_texts()) {
-      const FakeModels models = text.models(42);
+      const AcceptanceModel models = text.models(42);
       const Best best = best_serial(models, serial, tokens);
       std::printf("%-12s %-14s | w%d d%d  %7.3f %6.2f | over it, tok/st:", machine.name,
                   text.name.c_str(), *best.options.draft_width, *best.options.draft_depth,

@@ -21,7 +21,7 @@ struct Compared {
   Simulated cold, warm;
 };
 
-Compared compare(const FakeModels& models, const CostTable& costs, int32_t tokens) {
+Compared compare(const AcceptanceModel& models, const CostTable& costs, int32_t tokens) {
   Compared result;
   for (const SpeculationOptions& options : fixed_settings()) {
     const double speedup = simulate(options, models, costs, tokens).speedup;
@@ -46,7 +46,7 @@ void print_table(int32_t tokens) {
   std::printf("%-14s %5s %5s | %8s %-10s | %8s %8s %8s %6s\n", "text", "draft", "8row", "best",
               "fixed", "cold", "warm", "of best", "tok/st");
   // Looping code and a draft that knows nothing take turns.
-  FakeModels turns = simulated_texts()[2].models(7);
+  AcceptanceModel turns = simulated_texts()[2].models(7);
   turns.phases = {turns.rank_hit, simulated_texts().back().models(7).rank_hit};
   turns.phase_tokens = 250;
   for (const double draft : {0.1, 0.2, 0.35, 0.7}) {

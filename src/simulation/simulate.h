@@ -2,13 +2,15 @@
 // with it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "simulation/fake_request.h"
+#include "simulation/simulated_request.h"
 #include "strategies/acceptance.h"
 #include "strategies/strategy_table.h"
 
@@ -21,8 +23,8 @@ struct SimulatedText {
   double spread = 0.7;
   double overconfidence = 1.0;
 
-  FakeModels models(uint64_t seed) const {
-    FakeModels models;
+  AcceptanceModel models(uint64_t seed) const {
+    AcceptanceModel models;
     models.seed = seed;
     models.vocab = 5000;
     models.draft_vocab = 5000;
@@ -74,26 +76,28 @@ struct Simulated {
 inline constexpr int32_t kSimulatedPromptTokens = 5;
 
 // A request for `tokens` tokens after a short prompt.
-inline FakeRequest simulated_request(const SpeculationOptions& options, const FakeModels& models,
-                                     const CostTable& costs, int32_t tokens,
-                                     std::shared_ptr<SharedAcceptance> shared) {
-  return FakeRequest(resolve_speculation(options).value()->make_strategy(
-                         {.shared = std::move(shared), .costs = costs}),
-                     models, {1, 2, 3, 4, 5}, kSimulatedPromptTokens + tokens);
+inline SimulatedRequest simulated_request(const SpeculationOptions& options,
+                                          const AcceptanceModel& models, const CostTable& costs,
+                                          int32_t tokens,
+                                          std::shared_ptr<SharedAcceptance> shared) {
+  return SimulatedRequest(resolve_speculation(options).value()->make_strategy(
+                              {.shared = std::move(shared), .costs = costs}),
+                          models, {1, 2, 3, 4, 5}, kSimulatedPromptTokens + tokens);
 }
 
 // `seconds` is the time of all tokens except the first, which comes with the prefill.
-inline Simulated summarize(const FakeRequest& request, const CostTable& costs, double seconds) {
+inline Simulated summarize(const SimulatedRequest& request, const CostTable& costs,
+                           double seconds) {
   const auto decoded = static_cast<double>(request.emitted().size()) - 1.0;
   return {decoded * costs.at(Role::kTarget, 1) / seconds,
           decoded / static_cast<double>(request.stats().target_steps)};
 }
 
 // Simulates a request whose target and draft take turns on the same devices.
-inline Simulated simulate(const SpeculationOptions& options, const FakeModels& models,
+inline Simulated simulate(const SpeculationOptions& options, const AcceptanceModel& models,
                           const CostTable& costs, int32_t tokens,
                           std::shared_ptr<SharedAcceptance> shared = nullptr) {
-  FakeRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
+  SimulatedRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
   request.run_to_end();
   return summarize(request, costs, request.executor().seconds(costs));
 }
@@ -101,10 +105,11 @@ inline Simulated simulate(const SpeculationOptions& options, const FakeModels& m
 // Does what simulate() does, but target and draft run concurrently, each on devices of its own. The
 // result of a Step reaches the strategy when the Step ends, so a strategy that waits for it loses
 // time.
-inline Simulated simulate_concurrent(const SpeculationOptions& options, const FakeModels& models,
-                                     const CostTable& costs, int32_t tokens,
+inline Simulated simulate_concurrent(const SpeculationOptions& options,
+                                     const AcceptanceModel& models, const CostTable& costs,
+                                     int32_t tokens,
                                      std::shared_ptr<SharedAcceptance> shared = nullptr) {
-  FakeRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
+  SimulatedRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
   double now = 0.0;
   struct Running {
     double ends = 0.0;

@@ -33,7 +33,7 @@ TEST(AdaptiveGrowth, IsCloseToTheBestFixedSettingAndNeverMuchSlowerThanPlain) {
         SCOPED_TRACE(text.name + ", draft " + std::to_string(draft) + ", 8 rows " +
                      std::to_string(eight_rows));
         const CostTable costs = simulated_costs(draft, eight_rows);
-        const FakeModels models = text.models(9);
+        const AcceptanceModel models = text.models(9);
         double best = 1.0;
         for (const SpeculationOptions& options : few_settings()) {
           best = std::max(best, simulate(options, models, costs, tokens).speedup);
@@ -48,7 +48,7 @@ TEST(AdaptiveGrowth, IsCloseToTheBestFixedSettingAndNeverMuchSlowerThanPlain) {
 
 TEST(AdaptiveGrowth, StopsDraftingWhereItCannotPay) {
   const CostTable costs = simulated_costs(1.5, 2.0);  // a draft slower than its target
-  const FakeModels models = simulated_texts()[0].models(1);
+  const AcceptanceModel models = simulated_texts()[0].models(1);
   const Simulated run = simulate({}, models, costs, 1000);
   EXPECT_GE(run.speedup, 0.985);
   EXPECT_LT(run.tokens_per_step, 1.1);
@@ -67,7 +67,7 @@ TEST(AdaptiveGrowth, DraftsMoreWhereGuessesAreBetterAndRowsCheaper) {
 }
 
 TEST(AdaptiveGrowth, FindsOutThatTheTextHasChanged) {
-  FakeModels models = simulated_texts()[2].models(5);
+  AcceptanceModel models = simulated_texts()[2].models(5);
   models.phases = {simulated_texts().back().models(5).rank_hit, models.rank_hit};
   models.phase_tokens = 400;
   // Cheap catching up, as where 128 rows of the draft cost little more than one.
@@ -82,9 +82,9 @@ TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
   const CostTable costs = simulated_costs(0.2, 2.0);
   SpeculationOptions options{.strategy = "serial_tree"};
   options.source = "suffix";
-  const FakeModels models = simulated_texts()[0].models(6);  // 5,000 tokens in random order
+  const AcceptanceModel models = simulated_texts()[0].models(6);  // 5,000 tokens in random order
   EXPECT_GE(simulate(options, models, costs, 1000).speedup, 0.98);
-  FakeModels loop = models;
+  AcceptanceModel loop = models;
   loop.vocab = loop.draft_vocab = 1;
   EXPECT_GE(simulate(options, loop, costs, 1000).speedup, 2.0);
 }
@@ -129,11 +129,11 @@ TEST(AdaptiveGrowth, BesideOthersLooksRarelyWhereLookingHasBroughtNothing) {
 }
 
 TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
-  const FakeModels models = simulated_texts()[0].models(2);
+  const AcceptanceModel models = simulated_texts()[0].models(2);
   auto strategy = resolve_speculation({}).value()->make_strategy({});
   // Judged by costs it was never told, of about the ratios it assumes.
   const CostTable costs = simulated_costs(0.2, 1.3);
-  FakeRequest request(std::move(strategy), models, {1}, 500);
+  SimulatedRequest request(std::move(strategy), models, {1}, 500);
   request.run_to_end();
   EXPECT_EQ(request.emitted().size(), 499u);
   EXPECT_GT(summarize(request, costs, request.executor().seconds(costs)).speedup, 1.3);

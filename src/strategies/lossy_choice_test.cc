@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "simulation/simulate_stages.h"
 #include "strategies/run_strategy_rig.h"
+#include "strategies/simulate_stages_rig.h"
 
 namespace forerun {
 namespace {
@@ -83,7 +83,7 @@ TEST(AcceptRules, ThoseThatGiveTheTextUpAreOfPipelinedAlone) {
 
 // A draft that is right in every other place and near in the others.
 SimulatedStages simulated(const std::string& accept, float temperature) {
-  FakeModels models;
+  AcceptanceModel models;
   models.vocab = models.draft_vocab = 48;
   models.rank_hit = {0.5, 0.2};
   SamplingParams sampling;

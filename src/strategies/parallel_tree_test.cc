@@ -149,8 +149,8 @@ TEST(ParallelTree, ShortOutputsEndWithoutWaiting) {
 TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
   Case c = simple(1.0, 50);
   c.options.verify_tokens = 1;
-  FakeRequest request(resolve_speculation(c.options).value()->make_strategy({}), c.models, c.prompt,
-                      c.max_tokens);
+  SimulatedRequest request(resolve_speculation(c.options).value()->make_strategy({}), c.models,
+                           c.prompt, c.max_tokens);
   while (request.has_work(Role::kTarget)) request.turn(Role::kTarget);
   EXPECT_EQ(request.tokens(), plain(c.models, c.prompt, c.max_tokens));
   EXPECT_LE(request.items(Role::kDraft), 2) << "work piles up on a side that does not answer";
@@ -180,7 +180,7 @@ std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
   Case c = simple(0.5, 300);
   c.models.rank_hit = {0.5, 0.2, 0.1};
   c.options.shape = "adaptive";
-  FakeRequest request(
+  SimulatedRequest request(
       resolve_speculation(c.options).value()->make_strategy({.shared = nullptr, .costs = costs}),
       c.models, c.prompt, c.max_tokens);
   while (request.has_work(Role::kDraft)) request.turn(Role::kDraft);
@@ -206,7 +206,7 @@ TEST(ParallelTree, ConcurrentDraftingBeatsSequential) {
   const std::vector<SimulatedText> texts = simulated_texts();
   for (size_t text = 0; text < 2; ++text) {  // greedy code and prose
     SCOPED_TRACE(texts[text].name);
-    const FakeModels models = texts[text].models(42);
+    const AcceptanceModel models = texts[text].models(42);
     SpeculationOptions options{.strategy = "serial_tree"};
     options.shape = "best";
     options.draft_width = 8;
@@ -229,8 +229,8 @@ TEST(ParallelTree, LogprobsComeFromTheRowThatDrewTheToken) {
   const Outcome run = run_case(simple(0.6));
   std::vector<TokenId> text = {1, 2, 3};
   for (const EmittedToken& token : run.tokens) {
-    const uint64_t history = FakeExecutor::hash_of(text);
-    EXPECT_FLOAT_EQ(token.logprob, -static_cast<float>(FakeModels::uniform(history)));
+    const uint64_t history = StrictExecutor::hash_of(text);
+    EXPECT_FLOAT_EQ(token.logprob, -static_cast<float>(AcceptanceModel::uniform(history)));
     text.push_back(token.token);
   }
 }

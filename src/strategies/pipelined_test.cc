@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "simulation/simulate_stages.h"
 #include "strategies/every_policy.h"
 #include "strategies/run_strategy_rig.h"
+#include "strategies/simulate_stages_rig.h"
 
 namespace forerun {
 namespace {
@@ -82,13 +82,13 @@ TEST(Pipelined, AUselessDraftBringsATokenAPass) {
 
 TEST(Pipelined, ManyItemsAreUnderWay) {
   Case c = perfect("best", 8);
-  FakeRequest request(resolve_speculation(c.options).value()->make_strategy({}), c.models,
-                      {.stages = 8},
-                      {.sequence = 1,
-                       .tokens = c.prompt,
-                       .prompt_tokens = 3,
-                       .max_tokens = c.max_tokens,
-                       .sampling = {}});
+  SimulatedRequest request(resolve_speculation(c.options).value()->make_strategy({}), c.models,
+                           {.stages = 8},
+                           {.sequence = 1,
+                            .tokens = c.prompt,
+                            .prompt_tokens = 3,
+                            .max_tokens = c.max_tokens,
+                            .sampling = {}});
   int32_t most = 0;
   while (!request.idle()) {
     request.turn(request.has_work(Role::kDraft) ? Role::kDraft : Role::kTarget);
@@ -114,7 +114,7 @@ std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences,
   StrategyParts parts;
   parts.costs = costs;
   auto strategy = resolve_speculation(options).value()->make_strategy(parts);
-  FakeExecutor executor(c.models, {.max_tokens = c.max_tokens, .stages = 8});
+  StrictExecutor executor(c.models, {.max_tokens = c.max_tokens, .stages = 8});
   StrategyOutput out;
   std::set<size_t> sent;
   const auto take = [&] {
@@ -173,7 +173,7 @@ TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
   int64_t prunes = 0;
   int64_t full = 0;
   for (int32_t round = 0; round < 60; ++round) {
-    FakeModels models = random_models(rng);
+    AcceptanceModel models = random_models(rng);
     SpeculationOptions options{.strategy = "pipelined",
                                .source = "model",
                                .shape = round % 2 == 0 ? "best" : "levels",
@@ -181,8 +181,8 @@ TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
     const auto room = round % 3 == 0 ? size_t{0} : 32 + rng() % 32;
     const ModelFacts facts{.tree_tokens = static_cast<int32_t>(room)};
     auto strategy = resolve_speculation(options, facts).value()->make_strategy({});
-    FakeExecutor executor(models,
-                          {.max_tokens = 80, .stages = 1 + static_cast<int32_t>(rng() % 8)});
+    StrictExecutor executor(models,
+                            {.max_tokens = 80, .stages = 1 + static_cast<int32_t>(rng() % 8)});
     std::vector<TokenId> text = {1, 1};
     // Every node ever sent: the tokens from the text's beginning to itself.
     std::map<NodeId, std::vector<TokenId>> whole;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "simulation/fake_request.h"
+#include "simulation/simulated_request.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {
@@ -30,14 +30,14 @@ struct Case {
   SpeculationOptions options{.strategy = "serial_tree"};
   ModelFacts facts;
   bool record_rounds = false;
-  FakeModels models;
+  AcceptanceModel models;
   std::vector<TokenId> prompt;
   int32_t max_tokens = 0;
   CostTable costs;
   std::vector<CostTable> later_costs;             // some of which are set between results
   std::vector<SpeculationOptions> later_options;  // to which the request changes between results
-  std::optional<uint64_t> leave_out;              // as FakeExecutor's
-  int32_t stages = 0;                             // as FakeExecutor's
+  std::optional<uint64_t> leave_out;              // as StrictExecutor's
+  int32_t stages = 0;                             // as StrictExecutor's
   uint32_t delays = 0;           // seed of the order in which roles run and results arrive
   int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
 };
@@ -60,18 +60,18 @@ inline Outcome run_case(const Case& c) {
   const auto draws = [](const SpeculationOptions& o) { return o.accept == "rejection"; };
   const bool any_draws =
       draws(c.options) || std::any_of(c.later_options.begin(), c.later_options.end(), draws);
-  FakeRequest request((*plan)->make_strategy(parts), c.models,
-                      {.report_silent_items = rng() % 2 == 0,
-                       .allow_twins = any_draws || c.facts.draft_vocab > 0,
-                       .allow_dropped = !c.later_options.empty(),
-                       .allow_dropped_guesses = c.options.strategy == "sparse_self",
-                       .leave_out = c.leave_out,
-                       .stages = c.stages},
-                      {.sequence = 3,
-                       .tokens = c.prompt,
-                       .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
-                       .max_tokens = c.max_tokens,
-                       .sampling = {}});
+  SimulatedRequest request((*plan)->make_strategy(parts), c.models,
+                           {.report_silent_items = rng() % 2 == 0,
+                            .allow_twins = any_draws || c.facts.draft_vocab > 0,
+                            .allow_dropped = !c.later_options.empty(),
+                            .allow_dropped_guesses = c.options.strategy == "sparse_self",
+                            .leave_out = c.leave_out,
+                            .stages = c.stages},
+                           {.sequence = 3,
+                            .tokens = c.prompt,
+                            .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
+                            .max_tokens = c.max_tokens,
+                            .sampling = {}});
   const uint32_t target_chance = std::vector<uint32_t>{1, 8, 15}[rng() % 3];  // of 16
   const auto target_next = [&] { return rng() % 16 < target_chance; };
   std::vector<WorkResult> late;
@@ -116,11 +116,11 @@ inline Outcome run_case(const Case& c) {
   return run;
 }
 
-inline std::vector<TokenId> plain(const FakeModels& models, const std::vector<TokenId>& prompt,
+inline std::vector<TokenId> plain(const AcceptanceModel& models, const std::vector<TokenId>& prompt,
                                   int32_t max_tokens) {
   std::vector<TokenId> tokens = prompt;
   while (static_cast<int32_t>(tokens.size()) < max_tokens) {
-    tokens.push_back(models.target_token(FakeExecutor::hash_of(tokens)));
+    tokens.push_back(models.target_token(StrictExecutor::hash_of(tokens)));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
@@ -151,8 +151,8 @@ inline void expect_lossless(const Case& c, const Outcome& run) {
 }
 
 // A target that falls into loops, so that sources without a model have something to find.
-inline FakeModels random_models(std::mt19937& rng) {
-  FakeModels models;
+inline AcceptanceModel random_models(std::mt19937& rng) {
+  AcceptanceModel models;
   models.seed = rng();
   models.vocab = 2 + static_cast<int32_t>(rng() % 60);
   models.draft_vocab = models.vocab;

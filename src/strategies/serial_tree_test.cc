@@ -199,7 +199,7 @@ class Reader : public DraftSource {
   std::vector<TokenId>* read_;
 };
 
-std::vector<TokenId> text_of(std::vector<TokenId> known, const FakeRequest& request) {
+std::vector<TokenId> text_of(std::vector<TokenId> known, const SimulatedRequest& request) {
   const std::vector<TokenId> tokens = request.tokens();
   known.insert(known.end(), tokens.begin(), tokens.end());
   return known;
@@ -209,7 +209,7 @@ TEST(SerialTree, TheFirstTokenDoesNotWaitForTheSourceToReadThePrompt) {
   for (const bool has_draft_model : {true, false}) {
     const std::vector<TokenId> prompt = {5, 6, 7};
     std::vector<TokenId> read;
-    FakeRequest request(
+    SimulatedRequest request(
         std::make_unique<SerialTree>(
             SerialTreeConfig{.has_draft_model = has_draft_model}, std::make_unique<Reader>(&read),
             std::make_unique<BestGrowth>(BestGrowth::Params{.has_draft_model = has_draft_model})),
@@ -257,12 +257,12 @@ TEST(GuessList, TheSourceIsToldThePromptFirst) {
         strategy = std::make_unique<ParallelTree>(ParallelTreeConfig{}, std::move(source),
                                                   std::move(growth));
       }
-      FakeRequest request(std::move(strategy), {}, {},
-                          {.sequence = 3,
-                           .tokens = known,
-                           .prompt_tokens = prompt_tokens,
-                           .max_tokens = 40,
-                           .sampling = {}});
+      SimulatedRequest request(std::move(strategy), {}, {},
+                               {.sequence = 3,
+                                .tokens = known,
+                                .prompt_tokens = prompt_tokens,
+                                .max_tokens = 40,
+                                .sampling = {}});
       request.run_to_end();
       const std::vector<TokenId> text = text_of(known, request);
       ASSERT_GT(calls.size(), 2u);
@@ -283,8 +283,8 @@ TEST(SerialTree, LogprobsComeFromTheRowThatDrewTheToken) {
   const Outcome run = run_case(c);
   std::vector<TokenId> text = c.prompt;
   for (const EmittedToken& token : run.tokens) {
-    const uint64_t history = FakeExecutor::hash_of(text);
-    EXPECT_FLOAT_EQ(token.logprob, -static_cast<float>(FakeModels::uniform(history)));
+    const uint64_t history = StrictExecutor::hash_of(text);
+    EXPECT_FLOAT_EQ(token.logprob, -static_cast<float>(AcceptanceModel::uniform(history)));
     text.push_back(token.token);
   }
 }

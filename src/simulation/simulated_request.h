@@ -1,5 +1,5 @@
-// One request on a fake executor of its own, for tests of strategies and for simulate.h. The caller
-// decides which role runs next and when a result arrives.
+// One request on a strict executor of its own, for simulate.h and for tests of strategies. The
+// caller decides which role runs next and when a result arrives.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "simulation/fake_executor.h"
+#include "simulation/strict_executor.h"
 #include "strategies/request_driver.h"
 
 namespace forerun {
 
-class FakeRequest {
+class SimulatedRequest {
  public:
   // Starts at once; `request.tokens` need not outlive the call. The executor takes the request's
   // sequence and length.
-  FakeRequest(std::unique_ptr<Strategy> strategy, FakeModels models, FakeExecutor::Options options,
-              const RequestView& request)
+  SimulatedRequest(std::unique_ptr<Strategy> strategy, AcceptanceModel models,
+                   StrictExecutor::Options options, const RequestView& request)
       : executor_(std::move(models), for_request(options, request)),
         view_(request),
         tokens_(request.tokens.begin(), request.tokens.end()),
@@ -28,16 +28,16 @@ class FakeRequest {
     driver_.start(request, accept_, submit_);
   }
   // The same with the options that most tests need.
-  FakeRequest(std::unique_ptr<Strategy> strategy, FakeModels models,
-              const std::vector<TokenId>& prompt, int32_t max_tokens)
-      : FakeRequest(std::move(strategy), std::move(models), {},
-                    {.sequence = 1,
-                     .tokens = prompt,
-                     .prompt_tokens = static_cast<int32_t>(prompt.size()),
-                     .max_tokens = max_tokens,
-                     .sampling = {}}) {}
-  FakeRequest(const FakeRequest&) = delete;
-  FakeRequest& operator=(const FakeRequest&) = delete;
+  SimulatedRequest(std::unique_ptr<Strategy> strategy, AcceptanceModel models,
+                   const std::vector<TokenId>& prompt, int32_t max_tokens)
+      : SimulatedRequest(std::move(strategy), std::move(models), {},
+                         {.sequence = 1,
+                          .tokens = prompt,
+                          .prompt_tokens = static_cast<int32_t>(prompt.size()),
+                          .max_tokens = max_tokens,
+                          .sampling = {}}) {}
+  SimulatedRequest(const SimulatedRequest&) = delete;
+  SimulatedRequest& operator=(const SimulatedRequest&) = delete;
 
   // Whether no item is left to run. Results that have not been handed over do not count.
   bool idle() const { return executor_.idle(); }
@@ -74,11 +74,11 @@ class FakeRequest {
   int64_t items(Role role) const { return items_[static_cast<size_t>(role)]; }  // submitted
   StrategyStats stats() const { return driver_.stats(); }
   const char* strategy_name() const { return driver_.strategy_name(); }
-  const FakeExecutor& executor() const { return executor_; }
+  const StrictExecutor& executor() const { return executor_; }
 
  private:
-  static FakeExecutor::Options for_request(FakeExecutor::Options options,
-                                           const RequestView& request) {
+  static StrictExecutor::Options for_request(StrictExecutor::Options options,
+                                             const RequestView& request) {
     options.sequence = request.sequence;
     options.max_tokens = request.max_tokens;
     return options;
@@ -101,7 +101,7 @@ class FakeRequest {
     driver_.start(view_, accept_, submit_);
   }
 
-  FakeExecutor executor_;
+  StrictExecutor executor_;
   RequestView view_;
   std::vector<TokenId> tokens_;  // prompt and output
   RequestDriver driver_;

@@ -1,7 +1,7 @@
-// A strict executor for tests and simulations of strategies, without models and tensors. For one
-// sequence it tracks which KV each role has, interprets work items exactly as step/work.h defines
-// them and records every violation: a row or edit that refers to a node without KV, a row computed
-// twice, a position out of order or past max_tokens.
+// Simulates the work items of one sequence strictly, without models, tensors and Steps. It tracks
+// which KV each role has, interprets work items exactly as step/work.h defines them, and records
+// every violation: a row or edit that refers to a node without KV, a row computed twice, a position
+// out of order or past max_tokens.
 //
 // Tokens come from hashes of the history that a row really sees, so a strategy that leaves a wrong
 // KV cache also emits wrong tokens.
@@ -25,10 +25,9 @@
 
 namespace forerun {
 
-using FakeModels = AcceptanceModel;
-
-class FakeExecutor {
+class StrictExecutor {
  public:
+  // All but `max_tokens` and `sequence` are for tests of strategies.
   struct Options {
     int32_t max_tokens = 0;
     SequenceId sequence = 1;
@@ -47,7 +46,7 @@ class FakeExecutor {
     // meanwhile. 0: no stages.
     int32_t stages = 0;
   };
-  FakeExecutor(FakeModels models, Options options)
+  StrictExecutor(AcceptanceModel models, Options options)
       : models_(std::move(models)), options_(options) {}
 
   void submit(WorkItem item) { queue_[static_cast<size_t>(item.role)].push_back(std::move(item)); }
@@ -86,7 +85,7 @@ class FakeExecutor {
     for (TokenId token : tokens) hash = mix_hash(hash, static_cast<uint64_t>(token));
     return hash;
   }
-  const FakeModels& models() const { return models_; }
+  const AcceptanceModel& models() const { return models_; }
 
  private:
   struct Node {
@@ -202,7 +201,7 @@ class FakeExecutor {
     result.position = row.position;
     if (row.want == Want::kSample) {
       result.token = models_.target_token(history);
-      result.logprob = -static_cast<float>(FakeModels::uniform(history));
+      result.logprob = -static_cast<float>(AcceptanceModel::uniform(history));
     } else if (row.want == Want::kTopK && item.role == Role::kTarget && item.view.kind == nullptr) {
       result.top = target_top(history, row);
     } else if (row.want == Want::kTopK) {
@@ -327,7 +326,7 @@ class FakeExecutor {
     return result;
   }
 
-  FakeModels models_;
+  AcceptanceModel models_;
   Options options_;
   std::deque<WorkItem> queue_[kNumRoles];
   std::deque<WorkResult> under_way_;  // of the target, where it has stages

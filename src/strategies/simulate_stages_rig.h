@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "simulation/fake_executor.h"
+#include "simulation/strict_executor.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {
@@ -24,15 +24,16 @@ struct SimulatedStages {
 };
 
 // `draft_steps` is the number of draft Steps in the time of a stage. Stops after `tokens` tokens.
-inline SimulatedStages simulate_stages(const SpeculationOptions& options, const FakeModels& models,
-                                       int32_t tokens, int32_t stages, int32_t draft_steps,
+inline SimulatedStages simulate_stages(const SpeculationOptions& options,
+                                       const AcceptanceModel& models, int32_t tokens,
+                                       int32_t stages, int32_t draft_steps,
                                        const SamplingParams& sampling = {}) {
   const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
   const auto prompt_tokens = static_cast<int32_t>(prompt.size());
   // Room beyond the last token, so that the pipe does not run empty at the end.
   const int32_t max_tokens = prompt_tokens + tokens + 64 * stages;
   const auto strategy = resolve_speculation(options).value()->make_strategy({});
-  FakeExecutor executor(models, {.max_tokens = max_tokens});
+  StrictExecutor executor(models, {.max_tokens = max_tokens});
   SimulatedStages run;
   StrategyOutput out;
   const auto take_output = [&] {
