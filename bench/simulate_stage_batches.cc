@@ -5,8 +5,8 @@
 //
 //   simulate_stage_batches --profile FILE#PROFILE [--requests N…] [--json FILE]
 //
-// Acceptance is drawn by chances like the demo pair's (simulation/simulate.h). As many requests as
-// are asked for run at any time, until four times as many, at least 16, have ended.
+// Acceptance is drawn by chances like the demo pair's (simulation/simulated_text.h). As many
+// requests as are asked for run at any time, until four times as many, at least 16, have ended.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -19,8 +19,9 @@
 #include "base/status_macros.h"
 #include "runner/record_rows.h"
 #include "simulation/offline_runner.h"
-#include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
+#include "simulation/simulated_text.h"
+#include "strategies/acceptance.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {

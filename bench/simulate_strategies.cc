@@ -4,7 +4,7 @@
 //   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS] [HOST_US]
 //
 // ACCEPTANCE.json is what record_acceptance wrote; without it, or with "-", texts as in
-// simulation/simulate.h. HOST_US microseconds are added to every Step.
+// simulation/simulated_text.h. HOST_US microseconds are added to every Step.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,8 +17,8 @@
 #include "base/status_macros.h"
 #include "simulation/offline_runner.h"
 #include "simulation/recorded_acceptance.h"
-#include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
+#include "simulation/simulated_text.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {

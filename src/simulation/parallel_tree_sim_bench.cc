@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "simulation/simulate.h"
+#include "simulation/simulated_text.h"
 
 namespace forerun {
 namespace {

@@ -9,8 +9,9 @@
 
 #include "base/clocks.h"
 #include "simulation/offline_runner.h"
-#include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
+#include "simulation/simulated_text.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {

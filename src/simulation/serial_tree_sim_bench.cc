@@ -5,6 +5,7 @@
 #include <string>
 
 #include "simulation/simulate.h"
+#include "simulation/simulated_text.h"
 
 namespace forerun {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "simulation/simulate.h"
+#include "simulation/simulated_text.h"
 
 namespace forerun {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "base/sanitized.h"
 #include "simulation/simulate.h"
+#include "simulation/simulated_text.h"
 #include "strategies/every_policy.h"
 #include "strategies/run_strategy_rig.h"
 
