@@ -345,7 +345,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   }
   const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),
                         .wanted = pass_bucket(block_.num_wanted()),
-                        .mode = block_.mode(),
+                        .kernel = block_.kernel(),
                         .shared_prefix = block_.shared_prefix()};
   if (std::any_of(shards_.begin(), shards_.end(),
                   [&](const auto& shard) { return shard->must_prepare(key); })) {

@@ -49,7 +49,7 @@ std::vector<PassKeyCuda> graph_passes_cuda(const AttentionShapeCuda& shape, int6
           const int32_t sequences = std::max(1, rows / each);
           plan.build(rows_of(sequences, sequences == 1 ? rows : each, context, tree, numbers),
                      shape);
-          PassKeyCuda key{.rows = rows, .mode = plan.mode, .shared_prefix = plan.shared_prefix};
+          PassKeyCuda key{.rows = rows, .kernel = plan.kernel, .shared_prefix = plan.shared_prefix};
           passes.insert(key);
           key.wanted = rows;
           passes.insert(key);

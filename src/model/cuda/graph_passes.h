@@ -9,7 +9,7 @@
 namespace forerun::cuda {
 
 // Passes of up to `max_rows` and kMaxGraphRows rows: sequences of one row each and of several, as
-// prefixes and as trees, at short and long contexts of up to `max_context` tokens, in the modes
+// prefixes and as trees, at short and long contexts of up to `max_context` tokens, by the kernels
 // that attention's plan gives them. Each comes twice, with all rows wanting logits and with none;
 // the latter is a pass without the head, after which a head for any number of rows may follow. In
 // ascending order, each once.

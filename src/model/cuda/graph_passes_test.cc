@@ -35,13 +35,13 @@ TEST(GraphPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
 
 TEST(GraphPasses, ShortAndLongContextsAndTreesAreAmongThem) {
   const std::vector<PassKeyCuda> passes = graph_passes_cuda(kShape, 1 << 20, 8);
-  std::set<AttentionMode> modes;
+  std::set<AttentionKernel> kernels;
   for (const PassKeyCuda& pass : passes) {
     EXPECT_LE(pass.rows, 8);
-    modes.insert(pass.mode);
+    kernels.insert(pass.kernel);
   }
-  EXPECT_TRUE(modes.contains(AttentionMode::kCluster));
-  EXPECT_TRUE(modes.contains(AttentionMode::kFused));
+  EXPECT_TRUE(kernels.contains(AttentionKernel::kDecodeCluster));
+  EXPECT_TRUE(kernels.contains(AttentionKernel::kSplitKvFusedRope));
 }
 
 TEST(GraphPasses, NothingLongerThanTheCacheHolds) {

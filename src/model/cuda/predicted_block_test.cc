@@ -88,7 +88,7 @@ RopeTable angles() {
 }
 
 bool same(const StepBlockCuda& a, const StepBlockCuda& b) {
-  return a.mode() == b.mode() && a.shared_prefix() == b.shared_prefix() &&
+  return a.kernel() == b.kernel() && a.shared_prefix() == b.shared_prefix() &&
          a.num_rows() == b.num_rows() && a.num_wanted() == b.num_wanted() &&
          std::ranges::equal(a.bytes(), b.bytes());
 }

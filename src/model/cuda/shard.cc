@@ -58,7 +58,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
                           .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
                           // Those kernels need an SM each to themselves.
                           .may_tile = config_.head_dim <= 128 && !shares_gpu_,
-                          .max_tile_cluster_blocks = largest_tile_cluster(config_.head_dim)},
+                          .max_prefill_cluster_blocks = largest_prefill_cluster(config_.head_dim)},
             .head_dim = config_.head_dim,
             .embeds = layers_.embeds,
             .heads = layers_.heads};

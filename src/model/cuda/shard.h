@@ -33,7 +33,7 @@ namespace forerun::cuda {
 struct PassKeyCuda {
   int32_t rows = 0;
   int32_t wanted = 0;
-  AttentionMode mode = AttentionMode::kSplit;
+  AttentionKernel kernel = AttentionKernel::kSplitKv;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
   auto operator<=>(const PassKeyCuda&) const = default;
 };

@@ -110,7 +110,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
   const auto* const step = reinterpret_cast<const AttentionStepCuda*>(step_.data());
   const PagedKvCuda kv = layer_kv(layer_idx);
-  if (!is_fused(key.mode)) {
+  if (!fuses_rope_append(key.kernel)) {
     FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
                                               .qkv = qkv_out_.as<__nv_bfloat16>(),
                                               .qkv_stride = layout_.qkv_width,
@@ -146,7 +146,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .failed = failed_.as<uint32_t>(),
        // KV that selections have gathered is complete only after the previous kernel.
        .early = layer_idx > 0 && selections_.empty(),
-       .mode = key.mode,
+       .kernel = key.kernel,
        .shared_prefix = key.shared_prefix,
        .rows = key.rows},
       stream_.get());

@@ -95,7 +95,7 @@ class StepBlockCuda {
 
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }
-  AttentionMode mode() const { return plan_.mode; }
+  AttentionKernel kernel() const { return plan_.kernel; }
   SharedPrefix shared_prefix() const { return plan_.shared_prefix; }
   std::span<const PassSelectionCuda> selections() const { return selections_; }
   std::span<const std::byte> bytes() const { return bytes_; }

@@ -20,8 +20,8 @@ constexpr int kChunk = 16;       // positions that one instruction takes
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
 constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
 constexpr int kAttentionBarrierBytes = 128;
-// Bytes after the tile stages: the values that each warp gathers for itself or, with kFused, the
-// keys and values of the extras and each warp's list of them.
+// Bytes after the tile stages: the values that each warp gathers for itself or, with
+// kSplitKvFusedRope, the keys and values of the extras and each warp's list of them.
 constexpr int own_bytes(int dim, bool fused) {
   return fused ? 2 * kMaxExtras * dim * 2 + kWarps * kMaxExtras : kWarps * chunk_bytes(dim);
 }

@@ -9,11 +9,11 @@ namespace forerun::cuda {
 
 Status prepare_attention_cuda() {
   FORERUN_RETURN_IF_ERROR(prepare_attention_rows_cuda());
-  FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_decode_cluster_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_shared_cuda());
-  FORERUN_RETURN_IF_ERROR(prepare_attention_runs_cuda());
-  FORERUN_RETURN_IF_ERROR(prepare_attention_tile_cluster_cuda());
-  return prepare_attention_tiles_cuda();
+  FORERUN_RETURN_IF_ERROR(prepare_attention_persistent_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_prefill_cluster_cuda());
+  return prepare_attention_prefill_cuda();
 }
 
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
@@ -26,33 +26,34 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                 std::to_string(kv.num_kv_heads) +
                 " key/value heads; accepted: head dimensions up to 256 and whole groups"};
   }
-  if (is_fused(call.mode) && !can_fuse_rope(kv.head_dim, false)) {
+  if (fuses_rope_append(call.kernel) && !can_fuse_rope(kv.head_dim, false)) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions cannot be rotated by the attention kernel"};
   }
   const bool shares = call.shared_prefix != SharedPrefix::kNone;
-  const bool tile_cluster = tile_cluster_blocks(call.mode) > 0;
-  const bool tiles =
-      call.mode == AttentionMode::kTiles || call.mode == AttentionMode::kTilesAndRuns;
-  const bool runs = call.mode == AttentionMode::kRuns || call.mode == AttentionMode::kTilesAndRuns;
-  if ((shares || tile_cluster || tiles || runs) && kv.head_dim > 128) {
+  const bool prefill_cluster = prefill_cluster_blocks(call.kernel) > 0;
+  const bool prefill = call.kernel == AttentionKernel::kPrefill ||
+                       call.kernel == AttentionKernel::kPrefillThenPersistent;
+  const bool persistent = call.kernel == AttentionKernel::kPersistent ||
+                          call.kernel == AttentionKernel::kPrefillThenPersistent;
+  if ((shares || prefill_cluster || prefill || persistent) && kv.head_dim > 128) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
-                " dimensions in a mode of shared tiles; accepted: up to 128"};
+                " dimensions in a kernel of shared tiles; accepted: up to 128"};
   }
-  const int max_blocks = largest_tile_cluster(kv.head_dim);
-  if (tile_cluster_blocks(call.mode) > max_blocks) {
+  const int max_blocks = largest_prefill_cluster(kv.head_dim);
+  if (prefill_cluster_blocks(call.kernel) > max_blocks) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
-                " dimensions have tile clusters of up to " + std::to_string(max_blocks) +
-                " blocks, not of " + std::to_string(tile_cluster_blocks(call.mode))};
+                " dimensions have prefill clusters of up to " + std::to_string(max_blocks) +
+                " blocks, not of " + std::to_string(prefill_cluster_blocks(call.kernel))};
   }
-  if (is_cluster(call.mode)) return attention_cluster_cuda(call, stream);
-  if (tile_cluster) return attention_tile_cluster_cuda(call, stream);
-  if (tiles) FORERUN_RETURN_IF_ERROR(attention_tiles_cuda(call, stream));
-  if (runs) return attention_runs_cuda(call, stream);
-  if (tiles) return {};
+  if (is_decode_cluster(call.kernel)) return attention_decode_cluster_cuda(call, stream);
+  if (prefill_cluster) return attention_prefill_cluster_cuda(call, stream);
+  if (prefill) FORERUN_RETURN_IF_ERROR(attention_prefill_cuda(call, stream));
+  if (persistent) return attention_persistent_cuda(call, stream);
+  if (prefill) return {};
   if (shares) return attention_shared_cuda(call, stream);
   return attention_rows_cuda(call, stream);
 }

@@ -51,7 +51,7 @@ struct alignas(16) AttentionStepCuda {
   int32_t items_offset = 0;      // AttentionItemCuda [num_items]
   int32_t tables_offset = 0;     // int32
   int32_t ancestors_offset = 0;  // int32
-  int32_t extras_offset = 0;     // int32, kFused and is_cluster() only
+  int32_t extras_offset = 0;     // int32, kSplitKvFusedRope and is_decode_cluster() only
   int32_t kv_slots_offset = 0;   // int32 [rows]: block * 64 + offset of the row's own KV, -1: none
   int32_t angles_offset = 0;     // f32 [rows][head_dim]: cosines, then sines
   int32_t prefix_items_offset = 0;  // AttentionItemCuda [num_prefix_items]
@@ -85,7 +85,7 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  // Shapes as in RopeAppendCall. Kernels read `qkv` where is_fused(mode), otherwise `q`.
+  // Shapes as in RopeAppendCall. Kernels with fuses_rope_append() read `qkv`, the others `q`.
   const __nv_bfloat16* q = nullptr;
   const __nv_bfloat16* qkv = nullptr;
   int64_t qkv_stride = 0;
@@ -105,13 +105,14 @@ struct AttentionCallCuda {
   // Whether the step's data and the cache below stable_tokens were complete before the last kernel
   // but one began: then they are fetched before the wait for the previous kernel.
   bool early = false;
-  AttentionMode mode = AttentionMode::kSplit;        // AttentionPlanCuda::mode
-  SharedPrefix shared_prefix = SharedPrefix::kNone;  // AttentionPlanCuda::shared_prefix
-  int32_t rows = 1;  // about the step's, sizes the grid; is_cluster() only
+  AttentionKernel kernel = AttentionKernel::kSplitKv;  // AttentionPlanCuda::kernel
+  SharedPrefix shared_prefix = SharedPrefix::kNone;    // AttentionPlanCuda::shared_prefix
+  int32_t rows = 1;  // about the step's, sizes the grid; is_decode_cluster() only
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 
-// Whether the modes that are is_fused() can rotate such heads. They cannot normalize over a head.
+// Whether kernels that rotate queries and keys themselves (fuses_rope_append()) support such heads.
+// They cannot normalize over a head.
 constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
   return !qk_norm && (head_dim == 64 || head_dim == 128);
 }

@@ -8,8 +8,9 @@
 //
 // Few rows are a tree behind the context; with --prefill they extend it. --batches: many sequences
 // of 8B by rows and context, whose rows are a chain behind the context (--trees: a tree), beside N
-// rows of a prompt at 2,000; kRuns is chosen from N units on. It prints the time, the fraction of
-// it that reading the cache takes at the memory's bandwidth, and for prefill the rate of products.
+// rows of a prompt at 2,000; kPersistent is chosen from N units on. It prints the time, the
+// fraction of it that reading the cache takes at the memory's bandwidth, and for prefill the rate
+// of products.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -148,7 +149,7 @@ class Bench {
                            .max_partials = static_cast<int32_t>(kPartialBytes / partial_bytes),
                            .may_fuse = true,
                            .may_cluster = clusters_,
-                           .max_tile_cluster_blocks = largest_tile_cluster(model.head_dim),
+                           .max_prefill_cluster_blocks = largest_prefill_cluster(model.head_dim),
                            .run_units = run_units_});
     std::vector<int32_t> kv_slots;
     for (const AttentionRow& row : rows.rows) kv_slots.push_back(row.slot);
@@ -182,7 +183,7 @@ class Bench {
                                 .to_clear = arrivals_.as<uint32_t>() + (layer + 1) % 2 * kArrivals,
                                 .failed = failed_.as<uint32_t>(),
                                 .early = layer > 1,
-                                .mode = plan.mode,
+                                .kernel = plan.kernel,
                                 .shared_prefix = plan.shared_prefix,
                                 .rows = static_cast<int32_t>(plan.rows.size())},
                                stream_.get()));
@@ -215,20 +216,21 @@ class Bench {
   int64_t cache_bytes_ = 0;
 };
 
-std::string name_of(AttentionMode mode) {
-  const int blocks = tile_cluster_blocks(mode);
+// Names as in the results that have been recorded.
+std::string name_of(AttentionKernel kernel) {
+  const int blocks = prefill_cluster_blocks(kernel);
   if (blocks > 0) {
-    return (is_fused_tile_cluster(mode) ? "fused tile clusters of " : "tile clusters of ") +
+    return (is_fused_prefill_cluster(kernel) ? "fused tile clusters of " : "tile clusters of ") +
            std::to_string(blocks);
   }
-  return mode == AttentionMode::kWhole          ? "whole"
-         : mode == AttentionMode::kTiles        ? "tiles"
-         : mode == AttentionMode::kSplit        ? "split"
-         : mode == AttentionMode::kFused        ? "fused"
-         : mode == AttentionMode::kRuns         ? "runs"
-         : mode == AttentionMode::kTilesAndRuns ? "tiles and runs"
-         : mode == AttentionMode::kWideCluster  ? "wide cluster"
-                                                : "cluster";
+  return kernel == AttentionKernel::kUnsplitKv               ? "whole"
+         : kernel == AttentionKernel::kPrefill               ? "tiles"
+         : kernel == AttentionKernel::kSplitKv               ? "split"
+         : kernel == AttentionKernel::kSplitKvFusedRope      ? "fused"
+         : kernel == AttentionKernel::kPersistent            ? "runs"
+         : kernel == AttentionKernel::kPrefillThenPersistent ? "tiles and runs"
+         : kernel == AttentionKernel::kWideDecodeCluster     ? "wide cluster"
+                                                             : "cluster";
 }
 
 struct Options {
@@ -305,7 +307,7 @@ Status run(const Options& options) {
     const double max_us = 1.6 * floor_us + 6;
     const std::string figure = name_of(bench_case);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)%s\n", figure.c_str(),
-                us, floor_us / us * 100, teraflops, name_of(plan.mode).c_str(),
+                us, floor_us / us * 100, teraflops, name_of(plan.kernel).c_str(),
                 plan.shared_prefix == SharedPrefix::kNone     ? ""
                 : plan.shared_prefix == SharedPrefix::kNarrow ? ", prefix"
                                                               : ", wide prefix",
@@ -315,7 +317,7 @@ Status run(const Options& options) {
                  "{\"figure\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"target\": %.3f, "
                  "\"mode\": \"%s\", \"teraflops\": %.2f}\n",
                  figure.c_str(), us, options.batches ? max_us : floor_us,
-                 name_of(plan.mode).c_str(), teraflops);
+                 name_of(plan.kernel).c_str(), teraflops);
   }
   if (file != nullptr) std::fclose(file);
   return {};

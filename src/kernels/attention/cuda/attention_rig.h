@@ -147,9 +147,9 @@ class AttentionRig {
   }
   // `again_early`: runs it a second time, as in the next layer, so that it may begin before the
   // previous kernel has ended. That kernel has appended the step's keys and values or, before
-  // attention that is_fused(), NaNs in their place, which attention itself replaces: a read of the
-  // cache that is too early shows. A read of qkv that is too early does not, since nothing here
-  // writes qkv.
+  // attention with fuses_rope_append(), NaNs in their place, which attention itself replaces: a
+  // read of the cache that is too early shows. A read of qkv that is too early does not, since
+  // nothing here writes qkv.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());
@@ -158,7 +158,7 @@ class AttentionRig {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const auto k_offset = shape_.num_heads * shape_.head_dim;
     const auto v_offset = (shape_.num_heads + shape_.num_kv_heads) * shape_.head_dim;
-    const bool appends = !is_fused(plan.mode);
+    const bool appends = !fuses_rope_append(plan.kernel);
     const auto append = [&](const DeviceBuffer& qkv) {
       expect_ok(rope_append_cuda({.step = step.as<AttentionStepCuda>(),
                                   .qkv = qkv.as<__nv_bfloat16>(),
@@ -187,7 +187,7 @@ class AttentionRig {
                               .arrivals = arrivals_.as<uint32_t>(),
                               .to_clear = arrivals_.as<uint32_t>() + kArrivals / 2,
                               .failed = failed_.as<uint32_t>(),
-                              .mode = plan.mode,
+                              .kernel = plan.kernel,
                               .shared_prefix = plan.shared_prefix,
                               .rows = static_cast<int32_t>(plan.rows.size())};
     expect_ok(attention_cuda(call, stream_.get()));
@@ -207,7 +207,7 @@ class AttentionRig {
             .max_partials = static_cast<int32_t>(kPartialBytes / partial_bytes()),
             .may_fuse = can_fuse_rope(shape_.head_dim, false),
             .may_tile = shape_.head_dim <= 128,
-            .max_tile_cluster_blocks = largest_tile_cluster(shape_.head_dim)};
+            .max_prefill_cluster_blocks = largest_prefill_cluster(shape_.head_dim)};
   }
   // The step's own keys and values as the GPU has written them, to be read by key() and value().
   std::vector<std::byte> download_cache() {

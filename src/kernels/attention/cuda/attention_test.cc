@@ -1,5 +1,5 @@
 // Attention on a GPU: compared with plain loops in double over swept shapes, contexts, trees and
-// windows, and bit by bit in every mode, alone and beside other rows. Skipped without a GPU.
+// windows, and bit by bit by every kernel, alone and beside other rows. Skipped without a GPU.
 #include "kernels/attention/cuda/attention.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_devices.h"
-#include "kernels/attention/cuda/modes_rig.h"
+#include "kernels/attention/cuda/kernels_rig.h"
 
 namespace forerun::cuda {
 namespace {
@@ -24,7 +24,7 @@ TEST(Difference, SeesNanAndSign) {
   EXPECT_GT(difference(nan.data(), {1.0}), 1e30);
 }
 
-class AttentionCuda : public testing::Test, protected AttentionModes {
+class AttentionCuda : public testing::Test, protected AttentionKernels {
  protected:
   void SetUp() override {
     const auto devices = list_devices();
@@ -49,10 +49,10 @@ TEST_F(AttentionCuda, HeadsOfManyShapes) {
   TestStep chain;
   chain.add_chain(333, 50);
   check({8, 2, 64}, chain, 0, "chain");
-  for (const AttentionMode mode :
-       {AttentionMode::kWhole, AttentionMode::kTiles, AttentionMode::kSplit, AttentionMode::kFused,
-        AttentionMode::kCluster}) {
-    EXPECT_TRUE(has_run(mode));
+  for (const AttentionKernel kernel :
+       {AttentionKernel::kUnsplitKv, AttentionKernel::kPrefill, AttentionKernel::kSplitKv,
+        AttentionKernel::kSplitKvFusedRope, AttentionKernel::kDecodeCluster}) {
+    EXPECT_TRUE(has_run(kernel));
   }
 }
 
@@ -80,41 +80,42 @@ TEST_F(AttentionCuda, ShortContextsOfManyRows) {
       }
     }
   }
-  EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
+  EXPECT_TRUE(has_run(AttentionKernel::kWideDecodeCluster));
 }
 
 // Prompts with too few rows for one item per multiprocessor: full and partial rounds of clusters of
 // two, four and eight blocks.
-TEST_F(AttentionCuda, TileClusters) {
+TEST_F(AttentionCuda, PrefillClusters) {
   TestStep step;
   step.add_chain(330, 35);
   check({4, 1, 128}, step, 0, "of four blocks");
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4));
   TestStep longer;
   longer.add_chain(1010, 35);
   check({4, 1, 128}, longer, 0, "of eight blocks");
   TestStep rounds;
   rounds.add_chain(4010, 48);
   EXPECT_EQ(check({16, 2, 128}, rounds, 0, "of eight blocks, two rounds"),
-            AttentionMode::kFusedTileCluster8);
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster8));
+            AttentionKernel::kPrefillCluster8FusedRope);
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8));
   TestStep two;  // sequences
   two.add_chain(330, 34);
   two.add_chain(900, 33);
-  EXPECT_TRUE(is_fused_tile_cluster(check({4, 1, 128}, two, 0, "of two sequences")));
+  EXPECT_TRUE(is_fused_prefill_cluster(check({4, 1, 128}, two, 0, "of two sequences")));
   TestStep parts;
   parts.add_chain(300, 33);
-  EXPECT_TRUE(is_fused_tile_cluster(check({9, 1, 64}, parts, 0, "of parts of a group of heads")));
+  EXPECT_TRUE(
+      is_fused_prefill_cluster(check({9, 1, 64}, parts, 0, "of parts of a group of heads")));
   min_kv_parts = 12;
   check({4, 1, 128}, step, 0, "of two blocks");
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2));
 }
 
 // Spans of one to eight tiles, windows, padded heads.
-TEST_F(AttentionCuda, TileClustersOfManyShapes) {
+TEST_F(AttentionCuda, PrefillClustersOfManyShapes) {
   for (const auto& [heads, kv_heads, dim] : std::vector<std::array<int32_t, 3>>{
            {32, 8, 128}, {24, 8, 128}, {16, 2, 128}, {32, 8, 64}, {9, 1, 64}, {10, 2, 80}}) {
     for (const int32_t prefix : {200, 330, 960, 1000, 1900, 3000, 16370}) {
@@ -127,9 +128,9 @@ TEST_F(AttentionCuda, TileClustersOfManyShapes) {
       }
     }
   }
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8FusedRope));
 }
 
 TEST_F(AttentionCuda, LongContexts) {
@@ -217,7 +218,7 @@ TEST_F(AttentionCuda, DeepAndWideTrees) {
   TestStep many;
   many.add_tree(1000, 0, 32, 3);
   check({4, 1, 128}, many, 0, "as if of eight heads");
-  EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
+  EXPECT_TRUE(has_run(AttentionKernel::kWideDecodeCluster));
 }
 
 TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {
@@ -250,7 +251,7 @@ TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
     }
   }
   check({32, 8, 128}, batch, 0, "batch");
-  EXPECT_TRUE(has_run(AttentionMode::kRuns));
+  EXPECT_TRUE(has_run(AttentionKernel::kPersistent));
   check({16, 8, 64}, batch, 700, "batch, window");
   check({12, 2, 96}, batch, 0, "batch, two heads");
   TestStep few;
@@ -272,7 +273,7 @@ TEST_F(AttentionCuda, PromptsBesideDecodingRowsAndTrees) {
   step.add_tree(1200, 1, 9, 3);
   step.add_chain(0, 70);
   check({32, 8, 128}, step, 0, "prompts");
-  EXPECT_TRUE(has_run(AttentionMode::kTilesAndRuns));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillThenPersistent));
   check({8, 2, 64}, step, 400, "prompts, window");
 }
 
@@ -286,7 +287,7 @@ TEST_F(AttentionCuda, WorkersThatWaitForATotalInVainSaySo) {
   rig.fill_qkv(ids, step.rows);
   AttentionPlanCuda plan;
   plan.build(step.rows, rig.terms());
-  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.kernel, AttentionKernel::kPersistent);
   const auto handed = std::find_if(plan.runs.begin(), plan.runs.end(),
                                    [](const auto& run) { return run.hands_over != 0; });
   ASSERT_NE(handed, plan.runs.end());
@@ -306,7 +307,7 @@ TEST_F(AttentionCuda, BlocksThatWaitInVainSaySo) {
   terms.may_cluster = false;
   AttentionPlanCuda plan;
   plan.build(step.rows, terms);
-  ASSERT_EQ(plan.mode, AttentionMode::kFused);
+  ASSERT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   plan.items.pop_back();
   rig.run_plan(plan, 0);
   EXPECT_EQ(rig.take_failed(), 1u);

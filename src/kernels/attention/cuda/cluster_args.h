@@ -1,5 +1,5 @@
 // Arguments, shared-memory layout and division of work of the cluster kernel of attention
-// (attention/cuda/cluster.cu). Only that kernel includes this file.
+// (attention/cuda/decode_cluster.cu). Only that kernel includes this file.
 #pragma once
 
 #include <cuda_bf16.h>

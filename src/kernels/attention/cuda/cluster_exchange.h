@@ -1,6 +1,6 @@
 // How the blocks of a cluster send one another their results in the cluster kernel of attention
-// (attention/cuda/cluster.cu), and the barriers between its phases. Device code; only that kernel
-// includes it.
+// (attention/cuda/decode_cluster.cu), and the barriers between its phases. Device code; only that
+// kernel includes it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A span that an item's rows share, in the cluster kernel of attention (attention/cuda/cluster.cu).
-// A warpgroup takes it tile by tile, with columns (one query head of one row each) as the 64-row
-// operand of wgmma. Device code; only that kernel includes it.
+// A span that an item's rows share, in the cluster kernel of attention
+// (attention/cuda/decode_cluster.cu). A warpgroup takes it tile by tile, with columns (one query
+// head of one row each) as the 64-row operand of wgmma. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>

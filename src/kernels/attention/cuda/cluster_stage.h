@@ -1,7 +1,7 @@
-// How a block of the cluster kernel of attention (attention/cuda/cluster.cu) stages the linear
-// layer's output: rotated queries and, if it has the item's tail, the step's own keys and values.
-// Each thread finds the addresses of its part before the previous kernel has ended. Device code;
-// only that kernel includes it.
+// How a block of the cluster kernel of attention (attention/cuda/decode_cluster.cu) stages the
+// linear layer's output: rotated queries and, if it has the item's tail, the step's own keys and
+// values. Each thread finds the addresses of its part before the previous kernel has ended. Device
+// code; only that kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>

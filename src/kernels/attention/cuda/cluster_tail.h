@@ -1,10 +1,10 @@
-// The tail of an item in the cluster kernel of attention (attention/cuda/cluster.cu): its last
-// tile, where a row sees keys that other rows of its query tile do not. The tail's warpgroup scores
-// all columns with all keys that any row sees there, those of the tile and the extras, as if they
-// were a span. Then a warp takes a row at a time, or some of its dimensions if there are enough
-// warps. It picks the scores of the positions that the row sees. The row's heads are the upper half
-// of the first operand, and lanes supply the row addresses of values to ldmatrix in the order of
-// the positions. Device code; only that kernel includes it.
+// The tail of an item in the cluster kernel of attention (attention/cuda/decode_cluster.cu): its
+// last tile, where a row sees keys that other rows of its query tile do not. The tail's warpgroup
+// scores all columns with all keys that any row sees there, those of the tile and the extras, as if
+// they were a span. Then a warp takes a row at a time, or some of its dimensions if there are
+// enough warps. It picks the scores of the positions that the row sees. The row's heads are the
+// upper half of the first operand, and lanes supply the row addresses of values to ldmatrix in the
+// order of the positions. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>

@@ -6,29 +6,30 @@
 
 namespace forerun::cuda {
 
-// A warp per row: AttentionMode::kWhole, kSplit and kFused.
+// A warp per row: AttentionKernel::kUnsplitKv, kSplitKv and kSplitKvFusedRope.
 Status attention_rows_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_rows_cuda();
 
-// Clusters: is_cluster(). Heads of 64 or 128 dimensions (can_fuse_rope).
-Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
-Status prepare_attention_cluster_cuda();
+// Clusters: is_decode_cluster(). Heads of 64 or 128 dimensions (can_fuse_rope).
+Status attention_decode_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
+Status prepare_attention_decode_cluster_cuda();
 
-// Long prefixes that few rows share: AttentionMode::kSplit and kFused where the plan has
-// prefix_items. Heads of up to 128 dimensions.
+// Long prefixes that few rows share: AttentionKernel::kSplitKv and kSplitKvFusedRope where the plan
+// has prefix_items. Heads of up to 128 dimensions.
 Status attention_shared_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_shared_cuda();
 
-// Many sequences of few rows: AttentionMode::kRuns. Heads of up to 128 dimensions.
-Status attention_runs_cuda(const AttentionCallCuda& call, cudaStream_t stream);
-Status prepare_attention_runs_cuda();
+// Many sequences of few rows: AttentionKernel::kPersistent. Heads of up to 128 dimensions.
+Status attention_persistent_cuda(const AttentionCallCuda& call, cudaStream_t stream);
+Status prepare_attention_persistent_cuda();
 
-// Few rows of prompts, by clusters of tile_cluster_blocks() blocks. Heads of up to 128 dimensions.
-Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
-Status prepare_attention_tile_cluster_cuda();
+// Few rows of prompts, by clusters of prefill_cluster_blocks() blocks. Heads of up to 128
+// dimensions.
+Status attention_prefill_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
+Status prepare_attention_prefill_cluster_cuda();
 
-// Many rows: AttentionMode::kTiles. Heads of up to 128 dimensions.
-Status attention_tiles_cuda(const AttentionCallCuda& call, cudaStream_t stream);
-Status prepare_attention_tiles_cuda();
+// Many rows: AttentionKernel::kPrefill. Heads of up to 128 dimensions.
+Status attention_prefill_cuda(const AttentionCallCuda& call, cudaStream_t stream);
+Status prepare_attention_prefill_cuda();
 
 }  // namespace forerun::cuda

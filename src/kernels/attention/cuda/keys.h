@@ -18,7 +18,8 @@ namespace forerun::cuda {
 __device__ __forceinline__ void meet() { named_barrier(1, kThreads); }
 
 // Whether an item's rows read the tile's prefix from shared memory. They read whole chunks of 16
-// positions there or, with kFused, any number, since the other keys lie in shared memory too.
+// positions there or, with kSplitKvFusedRope, any number, since the other keys lie in shared memory
+// too.
 template <bool kFused>
 __device__ __forceinline__ bool shares_tile(const AttentionItemCuda& item, int tile) {
   return item.prefix_tokens >= tile * kTilePositions + (kFused ? 1 : kChunk);
@@ -189,7 +190,7 @@ struct GatheredRows {
   }
 };
 
-// Reads shared memory (kFused): the tile or, through the row's list, the extras.
+// Reads shared memory (kSplitKvFusedRope): the tile or, through the row's list, the extras.
 template <int kDim>
 struct StagedRows {
   const RowTask<kDim>& task;

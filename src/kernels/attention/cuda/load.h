@@ -135,8 +135,8 @@ struct ColumnQueries {
   }
 };
 
-// Loads the queries of a row's heads; with kFused it takes them from the linear layer's output and
-// rotates them.
+// Loads the queries of a row's heads; with kSplitKvFusedRope it takes them from the linear layer's
+// output and rotates them.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_idx, int head,
                                              int lane, RowTask<kDim>& task) {

@@ -1,6 +1,6 @@
-// Tiles in which a row sees positions through its own ancestor list (attention/cuda/runs.cu), with
-// one warp per row. Warps do not synchronize: while one waits for its list, and then for the keys
-// and values that it names, the others work. Device code; only that kernel includes it.
+// Tiles in which a row sees positions through its own ancestor list (attention/cuda/persistent.cu),
+// with one warp per row. Warps do not synchronize: while one waits for its list, and then for the
+// keys and values that it names, the others work. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>

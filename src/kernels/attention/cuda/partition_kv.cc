@@ -53,7 +53,7 @@ void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
     }
     return true;
   };
-  const int32_t max_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
+  const int32_t max_rows = std::min(kPrefixRows, kPrefillColumns / 2 / row_columns * 2);
   query_tiles_.swap(items);
   items.clear();
   // Prefix items of a query tile, which those of the next query tiles may join, in the same order.
@@ -97,7 +97,7 @@ void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
     begin = end;
   }
   for (const AttentionItemCuda& item : prefix_items) {
-    const bool is_wide = item.num_rows > kTilesColumns / 2 / row_columns;
+    const bool is_wide = item.num_rows > kPrefillColumns / 2 / row_columns;
     if (is_wide || shared_prefix == SharedPrefix::kNone) {
       shared_prefix = is_wide ? SharedPrefix::kWide : SharedPrefix::kNarrow;
     }

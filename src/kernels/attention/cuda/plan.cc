@@ -7,8 +7,8 @@
 namespace forerun::cuda {
 namespace {
 
-// More prefix rows than this take kTiles even where kSplit could partition them; more rows of one
-// sequence take tile clusters, if the kernel appends too.
+// More prefix rows than this take kPrefill even where kSplitKv could partition them; more rows of
+// one sequence take prefill clusters, if the kernel appends too.
 constexpr size_t kManyRows = 32;
 constexpr size_t kManyRowsOfOne = 23;
 // Up to so many rows the QKV layer leaves room beside it (LinearFootprint::kBesideAttention), so
@@ -21,13 +21,14 @@ constexpr int32_t partition_cost_tiles(int32_t columns) {
   return std::max(2, (columns - 400) / 64);
 }
 
-// Whether rows take tile clusters where kCluster has no room or the context is too long for it.
+// Whether rows take prefill clusters where kDecodeCluster has no room or the context is too long
+// for it.
 bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return from.size() > kManyRows || (from.size() > kManyRowsOfOne && shape.may_fuse &&
                                      are_of_one_sequence(from) && ascends(from));
 }
 // Whether these are up to 32 rows of a prompt, but more than clusters of one block per
-// multiprocessor take: tile clusters are faster than kCluster there.
+// multiprocessor take: prefill clusters are faster than kDecodeCluster there.
 bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
@@ -36,14 +37,14 @@ bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCud
          see_prefix_only(from) && ascends(from);
 }
 
-AttentionMode tile_cluster_mode(int32_t blocks, bool fused) {
+AttentionKernel prefill_cluster_kernel(int32_t blocks, bool fused) {
   switch (blocks) {
     case 2:
-      return fused ? AttentionMode::kFusedTileCluster2 : AttentionMode::kTileCluster2;
+      return fused ? AttentionKernel::kPrefillCluster2FusedRope : AttentionKernel::kPrefillCluster2;
     case 4:
-      return fused ? AttentionMode::kFusedTileCluster4 : AttentionMode::kTileCluster4;
+      return fused ? AttentionKernel::kPrefillCluster4FusedRope : AttentionKernel::kPrefillCluster4;
     default:
-      return fused ? AttentionMode::kFusedTileCluster8 : AttentionMode::kTileCluster8;
+      return fused ? AttentionKernel::kPrefillCluster8FusedRope : AttentionKernel::kPrefillCluster8;
   }
 }
 
@@ -161,8 +162,8 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   }
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
     // Each of two warpgroups takes whole rows.
-    make_query_tiles(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
-    mode = AttentionMode::kTiles;
+    make_query_tiles(from, kPrefillColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
+    kernel = AttentionKernel::kPrefill;
     // An item of more tiles than there are items would keep its block busy while others idle. If
     // items take half of the multiprocessors, dealing their tiles out gains nothing.
     const int32_t num_items = num_query_tiles * shape.kv_parts;
@@ -175,9 +176,10 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     }
     make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   }
-  mode = AttentionMode::kWhole;
+  kernel = AttentionKernel::kUnsplitKv;
   if (!few) return;
-  mode = shape.may_fuse && fuse(from, kMaxExtras) ? AttentionMode::kFused : AttentionMode::kSplit;
+  kernel = shape.may_fuse && fuse(from, kMaxExtras) ? AttentionKernel::kSplitKvFusedRope
+                                                    : AttentionKernel::kSplitKv;
   for (AttentionItemCuda& item : items) {
     int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
@@ -208,9 +210,9 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     if (query_tile_rows == narrow_rows || num_query_tiles * shape.kv_parts <= kResidentClusters)
       break;
   }
-  mode = AttentionMode::kCluster;
+  kernel = AttentionKernel::kDecodeCluster;
   if (num_query_tiles * shape.kv_parts > kMaxClusters) {
-    mode = AttentionMode::kWideCluster;
+    kernel = AttentionKernel::kWideDecodeCluster;
     make_query_tiles(from, wide_rows, /*by_tile=*/true);
   }
   if (num_query_tiles * shape.kv_parts > kMaxClusters || !fuse(from, kClusterExtras)) return false;
@@ -239,27 +241,28 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
 // chosen.
 bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
                                       const AttentionShapeCuda& shape, bool or_partition) {
-  make_query_tiles(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
+  make_query_tiles(from, kPrefillClusterColumns / shape.row_columns, /*by_tile=*/true,
+                   /*even=*/true);
   const int32_t num_items = num_query_tiles * shape.kv_parts;
-  if (num_items > max_tile_clusters(2)) return false;
-  int32_t blocks = num_items > max_tile_clusters(4) ? 2 : 4;
+  if (num_items > max_prefill_clusters(2)) return false;
+  int32_t blocks = num_items > max_prefill_clusters(4) ? 2 : 4;
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
   const int32_t partition_cost =
       partition_cost_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
   bool many_spans = false;  // more spans than a cluster of four has warpgroups
   for (const AttentionItemCuda& item : items) {
-    if (item.end_tile < kMinTileClusterTiles) return false;
+    if (item.end_tile < kMinPrefillClusterTiles) return false;
     // A warpgroup's tiles with clusters, less its tiles if all multiprocessors took a share.
-    const int64_t gained =
-        int64_t{item.end_tile} * idle / (tile_cluster_warpgroups(blocks) * shape.multiprocessors);
+    const int64_t gained = int64_t{item.end_tile} * idle /
+                           (prefill_cluster_warpgroups(blocks) * shape.multiprocessors);
     if (or_partition && gained > partition_cost) return false;
     const int32_t spans = num_spans((item.end_tile - 1) * kTilePositions);
-    many_spans = many_spans || spans > tile_cluster_warpgroups(4);
+    many_spans = many_spans || spans > prefill_cluster_warpgroups(4);
   }
-  if (many_spans && shape.max_tile_cluster_blocks >= 8 && num_items <= max_tile_clusters(8)) {
+  if (many_spans && shape.max_prefill_cluster_blocks >= 8 && num_items <= max_prefill_clusters(8)) {
     blocks = 8;
   }
-  mode = tile_cluster_mode(blocks, shape.may_fuse && ascends(from));
+  kernel = prefill_cluster_kernel(blocks, shape.may_fuse && ascends(from));
   prompt_items.swap(items);
   return true;
 }

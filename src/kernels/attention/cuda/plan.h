@@ -53,63 +53,81 @@ constexpr int span_of_total(int position, int tiles) {
 }
 constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
-// The ways to process a step's rows. All modes give the same bits.
-enum class AttentionMode : uint8_t {
-  kWhole,  // an item is all spans of its rows, merged as they end: for many query tiles
-  kTiles,  // as kWhole with more rows an item, for rows that see only their prefix
-  // kTiles by clusters of 2, 4 or 8 blocks, whose warpgroups take an item's spans in turn: for few
-  // such items (attention/cuda/tile_cluster.cu).
-  kTileCluster2,
-  kTileCluster4,
-  kTileCluster8,
+// The kernels of attention, and how they partition a step's rows and their KV. All give the same
+// bits. A query tile is some rows of a sequence with the query heads of one key/value head (rows
+// and heads packed together, as by PackGQA).
+enum class AttentionKernel : uint8_t {
+  // Without split-KV: a block takes a query tile of 8 rows, a warp each, and all of their spans,
+  // merged as they end. For many query tiles that kPrefill and kPersistent cannot take
+  // (attention/cuda/rows.cu).
+  kUnsplitKv,
+  // Without split-KV, for rows that see only their prefix: a block takes a query tile of up to 128
+  // columns by wgmma, fed by a producer warpgroup (attention/cuda/prefill.cu).
+  kPrefill,
+  // kPrefill for few rows: a cluster of 2, 4 or 8 blocks takes a query tile of up to 64 columns.
+  // Its
+  // warpgroups take the spans in turn (split-KV within the cluster) and merge them through
+  // distributed shared memory (attention/cuda/prefill_cluster.cu).
+  kPrefillCluster2,
+  kPrefillCluster4,
+  kPrefillCluster8,
   // The same clusters, but the kernel itself rotates and appends; an item waits for the keys of
   // those before it.
-  kFusedTileCluster2,
-  kFusedTileCluster4,
-  kFusedTileCluster8,
-  kSplit,  // an item is one span; the partial results are merged afterwards
-  // kSplit, but the kernel itself rotates and appends: the step's own keys come from the linear
+  kPrefillCluster2FusedRope,
+  kPrefillCluster4FusedRope,
+  kPrefillCluster8FusedRope,
+  // Split-KV: a block takes one span of a query tile of 8 rows, a warp each; the partial results
+  // are
+  // merged through the L2 by the same launch. SharedPrefix makes it cascade attention
+  // (attention/cuda/shared.cu).
+  kSplitKv,
+  // kSplitKv, but the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
-  kFused,
-  // kFused, but a cluster takes all spans of some rows, and its blocks merge them among themselves
-  // (attention/cuda/cluster.cu). For short contexts.
-  kCluster,
-  kWideCluster,  // as kCluster with more rows a cluster, where its clusters would not all be
-                 // resident
-  // For many sequences of few rows: all their tiles are partitioned in even shares, across
-  // sequences (attention/cuda/runs.cu).
-  kRuns,
-  // Prompts as by kTiles, then all other rows as by kRuns: two launches.
-  kTilesAndRuns,
+  kSplitKvFusedRope,
+  // Split-KV within a cluster: its 8 blocks share the spans of a query tile of up to 32 columns and
+  // merge them through distributed shared memory; the kernel itself rotates and appends. For few
+  // rows over short contexts (attention/cuda/decode_cluster.cu).
+  kDecodeCluster,
+  kWideDecodeCluster,  // with query tiles of up to 48 columns, where kDecodeCluster's clusters
+                       // would
+                       // not all be resident
+  // Persistent warpgroups, which take even shares of all tiles across sequences, cut as by
+  // stream-K.
+  // For many sequences of few rows (attention/cuda/persistent.cu).
+  kPersistent,
+  // Prompts by kPrefill, then all other rows by kPersistent: two launches.
+  kPrefillThenPersistent,
 };
 
-constexpr bool is_cluster(AttentionMode mode) {
-  return mode == AttentionMode::kCluster || mode == AttentionMode::kWideCluster;
+constexpr bool is_decode_cluster(AttentionKernel kernel) {
+  return kernel == AttentionKernel::kDecodeCluster || kernel == AttentionKernel::kWideDecodeCluster;
 }
-constexpr bool is_fused_tile_cluster(AttentionMode mode) {
-  return mode == AttentionMode::kFusedTileCluster2 || mode == AttentionMode::kFusedTileCluster4 ||
-         mode == AttentionMode::kFusedTileCluster8;
+constexpr bool is_fused_prefill_cluster(AttentionKernel kernel) {
+  return kernel == AttentionKernel::kPrefillCluster2FusedRope ||
+         kernel == AttentionKernel::kPrefillCluster4FusedRope ||
+         kernel == AttentionKernel::kPrefillCluster8FusedRope;
 }
-// Blocks of a tile cluster; 0 for other modes.
-constexpr int tile_cluster_blocks(AttentionMode mode) {
-  switch (mode) {
-    case AttentionMode::kTileCluster2:
-    case AttentionMode::kFusedTileCluster2:
+// Blocks of a prefill cluster; 0 for other kernels.
+constexpr int prefill_cluster_blocks(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::kPrefillCluster2:
+    case AttentionKernel::kPrefillCluster2FusedRope:
       return 2;
-    case AttentionMode::kTileCluster4:
-    case AttentionMode::kFusedTileCluster4:
+    case AttentionKernel::kPrefillCluster4:
+    case AttentionKernel::kPrefillCluster4FusedRope:
       return 4;
-    case AttentionMode::kTileCluster8:
-    case AttentionMode::kFusedTileCluster8:
+    case AttentionKernel::kPrefillCluster8:
+    case AttentionKernel::kPrefillCluster8FusedRope:
       return 8;
     default:
       return 0;
   }
 }
 // Whether the kernel itself rotates queries and keys and appends to the cache, from the linear
-// layer's output. Before kernels of the other modes rope_append_cuda() does it.
-constexpr bool is_fused(AttentionMode mode) {
-  return mode == AttentionMode::kFused || is_cluster(mode) || is_fused_tile_cluster(mode);
+// layer's output. Before the other kernels rope_append_cuda() does it.
+constexpr bool fuses_rope_append(AttentionKernel kernel) {
+  return kernel == AttentionKernel::kSplitKvFusedRope || is_decode_cluster(kernel) ||
+         is_fused_prefill_cluster(kernel);
 }
 
 // Whether spans that all rows of some query tiles see are items of their own (prefix items), and
@@ -120,11 +138,11 @@ enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 inline constexpr int kMaxExtras = 64;
 
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
-inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
-inline constexpr int kTileClusterColumns = 64;
+inline constexpr int kPrefillColumns = 128;  // kPrefill and prefix items
+inline constexpr int kPrefillClusterColumns = 64;
 inline constexpr int kPrefixRows = 32;  // the most of a prefix item
 
-// kRuns: columns of a unit.
+// kPersistent: columns of a unit.
 inline constexpr int kRunColumns = 64;
 // Numbers that a worker adds to a unit's arrival counter when it publishes its partial (O, m, l):
 // kHandedOver if the unit's next worker continues from it, kTotalReady if rows with tiles of their
@@ -132,29 +150,31 @@ inline constexpr int kRunColumns = 64;
 inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 
-// is_cluster(): blocks per cluster; clusters that are resident at once, with one block per
+// is_decode_cluster(): blocks per cluster; clusters that are resident at once, with one block per
 // multiprocessor (of 132) or, in the variant with fewer registers, two; and the most columns, rows,
 // positions past the prefix and spans of an item.
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
 inline constexpr int kMaxClusters = 2 * kResidentClusters;
 inline constexpr int kNarrowClusterColumns = 32;  // with kQueryTileRows rows
-inline constexpr int kWideClusterColumns = 48;    // kWideCluster
+inline constexpr int kWideClusterColumns = 48;    // kWideDecodeCluster
 inline constexpr int kWideClusterRows = 12;
 inline constexpr int kClusterExtras = 32;
 inline constexpr int kClusterSpans = 16;
 static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
-// Tile clusters: clusters that are resident at once, with one block per multiprocessor; warpgroups
-// of a block and of a cluster; the largest cluster, since a block's share of the dimensions is a
-// multiple of 16; and the fewest tiles of which the exchange between blocks costs less than it
-// gains.
-constexpr int max_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
-inline constexpr int kTileClusterWarpgroups = 2;  // warpgroups of a block
-constexpr int tile_cluster_warpgroups(int blocks) { return kTileClusterWarpgroups * blocks; }
-constexpr int largest_tile_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
-inline constexpr int kMinTileClusterTiles = 4;
+// Prefill clusters: clusters that are resident at once, with one block per multiprocessor;
+// warpgroups of a block and of a cluster; the largest cluster, since a block's share of the
+// dimensions is a multiple of 16; and the fewest tiles of which the exchange between blocks costs
+// less than it gains.
+constexpr int max_prefill_clusters(int blocks) {
+  return kResidentClusters * kClusterBlocks / blocks;
+}
+inline constexpr int kPrefillClusterWarpgroups = 2;  // warpgroups of a block
+constexpr int prefill_cluster_warpgroups(int blocks) { return kPrefillClusterWarpgroups * blocks; }
+constexpr int largest_prefill_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
+inline constexpr int kMinPrefillClusterTiles = 4;
 
 // The most rows of an item, of `row_columns` columns each.
 constexpr int cluster_rows(int row_columns, bool wide) {
@@ -183,20 +203,23 @@ struct alignas(16) AttentionItemCuda {
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t query_tile = 0;
-  // kFused, is_cluster(): the item writes its rows' keys and values to the cache, as every item of
-  // a fused tile cluster does
+  // kSplitKvFusedRope, is_decode_cluster(): the item writes its rows' keys and values to the cache,
+  // as every item of a fused prefill cluster does
   int32_t appends = 0;
-  int32_t extras = 0;        // kFused, is_cluster(): index of its first extra key in `extras`
-  int32_t num_extras = 0;    // kFused, is_cluster(): at most kMaxExtras; 0 where its rows see none
+  // kSplitKvFusedRope, is_decode_cluster(): index of its first extra key in `extras`, and their
+  // number, at most kMaxExtras; 0 where its rows see none
+  int32_t extras = 0;
+  int32_t num_extras = 0;
   int32_t lowest = 0;        // last_visible of its rows
   int32_t table = 0;         // AttentionRowCuda::table of its rows
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
-  int32_t row_spans = 0;     // is_cluster(): spans of its rows, added up
-  int32_t own_tiles = 0;  // kRuns: tiles from end_tile on, which rows take by themselves (`items`)
-  int32_t is_split = 0;   // kRuns: the results of own_tiles are merged with partial results
+  int32_t row_spans = 0;     // is_decode_cluster(): spans of its rows, added up
+  // kPersistent: tiles from end_tile on, which rows take by themselves (`items`)
+  int32_t own_tiles = 0;
+  int32_t is_split = 0;  // kPersistent: the results of own_tiles are merged with partial results
 };
 
-// kRuns: a unit of which more than one partial result is to be merged.
+// kPersistent: a unit of which more than one partial result is to be merged.
 struct alignas(16) AttentionMergeCuda {
   int32_t query_tile = 0;
   int32_t part = 0;
@@ -209,12 +232,12 @@ struct AttentionShapeCuda {
   int32_t kv_parts = 1;     // key/value heads times query_parts()
   int32_t row_columns = 1;  // query heads of a part: at most 8
   int32_t multiprocessors = 132;
-  int32_t max_partials = 0;             // upper bound of num_partials
-  bool may_fuse = false;                // can_fuse_rope()
-  bool may_tile = true;                 // heads of up to 128 dimensions
-  bool may_cluster = true;              // false: no clusters of any kind
-  int32_t max_tile_cluster_blocks = 4;  // largest_tile_cluster()
-  // kRuns is chosen from so many units on, if the rows are of several sequences; 0: always.
+  int32_t max_partials = 0;                // upper bound of num_partials
+  bool may_fuse = false;                   // can_fuse_rope()
+  bool may_tile = true;                    // heads of up to 128 dimensions
+  bool may_cluster = true;                 // false: no clusters of any kind
+  int32_t max_prefill_cluster_blocks = 4;  // largest_prefill_cluster()
+  // kPersistent is chosen from so many units on, if the rows are of several sequences; 0: always.
   int32_t run_units = 64;
 };
 
@@ -224,22 +247,23 @@ class AttentionPlanCuda {
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  // kFused, is_cluster(): numbers of the query tile's extra keys. Otherwise physical slots: block *
-  // 64 + offset.
+  // kSplitKvFusedRope, is_decode_cluster(): numbers of the query tile's extra keys. Otherwise
+  // physical slots: block * 64 + offset.
   std::vector<int32_t> ancestors;
-  // kFused, is_cluster(): a physical slot of an earlier step, or ~row of this step; a query tile's
-  // own rows come first.
+  // kSplitKvFusedRope, is_decode_cluster(): a physical slot of an earlier step, or ~row of this
+  // step; a query tile's own rows come first.
   std::vector<int32_t> extras;
   int32_t num_query_tiles = 0;
   int32_t num_partials = 0;  // for every key/value head
-  AttentionMode mode = AttentionMode::kSplit;
-  // kSplit, kFused: spans that all rows of some neighbouring query tiles share, one item each; its
-  // query tile is the first of them.
+  AttentionKernel kernel = AttentionKernel::kSplitKv;
+  // kSplitKv, kSplitKvFusedRope: spans that all rows of some neighbouring query tiles share, one
+  // item each; its query tile is the first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
-  std::vector<AttentionItemCuda> prompt_items;  // kTiles, tile clusters, kTilesAndRuns
-  // kRuns, kTilesAndRuns: prefix_items are the query tiles, `items` the tiles that rows take by
-  // themselves.
+  std::vector<AttentionItemCuda>
+      prompt_items;  // kPrefill, prefill clusters, kPrefillThenPersistent
+  // kPersistent, kPrefillThenPersistent: prefix_items are the query tiles, `items` the tiles that
+  // rows take by themselves.
   std::vector<AttentionRunCuda> runs;
   std::vector<AttentionWorkerCuda> workers;  // kRunWorkers a multiprocessor
   std::vector<AttentionMergeCuda> merges;

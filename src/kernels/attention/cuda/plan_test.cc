@@ -31,7 +31,8 @@ void expect_covered(const AttentionPlanCuda& plan) {
     const AttentionRowCuda& row = plan.rows[row_idx];
     std::multiset<int32_t> tiles;
     int32_t items = 0;
-    const bool whole = plan.mode == AttentionMode::kTiles || tile_cluster_blocks(plan.mode) > 0;
+    const bool whole =
+        plan.kernel == AttentionKernel::kPrefill || prefill_cluster_blocks(plan.kernel) > 0;
     for (const AttentionItemCuda& item : whole ? plan.prompt_items : plan.items) {
       const auto index = static_cast<int32_t>(row_idx);
       if (index < item.first_row || index >= item.first_row + item.num_rows) continue;
@@ -45,7 +46,7 @@ void expect_covered(const AttentionPlanCuda& plan) {
     for (int32_t tile = 0; tile <= row.last_visible / kTilePositions; ++tile) {
       EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
     }
-    if (plan.mode != AttentionMode::kWhole && !whole) {
+    if (plan.kernel != AttentionKernel::kUnsplitKv && !whole) {
       EXPECT_EQ(items, row.query_tile_items);
     }
   }
@@ -56,7 +57,7 @@ TEST(AttentionPlanCuda, SpansOfFewRowsAreDealtOut) {
   AttentionPlanCuda plan;
   for (const int32_t position : {0, 63, 64, 1000, 4095, 4096, 6000}) {
     plan.build(std::vector{prefix_row(position, table.data())}, shape_of(8, false));
-    EXPECT_EQ(plan.mode, AttentionMode::kSplit);
+    EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKv);
     EXPECT_EQ(plan.num_query_tiles, 1);
     EXPECT_EQ(plan.num_partials, num_spans(position));
     EXPECT_EQ(plan.items.size(), static_cast<size_t>(num_spans(position)));
@@ -72,11 +73,11 @@ TEST(AttentionPlanCuda, ManyRowsAreWorkedOnWhole) {
   }
   AttentionPlanCuda plan;
   plan.build(rows, shape_of(8, false));
-  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kUnsplitKv);
   EXPECT_EQ(plan.items.size(), 38u);
   expect_covered(plan);
   plan.build(std::span(rows).subspan(0, 20), shape_of(8, false, /*max_partials=*/3));
-  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kUnsplitKv);
 }
 
 TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
@@ -136,7 +137,7 @@ TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
                                           row(72, 73, third)};
   AttentionPlanCuda plan;
   plan.build(rows, shape_of(1, true));
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   expect_covered(plan);
   // Slot 70 lies in the cache; the others are this step's rows.
   EXPECT_EQ(plan.extras, (std::vector<int32_t>{~0, ~1, ~2, 5 * 64 + 6}));
@@ -156,7 +157,7 @@ TEST(AttentionPlanCuda, PrefixRowsOfAStepAreExtrasWhereTheyAreFew) {
   }
   AttentionPlanCuda plan;
   plan.build(rows, shape_of(1, true));
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   expect_covered(plan);
   EXPECT_EQ(plan.rows[19].boundary, 100);
   EXPECT_EQ(plan.items.back().num_extras, 20);
@@ -164,7 +165,7 @@ TEST(AttentionPlanCuda, PrefixRowsOfAStepAreExtrasWhereTheyAreFew) {
     rows.push_back(prefix_row(position, table.data()));
   }
   plan.build(rows, shape_of(1, true));
-  EXPECT_EQ(plan.mode, AttentionMode::kSplit);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKv);
   expect_covered(plan);
 }
 
@@ -178,10 +179,10 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   shape.may_tile = true;
   AttentionPlanCuda plan;
   plan.build(rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
   expect_covered(plan);
   for (const AttentionItemCuda& item : plan.prompt_items) {
-    EXPECT_LE(item.num_rows * shape.row_columns, kTilesColumns);
+    EXPECT_LE(item.num_rows * shape.row_columns, kPrefillColumns);
     const AttentionRowCuda& first = plan.rows[static_cast<size_t>(item.first_row)];
     EXPECT_EQ(item.lowest, first.last_visible);
     for (int32_t i = 0; i < item.num_rows; ++i) {
@@ -198,13 +199,13 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   rows.back().boundary = 1298;
   rows.back().ancestors = ancestors.data();
   plan.build(rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
   ancestors = {1300, 1299};
   plan.build(rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPersistent);
   shape.max_partials = 0;
   plan.build(rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kUnsplitKv);
 }
 
 // 64 rows of a quarter of 70B are 10 items of a prompt: 17 tiles are partitioned, 5 tiles are not.
@@ -214,15 +215,15 @@ TEST(AttentionPlanCuda, FewItemsOfManyTilesAreDealtOut) {
   shape.row_columns = 8;
   shape.may_tile = true;
   AttentionPlanCuda plan;
-  for (const auto& [first, mode] :
-       {std::pair{1000, AttentionMode::kFused}, {200, AttentionMode::kTiles}}) {
+  for (const auto& [first, kernel] :
+       {std::pair{1000, AttentionKernel::kSplitKvFusedRope}, {200, AttentionKernel::kPrefill}}) {
     std::vector<AttentionRow> rows;
     for (int32_t position = first; position < first + 64; ++position) {
       rows.push_back(prefix_row(position, table.data()));
     }
     plan.build(rows, shape);
-    EXPECT_EQ(plan.mode, mode) << first;
-    if (mode == AttentionMode::kTiles) expect_covered(plan);
+    EXPECT_EQ(plan.kernel, kernel) << first;
+    if (kernel == AttentionKernel::kPrefill) expect_covered(plan);
   }
 }
 
@@ -242,7 +243,7 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   shape.may_tile = true;
   AttentionPlanCuda plan;
   plan.build(rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   EXPECT_EQ(plan.shared_prefix, SharedPrefix::kNarrow);
   // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both query tiles share
   // them.
@@ -281,13 +282,13 @@ TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
            {1, {32, 12}}, {4, {32, 12}}, {5, {24, 20, 12}}, {8, {16, 12}}}) {
     shape.row_columns = columns;
     plan.build(rows, shape);
-    ASSERT_EQ(plan.mode, AttentionMode::kFused);
+    ASSERT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
     ASSERT_EQ(plan.shared_prefix, columns == 1 ? SharedPrefix::kNarrow : SharedPrefix::kWide);
     std::set<int32_t> found;
     std::map<int32_t, int32_t> arrivals;  // of each query tile
     for (const AttentionItemCuda& item : plan.prefix_items) {
       found.insert(item.num_rows);
-      EXPECT_LE(item.num_rows * columns, kTilesColumns);
+      EXPECT_LE(item.num_rows * columns, kPrefillColumns);
       for (int32_t i = 0; i < item.num_rows; ++i) {
         const AttentionRowCuda& row = plan.rows[static_cast<size_t>(item.first_row + i)];
         EXPECT_EQ(row.query_tile, item.query_tile + i / kQueryTileRows);
@@ -312,7 +313,7 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
     plan.build(rows, shape);
   };
   build(1000, 8);
-  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   EXPECT_EQ(plan.items.size(), 4u);  // 7 would do, but query tiles are powers of two
   for (const AttentionItemCuda& item : plan.items) {
     EXPECT_EQ(item.num_rows, 2);
@@ -322,39 +323,39 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
     EXPECT_EQ(item.num_extras, 2 * (item.first_row / 2 + 1));
   }
   build(2000, 1);
-  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   EXPECT_EQ(plan.items[0].row_spans, num_spans(2000));
   build(kMaxClusterTokens - 1, 1);
-  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   build(kMaxClusterTokens, 1);
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   build(1000, 40);  // more extras than fit
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   // Up to two clusters per multiprocessor.
   shape.kv_parts = 8;
   build(1000, 16);
-  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   EXPECT_EQ(plan.items.size(), 2u);
   // Clusters have more rows where those with fewer would not all be resident; no clusters where
   // even these would not.
   shape.kv_parts = 16;
   build(1000, 25);
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   shape.kv_parts = 8;
   shape.row_columns = 4;
   build(960, 24);
-  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.num_rows, 8);
   for (const int32_t context : {960, 1000}) {
     build(context, 32);
-    EXPECT_EQ(plan.mode, AttentionMode::kWideCluster);
+    EXPECT_EQ(plan.kernel, AttentionKernel::kWideDecodeCluster);
     ASSERT_EQ(plan.items.size(), 3u);
     EXPECT_EQ(plan.items[0].num_rows, 12);
     EXPECT_EQ(plan.items[2].num_rows, 8);
   }
 }
 
-TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
+TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   const std::vector<int32_t> table(200, 3);
   AttentionShapeCuda shape = shape_of(8, true);
   shape.may_tile = shape.may_cluster = true;
@@ -367,76 +368,76 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   };
   // 24 rows whose spans are tiles, 40 whose spans are two.
   build(1000, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster2);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster2FusedRope);
   ASSERT_EQ(plan.prompt_items.size(), 5u);
   const std::array<int32_t, 5> even = {12, 12, 14, 13, 13};
   for (size_t i = 0; i < even.size(); ++i) EXPECT_EQ(plan.prompt_items[i].num_rows, even[i]);
   EXPECT_TRUE(plan.items.empty());
   build(1024, 40);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4FusedRope);
   // Rows that do not ascend: an item might see keys of a later item.
   std::vector<AttentionRow> swapped;
   for (int32_t i = 0; i < 40; ++i) swapped.push_back(prefix_row(1024 + i, table.data()));
   std::swap(swapped[3], swapped[30]);
   plan.build(swapped, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   shape.may_fuse = false;
   build(1024, 40);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   build(1000, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster2);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster2);
   // The key/value heads of a quarter of 70B.
   shape.kv_parts = 2;
   shape.row_columns = 8;
   build(1000, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   ASSERT_EQ(plan.prompt_items.size(), 8u);
   for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
   // Clusters have eight blocks where so many fit, and where there are spans for all their
   // warpgroups.
-  shape.max_tile_cluster_blocks = 8;
+  shape.max_prefill_cluster_blocks = 8;
   build(1000, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   build(1000, 48);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster8);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8);
   shape.may_fuse = true;
   build(1000, 33);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8FusedRope);
   build(448, 33);  // eight spans
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4FusedRope);
   build(480, 33);  // nine
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8FusedRope);
   build(4010, 48);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8FusedRope);
   // Where partitioning gains more than clusters of four, clusters of eight are not considered.
   build(3000, 33);
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   build(3000, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4FusedRope);
   shape.kv_parts = 3;  // five items each
   build(1024, 40);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8FusedRope);
   shape.kv_parts = 4;
   build(1024, 32);
-  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4FusedRope);
   shape.kv_parts = 2;
   shape.may_fuse = false;
   // The context is too short, rows are too many, or they see different nodes.
   build(100, 40);
-  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
   shape.kv_parts = 8;
   build(1024, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
   shape.may_cluster = false;
   shape.kv_parts = 2;
   build(1000, 64);
-  EXPECT_EQ(tile_cluster_blocks(plan.mode), 0);
+  EXPECT_EQ(prefill_cluster_blocks(plan.kernel), 0);
 }
 
-// Tile clusters take a prompt's rows from 17 on, where kCluster would have two blocks per
-// multiprocessor, and from 24 on at contexts too long for kCluster, if dealing tiles out to idle
-// multiprocessors would not gain more.
-TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
+// Prefill clusters take a prompt's rows from 17 on, where kDecodeCluster would have two blocks per
+// multiprocessor, and from 24 on at contexts too long for kDecodeCluster, if dealing tiles out to
+// idle multiprocessors would not gain more.
+TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToPrefillClusters) {
   const std::vector<int32_t> table(200, 3), other(200, 4);
   AttentionShapeCuda shape = shape_of(8, true);
   shape.may_tile = shape.may_cluster = true;
@@ -446,31 +447,31 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
     rows.clear();
     for (int32_t i = 0; i < count; ++i) rows.push_back(prefix_row(context + i, table.data()));
     plan.build(rows, shape);
-    return plan.mode;
+    return plan.kernel;
   };
   plan.build({}, shape);
   EXPECT_TRUE(plan.rows.empty());
-  EXPECT_EQ(build(1000, 16), AttentionMode::kCluster);
-  EXPECT_EQ(build(1000, 17), AttentionMode::kFusedTileCluster4);
-  EXPECT_EQ(build(3500, 17), AttentionMode::kFusedTileCluster4);
-  EXPECT_EQ(build(4000, 17), AttentionMode::kFused);
-  EXPECT_EQ(build(4000, 24), AttentionMode::kFusedTileCluster4);
-  EXPECT_EQ(build(12000, 24), AttentionMode::kFused);
+  EXPECT_EQ(build(1000, 16), AttentionKernel::kDecodeCluster);
+  EXPECT_EQ(build(1000, 17), AttentionKernel::kPrefillCluster4FusedRope);
+  EXPECT_EQ(build(3500, 17), AttentionKernel::kPrefillCluster4FusedRope);
+  EXPECT_EQ(build(4000, 17), AttentionKernel::kSplitKvFusedRope);
+  EXPECT_EQ(build(4000, 24), AttentionKernel::kPrefillCluster4FusedRope);
+  EXPECT_EQ(build(12000, 24), AttentionKernel::kSplitKvFusedRope);
   for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kQueryTileRows);
-  // Too few tiles: as if tile clusters had not been tried.
-  EXPECT_TRUE(is_cluster(build(100, 24)));
+  // Too few tiles: as if prefill clusters had not been tried.
+  EXPECT_TRUE(is_decode_cluster(build(100, 24)));
   for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kWideClusterRows);
   EXPECT_TRUE(plan.prompt_items.empty());
   // Rows that descend.
   build(1000, 24);
   std::reverse(rows.begin(), rows.end());
   plan.build(rows, shape);
-  EXPECT_TRUE(is_cluster(plan.mode));
+  EXPECT_TRUE(is_decode_cluster(plan.kernel));
   // Rows of two sequences, or of a tree.
   build(1000, 17);
   rows.back().block_table = other.data();
   plan.build(rows, shape);
-  EXPECT_TRUE(is_cluster(plan.mode));
+  EXPECT_TRUE(is_decode_cluster(plan.kernel));
   build(1000, 17);
   const std::vector<int32_t> ancestors = {1000, 1002};
   rows[2] = {.last_visible = 1001,
@@ -479,18 +480,18 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
              .block_table = table.data(),
              .ancestors = ancestors.data()};
   plan.build(rows, shape);
-  EXPECT_TRUE(is_cluster(plan.mode));
+  EXPECT_TRUE(is_decode_cluster(plan.kernel));
   // A quarter of 70B: so few clusters that each block has a multiprocessor.
   shape.kv_parts = 2;
   shape.row_columns = 8;
-  EXPECT_EQ(build(1000, 24), AttentionMode::kCluster);
-  EXPECT_EQ(build(3500, 32), AttentionMode::kFusedTileCluster4);
-  EXPECT_EQ(build(3500, 33), AttentionMode::kFused);
-  EXPECT_EQ(build(1000, 32), AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(build(1000, 24), AttentionKernel::kDecodeCluster);
+  EXPECT_EQ(build(3500, 32), AttentionKernel::kPrefillCluster4FusedRope);
+  EXPECT_EQ(build(3500, 33), AttentionKernel::kSplitKvFusedRope);
+  EXPECT_EQ(build(1000, 32), AttentionKernel::kPrefillCluster4FusedRope);
   // If another kernel appends, only from 33 rows on.
   shape.may_fuse = false;
-  EXPECT_EQ(build(1000, 32), AttentionMode::kSplit);
-  EXPECT_EQ(build(1000, 33), AttentionMode::kTileCluster4);
+  EXPECT_EQ(build(1000, 32), AttentionKernel::kSplitKv);
+  EXPECT_EQ(build(1000, 33), AttentionKernel::kPrefillCluster4);
 }
 
 TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {

@@ -10,7 +10,8 @@
 //    place free on every SM (linear/cuda/linear.cu), and every block is resident, so that blocks
 //    may wait for one another;
 //  - the cache's tiles are requested before the previous kernel's end is awaited;
-//  - for few rows (kFused) the kernel rotates queries and keys itself, from the linear layer's
+//  - for few rows (kSplitKvFusedRope) the kernel rotates queries and keys itself, from the linear
+//  layer's
 //    output, and writes the step's keys and values to the cache: one kernel less in the chain;
 //  - partial results go through the L2 in the order in which the lanes hold them, and every block
 //    merges a share of them once the blocks that it needs have arrived (SwiftSpec's combination in
@@ -37,15 +38,15 @@ namespace {
 
 // Registers per thread: beside this kernel's block an SM has room for one of a linear layer
 // (linear/cuda/linear.cu). Many rows have no need of that.
-constexpr int registers(int dim, AttentionMode mode) {
-  return mode == AttentionMode::kWhole || dim > 128 ? 255 : 144;
+constexpr int registers(int dim, AttentionKernel kernel) {
+  return kernel == AttentionKernel::kUnsplitKv || dim > 128 ? 255 : 144;
 }
 
-template <int kDim, AttentionMode kMode>
-__global__ void __maxnreg__(registers(kDim, kMode))
+template <int kDim, AttentionKernel kKernel>
+__global__ void __maxnreg__(registers(kDim, kKernel))
     attention_kernel(const __grid_constant__ AttentionArgs args) {
-  constexpr bool kWhole = kMode == AttentionMode::kWhole;
-  constexpr bool kFused = kMode == AttentionMode::kFused;
+  constexpr bool kUnsplitKv = kKernel == AttentionKernel::kUnsplitKv;
+  constexpr bool kFused = kKernel == AttentionKernel::kSplitKvFusedRope;
   const uint32_t base = dynamic_shared_address();
   const uint32_t data = base + kAttentionBarrierBytes;
   const int lane = threadIdx.x % 32;
@@ -79,7 +80,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
     [[maybe_unused]] bool started = false;
     attend_item<kDim, kFused>(args, item, head, own, own + 2 * kMaxExtras * kDim * 2, tiles,
                               [&](const RowTask<kDim>& task, int tile, const RowSum<kDim>& span) {
-                                if constexpr (!kWhole) {
+                                if constexpr (!kUnsplitKv) {
                                   const int partial =
                                       task.row.first_partial + span_of(task.row.last_visible, tile);
                                   store_partial<kDim>(args, span, partial, head, lane);
@@ -90,7 +91,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
                                   started = true;
                                 }
                               });
-    if constexpr (kWhole) {
+    if constexpr (kUnsplitKv) {
       if (warp < item.num_rows) {
 #pragma unroll
         for (int m = 0; m < kDim / 16; ++m) {
@@ -105,7 +106,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   }
   // The block is done with its items, so its shared memory is free. If units are few, they go to as
   // many SMs as possible; otherwise blocks without units leave their room to the next layer.
-  if constexpr (!kWhole) {
+  if constexpr (!kUnsplitKv) {
     merge_share<kDim>(args, data, shared_bytes(kDim, kFused, args.stages) - kAttentionBarrierBytes,
                       /*everywhere=*/false);
   }
@@ -114,7 +115,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
 #else
 
 // Below sm_90 there is neither a bulk copy nor dependent launch; never launched there.
-template <int kDim, AttentionMode kMode>
+template <int kDim, AttentionKernel kKernel>
 __global__ void attention_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
@@ -123,33 +124,34 @@ constexpr int kSharedLimit = 227 * 1024;  // the most of a block, sm_90
 
 using Kernel = void (*)(AttentionArgs);
 
-template <AttentionMode kMode>
+template <AttentionKernel kKernel>
 Kernel kernel_for(int padded_dim) {
-  if constexpr (kMode == AttentionMode::kFused) {
-    return padded_dim == 64 ? attention_kernel<64, kMode> : attention_kernel<128, kMode>;
+  if constexpr (kKernel == AttentionKernel::kSplitKvFusedRope) {
+    return padded_dim == 64 ? attention_kernel<64, kKernel> : attention_kernel<128, kKernel>;
   } else {
-    return padded_dim == 64    ? attention_kernel<64, kMode>
-           : padded_dim == 128 ? attention_kernel<128, kMode>
-                               : attention_kernel<256, kMode>;
+    return padded_dim == 64    ? attention_kernel<64, kKernel>
+           : padded_dim == 128 ? attention_kernel<128, kKernel>
+                               : attention_kernel<256, kKernel>;
   }
 }
 
-Kernel kernel_for(int padded_dim, AttentionMode mode) {
-  return mode == AttentionMode::kWhole   ? kernel_for<AttentionMode::kWhole>(padded_dim)
-         : mode == AttentionMode::kSplit ? kernel_for<AttentionMode::kSplit>(padded_dim)
-                                         : kernel_for<AttentionMode::kFused>(padded_dim);
+Kernel kernel_for(int padded_dim, AttentionKernel kernel) {
+  return kernel == AttentionKernel::kUnsplitKv ? kernel_for<AttentionKernel::kUnsplitKv>(padded_dim)
+         : kernel == AttentionKernel::kSplitKv
+             ? kernel_for<AttentionKernel::kSplitKv>(padded_dim)
+             : kernel_for<AttentionKernel::kSplitKvFusedRope>(padded_dim);
 }
 
 }  // namespace
 
 Status prepare_attention_rows_cuda() {
-  for (const AttentionMode mode :
-       {AttentionMode::kWhole, AttentionMode::kSplit, AttentionMode::kFused}) {
+  for (const AttentionKernel kernel : {AttentionKernel::kUnsplitKv, AttentionKernel::kSplitKv,
+                                       AttentionKernel::kSplitKvFusedRope}) {
     for (const int dim : {64, 128, 256}) {
-      const bool fused = mode == AttentionMode::kFused;
+      const bool fused = kernel == AttentionKernel::kSplitKvFusedRope;
       if (fused && !can_fuse_rope(dim, false)) continue;
       FORERUN_RETURN_IF_ERROR(allow_shared_memory(
-          kernel_for(dim, mode), shared_bytes(dim, fused, stages_for(dim, fused, kSharedLimit)),
+          kernel_for(dim, kernel), shared_bytes(dim, fused, stages_for(dim, fused, kSharedLimit)),
           "loading the attention kernels"));
     }
   }
@@ -158,12 +160,12 @@ Status prepare_attention_rows_cuda() {
 
 Status attention_rows_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int dim = padded_head_dim_cuda(call.kv.head_dim);
-  const bool fused = call.mode == AttentionMode::kFused;
+  const bool fused = call.kernel == AttentionKernel::kSplitKvFusedRope;
   AttentionArgs args = attention_args_of_rows(call);
   args.stages = stages_for(dim, fused, kSharedLimit);
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
-  return launch_dependent(kernel_for(dim, call.mode), dim3(static_cast<unsigned>(multiprocessors)),
-                          dim3(kThreads),
+  return launch_dependent(kernel_for(dim, call.kernel),
+                          dim3(static_cast<unsigned>(multiprocessors)), dim3(kThreads),
                           static_cast<size_t>(shared_bytes(dim, fused, args.stages)), stream,
                           "launching attention", args);
 }

@@ -1,5 +1,5 @@
-// The plan of a pass over many sequences (kRuns, kTilesAndRuns): which rows share tiles, which
-// tiles rows take by themselves, and where partial results lie.
+// The plan of a pass over many sequences (kPersistent, kPrefillThenPersistent): which rows share
+// tiles, which tiles rows take by themselves, and where partial results lie.
 #include <algorithm>
 
 #include "kernels/attention/cuda/plan.h"
@@ -13,7 +13,7 @@ constexpr int32_t kLongTiles = 32;
 
 }  // namespace
 
-// Adds neighbouring rows of one sequence as the rows of one unit or, with `prompt`, of one kTiles
+// Adds neighbouring rows of one sequence as the rows of one unit or, with `prompt`, of one kPrefill
 // item.
 void AttentionPlanCuda::add_run_query_tile(std::span<const AttentionRow> from, int32_t begin,
                                            int32_t end, int32_t table, int32_t stable,
@@ -130,7 +130,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
   }
 }
 
-// Returns false, and changes nothing, if other modes are better.
+// Returns false, and changes nothing, if other kernels are better.
 bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
                             const AttentionShapeCuda& shape) {
   struct Sequence {
@@ -139,7 +139,7 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
   };
   std::vector<Sequence> sequences;
   const int32_t query_tile_rows = kRunColumns / shape.row_columns;
-  const int32_t prompt_rows = kTilesColumns / 2 / shape.row_columns * 2;
+  const int32_t prompt_rows = kPrefillColumns / 2 / shape.row_columns * 2;
   int32_t units = 0, prompts = 0, prompt_query_tiles = 0, longest = 0;
   const auto count = static_cast<int32_t>(from.size());
   for (int32_t begin = 0; begin < count;) {
@@ -179,7 +179,8 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
       begin = end;
     }
   }
-  mode = prompt_items.empty() ? AttentionMode::kRuns : AttentionMode::kTilesAndRuns;
+  kernel =
+      prompt_items.empty() ? AttentionKernel::kPersistent : AttentionKernel::kPrefillThenPersistent;
   int32_t max_rows = 0;
   for (const AttentionItemCuda& item : prefix_items) max_rows = std::max(max_rows, item.num_rows);
   for (const bool may_split : {true, false}) {

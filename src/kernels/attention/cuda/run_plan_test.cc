@@ -202,7 +202,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   for (int32_t i = 0; i < 40; ++i) batch.add(2000, 6, i % 2);
   AttentionPlanCuda plan;
   plan.build(batch.rows, shape_of());
-  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.kernel, AttentionKernel::kPersistent);
   ASSERT_EQ(plan.prefix_items.size(), 40u);
   EXPECT_EQ(plan.items.size(), 20u);
   for (const AttentionItemCuda& item : plan.prefix_items) {
@@ -224,7 +224,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
   Batch few;
   for (int32_t i = 0; i < 8; ++i) few.add(8000, 6, i % 2);
   plan.build(few.rows, shape_of());
-  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.kernel, AttentionKernel::kPersistent);
   EXPECT_EQ(plan.merges.size(), 8u * 8);
   for (const AttentionMergeCuda& merge : plan.merges) {
     EXPECT_GE(merge.arrivals, merge.query_tile % 2 == 1 ? 2 + 6 : 2);
@@ -239,7 +239,7 @@ TEST(AttentionRunPlanCuda, RowsOfDifferentTilesShareTheirPrefix) {
   for (int32_t i = 0; i < 30; ++i) batch.add(16381, 6, 0);
   AttentionPlanCuda plan;
   plan.build(batch.rows, shape_of());
-  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.kernel, AttentionKernel::kPersistent);
   ASSERT_EQ(plan.prefix_items.size(), 30u);
   for (const AttentionRunCuda& run : plan.runs) {
     if (run.first_tile == 0) continue;
@@ -255,7 +255,7 @@ TEST(AttentionRunPlanCuda, PartialResultsHaveTheirPlaces) {
   for (int32_t i = 0; i < 13; ++i) batch.add(500 + i * 1700, 1 + i % 8, i % 3);
   AttentionPlanCuda plan;
   plan.build(batch.rows, shape_of());
-  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.kernel, AttentionKernel::kPersistent);
   std::map<std::pair<int32_t, int32_t>, int32_t> places;  // partial result and part to row
   for (const AttentionMergeCuda& merge : plan.merges) {
     const AttentionItemCuda& item = plan.prefix_items[static_cast<size_t>(merge.query_tile)];
@@ -278,7 +278,7 @@ TEST(AttentionRunPlanCuda, PromptsGoByTiles) {
   for (int32_t i = 0; i < 40; ++i) batch.add(2000, 6, 0);
   AttentionPlanCuda plan;
   plan.build(batch.rows, shape_of());
-  EXPECT_EQ(plan.mode, AttentionMode::kTilesAndRuns);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillThenPersistent);
   int32_t prompt_rows = 0;
   for (const AttentionItemCuda& item : plan.prompt_items) prompt_rows += item.num_rows;
   EXPECT_EQ(prompt_rows, 200);
@@ -289,10 +289,10 @@ TEST(AttentionRunPlanCuda, PromptsGoByTiles) {
   piece.add_prompt(30000, 40);
   for (int32_t i = 0; i < 40; ++i) piece.add(2000, 6, 0);
   plan.build(piece.rows, shape_of());
-  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPersistent);
   // The same where there is no room for partial results.
   plan.build(batch.rows, shape_of(0));
-  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
 }
 
 TEST(AttentionRunPlanCuda, FewUnitsAreForOtherModes) {
@@ -301,14 +301,14 @@ TEST(AttentionRunPlanCuda, FewUnitsAreForOtherModes) {
   batch.add(8000, 6, 0);
   AttentionPlanCuda plan;
   plan.build(batch.rows, shape_of());
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   AttentionShapeCuda shape = shape_of();
   shape.run_units = 0;
   plan.build(batch.rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kPersistent);
   shape.may_tile = false;
   plan.build(batch.rows, shape);
-  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@
 
 namespace forerun::cuda {
 
-// kRuns: workers (warpgroups) per block. Worker w is number w / multiprocessors of multiprocessor w
-// % multiprocessors.
+// kPersistent: workers (warpgroups) per block. Worker w is number w / multiprocessors of
+// multiprocessor w % multiprocessors.
 inline constexpr int kRunWorkers = 2;
 
 // A query tile: the tiles that all of them go through together, the same for every part.

@@ -1,6 +1,6 @@
 // The columns of a unit (one query head of one row each) in the kernel of attention for many
-// sequences (attention/cuda/runs.cu): what they see, the sums of their spans and their totals,
-// partial results and outputs. Device code; only that kernel includes it.
+// sequences (attention/cuda/persistent.cu): what they see, the sums of their spans and their
+// totals, partial results and outputs. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The kernel of attention for many sequences (attention/cuda/runs.cu): its shared-memory layout,
-// the iteration over a worker's runs, and the warp that loads a worker's tiles. Device code; only
-// that kernel includes it.
+// The kernel of attention for many sequences (attention/cuda/persistent.cu): its shared-memory
+// layout, the iteration over a worker's runs, and the warp that loads a worker's tiles. Device
+// code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>

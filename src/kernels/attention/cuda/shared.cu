@@ -188,7 +188,7 @@ Status prepare_attention_shared_cuda() {
 
 Status attention_shared_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int dim = padded_head_dim_cuda(call.kv.head_dim);
-  const bool fused = call.mode == AttentionMode::kFused;
+  const bool fused = call.kernel == AttentionKernel::kSplitKvFusedRope;
   AttentionArgs args = attention_args_of_rows(call);
   args.early = call.early && fused;  // otherwise the previous kernel has appended to the cache
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());

@@ -1,6 +1,6 @@
 // A warpgroup's columns (one query head of one row each) for rows that see only their prefix, and
 // the step that adds a tile to their span, for the kernels that take such rows
-// (attention/cuda/tiles.cu, attention/cuda/tile_cluster.cu). Device code; only these kernels
+// (attention/cuda/prefill.cu, attention/cuda/prefill_cluster.cu). Device code; only these kernels
 // include it.
 #pragma once
 

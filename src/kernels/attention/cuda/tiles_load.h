@@ -1,4 +1,4 @@
-// The shared-memory layout of the many-row kernel of attention (attention/cuda/tiles.cu), and the
+// The shared-memory layout of the many-row kernel of attention (attention/cuda/prefill.cu), and the
 // loads that kernels for prompts have in common. Only the attention kernels include this file.
 #pragma once
 
@@ -39,7 +39,7 @@ struct TilesWork {
         part(head - kv_head * args.parts) {}
 };
 
-// kTiles: number `work_idx` of all pairs of an item and a part, long items first. A block's
+// kPrefill: number `work_idx` of all pairs of an item and a part, long items first. A block's
 // producer and its consumers both take them in this order.
 __device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work_idx,
                                                 int num_items) {

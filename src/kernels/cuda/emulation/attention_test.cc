@@ -1,4 +1,4 @@
-// The attention kernels, emulated on the host (kernels/cuda/emulation/emulation.h). Every mode
+// The attention kernels, emulated on the host (kernels/cuda/emulation/emulation.h). Every kernel
 // gives the same bits and agrees with plain loops, in whatever order warps run and copies complete.
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/attention/cuda/modes_rig.h"
+#include "kernels/attention/cuda/kernels_rig.h"
 #include "kernels/cuda/emulation/emulation.h"
 #include "kernels/cuda/launch.h"
 
 namespace forerun::cuda {
 namespace {
 
-class AttentionEmulation : public testing::Test, protected AttentionModes {
+class AttentionEmulation : public testing::Test, protected AttentionKernels {
  protected:
   AttentionEmulation() { multiprocessors = multiprocessor_count().value(); }
 
@@ -40,9 +40,9 @@ TEST_F(AttentionEmulation, TreesOverShortContexts) {
   check({9, 1, 64}, tree(700, 1, 9, 2), 0, "parts of a group of heads");
   check({3, 1, 64}, tree(40, 5, 16, 2), 0, "one tile");
   check({5, 1, 128}, chain(1015, 12), 300, "a window");
-  EXPECT_TRUE(has_run(AttentionMode::kCluster));
-  EXPECT_TRUE(has_run(AttentionMode::kFused));
-  EXPECT_TRUE(has_run(AttentionMode::kSplit));
+  EXPECT_TRUE(has_run(AttentionKernel::kDecodeCluster));
+  EXPECT_TRUE(has_run(AttentionKernel::kSplitKvFusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kSplitKv));
 }
 
 // So many rows that clusters of 32 columns would not all fit on the GPU at once.
@@ -50,7 +50,7 @@ TEST_F(AttentionEmulation, TreesOfManyRowsOverShortContexts) {
   min_kv_parts = 8;
   check({4, 1, 128}, tree(1000, 0, 32, 3), 0, "32 rows");
   check({3, 1, 64}, tree(970, 3, 25, 2), 0, "more rows than a block has warps");
-  EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
+  EXPECT_TRUE(has_run(AttentionKernel::kWideDecodeCluster));
 }
 
 TEST_F(AttentionEmulation, TreesOverLongContexts) {
@@ -60,31 +60,31 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
 }
 
 // Rows of a prompt, too few for one item per multiprocessor.
-TEST_F(AttentionEmulation, TileClusters) {
+TEST_F(AttentionEmulation, PrefillClusters) {
   for (const uint32_t seed : {1u, 2u}) {
     emulation::set_seed(seed);
     check({4, 1, 128}, chain(990, 40), 0, "a round of eight blocks, and rows of other spans");
     EXPECT_EQ(check({4, 1, 128}, chain(4010, 34), 0, "two rounds of eight blocks"),
-              AttentionMode::kFusedTileCluster8);
+              AttentionKernel::kPrefillCluster8FusedRope);
   }
   EXPECT_EQ(check({3, 1, 80}, chain(5800, 34), 5000, "two, of a window and padded heads"),
-            AttentionMode::kTileCluster8);
+            AttentionKernel::kPrefillCluster8);
   check({4, 1, 64}, chain(990, 40), 0, "two whole rounds of four blocks");
   check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
   EXPECT_TRUE(
-      is_fused_tile_cluster(check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads")));
+      is_fused_prefill_cluster(check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads")));
   TestStep two = chain(330, 34);
   two.add_chain(900, 33);
-  EXPECT_TRUE(is_fused_tile_cluster(check({4, 1, 64}, two, 0, "two sequences")));
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster8));
+  EXPECT_TRUE(is_fused_prefill_cluster(check({4, 1, 64}, two, 0, "two sequences")));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8));
   min_kv_parts = 12;
   check({4, 1, 128}, chain(1010, 35), 0, "clusters of two, a broken round");
   check({8, 1, 64}, chain(1400, 36), 300, "of a window");
-  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2FusedRope));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2));
 }
 
 TEST_F(AttentionEmulation, PromptsAndSequences) {
@@ -92,11 +92,11 @@ TEST_F(AttentionEmulation, PromptsAndSequences) {
   TestStep step;
   for (int32_t i = 0; i < 5; ++i) step.add_tree(50 + i * 97, i % 2, 1 + i % 3, 2);
   check({4, 1, 64}, step, 0, "sequences");
-  EXPECT_TRUE(has_run(AttentionMode::kRuns));
+  EXPECT_TRUE(has_run(AttentionKernel::kPersistent));
   step.add_chain(300, 40);
   check({4, 1, 64}, step, 0, "sequences and a prompt");
-  EXPECT_TRUE(has_run(AttentionMode::kTiles));
-  EXPECT_TRUE(has_run(AttentionMode::kTilesAndRuns));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefill));
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillThenPersistent));
 }
 
 TEST_F(AttentionEmulation, RefusesWhatItHasNoKernelFor) {
@@ -107,10 +107,10 @@ TEST_F(AttentionEmulation, RefusesWhatItHasNoKernelFor) {
   EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
   call.num_heads = 4;
   call.kv.head_dim = 80;
-  call.mode = AttentionMode::kFused;
+  call.kernel = AttentionKernel::kSplitKvFusedRope;
   EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
   call.kv.head_dim = 64;
-  call.mode = AttentionMode::kTileCluster8;
+  call.kernel = AttentionKernel::kPrefillCluster8;
   EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
 }
 

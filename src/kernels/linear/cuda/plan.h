@@ -143,8 +143,8 @@ enum class LinearFootprint : uint8_t {
   kOverHalf,
   // Like kHalf, but over half if the layer has 9 to 16 rows, many warps, plain outputs on one GPU
   // and a block on every multiprocessor. It then also uses fewer registers, so that beside each
-  // block there is room for a block of attention's clusters (attention/cuda/cluster.cu), which
-  // starts while the layer runs, but not for another block of this layer.
+  // block there is room for a block of attention's clusters (attention/cuda/decode_cluster.cu),
+  // which starts while the layer runs, but not for another block of this layer.
   kBesideAttention,
 };
 

@@ -1,5 +1,5 @@
-// Runs a step of attention in every mode, for the tests of the CUDA kernels: all modes must give
-// the same bits, and agree with plain loops in double.
+// Runs a step of attention by every kernel, for the tests of the CUDA kernels: all of them must
+// give the same bits, and agree with plain loops in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,17 +34,17 @@ inline double difference(const bf16* found, const std::vector<double>& expected)
   return worst;
 }
 
-class AttentionModes {
+class AttentionKernels {
  public:
   // Clusters are planned as if there were at least so many key/value parts, on a GPU of 132
   // multiprocessors: with many parts, items have more rows.
   int32_t min_kv_parts = 0;
   int32_t multiprocessors = 132;
 
-  // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
-  // reference's result. Returns the mode that is planned for it.
-  AttentionMode check(const HeadShape& shape, const TestStep& step, int32_t window,
-                      const std::string& what) {
+  // Runs `step` by every kernel: all give the same bits, those of a few rows alone too, and the
+  // reference's result. Returns the kernel that is planned for it.
+  AttentionKernel check(const HeadShape& shape, const TestStep& step, int32_t window,
+                        const std::string& what) {
     SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
                  std::to_string(shape.num_kv_heads) + ", dimensions " +
                  std::to_string(shape.head_dim) + ", window " + std::to_string(window));
@@ -61,7 +61,7 @@ class AttentionModes {
     AttentionPlanCuda used;
     const std::vector<bf16> found = rig.run(step.rows, window, clusters, &used);
     const std::vector<std::byte> cache = rig.download_cache();
-    modes_.push_back(used.mode);
+    kernels_.push_back(used.kernel);
     shared_prefixes_ += used.shared_prefix != SharedPrefix::kNone ? 1 : 0;
     const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
     const size_t few = std::max<size_t>(1, step.rows.size() / 5);
@@ -78,16 +78,16 @@ class AttentionModes {
       AttentionPlanCuda plan;
       EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &plan), found)) << name;
       EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
-      modes_.push_back(plan.mode);
+      kernels_.push_back(plan.kernel);
       shared_prefixes_ += plan.shared_prefix != SharedPrefix::kNone ? 1 : 0;
     };
     AttentionShapeCuda split = terms;
     split.may_fuse = false;
     again(split, "split");
-    if (is_fused_tile_cluster(used.mode)) {
+    if (is_fused_prefill_cluster(used.kernel)) {
       AttentionShapeCuda apart = clusters;
       apart.may_fuse = false;
-      again(apart, "tile clusters that do not append");
+      again(apart, "prefill clusters that do not append");
     }
     AttentionShapeCuda fused = terms;
     fused.may_cluster = false;
@@ -113,16 +113,16 @@ class AttentionModes {
       EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
           << "row " << row << " alone";
     }
-    return used.mode;
+    return used.kernel;
   }
-  bool has_run(AttentionMode mode) const {
-    return std::find(modes_.begin(), modes_.end(), mode) != modes_.end();
+  bool has_run(AttentionKernel kernel) const {
+    return std::find(kernels_.begin(), kernels_.end(), kernel) != kernels_.end();
   }
 
   int shared_prefixes() const { return shared_prefixes_; }
 
  private:
-  std::vector<AttentionMode> modes_;
+  std::vector<AttentionKernel> kernels_;
   int shared_prefixes_ = 0;  // runs that used the kernel of shared prefixes
 };
 

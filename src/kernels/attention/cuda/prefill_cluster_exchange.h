@@ -1,5 +1,5 @@
-// The shared-memory layout of the tile cluster kernel of attention
-// (attention/cuda/tile_cluster.cu), and how the blocks of a cluster merge the spans of their
+// The shared-memory layout of the prefill cluster kernel of attention
+// (attention/cuda/prefill_cluster.cu), and how the blocks of a cluster merge the spans of their
 // warpgroups. Device code; only that kernel includes it.
 //
 // The warpgroups of a cluster take an item's spans in turn, one span each per round. A
@@ -21,24 +21,24 @@
 
 namespace forerun::cuda {
 
-constexpr int kTileClusterStages = 2;  // stages of a warpgroup's ring of tiles
-constexpr int kTileClusterConsumers = kTileClusterWarpgroups * 128;  // threads
+constexpr int kPrefillClusterStages = 2;  // stages of a warpgroup's ring of tiles
+constexpr int kPrefillClusterConsumers = kPrefillClusterWarpgroups * 128;  // threads
 // The consumers, then a warpgroup in which one warp fills each ring and, in fused kernels, two
 // others append.
-constexpr int kTileClusterThreads = kTileClusterConsumers + 128;
+constexpr int kPrefillClusterThreads = kPrefillClusterConsumers + 128;
 constexpr int kAppendingWarps = 2;
 
 // In bytes from the beginning of a block's shared memory; operands of wgmma begin at multiples of
-// 1,024. `kIsFused`: is_fused_tile_cluster().
+// 1,024. `kIsFused`: is_fused_prefill_cluster().
 template <int kDimensions, int kClusterSize, bool kIsFused>
-struct TileClusterLayout {
+struct PrefillClusterLayout {
   static constexpr int kDim = kDimensions;
   static constexpr int kBlocks = kClusterSize;
   static constexpr bool kFused = kIsFused;
-  static constexpr int kClusterWarpgroups = tile_cluster_warpgroups(kBlocks);
+  static constexpr int kClusterWarpgroups = prefill_cluster_warpgroups(kBlocks);
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
-  static constexpr int kRingBytes = kTileClusterStages * kStageBytes;
-  static constexpr int kQueries = kTileClusterWarpgroups * kRingBytes;  // panels of 64 columns
+  static constexpr int kRingBytes = kPrefillClusterStages * kStageBytes;
+  static constexpr int kQueries = kPrefillClusterWarpgroups * kRingBytes;  // panels of 64 columns
 
   // A block merges this many dimensions of every column. A warpgroup's results come as 16-byte
   // pieces [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes
@@ -46,7 +46,7 @@ struct TileClusterLayout {
   // them.
   static constexpr int kShareDims = kDim / kBlocks;
   static constexpr int kPieces = kShareDims / 16;
-  static_assert(kBlocks <= largest_tile_cluster(kDim) && kShareDims % 16 == 0);
+  static_assert(kBlocks <= largest_prefill_cluster(kDim) && kShareDims % 16 == 0);
   static constexpr int kPieceBytes = 64 * 4 * 16;
   static constexpr int kWarpgroupBytes = kPieces * kPieceBytes;
   static constexpr int kReceived = kQueries + tile_bytes(kDim);  // [warpgroup]
@@ -58,8 +58,9 @@ struct TileClusterLayout {
 
   // Two barriers per stage: filled, free.
   static constexpr int kBarriers = kReceivedSums + kClusterWarpgroups * kWarpgroupSumBytes;
-  static constexpr int kReceivedBarrier =
-      kBarriers + kTileClusterWarpgroups * kTileClusterStages * 16;  // a round's results are there
+  static constexpr int kReceivedBarrier = kBarriers + kPrefillClusterWarpgroups *
+                                                          kPrefillClusterStages *
+                                                          16;  // a round's results are there
   static constexpr int kRoomBarrier =
       kReceivedBarrier + 8;  // a round's results are merged in every block
   // The step's keys and values that the item sees are in the cache.
@@ -71,7 +72,7 @@ struct TileClusterLayout {
     return shared + warpgroup * kRingBytes + stage * kStageBytes;
   }
   __device__ __forceinline__ static uint32_t filled_at(uint32_t shared, int warpgroup, int stage) {
-    return shared + kBarriers + (warpgroup * kTileClusterStages + stage) * 16;
+    return shared + kBarriers + (warpgroup * kPrefillClusterStages + stage) * 16;
   }
   __device__ __forceinline__ static uint32_t free_at(uint32_t shared, int warpgroup, int stage) {
     return filled_at(shared, warpgroup, stage) + 8;
@@ -82,17 +83,17 @@ struct TileClusterLayout {
 
 // Called by all threads of a cluster; afterwards the barriers of every block are initialized.
 template <class Layout>
-__device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
+__device__ __forceinline__ void init_prefill_cluster_barriers(uint32_t shared) {
   if (threadIdx.x == 0) {
-    for (int warpgroup = 0; warpgroup < kTileClusterWarpgroups; ++warpgroup) {
-      for (int stage = 0; stage < kTileClusterStages; ++stage) {
+    for (int warpgroup = 0; warpgroup < kPrefillClusterWarpgroups; ++warpgroup) {
+      for (int stage = 0; stage < kPrefillClusterStages; ++stage) {
         barrier_init(Layout::filled_at(shared, warpgroup, stage), 1);
         barrier_init(Layout::free_at(shared, warpgroup, stage), 4);
       }
     }
-    barrier_init(shared + Layout::kReceivedBarrier, 1 + kTileClusterConsumers);
+    barrier_init(shared + Layout::kReceivedBarrier, 1 + kPrefillClusterConsumers);
     barrier_init(shared + Layout::kRoomBarrier,
-                 kTileClusterConsumers + (Layout::kBlocks - 1) * kTileClusterConsumers / 32);
+                 kPrefillClusterConsumers + (Layout::kBlocks - 1) * kPrefillClusterConsumers / 32);
     barrier_init(shared + Layout::kAppendedBarrier, 1);
     barrier_init_fence();
   }
@@ -103,7 +104,7 @@ __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
 
 // A consumer's part of the exchange. Every consumer of the cluster takes part in every round.
 template <class Layout>
-struct TileClusterExchange {
+struct PrefillClusterExchange {
   uint32_t shared;      // the block's shared memory
   int rank;             // the block's rank in the cluster
   int columns;          // that are sent: the item's columns, rounded up to whole warps of 16
@@ -117,7 +118,7 @@ struct TileClusterExchange {
     if (threadIdx.x == 0) {
       const int from_peers =
           num_warpgroups -
-          min(max(num_warpgroups - rank * kTileClusterWarpgroups, 0), kTileClusterWarpgroups);
+          min(max(num_warpgroups - rank * kPrefillClusterWarpgroups, 0), kPrefillClusterWarpgroups);
       barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
                                static_cast<uint32_t>(from_peers * columns * Layout::kColumnBytes));
     }
@@ -191,7 +192,7 @@ struct TileClusterExchange {
 
 // A consumer's part of the merging: a quarter of the block's share of the dimensions of one column.
 template <class Layout>
-struct TileClusterShare {
+struct PrefillClusterShare {
   // Seats whose results a thread loads at once: eight where it loads one piece of each.
   static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
 

@@ -1,8 +1,9 @@
-// Attention of few prompt rows: the work of attention/cuda/tiles.cu where one item per block would
-// leave most multiprocessors idle. A cluster of 2, 4 or 8 blocks takes an item of up to 64 columns
-// (one query head of one row each). Its warpgroups take the item's spans in turn and merge them
-// among themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). In the
-// modes that are is_fused() it also rotates and appends (attention/cuda/tile_cluster_append.h).
+// Attention of few prompt rows: the work of attention/cuda/prefill.cu where one item per block
+// would leave most multiprocessors idle. A cluster of 2, 4 or 8 blocks takes an item of up to 64
+// columns (one query head of one row each). Its warpgroups take the item's spans in turn and merge
+// them among themselves (attention/cuda/prefill_cluster_exchange.h, docs/kernels/attention.md). In
+// the variants with fuses_rope_append() it also rotates and appends
+// (attention/cuda/prefill_cluster_append.h).
 //
 // Floor: an item's tiles over the cluster's warpgroups, the products at the speed of wgmma. Tiles
 // that earlier steps wrote are requested before the wait for the previous kernel.
@@ -15,8 +16,8 @@
 #include "kernels/attention/cuda/kernels.h"
 #include "kernels/attention/cuda/keys.h"
 #include "kernels/attention/cuda/load.h"
-#include "kernels/attention/cuda/tile_cluster_append.h"
-#include "kernels/attention/cuda/tile_cluster_exchange.h"
+#include "kernels/attention/cuda/prefill_cluster_append.h"
+#include "kernels/attention/cuda/prefill_cluster_exchange.h"
 #include "kernels/attention/cuda/tiles_columns.h"
 #include "kernels/attention/cuda/tiles_load.h"
 #include "kernels/cuda/launch.h"
@@ -29,11 +30,11 @@ namespace {
 
 // The item of the step that the cluster takes, and the part of its key/value heads. The plan has no
 // more of these pairs than there are clusters.
-struct TileClusterWork {
+struct PrefillClusterWork {
   int item_idx, head;
 };
 template <class Layout>
-__device__ __forceinline__ TileClusterWork tile_cluster_work(const AttentionArgs& args) {
+__device__ __forceinline__ PrefillClusterWork prefill_cluster_work(const AttentionArgs& args) {
   const int cluster = static_cast<int>(blockIdx.x) / Layout::kBlocks;
   const int item_idx = args.by_heads.divide(cluster);
   return {item_idx, cluster - item_idx * args.by_heads.by};
@@ -45,7 +46,7 @@ struct RingPlace {
   uint32_t parity = 0;
 
   __device__ __forceinline__ void advance() {
-    if (++stage == kTileClusterStages) {
+    if (++stage == kPrefillClusterStages) {
       stage = 0;
       parity ^= 1;
     }
@@ -73,7 +74,7 @@ __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const Tiles
   const ItemSpans spans(work.item, args.window);
   const int stable_tiles = work.item.stable_tokens / kTilePositions;
   const int cluster_warpgroup =
-      static_cast<int>(cluster_rank()) * kTileClusterWarpgroups + warpgroup;
+      static_cast<int>(cluster_rank()) * kPrefillClusterWarpgroups + warpgroup;
   bool waited = !Layout::kFused && !args.early;
   RingPlace place;
   for (int span = spans.first + cluster_warpgroup; span < spans.end;
@@ -107,11 +108,11 @@ template <class Layout>
 __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& work,
                                        uint32_t shared) {
   constexpr int kDim = Layout::kDim;
-  constexpr int kMeet = 1 + kTileClusterWarpgroups;  // barrier of all consumers
+  constexpr int kMeet = 1 + kPrefillClusterWarpgroups;  // barrier of all consumers
   const int lane = threadIdx.x % 32;
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   const int rank = static_cast<int>(cluster_rank());
-  const int cluster_warpgroup = rank * kTileClusterWarpgroups + warpgroup;
+  const int cluster_warpgroup = rank * kPrefillClusterWarpgroups + warpgroup;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const uint32_t queries = shared + Layout::kQueries;
   const ItemSpans spans(work.item, args.window);
@@ -120,22 +121,22 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   const int first_head = work.kv_head * args.group_heads + work.part * 8;
   const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
                              first_row, work.item.num_rows, part_heads, first_column);
-  ColumnQueries<kDim, Layout::kFused, kTileClusterConsumers> staged;
+  ColumnQueries<kDim, Layout::kFused, kPrefillClusterConsumers> staged;
   staged.plan(args, first_row, work.item.num_rows, part_heads, [&](int row) {
     return Layout::kFused ? args.qkv + row * args.qkv_stride + first_head * kDim
                           : args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
   });
   if (args.early) wait_and_launch_dependents();
   staged.stage(queries);
-  named_barrier(kMeet, kTileClusterConsumers);
+  named_barrier(kMeet, kPrefillClusterConsumers);
 
   // Warps whose 16 columns are beyond the item's send and merge nothing.
   const int sent_columns = (work.item.num_rows * args.row_columns + 15) & ~15;
   const bool sends = static_cast<int>(threadIdx.x) % 128 / 32 * 16 < sent_columns;
-  const bool merges = TileClusterShare<Layout>::column() < sent_columns;
-  TileClusterExchange<Layout> exchange{shared, rank, sent_columns};
+  const bool merges = PrefillClusterShare<Layout>::column() < sent_columns;
+  PrefillClusterExchange<Layout> exchange{shared, rank, sent_columns};
   RingPlace place;
-  TileClusterShare<Layout> share;
+  PrefillClusterShare<Layout> share;
   share.clear();
   for (int round = spans.first; round < spans.end; round += Layout::kClusterWarpgroups) {
     const int num_warpgroups = min(spans.end - round, Layout::kClusterWarpgroups);
@@ -166,8 +167,8 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   exchange.wait_for_results();
   // No end_round() after the last round: a block may have ended, so no peer may arrive at it.
   if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kClusterWarpgroups + 1);
-  const int row = args.by_row_columns.divide(TileClusterShare<Layout>::column());
-  const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
+  const int row = args.by_row_columns.divide(PrefillClusterShare<Layout>::column());
+  const int head = PrefillClusterShare<Layout>::column() - row * args.row_columns;
   if (row < work.item.num_rows && head < part_heads) {
     share.store(args,
                 args.attended + (first_row + row) * args.attended_stride +
@@ -177,26 +178,26 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
 }
 
 template <class Layout>
-__global__ void __launch_bounds__(kTileClusterThreads, 1)
-    attention_tile_cluster_kernel(const __grid_constant__ AttentionArgs args) {
+__global__ void __launch_bounds__(kPrefillClusterThreads, 1)
+    attention_prefill_cluster_kernel(const __grid_constant__ AttentionArgs args) {
   const uint32_t shared = dynamic_shared_address();
   if (!args.early) wait_and_launch_dependents();
   const int num_items = args.step->num_prompt_items;
-  const auto [item_idx, head] = tile_cluster_work<Layout>(args);
+  const auto [item_idx, head] = prefill_cluster_work<Layout>(args);
   // Loaded while the blocks of the cluster meet.
   const TilesWork work(args, min(item_idx, num_items - 1), head);
-  init_tile_cluster_barriers<Layout>(shared);
+  init_prefill_cluster_barriers<Layout>(shared);
   if (item_idx >= num_items) {
     wait_for_previous_kernel();  // a kernel that waits for this one waits for that one too
     return;
   }
-  if (threadIdx.x < kTileClusterConsumers) {
+  if (threadIdx.x < kPrefillClusterConsumers) {
     warpgroup_reg_alloc<216>();
     attend<Layout>(args, work, shared);
   } else {
     warpgroup_reg_dealloc<64>();
-    const int warp = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
-    if (warp < kTileClusterWarpgroups) {
+    const int warp = static_cast<int>(threadIdx.x - kPrefillClusterConsumers) / 32;
+    if (warp < kPrefillClusterWarpgroups) {
       if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, work, shared, warp);
     } else if constexpr (Layout::kFused) {
       append<Layout>(args, work, item_idx, shared);
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
 
 // Below sm_90 there are no clusters; never launched there.
 template <class Layout>
-__global__ void attention_tile_cluster_kernel(const __grid_constant__ AttentionArgs) {}
+__global__ void attention_prefill_cluster_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
@@ -218,8 +219,8 @@ struct Variant {
 };
 template <int kDim, int kBlocks, bool kFused>
 Variant variant() {
-  using Layout = TileClusterLayout<kDim, kBlocks, kFused>;
-  return {attention_tile_cluster_kernel<Layout>, Layout::kBytes};
+  using Layout = PrefillClusterLayout<kDim, kBlocks, kFused>;
+  return {attention_prefill_cluster_kernel<Layout>, Layout::kBytes};
 }
 template <bool kFused>
 Variant variant_for(int padded_dim, int blocks) {
@@ -233,9 +234,9 @@ Variant variant_for(int padded_dim, int blocks, bool fused) {
 
 }  // namespace
 
-Status prepare_attention_tile_cluster_cuda() {
+Status prepare_attention_prefill_cluster_cuda() {
   for (const int dim : {64, 128}) {
-    for (int blocks = 2; blocks <= largest_tile_cluster(dim); blocks *= 2) {
+    for (int blocks = 2; blocks <= largest_prefill_cluster(dim); blocks *= 2) {
       for (const bool fused : {false, true}) {
         const Variant variant = variant_for(dim, blocks, fused);
         FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,
@@ -246,13 +247,13 @@ Status prepare_attention_tile_cluster_cuda() {
   return {};
 }
 
-Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
-  const int blocks = tile_cluster_blocks(call.mode);
-  const Variant variant =
-      variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks, is_fused_tile_cluster(call.mode));
+Status attention_prefill_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+  const int blocks = prefill_cluster_blocks(call.kernel);
+  const Variant variant = variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks,
+                                      is_fused_prefill_cluster(call.kernel));
   return launch_dependent_clusters(
-      variant.kernel, blocks, dim3(static_cast<unsigned>(max_tile_clusters(blocks) * blocks)),
-      dim3(kTileClusterThreads), static_cast<size_t>(variant.shared_bytes), stream,
+      variant.kernel, blocks, dim3(static_cast<unsigned>(max_prefill_clusters(blocks) * blocks)),
+      dim3(kPrefillClusterThreads), static_cast<size_t>(variant.shared_bytes), stream,
       "launching attention", attention_args_of_rows(call));
 }
 

@@ -1,6 +1,6 @@
-// How a fused tile cluster (attention/cuda/tile_cluster.cu) appends the step's own keys and values
-// to the cache. Each cluster appends its item's rows, in warps that have nothing else to do, and
-// waits for the rows of the items before its own. Device code; only that kernel includes it.
+// How a fused prefill cluster (attention/cuda/prefill_cluster.cu) appends the step's own keys and
+// values to the cache. Each cluster appends its item's rows, in warps that have nothing else to do,
+// and waits for the rows of the items before its own. Device code; only that kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,7 +12,7 @@
 #include "kernels/attention/cuda/keys.h"
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/attention/cuda/load.h"
-#include "kernels/attention/cuda/tile_cluster_exchange.h"
+#include "kernels/attention/cuda/prefill_cluster_exchange.h"
 #include "kernels/attention/cuda/tiles_load.h"
 #include "kernels/cuda/ptx.h"
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
 // An appending warp's work on the cluster's item. The first such warp of a block then waits until
 // all keys of this step that the item sees are in the cache: rows ascend, so they are its own and
 // those of the items before it. It announces this at kAppendedBarrier to the threads that copy
-// tiles. Waiting ends because all clusters are resident at once (max_tile_clusters()) or, where
+// tiles. Waiting ends because all clusters are resident at once (max_prefill_clusters()) or, where
 // other streams take some of the SMs, because the clusters before were launched before; if neither
 // holds, `failed` is set after a second.
 template <class Layout>

@@ -139,7 +139,7 @@ constexpr int tiles_bytes(int padded_dim) {
 
 }  // namespace
 
-Status prepare_attention_tiles_cuda() {
+Status prepare_attention_prefill_cuda() {
   for (const int dim : {64, 128}) {
     FORERUN_RETURN_IF_ERROR(
         allow_shared_memory(kernel_for(dim), tiles_bytes(dim), "loading the attention kernels"));
@@ -147,7 +147,7 @@ Status prepare_attention_tiles_cuda() {
   return {};
 }
 
-Status attention_tiles_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+Status attention_prefill_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int dim = padded_head_dim_cuda(call.kv.head_dim);
   const AttentionArgs args = attention_args_of_rows(call);
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());

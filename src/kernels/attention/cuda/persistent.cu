@@ -310,7 +310,7 @@ constexpr int runs_bytes(int padded_dim) {
 
 }  // namespace
 
-Status prepare_attention_runs_cuda() {
+Status prepare_attention_persistent_cuda() {
   for (const int dim : {64, 128}) {
     FORERUN_RETURN_IF_ERROR(
         allow_shared_memory(kernel_for(dim), runs_bytes(dim), "loading the attention kernels"));
@@ -318,7 +318,7 @@ Status prepare_attention_runs_cuda() {
   return {};
 }
 
-Status attention_runs_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+Status attention_persistent_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int dim = padded_head_dim_cuda(call.kv.head_dim);
   AttentionArgs args = attention_args_of_rows(call);
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());

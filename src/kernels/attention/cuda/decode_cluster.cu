@@ -1,5 +1,5 @@
 // Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
-// one key/value head and merges them among themselves (docs/kernels/attention.md, kCluster).
+// one key/value head and merges them among themselves (docs/kernels/attention.md, kDecodeCluster).
 //
 // Every trip to the L2 costs 0.6 us. So what the plan says and the tiles of the prefix are
 // requested before the wait for the previous kernel. Then come queries and the step's own keys (one
@@ -164,7 +164,7 @@ Variant variant_for(int dim, bool wide, bool two_per_sm) {
 
 }  // namespace
 
-Status prepare_attention_cluster_cuda() {
+Status prepare_attention_decode_cluster_cuda() {
   for (const int dim : {64, 128}) {
     for (const auto& [wide, two_per_sm] : {std::pair(false, false), {false, true}, {true, true}}) {
       const Variant variant = variant_for(dim, wide, two_per_sm);
@@ -175,12 +175,12 @@ Status prepare_attention_cluster_cuda() {
   return {};
 }
 
-Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+Status attention_decode_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
   const auto args = attention_args<ClusterArgs>(call);
   // The number of items that the plan makes of rows of one sequence; if there are more, clusters
   // take the rest in turn.
-  const bool wide = call.mode == AttentionMode::kWideCluster;
+  const bool wide = call.kernel == AttentionKernel::kWideDecodeCluster;
   const int query_tile_rows = cluster_rows(args.row_columns, wide);
   const int items =
       (call.rows + query_tile_rows - 1) / query_tile_rows * args.kv_heads * args.parts;
