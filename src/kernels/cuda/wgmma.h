@@ -57,7 +57,7 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// Asm operands for all sums of a thread. d[4n] to d[4n + 3] are the sums of row block n (8 rows),
+// Asm operands for all sums of a thread. d[4n] to d[4n + 3] are the sums of n8 tile n (8 rows),
 // in the layout of mma_bf16().
 #define FORERUN_SUMS_16                                                                           \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \

@@ -2,7 +2,7 @@
 //
 // The same kernels serve 1 row and 1,024 rows. The split of the inner dimension, the instruction
 // and the order of summation depend on the weight alone. So a row's bits do not depend on the other
-// rows of the batch, on the team's size or on the row block (batch invariance, which exact
+// rows of the batch, on the team's size or on the M tile (batch invariance, which exact
 // speculation rests on). The instruction set is chosen once per process (kernels/isa.h).
 #pragma once
 

@@ -21,35 +21,35 @@ bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats
          (!wants(formats, WeightFormat::kInt4) || rows >= of_int4);
 }
 
-// A block and a row, counted from the block's first row.
-struct BlockRow {
-  int64_t first;  // the block's first row
-  int64_t rows;   // the block's rows
+// An M tile and a row, counted from the tile's first row.
+struct MTileRow {
+  int64_t first;  // the tile's first row
+  int64_t rows;   // the tile's rows
   int64_t row;
 };
 
-// Finds the block of a row, for ascending rows.
-class BlockCursor {
+// Finds the M tile of a row, for ascending rows.
+class MTileCursor {
  public:
-  explicit BlockCursor(const RowBlocks& blocks) : blocks_(blocks) {}
-  BlockRow at(int64_t row) {
-    while (blocks_.begin(block_ + 1) <= row) ++block_;
-    const int64_t first = blocks_.begin(block_);
-    return {first, blocks_.begin(block_ + 1) - first, row - first};
+  explicit MTileCursor(const MTiles& m_tiles) : m_tiles_(m_tiles) {}
+  MTileRow at(int64_t row) {
+    while (m_tiles_.begin(m_tile_ + 1) <= row) ++m_tile_;
+    const int64_t first = m_tiles_.begin(m_tile_);
+    return {first, m_tiles_.begin(m_tile_ + 1) - first, row - first};
   }
 
  private:
-  RowBlocks blocks_;
-  int64_t block_ = 0;
+  MTiles m_tiles_;
+  int64_t m_tile_ = 0;
 };
 
 // The destination of a group of a row. `in_floats` and `in_dots`: the row's position in either kind
-// of block.
+// of M tile.
 PackedGroup group_of(const InputRows& at, const InputLayout& layout, const LinearKernels& kernels,
-                     const BlockRow& in_floats, const BlockRow& in_dots, int64_t group) {
+                     const MTileRow& in_floats, const MTileRow& in_dots, int64_t group) {
   PackedGroup out = {};
-  out.block_rows = in_floats.rows;
-  out.dot_block_rows = in_dots.rows;
+  out.m_tile_height = in_floats.rows;
+  out.dot_m_tile_height = in_dots.rows;
   out.digit_tiles = layout.digit_tiles;
   out.round_to_bf16 = layout.round_to_bf16;
   out.digit_count = layout.digit_count;
@@ -159,22 +159,22 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
   }
   const InputRows at = InputRows::place(storage_->buffer.data(), layout, rows);
   const LinearKernels& kernels = linear_kernels();
-  const auto blocks_of = [rows](int64_t height) {
-    return RowBlocks{rows, (rows + height - 1) / height};
+  const auto m_tiles_of = [rows](int64_t height) {
+    return MTiles{rows, (rows + height - 1) / height};
   };
-  const RowBlocks blocks = blocks_of(kernels.row_block);
-  const RowBlocks dot_blocks = kernels.tile_rows > 0 ? blocks_of(kernels.tile_rows) : blocks;
+  const MTiles m_tiles = m_tiles_of(kernels.m_tile_rows);
+  const MTiles dot_m_tiles = kernels.tile_rows > 0 ? m_tiles_of(kernels.tile_rows) : m_tiles;
   if (team.rank() == 0) {
     storage_->layout = layout;
     storage_->at = at;
     storage_->activation = activation;
-    storage_->blocks = blocks;
-    storage_->dot_blocks = dot_blocks;
+    storage_->m_tiles = m_tiles;
+    storage_->dot_m_tiles = dot_m_tiles;
     storage_->in = in;
   }
   const WorkRange units = team.share(rows * layout.groups);
-  BlockCursor in_floats(blocks);
-  BlockCursor in_dots(dot_blocks);
+  MTileCursor in_floats(m_tiles);
+  MTileCursor in_dots(dot_m_tiles);
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     const int64_t row = unit / layout.groups;
     const int64_t group = unit % layout.groups;
@@ -184,7 +184,7 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
   }
 }
 
-int64_t LinearInput::rows() const { return storage_->blocks.rows; }
+int64_t LinearInput::rows() const { return storage_->m_tiles.rows; }
 int64_t LinearInput::in_features() const { return storage_->in; }
 
 }  // namespace forerun

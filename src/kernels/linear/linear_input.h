@@ -42,8 +42,8 @@ struct InputLayout {
   size_t row_bytes() const;
 };
 
-// The beginnings of the layouts; null if a layout is absent. linear/cpu/kernels.h describes how row
-// blocks lie in them.
+// The beginnings of the layouts; null if a layout is absent. linear/cpu/kernels.h describes how M
+// tiles lie in them.
 struct InputRows {
   float* floats = nullptr;
   uint16_t* halves = nullptr;
@@ -61,8 +61,8 @@ struct LinearInput::Storage {
   InputLayout layout;
   InputRows at;
   Activation activation = Activation::kF32;
-  RowBlocks blocks = {};      // row blocks of floats
-  RowBlocks dot_blocks = {};  // row blocks of halves and digits
+  MTiles m_tiles = {};      // M tiles of floats
+  MTiles dot_m_tiles = {};  // M tiles of halves and digits
   int64_t in = 0;
 };
 

@@ -16,33 +16,33 @@
 
 namespace forerun {
 
-// Rows of a LinearInput are laid out in blocks of up to `row_block` rows (halves and digits:
-// `tile_rows` if there are AMX tiles), which a register tile multiplies together. The rows of a
-// block alternate after each vector (floats, halves) or after four inputs (digits), so that a tile
-// reads memory sequentially at constant offsets. The heights of an input's blocks differ by at most
-// one row, and the higher blocks come first: 9 rows are 5 and 4, not 8 and 1. The block whose first
-// row is r starts r row sizes into the layout.
-struct RowBlocks {
+// Rows of a LinearInput are laid out in M tiles of up to `m_tile_rows` rows (halves and digits:
+// `tile_rows` if there are AMX tiles), which a register tile multiplies together. The rows of an
+// M tile alternate after each vector (floats, halves) or after four inputs (digits), so that a tile
+// reads memory sequentially at constant offsets. The heights of an input's M tiles differ by at
+// most one row, and the higher ones come first: 9 rows are 5 and 4, not 8 and 1. The M tile whose
+// first row is r starts r row sizes into the layout.
+struct MTiles {
   int64_t rows;
   int64_t count;
   // Always inlined: files compiled for different instruction sets must not share a copy.
-  [[gnu::always_inline]] int64_t begin(int64_t block) const {
+  [[gnu::always_inline]] int64_t begin(int64_t m_tile) const {
     const int64_t extra = rows % count;
-    return block * (rows / count) + (block < extra ? block : extra);
+    return m_tile * (rows / count) + (m_tile < extra ? m_tile : extra);
   }
 };
 
 // The destination of a group of kInputGroup inputs of one row; a null pointer omits that layout.
 // Inputs past the end are zero.
 struct PackedGroup {
-  float* floats;     // vectors of float_lanes, `block_rows` vectors apart
-  uint16_t* halves;  // bf16 bits in order, runs of 32 inputs, `dot_block_rows` * 32 apart
-  int8_t* digits;    // digits of four inputs together, `dot_block_rows` times that apart
-  int64_t block_rows;
-  int64_t dot_block_rows;
+  float* floats;     // vectors of float_lanes, `m_tile_height` vectors apart
+  uint16_t* halves;  // bf16 bits in order, runs of 32 inputs, `dot_m_tile_height` * 32 apart
+  int8_t* digits;    // digits of four inputs together, `dot_m_tile_height` times that apart
+  int64_t m_tile_height;
+  int64_t dot_m_tile_height;
   // Digits are laid out for AMX tiles instead: the high digits of 64 inputs in order, their low
-  // digits `dot_block_rows` * 64 bytes later, and the next 64 inputs another `dot_block_rows` * 64
-  // bytes later.
+  // digits `dot_m_tile_height` * 64 bytes later, and the next 64 inputs another `dot_m_tile_height`
+  // * 64 bytes later.
   bool digit_tiles;
   float* scale;       // [1] scale of the digits
   int32_t* sums_32;   // [4] sums of the quantized inputs over 32, 64 and 128 inputs, negated, in
@@ -56,14 +56,14 @@ struct PackedGroup {
   int32_t digit_count;
 };
 
-// sums[row][out] = x[row] . w[out] for `rows` rows in `row_blocks` blocks and `outs` channels.
+// sums[row][out] = x[row] . w[out] for the rows of `m_tiles` and `outs` channels.
 struct DenseTask {
   const char* w;
   int64_t w_stride;  // bytes, stride of output channels
-  const char* x;     // the first block of floats
+  const char* x;     // the first M tile of floats
   int64_t x_row_bytes;
   int64_t in;
-  RowBlocks blocks;
+  MTiles m_tiles;
   int64_t outs;
   float* sums;
   int64_t sums_stride;  // floats
@@ -76,13 +76,13 @@ struct PackedTask {
   int64_t block_bytes;
   int64_t chunk;
   int64_t padded_in;
-  const char* x;  // digits, halves (pairs) or floats (Activation::kF32): the first block
+  const char* x;  // digits, halves (pairs) or floats (Activation::kF32): the first M tile
   int64_t x_row_bytes;
   const float* scales;
   int64_t scales_stride;
   const int32_t* input_sums;  // over `chunk` inputs
   int64_t input_sums_stride;
-  RowBlocks blocks;
+  MTiles m_tiles;
   int64_t out_blocks;
   float* sums;
   int64_t sums_stride;
@@ -118,12 +118,12 @@ struct LinearKernels {
   const char* name;
   // `floats` are kept in chunks of 2 * float_lanes inputs, the even inputs first.
   int32_t float_lanes;
-  int32_t row_block;
-  // AMX: rows of a tile of halves or digits, and of a row block of these layouts. 0: there are no
-  // AMX tiles; register tiles of row_block rows multiply all layouts.
+  int32_t m_tile_rows;
+  // AMX: rows of a tile of halves or digits, and of an M tile of these layouts. 0: there are no
+  // AMX tiles; register tiles of m_tile_rows rows multiply all layouts.
   int32_t tile_rows;
   // Smallest number of rows whose digits are multiplied by AMX tiles, by format: [int8, int4]; at
-  // most row_block + 1. `packed` multiplies fewer rows, with the same bits, since integers are
+  // most m_tile_rows + 1. `packed` multiplies fewer rows, with the same bits, since integers are
   // exact either way.
   int32_t min_tile_rows[2];
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);

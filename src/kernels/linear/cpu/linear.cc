@@ -62,7 +62,7 @@ bool is_packed(WeightFormat format) {
 // The shape of one tile within a call.
 struct Tile {
   int64_t row;
-  RowBlocks blocks;
+  MTiles m_tiles;
   int64_t out;
   int64_t outs;
   int64_t sums_stride;
@@ -71,8 +71,8 @@ struct Tile {
 // The tiles of a call: their maximum size, and the unit in which channels are divided among
 // members.
 struct TilePlan {
-  RowBlocks blocks;
-  int64_t max_blocks;
+  MTiles m_tiles;
+  int64_t max_m_tiles;
   int64_t outs;
   int64_t grain;
 };
@@ -99,11 +99,11 @@ void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const 
   task.x_row_bytes = input.layout.float_bytes;
   task.x = reinterpret_cast<const char*>(input.at.floats) + tile.row * task.x_row_bytes;
   task.in = weight.in_features();
-  task.blocks = tile.blocks;
+  task.m_tiles = tile.m_tiles;
   task.outs = tile.outs;
   task.sums = sums;
   task.sums_stride = tile.sums_stride;
-  task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.blocks.rows, tile.outs));
+  task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.m_tiles.rows, tile.outs));
   if (weight.format() == WeightFormat::kBf16) return kernels.dense_bf16(task);
   if (weight.format() == WeightFormat::kF16) return kernels.dense_f16(task);
   kernels.dense_f32(task);
@@ -120,7 +120,7 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
   task.block_bytes = stored.block_bytes;
   task.chunk = stored.chunk;
   task.padded_in = stored.padded_in;
-  task.blocks = tile.blocks;
+  task.m_tiles = tile.m_tiles;
   task.out_blocks = (tile.outs + kBlockOuts - 1) / kBlockOuts;
   task.sums = sums;
   task.sums_stride = tile.sums_stride;
@@ -162,19 +162,19 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
   const bool long_enough = weight.out_features() >= 1024 * team.size();
   TilePlan plan = {};
   if (takes_tiles(linear_kernels(), weight.format(), layout)) {
-    plan.blocks = x.storage().dot_blocks;
-    plan.max_blocks = kMaxDotRows / plan.blocks.begin(1);
-    plan.outs = plan.blocks.count <= 2 ? kStreamOuts : kDotOuts;
+    plan.m_tiles = x.storage().dot_m_tiles;
+    plan.max_m_tiles = kMaxDotRows / plan.m_tiles.begin(1);
+    plan.outs = plan.m_tiles.count <= 2 ? kStreamOuts : kDotOuts;
     plan.grain = long_enough ? kStreamOuts : kBlockOuts;
     return plan;
   }
-  plan.blocks = x.storage().blocks;
+  plan.m_tiles = x.storage().m_tiles;
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
-  const int64_t block_bytes = row_bytes * plan.blocks.begin(1);
+  const int64_t m_tile_bytes = row_bytes * plan.m_tiles.begin(1);
   // Kernels for bf16 pairs take the inputs in passes; with so many rows a pass always fits.
   const int64_t fitting =
-      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / block_bytes;
-  plan.max_blocks = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.blocks.begin(1));
+      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / m_tile_bytes;
+  plan.max_m_tiles = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.m_tiles.begin(1));
   plan.outs = kTileOuts;
   plan.grain = long_enough ? kTileOuts : kBlockOuts;
   return plan;
@@ -186,12 +186,12 @@ void for_each_tile(const Team& team, const LinearWeight& weight, const LinearInp
                    const Work& work) {
   if (x.rows() == 0) return;
   const TilePlan plan = plan_tiles(team, weight, x);
-  const RowBlocks& blocks = plan.blocks;
+  const MTiles& m_tiles = plan.m_tiles;
   const WorkRange outs = team.share(weight.out_features(), plan.grain);
-  for (int64_t block = 0; block < blocks.count; block += plan.max_blocks) {
-    const int64_t count = std::min(plan.max_blocks, blocks.count - block);
-    const int64_t row = blocks.begin(block);
-    const RowBlocks rows = {blocks.begin(block + count) - row, count};
+  for (int64_t m_tile = 0; m_tile < m_tiles.count; m_tile += plan.max_m_tiles) {
+    const int64_t count = std::min(plan.max_m_tiles, m_tiles.count - m_tile);
+    const int64_t row = m_tiles.begin(m_tile);
+    const MTiles rows = {m_tiles.begin(m_tile + count) - row, count};
     for (int64_t out = outs.begin; out < outs.end; out += plan.outs) {
       work(Tile{row, rows, out, std::min(plan.outs, outs.end - out), plan.outs});
     }
@@ -221,13 +221,13 @@ void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, 
   assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
   const LinearKernels& kernels = linear_kernels();
   for_each_tile(team, weight, x, [&](const Tile& tile) {
-    float* sums = floats_of(scratch().sums, tile.blocks.rows * tile.sums_stride);
+    float* sums = floats_of(scratch().sums, tile.m_tiles.rows * tile.sums_stride);
     tile_sums(kernels, weight, x, tile, sums);
     const int64_t offset = tile.row * y.outer_stride() + tile.out;
     StoreTask task = {};
     task.sums = sums;
     task.sums_stride = tile.sums_stride;
-    task.rows = tile.blocks.rows;
+    task.rows = tile.m_tiles.rows;
     task.outs = tile.outs;
     task.y = y.data() + offset;
     task.y_stride = y.outer_stride();
@@ -246,15 +246,15 @@ void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeig
   assert(y.dim(0) == x.rows() && y.dim(1) == gate.out_features());
   const LinearKernels& kernels = linear_kernels();
   for_each_tile(team, gate, x, [&](const Tile& tile) {
-    float* gate_sums = floats_of(scratch().sums, tile.blocks.rows * tile.sums_stride);
-    float* up_sums = floats_of(scratch().other_sums, tile.blocks.rows * tile.sums_stride);
+    float* gate_sums = floats_of(scratch().sums, tile.m_tiles.rows * tile.sums_stride);
+    float* up_sums = floats_of(scratch().other_sums, tile.m_tiles.rows * tile.sums_stride);
     tile_sums(kernels, gate, x, tile, gate_sums);
     tile_sums(kernels, up, x, tile, up_sums);
     SwigluTask task = {};
     task.gate = gate_sums;
     task.up = up_sums;
     task.sums_stride = tile.sums_stride;
-    task.rows = tile.blocks.rows;
+    task.rows = tile.m_tiles.rows;
     task.outs = tile.outs;
     task.y = y.data() + tile.row * y.outer_stride() + tile.out;
     task.y_stride = y.outer_stride();

@@ -17,7 +17,7 @@ namespace forerun::cuda {
 // The work of one block. Its methods are in the order of execution: loads of weights and
 // activations, products, sends of partial sums to the blocks that own them, outputs and, with a
 // group of GPUs, the all-reduce (linear/cuda/output.h).
-template <LinearFormat kFormat, int kRowBlocks, EpilogueKind kEpilogue, TileSchedule kSchedule>
+template <LinearFormat kFormat, int kN8Tiles, EpilogueKind kEpilogue, TileSchedule kSchedule>
 struct LinearBlock {
   static constexpr bool kSinglePass =
       kSchedule == TileSchedule::kSinglePass || kSchedule == TileSchedule::kManyWarps;
@@ -28,13 +28,13 @@ struct LinearBlock {
   // thread's first item (up to 8 rows, its only item).
   static constexpr bool kLoadsEarly =
       kSchedule == TileSchedule::kSinglePass &&
-      (kRowBlocks == 1 ? kEpilogue != EpilogueKind::kRuntime : kEpilogue == EpilogueKind::kPlain);
+      (kN8Tiles == 1 ? kEpilogue != EpilogueKind::kRuntime : kEpilogue == EpilogueKind::kPlain);
   // Whether LinearLaunch has a producer warp if activations come in many segments.
-  static constexpr bool kHasProducerWarp = !kSinglePass && has_producer_warp(kRowBlocks);
+  static constexpr bool kHasProducerWarp = !kSinglePass && has_producer_warp(kN8Tiles);
   // Whether a block waits for the other blocks of its cluster after it has requested activations,
   // not before. This is faster at 16 rows and slower at 24 and 32 rows (8B int4).
-  static constexpr bool kClusterWaitsLate = kRowBlocks == 2;
-  using Accumulators = float[2][kRowBlocks][4];
+  static constexpr bool kClusterWaitsLate = kN8Tiles == 2;
+  using Accumulators = float[2][kN8Tiles][4];
 
   const LinearKernelArgs& args;
   const uint32_t base;  // address of the block's shared memory
@@ -46,7 +46,7 @@ struct LinearBlock {
   const int warp_tiles, first_row, rows, passes;
   const bool inputs_stay;
   UnitRing<kUnitBytes, kStageBytes, kSinglePass> ring;
-  InputRing<kRowBlocks, kSinglePass> inputs;
+  InputRing<kN8Tiles, kSinglePass> inputs;
   InverseRms scales;
   uint32_t receive_barriers;  // one barrier per buffer
   PartialSums sums;
@@ -55,7 +55,7 @@ struct LinearBlock {
   // The address in the first buffer of the activations that the lane loads, and the steps from unit
   // to unit and from one block of 8 rows to the next.
   uint32_t input_lane;
-  int input_step, row_block_bytes;
+  int input_step, n8_tile_bytes;
 
   __device__ __forceinline__ LinearBlock(const LinearKernelArgs& args, uint32_t base, int cluster)
       : args(args),
@@ -72,8 +72,8 @@ struct LinearBlock {
         block(args, cta_rank),
         warp_tiles(kSinglePass ? tile_begin + tile_warp < tile_end
                                : (tile_end - tile_begin - tile_warp + tile_warps - 1) / tile_warps),
-        first_row(blockIdx.y * 8 * kRowBlocks),
-        rows(min(8 * kRowBlocks, args.rows - first_row)),
+        first_row(blockIdx.y * 8 * kN8Tiles),
+        rows(min(8 * kN8Tiles, args.rows - first_row)),
         passes(kSinglePass ? 1 : (tile_end - tile_begin + tile_warps - 1) / tile_warps),
         inputs_stay(args.segments == args.input_buffers) {}
 
@@ -91,7 +91,7 @@ struct LinearBlock {
     ring.to_use = ring.to_request;
     ring.data = base + args.ring_offset + warp * args.stages * kStageBytes;
     ring.data_end = ring.data + args.stages * kStageBytes;
-    ring.barrier = base + ring_barrier_offset(kRowBlocks) + warp * args.stages * 8;
+    ring.barrier = base + ring_barrier_offset(kN8Tiles) + warp * args.stages * 8;
     inputs.data = base + kBarrierBytes;
     inputs.full = base;
     inputs.empty = inputs.full + kInputSegments * 8;
@@ -137,7 +137,7 @@ struct LinearBlock {
   // only one unit per warp before the activations, since the copies of activations wait behind all
   // earlier copies of weights (8B at 16 rows on an H100: 2.17 ms with one unit, 2.24 with two).
   // bf16 layers multiply their units sooner and would become slower.
-  static constexpr bool kFillsRingLate = kFormat == LinearFormat::kInt4Group128 && kRowBlocks > 1;
+  static constexpr bool kFillsRingLate = kFormat == LinearFormat::kInt4Group128 && kN8Tiles > 1;
   __device__ __forceinline__ void load_weights() {
     fill_stages(0, kFillsRingLate ? 1 : args.stages);
     __syncthreads();
@@ -149,14 +149,14 @@ struct LinearBlock {
   // Loads the activations and the scales of their rows after the previous kernel has written them.
   __device__ __forceinline__ void load_inputs() {
     if constexpr (kLoadsEarly) {
-      const OutputItems<kRowBlocks> items(args, tile_begin, tile_end - tile_begin, first_row,
-                                          cta_rank);
+      const OutputItems<kN8Tiles> items(args, tile_begin, tile_end - tile_begin, first_row,
+                                        cta_rank);
       early = items.at(args, static_cast<int>(threadIdx.x));
       if (ends_plain<kEpilogue>(args)) early.load_weights(args);
     }
     const bool gathers = kEpilogue != EpilogueKind::kGated && args.row_index != nullptr;
     auto first_inputs = inputs.prepare(args, warp, lane);
-    if constexpr (kRowBlocks == 1) {
+    if constexpr (kN8Tiles == 1) {
       InverseRms::RowSquares squares = scales.prepare(args, first_row, rows, warp, lane);
       cluster_wait();
       wait_for_previous_kernel();
@@ -177,22 +177,22 @@ struct LinearBlock {
       inputs.request_first(args, first_inputs);
       if constexpr (kFillsRingLate) fill_stages(1, args.stages);
       if constexpr (kLoadsEarly) early.load_residual(args);
-      scales.template find<kRowBlocks>(args, first_row, rows, warp, lane);
+      scales.template find<kN8Tiles>(args, first_row, rows, warp, lane);
     }
     // A lane loads row lane % 8 of each block of 8 rows (or the last row, if there are fewer), 8 of
     // every 32 inputs.
-    const int row_to_load = kRowBlocks == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
+    const int row_to_load = kN8Tiles == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
     input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
                  row_to_load * args.input_stride_bytes + (lane >> 3) * 16;
     input_step = (kUnitInputs * 2) << args.slice_k_warps_log2;
-    row_block_bytes = 8 * args.input_stride_bytes;
+    n8_tile_bytes = 8 * args.input_stride_bytes;
     if constexpr (Unit<kFormat>::kAhead) weights.load_ahead(args, ring, lane);
     if constexpr (kClusterWaitsLate) cluster_wait();
   }
 
   __device__ __forceinline__ void expect_sums(int tiles) const {
     if (threadIdx.x == 0) {
-      barrier_arrive_expect_tx(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+      barrier_arrive_expect_tx(sums.barrier, sums.bytes(args, tiles * kN8Tiles));
     }
   }
 
@@ -207,7 +207,7 @@ struct LinearBlock {
     uint32_t input = input_lane;
 #pragma unroll 1
     for (int unit = warp_tiles * ring.tile_units; unit > 0; --unit, input += input_step) {
-      weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
+      weights.template multiply<kN8Tiles>(args, ring, lane, input, n8_tile_bytes, acc);
     }
     weights.finish(acc);
     // The following values are computed again, since they would occupy registers during the loop.
@@ -217,12 +217,12 @@ struct LinearBlock {
     sums.cta_rank = owner;
     if (tile < tiles) {
       const int part_bytes = args.stages * kStageBytes;
-      send_sums<kRowBlocks, true>(
+      send_sums<kN8Tiles, true>(
           args, sums, acc, base + args.ring_offset + (tile << args.slice_k_warps_log2) * part_bytes,
           part_bytes, tile, thread / 32 & (slice_k_warps - 1), slice_k_warps, thread % 32);
     }
-    const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
-    if constexpr (kLoadsEarly && kRowBlocks == 1) {
+    const OutputItems<kN8Tiles> items(args, tile_begin, tiles, first_row, owner);
+    if constexpr (kLoadsEarly && kN8Tiles == 1) {
       store_item<kEpilogue>(args, sums, 0, scales, items, items.first(), early);
     } else if constexpr (kLoadsEarly) {
       store_sums<kEpilogue>(args, sums, 0, scales, items, items.first(), early);
@@ -287,18 +287,18 @@ struct LinearBlock {
         uint32_t input =
             input_lane + at.buffer * inputs.buffer_rows(args) * args.input_stride_bytes;
         for (int unit = 0; unit < units; ++unit, input += input_step) {
-          weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
+          weights.template multiply<kN8Tiles>(args, ring, lane, input, n8_tile_bytes, acc);
         }
         release_segment(at);
       }
       weights.finish(acc);
       if (tile_warp < tiles) {
-        constexpr int kPartBytes = kRowBlocks * 512;
-        send_sums<kRowBlocks, false>(
+        constexpr int kPartBytes = kN8Tiles * 512;
+        send_sums<kN8Tiles, false>(
             args, sums, acc, base + args.slice_k_offset + tile_warp * slice_k_warps * kPartBytes,
             kPartBytes, tile_warp, input_warp, slice_k_warps, lane);
       }
-      const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, cta_rank);
+      const OutputItems<kN8Tiles> items(args, pass, tiles, first_row, cta_rank);
       store_sums<kEpilogue>(args, sums, passes_done >> 1 & 1, scales, items);
       // Blocks of the cluster that are one pass ahead write to the other buffer. No block is two
       // passes ahead: it would first have to receive the sums that every warp of this block sends
@@ -307,8 +307,8 @@ struct LinearBlock {
       ++passes_done;
     }
     if (ends_in_sum<kEpilogue>(args)) {
-      store_group_sums(args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin,
-                                                     first_row, cta_rank));
+      store_group_sums(args, OutputItems<kN8Tiles>(args, tile_begin, tile_end - tile_begin,
+                                                   first_row, cta_rank));
     }
   }
 };

@@ -21,15 +21,14 @@ namespace forerun::cuda {
 __device__ __forceinline__ float4 as_float4(const float (&v)[4]) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
-template <int kRowBlocks>
-__device__ __forceinline__ void add(float (&a)[2][kRowBlocks][4],
-                                    const float (&b)[2][kRowBlocks][4]) {
+template <int kN8Tiles>
+__device__ __forceinline__ void add(float (&a)[2][kN8Tiles][4], const float (&b)[2][kN8Tiles][4]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
-    for (int block = 0; block < kRowBlocks; ++block) {
+    for (int n = 0; n < kN8Tiles; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) a[half][block][i] += b[half][block][i];
+      for (int i = 0; i < 4; ++i) a[half][n][i] += b[half][n][i];
     }
   }
 }
@@ -100,7 +99,7 @@ struct OutputItem {
 // The outputs that a block owns of `tiles` tiles from `first_tile` on, distributed over its
 // threads. opaque() keeps the compiler from computing values derived from these fields early: they
 // would occupy registers during the main loop, which needs them all.
-template <int kRowBlocks>
+template <int kN8Tiles>
 struct OutputItems {
   int first_tile, first_row, cta_rank, size, count;  // `count`: halves of fragments of the cluster
 
@@ -110,7 +109,7 @@ struct OutputItems {
         first_row(row),
         cta_rank(cluster_rank),
         size(static_cast<int>(opaque(static_cast<uint32_t>(args.cluster_size)))),
-        count(2 * tiles * kRowBlocks) {}
+        count(2 * tiles * kN8Tiles) {}
 
   static __device__ __forceinline__ int first() { return static_cast<int>(opaque(threadIdx.x)); }
   // Warps stay whole, so that write_squares() may exchange data between lanes: lanes past the last
@@ -125,14 +124,14 @@ struct OutputItems {
   __device__ __forceinline__ OutputItem at(const LinearKernelArgs& args, int index) const {
     const auto half = static_cast<uint32_t>(cta_rank + place(index) * size);
     OutputItem item = {};
-    item.tile = first_tile + static_cast<int>(half / (2 * kRowBlocks));
+    item.tile = first_tile + static_cast<int>(half / (2 * kN8Tiles));
     item.lane = static_cast<int>(half % 2 * kHalfLanes) + (index & (kHalfLanes - 1));
     item.row = has(index) ? first_row + block_row(index, item.lane) : args.rows;
     return item;
   }
   __device__ __forceinline__ int block_row(int index, int lane) const {
     const auto half = static_cast<uint32_t>(cta_rank + place(index) * size);
-    return static_cast<int>(half / 2 % kRowBlocks * 8) + (lane & 3) * 2;
+    return static_cast<int>(half / 2 % kN8Tiles * 8) + (lane & 3) * 2;
   }
 };
 

@@ -19,7 +19,7 @@ enum class EpilogueKind : uint8_t;
 // A variant of the kernel for 1 to 32 rows (linear/cuda/linear.cu).
 struct LinearVariant {
   LinearFormat format;
-  int row_blocks;              // 1, 2 or 4
+  int n8_tiles;                // 1, 2 or 4
   EpilogueKind epilogue;       // int8: kPlain only
   TileSchedule schedule;       // kManyWarps: int4 only
   bool few_registers = false;  // see LinearLaunch; kPlain only

@@ -104,22 +104,22 @@ Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   for (const LinearFormat format :
        {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
-    for (const int row_blocks : {1, 2, 4}) {
+    for (const int n8_tiles : {1, 2, 4}) {
       for (const TileSchedule schedule :
            {TileSchedule::kMultiPass, TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
         if (format != LinearFormat::kInt4Group128 && schedule == TileSchedule::kManyWarps) continue;
         for (const EpilogueKind epilogue :
              {EpilogueKind::kPlain, EpilogueKind::kGated, EpilogueKind::kRuntime}) {
           FORERUN_RETURN_IF_ERROR(
-              allow_shared_memory(linear_kernel_for({format, row_blocks, epilogue, schedule}),
-                                  limit, "loading the linear kernels"));
+              allow_shared_memory(linear_kernel_for({format, n8_tiles, epilogue, schedule}), limit,
+                                  "loading the linear kernels"));
         }
       }
     }
   }
   FORERUN_RETURN_IF_ERROR(
       allow_shared_memory(linear_kernel_for({.format = LinearFormat::kInt4Group128,
-                                             .row_blocks = 2,
+                                             .n8_tiles = 2,
                                              .epilogue = EpilogueKind::kPlain,
                                              .schedule = TileSchedule::kManyWarps,
                                              .few_registers = true}),
@@ -192,7 +192,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
                                 : call.gated ? EpilogueKind::kGated
                                              : EpilogueKind::kPlain;
   const LinearKernel kernel = linear_kernel_for(
-      {plan.format, launch.row_blocks, epilogue, launch.schedule, launch.few_registers});
+      {plan.format, launch.n8_tiles, epilogue, launch.schedule, launch.few_registers});
   return launch_in_clusters(kernel, plan.cluster_size, call.dependent,
                             dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
                                  static_cast<unsigned>(launch.row_tiles)),

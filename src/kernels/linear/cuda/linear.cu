@@ -47,19 +47,19 @@ namespace {
 // registers for both would make 1B 3% slower. At 16 rows QKV's 12 warps have 80 registers, to leave
 // room for a block of attention with 32,768. At 32 rows of many units a block has an SM to itself;
 // of its nine warps three share a scheduler's 16,384 registers.
-constexpr int registers(LinearFormat format, int row_blocks, EpilogueKind epilogue,
+constexpr int registers(LinearFormat format, int n8_tiles, EpilogueKind epilogue,
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;
-  if (row_blocks == 4) return many ? 128 : 168;
-  if (row_blocks == 2) return many ? 80 : 112;
+  if (n8_tiles == 4) return many ? 128 : 168;
+  if (n8_tiles == 2) return many ? 80 : 112;
   if (schedule == TileSchedule::kMultiPass || format != LinearFormat::kInt4Group128) return 112;
   return epilogue == EpilogueKind::kRuntime ? 72 : many ? 64 : 112;
 }
 
-template <LinearFormat kFormat, int kRowBlocks, EpilogueKind kEpilogue, TileSchedule kSchedule>
-__global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule))
+template <LinearFormat kFormat, int kN8Tiles, EpilogueKind kEpilogue, TileSchedule kSchedule>
+__global__ void __maxnreg__(registers(kFormat, kN8Tiles, kEpilogue, kSchedule))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
-  using Block = LinearBlock<kFormat, kRowBlocks, kEpilogue, kSchedule>;
+  using Block = LinearBlock<kFormat, kN8Tiles, kEpilogue, kSchedule>;
   launch_dependents();
   Block block(args, dynamic_shared_address(), static_cast<int>(cluster_index()));
   block.place_rings();
@@ -79,41 +79,41 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule)
 #else
 
 // Below sm_90 there are no clusters and no bulk copies; linear_cuda() never launches this stub.
-template <LinearFormat kFormat, int kRowBlocks, EpilogueKind kEpilogue, TileSchedule kSchedule>
+template <LinearFormat kFormat, int kN8Tiles, EpilogueKind kEpilogue, TileSchedule kSchedule>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
-template <LinearFormat kFormat, int kRowBlocks, TileSchedule kSchedule>
+template <LinearFormat kFormat, int kN8Tiles, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt8Group64) {  // int8: only the LM head
-    return linear_kernel<kFormat, kRowBlocks, EpilogueKind::kPlain, kSchedule>;
+    return linear_kernel<kFormat, kN8Tiles, EpilogueKind::kPlain, kSchedule>;
   } else {
     return variant.epilogue == EpilogueKind::kPlain
-               ? linear_kernel<kFormat, kRowBlocks, EpilogueKind::kPlain, kSchedule>
+               ? linear_kernel<kFormat, kN8Tiles, EpilogueKind::kPlain, kSchedule>
            : variant.epilogue == EpilogueKind::kGated
-               ? linear_kernel<kFormat, kRowBlocks, EpilogueKind::kGated, kSchedule>
-               : linear_kernel<kFormat, kRowBlocks, EpilogueKind::kRuntime, kSchedule>;
+               ? linear_kernel<kFormat, kN8Tiles, EpilogueKind::kGated, kSchedule>
+               : linear_kernel<kFormat, kN8Tiles, EpilogueKind::kRuntime, kSchedule>;
   }
 }
 template <LinearFormat kFormat, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
-  return variant.row_blocks == 1   ? kernel_for<kFormat, 1, kSchedule>(variant)
-         : variant.row_blocks == 2 ? kernel_for<kFormat, 2, kSchedule>(variant)
-                                   : kernel_for<kFormat, 4, kSchedule>(variant);
+  return variant.n8_tiles == 1   ? kernel_for<kFormat, 1, kSchedule>(variant)
+         : variant.n8_tiles == 2 ? kernel_for<kFormat, 2, kSchedule>(variant)
+                                 : kernel_for<kFormat, 4, kSchedule>(variant);
 }
 // kManyWarps has a separate kernel only if it needs fewer registers than kSinglePass.
 // linear/cuda/plan.cc says which schedules int8 and bf16 use.
 template <LinearFormat kFormat>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {
-    if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 4) {
+    if (variant.schedule == TileSchedule::kManyWarps && variant.n8_tiles == 4) {
       return kernel_for<kFormat, 4, TileSchedule::kManyWarps>(variant);
     }
     if (variant.few_registers) {
       return linear_kernel<kFormat, 2, EpilogueKind::kPlain, TileSchedule::kManyWarps>;
     }
-    if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 1 &&
+    if (variant.schedule == TileSchedule::kManyWarps && variant.n8_tiles == 1 &&
         variant.epilogue != EpilogueKind::kRuntime) {
       return variant.epilogue == EpilogueKind::kGated
                  ? linear_kernel<kFormat, 1, EpilogueKind::kGated, TileSchedule::kManyWarps>

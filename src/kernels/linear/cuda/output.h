@@ -54,30 +54,30 @@ __device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, O
 // first stores its sums in its part of shared memory; the parts begin at `parts`, `part_bytes`
 // apart. They are then added in the order of the warps: half of the outputs at a time, or all at
 // once if there is only one pass, after which the parts are not written again.
-template <int kRowBlocks, bool kOnePass>
+template <int kN8Tiles, bool kOnePass>
 __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const PartialSums& sums,
-                                          const float (&acc)[2][kRowBlocks][4], uint32_t parts,
+                                          const float (&acc)[2][kN8Tiles][4], uint32_t parts,
                                           int part_bytes, int tile_warp, int input_warp,
                                           int slice_k_warps, int lane) {
   if (slice_k_warps == 1) {
 #pragma unroll
-    for (int block = 0; block < kRowBlocks; ++block) {
-      sums.push(args, 0, tile_warp * kRowBlocks + block, lane, as_float4(acc[0][block]));
-      sums.push(args, 1, tile_warp * kRowBlocks + block, lane, as_float4(acc[1][block]));
+    for (int n = 0; n < kN8Tiles; ++n) {
+      sums.push(args, 0, tile_warp * kN8Tiles + n, lane, as_float4(acc[0][n]));
+      sums.push(args, 1, tile_warp * kN8Tiles + n, lane, as_float4(acc[1][n]));
     }
     return;
   }
   constexpr int kHalves = kOnePass ? 2 : 1;  // halves at a time
-  constexpr int kHalfVectors = kRowBlocks * 32;
+  constexpr int kHalfVectors = kN8Tiles * 32;
 #pragma unroll
   for (int first = 0; first < 2; first += kHalves) {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
 #pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) {
+      for (int n = 0; n < kN8Tiles; ++n) {
         store_shared_sums(
-            parts + input_warp * part_bytes + ((half * kRowBlocks + block) * 32 + lane) * 16,
-            acc[first + half][block]);
+            parts + input_warp * part_bytes + ((half * kN8Tiles + n) * 32 + lane) * 16,
+            acc[first + half][n]);
       }
     }
     named_barrier(1 + tile_warp, slice_k_warps * 32);
@@ -90,8 +90,8 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
         part += part_bytes;
         add(sum, load_shared_sums(part));
       }
-      sums.push(args, first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32,
-                lane, sum);
+      sums.push(args, first + f / kHalfVectors, tile_warp * kN8Tiles + f % kHalfVectors / 32, lane,
+                sum);
     }
     // Before the parts are overwritten.
     if (!kOnePass) named_barrier(1 + tile_warp, slice_k_warps * 32);
@@ -101,10 +101,10 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
 // Waits for the partial sums of item `index` from the cluster's blocks, adds them up in the order
 // of the blocks, and writes the outputs or sends the sums to the group of GPUs. `parity`: parity of
 // the barrier of `sums`. For whole warps.
-template <EpilogueKind kEpilogue, int kRowBlocks>
+template <EpilogueKind kEpilogue, int kN8Tiles>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
-                                           const OutputItems<kRowBlocks>& items, int index,
+                                           const OutputItems<kN8Tiles>& items, int index,
                                            const OutputItem& item) {
   barrier_wait(sums.barrier, parity);  // even if the warp has no item; linear_kernel() explains why
   if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
@@ -116,7 +116,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
     v[half] = load_shared_sums(sums.buffer + sums.offset(args, 0, half, place, item.lane));
   }
   // Unrolled: fewer would spill registers at 16 rows.
-  constexpr int kSources = kRowBlocks == 1 ? 1 : 2;
+  constexpr int kSources = kN8Tiles == 1 ? 1 : 2;
 #pragma unroll kSources
   for (int source = 1; source < args.cluster_size; ++source) {
 #pragma unroll
@@ -139,10 +139,10 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
 }
 
 // The same for item `index`, which has been loaded, and all later items of the thread.
-template <EpilogueKind kEpilogue, int kRowBlocks>
+template <EpilogueKind kEpilogue, int kN8Tiles>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
-                                           const OutputItems<kRowBlocks>& items, int index,
+                                           const OutputItems<kN8Tiles>& items, int index,
                                            OutputItem item) {
 #pragma unroll 1
   for (;;) {
@@ -155,10 +155,10 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
 }
 
 // The same for all items of the thread.
-template <EpilogueKind kEpilogue, int kRowBlocks>
+template <EpilogueKind kEpilogue, int kN8Tiles>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
-                                           const OutputItems<kRowBlocks>& items) {
+                                           const OutputItems<kN8Tiles>& items) {
   int index = items.first();
 #pragma unroll 1
   do {
@@ -171,9 +171,9 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
 
 // The all-reduce of a group of GPUs, after all sums of the block have been sent: adds up the
 // group's sums of `items` and writes the outputs.
-template <int kRowBlocks>
+template <int kN8Tiles>
 __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
-                                                 const OutputItems<kRowBlocks>& items) {
+                                                 const OutputItems<kN8Tiles>& items) {
   PeerWait wait;
 #pragma unroll 1
   for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {

@@ -27,9 +27,9 @@ static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must 
 // better still. (Measured on whole forwards of 1B and 8B.)
 constexpr int kWantedStages = 2;
 constexpr int kBf16Stages = 4;  // and int8; preferred to having all activations at once
-constexpr int max_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
-  if (format != LinearFormat::kInt4Group128) return row_blocks == 1 ? kMaxStages : kBf16Stages;
-  return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
+constexpr int max_stages(LinearFormat format, int n8_tiles, TileSchedule schedule) {
+  if (format != LinearFormat::kInt4Group128) return n8_tiles == 1 ? kMaxStages : kBf16Stages;
+  return n8_tiles == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
 // Shared memory for segments of 8 rows of activations (a segment of one unit per warp may take
 // more), by preference.
@@ -49,7 +49,7 @@ constexpr int kInt4WideInputBytes = 192 << 10;  // for all rows, from 16 rows on
 static_assert(kInt4SegmentBuffers.buffers <= kInputSegments);
 
 // Groups of 8 rows that share the registers of weights.
-int row_blocks_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
+int n8_tiles_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
 
 // Stride in bytes of a row of `units` units in shared memory: an odd multiple of 16 bytes, so that
 // the 8 rows of a matrix load start in different banks.
@@ -63,10 +63,10 @@ int input_stride(const LinearPlan& plan, int units) {
 // is left.
 LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, int limit,
                      int input_buffers, int max_input_bytes) {
-  const int row_blocks = row_blocks_of(rows);
+  const int n8_tiles = n8_tiles_of(rows);
   LinearLaunch launch;
-  launch.row_blocks = row_blocks;
-  launch.row_tiles = ceil_div(rows, 8 * row_blocks);
+  launch.n8_tiles = n8_tiles;
+  launch.row_tiles = ceil_div(rows, 8 * n8_tiles);
   const bool one_pass = schedule != TileSchedule::kMultiPass;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
   launch.schedule = schedule;
@@ -82,18 +82,18 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
         input_stride(plan, std::min(launch.segment_units * plan.slice_k_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
     // With fewer rows, several buffers would not all begin at multiples of 128 bytes.
-    launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
+    launch.input_rows = n8_tiles == 1 && launch.segments == 1 ? rows : 8 * n8_tiles;
     input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
-    if (one_pass || launch.segment_units <= 1 || input_bytes <= max_input_bytes * row_blocks) {
+    if (one_pass || launch.segment_units <= 1 || input_bytes <= max_input_bytes * n8_tiles) {
       break;
     }
   }
   launch.producer_warps =
-      has_producer_warp(row_blocks) && launch.segments > launch.input_buffers ? 1 : 0;
+      has_producer_warp(n8_tiles) && launch.segments > launch.input_buffers ? 1 : 0;
   const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
-  const int reduce_bytes = plan.slice_k_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
+  const int reduce_bytes = plan.slice_k_warps > 1 && !one_pass ? warps * n8_tiles * 512 : 0;
   launch.receive_places =
-      ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * row_blocks, plan.cluster_size);
+      ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * n8_tiles, plan.cluster_size);
   launch.receive_buffer_bytes = launch.receive_places * plan.cluster_size * 512;
   launch.slice_k_offset = kBarrierBytes + input_bytes;
   launch.receive_offset = launch.slice_k_offset + reduce_bytes;
@@ -102,7 +102,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   const int ring_stage_bytes = warps * stage_bytes(plan.format);
   launch.stages =
       std::min({(limit - launch.ring_offset) / ring_stage_bytes,
-                max_stages(plan.format, row_blocks, schedule), ring_barriers(row_blocks) / warps});
+                max_stages(plan.format, n8_tiles, schedule), ring_barriers(n8_tiles) / warps});
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
 }
@@ -118,8 +118,8 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
       lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
   const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
   // The sums that warps exchange are stored in their rings.
-  const bool exchange_fits = plan.slice_k_warps == 1 ||
-                             launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
+  const bool exchange_fits =
+      plan.slice_k_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.n8_tiles * 1024;
   if (warps > (int4 ? kMaxLinearWarps : kLinearWarps) || launch.stages < wanted || !exchange_fits) {
     launch.stages = 0;
   }
@@ -137,9 +137,9 @@ int half_of_multiprocessor(int shared_limit) {
 struct SmemLimits {
   int half, over_half;
 };
-SmemLimits smem_limits(const LinearPlan& plan, int row_blocks, int shared_limit) {
+SmemLimits smem_limits(const LinearPlan& plan, int n8_tiles, int shared_limit) {
   const int half = half_of_multiprocessor(shared_limit);
-  if (plan.format == LinearFormat::kInt4Group128 && row_blocks == 1) {
+  if (plan.format == LinearFormat::kInt4Group128 && n8_tiles == 1) {
     return {half - kSmallKernelBytes / 2 - kUnevenBytes,
             half + kSmallKernelBytes / 2 + kUnevenBytes};
   }
@@ -149,22 +149,22 @@ SmemLimits smem_limits(const LinearPlan& plan, int row_blocks, int shared_limit)
 // Several passes over the tiles, with activations in as few segments as int4 prefers. `stages` is 0
 // if that leaves too few units in flight.
 LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, int shared_limit) {
-  const int row_blocks = row_blocks_of(rows);
-  if (row_blocks == 1) {
+  const int n8_tiles = n8_tiles_of(rows);
+  if (n8_tiles == 1) {
     LinearLaunch launch = lay_out(plan, rows, TileSchedule::kMultiPass, half,
                                   kInt4SegmentBuffers.buffers, kInt4SegmentBuffers.bytes);
     if (launch.stages < kWantedStages) launch.stages = 0;
     return launch;
   }
-  const SegmentBuffers segments = {2, kInt4WideInputBytes / row_blocks};
-  if (row_blocks == 2) {
+  const SegmentBuffers segments = {2, kInt4WideInputBytes / n8_tiles};
+  if (n8_tiles == 2) {
     const LinearLaunch launch =
         lay_out(plan, rows, TileSchedule::kMultiPass, half, segments.buffers, segments.bytes);
     if (launch.segments == 1 && launch.stages >= kWantedStages) return launch;
   }
   LinearLaunch launch =
       lay_out(plan, rows, TileSchedule::kMultiPass, shared_limit, segments.buffers, segments.bytes);
-  if (launch.stages < (row_blocks == 2 ? kWantedStages : 1)) launch.stages = 0;
+  if (launch.stages < (n8_tiles == 2 ? kWantedStages : 1)) launch.stages = 0;
   return launch;
 }
 
@@ -180,7 +180,7 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
       const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
       const LinearLaunch smaller =
           lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers,
-                  segments.bytes - missing / launch.row_blocks);
+                  segments.bytes - missing / launch.n8_tiles);
       if (smaller.stages >= kWantedStages) launch = smaller;
     }
     if (launch.stages >= (is_all ? 1 : kWantedStages)) return launch;
@@ -198,22 +198,22 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
     return Status(StatusCode::kInvalidArgument,
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
-  const int row_blocks = row_blocks_of(rows);
-  const SmemLimits limits = smem_limits(plan, row_blocks, shared_limit);
+  const int n8_tiles = n8_tiles_of(rows);
+  const SmemLimits limits = smem_limits(plan, n8_tiles, shared_limit);
   LinearLaunch launch = lay_out_single_pass(
       plan, rows, footprint == LinearFootprint::kOverHalf ? limits.over_half : limits.half);
-  if (launch.stages < 1 && row_blocks > 1) launch = lay_out_single_pass(plan, rows, shared_limit);
+  if (launch.stages < 1 && n8_tiles > 1) launch = lay_out_single_pass(plan, rows, shared_limit);
   if (launch.stages < 1 && plan.format == LinearFormat::kInt4Group128) {
     launch = lay_out_few_segments(plan, rows, limits.half, shared_limit);
   }
-  if (launch.stages < 1 && row_blocks < 4) {
+  if (launch.stages < 1 && n8_tiles < 4) {
     launch = lay_out_segments(plan, rows, limits.half, /*is_all=*/false);
   }
   if (launch.stages < 1) launch = lay_out_segments(plan, rows, shared_limit, /*is_all=*/true);
   if (launch.stages >= 1) return launch;
   return Status(StatusCode::kUnsupported,
                 linear_shape_text(plan.in_features, plan.out_features) + ": " +
-                    std::to_string(8 * row_blocks) + " rows do not fit in the " +
+                    std::to_string(8 * n8_tiles) + " rows do not fit in the " +
                     std::to_string(shared_limit) + " bytes of shared memory of a block");
 }
 
@@ -234,7 +234,7 @@ Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_li
     launch.shared_bytes = std::max(launch.shared_bytes, over_half);
   }
   if (footprint == LinearFootprint::kBesideAttention &&
-      launch.schedule == TileSchedule::kManyWarps && launch.row_blocks == 2 &&
+      launch.schedule == TileSchedule::kManyWarps && launch.n8_tiles == 2 &&
       plan.cluster_size <= 2 && launch.shared_bytes <= over_half) {
     launch.shared_bytes = over_half;
     launch.few_registers = true;

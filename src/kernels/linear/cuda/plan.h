@@ -9,7 +9,8 @@
 //         8.25 bits per weight)
 //   bf16  32 outputs x 32 inputs: 2,048 bytes
 // Inside a unit, bytes lie in the order of the tensor core's fragments: weights are the 16-row
-// operand A of mma.m16n8k16, and rows of activations are the 8 columns of operand B.
+// operand A of mma.m16n8k16, and rows of activations are the 8 columns of operand B: 8 rows are an
+// n8 tile.
 //
 // The split depends on the weight's shape and on may_idle_sms (plan_linear()), never on the number
 // of rows. A weight is cut into `clusters` ranges of 32-output tiles. A cluster of `cluster_size`
@@ -115,11 +116,11 @@ inline constexpr int kMaxStages = 6;
 // two for sums from other blocks, one for the scales of rows; the scales; then one barrier for each
 // unit that the warps may have in flight, as many as fit.
 inline constexpr int kBarrierBytes = 512;
-constexpr int ring_barrier_offset(int row_blocks) {
-  return (2 * kInputSegments + 3) * 8 + row_blocks * 8 * 4;
+constexpr int ring_barrier_offset(int n8_tiles) {
+  return (2 * kInputSegments + 3) * 8 + n8_tiles * 8 * 4;
 }
-constexpr int ring_barriers(int row_blocks) {
-  return (kBarrierBytes - ring_barrier_offset(row_blocks)) / 8;
+constexpr int ring_barriers(int n8_tiles) {
+  return (kBarrierBytes - ring_barrier_offset(n8_tiles)) / 8;
 }
 static_assert(ring_barriers(1) >= kLinearWarps * kMaxStages);
 
@@ -148,16 +149,16 @@ enum class LinearFootprint : uint8_t {
   kBesideAttention,
 };
 
-// Whether a separate producer warp loads activations of `row_blocks` * 8 rows if they come in more
+// Whether a separate producer warp loads activations of `n8_tiles` * 8 rows if they come in more
 // segments than there are buffers. A warp that also multiplies would lose a microsecond to the
 // copies of each segment (3% for 8B int4 at 24 rows). Up to 8 rows need few copies, and a ninth
 // warp would leave less room for blocks of the next layer (8B at 8 rows would be 2% slower).
-constexpr bool has_producer_warp(int row_blocks) { return row_blocks > 1; }
+constexpr bool has_producer_warp(int n8_tiles) { return n8_tiles > 1; }
 
-// Parameters of a launch for some number of rows, which are cut into tiles of 8 * row_blocks rows.
+// Parameters of a launch for some number of rows, which are cut into tiles of 8 * n8_tiles rows.
 struct LinearLaunch {
-  int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share the registers of weights
-  int row_tiles = 1;   // tiles of rows; each reads the weight once
+  int n8_tiles = 1;   // 1, 2 or 4 n8 tiles (8 rows each) that share the registers of weights
+  int row_tiles = 1;  // tiles of rows; each reads the weight once
   TileSchedule schedule = TileSchedule::kMultiPass;
   int tile_warps = 1;          // tiles in parallel: a block has tile_warps * slice_k_warps warps
   int segment_units = 1;       // units of a warp whose activations are loaded together
@@ -166,7 +167,7 @@ struct LinearLaunch {
   int producer_warps = 0;      // producer warps (has_producer_warp()) beside those that multiply
   int stages = 2;              // units that a warp has in flight
   int input_stride_bytes = 0;  // stride of rows of activations in shared memory
-  int input_rows = 8;  // rows of a segment in shared memory: 8 * row_blocks or, below 8, all
+  int input_rows = 8;          // rows of a segment in shared memory: 8 * n8_tiles or, below 8, all
   // Bytes in shared memory.
   int slice_k_offset = 0, receive_offset = 0, ring_offset = 0;
   int receive_buffer_bytes = 0;  // size of one of the two buffers
@@ -175,7 +176,7 @@ struct LinearLaunch {
   bool few_registers = false;  // kBesideAttention takes effect
 };
 // `shared_limit`: bytes of shared memory that a block may request on the device. Fewer than 8 rows
-// request as much as 8 rows, except with kOverHalf. The number of row blocks depends on `rows`
+// request as much as 8 rows, except with kOverHalf. The number of n8 tiles depends on `rows`
 // alone, so ranks of a group with shards of different sizes have the same tiles of rows, on which
 // two-shot all-reduces rely (linear/cuda/reduce.h). Fails if the rows do not fit.
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,

@@ -35,14 +35,14 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
       for (const int rows : {1, 2, 5, 8, 9, 16, 17, 32, 64, 1000}) {
         const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
         ASSERT_TRUE(launch.ok()) << launch.status().message();
-        EXPECT_EQ(launch->row_blocks, rows <= 8 ? 1 : rows <= 16 ? 2 : 4);
-        EXPECT_GE(launch->row_tiles * launch->row_blocks * 8, rows);
+        EXPECT_EQ(launch->n8_tiles, rows <= 8 ? 1 : rows <= 16 ? 2 : 4);
+        EXPECT_GE(launch->row_tiles * launch->n8_tiles * 8, rows);
         EXPECT_LE(launch->shared_bytes, kH200SharedLimit);
         EXPECT_GE(launch->stages, 1);
         EXPECT_LE(launch->stages, kMaxStages);
         EXPECT_EQ(launch->input_stride_bytes % 32, 16);
         const bool few = rows < 8 && launch->segments == 1;
-        EXPECT_EQ(launch->input_rows, few ? rows : 8 * launch->row_blocks);
+        EXPECT_EQ(launch->input_rows, few ? rows : 8 * launch->n8_tiles);
         if (rows < 8) {
           EXPECT_GE(launch->shared_bytes, plan_launch(*plan, 8, kH200SharedLimit)->shared_bytes);
         }
@@ -51,14 +51,14 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
         EXPECT_EQ(launch->ring_offset % 128, 0);
         const int warps = launch->tile_warps * plan->slice_k_warps;
-        EXPECT_LE(launch->stages * warps, ring_barriers(launch->row_blocks));
+        EXPECT_LE(launch->stages * warps, ring_barriers(launch->n8_tiles));
         EXPECT_LE(warps,
                   launch->schedule == TileSchedule::kManyWarps ? kMaxLinearWarps : kLinearWarps);
         if (launch->schedule == TileSchedule::kMultiPass) continue;
         EXPECT_EQ(launch->segments, 1);
         EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
         if (plan->slice_k_warps > 1) {
-          EXPECT_GE(launch->stages * stage_bytes(format), launch->row_blocks * 1024);
+          EXPECT_GE(launch->stages * stage_bytes(format), launch->n8_tiles * 1024);
         }
       }
     }

@@ -127,7 +127,7 @@ struct UnitRing {
 // The ring of a block's activations: several segments of its inputs at a time, one bulk copy per
 // row. If there are as many buffers as segments, the segments stay; otherwise each pass over the
 // tiles loads them again.
-template <int kRowBlocks, bool kOneSegment>
+template <int kN8Tiles, bool kOneSegment>
 struct InputRing {
   uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
   const uint16_t* block_inputs;  // the block's inputs of row 0
@@ -138,7 +138,7 @@ struct InputRing {
   uint32_t next_parity = 0;      // parity of the buffer's empty barrier
 
   static __device__ __forceinline__ int buffer_rows(const LinearKernelArgs& args) {
-    return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
+    return kN8Tiles == 1 ? args.input_rows : 8 * kN8Tiles;
   }
   // If a block has fewer inputs than others of its cluster, its last segment may be empty.
   __device__ __forceinline__ int segment_bytes(const LinearKernelArgs& args, int begin) const {

@@ -17,7 +17,7 @@ namespace forerun::cuda {
 // Offset in bytes of one lane's sums of 8 rows of half a tile.
 template <class Stage>
 __device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
-  return (((tile * 2 + half) * Stage::kRowBlocks + n) * 32 + lane) * 16;
+  return (((tile * 2 + half) * Stage::kN8Tiles + n) * 32 + lane) * 16;
 }
 
 // The position of a consumer thread in a block's tile. opaque() makes the compiler compute derived
@@ -45,7 +45,7 @@ class TileItems {
         tiles_(tiles),
         lane_(place.lane),
         part_(place.warp),
-        parts_(kBlockTiles * (Stage::kRowBlocks >> split.count_log2)),
+        parts_(kBlockTiles * (Stage::kN8Tiles >> split.count_log2)),
         count_log2_(split.count_log2) {
     skip();
   }
@@ -56,21 +56,21 @@ class TileItems {
   }
   // Indices of the tile in the block's tiles and of the block of 8 rows in the tile.
   __device__ __forceinline__ int tile() const { return part_ & (kBlockTiles - 1); }
-  __device__ __forceinline__ int row_block() const {
+  __device__ __forceinline__ int n8_tile() const {
     return ((part_ >> kBlockTilesLog2) << count_log2_) + work_.split;
   }
   __device__ __forceinline__ OutputItem item() const {
     OutputItem item = {};
     item.tile = work_.first_tile + tile();
     item.lane = lane_;
-    item.row = work_.first_row + row_block() * 8 + (lane_ & 3) * 2;
+    item.row = work_.first_row + n8_tile() * 8 + (lane_ & 3) * 2;
     return item;
   }
 
  private:
   // Skips tiles and rows past the end.
   __device__ __forceinline__ void skip() {
-    while (has() && (work_.first_tile + tile() >= tiles_ || row_block() * 8 >= work_.rows)) {
+    while (has() && (work_.first_tile + tile() >= tiles_ || n8_tile() * 8 >= work_.rows)) {
       part_ += kConsumerWarps;
     }
   }

@@ -16,14 +16,14 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Each of the blocks that share a tile finishes every 2^count_log2-th group of 8 rows. This is the
+// Each of the blocks that share a tile finishes every 2^count_log2-th n8 tile. This is the
 // offset in bytes, in shared memory, of the block's own pieces of these rows: [piece][tile][half][8
 // rows][lane].
 template <class Stage>
 __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
                                                int half, int n, int lane) {
   const int tile_half = own_piece * 2 * kBlockTiles + tile * 2 + half;
-  return (((tile_half * Stage::kRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
+  return (((tile_half * Stage::kN8Tiles) >> split.count_log2) + (n >> split.count_log2)) * 512 +
          lane * 16;
 }
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ void publish_piece(const TileSplit& split, const Tile
   own_sums += own_offset<Stage>(split, piece - work.split * (split.pieces >> split.count_log2),
                                 place.tile(), place.half(), 0, place.lane);
 #pragma unroll
-  for (int n = 0; n < Stage::kRowBlocks; ++n) {
+  for (int n = 0; n < Stage::kN8Tiles; ++n) {
     if (n * 8 >= work.rows) break;
     const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
     if (split.share_of(n) == work.split) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, con
   constexpr float4 kMinusZero = {-0.0f, -0.0f, -0.0f, -0.0f};  // x + -0 is x, also for x = -0
   const int own_pieces = split.pieces >> split.count_log2;
   const int first_own = part * own_pieces;
-  const int own_half_bytes = (Stage::kRowBlocks * 512) >> split.count_log2;
+  const int own_half_bytes = (Stage::kN8Tiles * 512) >> split.count_log2;
   const int own_piece_bytes = 2 * kBlockTiles * own_half_bytes;
   float4 block[2] = {kMinusZero, kMinusZero};
   total[0] = total[1] = kMinusZero;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, con
         piece[i][half] =
             is_own ? load_shared_sums(own_sums + own * own_piece_bytes + half * own_half_bytes)
                    : load_through_l2(sums + (begin + i) * kPieceFloats +
-                                     half * (Stage::kRowBlocks * 128));
+                                     half * (Stage::kN8Tiles * 128));
       }
     }
 #pragma unroll

@@ -51,15 +51,15 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
   LinearTiling best;
   double least = std::numeric_limits<double>::infinity();
   const int tile_rows = ceil_div(ceil_div(rows, row_tiles), 8) * 8;
-  const int row_blocks = tile_rows <= kFewTileRows ? kFewTileRows / 8 : kTileRowBlocks;
-  for (int splits = 1; splits <= std::min({chains, row_blocks, multiprocessors}); ++splits) {
+  const int n8_tiles = tile_rows <= kFewTileRows ? kFewTileRows / 8 : kTileN8Tiles;
+  for (int splits = 1; splits <= std::min({chains, n8_tiles, multiprocessors}); ++splits) {
     LinearTiling tiling;
     tiling.row_tiles = row_tiles;
     tiling.tile_rows = tile_rows;
     tiling.splits = splits;
     tiling.chains = chains / splits;
     // The chains of a block make up whole blocks of a cluster of LinearPlan, or a part of one.
-    if (chains % splits != 0 || row_blocks % splits != 0) continue;
+    if (chains % splits != 0 || n8_tiles % splits != 0) continue;
     if (tiling.chains % plan.slice_k_warps != 0 && plan.slice_k_warps % tiling.chains != 0)
       continue;
     tiling.folded = tiling.chains < plan.slice_k_warps ? 1 : plan.slice_k_warps;

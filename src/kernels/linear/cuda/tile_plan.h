@@ -20,7 +20,7 @@ inline constexpr int kBlockTilesLog2 = 2;
 inline constexpr int kBlockTiles = 1 << kBlockTilesLog2;
 inline constexpr int kWideBlockTiles = 8;  // for bf16 layers whose sums are one chain each
 inline constexpr int kTileRows = 128;
-inline constexpr int kTileRowBlocks = kTileRows / 8;
+inline constexpr int kTileN8Tiles = kTileRows / 8;
 // Tiles of at most so many rows use instructions for so many rows.
 inline constexpr int kFewTileRows = 64;
 

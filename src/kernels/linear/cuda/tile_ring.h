@@ -21,7 +21,7 @@ template <LinearFormat kFormat, int kRowCount, int kInputs, int kTileCount = kBl
 struct TileStage {
   static constexpr LinearFormat kWeightFormat = kFormat;
   static constexpr int kRows = kRowCount;
-  static constexpr int kRowBlocks = kRows / 8;
+  static constexpr int kN8Tiles = kRows / 8;
   static constexpr int kTiles = kTileCount;
   static constexpr int kBoxInputs = kInputs;  // 32 or 64
   static constexpr int kUnits = kFormat == LinearFormat::kBf16 ? 2 : 1;
@@ -63,8 +63,8 @@ struct TileSplit {
         pieces(tiling.pieces),
         scratch(scratch_memory) {}
 
-  // Which of the blocks that share a tile takes work `index`, or finishes the tile's group of 8
-  // rows number `index`.
+  // Which of the blocks that share a tile takes work `index`, or finishes the tile's n8 tile
+  // number `index`.
   __device__ __forceinline__ int share_of(int index) const {
     return index & ((1 << count_log2) - 1);
   }

@@ -76,7 +76,7 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
   const TilePlace warp;
   sums += sum_offset<Stage>(warp.tile(), warp.half(), 0, warp.lane);
 #pragma unroll
-  for (int n = 0; n < Stage::kRowBlocks; ++n) {
+  for (int n = 0; n < Stage::kN8Tiles; ++n) {
     const uint32_t place = sums + n * 512;
     float sum[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
     if (!first) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
 
 // Writes the outputs of a block's share of a tile, or sends its sums to the group of GPUs. meet()
 // returns once the sums are complete; other data of the first items is loaded before it is called.
-// load_sums(tile, row_block, sums) loads a lane's finished sums of both halves.
+// load_sums(tile, n8_tile, sums) loads a lane's finished sums of both halves.
 template <class Stage, bool kGated, class Meet, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
                                            const TileWork& work, const InverseRms& scales,
@@ -107,11 +107,11 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const T
 #pragma unroll 1
   while (items.has()) {
     float4 v[2];
-    load_sums(items.tile(), items.row_block(), v);
+    load_sums(items.tile(), items.n8_tile(), v);
     if (to_group) {
       push_item(args, item, v);
     } else {
-      scales.apply(args, items.row_block() * 8 + (place.lane & 3) * 2, v);
+      scales.apply(args, items.n8_tile() * 8 + (place.lane & 3) * 2, v);
       if constexpr (kGated) {
         store_gated(args, item.tile, place.lane >> 2, item.row, v);
       } else {

@@ -98,25 +98,25 @@ struct IntegerUnit {
 
   // Adds a unit's products, scaled, to the sums. `scales`: f16 scales of the lane's rows, by half
   // of the fragment.
-  template <int kRowBlocks>
-  static __device__ __forceinline__ void add_scaled(float (&acc)[2][kRowBlocks][4],
-                                                    const float (&part)[2][kRowBlocks][4],
+  template <int kN8Tiles>
+  static __device__ __forceinline__ void add_scaled(float (&acc)[2][kN8Tiles][4],
+                                                    const float (&part)[2][kN8Tiles][4],
                                                     const uint32_t (&scales)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
 #pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) {
-        Operand::add_scaled(acc[half][block], part[half][block], scale);
+      for (int n = 0; n < kN8Tiles; ++n) {
+        Operand::add_scaled(acc[half][n], part[half][n], scale);
       }
     }
   }
-  template <int kRowBlocks>
-  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
+  template <int kN8Tiles>
+  static __device__ __forceinline__ void finish(float (&acc)[2][kN8Tiles][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) Operand::finish(acc[half][block]);
+      for (int n = 0; n < kN8Tiles; ++n) Operand::finish(acc[half][n]);
     }
   }
 };
@@ -128,10 +128,10 @@ template <>
 struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
   // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, after a final finish().
   // `input`: the lane's address for ldmatrix_x4().
-  template <int kRowBlocks, class Ring>
+  template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
-                                           uint32_t input, int row_block_bytes,
-                                           float (&acc)[2][kRowBlocks][4]) {
+                                           uint32_t input, int n8_tile_bytes,
+                                           float (&acc)[2][kN8Tiles][4]) {
     ring.wait();
     const uint2 scale_words = load_shared_8(ring.data + 2048 + (lane >> 2) * 8);
     const uint32_t scales[2] = {scale_words.x, scale_words.y};
@@ -147,13 +147,13 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
     }
     ring.release(args, q[1][7]);
     const Int4Operand operand[2] = {{zeros, 0}, {zeros, 1}};
-    float part[2][kRowBlocks][4] = {};
+    float part[2][kN8Tiles][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < 4; ++chunk) {
-      uint4 x[kRowBlocks];
+      uint4 x[kN8Tiles];
 #pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) {
-        x[block] = ldmatrix_x4(input + block * row_block_bytes + chunk * 64);
+      for (int n = 0; n < kN8Tiles; ++n) {
+        x[n] = ldmatrix_x4(input + n * n8_tile_bytes + chunk * 64);
       }
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
@@ -162,9 +162,8 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
           uint32_t a[4];
           operand[half].load(a, q[half][chunk * 2 + odd]);
 #pragma unroll
-          for (int block = 0; block < kRowBlocks; ++block) {
-            mma_f16(part[half][block], a, odd ? x[block].z : x[block].x,
-                    odd ? x[block].w : x[block].y);
+          for (int n = 0; n < kN8Tiles; ++n) {
+            mma_f16(part[half][n], a, odd ? x[n].z : x[n].x, odd ? x[n].w : x[n].y);
           }
         }
       }
@@ -176,10 +175,10 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
 template <>
 struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
   // acc += scale * (x . w) over 64 inputs and 32 outputs, after a final finish().
-  template <int kRowBlocks, class Ring>
+  template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
-                                           uint32_t input, int row_block_bytes,
-                                           float (&acc)[2][kRowBlocks][4]) {
+                                           uint32_t input, int n8_tile_bytes,
+                                           float (&acc)[2][kN8Tiles][4]) {
     ring.wait();
     const uint2 scale_words = load_shared_8(ring.data + 2048 + (lane >> 2) * 8);
     const uint32_t scales[2] = {scale_words.x, scale_words.y};
@@ -189,13 +188,13 @@ struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
       q[i / 2][i % 2] = load_shared_16(ring.data + lane * 16 + i * 512);
     }
     ring.release(args, q[1][1].w);
-    float part[2][kRowBlocks][4] = {};
+    float part[2][kN8Tiles][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < 2; ++chunk) {
-      uint4 x[kRowBlocks];
+      uint4 x[kN8Tiles];
 #pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) {
-        x[block] = ldmatrix_x4(input + block * row_block_bytes + chunk * 64);
+      for (int n = 0; n < kN8Tiles; ++n) {
+        x[n] = ldmatrix_x4(input + n * n8_tile_bytes + chunk * 64);
       }
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
@@ -205,9 +204,8 @@ struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
           uint32_t a[4];
           Int8Operand::load(a, odd != 0 ? v.z : v.x, odd != 0 ? v.w : v.y);
 #pragma unroll
-          for (int block = 0; block < kRowBlocks; ++block) {
-            mma_f16(part[half][block], a, odd != 0 ? x[block].z : x[block].x,
-                    odd != 0 ? x[block].w : x[block].y);
+          for (int n = 0; n < kN8Tiles; ++n) {
+            mma_f16(part[half][n], a, odd != 0 ? x[n].z : x[n].x, odd != 0 ? x[n].w : x[n].y);
           }
         }
       }
@@ -235,29 +233,29 @@ struct Unit<LinearFormat::kBf16> {
   }
 
   // acc += x . w over 32 inputs and 32 outputs.
-  template <int kRowBlocks, class Ring>
+  template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
-                                           uint32_t input, int row_block_bytes,
-                                           float (&acc)[2][kRowBlocks][4]) {
+                                           uint32_t input, int n8_tile_bytes,
+                                           float (&acc)[2][kN8Tiles][4]) {
     const Unit current = *this;
     load_ahead(args, ring, lane);
 #pragma unroll
-    for (int block = 0; block < kRowBlocks; ++block) {
-      const uint4 x = ldmatrix_x4(input + block * row_block_bytes);
+    for (int n = 0; n < kN8Tiles; ++n) {
+      const uint4 x = ldmatrix_x4(input + n * n8_tile_bytes);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const uint4& v = current.w[half][step];
           const uint32_t a[4] = {v.x, v.y, v.z, v.w};
-          mma_bf16(acc[half][block], a, step != 0 ? x.z : x.x, step != 0 ? x.w : x.y);
+          mma_bf16(acc[half][n], a, step != 0 ? x.z : x.x, step != 0 ? x.w : x.y);
         }
       }
     }
   }
 
-  template <int kRowBlocks>
-  static __device__ __forceinline__ void finish(float (&)[2][kRowBlocks][4]) {}
+  template <int kN8Tiles>
+  static __device__ __forceinline__ void finish(float (&)[2][kN8Tiles][4]) {}
 };
 
 #endif

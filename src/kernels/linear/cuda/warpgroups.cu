@@ -29,7 +29,7 @@ namespace {
 
 constexpr LinearFormat kFormat = LinearFormat::kInt4Group128;
 constexpr int kRows = 32;
-constexpr int kRowBlocks = kRows / 8;
+constexpr int kN8Tiles = kRows / 8;
 constexpr int kFewestRows = 17;
 constexpr int kGroups = 4;  // consumer warpgroups
 constexpr int kGroupThreads = 128;
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    barrier_arrive_expect_tx(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+    barrier_arrive_expect_tx(sums.barrier, sums.bytes(args, tiles * kN8Tiles));
   }
   cluster_arrive_relaxed();
   if (warp >= kConsumers / 32) {
@@ -255,13 +255,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int tile = (group + i * kGroups) * 2 + warp % 4 / 2;
     if (tile >= tiles) continue;
 #pragma unroll
-    for (int n = 0; n < kRowBlocks; ++n) {
+    for (int n = 0; n < kN8Tiles; ++n) {
       sums.push(
-          args, warp % 2, tile * kRowBlocks + n, lane,
+          args, warp % 2, tile * kN8Tiles + n, lane,
           make_float4(acc[i][4 * n], acc[i][4 * n + 1], acc[i][4 * n + 2], acc[i][4 * n + 3]));
     }
   }
-  const OutputItems<kRowBlocks> items(args, tile_begin, tiles, 0, cta_rank);
+  const OutputItems<kN8Tiles> items(args, tile_begin, tiles, 0, cta_rank);
   store_sums<EpilogueKind::kGated>(args, sums, 0, scales, items);
 }
 
@@ -282,7 +282,7 @@ WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
   if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.slice_k_warps > kMaxSums)
     return launch;
   launch.box_bytes = ceil_div(rows, 8) * 8 * kBoxInputs * 2;
-  const int received = 2 * tiles * kRowBlocks;  // halves of fragments, 512 bytes each
+  const int received = 2 * tiles * kN8Tiles;  // halves of fragments, 512 bytes each
   launch.ring_offset =
       (kReceived + ceil_div(received, plan.cluster_size) * plan.cluster_size * 512 + 1023) / 1024 *
       1024;
@@ -309,7 +309,7 @@ Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,
   const WarpgroupLaunch launch = lay_out(plan, call.rows);
   LinearKernelArgs args = linear_args;
   args.receive_places =
-      ceil_div(2 * ceil_div(plan.tiles, plan.clusters) * kRowBlocks, plan.cluster_size);
+      ceil_div(2 * ceil_div(plan.tiles, plan.clusters) * kN8Tiles, plan.cluster_size);
   args.warps = kConsumers / 32;
   FORERUN_ASSIGN_OR_RETURN(
       const CUtensorMap map,

@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int tile = work.first_tile + warp;
     if (tile < tiles) {
 #pragma unroll
-      for (int n = 0; n < kTileRowBlocks; ++n) {
+      for (int n = 0; n < kTileN8Tiles; ++n) {
         if (n * 8 >= work.rows) break;
         float4 v[2];
 #pragma unroll
