@@ -288,11 +288,11 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
             EXPECT_EQ(tiling.blocks % tiling.splits, 0)
                 << "blocks that share a tile must run at the same time";
             // Sums in registers do not extend beyond one block of a cluster.
-            EXPECT_TRUE(tiling.folded == 1 || tiling.folded == slice_k_warps);
-            EXPECT_EQ(tiling.chains % tiling.folded, 0);
+            EXPECT_TRUE(tiling.chains_per_piece == 1 || tiling.chains_per_piece == slice_k_warps);
+            EXPECT_EQ(tiling.chains % tiling.chains_per_piece, 0);
             if (tiling.splits == 1) continue;
             ++split;
-            EXPECT_EQ(tiling.pieces * tiling.folded, cluster_size * slice_k_warps);
+            EXPECT_EQ(tiling.pieces * tiling.chains_per_piece, cluster_size * slice_k_warps);
             EXPECT_EQ(tiling.pieces % tiling.splits, 0);
             EXPECT_LE(tiling.pieces / tiling.splits, tiling.splits);
             const int max_rows = tiling.tile_rows <= kFewTileRows ? kFewTileRows : kTileRows;

@@ -115,7 +115,7 @@ TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
 TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   constexpr int kRows = 300;
   constexpr int kFew = 29;
-  std::set<int> splits, foldings;  // for tiles that several blocks share
+  std::set<int> splits, piece_lengths;  // for tiles that several blocks share
   struct Shape {
     int64_t in, out;
   };
@@ -177,14 +177,14 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
             expect_same(kRows - rows, rows, false);
             const LinearTiling tiling = plan_tiles(*plan, rows, 132);
             splits.insert(tiling.splits);
-            if (tiling.splits > 1) foldings.insert(tiling.folded);
+            if (tiling.splits > 1) piece_lengths.insert(tiling.chains_per_piece);
           }
         }
       }
     }
   }
   EXPECT_GE(splits.size(), 5);
-  EXPECT_GE(foldings.size(), 3);
+  EXPECT_GE(piece_lengths.size(), 3);
 }
 
 // Gate and up, and unrounded outputs of an LM head, in tiles of 256 outputs.

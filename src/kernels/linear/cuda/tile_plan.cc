@@ -62,8 +62,8 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
     if (chains % splits != 0 || n8_tiles % splits != 0) continue;
     if (tiling.chains % plan.slice_k_warps != 0 && plan.slice_k_warps % tiling.chains != 0)
       continue;
-    tiling.folded = tiling.chains < plan.slice_k_warps ? 1 : plan.slice_k_warps;
-    tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;
+    tiling.chains_per_piece = tiling.chains < plan.slice_k_warps ? 1 : plan.slice_k_warps;
+    tiling.pieces = splits == 1 ? 1 : chains / tiling.chains_per_piece;
     // A block keeps its own pieces, for its share of the rows, in the shared memory of one piece.
     if (tiling.pieces > splits * splits) continue;
     if (splits > 1 && tiling.pieces * tiles > kMaxPieces) continue;

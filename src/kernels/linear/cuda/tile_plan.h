@@ -39,8 +39,8 @@ struct LinearTiling {
   int row_tiles = 1;
   int tile_rows = kTileRows;  // a multiple of 8; the last tile may have fewer
   int splits = 1;             // blocks that share a tile
-  int chains = 1;             // chains of a block; each piece is the sum of `folded` chains
-  int folded = 1;
+  int chains = 1;  // chains of a block; each piece is the sum of `chains_per_piece` chains
+  int chains_per_piece = 1;
   int pieces = 1;  // pieces of a tile; 1 if it is not split
   int blocks = 1;  // blocks of the launch; they take tiles (or parts of tiles) round-robin
 };

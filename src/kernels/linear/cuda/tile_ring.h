@@ -44,7 +44,7 @@ struct TileSplit {
   // 2^32 / row_tiles, rounded up; not used if row_tiles is 1. Exact for fewer than 2^27 tiles.
   uint32_t row_tiles_inverse;
   int count_log2;  // log2 of the number of blocks that share a tile
-  int chains, folded, pieces;
+  int chains, chains_per_piece, pieces;
   // scratch.sums: [tile][piece][kPieceFloats], in the layout of sum_offset(); scratch.arrivals:
   // [tile].
   LinearScratchCuda scratch;
@@ -59,7 +59,7 @@ struct TileSplit {
         row_tiles_inverse(0xffffffffu / static_cast<uint32_t>(tiling.row_tiles) + 1),
         count_log2(std::countr_zero(static_cast<unsigned>(tiling.splits))),
         chains(tiling.chains),
-        folded(tiling.folded),
+        chains_per_piece(tiling.chains_per_piece),
         pieces(tiling.pieces),
         scratch(scratch_memory) {}
 

@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, cons
   for (int piece = part * own_pieces; piece < (part + 1) * own_pieces; ++piece) {
     float block[kSums];
 #pragma unroll 1
-    for (int i = 0; i < split.folded; ++i) {
+    for (int i = 0; i < split.chains_per_piece; ++i) {
       float acc[kSums] = {};
       product.multiply_chain(ring, Chain(args, chain_idx).count, place.tile(), place.half(),
                              place.lane, acc);
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       } else {
         const float* const pieces =
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
-        const int block_pieces_log2 = split.folded == 1 ? args.slice_k_warps_log2 : 0;
+        const int block_pieces_log2 = split.chains_per_piece == 1 ? args.slice_k_warps_log2 : 0;
         store_tile<Stage, kGated>(
             args, split, work, inverse_rms, tiles, place, [&] { meet_sharers(split, work.tile); },
             [&](int tile, int n, float4(&v)[2]) {
