@@ -36,7 +36,7 @@ struct PlacedModel {
   const OpenedModel* opened = nullptr;  // null: the role has no model
   std::vector<PlacedStage> stages;      // in order; a single one where the model is not cut
 
-  // Of the target of a launch, in a stage's process only: the stage that this process holds.
+  // The stage that this process holds; only for the target of a launch, in a process of a stage.
   const PlacedStage& stage_here() const;
   // The layers of each stage.
   std::vector<LayerRange> layers() const;
