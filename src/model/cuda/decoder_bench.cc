@@ -3,11 +3,12 @@
 //
 //   decoder_cuda_bench MODEL_DIR [--devices cuda:0,cuda:1] [--context 1000,32000]
 //                      [--rows 1,8,16,32] [--trees] [--json FILE] [--budget] [--int8-head]
-//                      [--int4-head]
+//                      [--int4-head] [--kernels]
 //
 // --trees: the rows are not a chain but a tree of two children a node.
 // --int8-head, --int4-head: the head becomes that; a draft's int4 where its vocabulary is large.
 // --budget: what each part of a layer costs inside the pass, by graphs that lack it.
+// --kernels: the kernels that each pass launches, instead of times.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -34,6 +35,7 @@ struct Arguments {
   std::string json;
   bool trees = false;
   bool budget = false;
+  bool kernels = false;
   WeightOverride weights = WeightOverride::kAsStored;
 };
 
@@ -158,7 +160,23 @@ Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Ste
   return decoder.prepare_graph_passes().status();  // what follows is measured by graphs again
 }
 
+// Prints the kernels of the pass that `step` takes.
+Status report_kernels(DecoderCuda& decoder, const Step& step) {
+  std::mutex mutex;  // every shard's graph is read on its own thread
+  std::string kernels;
+  FORERUN_RETURN_IF_ERROR(forward_edited(decoder, step, [&](cudaGraph_t graph) -> Status {
+    FORERUN_ASSIGN_OR_RETURN(std::string found, list_kernels(graph, decoder.config().num_layers));
+    const std::lock_guard lock(mutex);
+    kernels = std::move(found);
+    return {};
+  }));
+  std::printf("%zu rows, context %d\n%s", step.rows.size(), step.rows.front().position,
+              kernels.c_str());
+  return {};
+}
+
 Status measure(DecoderCuda& decoder, const Arguments& arguments, const Step& step) {
+  if (arguments.kernels) return report_kernels(decoder, step);
   FORERUN_RETURN_IF_ERROR(decoder.forward(step));
   FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(decoder, 21));
   FORERUN_ASSIGN_OR_RETURN(const double call_ms, time_forwards(decoder, step, ms > 5.0 ? 15 : 51));
@@ -231,6 +249,8 @@ int main(int argc, char** argv) {
       arguments.trees = true;
     } else if (flag == "--budget") {
       arguments.budget = true;
+    } else if (flag == "--kernels") {
+      arguments.kernels = true;
     } else if (flag == "--int4-head") {
       arguments.weights = forerun::WeightOverride::kInt4Head;
     } else if (flag == "--int8-head") {

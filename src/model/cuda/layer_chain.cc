@@ -20,18 +20,23 @@ struct Chain {
   std::vector<cudaGraphEdgeData> edges;  // [i] joins nodes i and i + 1
   std::vector<std::string> names;        // of the kernels
   std::vector<std::string> signatures;   // names and launch sizes
+  std::vector<std::string> launches;     // the same, for people
 };
 
 Status no_chain(const std::string& why) {
   return {StatusCode::kUnsupported, "the pass's graph is no chain of equal layers: " + why};
 }
 
-// "linear_kernel" of a mangled "forerun::cuda::(anonymous namespace)::linear_kernel<8, true>(...)".
-std::string plain_name(const char* mangled) {
+std::string demangled(const char* mangled) {
   int failed = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(mangled, nullptr, nullptr, &failed), &std::free);
-  std::string name = failed == 0 ? text.get() : mangled;
+  return failed == 0 ? text.get() : mangled;
+}
+
+// "linear_kernel" of a mangled "forerun::cuda::(anonymous namespace)::linear_kernel<8, true>(...)".
+std::string plain_name(const char* mangled) {
+  std::string name = demangled(mangled);
   if (name.starts_with("void ")) name.erase(0, 5);
   for (const std::string_view scope : {"forerun::", "cuda::", "(anonymous namespace)::"}) {
     if (name.starts_with(scope)) name.erase(0, scope.size());
@@ -45,6 +50,7 @@ Status describe(cudaGraphNode_t node, Chain& chain) {
   if (type != cudaGraphNodeTypeKernel) {
     chain.names.push_back("node of type " + std::to_string(type));
     chain.signatures.push_back(chain.names.back());
+    chain.launches.push_back(chain.names.back());
     return {};
   }
   cudaKernelNodeParams params = {};
@@ -58,6 +64,11 @@ Status describe(cudaGraphNode_t node, Chain& chain) {
     signature += " " + std::to_string(size);
   }
   chain.signatures.push_back(std::move(signature));
+  const std::string full = demangled(mangled);
+  chain.launches.push_back(
+      full.substr(0, full.rfind('(')) + "  grid " + std::to_string(params.gridDim.x) + "x" +
+      std::to_string(params.gridDim.y) + ", " + std::to_string(params.blockDim.x) + " threads, " +
+      std::to_string(params.sharedMemBytes) + " bytes");
   return {};
 }
 
@@ -128,6 +139,22 @@ Result<std::vector<std::string>> layer_parts(cudaGraph_t graph, int32_t num_laye
     parts.push_back(std::move(name));
   }
   return parts;
+}
+
+Result<std::string> list_kernels(cudaGraph_t graph, int32_t num_layers) {
+  FORERUN_ASSIGN_OR_RETURN(const Chain chain, read_chain(graph));
+  const auto layers = find_repetition(chain.signatures, static_cast<size_t>(num_layers));
+  const size_t begin = layers ? layers->first : chain.launches.size();
+  std::string lines;
+  for (size_t i = 0; i < chain.launches.size(); ++i) {
+    if (i == begin) lines += std::to_string(num_layers) + " times:\n";
+    if (i >= begin && i < begin + layers->period) lines += "  ";
+    lines += chain.launches[i] + "\n";
+    if (i >= begin && i + 1 == begin + layers->period) {
+      i += layers->period * static_cast<size_t>(num_layers - 1);
+    }
+  }
+  return lines;
 }
 
 Status leave_out_part(cudaGraph_t graph, int32_t num_layers, int32_t part) {

@@ -23,6 +23,11 @@ struct Repetition {
 // nullopt if there is none.
 std::optional<Repetition> find_repetition(std::span<const std::string> signatures, size_t times);
 
+// A line for each kernel of a captured pass, in order: its name with template arguments, blocks,
+// threads a block and bytes of dynamic shared memory. Equal stretches that follow one another, such
+// as layers, are written once, behind "N times:". kUnsupported if `graph` is no chain.
+Result<std::string> list_kernels(cudaGraph_t graph, int32_t num_layers);
+
 // Names of the parts of a layer, in order: "QKV", "attention", "O" and so on. A linear layer is
 // named after its place, other parts as their kernels are. `graph` must be a chain of kernels in
 // which `num_layers` equal layers follow one another; kUnsupported if it is none.
