@@ -1,10 +1,10 @@
 # Writes OUTPUT, the definition of build_fingerprint(): a hash of what the time of a Step depends on,
-# and of what the hosts of a launch must have alike to read each other's messages.
+# and of what the processes of a launch must have alike to read each other's messages.
 #   cmake -DSOURCE_DIR=... -DSETTINGS=... -DOUTPUT=... -P BuildFingerprint.cmake
 # A script of the build and not of the configuration: an edited kernel is another build.
 set(STATES ${SETTINGS})
 # The planner says how times are measured.
-foreach(folder base device kernels kv model sampling step exec planner hosts ../include)
+foreach(folder base wire device kernels kv model sampling step exec planner hosts supervisor ../include)
   file(GLOB_RECURSE files RELATIVE "${SOURCE_DIR}" "${SOURCE_DIR}/${folder}/*")
   list(FILTER files EXCLUDE REGEX "_(test|rig|bench|fuzz)\\.")
   list(SORT files)

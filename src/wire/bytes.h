@@ -1,0 +1,26 @@
+// What messages between processes are made of: little endian, without padding. A list or a text is
+// its length in 64 bits and then its items, a truth value or an enumerator a byte.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+namespace forerun {
+
+static_assert(std::endian::native == std::endian::little, "messages are little endian");
+
+using Bytes = std::vector<std::byte>;
+
+// Number types whose bytes are copied as they are in memory, so that infinities and NaN keep every
+// bit. bool is not one of them, since most byte values are not a bool.
+template <class T>
+concept WireNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+// T or const T: a list of fields takes either, since one list serves writing and reading.
+template <class Maybe, class T>
+concept MaybeConst = std::same_as<std::remove_const_t<Maybe>, T>;
+
+}  // namespace forerun
