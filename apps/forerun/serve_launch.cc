@@ -17,7 +17,6 @@
 #include "base/status_macros.h"
 #include "engine/load/stage_host.h"
 #include "host_flags.h"
-#include "hosts/bytes.h"
 #include "hosts/mpi_transport.h"
 #include "launch.h"
 #include "parent_watch.h"
@@ -25,6 +24,8 @@
 #include "supervisor/log_lines.h"
 #include "supervisor/message.h"
 #include "supervisor/serve_engine.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun::app {
 namespace {
@@ -68,12 +69,7 @@ Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts)
   served.input = standard.input;
   served.output = standard.output;
   served.create = [hosts](EngineOptions options) {
-    if (hosts != nullptr) {
-      const std::string text = write_options(options);
-      Bytes notice;
-      ByteWriter(&notice).text(text);
-      hosts->give_notice(notice);
-    }
+    if (hosts != nullptr) hosts->give_notice(to_bytes(write_options(options)));
     options.hosts = hosts;
     return Engine::create(options);
   };
@@ -85,9 +81,8 @@ Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts)
 
 Status be_stage(const std::shared_ptr<Hosts>& hosts) {
   FORERUN_ASSIGN_OR_RETURN(const Bytes notice, hosts->take_notice());
-  ByteReader from(notice);
-  const std::string text = from.text("options");
-  FORERUN_RETURN_IF_ERROR(from.finish());
+  std::string text;
+  FORERUN_RETURN_IF_ERROR(from_bytes("options", notice, text));
   FORERUN_ASSIGN_OR_RETURN(EngineOptions options, read_options(text));
   options.hosts = hosts;
   return run_stage_host(options);

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "hosts/status_bytes.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 namespace {
@@ -19,7 +20,7 @@ constexpr auto kLongestRound = std::chrono::hours(24);
 Status another_secret(const std::string& who, const std::string& coordinator) {
   return Status(StatusCode::kInvalidArgument,
                 "secret: " + who + " has another one than " + coordinator +
-                    "; accepted: a --secret-file with the same content on every host");
+                    "; accepted is a --secret-file of the same content on every host");
 }
 
 uint64_t draw_generation() {
@@ -42,8 +43,8 @@ Result<std::unique_ptr<Hosts>> Hosts::join(std::unique_ptr<Transport> transport,
                                            const HostsOptions& options) {
   if (transport->num_ranks() < 2) {
     return Status(StatusCode::kInvalidArgument,
-                  "hosts: found 1 process; accepted: at least 2, one for the text and the "
-                  "draft and one for each stage of the target");
+                  "hosts: found 1 process, accepted are 2 and more: one that has the text and the "
+                  "draft, and one a stage of the target");
   }
   auto hosts = std::unique_ptr<Hosts>(new Hosts(std::move(transport), options));
   const Status joined = hosts->is_coordinator() ? hosts->greet() : hosts->answer();
@@ -83,9 +84,7 @@ Status Hosts::greet() {
   messenger_.set_generation(draw_generation());
   for (int32_t rank = 1; rank <= num_stages(); ++rank) {
     Bytes greeting = messenger_.begin(FrameKind::kGreeting);
-    ByteWriter to(&greeting);
-    to.text(options_.secret);
-    to.text(options_.host);
+    append_value(greeting, Greeting{options_.secret, options_.host});
     messenger_.send(rank, std::move(greeting));
   }
   const Clock::time_point deadline = Clock::now() + options_.timeout;
@@ -102,12 +101,10 @@ Status Hosts::greet() {
     const auto from_rank = static_cast<size_t>(incoming->from);
     if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
     if (incoming->kind != FrameKind::kReport || answered[from_rank]) continue;
-    ByteReader from(incoming->payload());
-    const bool refuses = from.flag("refusal");
-    const std::string secret = from.text("secret");
-    names_[from_rank] = from.text("host");
-    FORERUN_RETURN_IF_ERROR(from.finish());
-    if (refuses || secret != options_.secret) {
+    GreetingAnswer answer;
+    FORERUN_RETURN_IF_ERROR(from_bytes("answer", incoming->payload(), answer));
+    names_[from_rank] = answer.own.host;
+    if (answer.refuses || answer.own.secret != options_.secret) {
       return another_secret(describe(incoming->from), describe(0));
     }
     answered[from_rank] = true;
@@ -129,22 +126,18 @@ Status Hosts::answer() {
     }
     if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
     if (incoming->kind != FrameKind::kGreeting || incoming->from != 0) continue;
-    const auto header = read_frame(incoming->frame);
-    ByteReader from(incoming->payload());
-    const std::string secret = from.text("secret");
-    const std::string host = from.text("host");
-    FORERUN_RETURN_IF_ERROR(from.finish());
-    names_[0] = host;
+    const auto header = read_frame(incoming->frame, kLastFrameKind);
+    Greeting greeting;
+    FORERUN_RETURN_IF_ERROR(from_bytes("greeting", incoming->payload(), greeting));
+    names_[0] = greeting.host;
     messenger_.set_generation(header->generation);
     messenger_.watch(0);
     // A stage with another secret refuses without sending its own.
-    const bool refuses = secret != options_.secret;
-    Bytes answer = messenger_.begin(FrameKind::kReport);
-    ByteWriter to(&answer);
-    to.flag(refuses);
-    to.text(refuses ? "" : options_.secret);
-    to.text(options_.host);
-    messenger_.send(0, std::move(answer));
+    const bool refuses = greeting.secret != options_.secret;
+    Bytes frame = messenger_.begin(FrameKind::kReport);
+    const Greeting own{refuses ? "" : options_.secret, options_.host};
+    append_value(frame, GreetingAnswer{refuses, own});
+    messenger_.send(0, std::move(frame));
     if (refuses) return another_secret(describe(rank()), describe(0));
     return take_notice().status();  // all have answered
   }
@@ -157,15 +150,15 @@ Result<Incoming> Hosts::next() {
     return failure();
   }
   if (incoming.kind == FrameKind::kLost || incoming.kind == FrameKind::kEnd) {
-    ByteReader from(incoming.payload());
-    const Status why = read_status(from);
     const bool is_lost = incoming.kind == FrameKind::kLost;
-    const int32_t lost_rank = is_lost ? read_lost_rank(from) : 0;
-    FORERUN_RETURN_IF_ERROR(from.finish());
+    Loss loss;
+    FORERUN_RETURN_IF_ERROR(is_lost ? read_loss(incoming, loss)
+                                    : from_bytes("end", incoming.payload(), loss.why));
+    const Status& why = loss.why;
     // A rank that itself cannot go on refuses; only a rank that has lost another one reports a
     // loss.
-    if (is_lost && lost_rank != incoming.from) {
-      note_failure(why.with_context(describe(incoming.from)), lost_rank);
+    if (is_lost && loss.rank != incoming.from) {
+      note_failure(why.with_context(describe(incoming.from)), loss.rank);
     }
     if (incoming.kind == FrameKind::kEnd) note_end();
     if (why.ok()) return Status(StatusCode::kCancelled, "the coordinator has ended the launch");
@@ -181,14 +174,14 @@ Result<std::vector<Bytes>> Hosts::gather() {
     FORERUN_ASSIGN_OR_RETURN(const Incoming incoming, next());
     if (incoming.kind != FrameKind::kReport) continue;
     const auto stage = static_cast<size_t>(incoming.from) - 1;
-    ByteReader from(incoming.payload());
-    const Status status = read_status(from);
+    Outcome outcome;
+    Status status = from_bytes("report", incoming.payload(), outcome);
+    if (status.ok()) status = outcome.status;
     if (!status.ok()) return status.with_context(describe(incoming.from));
     if (has_come[stage]) {
       return Status(StatusCode::kCorrupt, describe(incoming.from) + " has reported twice");
     }
-    from.list("report", reports[stage]);
-    FORERUN_RETURN_IF_ERROR(from.finish());
+    reports[stage] = std::move(outcome.content);
     has_come[stage] = true;
     --left;
   }
@@ -197,17 +190,15 @@ Result<std::vector<Bytes>> Hosts::gather() {
 
 namespace {
 
-void write_result(const Result<Bytes>& result, ByteWriter& to) {
-  write_status(result.status(), to);
-  if (result.ok()) to.list(std::span<const std::byte>(*result));
+Outcome outcome_of(const Result<Bytes>& result) {
+  return {result.status(), result.ok() ? *result : Bytes()};
 }
 
 }  // namespace
 
 void Hosts::report(const Result<Bytes>& own_report) {
   Bytes frame = messenger_.begin(FrameKind::kReport);
-  ByteWriter to(&frame);
-  write_result(own_report, to);
+  append_value(frame, outcome_of(own_report));
   messenger_.send(0, std::move(frame));
 }
 
@@ -215,8 +206,7 @@ void Hosts::give_notice(const Result<Bytes>& notice) {
   if (!notice.ok()) return end(notice.status());
   for (int32_t rank = 1; rank <= num_stages(); ++rank) {
     Bytes frame = messenger_.begin(FrameKind::kNotice);
-    ByteWriter to(&frame);
-    write_result(notice, to);
+    append_value(frame, outcome_of(notice));
     messenger_.send(rank, std::move(frame));
   }
 }
@@ -225,43 +215,26 @@ Result<Bytes> Hosts::take_notice() {
   while (true) {
     FORERUN_ASSIGN_OR_RETURN(const Incoming incoming, next());
     if (incoming.kind != FrameKind::kNotice || incoming.from != 0) continue;
-    ByteReader from(incoming.payload());
-    FORERUN_RETURN_IF_ERROR(read_status(from));
-    Bytes notice;
-    from.list("notice", notice);
-    FORERUN_RETURN_IF_ERROR(from.finish());
-    return notice;
+    Outcome outcome;
+    FORERUN_RETURN_IF_ERROR(from_bytes("notice", incoming.payload(), outcome));
+    FORERUN_RETURN_IF_ERROR(outcome.status);
+    return std::move(outcome.content);
   }
 }
 
 namespace {
 
-Bytes write_facts(const HostFacts& facts) {
-  Bytes bytes;
-  ByteWriter to(&bytes);
-  to.count(facts.size());
-  for (const auto& [name, value] : facts) {
-    to.text(name);
-    to.text(value);
-  }
-  return bytes;
-}
-
 // The first fact in which a report differs.
 Status compare(const HostFacts& facts, const std::string& who, const Bytes& report,
                const std::string& coordinator) {
-  std::map<std::string, std::string> reported;
-  ByteReader from(report);
-  for (size_t left = from.count("facts", 16); left > 0; --left) {
-    std::string name = from.text("fact");
-    reported[std::move(name)] = from.text("fact");
-  }
-  FORERUN_RETURN_IF_ERROR(from.finish());
+  HostFacts pairs;
+  FORERUN_RETURN_IF_ERROR(from_bytes("facts", report, pairs));
+  std::map<std::string, std::string> reported(pairs.begin(), pairs.end());
   const auto differs = [&](const std::string& name, const std::string& found,
                            const std::string& value) {
     return Status(StatusCode::kInvalidArgument, name + ": " + who + " has " + found + ", " +
                                                     coordinator + " has " + value +
-                                                    "; accepted: the same in all processes");
+                                                    "; accepted is the same in all processes");
   };
   const auto quoted = [](const std::string& value) { return "'" + value + "'"; };
   for (const auto& [name, value] : facts) {
@@ -293,7 +266,7 @@ Result<Bytes> Hosts::settle(const Result<Bytes>& own_report,
 }
 
 Status Hosts::agree(const Result<HostFacts>& facts) {
-  const Result<Bytes> own_facts = facts.ok() ? Result<Bytes>(write_facts(*facts)) : facts.status();
+  const Result<Bytes> own_facts = facts.ok() ? Result<Bytes>(to_bytes(*facts)) : facts.status();
   return settle(
              own_facts,
              [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
@@ -322,20 +295,24 @@ void Hosts::end(const Status& why) {
   for (int32_t rank = is_coordinator() ? 1 : 0; rank <= (is_coordinator() ? num_stages() : 0);
        ++rank) {
     Bytes frame = messenger_.begin(kind);
-    ByteWriter to(&frame);
-    write_status(why, to);
-    if (kind == FrameKind::kLost) to.number(failed_rank().value_or(this->rank()));
+    WireWriter to(&frame);
+    if (is_coordinator()) {
+      to("end", why);
+    } else {
+      to("loss", Loss{why, failed_rank().value_or(this->rank())});
+    }
     messenger_.send(rank, std::move(frame));
   }
 }
 
-int32_t Hosts::read_lost_rank(ByteReader& from) const {
-  const auto rank = from.number<int32_t>("rank");
-  if (rank < 0 || rank > num_stages()) {
-    from.fail("rank",
-              "found " + std::to_string(rank) + "; accepted: 0 to " + std::to_string(num_stages()));
+Status Hosts::read_loss(const Incoming& incoming, Loss& loss) const {
+  WireReader from(incoming.payload());
+  from("loss", loss);
+  if (loss.rank < 0 || loss.rank > num_stages()) {
+    from.fail("rank", "found " + std::to_string(loss.rank) + ", accepted are 0 to " +
+                          std::to_string(num_stages()));
   }
-  return rank;
+  return from.finish();
 }
 
 }  // namespace forerun

@@ -20,9 +20,10 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "hosts/bytes.h"
+#include "hosts/launch_frames.h"
 #include "hosts/messenger.h"
 #include "hosts/transport.h"
+#include "wire/bytes.h"
 
 namespace forerun {
 
@@ -91,8 +92,8 @@ class Hosts {
   void give_notice(const Result<Bytes>& notice);
   // On a stage: receives the coordinator's notice; fails with the reason if there is none.
   Result<Bytes> take_notice();
-  // Reads the rank that a failure began with, which follows the status in a frame of kLost.
-  int32_t read_lost_rank(ByteReader& from) const;
+  // Fills `loss` from a frame of kLost. Fails with kCorrupt if it is broken.
+  Status read_loss(const Incoming& incoming, Loss& loss) const;
   // Ends the launch and sends `why` to all ranks. Further calls do nothing.
   void end(const Status& why);
   // The listener has received the coordinator's kEnd: from now on nothing is sent to other ranks.

@@ -1,5 +1,6 @@
 // Feeds bytes to all readers of messages from other processes. An accepted message must be writable
 // again and, if it passes the checks, must not refer to anything outside of itself.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
@@ -7,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "hosts/frame.h"
+#include "hosts/frame_kind.h"
 #include "hosts/host_file.h"
-#include "hosts/stage_frames.h"
+#include "hosts/launch_frames.h"
 #include "hosts/stage_message_bytes.h"
-#include "hosts/status_bytes.h"
+#include "hosts/step_frames.h"
 #include "hosts/step_tasks.h"
+#include "wire/frame.h"
 
 namespace forerun {
 namespace {
@@ -20,12 +22,12 @@ namespace {
 constexpr int64_t kBlocks = 12;
 constexpr int32_t kVocab = 60;
 
-void read_step(ByteReader& from, std::span<const std::byte> bytes) {
+void read_step(WireReader& from, std::span<const std::byte> bytes) {
   StageMessage message;
   read_stage_message(from, message);
   if (!from.finish().ok()) return;
   Bytes again;
-  ByteWriter to(&again);
+  WireWriter to(&again);
   write_stage_message(message, to);
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
   if (!check_stage_message(message, kBlocks).ok()) return;
@@ -42,7 +44,7 @@ void read_step(ByteReader& from, std::span<const std::byte> bytes) {
   message.drop_rows(std::vector<int32_t>{0, 2});
 }
 
-void read_rows(ByteReader& from) {
+void read_rows(WireReader& from) {
   StepTasks tasks;
   tasks.read(from);
   if (!from.finish().ok() || !tasks.check(kVocab).ok()) return;
@@ -51,13 +53,13 @@ void read_rows(ByteReader& from) {
     if (needs_history(*task.context.params) && task.context.history == nullptr) std::abort();
   }
   Bytes answers;
-  ByteWriter to(&answers);
+  WireWriter to(&answers);
   write_answers(tasks.tasks(), tasks.rejections(), to);
-  ByteReader back(answers);
+  WireReader back(answers);
   if (!read_answers(back, tasks.tasks(), tasks.rejections()).ok()) std::abort();
 }
 
-void read_back(ByteReader& from) {
+void read_back(WireReader& from) {
   std::vector<RowResult> results(2);
   std::vector<RowTask> tasks(2);
   for (size_t idx = 0; idx < tasks.size(); ++idx) tasks[idx].result = &results[idx];
@@ -65,6 +67,15 @@ void read_back(ByteReader& from) {
   std::vector<RejectionTask> rejections(1);
   rejections[0].result = &verified;
   (void)read_answers(from, tasks, rejections);
+}
+
+// What is accepted is written as the same bytes.
+template <class T>
+void read_whole(std::span<const std::byte> bytes) {
+  T value;
+  if (!from_bytes("value", bytes, value).ok()) return;
+  const Bytes again = to_bytes(value);
+  if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
 }
 
 // A host file that is accepted must give the same hosts when each host's line() is read again.
@@ -84,10 +95,10 @@ void read_host_file(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace forerun;
   const auto all = std::as_bytes(std::span(data, size));
-  (void)read_frame(all);
+  (void)read_frame(all, kLastFrameKind);
   if (all.empty()) return 0;
   const auto bytes = all.subspan(1);
-  ByteReader from(bytes);
+  WireReader from(bytes);
   switch (data[0] % 6) {
     case 0:
       read_step(from, bytes);
@@ -99,13 +110,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       read_back(from);
       break;
     case 3:
-      (void)read_dropped(from);
+      read_whole<std::vector<IssuedRow>>(bytes);
       break;
     case 4:
       read_host_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
       break;
     default:
-      (void)read_status(from);
+      read_whole<Greeting>(bytes);
+      read_whole<GreetingAnswer>(bytes);
+      read_whole<Outcome>(bytes);
+      read_whole<Loss>(bytes);
       break;
   }
   return 0;

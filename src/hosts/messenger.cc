@@ -119,9 +119,10 @@ bool Messenger::send_queued() {
 }
 
 void Messenger::take_in(Received&& received) {
-  const auto header = read_frame(received.message);
+  const auto header = read_frame(received.message, kLastFrameKind);
   if (!header.ok()) return lose(received.from, header.status());
-  if (header->kind == FrameKind::kGreeting) {
+  const auto kind = static_cast<FrameKind>(header->kind);
+  if (kind == FrameKind::kGreeting) {
     greeted_ = header->generation;
   } else if (header->generation == 0 ||
              header->generation != (generation_ == 0 ? greeted_ : generation_.load())) {
@@ -131,11 +132,8 @@ void Messenger::take_in(Received&& received) {
     const std::lock_guard lock(watching_);
     peers_[static_cast<size_t>(received.from)].heard = Clock::now();
   }
-  if (header->kind == FrameKind::kPing) return;
-  hand_on({.from = received.from,
-           .kind = header->kind,
-           .frame = std::move(received.message),
-           .lost = {}});
+  if (kind == FrameKind::kPing) return;
+  hand_on({.from = received.from, .kind = kind, .frame = std::move(received.message), .lost = {}});
 }
 
 bool Messenger::receive_all() {

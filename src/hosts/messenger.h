@@ -23,8 +23,9 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "hosts/frame.h"
+#include "hosts/frame_kind.h"
 #include "hosts/transport.h"
+#include "wire/frame.h"
 
 namespace forerun {
 
@@ -67,7 +68,9 @@ class Messenger {
 
   // begin() returns a frame's header, to which the caller appends the payload. Any thread; never
   // waits.
-  Bytes begin(FrameKind kind) const { return begin_frame({kind, generation_}); }
+  Bytes begin(FrameKind kind) const {
+    return begin_frame({static_cast<uint8_t>(kind), generation_});
+  }
   void send(int32_t to, Bytes frame);
 
   // Waits for the next message. Frames of Steps are kept for the listener, since a stage that has

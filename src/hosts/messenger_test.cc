@@ -12,6 +12,8 @@
 #include "hosts/hosts.h"
 #include "hosts/local_transport.h"
 #include "hosts/slow_links.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 namespace {
@@ -23,13 +25,13 @@ Messenger::Clock::time_point soon() { return Messenger::Clock::now() + kTimeout;
 
 Bytes numbered(const Messenger& messenger, uint32_t number) {
   Bytes frame = messenger.begin(FrameKind::kReport);
-  ByteWriter(&frame).number(number);
+  append_value(frame, number);
   return frame;
 }
 
 uint32_t number_of(const Incoming& incoming) {
-  ByteReader from(incoming.payload());
-  return from.number<uint32_t>("number");
+  WireReader from(incoming.payload());
+  return from.get<uint32_t>("number");
 }
 
 TEST(Messenger, MessagesOfOneRankComeInOrder) {

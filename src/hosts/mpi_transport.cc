@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "hosts/frame.h"
+#include "hosts/frame_kind.h"
 
 namespace forerun {
 namespace {

@@ -7,9 +7,8 @@
 
 #include "base/clocks.h"
 #include "base/status_macros.h"
-#include "hosts/stage_frames.h"
 #include "hosts/stage_message_bytes.h"
-#include "hosts/status_bytes.h"
+#include "hosts/step_frames.h"
 #include "hosts/step_tasks.h"
 
 namespace forerun {
@@ -52,12 +51,12 @@ void RemoteStages::issue(StepInTransit step) {
   Messenger& messenger = hosts_->messenger();
   const uint64_t number = step.message->step;
   Bytes frame = messenger.begin(FrameKind::kStep);
-  ByteWriter to(&frame);
-  write_status(Status(), to);
+  WireWriter to(&frame);
+  to("status", Status());
   write_stage_message(*step.message, to);
   Bytes tasks = messenger.begin(FrameKind::kTasks);
-  ByteWriter to_last(&tasks);
-  to_last.number(number);
+  WireWriter to_last(&tasks);
+  to_last("step", number);
   write_tasks(step.tasks, step.rejections, to_last);
   const double work = work_of(step.message->rows, *facts_.config);
   const auto rows = static_cast<int32_t>(step.message->rows.size());
@@ -79,8 +78,7 @@ void RemoteStages::issue(StepInTransit step) {
 void RemoteStages::drop(std::span<const IssuedRow> rows) {
   for (int32_t rank = 1; rank <= hosts_->num_stages(); ++rank) {
     Bytes frame = hosts_->messenger().begin(FrameKind::kDrop);
-    ByteWriter to(&frame);
-    write_dropped(rows, to);
+    append_value(frame, rows);
     hosts_->messenger().send(rank, std::move(frame));
   }
 }
@@ -99,14 +97,11 @@ void RemoteStages::take_in(Incoming&& incoming) {
         status = note_retired(incoming);
         break;
       case FrameKind::kLost: {
-        ByteReader from(incoming.payload());
-        status = read_status(from);
-        rank = hosts_->read_lost_rank(from);
-        // The rest of a broken message cannot be trusted, so nothing more is read from it.
-        if (const Status read = from.finish(); !read.ok()) {
-          status = read;
-          rank = incoming.from;
-        }
+        Loss loss;
+        status = hosts_->read_loss(incoming, loss);
+        if (!status.ok()) break;  // nothing that a broken message says can be trusted
+        status = loss.why;
+        rank = loss.rank;
         break;
       }
       default:
@@ -123,9 +118,8 @@ void RemoteStages::tell_entered(UnderWay& step) {
 
 // The first stage's notice may come behind the last one's answer; then it has been told.
 Status RemoteStages::note_entered(const Incoming& incoming) {
-  ByteReader from(incoming.payload());
-  const auto number = from.number<uint64_t>("step");
-  FORERUN_RETURN_IF_ERROR(from.finish());
+  uint64_t number = 0;
+  FORERUN_RETURN_IF_ERROR(from_bytes("step", incoming.payload(), number));
   deadlines_.pass(incoming.from - 1, number, StepDeadlines::Clock::now());
   if (incoming.from != 1) return {};
   entered_ns_ = steady_ns();
@@ -140,8 +134,8 @@ Status RemoteStages::note_entered(const Incoming& incoming) {
 }
 
 Status RemoteStages::note_retired(const Incoming& incoming) {
-  ByteReader from(incoming.payload());
-  const auto number = from.number<uint64_t>("step");
+  WireReader from(incoming.payload());
+  const auto number = from.get<uint64_t>("step");
   if (under_way_.empty() || number != under_way_.front().number) {
     return Status(StatusCode::kCorrupt,
                   "found answers of Step " + std::to_string(number) + "; accepted: those of " +
@@ -149,8 +143,7 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
   }
   UnderWay& step = under_way_.front();
   deadlines_.pass(incoming.from - 1, number, StepDeadlines::Clock::now());
-  Status ran = read_status(from);
-  FORERUN_RETURN_IF_ERROR(from.status());
+  auto ran = from.get<Status>("status");
   FORERUN_RETURN_IF_ERROR(read_answers(from, step.tasks, step.rejections));
   tell_entered(step);
   (*step.tell)({.kind = PipelineEvent::Kind::kRetired,

@@ -3,140 +3,89 @@
 #include <string>
 
 namespace forerun {
-namespace {
 
-using Range = StageMessage::Range;
-
-constexpr size_t kRangeBytes = 8;
-constexpr size_t kRowBytes = 29;
-constexpr size_t kSelectionBytes = 36 + 2 * kRangeBytes;
-
-void write_range(const Range& range, ByteWriter& to) {
-  to.number(range.first);
-  to.number(range.count);
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StageMessage::Range> auto& range) {
+  visit("first", range.first);
+  visit("count", range.count);
 }
 
-Range read_range(const char* name, ByteReader& from) {
-  Range range;
-  range.first = from.number<int32_t>(name);
-  range.count = from.number<int32_t>(name);
-  return range;
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StageMessage::Moves> auto& some) {
+  visit("table", some.table);
+  visit("moves", some.moves);
 }
 
-void write_row(const StepRow& row, ByteWriter& to) {
-  for (const int32_t field : {row.token, row.position, row.sequence_idx, row.slot, row.visible,
-                              row.boundary, row.ancestor_begin}) {
-    to.number(field);
-  }
-  to.flag(row.wants_logits);
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<KvMove> auto& move) {
+  visit("from_slot", move.from_slot);
+  visit("to_slot", move.to_slot);
 }
 
-void read_row(ByteReader& from, StepRow& row) {
-  for (int32_t* const field : {&row.token, &row.position, &row.sequence_idx, &row.slot,
-                               &row.visible, &row.boundary, &row.ancestor_begin}) {
-    *field = from.number<int32_t>("row");
-  }
-  row.wants_logits = from.flag("row's wish for logits");
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StepRow> auto& row) {
+  visit("token", row.token);
+  visit("position", row.position);
+  visit("sequence_idx", row.sequence_idx);
+  visit("slot", row.slot);
+  visit("visible", row.visible);
+  visit("boundary", row.boundary);
+  visit("ancestor_begin", row.ancestor_begin);
+  visit("wants_logits", row.wants_logits);
 }
 
-void write_selection(const StageMessage::Selection& selection, ByteWriter& to) {
-  const KvSelection& what = selection.what;
-  for (const int32_t field :
-       {what.first_row, what.num_rows, what.sequence_idx, what.first_weighed, what.weighed_step,
-        what.tokens, what.chosen, what.pooling, what.indexed}) {
-    to.number(field);
-  }
-  write_range(selection.blocks, to);
-  write_range(selection.index, to);
+// Without the pointers, in whose place Selection has stretches of blocks.
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<KvSelection> auto& selection) {
+  visit("first_row", selection.first_row);
+  visit("num_rows", selection.num_rows);
+  visit("sequence_idx", selection.sequence_idx);
+  visit("first_weighed", selection.first_weighed);
+  visit("weighed_step", selection.weighed_step);
+  visit("tokens", selection.tokens);
+  visit("chosen", selection.chosen);
+  visit("pooling", selection.pooling);
+  visit("indexed", selection.indexed);
 }
 
-void read_selection(ByteReader& from, StageMessage::Selection& selection) {
-  KvSelection& what = selection.what;
-  for (int32_t* const field :
-       {&what.first_row, &what.num_rows, &what.sequence_idx, &what.first_weighed,
-        &what.weighed_step, &what.tokens, &what.chosen, &what.pooling, &what.indexed}) {
-    *field = from.number<int32_t>("selection");
-  }
-  selection.blocks = read_range("selection", from);
-  selection.index = read_range("selection", from);
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StageMessage::Selection> auto& selection) {
+  visit("what", selection.what);
+  visit("blocks", selection.blocks);
+  visit("index", selection.index);
 }
 
-DType read_hidden_dtype(ByteReader& from) {
-  const auto value = from.number<uint8_t>("type of hidden rows");
-  for (const DType dtype : {DType::kBf16, DType::kF32}) {
-    if (value == static_cast<uint8_t>(dtype)) return dtype;
-  }
-  from.fail("type of hidden rows", "found " + std::to_string(value) + "; accepted: bf16 and f32");
-  return DType::kBf16;
-}
-
-}  // namespace
-
-void write_stage_message(const StageMessage& message, ByteWriter& to) {
-  to.number(message.version);
-  to.number(message.step);
-  to.list(message.blocks);
-  to.count(message.tables.size());
-  for (const Range& table : message.tables) write_range(table, to);
-  to.count(message.moves_of.size());
-  for (const StageMessage::Moves& some : message.moves_of) {
-    to.number(some.table);
-    write_range(some.moves, to);
-  }
-  to.count(message.moves.size());
-  for (const KvMove& move : message.moves) {
-    to.number(move.from_slot);
-    to.number(move.to_slot);
-  }
-  to.count(message.rows.size());
-  for (const StepRow& row : message.rows) write_row(row, to);
-  to.list(message.numbers);
-  to.number(message.issued_rows);
-  to.flag(message.whole);
-  to.list(message.ancestors);
-  to.count(message.selections.size());
-  for (const StageMessage::Selection& selection : message.selections) {
-    write_selection(selection, to);
-  }
-  to.number(static_cast<uint8_t>(message.hidden_dtype));
-  to.number(message.hidden_width);
-  to.list(std::span<const std::byte>(message.hidden));
-}
-
-void read_stage_message(ByteReader& from, StageMessage& message) {
-  message.clear();
-  message.version = from.number<uint32_t>("version of the stage message");
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StageMessage> auto& message) {
+  visit("version of the stage message", message.version);
   if (message.version != kStageMessageVersion) {
-    from.fail("version of the stage message",
-              "found " + std::to_string(message.version) +
-                  "; accepted: " + std::to_string(kStageMessageVersion));
-    return;
+    return visit.fail("version of the stage message", "found " + std::to_string(message.version) +
+                                                          ", accepted is " +
+                                                          std::to_string(kStageMessageVersion));
   }
-  message.step = from.number<uint64_t>("step");
-  from.list("blocks", message.blocks);
-  message.tables.resize(from.count("tables", kRangeBytes));
-  for (Range& table : message.tables) table = read_range("table", from);
-  message.moves_of.resize(from.count("moved sequences", 4 + kRangeBytes));
-  for (StageMessage::Moves& some : message.moves_of) {
-    some.table = from.number<int32_t>("moved sequence");
-    some.moves = read_range("moved sequence", from);
+  visit("step", message.step);
+  visit("blocks", message.blocks);
+  visit("tables", message.tables);
+  visit("moved sequences", message.moves_of);
+  visit("moves", message.moves);
+  visit("rows", message.rows);
+  visit("numbers of rows", message.numbers);
+  visit("issued rows", message.issued_rows);
+  visit("whole", message.whole);
+  visit("ancestors", message.ancestors);
+  visit("selections", message.selections);
+  visit.choice("type of hidden rows", message.hidden_dtype, DType::kBool);
+  if (message.hidden_dtype != DType::kBf16 && message.hidden_dtype != DType::kF32) {
+    return visit.fail(
+        "type of hidden rows",
+        "found " + std::string(dtype_name(message.hidden_dtype)) + ", accepted are bf16 and f32");
   }
-  message.moves.resize(from.count("moves", 8));
-  for (KvMove& move : message.moves) {
-    move.from_slot = from.number<int32_t>("move");
-    move.to_slot = from.number<int32_t>("move");
-  }
-  message.rows.resize(from.count("rows", kRowBytes));
-  for (StepRow& row : message.rows) read_row(from, row);
-  from.list("numbers of rows", message.numbers);
-  message.issued_rows = from.number<int32_t>("issued rows");
-  message.whole = from.flag("whole");
-  from.list("ancestors", message.ancestors);
-  message.selections.resize(from.count("selections", kSelectionBytes));
-  for (StageMessage::Selection& selection : message.selections) read_selection(from, selection);
-  message.hidden_dtype = read_hidden_dtype(from);
-  message.hidden_width = from.number<int64_t>("width of hidden rows");
-  from.list("hidden rows", message.hidden);
+  visit("width of hidden rows", message.hidden_width);
+  visit("hidden rows", message.hidden);
 }
+
+void write_stage_message(const StageMessage& message, WireWriter& to) { visit_fields(to, message); }
+
+void read_stage_message(WireReader& from, StageMessage& message) { visit_fields(from, message); }
 
 }  // namespace forerun

@@ -2,15 +2,16 @@
 #pragma once
 
 #include "exec/stages/stage_message.h"
-#include "hosts/bytes.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 
-void write_stage_message(const StageMessage& message, ByteWriter& to);
+void write_stage_message(const StageMessage& message, WireWriter& to);
 
 // Fills `message` and reuses its memory. Another version is refused before anything else is read.
 // Call check_stage_message() before the message's KV positions are used. After a failure, which the
 // reader holds, the content of the message is undefined.
-void read_stage_message(ByteReader& from, StageMessage& message);
+void read_stage_message(WireReader& from, StageMessage& message);
 
 }  // namespace forerun

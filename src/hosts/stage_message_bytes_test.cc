@@ -5,8 +5,6 @@
 #include <random>
 #include <string>
 
-#include "hosts/frame.h"
-
 namespace forerun {
 namespace {
 
@@ -46,13 +44,13 @@ StageMessage filled_message(uint32_t seed) {
 
 Bytes bytes_of(const StageMessage& message) {
   Bytes bytes;
-  ByteWriter to(&bytes);
+  WireWriter to(&bytes);
   write_stage_message(message, to);
   return bytes;
 }
 
 Status read(const Bytes& bytes, StageMessage& message) {
-  ByteReader from(bytes);
+  WireReader from(bytes);
   read_stage_message(from, message);
   return from.finish();
 }
@@ -94,7 +92,7 @@ TEST(StageMessageBytes, AnotherVersionIsRefusedByName) {
   bytes[0] = std::byte{99};
   StageMessage message;
   const std::string why = read(bytes, message).message();
-  EXPECT_NE(why.find("found 99; accepted: " + std::to_string(kStageMessageVersion)),
+  EXPECT_NE(why.find("found 99, accepted is " + std::to_string(kStageMessageVersion)),
             std::string::npos)
       << why;
 }
@@ -108,28 +106,6 @@ TEST(StageMessageBytes, LengthsAreNotBelieved) {
   }
   StageMessage message;
   EXPECT_NE(read(bytes, message).message().find("blocks"), std::string::npos);
-}
-
-TEST(Frame, SaysWhatItIs) {
-  Bytes frame = begin_frame({FrameKind::kTasks, 77});
-  ByteWriter(&frame).number<int32_t>(5);
-  end_frame(frame);
-  const auto header = read_frame(frame);
-  ASSERT_TRUE(header.ok());
-  EXPECT_EQ(header->kind, FrameKind::kTasks);
-  EXPECT_EQ(header->generation, 77u);
-
-  const auto refused = [&frame](size_t at, uint8_t value) {
-    Bytes spoiled = frame;
-    spoiled[at] = std::byte{value};
-    return read_frame(spoiled).status().message();
-  };
-  EXPECT_NE(refused(0, 0).find("no message of Forerun's"), std::string::npos);
-  EXPECT_NE(refused(4, 9).find("version: found 9; accepted: 2"), std::string::npos);
-  EXPECT_NE(refused(6, 200).find("kind: found 200"), std::string::npos);
-  EXPECT_NE(refused(15, 5).find("length: found 5, there are 4 bytes"), std::string::npos);
-  EXPECT_FALSE(read_frame(Bytes()).ok());
-  EXPECT_FALSE(read_frame(Bytes(frame.begin(), frame.begin() + 10)).ok());
 }
 
 }  // namespace

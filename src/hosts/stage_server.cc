@@ -9,9 +9,8 @@
 
 #include "base/status_macros.h"
 #include "exec/mailbox.h"
-#include "hosts/stage_frames.h"
 #include "hosts/stage_message_bytes.h"
-#include "hosts/status_bytes.h"
+#include "hosts/step_frames.h"
 #include "hosts/step_tasks.h"
 
 namespace forerun {
@@ -38,8 +37,8 @@ class StageServer {
   // On the messenger's thread: drops overtake the Steps that wait.
   void take_in(Incoming&& incoming) {
     if (incoming.lost.ok() && incoming.kind == FrameKind::kDrop) {
-      ByteReader from(incoming.payload());
-      const std::vector<IssuedRow> rows = read_dropped(from);
+      WireReader from(incoming.payload());
+      const auto rows = from.get<std::vector<IssuedRow>>("dropped rows");
       incoming.lost = from.finish();
       if (incoming.lost.ok()) return dropped_.add(rows);
     }
@@ -88,9 +87,8 @@ class StageServer {
   Status run_step() {
     const Incoming step = std::move(steps_.front());
     steps_.pop_front();
-    ByteReader from(step.payload());
-    Status status = read_status(from);
-    FORERUN_RETURN_IF_ERROR(from.status());
+    WireReader from(step.payload());
+    auto status = from.get<Status>("status");
     read_stage_message(from, message_);
     FORERUN_RETURN_IF_ERROR(from.finish());
     if (message_.step != served_ + 1) {
@@ -104,7 +102,7 @@ class StageServer {
     dropped_.pass(served_);
     if (!worker_.is_last()) {
       Bytes entered = hosts_.messenger().begin(FrameKind::kEntered);
-      ByteWriter(&entered).number(served_);
+      append_value(entered, served_);
       hosts_.messenger().send(0, std::move(entered));
     }
     hand_on(status, tasks);
@@ -116,8 +114,8 @@ class StageServer {
   Status read_tasks(StepTasks& tasks, Status& status) {
     const Incoming incoming = std::move(tasks_.front());
     tasks_.pop_front();
-    ByteReader from(incoming.payload());
-    const auto number = from.number<uint64_t>("step");
+    WireReader from(incoming.payload());
+    const auto number = from.get<uint64_t>("step");
     tasks.read(from);
     FORERUN_RETURN_IF_ERROR(from.finish());
     if (number != message_.step) {
@@ -133,14 +131,14 @@ class StageServer {
   void hand_on(const Status& status, StepTasks& tasks) {
     Messenger& messenger = hosts_.messenger();
     Bytes frame = messenger.begin(worker_.is_last() ? FrameKind::kRetired : FrameKind::kStep);
-    ByteWriter to(&frame);
+    WireWriter to(&frame);
     if (worker_.is_last()) {
-      to.number(served_);
-      write_status(status, to);
+      to("step", served_);
+      to("status", status);
       write_answers(tasks.tasks(), tasks.rejections(), to);
       return messenger.send(0, std::move(frame));
     }
-    write_status(status, to);
+    to("status", status);
     write_stage_message(message_, to);
     messenger.send(hosts_.rank() + 1, std::move(frame));
   }

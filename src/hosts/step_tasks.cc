@@ -5,16 +5,34 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "forerun/sampling_fields.h"
-#include "hosts/status_bytes.h"
 #include "sampling/validate.h"
+#include "wire/sampling_lists.h"
 
 namespace forerun {
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<TokenCount> auto& count) {
+  visit("token", count.token);
+  visit("output_count", count.output_count);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<DraftDistribution> auto& distribution) {
+  visit("weights", distribution.weights);
+  visit("total", distribution.total);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<Candidate> auto& candidate) {
+  visit("token", candidate.token);
+  visit("logprob", candidate.logprob);
+}
+
 namespace {
 
-// Things that several rows point to, each written once; rows say which.
+// Things of one kind that several rows point to, each written once; rows say which.
 template <class T>
-class Shared {
+class Written {
  public:
   // -1: none.
   int32_t add(const T* thing) {
@@ -24,16 +42,19 @@ class Shared {
     things_.push_back(thing);
     return static_cast<int32_t>(things_.size()) - 1;
   }
-  const std::vector<const T*>& things() const { return things_; }
+  auto begin() const { return things_.begin(); }
+  auto end() const { return things_.end(); }
+  size_t size() const { return things_.size(); }
 
  private:
   std::vector<const T*> things_;
 };
 
-struct SharedThings {
-  Shared<SamplingParams> params;
-  Shared<TokenCounts> histories;
-  Shared<DraftDistribution> drafts;
+// The writer's SharedThings.
+struct WrittenThings {
+  Written<SamplingParams> params;
+  Written<TokenCounts> histories;
+  Written<DraftDistribution> drafts;
 
   void add(const RowContext& context) {
     params.add(context.params);
@@ -41,73 +62,152 @@ struct SharedThings {
   }
 };
 
-void write_params(const SamplingParams& params, ByteWriter& to) {
-  for_each_sampling_field([&](const auto& field) { to.number(params.*field.param); });
-  to.number(params.seed);
-  to.number(params.logprobs);
-  to.number(params.min_tokens);
-  to.list(std::span<const TokenId>(params.end_tokens));
-  to.count(params.logit_bias.size());
-  for (const auto& [token, bias] : params.logit_bias) {
-    to.number(token);
-    to.number(bias);
+template <class T>
+void visit_thing(WireWriter& visit, const T* thing) {
+  visit_fields(visit, *thing);
+}
+
+template <class T>
+void visit_thing(WireReader& visit, T& thing) {
+  visit_fields(visit, thing);
+}
+
+void visit_thing(WireWriter& visit, const TokenCounts* history) {
+  visit("entries", history->entries());
+}
+
+void visit_thing(WireReader& visit, TokenCounts& history) {
+  for (const TokenCount& entry : visit.get<std::vector<TokenCount>>("entries")) {
+    history.restore(entry);
   }
 }
 
-void read_params(ByteReader& from, SamplingParams& params) {
-  for_each_sampling_field([&]<class T>(const SamplingField<T>& field) {
-    params.*field.param = from.number<T>(field.name);
+// A pointer to one of the things, as its index.
+template <class T>
+void visit_pointer(WireWriter& visit, const char* name, const T* thing, Written<T>& things) {
+  visit(name, things.add(thing));
+}
+
+template <class T>
+void visit_pointer(WireReader& visit, const char* name, const T*& thing, std::vector<T>& things) {
+  const auto idx = visit.get<int32_t>(name);
+  if (idx < -1 || idx >= static_cast<int64_t>(things.size())) {
+    return visit.fail(name,
+                      "found " + std::to_string(idx) + " of " + std::to_string(things.size()));
+  }
+  thing = idx < 0 ? nullptr : &things[static_cast<size_t>(idx)];
+}
+
+void visit_path(WireWriter& visit, std::span<const TokenId> path, const WrittenThings& /*things*/) {
+  visit("path", path);
+}
+
+void visit_path(WireReader& visit, std::span<const TokenId>& path, SharedThings& things) {
+  visit("path", things.paths.emplace_back());
+  path = things.paths.back();
+}
+
+// History and path only where the parameters look at them.
+template <class Visitor, class Things>
+void visit_context(Visitor& visit, MaybeConst<RowContext> auto& context, Things& things) {
+  visit_pointer(visit, "parameters", context.params, things.params);
+  if (context.params == nullptr) return visit.fail("parameters", "found none");
+  visit("position", context.position);
+  visit("prompt_tokens", context.prompt_tokens);
+  if (!needs_history(*context.params)) return;
+  visit_pointer(visit, "history", context.history, things.histories);
+  if (context.history == nullptr) return visit.fail("history", "found none");
+  visit_path(visit, context.path, things);
+}
+
+template <class Visitor, class Things>
+void visit_task(Visitor& visit, MaybeConst<RowTask> auto& task, Things& things) {
+  visit.choice("want", task.want, Want::kScore);
+  visit("candidates wanted", task.count);
+  visit("token to score", task.token);
+  visit("shared noise", task.shared_noise);
+  visit("row", task.step_row);
+  visit_context(visit, task.context, things);
+}
+
+template <class Visitor, class Things>
+void visit_row(Visitor& visit, MaybeConst<RejectionRow> auto& row, Things& things) {
+  visit("node", row.node);
+  visit("token", row.token);
+  visit("parent", row.parent_idx);
+  visit("row of logits", row.logits_row);
+  visit_pointer(visit, "draft distribution", row.draft, things.drafts);
+  visit_context(visit, row.context, things);
+}
+
+// All that is sent of a Step's tasks. `tasks` and `rejections` are lists, the latter of lists of
+// rows.
+template <class Visitor, class Things, class Tasks, class Rejections>
+void visit_tasks(Visitor& visit, Things& things, Tasks& tasks, Rejections& rejections) {
+  const auto visit_one = [&](auto& thing) { visit_thing(visit, thing); };
+  visit.list("parameters", things.params, visit_one);
+  visit.list("histories", things.histories, visit_one);
+  visit.list("draft distributions", things.drafts, visit_one);
+  visit.list("tasks", tasks, [&](auto& task) { visit_task(visit, task, things); });
+  visit.list("rejections", rejections, [&](auto& rows) {
+    visit.list("rows", rows, [&](auto& row) { visit_row(visit, row, things); });
+    if (rows.empty()) visit.fail("rows", "found 0, accepted are 1 and more");
   });
-  params.seed = from.number<uint64_t>("seed");
-  params.logprobs = from.number<int32_t>("logprobs");
-  params.min_tokens = from.number<int32_t>("min_tokens");
-  from.list("end tokens", params.end_tokens);
-  params.logit_bias.resize(from.count("logit bias", 8));
-  for (auto& [token, bias] : params.logit_bias) {
-    token = from.number<int32_t>("logit bias");
-    bias = from.number<float>("logit bias");
+}
+
+// What a row's result says of the token behind it.
+template <class Visitor>
+void visit_result(Visitor& visit, MaybeConst<RowResult> auto& result) {
+  visit("token", result.token);
+  visit("logprob", result.logprob);
+  visit("candidates", result.top);
+}
+
+// A number that both sides know.
+template <class Visitor, class T>
+bool visit_known(Visitor& visit, const char* name, T known) {
+  T found = known;
+  visit(name, found);
+  if (found != known) {
+    visit.fail(name,
+               "found " + std::to_string(found) + ", asked for were " + std::to_string(known));
   }
+  return visit.ok();
 }
 
-void write_distribution(const DraftDistribution& distribution, ByteWriter& to) {
-  to.list(distribution.weights);
-  to.number(distribution.total);
+template <class Visitor>
+void visit_answer(Visitor& visit, MaybeConst<RowTask> auto& task) {
+  visit("skipped", task.skipped);
+  visit("status", task.status);
+  visit_result(visit, *task.result);
+  const bool is_drawn = task.distribution != nullptr;
+  if (!visit_known(visit, "distributions", is_drawn)) return;
+  if (is_drawn) visit("distribution", *task.distribution);
 }
 
-void read_distribution(ByteReader& from, DraftDistribution& distribution) {
-  from.list("draft distribution", distribution.weights);
-  distribution.total = from.number<uint64_t>("draft distribution");
+template <class Visitor>
+void visit_answer(Visitor& visit, MaybeConst<RejectionTask> auto& task) {
+  visit("status", task.status);
+  visit("accepted nodes", task.result->accepted);
+  visit("bonus", task.result->bonus);
+  visit.list("walked", task.result->walked, [&](auto& walked) {
+    visit("position", walked.position);
+    visit_result(visit, walked);
+  });
 }
 
-void write_context(const RowContext& context, SharedThings& shared, ByteWriter& to) {
-  const bool has_history = needs_history(*context.params);
-  to.number(shared.params.add(context.params));
-  to.number(has_history ? shared.histories.add(context.history) : -1);
-  to.number(context.position);
-  to.number(context.prompt_tokens);
-  to.list(has_history ? context.path : std::span<const TokenId>());
-}
-
-void write_candidates(const std::vector<Candidate>& candidates, ByteWriter& to) {
-  to.count(candidates.size());
-  for (const Candidate& candidate : candidates) {
-    to.number(candidate.token);
-    to.number(candidate.logprob);
-  }
-}
-
-void read_candidates(ByteReader& from, std::vector<Candidate>& candidates) {
-  candidates.resize(from.count("candidates", 8));
-  for (Candidate& candidate : candidates) {
-    candidate.token = from.number<TokenId>("candidate");
-    candidate.logprob = from.number<float>("candidate");
-  }
+template <class Visitor, class Row, class Rejection>
+void visit_answers(Visitor& visit, std::span<Row> tasks, std::span<Rejection> rejections) {
+  if (!visit_known(visit, "answers", uint64_t{tasks.size()})) return;
+  for (Row& task : tasks) visit_answer(visit, task);
+  if (!visit_known(visit, "verifications", uint64_t{rejections.size()})) return;
+  for (Rejection& task : rejections) visit_answer(visit, task);
 }
 
 Status out_of_range(const char* what, int64_t found, int64_t first, int64_t last) {
   return Status(StatusCode::kInvalidArgument,
-                std::string("tasks: ") + what + " " + std::to_string(found) +
-                    "; accepted: " + std::to_string(first) + " to " + std::to_string(last));
+                std::string("tasks: ") + what + " " + std::to_string(found) + ", accepted are " +
+                    std::to_string(first) + " to " + std::to_string(last));
 }
 
 Status check_tokens(std::span<const TokenId> tokens, int32_t live_vocab) {
@@ -126,167 +226,56 @@ Status check_context(const RowContext& context) {
 }  // namespace
 
 void write_tasks(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
-                 ByteWriter& to) {
-  SharedThings shared;
-  for (const RowTask& task : tasks) shared.add(task.context);
+                 WireWriter& to) {
+  WrittenThings things;
+  for (const RowTask& task : tasks) things.add(task.context);
+  std::vector<std::span<const RejectionRow>> rows_of;
   for (const RejectionTask& task : rejections) {
+    rows_of.push_back(task.rows);
     for (const RejectionRow& row : task.rows) {
-      shared.add(row.context);
-      shared.drafts.add(row.draft);
+      things.add(row.context);
+      things.drafts.add(row.draft);
     }
   }
-  to.count(shared.params.things().size());
-  for (const SamplingParams* params : shared.params.things()) write_params(*params, to);
-  to.count(shared.histories.things().size());
-  for (const TokenCounts* counts : shared.histories.things()) {
-    to.count(counts->entries().size());
-    for (const TokenCounts::Entry& entry : counts->entries()) {
-      to.number(entry.token);
-      to.number(entry.output_count);
-    }
-  }
-  to.count(shared.drafts.things().size());
-  for (const DraftDistribution* draft : shared.drafts.things()) write_distribution(*draft, to);
-  to.count(tasks.size());
-  for (const RowTask& task : tasks) {
-    to.number(static_cast<uint8_t>(task.want));
-    to.number(task.count);
-    to.number(task.token);
-    to.flag(task.shared_noise);
-    to.number(task.step_row);
-    write_context(task.context, shared, to);
-  }
-  to.count(rejections.size());
-  for (const RejectionTask& task : rejections) {
-    to.count(task.rows.size());
-    for (const RejectionRow& row : task.rows) {
-      to.number(row.node);
-      to.number(row.token);
-      to.number(row.parent_idx);
-      to.number(row.logits_row);
-      to.number(shared.drafts.add(row.draft));
-      write_context(row.context, shared, to);
-    }
-  }
+  visit_tasks(to, things, tasks, rows_of);
 }
 
-RowContext StepTasks::read_context(ByteReader& from) {
-  RowContext context;
-  const auto params = from.number<int32_t>("parameters of a row");
-  if (params < 0 || static_cast<size_t>(params) >= params_.size()) {
-    from.fail("parameters of a row",
-              "found " + std::to_string(params) + " of " + std::to_string(params_.size()));
-    return context;
+void StepTasks::read(WireReader& from) {
+  *this = StepTasks();
+  visit_tasks(from, shared_, tasks_, rejection_rows_);
+  if (!from.ok()) {
+    *this = StepTasks();
+    return;
   }
-  context.params = &params_[static_cast<size_t>(params)];
-  const auto history = from.number<int32_t>("history of a row");
-  if (history < -1 || history >= static_cast<int32_t>(histories_.size()) ||
-      (history < 0 && needs_history(*context.params))) {
-    from.fail("history of a row",
-              "found " + std::to_string(history) + " of " + std::to_string(histories_.size()));
-    return context;
-  }
-  if (history >= 0) context.history = &histories_[static_cast<size_t>(history)];
-  context.position = from.number<int32_t>("position of a row");
-  context.prompt_tokens = from.number<int32_t>("prompt of a row");
-  from.list("path of a row", paths_.emplace_back());
-  context.path = paths_.back();
-  return context;
-}
-
-void StepTasks::read_tasks(ByteReader& from) {
-  constexpr size_t kTaskBytes = 38;
-  tasks_.resize(from.count("tasks", kTaskBytes));
-  results_.assign(tasks_.size(), {});
-  distributions_.assign(tasks_.size(), {});
+  results_.resize(tasks_.size());
+  distributions_.resize(tasks_.size());
   for (size_t idx = 0; idx < tasks_.size(); ++idx) {
-    RowTask& task = tasks_[idx];
-    const auto want = from.number<uint8_t>("want");
-    if (want > static_cast<uint8_t>(Want::kScore)) {
-      from.fail("want", "found " + std::to_string(want) + "; accepted: 0 to 4");
-    }
-    if (!from.status().ok()) return;
-    task.want = static_cast<Want>(want);
-    task.count = from.number<int32_t>("candidates wanted");
-    task.token = from.number<TokenId>("token to score");
-    task.shared_noise = from.flag("shared noise");
-    task.step_row = from.number<int32_t>("row of a task");
-    task.context = read_context(from);
-    task.result = &results_[idx];
-    if (task.want == Want::kDraw) task.distribution = &distributions_[idx];
+    tasks_[idx].result = &results_[idx];
+    if (tasks_[idx].want == Want::kDraw) tasks_[idx].distribution = &distributions_[idx];
   }
-}
-
-void StepTasks::read_rejections(ByteReader& from) {
-  constexpr size_t kRejectionRowBytes = 44;
-  rejection_rows_.resize(from.count("rejections", 8));
-  rejection_results_.assign(rejection_rows_.size(), {});
-  for (std::vector<RejectionRow>& rows : rejection_rows_) {
-    rows.resize(from.count("rows of a rejection", kRejectionRowBytes));
-    if (rows.empty()) from.fail("rows of a rejection", "found 0; accepted: at least 1");
-    for (RejectionRow& row : rows) {
-      row.node = from.number<NodeId>("node");
-      row.token = from.number<TokenId>("token");
-      row.parent_idx = from.number<int32_t>("parent");
-      row.logits_row = from.number<int32_t>("row of logits");
-      const auto draft = from.number<int32_t>("draft distribution of a row");
-      if (draft < -1 || draft >= static_cast<int32_t>(drafts_.size())) {
-        from.fail("draft distribution of a row",
-                  "found " + std::to_string(draft) + " of " + std::to_string(drafts_.size()));
-      }
-      if (!from.status().ok()) return;
-      row.draft = draft < 0 ? nullptr : &drafts_[static_cast<size_t>(draft)];
-      row.context = read_context(from);
-      if (!from.status().ok()) return;
-    }
+  rejection_results_.resize(rejection_rows_.size());
+  rejections_.resize(rejection_rows_.size());
+  for (size_t idx = 0; idx < rejections_.size(); ++idx) {
+    rejections_[idx].rows = rejection_rows_[idx];
+    rejections_[idx].result = &rejection_results_[idx];
   }
-  for (size_t idx = 0; idx < rejection_rows_.size(); ++idx) {
-    RejectionTask& task = rejections_.emplace_back();
-    task.rows = rejection_rows_[idx];
-    task.result = &rejection_results_[idx];
-  }
-}
-
-void StepTasks::read(ByteReader& from) {
-  tasks_.clear();
-  rejections_.clear();
-  paths_.clear();
-  constexpr size_t kParamsBytes = 48;
-  params_.assign(from.count("parameters", kParamsBytes), {});
-  for (SamplingParams& params : params_) read_params(from, params);
-  histories_.assign(from.count("histories", 8), {});
-  for (TokenCounts& history : histories_) {
-    for (size_t left = from.count("history", 8); left > 0 && from.status().ok(); --left) {
-      TokenCounts::Entry entry;
-      entry.token = from.number<TokenId>("history");
-      entry.output_count = from.number<int32_t>("history");
-      history.restore(entry);
-    }
-  }
-  drafts_.assign(from.count("draft distributions", 16), {});
-  for (DraftDistribution& draft : drafts_) read_distribution(from, draft);
-  read_tasks(from);
-  if (from.status().ok()) read_rejections(from);
-  if (from.status().ok()) return;
-  tasks_.clear();
-  rejections_.clear();
 }
 
 Status StepTasks::check(int32_t live_vocab) const {
-  for (const SamplingParams& params : params_) {
+  for (const SamplingParams& params : shared_.params) {
     FORERUN_RETURN_IF_ERROR(validate_sampling_params(params, live_vocab));
     FORERUN_RETURN_IF_ERROR(check_tokens(params.end_tokens, live_vocab));
     if (!std::is_sorted(params.end_tokens.begin(), params.end_tokens.end())) {
       return Status(StatusCode::kInvalidArgument,
-                    "tasks: found end tokens out of order; accepted: ascending order");
+                    "tasks: found end tokens out of order, accepted are ascending ones");
     }
   }
-  for (const TokenCounts& history : histories_) {
+  for (const TokenCounts& history : shared_.histories) {
     for (const TokenCounts::Entry& entry : history.entries()) {
       FORERUN_RETURN_IF_ERROR(check_tokens({&entry.token, 1}, live_vocab));
     }
   }
-  for (const std::vector<TokenId>& path : paths_) {
+  for (const std::vector<TokenId>& path : shared_.paths) {
     FORERUN_RETURN_IF_ERROR(check_tokens(path, live_vocab));
   }
   for (const RowTask& task : tasks_) {
@@ -320,70 +309,13 @@ Status StepTasks::check_rows(const StageMessage& message) const {
 }
 
 void write_answers(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
-                   ByteWriter& to) {
-  const auto write_result = [&to](const RowResult& result) {
-    to.number(result.token);
-    to.number(result.logprob);
-    write_candidates(result.top, to);
-  };
-  to.count(tasks.size());
-  for (const RowTask& task : tasks) {
-    to.flag(task.skipped);
-    write_status(task.status, to);
-    write_result(*task.result);
-    to.flag(task.distribution != nullptr);
-    if (task.distribution != nullptr) write_distribution(*task.distribution, to);
-  }
-  to.count(rejections.size());
-  for (const RejectionTask& task : rejections) {
-    write_status(task.status, to);
-    to.list(task.result->accepted);
-    to.number(task.result->bonus);
-    to.count(task.result->walked.size());
-    for (const RowResult& walked : task.result->walked) {
-      to.number(walked.position);
-      write_result(walked);
-    }
-  }
+                   WireWriter& to) {
+  visit_answers(to, tasks, rejections);
 }
 
-Status read_answers(ByteReader& from, std::span<RowTask> tasks,
+Status read_answers(WireReader& from, std::span<RowTask> tasks,
                     std::span<RejectionTask> rejections) {
-  const auto read_result = [&from](RowResult& result) {
-    result.token = from.number<TokenId>("token");
-    result.logprob = from.number<float>("log-probability");
-    read_candidates(from, result.top);
-  };
-  const auto expect = [&from](const char* name, size_t expected) {
-    const size_t found = from.count(name, 1);
-    if (found == expected) return;
-    from.fail(name, "found " + std::to_string(found) + ", asked were " + std::to_string(expected));
-  };
-  expect("answers", tasks.size());
-  for (RowTask& task : tasks) {
-    if (!from.status().ok()) break;
-    task.skipped = from.flag("skipped");
-    task.status = read_status(from);
-    read_result(*task.result);
-    const bool drawn = from.flag("drawn");
-    if (drawn != (task.distribution != nullptr)) {
-      from.fail("drawn", "found a distribution where none was asked for, or none where one was");
-    } else if (drawn) {
-      read_distribution(from, *task.distribution);
-    }
-  }
-  expect("verifications", rejections.size());
-  for (RejectionTask& task : rejections) {
-    if (!from.status().ok()) break;
-    task.status = read_status(from);
-    from.list("accepted nodes", task.result->accepted);
-    task.result->bonus = from.number<TokenId>("bonus");
-    task.result->walked.resize(from.count("walked", 20));
-    for (RowResult& walked : task.result->walked) {
-      walked.position = from.number<int32_t>("position");
-      read_result(walked);
-    }
-  }
+  visit_answers(from, tasks, rejections);
   return from.finish();
 }
 

@@ -13,14 +13,23 @@
 #include "exec/stages/stage_message.h"
 #include "exec/step_runner.h"
 #include "forerun/status.h"
-#include "hosts/bytes.h"
 #include "sampling/token_counts.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 
 // Copies everything that the tasks point to; it may change afterwards.
 void write_tasks(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
-                 ByteWriter& to);
+                 WireWriter& to);
+
+// What rows of tasks point to. Its elements keep their addresses once all have been read.
+struct SharedThings {
+  std::vector<SamplingParams> params;
+  std::vector<TokenCounts> histories;
+  std::vector<DraftDistribution> drafts;
+  std::deque<std::vector<TokenId>> paths;
+};
 
 // Tasks together with the memory that they point to. One thread.
 class StepTasks {
@@ -29,7 +38,7 @@ class StepTasks {
   StepTasks(StepTasks&&) = default;
   StepTasks& operator=(StepTasks&&) = default;
   // After a failure, which the reader holds, there are no tasks.
-  void read(ByteReader& from);
+  void read(WireReader& from);
   // Fails with kInvalidArgument if a value is out of range for a model of `live_vocab` tokens.
   Status check(int32_t live_vocab) const;
   // If there are rejection tasks, fails unless their rows are in the message and the message is
@@ -40,15 +49,8 @@ class StepTasks {
   std::span<RejectionTask> rejections() { return rejections_; }
 
  private:
-  RowContext read_context(ByteReader& from);
-  void read_tasks(ByteReader& from);
-  void read_rejections(ByteReader& from);
-
-  // Tasks point to the elements of these vectors, which keep their addresses.
-  std::vector<SamplingParams> params_;
-  std::vector<TokenCounts> histories_;
-  std::vector<DraftDistribution> drafts_;
-  std::deque<std::vector<TokenId>> paths_;
+  // Tasks point to the elements of all of these, which keep their addresses.
+  SharedThings shared_;
   std::vector<RowTask> tasks_;
   std::vector<RowResult> results_;                // the tasks'
   std::vector<DraftDistribution> distributions_;  // likewise
@@ -58,10 +60,10 @@ class StepTasks {
 };
 
 void write_answers(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
-                   ByteWriter& to);
+                   WireWriter& to);
 // Stores the answers where `tasks` and `rejections` point. Fails with kCorrupt if their number
 // differs from that of the tasks; some may have been stored then.
-Status read_answers(ByteReader& from, std::span<RowTask> tasks,
+Status read_answers(WireReader& from, std::span<RowTask> tasks,
                     std::span<RejectionTask> rejections);
 
 }  // namespace forerun

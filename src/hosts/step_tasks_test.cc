@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -65,14 +68,14 @@ struct Asked {
 
   Bytes bytes() const {
     Bytes to;
-    ByteWriter writer(&to);
+    WireWriter writer(&to);
     write_tasks(tasks, rejections, writer);
     return to;
   }
 };
 
 Status read(const Bytes& bytes, StepTasks& tasks) {
-  ByteReader from(bytes);
+  WireReader from(bytes);
   tasks.read(from);
   return from.finish();
 }
@@ -113,6 +116,25 @@ TEST(StepTasks, HoldAllThatTheyPointTo) {
   EXPECT_EQ(row.parent_idx, 0);
   EXPECT_EQ(row.draft->total, 12345u);
   EXPECT_EQ(row.draft, read_back.rejections()[0].rows[0].draft);
+}
+
+TEST(StepTasks, NumbersComeBitForBit) {
+  Asked asked;
+  asked.plain.seed = UINT64_MAX;
+  asked.plain.temperature = std::bit_cast<float>(0x7fa00001u);
+  asked.penalized.seed = uint64_t{1} << 63;
+  asked.penalized.min_p = -0.0f;
+  asked.penalized.logit_bias = {{INT32_MIN, INFINITY}, {INT32_MAX, -INFINITY}};
+  asked.draft.weights = {NAN, INFINITY, std::numeric_limits<float>::denorm_min()};
+  asked.draft.total = UINT64_MAX;
+  StepTasks back;
+  ASSERT_TRUE(read(asked.bytes(), back).ok());
+  EXPECT_EQ(std::bit_cast<uint32_t>(back.tasks()[0].context.params->temperature), 0x7fa00001u);
+  EXPECT_EQ(back.tasks()[2].context.params->seed, uint64_t{1} << 63);
+  Bytes again;
+  WireWriter to(&again);
+  write_tasks(back.tasks(), back.rejections(), to);
+  EXPECT_TRUE(again == asked.bytes());
 }
 
 TEST(StepTasks, EveryBeginningIsRefused) {
@@ -182,11 +204,11 @@ TEST(StepTasks, AnswersComeBackToWhoHasAsked) {
   there.verified.walked[0].position = 21;
   there.verified.walked[0].token = 5;
   Bytes bytes;
-  ByteWriter to(&bytes);
+  WireWriter to(&bytes);
   write_answers(there.tasks, there.rejections, to);
 
   Asked here;
-  ByteReader from(bytes);
+  WireReader from(bytes);
   ASSERT_TRUE(read_answers(from, here.tasks, here.rejections).ok());
   EXPECT_EQ(here.results[0].token, 17);
   EXPECT_EQ(here.results[0].logprob, -0.5f);
@@ -201,11 +223,11 @@ TEST(StepTasks, AnswersComeBackToWhoHasAsked) {
   EXPECT_EQ(here.verified.walked[0].position, 21);
 
   // Answers to other tasks are refused.
-  ByteReader again(bytes);
+  WireReader again(bytes);
   EXPECT_EQ(read_answers(again, std::span(here.tasks).first(2), here.rejections).code(),
             StatusCode::kCorrupt);
   for (size_t length = 0; length < bytes.size(); ++length) {
-    ByteReader part(std::span<const std::byte>(bytes).first(length));
+    WireReader part(std::span<const std::byte>(bytes).first(length));
     EXPECT_FALSE(read_answers(part, here.tasks, here.rejections).ok());
   }
 }

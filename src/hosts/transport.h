@@ -10,7 +10,7 @@
 #include <string>
 
 #include "forerun/status.h"
-#include "hosts/bytes.h"
+#include "wire/bytes.h"
 
 namespace forerun {
 

@@ -5,7 +5,8 @@
 
 #include "base/status_macros.h"
 #include "engine/load/gpu.h"
-#include "hosts/bytes.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 
@@ -37,40 +38,18 @@ Status check_gpus_apart(const std::vector<std::vector<OwnedGpu>>& gpus,
   return {};
 }
 
-namespace {
-
-Bytes write_gpus(const std::vector<OwnedGpu>& gpus) {
-  Bytes bytes;
-  ByteWriter to(&bytes);
-  to.count(gpus.size());
-  for (const OwnedGpu& gpu : gpus) {
-    to.text(gpu.name);
-    to.text(gpu.uuid);
-  }
-  return bytes;
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<OwnedGpu> auto& gpu) {
+  visit("name", gpu.name);
+  visit("uuid", gpu.uuid);
 }
-
-Result<std::vector<OwnedGpu>> read_gpus(const Bytes& bytes) {
-  ByteReader from(bytes);
-  std::vector<OwnedGpu> gpus;
-  // Every text takes at least the bytes of its length.
-  for (size_t left = from.count("GPUs", 2 * sizeof(uint64_t)); left > 0; --left) {
-    OwnedGpu& gpu = gpus.emplace_back();
-    gpu.name = from.text("GPU");
-    gpu.uuid = from.text("GPU");
-  }
-  FORERUN_RETURN_IF_ERROR(from.finish());
-  return gpus;
-}
-
-}  // namespace
 
 Status keep_gpus_apart(Hosts& hosts, const Result<std::vector<OwnedGpu>>& own) {
-  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(write_gpus(*own)) : own.status();
+  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(to_bytes(*own)) : own.status();
   const auto compare = [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
     std::vector<std::vector<OwnedGpu>> gpus = {*own};
     for (const Bytes& report : reports) {
-      FORERUN_ASSIGN_OR_RETURN(gpus.emplace_back(), read_gpus(report));
+      FORERUN_RETURN_IF_ERROR(from_bytes("GPUs", report, gpus.emplace_back()));
     }
     FORERUN_RETURN_IF_ERROR(
         check_gpus_apart(gpus, [&hosts](int32_t rank) { return hosts.describe(rank); }));

@@ -14,6 +14,8 @@
 #include "engine/load/build_fingerprint.h"
 #include "kernels/restrict_isa.h"
 #include "text/hash_bytes.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 namespace {
@@ -66,22 +68,23 @@ HostFacts facts_of_host(const EngineOptions& options, const ModelsToLoad& to_loa
 
 namespace {
 
-Result<Isa> read_isa(const Bytes& bytes) {
-  ByteReader from(bytes);
-  const auto number = from.number<uint8_t>("instruction set");
-  if (number > static_cast<uint8_t>(Isa::kAmx)) {
-    from.fail("instruction set", "found " + std::to_string(number) + "; accepted: 0 to " +
-                                     std::to_string(static_cast<int>(Isa::kAmx)));
-  }
-  FORERUN_RETURN_IF_ERROR(from.finish());
-  return static_cast<Isa>(number);
+// A report of an instruction set.
+struct IsaReport {
+  Isa isa = Isa::kScalar;
+};
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<IsaReport> auto& report) {
+  visit.choice("instruction set", report.isa, Isa::kAmx);
 }
 
-Bytes write_isa(Isa isa) {
-  Bytes bytes;
-  ByteWriter(&bytes).number(static_cast<uint8_t>(isa));
-  return bytes;
+Result<Isa> read_isa(const Bytes& bytes) {
+  IsaReport report;
+  FORERUN_RETURN_IF_ERROR(from_bytes("report", bytes, report));
+  return report.isa;
 }
+
+Bytes write_isa(Isa isa) { return to_bytes(IsaReport{isa}); }
 
 // The line for the log: which set all hosts use, which ranks have no better one, and what the other
 // ranks have.

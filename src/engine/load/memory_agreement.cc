@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "hosts/bytes.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 namespace {
@@ -16,24 +17,11 @@ struct PlannedRoom {
   int64_t target_blocks = 0;
 };
 
-Bytes write_room(const PlannedRoom& room) {
-  Bytes bytes;
-  ByteWriter to(&bytes);
-  to.number(room.max_context_tokens);
-  to.number(room.target_blocks);
-  return bytes;
-}
-
-Result<PlannedRoom> read_room(const Bytes& bytes) {
-  ByteReader from(bytes);
-  PlannedRoom room;
-  room.max_context_tokens = from.number<int32_t>("context");
-  room.target_blocks = from.number<int64_t>("KV blocks");
-  if (room.max_context_tokens < 1 || room.target_blocks < 1) {
-    from.fail("memory plan", "found none");
-  }
-  FORERUN_RETURN_IF_ERROR(from.finish());
-  return room;
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<PlannedRoom> auto& room) {
+  visit("context", room.max_context_tokens);
+  visit("KV blocks", room.target_blocks);
+  if (room.max_context_tokens < 1 || room.target_blocks < 1) visit.fail("size", "found none");
 }
 
 PlannedRoom room_of(const MemoryPlan& plan) {
@@ -44,18 +32,20 @@ PlannedRoom room_of(const MemoryPlan& plan) {
 
 Result<MemoryPlan> agree_on_memory(Hosts& hosts, const Result<MemoryPlan>& own) {
   const Result<Bytes> own_report =
-      own.ok() ? Result<Bytes>(write_room(room_of(*own))) : own.status();
+      own.ok() ? Result<Bytes>(to_bytes(room_of(*own))) : own.status();
   const auto take_least = [&own](const std::vector<Bytes>& reports) -> Result<Bytes> {
     PlannedRoom least = room_of(*own);
     for (const Bytes& report : reports) {
-      FORERUN_ASSIGN_OR_RETURN(const PlannedRoom room, read_room(report));
+      PlannedRoom room;
+      FORERUN_RETURN_IF_ERROR(from_bytes("memory plan", report, room));
       least.max_context_tokens = std::min(least.max_context_tokens, room.max_context_tokens);
       least.target_blocks = std::min(least.target_blocks, room.target_blocks);
     }
-    return write_room(least);
+    return to_bytes(least);
   };
   FORERUN_ASSIGN_OR_RETURN(const Bytes settled, hosts.settle(own_report, take_least));
-  FORERUN_ASSIGN_OR_RETURN(const PlannedRoom least, read_room(settled));
+  PlannedRoom least;
+  FORERUN_RETURN_IF_ERROR(from_bytes("memory plan", settled, least));
   MemoryPlan plan = *own;
   plan.max_context_tokens = least.max_context_tokens;
   plan.target_blocks = least.target_blocks;

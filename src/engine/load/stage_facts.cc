@@ -1,7 +1,8 @@
 #include "engine/load/stage_facts.h"
 
 #include "base/status_macros.h"
-#include "hosts/bytes.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
 
@@ -13,37 +14,20 @@ StageFacts stage_facts(const Decoder& decoder) {
       .kv_reads_per_selection = decoder.layers().heads ? decoder.kv_reads_per_selection() : 0.0};
 }
 
-namespace {
-
-Bytes write_stage_facts(const StageFacts& facts) {
-  Bytes bytes;
-  ByteWriter to(&bytes);
-  to.number(facts.kv_block_bytes);
-  to.flag(facts.quantizes_keys);
-  to.flag(facts.selects_kv);
-  to.number(facts.kv_reads_per_selection);
-  return bytes;
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StageFacts> auto& facts) {
+  visit("bytes of a KV block", facts.kv_block_bytes);
+  visit("quantizes keys", facts.quantizes_keys);
+  visit("selects KV", facts.selects_kv);
+  visit("KV reads per selection", facts.kv_reads_per_selection);
 }
-
-Result<StageFacts> read_stage_facts(const Bytes& bytes) {
-  ByteReader from(bytes);
-  StageFacts facts;
-  facts.kv_block_bytes = from.number<int64_t>("bytes of a KV block");
-  facts.quantizes_keys = from.flag("quantizes keys");
-  facts.selects_kv = from.flag("selects KV");
-  facts.kv_reads_per_selection = from.number<double>("KV reads per selection");
-  FORERUN_RETURN_IF_ERROR(from.finish());
-  return facts;
-}
-
-}  // namespace
 
 Result<std::vector<StageFacts>> gather_stage_facts(Hosts& hosts, const Result<StageFacts>& own) {
-  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(write_stage_facts(*own)) : own.status();
+  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(to_bytes(*own)) : own.status();
   std::vector<StageFacts> gathered;
   const auto read_reports = [&gathered](const std::vector<Bytes>& reports) -> Result<Bytes> {
     for (const Bytes& report : reports) {
-      FORERUN_ASSIGN_OR_RETURN(gathered.emplace_back(), read_stage_facts(report));
+      FORERUN_RETURN_IF_ERROR(from_bytes("stage facts", report, gathered.emplace_back()));
     }
     return Bytes();
   };

@@ -10,8 +10,18 @@
 #include "checkpoint/decoder_tensors.h"
 #include "checkpoint/tensor_digests.h"
 #include "device/cpu/team.h"
+#include "wire/wire_reader.h"
+#include "wire/wire_writer.h"
 
 namespace forerun {
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<TensorFact> auto& fact) {
+  visit("name", fact.name);
+  visit("file", fact.file);
+  visit("digest", fact.digest);
+}
+
 namespace {
 
 constexpr const char* kFolder = "tensor-digests";
@@ -36,30 +46,6 @@ std::filesystem::path digest_folder(const EngineOptions& options) {
   if (!error) return given;
   const std::string own = default_cost_cache();
   return own.empty() ? std::filesystem::path() : std::filesystem::path(own) / kFolder;
-}
-
-Bytes write_tensor_facts(const std::vector<TensorFact>& facts) {
-  Bytes bytes;
-  ByteWriter to(&bytes);
-  to.count(facts.size());
-  for (const TensorFact& fact : facts) {
-    to.text(fact.name);
-    to.text(fact.file);
-    to.text(fact.digest);
-  }
-  return bytes;
-}
-
-Result<std::vector<TensorFact>> read_tensor_facts(const Bytes& bytes) {
-  ByteReader from(bytes);
-  std::vector<TensorFact> facts(from.count("tensors", 3 * sizeof(uint64_t)));
-  for (TensorFact& fact : facts) {
-    fact.name = from.text("tensor");
-    fact.file = from.text("tensor's file");
-    fact.digest = from.text("tensor's digest");
-  }
-  FORERUN_RETURN_IF_ERROR(from.finish());
-  return facts;
 }
 
 struct HeldTensor {
@@ -123,8 +109,8 @@ Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own) {
     std::map<std::string_view, const TensorFact*> by_name;
     for (const TensorFact& fact : own) by_name[fact.name] = &fact;
     for (size_t stage = 0; stage < reports.size(); ++stage) {
-      FORERUN_ASSIGN_OR_RETURN(const std::vector<TensorFact> stage_facts,
-                               read_tensor_facts(reports[stage]));
+      std::vector<TensorFact> stage_facts;
+      FORERUN_RETURN_IF_ERROR(from_bytes("tensors", reports[stage], stage_facts));
       for (const TensorFact& fact : stage_facts) {
         const auto found = by_name.find(fact.name);
         if (found != by_name.end() && found->second->digest == fact.digest) continue;
@@ -140,7 +126,7 @@ Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own) {
     }
     return Bytes();
   };
-  return hosts.settle(hosts.is_coordinator() ? Bytes() : write_tensor_facts(own), compare).status();
+  return hosts.settle(hosts.is_coordinator() ? Bytes() : to_bytes(own), compare).status();
 }
 
 }  // namespace forerun

@@ -1,0 +1,16 @@
+// The fields of what frames of Steps carry beside a StageMessage and tasks.
+#pragma once
+
+#include "exec/step_runner.h"
+#include "wire/bytes.h"
+
+namespace forerun {
+
+// kDrop has a list of them.
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<IssuedRow> auto& row) {
+  visit("step", row.step);
+  visit("row", row.row);
+}
+
+}  // namespace forerun
