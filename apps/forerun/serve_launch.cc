@@ -24,8 +24,6 @@
 #include "supervisor/log_lines.h"
 #include "supervisor/message.h"
 #include "supervisor/serve_engine.h"
-#include "wire/wire_reader.h"
-#include "wire/wire_writer.h"
 
 namespace forerun::app {
 namespace {
@@ -69,7 +67,7 @@ Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts)
   served.input = standard.input;
   served.output = standard.output;
   served.create = [hosts](EngineOptions options) {
-    if (hosts != nullptr) hosts->give_notice(to_bytes(write_options(options)));
+    if (hosts != nullptr) hosts->give_notice(write_options(options));
     options.hosts = hosts;
     return Engine::create(options);
   };
@@ -81,9 +79,7 @@ Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts)
 
 Status be_stage(const std::shared_ptr<Hosts>& hosts) {
   FORERUN_ASSIGN_OR_RETURN(const Bytes notice, hosts->take_notice());
-  std::string text;
-  FORERUN_RETURN_IF_ERROR(from_bytes("options", notice, text));
-  FORERUN_ASSIGN_OR_RETURN(EngineOptions options, read_options(text));
+  FORERUN_ASSIGN_OR_RETURN(EngineOptions options, read_options(notice));
   options.hosts = hosts;
   return run_stage_host(options);
 }

@@ -1,41 +1,36 @@
-// The fields of the structs that an engine sends, one list for each struct (json_structs.h). For
-// message.cc.
+// The fields of the structs that an engine sends, one list for each struct (wire/wire_writer.h).
 #pragma once
-
-#include <chrono>
-#include <string>
-#include <utility>
 
 #include "forerun/engine.h"
 #include "supervisor/message.h"
-#include "supervisor/request_fields.h"
+#include "wire/bytes.h"
+#include "wire/sampling_lists.h"
 
 namespace forerun {
 
 template <class Visitor>
-void visit_fields(Visitor& visit, TokenLogprob& logprob) {
+void visit_fields(Visitor& visit, MaybeConst<TokenLogprob> auto& logprob) {
   visit("token", logprob.token);
   visit("logprob", logprob.logprob);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, SpeculationRound::Node& node) {
+void visit_fields(Visitor& visit, MaybeConst<SpeculationRound::Node> auto& node) {
   visit("token", node.token);
   visit("parent", node.parent);
   visit("logprob", node.logprob);
   visit("accepted", node.accepted);
-  visit("origin", node.origin);
-  if (node.origin > GuessOrigin::kSelf) node.origin = GuessOrigin::kModel;
+  visit.choice("origin", node.origin, GuessOrigin::kSelf);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, SpeculationRound& round) {
+void visit_fields(Visitor& visit, MaybeConst<SpeculationRound> auto& round) {
   visit("nodes", round.nodes);
   visit("bonus", round.bonus);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, RequestStats& stats) {
+void visit_fields(Visitor& visit, MaybeConst<RequestStats> auto& stats) {
   visit("prompt_tokens", stats.prompt_tokens);
   visit("output_tokens", stats.output_tokens);
   visit("resumed_tokens", stats.resumed_tokens);
@@ -55,33 +50,8 @@ void visit_fields(Visitor& visit, RequestStats& stats) {
   visit("strategy_changes", stats.strategy_changes);
 }
 
-// A Status has no fields to visit: its parts go through a struct that has.
-struct StatusParts {
-  StatusCode code = StatusCode::kOk;
-  std::string message;
-  std::chrono::milliseconds retry_after{0};
-};
-
 template <class Visitor>
-void visit_fields(Visitor& visit, StatusParts& parts) {
-  visit("code", parts.code);
-  visit("message", parts.message);
-  visit("retry_after", parts.retry_after);
-}
-
-template <class Visitor>
-void visit_fields(Visitor& visit, Status& status) {
-  StatusParts parts{status.code(), status.message(), status.retry_after()};
-  visit_fields(visit, parts);
-  const bool known = parts.code <= StatusCode::kOverloaded;
-  status = parts.code == StatusCode::kOk
-               ? Status()
-               : Status(known ? parts.code : StatusCode::kInternal, std::move(parts.message))
-                     .with_retry_after(parts.retry_after);
-}
-
-template <class Visitor>
-void visit_fields(Visitor& visit, Event& event) {
+void visit_fields(Visitor& visit, MaybeConst<Event> auto& event) {
   visit("sample_idx", event.sample_idx);
   visit("text", event.text);
   visit("tokens", event.tokens);
@@ -92,23 +62,22 @@ void visit_fields(Visitor& visit, Event& event) {
   visit("rounds", event.rounds);
   visit("finished", event.finished);
   if (!event.finished) return;
-  visit("reason", event.reason);
+  visit.choice("reason", event.reason, FinishReason::kError);
   visit("stop_text", event.stop_text);
   visit("stop_token", event.stop_token);
   visit("error", event.error);
   visit("stats", event.stats);
-  if (event.reason > FinishReason::kError) event.reason = FinishReason::kError;
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, KvLoad& load) {
+void visit_fields(Visitor& visit, MaybeConst<KvLoad> auto& load) {
   visit("used_blocks", load.used_blocks);
   visit("total_blocks", load.total_blocks);
   visit("block_tokens", load.block_tokens);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, StrategyLoad& load) {
+void visit_fields(Visitor& visit, MaybeConst<StrategyLoad> auto& load) {
   visit("strategy", load.strategy);
   visit("output_tokens", load.output_tokens);
   visit("target_steps", load.target_steps);
@@ -117,12 +86,8 @@ void visit_fields(Visitor& visit, StrategyLoad& load) {
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, EngineLoad& load) {
-  visit("condition", load.condition);
-  if (load.condition > EngineCondition::kGivenUp) {
-    visit.fail("condition", "0 to 2");
-    load.condition = EngineCondition::kServing;
-  }
+void visit_fields(Visitor& visit, MaybeConst<EngineLoad> auto& load) {
+  visit.choice("condition", load.condition, EngineCondition::kGivenUp);
   visit("condition_reason", load.condition_reason);
   visit("running_requests", load.running_requests);
   visit("waiting_requests", load.waiting_requests);
@@ -140,21 +105,21 @@ void visit_fields(Visitor& visit, EngineLoad& load) {
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, EmulationStats& stats) {
+void visit_fields(Visitor& visit, MaybeConst<EmulationStats> auto& stats) {
   visit("steps", stats.steps);
   visit("late_steps", stats.late_steps);
   visit("late_seconds", stats.late_seconds);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, EngineState& state) {
+void visit_fields(Visitor& visit, MaybeConst<EngineState> auto& state) {
   visit("load", state.load);
   visit("emulation", state.emulation);
   visit("kv_blocks", state.kv_blocks);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, EngineInfo& info) {
+void visit_fields(Visitor& visit, MaybeConst<EngineInfo> auto& info) {
   visit("model_name", info.model_name);
   visit("numeric_fingerprint", info.numeric_fingerprint);
   visit("emulated", info.emulated);

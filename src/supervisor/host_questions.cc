@@ -42,8 +42,9 @@ bool HostQuestions::is_over() {
   bool all_over = true;
   for (Question& question : questions_) {
     if (question.process == nullptr) continue;
+    std::vector<Bytes> frames;  // such a command sends none
     std::vector<std::string> lines;
-    (void)question.process->output().read(lines);
+    (void)question.process->output().read(frames, lines);
     (void)question.process->errors().read(lines);
     for (const std::string& line : lines) {
       log_line(LogLevel::kDebug, "host " + question.host + ": " + line);

@@ -101,27 +101,22 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
     send({});
   }
   read_errors();
+  const auto no_message = [](const Status& why) {
+    return failure(LaunchFailure::Kind::kProcess, StatusCode::kCorrupt,
+                   "the coordinator has sent what is no message: " + why.message());
+  };
+  std::vector<Bytes> frames;
   std::vector<std::string> lines;
-  const Status read = process_->output().read(lines);
-  for (std::string& line : lines) {
-    // mpirun writes to its standard output where it cannot start a program. A coordinator's
-    // messages are JSON objects.
-    if (!has_spoken_ && !line.starts_with('{')) {
-      add_complaints({std::move(line)});
-      continue;
-    }
-    Result<UpMessage> message = read_up_message(line);
-    if (!message.ok()) {
-      return failure(LaunchFailure::Kind::kProcess, StatusCode::kCorrupt,
-                     "the coordinator has sent what is no message: " + message.status().message());
-    }
+  const Status read = process_->output().read(frames, lines);
+  add_complaints(std::move(lines));  // mpirun's, where it cannot start a program
+  for (const Bytes& frame : frames) {
+    Result<UpMessage> message = read_up_message(frame);
+    if (!message.ok()) return no_message(message.status());
     heard_ = now;
     has_spoken_ = true;
     messages.push_back(std::move(*message));
   }
-  if (read.code() == StatusCode::kCorrupt) {
-    return failure(LaunchFailure::Kind::kProcess, read.code(), read.message());
-  }
+  if (read.code() == StatusCode::kCorrupt) return no_message(read);
   if (!read.ok()) return why_it_ended();
   return look_for_silence();
 }

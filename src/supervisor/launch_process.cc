@@ -105,9 +105,10 @@ bool LaunchProcess::wait(milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!exit_code() && std::chrono::steady_clock::now() < deadline) {
     // Its output must be read, or it might block on a full pipe and not end.
-    std::vector<std::string> dropped;
-    (void)output_.read(dropped);
-    (void)errors_.read(dropped);
+    std::vector<Bytes> frames;
+    std::vector<std::string> lines;
+    (void)output_.read(frames, lines);
+    (void)errors_.read(lines);
     std::this_thread::sleep_for(kLook);
   }
   return exit_code_.has_value();

@@ -1,5 +1,5 @@
 // The process that starts a launch (mpirun), together with all processes of the launch on this
-// machine. It reads and writes lines, and ends with this object, whatever state it is in.
+// machine. It reads and writes messages, and ends with this object, whatever state it is in.
 //
 // It has a session of its own, so a signal of the terminal does not reach it, and all processes
 // that it has started here can be found by the session, even if it has died or they are stopped. If
@@ -18,6 +18,7 @@
 
 #include "forerun/status.h"
 #include "supervisor/lines.h"
+#include "supervisor/message_pipes.h"
 
 namespace forerun {
 
@@ -29,9 +30,9 @@ class LaunchProcess {
   // Calls end() with a short timeout.
   ~LaunchProcess();
 
-  LineWriter& input() { return input_; }    // its standard input
-  LineReader& output() { return output_; }  // its standard output
-  LineReader& errors() { return errors_; }  // its standard error
+  MessageWriter& input() { return input_; }    // its standard input
+  MessageReader& output() { return output_; }  // its standard output
+  LineReader& errors() { return errors_; }     // its standard error
 
   // Its exit code, or 128 and the signal that ended it; nothing while it runs. Does not wait.
   std::optional<int> exit_code();
@@ -45,8 +46,8 @@ class LaunchProcess {
   bool wait(std::chrono::milliseconds timeout);
 
   const pid_t process_;  // and its session
-  LineWriter input_;
-  LineReader output_;
+  MessageWriter input_;
+  MessageReader output_;
   LineReader errors_;
   std::optional<int> exit_code_;
   bool has_ended_ = false;

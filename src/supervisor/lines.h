@@ -1,10 +1,9 @@
-// Reads and writes lines over descriptors without blocking.
+// Reads lines of text from descriptors without blocking.
 //
 // Threads: one at a time.
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +12,7 @@
 
 namespace forerun {
 
-// Longer than any message: a prompt of a million tokens is 8 MB of numbers.
+// Longer than anything that a program says of itself.
 constexpr size_t kLongestLine = size_t{64} << 20;
 
 // Cuts bytes, as they come, into lines.
@@ -51,29 +50,6 @@ class LineReader {
  private:
   int descriptor_;
   LineCutter cutter_;
-};
-
-// Writes lines to a descriptor as fast as they are read there; the rest is queued.
-class LineWriter {
- public:
-  // Owns the descriptor, which it makes non-blocking.
-  explicit LineWriter(int descriptor);
-  ~LineWriter();
-  LineWriter(const LineWriter&) = delete;
-  LineWriter& operator=(const LineWriter&) = delete;
-
-  // Queues a line. Does nothing once the reader is gone.
-  void push(std::string line);
-  // Writes as much as it can without waiting. Fails with kCancelled if the reader is gone.
-  Status write();
-  bool is_empty() const { return queue_.empty(); }
-  int descriptor() const { return descriptor_; }
-  void close();
-
- private:
-  int descriptor_;
-  std::deque<std::string> queue_;
-  size_t written_ = 0;  // of the first
 };
 
 }  // namespace forerun

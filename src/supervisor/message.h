@@ -1,15 +1,20 @@
-// The messages between a supervisor and the coordinator of its launch: one JSON object a line.
+// The messages between a supervisor and the coordinator of its launch, each a frame
+// (wire/frame.h).
 //
-// Readers check everything: a line that is no message, or lacks a field, is an error that names
-// what was found.
+// Readers check everything: bytes that are no message, or lack a field, are an error that names the
+// field, what was found and what is accepted. Both sides are of one build, which the first message
+// of a supervisor says.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "forerun/engine.h"
+#include "wire/bytes.h"
 
 namespace forerun {
 
@@ -24,6 +29,7 @@ struct DownMessage {
     kCancel,       // id
     kEnd,          // the launch is to leave
   };
+  static constexpr Kind kLastKind = Kind::kEnd;
   Kind kind = Kind::kPing;
   uint64_t id = 0;    // of a request; the supervisor's choice
   uint64_t call = 0;  // the number that the launch's answer carries
@@ -54,6 +60,7 @@ struct UpMessage {
     kEvent,     // id, event
     kFailure,   // status, rank: why the launch cannot go on
   };
+  static constexpr Kind kLastKind = Kind::kFailure;
   Kind kind = Kind::kPing;
   uint64_t id = 0;
   uint64_t call = 0;
@@ -67,18 +74,21 @@ struct UpMessage {
   double fraction = 0.0;
 };
 
-// Returns the message as a line, without the line's end and without the fields that its kind does
-// not carry.
-std::string write_message(const DownMessage& message);
-std::string write_message(const UpMessage& message);
+// The payload of a longer message is refused: a prompt of a million tokens takes 4 MB.
+inline constexpr size_t kLongestMessage = size_t{64} << 20;
 
-// Fails with kCorrupt, naming the field, if write_message() could not have written the line.
-Result<DownMessage> read_down_message(std::string_view line);
-Result<UpMessage> read_up_message(std::string_view line);
+// Returns the message as a frame, without the fields that its kind does not carry.
+Bytes write_message(const DownMessage& message);
+Bytes write_message(const UpMessage& message);
+
+// `frame`: a whole one. Fails with kCorrupt, naming the field, if write_message() could not have
+// written it.
+Result<DownMessage> read_down_message(std::span<const std::byte> frame);
+Result<UpMessage> read_up_message(std::span<const std::byte> frame);
 
 // Writes EngineOptions alone, without `hosts` and `on_progress`, for the processes of a launch that
-// the supervisor does not speak with.
-std::string write_options(const EngineOptions& options);
-Result<EngineOptions> read_options(std::string_view text);
+// the supervisor does not speak with. Reading fails with kCorrupt as above.
+Bytes write_options(const EngineOptions& options);
+Result<EngineOptions> read_options(std::span<const std::byte> bytes);
 
 }  // namespace forerun

@@ -1,22 +1,29 @@
-// The fields of messages, by their kind (json_structs.h). For message.cc.
+// The fields of messages by their kind, which the frame carries (wire/wire_writer.h).
 #pragma once
 
+#include "engine/load/build_fingerprint.h"
 #include "supervisor/event_fields.h"
-#include "supervisor/json_structs.h"
 #include "supervisor/message.h"
 #include "supervisor/request_fields.h"
+#include "wire/bytes.h"
 
 namespace forerun {
 
+// In front of the first fields whose places another build may have changed.
 template <class Visitor>
-void visit_fields(Visitor& visit, DownMessage& message) {
+void visit_build(Visitor& visit) {
+  visit.same("build", build_fingerprint(), "all processes are of one build of Forerun");
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<DownMessage> auto& message) {
   using Kind = DownMessage::Kind;
-  visit("kind", message.kind);
   switch (message.kind) {
     case Kind::kPing:
     case Kind::kEnd:
       return;
     case Kind::kHello:
+      visit_build(visit);
       visit("options", message.options);
       visit("silence", message.silence);
       return;
@@ -39,13 +46,11 @@ void visit_fields(Visitor& visit, DownMessage& message) {
       visit("id", message.id);
       return;
   }
-  visit.fail("kind", "one that a supervisor sends");
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, UpMessage& message) {
+void visit_fields(Visitor& visit, MaybeConst<UpMessage> auto& message) {
   using Kind = UpMessage::Kind;
-  visit("kind", message.kind);
   switch (message.kind) {
     case Kind::kPing:
       return;
@@ -76,7 +81,6 @@ void visit_fields(Visitor& visit, UpMessage& message) {
       visit("event", message.event);
       return;
   }
-  visit.fail("kind", "one that a launch sends");
 }
 
 }  // namespace forerun

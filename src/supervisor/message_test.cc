@@ -8,9 +8,15 @@
 #include <string>
 
 #include "base/sanitized.h"
+#include "supervisor/message_fields.h"
+#include "wire/frame.h"
+#include "wire/testing.h"
 
 namespace forerun {
 namespace {
+
+using testing::ExtremeFiller;
+using testing::printed;
 
 DownMessage full_submit() {
   DownMessage message;
@@ -56,8 +62,7 @@ UpMessage full_event() {
 }
 
 TEST(Message, ComesBackAsItWas) {
-  const std::string submit = write_message(full_submit());
-  EXPECT_EQ(submit.find('\n'), std::string::npos);
+  const Bytes submit = write_message(full_submit());
   const auto down = read_down_message(submit);
   ASSERT_TRUE(down.ok()) << down.status().message();
   EXPECT_EQ(write_message(*down), submit);
@@ -67,7 +72,7 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_EQ(down->request.sampling.seed, full_submit().request.sampling.seed);
   EXPECT_EQ(down->request.output_format.reasoning, full_submit().request.output_format.reasoning);
 
-  const std::string event = write_message(full_event());
+  const Bytes event = write_message(full_event());
   const auto up = read_up_message(event);
   ASSERT_TRUE(up.ok()) << up.status().message();
   EXPECT_EQ(write_message(*up), event);
@@ -79,78 +84,125 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_TRUE(std::isinf(up->event.logprobs[0][1].logprob));
 }
 
-TEST(Message, EveryKindComesBack) {
-  for (int kind = 0; kind <= static_cast<int>(DownMessage::Kind::kEnd); ++kind) {
-    DownMessage message;
-    message.kind = static_cast<DownMessage::Kind>(kind);
-    const auto again = read_down_message(write_message(message));
-    ASSERT_TRUE(again.ok()) << again.status().message();
-    EXPECT_EQ(again->kind, message.kind);
+template <class T>
+T filled(typename T::Kind kind, uint32_t seed) {
+  T message;
+  message.kind = kind;
+  ExtremeFiller filler(seed);
+  visit_fields(filler, message);
+  EXPECT_EQ(filler.failure(), "");
+  return message;
+}
+
+// Every field that a kind carries, with infinities, NaN, the largest and smallest numbers, texts of
+// any bytes, and optional fields that are set and unset.
+TEST(Message, EveryKindComesBackBitForBit) {
+  for (uint32_t seed = 0; seed < ExtremeFiller::kSeeds; ++seed) {
+    for (uint8_t kind = 0; kind <= static_cast<uint8_t>(DownMessage::kLastKind); ++kind) {
+      const auto message = filled<DownMessage>(static_cast<DownMessage::Kind>(kind), seed);
+      const auto back = read_down_message(write_message(message));
+      ASSERT_TRUE(back.ok()) << back.status().message();
+      EXPECT_EQ(back->kind, message.kind);
+      EXPECT_EQ(printed(*back), printed(message));
+      EXPECT_EQ(write_message(*back), write_message(message));
+    }
+    for (uint8_t kind = 0; kind <= static_cast<uint8_t>(UpMessage::kLastKind); ++kind) {
+      const auto message = filled<UpMessage>(static_cast<UpMessage::Kind>(kind), seed);
+      const auto back = read_up_message(write_message(message));
+      ASSERT_TRUE(back.ok()) << back.status().message();
+      EXPECT_EQ(back->kind, message.kind);
+      EXPECT_EQ(printed(*back), printed(message));
+      EXPECT_EQ(write_message(*back), write_message(message));
+    }
+    EngineOptions options;
+    ExtremeFiller filler(seed);
+    visit_fields(filler, options);
+    const auto back = read_options(write_options(options));
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_EQ(printed(*back), printed(options));
   }
-  for (int kind = 0; kind <= static_cast<int>(UpMessage::Kind::kFailure); ++kind) {
-    UpMessage message;
-    message.kind = static_cast<UpMessage::Kind>(kind);
-    message.rank = 2;
-    message.state.load.draft_faults = 3;
+}
+
+TEST(Message, CarriesWhatItsKindHas) {
+  UpMessage message;
+  message.rank = 2;
+  message.state.load.draft_faults = 3;
+  for (const auto kind : {UpMessage::Kind::kFailure, UpMessage::Kind::kState}) {
+    message.kind = kind;
     const auto again = read_up_message(write_message(message));
     ASSERT_TRUE(again.ok()) << again.status().message();
-    EXPECT_EQ(again->kind, message.kind);
-    const bool has_rank = message.kind == UpMessage::Kind::kFailure;
-    EXPECT_EQ(again->rank.has_value(), has_rank);
-    const bool has_state = message.kind == UpMessage::Kind::kState;
-    EXPECT_EQ(again->state.load.draft_faults, has_state ? 3 : 0);
+    EXPECT_EQ(again->rank.has_value(), kind == UpMessage::Kind::kFailure);
+    EXPECT_EQ(again->state.load.draft_faults, kind == UpMessage::Kind::kState ? 3 : 0);
   }
-  EngineOptions options;
-  options.model = "somewhere";
-  options.stage_layers = {1, 2};
-  const auto again = read_options(write_options(options));
-  ASSERT_TRUE(again.ok()) << again.status().message();
-  EXPECT_EQ(again->stage_layers, options.stage_layers);
+}
+
+// The bytes of a text as a frame of this kind.
+Bytes frame_of(UpMessage::Kind kind, const std::string& payload) {
+  Bytes frame = begin_frame({.kind = static_cast<uint8_t>(kind)});
+  for (const char letter : payload) frame.push_back(static_cast<std::byte>(letter));
+  end_frame(frame);
+  return frame;
 }
 
 TEST(Message, WhatIsNoneIsNamed) {
-  const auto why = [](const std::string& line) { return read_up_message(line).status().message(); };
-  EXPECT_NE(why("mpirun: help").find("found 'mpirun: help'"), std::string::npos);
-  EXPECT_NE(why("[]").find("accepted: a JSON object"), std::string::npos);
-  EXPECT_NE(why("{}").find("kind: found nothing"), std::string::npos);
-  EXPECT_NE(why(R"({"kind": 99})").find("kind"), std::string::npos);
-  EXPECT_NE(why(R"({"kind": -1})").find("kind"), std::string::npos);
-  EXPECT_NE(why(R"({"kind": 1, "text": 3, "fraction": 0})").find("text: found number"),
+  const auto why = [](const Bytes& frame) { return read_up_message(frame).status().message(); };
+  EXPECT_NE(why({}).find("message: mark: found 0 bytes"), std::string::npos);
+  EXPECT_NE(why(Bytes(40)).find("no message of Forerun's"), std::string::npos);
+  EXPECT_NE(why(frame_of(static_cast<UpMessage::Kind>(99), "")).find("kind: found 99, accepted"),
             std::string::npos);
-  EXPECT_NE(why(R"({"kind": 1, "text": "", "fraction": "much"})").find("fraction"),
+  EXPECT_EQ(why(frame_of(UpMessage::Kind::kProgress, "")),
+            "message: text: found 0 bytes, needed are 8");
+  EXPECT_NE(why(frame_of(UpMessage::Kind::kPing, "x")).find("found 1 more bytes"),
             std::string::npos);
-  EXPECT_NE(why(std::string(5000, '[')).find("accepted: "), std::string::npos);
+  UpMessage event = full_event();
+  event.event = {};
+  Bytes frame = write_message(event);
+  frame.back() = std::byte{7};  // Event::finished
+  EXPECT_EQ(why(frame), "message: event: finished: found 7, accepted are 0 and 1");
 }
 
-// Whatever bytes come, they are read or refused, and what is read can be written.
-TEST(Message, AlteredLinesDoNoHarm) {
+TEST(Message, AnotherBuildIsRefused) {
+  DownMessage hello;
+  hello.kind = DownMessage::Kind::kHello;
+  Bytes frame = write_message(hello);
+  frame[kFrameHeaderBytes + sizeof(uint64_t)] ^= std::byte{1};
+  const std::string why = read_down_message(frame).status().message();
+  EXPECT_TRUE(why.starts_with("message: build: found '")) << why;
+  EXPECT_NE(why.find("of one build of Forerun"), std::string::npos) << why;
+  Bytes options = write_options({});
+  options[sizeof(uint64_t)] ^= std::byte{1};
+  EXPECT_EQ(read_options(options).status().message(), why);
+}
+
+// Whatever bytes come, they are read or refused, and what is read is written as the same bytes.
+TEST(Message, AlteredFramesDoNoHarm) {
   std::mt19937 random(7);
-  const std::string lines[] = {write_message(full_submit()), write_message(full_event())};
+  const Bytes frames[] = {write_message(full_submit()), write_message(full_event())};
   constexpr int kTurns = kThreadSanitized ? 2000 : 20000;
   int read = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
-    std::string line = lines[turn % 2];
+    Bytes frame = frames[turn % 2];
     for (int edit = 1 + static_cast<int>(random() % 3); edit > 0; --edit) {
-      const size_t at = random() % line.size();
-      switch (random() % 3) {
+      const auto at = static_cast<ptrdiff_t>(random() % frame.size());
+      switch (random() % 4) {
         case 0:
-          line[at] = static_cast<char>(random());
+          frame.erase(frame.begin() + at);
           break;
         case 1:
-          line.erase(at, 1 + random() % 8);
+          frame.insert(frame.begin() + at, std::byte{0});
           break;
         default:
-          line.insert(at, line.substr(random() % line.size(), random() % 8));
+          frame[static_cast<size_t>(at)] = static_cast<std::byte>(random());
       }
-      if (line.empty()) line = "{";
     }
-    const auto down = read_down_message(line);
-    const auto up = read_up_message(line);
-    if (down.ok()) write_message(*down);
-    if (up.ok()) write_message(*up);
+    if (random() % 2 == 0) end_frame(frame);
+    const auto down = read_down_message(frame);
+    const auto up = read_up_message(frame);
+    EXPECT_TRUE(!down.ok() || write_message(*down) == frame);
+    EXPECT_TRUE(!up.ok() || write_message(*up) == frame);
     read += down.ok() || up.ok();
   }
-  EXPECT_GT(read, kTurns / 200);  // of small edits some leave a message
+  EXPECT_GT(read, kTurns / 200);  // some small edits leave a message
 }
 
 }  // namespace

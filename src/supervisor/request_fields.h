@@ -1,17 +1,16 @@
-// The fields of the structs that are sent to an engine, one list for each struct (json_structs.h).
-// For message.cc.
+// The fields of the structs that are sent to an engine, one list for each struct
+// (wire/wire_writer.h).
 #pragma once
 
-#include <type_traits>
-
 #include "forerun/engine.h"
-#include "forerun/sampling_fields.h"
 #include "forerun/speculation_fields.h"
+#include "wire/bytes.h"
+#include "wire/sampling_lists.h"
 
 namespace forerun {
 
 template <class Visitor>
-void visit_fields(Visitor& visit, SpeculationOptions& options) {
+void visit_fields(Visitor& visit, MaybeConst<SpeculationOptions> auto& options) {
   for (const SpeculationField& field : kSpeculationFields) {
     if (field.text != nullptr) visit(field.name, options.*field.text);
     if (field.number != nullptr) visit(field.name, options.*field.number);
@@ -20,7 +19,7 @@ void visit_fields(Visitor& visit, SpeculationOptions& options) {
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, EngineOptions& options) {
+void visit_fields(Visitor& visit, MaybeConst<EngineOptions> auto& options) {
   visit("model", options.model);
   visit("draft", options.draft);
   visit("speculation", options.speculation);
@@ -47,52 +46,22 @@ void visit_fields(Visitor& visit, EngineOptions& options) {
   visit("trace", options.trace);
 }
 
-// SamplingOptions and SamplingParams have the same fields; the former's may be unset.
-template <class Visitor, class Sampling>
-void visit_sampling(Visitor& visit, Sampling& sampling) {
-  for_each_sampling_field([&](const auto& field) {
-    if constexpr (std::is_same_v<Sampling, SamplingOptions>) {
-      visit(field.name, sampling.*field.option);
-    } else {
-      visit(field.name, sampling.*field.param);
-    }
-  });
-  visit("logit_bias", sampling.logit_bias);
-  visit("seed", sampling.seed);
-  visit("logprobs", sampling.logprobs);
-  visit("prompt_logprobs", sampling.prompt_logprobs);
-}
-
 template <class Visitor>
-void visit_fields(Visitor& visit, SamplingOptions& sampling) {
-  visit_sampling(visit, sampling);
-}
-
-template <class Visitor>
-void visit_fields(Visitor& visit, SamplingParams& sampling) {
-  visit_sampling(visit, sampling);
-}
-
-template <class Visitor>
-void visit_fields(Visitor& visit, OutputReasoning& reasoning) {
+void visit_fields(Visitor& visit, MaybeConst<OutputReasoning> auto& reasoning) {
   visit("close", reasoning.close);
   visit("open", reasoning.open);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, OutputFormat& format) {
-  visit("kind", format.kind);
+void visit_fields(Visitor& visit, MaybeConst<OutputFormat> auto& format) {
+  visit.choice("kind", format.kind, OutputFormat::Kind::kRegex);
   visit("text", format.text);
   visit("schemas", format.schemas);
   visit("reasoning", format.reasoning);
-  if (format.kind > OutputFormat::Kind::kRegex) {
-    visit.fail("kind", "0 to 4");
-    format.kind = OutputFormat::Kind::kAny;
-  }
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, Request& request) {
+void visit_fields(Visitor& visit, MaybeConst<Request> auto& request) {
   visit("prompt", request.prompt);
   visit("prompt_tokens", request.prompt_tokens);
   visit("add_special_tokens", request.add_special_tokens);

@@ -15,8 +15,8 @@
 
 #include "base/status_macros.h"
 #include "supervisor/format_threads.h"
-#include "supervisor/lines.h"
 #include "supervisor/message.h"
+#include "supervisor/message_pipes.h"
 #include "supervisor/wake_descriptor.h"
 
 namespace forerun {
@@ -138,13 +138,18 @@ class EngineService {
   }
 
   Status read() {
+    std::vector<Bytes> frames;
     std::vector<std::string> lines;
-    const Status status = input_.read(lines);
+    const Status status = input_.read(frames, lines);
+    if (!lines.empty()) {
+      return Status(StatusCode::kCorrupt,
+                    "found '" + lines.front() + "', accepted are a supervisor's messages");
+    }
     const Clock::time_point now = Clock::now();
-    if (!lines.empty() || now - looked_ > silence_ / 2) heard_ = now;
+    if (!frames.empty() || now - looked_ > silence_ / 2) heard_ = now;
     looked_ = now;
-    for (const std::string& line : lines) {
-      FORERUN_ASSIGN_OR_RETURN(DownMessage message, read_down_message(line));
+    for (const Bytes& frame : frames) {
+      FORERUN_ASSIGN_OR_RETURN(DownMessage message, read_down_message(frame));
       handle(std::move(message));
     }
     if (status.code() == StatusCode::kCancelled) return has_been_told_to_end_ ? Status() : gone();
@@ -306,8 +311,8 @@ class EngineService {
   }
 
   const ServedEngine& served_;
-  LineReader input_;
-  LineWriter output_;
+  MessageReader input_;
+  MessageWriter output_;
   std::unique_ptr<CompletionQueue> queue_;
   std::unique_ptr<Engine> engine_;
   // A message whose format is being compiled.

@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 namespace {
 
-// Tokens of a prompt, as they are written to the process.
-constexpr std::string_view kPoison = "7,77,777,7,77,777";
+// Tokens of a prompt, as they are written to the process (wire/bytes.h).
+constexpr std::array<int32_t, 6> kPoison = {7, 77, 777, 7, 77, 777};
 
 using Read = ssize_t (*)(int, void*, size_t);
 
@@ -33,6 +34,7 @@ extern "C" ssize_t read(int descriptor, void* bytes, size_t size) {
   const ssize_t count = real(descriptor, bytes, size);
   if (!dies || count <= 0) return count;
   const std::string_view come(static_cast<const char*>(bytes), static_cast<size_t>(count));
-  if (come.find(kPoison) != std::string_view::npos) abort();
+  const std::string_view poison(reinterpret_cast<const char*>(kPoison.data()), sizeof(kPoison));
+  if (come.find(poison) != std::string_view::npos) abort();
   return count;
 }

@@ -17,10 +17,11 @@
 #include <atomic>
 #include <csignal>
 #include <fstream>
-#include <iostream>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -28,9 +29,9 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/lines.h"
 #include "supervisor/message.h"
 #include "supervisor/serve_engine.h"
+#include "wire/frame_cutter.h"
 
 namespace forerun::testing {
 namespace {
@@ -68,9 +69,28 @@ size_t starts_so_far(const std::string& folder) {
       std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
 }
 
-void write_all(std::string text) {
-  text += '\n';
-  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+bool write_all(int descriptor, const Bytes& bytes) {
+  size_t written = 0;
+  while (written < bytes.size()) {
+    const ssize_t size = write(descriptor, bytes.data() + written, bytes.size() - written);
+    if (size < 0) return false;
+    written += static_cast<size_t>(size);
+  }
+  return true;
+}
+
+// Calls `take` with each frame that comes, until it returns false or the descriptor ends.
+void each_frame(int descriptor, const std::function<bool(const Bytes&)>& take) {
+  std::array<std::byte, 4096> bytes{};
+  FrameCutter cutter(kLongestMessage);
+  for (ssize_t size = 0; (size = read(descriptor, bytes.data(), bytes.size())) > 0;) {
+    std::vector<Bytes> frames;
+    std::string text;
+    (void)cutter.push(std::span(bytes).first(static_cast<size_t>(size)), frames, text);
+    for (const Bytes& frame : frames) {
+      if (!take(frame)) return;
+    }
+  }
 }
 
 class FaultLaunch {
@@ -113,17 +133,15 @@ class FaultLaunch {
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) _exit(2);
     std::thread([this, to = ends[1]] {
-      std::string line;
-      while (std::getline(std::cin, line)) {
-        const auto message = read_down_message(line);
+      each_frame(STDIN_FILENO, [this, to](const Bytes& frame) {
+        const auto message = read_down_message(frame);
         const bool asks = message.ok() && message->kind == DownMessage::Kind::kSubmit;
-        if (asks && fault_.kind == "deaf") continue;
+        if (asks && fault_.kind == "deaf") return true;
         if (asks && message->request.sampling.seed == static_cast<uint64_t>(fault_.events)) {
           std::raise(SIGKILL);
         }
-        line += '\n';
-        if (write(to, line.data(), line.size()) < 0) break;
-      }
+        return write_all(to, frame);
+      });
       close(to);
     }).detach();
     return ends[0];
@@ -131,22 +149,19 @@ class FaultLaunch {
 
   // The fault comes in the place of an event.
   void pass_on(int from) {
-    std::string rest;
-    std::array<char, 4096> bytes{};
-    LineCutter cutter;
-    for (ssize_t size = 0; (size = read(from, bytes.data(), bytes.size())) > 0;) {
-      std::vector<std::string> lines;
-      (void)cutter.push({bytes.data(), static_cast<size_t>(size)}, lines);
-      for (std::string& line : lines) {
-        auto message = read_up_message(line);
-        if (message.ok() && message->kind == UpMessage::Kind::kEvent && fails_by_events() &&
-            ++events_ > fault_.events && !fail(*message)) {
-          continue;
-        }
-        write_all(line);
+    each_frame(from, [this](const Bytes& frame) {
+      auto message = read_up_message(frame);
+      if (message.ok() && message->kind == UpMessage::Kind::kEvent && fails_by_events() &&
+          ++events_ > fault_.events && !fail(*message)) {
+        return true;
       }
-    }
+      send(frame);
+      return true;
+    });
   }
+
+  // A supervisor that is gone is no fault of this launch.
+  static void send(const Bytes& frame) { (void)write_all(STDOUT_FILENO, frame); }
 
   bool fails_by_events() const {
     return fault_.kind != "-" && fault_.kind != "poison" && fault_.kind != "deaf" &&
@@ -158,7 +173,7 @@ class FaultLaunch {
     if (fault_.kind == "die") std::raise(SIGKILL);
     if (fault_.kind == "stop") std::raise(SIGSTOP);
     if (fault_.kind == "leave") _exit(3);
-    if (fault_.kind == "garble") write_all(R"({"kind": 6, "id": [)");
+    if (fault_.kind == "garble") send(Bytes(100, std::byte{'?'}));
     if (fault_.kind == "fail") has_failed_ = true;
     const bool is_of_draft = fault_.kind == "draft";
     const bool is_invalid = fault_.kind == "invalid";
@@ -168,14 +183,14 @@ class FaultLaunch {
       UpMessage state;
       state.kind = UpMessage::Kind::kState;
       state.state.load.draft_faults = 1;
-      write_all(write_message(state));
+      send(write_message(state));
     }
     message.event = {};
     message.event.finished = true;
     message.event.reason = FinishReason::kError;
     message.event.error =
         Status(is_invalid ? StatusCode::kInvalidArgument : StatusCode::kInternal, fault_.message);
-    write_all(write_message(message));
+    send(write_message(message));
     return false;
   }
 
