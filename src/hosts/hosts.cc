@@ -20,7 +20,7 @@ constexpr auto kLongestRound = std::chrono::hours(24);
 Status another_secret(const std::string& who, const std::string& coordinator) {
   return Status(StatusCode::kInvalidArgument,
                 "secret: " + who + " has another one than " + coordinator +
-                    "; accepted is a --secret-file of the same content on every host");
+                    "; accepted: a --secret-file with the same content on every host");
 }
 
 uint64_t draw_generation() {
@@ -43,8 +43,8 @@ Result<std::unique_ptr<Hosts>> Hosts::join(std::unique_ptr<Transport> transport,
                                            const HostsOptions& options) {
   if (transport->num_ranks() < 2) {
     return Status(StatusCode::kInvalidArgument,
-                  "hosts: found 1 process, accepted are 2 and more: one that has the text and the "
-                  "draft, and one a stage of the target");
+                  "hosts: found 1 process; accepted: at least 2, one for the text and the "
+                  "draft and one for each stage of the target");
   }
   auto hosts = std::unique_ptr<Hosts>(new Hosts(std::move(transport), options));
   const Status joined = hosts->is_coordinator() ? hosts->greet() : hosts->answer();
@@ -234,7 +234,7 @@ Status compare(const HostFacts& facts, const std::string& who, const Bytes& repo
                            const std::string& value) {
     return Status(StatusCode::kInvalidArgument, name + ": " + who + " has " + found + ", " +
                                                     coordinator + " has " + value +
-                                                    "; accepted is the same in all processes");
+                                                    "; accepted: the same in all processes");
   };
   const auto quoted = [](const std::string& value) { return "'" + value + "'"; };
   for (const auto& [name, value] : facts) {
@@ -309,7 +309,7 @@ Status Hosts::read_loss(const Incoming& incoming, Loss& loss) const {
   WireReader from(incoming.payload());
   from("loss", loss);
   if (loss.rank < 0 || loss.rank > num_stages()) {
-    from.fail("rank", "found " + std::to_string(loss.rank) + ", accepted are 0 to " +
+    from.fail("rank", "found " + std::to_string(loss.rank) + "; accepted: 0 to " +
                           std::to_string(num_stages()));
   }
   return from.finish();

@@ -59,9 +59,9 @@ template <class Visitor>
 void visit_fields(Visitor& visit, MaybeConst<StageMessage> auto& message) {
   visit("version of the stage message", message.version);
   if (message.version != kStageMessageVersion) {
-    return visit.fail("version of the stage message", "found " + std::to_string(message.version) +
-                                                          ", accepted is " +
-                                                          std::to_string(kStageMessageVersion));
+    return visit.fail("version of the stage message",
+                      "found " + std::to_string(message.version) +
+                          "; accepted: " + std::to_string(kStageMessageVersion));
   }
   visit("step", message.step);
   visit("blocks", message.blocks);
@@ -78,7 +78,7 @@ void visit_fields(Visitor& visit, MaybeConst<StageMessage> auto& message) {
   if (message.hidden_dtype != DType::kBf16 && message.hidden_dtype != DType::kF32) {
     return visit.fail(
         "type of hidden rows",
-        "found " + std::string(dtype_name(message.hidden_dtype)) + ", accepted are bf16 and f32");
+        "found " + std::string(dtype_name(message.hidden_dtype)) + "; accepted: bf16 and f32");
   }
   visit("width of hidden rows", message.hidden_width);
   visit("hidden rows", message.hidden);

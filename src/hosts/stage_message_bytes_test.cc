@@ -92,7 +92,7 @@ TEST(StageMessageBytes, AnotherVersionIsRefusedByName) {
   bytes[0] = std::byte{99};
   StageMessage message;
   const std::string why = read(bytes, message).message();
-  EXPECT_NE(why.find("found 99, accepted is " + std::to_string(kStageMessageVersion)),
+  EXPECT_NE(why.find("found 99; accepted: " + std::to_string(kStageMessageVersion)),
             std::string::npos)
       << why;
 }

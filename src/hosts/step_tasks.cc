@@ -151,7 +151,7 @@ void visit_tasks(Visitor& visit, Things& things, Tasks& tasks, Rejections& rejec
   visit.list("tasks", tasks, [&](auto& task) { visit_task(visit, task, things); });
   visit.list("rejections", rejections, [&](auto& rows) {
     visit.list("rows", rows, [&](auto& row) { visit_row(visit, row, things); });
-    if (rows.empty()) visit.fail("rows", "found 0, accepted are 1 and more");
+    if (rows.empty()) visit.fail("rows", "found 0; accepted: at least 1");
   });
 }
 
@@ -206,8 +206,8 @@ void visit_answers(Visitor& visit, std::span<Row> tasks, std::span<Rejection> re
 
 Status out_of_range(const char* what, int64_t found, int64_t first, int64_t last) {
   return Status(StatusCode::kInvalidArgument,
-                std::string("tasks: ") + what + " " + std::to_string(found) + ", accepted are " +
-                    std::to_string(first) + " to " + std::to_string(last));
+                std::string("tasks: ") + what + " " + std::to_string(found) +
+                    "; accepted: " + std::to_string(first) + " to " + std::to_string(last));
 }
 
 Status check_tokens(std::span<const TokenId> tokens, int32_t live_vocab) {
@@ -267,7 +267,7 @@ Status StepTasks::check(int32_t live_vocab) const {
     FORERUN_RETURN_IF_ERROR(check_tokens(params.end_tokens, live_vocab));
     if (!std::is_sorted(params.end_tokens.begin(), params.end_tokens.end())) {
       return Status(StatusCode::kInvalidArgument,
-                    "tasks: found end tokens out of order, accepted are ascending ones");
+                    "tasks: found end tokens out of order; accepted: ascending order");
     }
   }
   for (const TokenCounts& history : shared_.histories) {

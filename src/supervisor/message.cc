@@ -26,7 +26,7 @@ Result<T> read(std::span<const std::byte> frame) {
                            read_frame(frame, static_cast<uint8_t>(T::kLastKind)));
   WireReader from(frame.subspan(kFrameHeaderBytes));
   if (header.generation != 0) {
-    from.fail("generation", "found " + std::to_string(header.generation) + ", accepted is 0");
+    from.fail("generation", "found " + std::to_string(header.generation) + "; accepted: 0");
   }
   T message;
   message.kind = static_cast<typename T::Kind>(header.kind);

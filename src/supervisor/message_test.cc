@@ -158,7 +158,7 @@ TEST(Message, WhatIsNoneIsNamed) {
   event.event = {};
   Bytes frame = write_message(event);
   frame.back() = std::byte{7};  // Event::finished
-  EXPECT_EQ(why(frame), "message: event: finished: found 7, accepted are 0 and 1");
+  EXPECT_EQ(why(frame), "message: event: finished: found 7; accepted: 0 and 1");
 }
 
 TEST(Message, AnotherBuildIsRefused) {

@@ -143,7 +143,7 @@ class EngineService {
     const Status status = input_.read(frames, lines);
     if (!lines.empty()) {
       return Status(StatusCode::kCorrupt,
-                    "found '" + lines.front() + "', accepted are a supervisor's messages");
+                    "found '" + lines.front() + "'; accepted: a supervisor's messages");
     }
     const Clock::time_point now = Clock::now();
     if (!frames.empty() || now - looked_ > silence_ / 2) heard_ = now;

@@ -28,8 +28,8 @@ void visit_fields(Visitor& visit, MaybeConst<WholeHeader> auto& header) {
   }
   visit("version", header.version);
   if (header.version != kFrameVersion) {
-    return visit.fail("version", "found " + std::to_string(header.version) + ", accepted is " +
-                                     std::to_string(kFrameVersion) +
+    return visit.fail("version", "found " + std::to_string(header.version) +
+                                     "; accepted: " + std::to_string(kFrameVersion) +
                                      ": it is of another version of Forerun");
   }
   visit("kind", header.rest.kind);
@@ -59,7 +59,7 @@ Result<FrameHeader> read_frame(std::span<const std::byte> frame, uint8_t last_ki
   visit_fields(from, header);
   FORERUN_RETURN_IF_ERROR(from.status());
   if (header.rest.kind > last_kind) {
-    from.fail("kind", "found " + std::to_string(header.rest.kind) + ", accepted are 0 to " +
+    from.fail("kind", "found " + std::to_string(header.rest.kind) + "; accepted: 0 to " +
                           std::to_string(last_kind));
   }
   const size_t payload = frame.size() - kFrameHeaderBytes;

@@ -65,7 +65,7 @@ Result<bool> FrameCutter::cut_frame(size_t& at, std::vector<Bytes>& frames) {
   FORERUN_ASSIGN_OR_RETURN(const uint64_t payload, frame_payload_bytes(rest));
   if (payload > longest_payload_) {
     return Status(StatusCode::kCorrupt, "message: length: found " + std::to_string(payload) +
-                                            " bytes, accepted are up to " +
+                                            " bytes; accepted: up to " +
                                             std::to_string(longest_payload_));
   }
   const size_t length = kFrameHeaderBytes + static_cast<size_t>(payload);

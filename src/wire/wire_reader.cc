@@ -7,7 +7,7 @@ void WireReader::same(const char* name, std::string_view text, const char* why) 
   if (found == text) return;
   constexpr size_t kShown = 80;
   fail(name,
-       "found '" + found.substr(0, kShown) + "', accepted is '" + std::string(text) + "': " + why);
+       "found '" + found.substr(0, kShown) + "'; accepted: '" + std::string(text) + "': " + why);
 }
 
 void WireReader::fail(const char* name, const std::string& what) {
@@ -22,7 +22,7 @@ Status WireReader::status() const {
 
 Status WireReader::finish() {
   if (!rest_.empty()) {
-    fail("end", "found " + std::to_string(rest_.size()) + " more bytes, accepted are none");
+    fail("end", "found " + std::to_string(rest_.size()) + " more bytes; accepted: none");
   }
   return status();
 }
@@ -54,7 +54,7 @@ void WireReader::read(Status& status) {
 void WireReader::read_bool(bool& value) {
   uint8_t byte = 0;
   take(&byte, sizeof(byte));
-  if (byte > 1) return refuse("found " + std::to_string(byte) + ", accepted are 0 and 1");
+  if (byte > 1) return refuse("found " + std::to_string(byte) + "; accepted: 0 and 1");
   value = byte == 1;
 }
 

@@ -51,7 +51,7 @@ class WireReader {
     if (number <= static_cast<std::underlying_type_t<T>>(last)) {
       value = static_cast<T>(number);
     } else {
-      fail(name, "found " + std::to_string(number) + ", accepted are 0 to " +
+      fail(name, "found " + std::to_string(number) + "; accepted: 0 to " +
                      std::to_string(static_cast<std::underlying_type_t<T>>(last)));
     }
   }
@@ -64,11 +64,11 @@ class WireReader {
   }
   // Fails, and says `why`, if the text is another one.
   void same(const char* name, std::string_view text, const char* why);
-  // Records that what has been read is not acceptable: "found 9, accepted are 0 to 4".
+  // Records that what has been read is not acceptable: "found 9; accepted: 0 to 4".
   void fail(const char* name, const std::string& what);
 
   bool ok() const { return !failed_; }
-  // The first failure: "message: event: reason: found 9, accepted are 0 to 3".
+  // The first failure: "message: event: reason: found 9; accepted: 0 to 3".
   Status status() const;
   // The same; bytes that are left over are a failure, too.
   Status finish();

@@ -119,7 +119,7 @@ TEST(Wire, EveryBeginningIsRefused) {
     longer.push_back(std::byte{0});
     Everything all;
     EXPECT_EQ(from_bytes("all", longer, all).message(),
-              "message: end: found 1 more bytes, accepted are none");
+              "message: end: found 1 more bytes; accepted: none");
   }
 }
 
@@ -131,14 +131,13 @@ TEST(Wire, WhatIsWrongIsNamed) {
     return from_bytes("points", bytes, back).message();
   };
   const Bytes bytes = to_bytes(points);
-  EXPECT_EQ(why(bytes, bytes.size() - 1, 3),
-            "message: points: color: found 3, accepted are 0 to 2");
+  EXPECT_EQ(why(bytes, bytes.size() - 1, 3), "message: points: color: found 3; accepted: 0 to 2");
   EXPECT_EQ(why(bytes, 0, 3), "message: points: x: found 0 bytes, needed are 4");
   EXPECT_EQ(why(bytes, 6, 1),
             "message: points: found 281474976710658 items of at least 1 bytes, left are 26 bytes");
   bool flag = false;
   EXPECT_EQ(from_bytes("flag", Bytes{std::byte{2}}, flag).message(),
-            "message: flag: found 2, accepted are 0 and 1");
+            "message: flag: found 2; accepted: 0 and 1");
   std::string text;
   WireReader from(bytes);
   from.same("build", "a", "both are of one build");
