@@ -65,9 +65,10 @@ Result<std::vector<Task>> read_tasks(const std::string& path, int32_t limit) {
     if (limit > 0 && static_cast<int32_t>(tasks.size()) == limit) break;
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) {
-      return Status(StatusCode::kInvalidArgument,
-                    path + ":" + std::to_string(tasks.size() + 1) +
-                        ": found another line; accepted: a JSON object with \"prompt\" (a string)");
+      return Status(
+          StatusCode::kInvalidArgument,
+          path + ":" + std::to_string(tasks.size() + 1) +
+              ": found a line of another kind; accepted: a JSON object with \"prompt\" (a string)");
     }
     tasks.push_back({json["prompt"], json.value("expected", "")});
   }

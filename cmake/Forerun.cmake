@@ -72,6 +72,9 @@ add_custom_target(cuda_code)
 
 # Compiles sources for an instruction set as src/kernels/isa.h has it; the rest of the program stays portable.
 function(forerun_instruction_set isa)
+  if(NOT isa MATCHES "^(avx2|avx512|avx512_bf16|amx)$")
+    message(FATAL_ERROR "instruction set: found ${isa}; accepted: avx2, avx512, avx512_bf16 or amx")
+  endif()
   set(flags -mavx2 -mfma -mf16c)
   if(NOT isa STREQUAL avx2)
     list(APPEND flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)

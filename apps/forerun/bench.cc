@@ -99,7 +99,7 @@ Status check(const BenchFlags& flags) {
   if (flags.long_prompt && (!flags.requests || !flags.concurrencies.empty() || flags.arrivals)) {
     return Status(StatusCode::kInvalidArgument,
                   "--long-prompt: found without --requests, or with --concurrency or --arrivals; "
-                  "accepted: --requests N alone, which all decode when the prompt arrives");
+                  "accepted with it: --requests N, without --concurrency and --arrivals");
   }
   if (flags.long_prompt && flags.prompt_files.size() > 1) {
     return Status(StatusCode::kInvalidArgument, "--long-prompt: found " +

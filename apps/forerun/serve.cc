@@ -155,7 +155,7 @@ Status run_serve(const ServeFlags& flags) {
 void add_http_flags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--host", flags.http.host,
-                  "Address to listen on; 0.0.0.0 is all of them, where clients should need a key")
+                  "Address to listen on; 0.0.0.0 is all addresses; then set an API key")
       ->capture_default_str();
   command.add_option("--port", flags.http.port, "Port; 0 is any free one")->capture_default_str();
   command.add_option("--api-key-file", flags.api_key_file,

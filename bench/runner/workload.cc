@@ -20,11 +20,11 @@ Result<std::string> prompt_of(const std::string& line, const std::string& where)
       return it->front().get<std::string>();
     }
   }
-  return Status(
-      StatusCode::kInvalidArgument,
-      where +
-          ": found another line; accepted: a JSON object with \"prompt\" (a string) or \"turns\" "
-          "(a list of strings)");
+  return Status(StatusCode::kInvalidArgument,
+                where +
+                    ": found a line of another kind; accepted: a JSON object with \"prompt\" (a "
+                    "string) or \"turns\" "
+                    "(a list of strings)");
 }
 
 // Tokens that each further time round leaves out; prime, so that beginnings differ for long

@@ -7,7 +7,7 @@
 
 #include "exec/decoder_step_runner.h"
 #include "exec/real_executor.h"
-#include "exec/step_builder.h"
+#include "exec/role/step_builder.h"
 
 namespace forerun {
 namespace {

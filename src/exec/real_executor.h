@@ -2,7 +2,7 @@
 // thread that calls next().
 //
 // Two roles whose runners share devices must not both be threaded. Where roles run inline, next()
-// chooses whose Step comes next (role_turns.h).
+// chooses whose Step comes next (exec/role_turns.h).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 #include "exec/live_costs.h"
 #include "exec/mailbox.h"
 #include "exec/role/pending_item.h"
-#include "exec/role/role_turns.h"
+#include "exec/role_turns.h"
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
 #include "exec/step_scheduler.h"

@@ -140,8 +140,8 @@ ExprId integers_between(RuleSet& rules, int64_t first, int64_t last, int64_t mul
 }
 
 std::optional<Multiple> Multiple::of(const Decimal& value) {
-  constexpr size_t kMaxFraction = 9;
-  if (value.negative || value.is_zero() || value.fraction.size() > kMaxFraction)
+  constexpr size_t kMaxFractionDigits = 9;
+  if (value.negative || value.is_zero() || value.fraction.size() > kMaxFractionDigits)
     return std::nullopt;
   Multiple multiple;
   multiple.places = static_cast<int>(value.fraction.size());

@@ -137,9 +137,11 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
   WireReader from(incoming.payload());
   const auto number = from.get<uint64_t>("step");
   if (under_way_.empty() || number != under_way_.front().number) {
-    return Status(StatusCode::kCorrupt,
-                  "found answers of Step " + std::to_string(number) + "; accepted: those of " +
-                      (under_way_.empty() ? "none" : std::to_string(under_way_.front().number)));
+    return Status(
+        StatusCode::kCorrupt,
+        "found answers of Step " + std::to_string(number) + "; accepted: " +
+            (under_way_.empty() ? "none"
+                                : "those of Step " + std::to_string(under_way_.front().number)));
   }
   UnderWay& step = under_way_.front();
   deadlines_.pass(incoming.from - 1, number, StepDeadlines::Clock::now());

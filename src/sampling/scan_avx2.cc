@@ -1,4 +1,4 @@
-// Compiled for AVX2; 16 lanes are two registers.
+// The scans for AVX2; 16 lanes are two registers.
 #include "kernels/simd/avx2.h"
 #include "kernels/simd/twice.h"
 #include "sampling/scan_impl.h"

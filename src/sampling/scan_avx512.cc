@@ -1,4 +1,4 @@
-// Compiled for AVX-512 F/BW/DQ/VL.
+// The scans for AVX-512.
 #include "kernels/simd/avx512.h"
 #include "sampling/scan_impl.h"
 

@@ -6,7 +6,7 @@
 // It is a discrete-event loop: next() hands out the results of the present moment one by one. When
 // none is left, it starts a Step of every role that has work and free devices, and moves the clock
 // to the end of the earliest Step. If the profile's roles share devices, one Step runs at a time,
-// in the order of RealExecutor (exec/role/role_turns.h). If the profile cuts the target into stages, the
+// in the order of RealExecutor (exec/role_turns.h). If the profile cuts the target into stages, the
 // target has a pipeline of Steps (simulated_pipeline.h), and the draft runs beside it.
 //
 // One thread.
@@ -23,8 +23,8 @@
 
 #include "exec/emulated/step_profile.h"
 #include "exec/executor.h"
-#include "exec/role/role_turns.h"
 #include "exec/role/role_worker.h"
+#include "exec/role_turns.h"
 #include "exec/step_record.h"
 #include "simulation/acceptance_source.h"
 #include "simulation/simulated_pipeline.h"

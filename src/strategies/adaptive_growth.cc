@@ -44,7 +44,7 @@ constexpr float kPriceBeside = 1.3f;
 constexpr float kMinGrowthChanceBeside = 1e-4f;
 
 // Ratios that stand for costs not yet measured.
-constexpr float kUnmeasuredDraftShare = 0.2f;
+constexpr float kUnmeasuredDraftRatio = 0.2f;
 constexpr float kUnmeasuredRow = 0.04f;  // of a further row, relative to the first
 
 // Inserts into a descending list that keeps its best `capacity` entries.
@@ -79,7 +79,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
       draft_time_[rows] = costs.at(Role::kDraft, n) / plain;
     } else {
       target_time_[rows] = 1.0f + kUnmeasuredRow * static_cast<float>(n - 1);
-      draft_time_[rows] = kUnmeasuredDraftShare * target_time_[rows];
+      draft_time_[rows] = kUnmeasuredDraftRatio * target_time_[rows];
     }
   }
   draft_alone_ = costs.draft_alone;

@@ -10,7 +10,7 @@ namespace {
 // A guess less likely than this is never worth a row, since no row is free.
 constexpr float kMinChainChance = 0.1f;
 // A Step of the draft model, in plain Steps, while nothing has been measured.
-constexpr float kUnmeasuredChainShare = 0.2f;
+constexpr float kUnmeasuredDraftSteps = 0.2f;
 
 }  // namespace
 
@@ -79,7 +79,7 @@ bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
       // The cost of a draft model's Step, relative to a target Step that it may save.
       const float cost = costs_.measured()
                              ? costs_.at(Role::kDraft, 1) / costs_.at(Role::kTarget, 1)
-                             : kUnmeasuredChainShare;
+                             : kUnmeasuredDraftSteps;
       if (!chances_.empty() && chances_.back() < cost) break;
       fill_item(tree, item);
       return true;

@@ -15,10 +15,10 @@ constexpr int32_t kPipelinedTreeCapacity = 8192;
 constexpr int32_t kDefaultChildren = 16;
 // Widths taken from costs.
 constexpr int32_t kUnmeasuredWidth = 16;
-constexpr int32_t kMinLevelWidth = 4;
-constexpr int32_t kMaxLevelWidth = 64;
+constexpr int32_t kMinPipelinedWidth = 4;
+constexpr int32_t kMaxPipelinedWidth = 64;
 // The highest least chance that is required of a node; the root's chance is 1.
-constexpr float kMaxRowChance = 0.9f;
+constexpr float kMaxRequiredChance = 0.9f;
 // Beside other requests, a guess that is less likely than this is not sent: it gains next to
 // nothing and keeps the first stage busy when another request's root comes.
 constexpr float kMinChanceBesideOthers = 0.01f;
@@ -90,8 +90,8 @@ void Pipelined::on_costs(const CostTable& costs) {
   min_weight_ = alone ? -std::numeric_limits<float>::infinity() : std::log(kMinChanceBesideOthers);
   if (!config_.width_from_costs && alone) width_ = config_.width;
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
-  const int32_t most = config_.width_from_costs ? kMaxLevelWidth : config_.width;
-  width_ = config_.width_from_costs && alone ? kMinLevelWidth : 1;
+  const int32_t most = config_.width_from_costs ? kMaxPipelinedWidth : config_.width;
+  width_ = config_.width_from_costs && alone ? kMinPipelinedWidth : 1;
   while (width_ < most &&
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
@@ -99,7 +99,7 @@ void Pipelined::on_costs(const CostTable& costs) {
   if (width_ < 2) return;
   const float row = (costs.at(Role::kTarget, width_) - costs.at(Role::kTarget, 1)) /
                     (static_cast<float>(width_ - 1) * costs.at(Role::kTarget, 1));
-  if (row > 0.0f) min_weight_ = std::max(min_weight_, std::log(std::min(row, kMaxRowChance)));
+  if (row > 0.0f) min_weight_ = std::max(min_weight_, std::log(std::min(row, kMaxRequiredChance)));
 }
 
 void Pipelined::start(const RequestView& request, StrategyOutput& out) {

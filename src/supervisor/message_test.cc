@@ -148,7 +148,7 @@ TEST(Message, WhatIsNoneIsNamed) {
   const auto why = [](const Bytes& frame) { return read_up_message(frame).status().message(); };
   EXPECT_NE(why({}).find("message: mark: found 0 bytes"), std::string::npos);
   EXPECT_NE(why(Bytes(40)).find("no message of Forerun's"), std::string::npos);
-  EXPECT_NE(why(frame_of(static_cast<UpMessage::Kind>(99), "")).find("kind: found 99, accepted"),
+  EXPECT_NE(why(frame_of(static_cast<UpMessage::Kind>(99), "")).find("kind: found 99; accepted"),
             std::string::npos);
   EXPECT_EQ(why(frame_of(UpMessage::Kind::kProgress, "")),
             "message: text: found 0 bytes, needed are 8");
@@ -158,7 +158,7 @@ TEST(Message, WhatIsNoneIsNamed) {
   event.event = {};
   Bytes frame = write_message(event);
   frame.back() = std::byte{7};  // Event::finished
-  EXPECT_EQ(why(frame), "message: event: finished: found 7; accepted: 0 and 1");
+  EXPECT_EQ(why(frame), "message: event: finished: found 7; accepted: 0 or 1");
 }
 
 TEST(Message, AnotherBuildIsRefused) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxDecoderNesting = 16;
 constexpr size_t kMaxDecoders = 32;
-constexpr size_t kMaxStripBytes = 64;
+constexpr size_t kMaxReplacementBytes = 64;
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -94,7 +94,7 @@ Status TokenDecoder::append(const JsonValue& field, int depth, TokenDecoder& out
   } else if (type == "Replace") {
     FORERUN_ASSIGN_OR_RETURN(std::string pattern, field["pattern"]["String"].as_string());
     FORERUN_ASSIGN_OR_RETURN(std::string content, field["content"].as_string());
-    if (pattern.empty() || content.size() > kMaxStripBytes) {
+    if (pattern.empty() || content.size() > kMaxReplacementBytes) {
       return field.refuse("a pattern that is not empty and a content of at most 64 bytes",
                           StatusCode::kUnsupported);
     }

@@ -6,7 +6,7 @@ namespace forerun {
 namespace {
 
 // Where a prompt or a wide tree has more rows than this, the first ones choose for all.
-constexpr int32_t kPqObservers = 32;
+constexpr int32_t kPqMaxObservers = 32;
 constexpr int32_t kPqTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
@@ -27,7 +27,7 @@ KvViewLayout PqCache::layout(int32_t prefix_tokens, const KvChosen& /*last*/) co
 }
 
 KvChoice PqCache::choice() const {
-  return {.by = KvObservers::kOwnRows, .observers = kPqObservers, .by_index = true};
+  return {.by = KvObservers::kOwnRows, .observers = kPqMaxObservers, .by_index = true};
 }
 
 }  // namespace forerun

@@ -4,7 +4,7 @@ namespace forerun {
 namespace {
 
 // Where a prompt or a wide tree has more rows than this, the first ones choose for all.
-constexpr int32_t kTopKObservers = 32;
+constexpr int32_t kTopKMaxObservers = 32;
 constexpr int32_t kTopKTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
@@ -23,6 +23,8 @@ KvViewLayout TopK::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const
   return budget_.choose(prefix_tokens);
 }
 
-KvChoice TopK::choice() const { return {.by = KvObservers::kOwnRows, .observers = kTopKObservers}; }
+KvChoice TopK::choice() const {
+  return {.by = KvObservers::kOwnRows, .observers = kTopKMaxObservers};
+}
 
 }  // namespace forerun

@@ -54,7 +54,7 @@ void WireReader::read(Status& status) {
 void WireReader::read_bool(bool& value) {
   uint8_t byte = 0;
   take(&byte, sizeof(byte));
-  if (byte > 1) return refuse("found " + std::to_string(byte) + "; accepted: 0 and 1");
+  if (byte > 1) return refuse("found " + std::to_string(byte) + "; accepted: 0 or 1");
   value = byte == 1;
 }
 

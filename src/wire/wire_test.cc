@@ -137,7 +137,7 @@ TEST(Wire, WhatIsWrongIsNamed) {
             "message: points: found 281474976710658 items of at least 1 bytes, left are 26 bytes");
   bool flag = false;
   EXPECT_EQ(from_bytes("flag", Bytes{std::byte{2}}, flag).message(),
-            "message: flag: found 2; accepted: 0 and 1");
+            "message: flag: found 2; accepted: 0 or 1");
   std::string text;
   WireReader from(bytes);
   from.same("build", "a", "both are of one build");

@@ -46,8 +46,11 @@ Result<std::vector<TensorFact>> load_and_digest(const ModelsToLoad& models,
 // On the coordinator, fills in the facts of the stages, which are in other processes.
 Status exchange_facts(Hosts& hosts, const Status& loaded, PlacedModel& target) {
   Result<StageFacts> own = StageFacts();
-  if (!hosts.is_coordinator() && loaded.ok()) own = target.stage_here().facts;
-  if (!loaded.ok()) own = loaded;
+  if (!loaded.ok()) {
+    own = loaded;
+  } else if (!hosts.is_coordinator()) {
+    own = target.stage_here().facts;
+  }
   FORERUN_ASSIGN_OR_RETURN(const std::vector<StageFacts> gathered, gather_stage_facts(hosts, own));
   for (size_t idx = 0; idx < gathered.size(); ++idx) target.stages[idx].facts = gathered[idx];
   return {};

@@ -63,7 +63,7 @@ TEST(MemoryAgreement, AFailureOfOneProcessIsTheFailureOfAll) {
 
 TEST(MemoryAgreement, APlanWithoutRoomIsRefused) {
   expect_all_fail(agree({plan_of(4096, 100), plan_of(4096, 0)}), StatusCode::kCorrupt,
-                  "memory plan: found none");
+                  "memory plan: size: found none");
 }
 
 }  // namespace

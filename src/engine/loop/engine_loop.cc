@@ -86,7 +86,7 @@ void EngineLoop::run_turns() {
   if (!result) deliver();
   events_.drop_unsent(running_);
   turn_begin_ = Clock::now();
-  if (result) preemption_.note_step();
+  if (result) preemption_.note_turn();
   // Handles all results of a Step before looking at anything else.
   for (; result; result = executor_->next_at_hand()) handle(*result);
 }

@@ -45,10 +45,11 @@ class Preemption {
   // after the Step in flight.
   bool waits_for_blocks() const { return turns_to_wait_ > 0; }
 
-  // Must be called when a request has ended.
+  // Must be called when a request has ended in its turn, or host memory has run out: KV memory
+  // counts as short no longer.
   void note_end() { memory_is_short_ = false; }
-  // Must be called for each Step of which the loop has handled results.
-  void note_step() {
+  // Must be called once for results that have come, before they are handled.
+  void note_turn() {
     if (turns_to_wait_ > 0) --turns_to_wait_;
   }
 

@@ -66,7 +66,7 @@ TEST_F(PreemptionTest, MemoryIsShortUntilARequestEnds) {
   preemption_.make_room(starved);
   EXPECT_TRUE(preemption_.memory_is_short());
   EXPECT_FALSE(preemption_.waits_for_blocks());
-  preemption_.note_step();
+  preemption_.note_turn();
   EXPECT_TRUE(preemption_.memory_is_short());
   preemption_.note_end();
   EXPECT_FALSE(preemption_.memory_is_short());
@@ -91,7 +91,7 @@ TEST_F(PreemptionTest, BlocksAreWaitedForSomeSteps) {
   EXPECT_TRUE(preemption_.give_way(1));
   for (int step = 0; step < 4; ++step) {
     EXPECT_TRUE(preemption_.waits_for_blocks());
-    preemption_.note_step();
+    preemption_.note_turn();
   }
   EXPECT_FALSE(preemption_.waits_for_blocks());
 }

@@ -3,15 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "exec/role/scratch_ids.h"
-
 namespace forerun {
-
-std::string describe(Role role, const RoleSequence& sequence) {
-  return std::string(role_name(role)) + (sequence.id >= kFirstScratch
-                                             ? ", while its Steps are measured"
-                                             : ", sequence " + std::to_string(sequence.id));
-}
 
 void ItemFinisher::finish(RoleSequence& sequence, PendingItem& item,
                           std::vector<FinishedItem>& finished) {

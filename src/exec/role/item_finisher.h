@@ -13,9 +13,6 @@
 
 namespace forerun {
 
-// The role and sequence, for messages: "target, sequence 7".
-std::string describe(Role role, const RoleSequence& sequence);
-
 class ItemFinisher {
  public:
   // `sequences` must outlive the object.

@@ -22,15 +22,15 @@ class MemoryWaits {
     sequence.has_turn = true;
   }
   void forget(RoleSequence& sequence) { std::erase(waiting_, &sequence); }
-  // Blocks of a closed sequence have come back.
+  // A sequence has been closed, or a closed one has given back its blocks.
   void note_closed() { has_closed_ = true; }
-  // Whether sequences wait, and there is more memory than when they began to.
-  bool are_over() const {
+  // Whether sequences wait, and memory has come back since they began to.
+  bool has_returned() const {
     return !waiting_.empty() && (has_closed_ || pool_->free_blocks() > free_blocks_);
   }
   // Puts the sequences in front of `ready` where their wait is over.
   void take(std::vector<RoleSequence*>& ready) {
-    if (are_over()) {
+    if (has_returned()) {
       ready.insert(ready.begin(), waiting_.begin(), waiting_.end());
       waiting_.clear();
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "exec/role/pending_item.h"
@@ -135,6 +136,11 @@ struct RoleSequence {
   int32_t indexed_tokens_ = 0;
   std::vector<int32_t> view_blocks_;
 };
+
+// The role and sequence, for messages: "target, sequence 7".
+inline std::string describe(Role role, const RoleSequence& sequence) {
+  return std::string(role_name(role)) + ", sequence " + std::to_string(sequence.id);
+}
 
 inline bool RoleSequence::reads_prompt() const {
   for (const std::unique_ptr<PendingItem>& pending : queue.waiting()) {

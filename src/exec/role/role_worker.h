@@ -90,9 +90,9 @@ class RoleWorker {
   size_t steps_under_way() const { return under_way_.size(); }
 
   KvUsage usage() const;
-  // StepMeasurer::measure(). Nothing may be queued, nor any sequence be open.
+  // StepMeasurer::measure(). No Step may be under way.
   Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences) {
-    return measurer_.measure(rows, context_tokens, sequences);
+    return measurer_.measure(rows, context_tokens, sequences, *spare_.front());
   }
 
  private:
@@ -101,7 +101,7 @@ class RoleWorker {
                                              std::vector<FinishedItem>& finished);
   // Appends notices of items whose last rows have left the first stage.
   void note_entry(const StepUnderWay& step, std::vector<FinishedItem>& finished) const;
-  // Finishes the items of a Step that has run or failed, publishes the Step and frees it.
+  // Finishes the items of a Step that has run or failed, reports the Step and frees it.
   void retire(std::unique_ptr<StepUnderWay> step, const Status& status,
               std::vector<FinishedItem>& finished);
   // The piece's rows have run, with this outcome.

@@ -60,11 +60,10 @@ class StepComposer {
 
   // Whether compose() has something to do.
   bool ready() const {
-    return !sequences_.ready().empty() || memory_.are_over() || masks_.has_come();
+    return !sequences_.ready().empty() || memory_.has_returned() || masks_.has_come();
   }
   bool waits_for_masks() const { return masks_.any(); }
-  // A sequence has been closed, by order of the caller: `sequence` is about to end, null where it
-  // was not open.
+  // Must be called before a sequence is closed; null: it is not open, and only the call is counted.
   void note_closing(RoleSequence* sequence);
   // A closed sequence has given back its blocks.
   void note_blocks_returned() { memory_.note_closed(); }

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clocks.h"
 #include "base/status_macros.h"
 #include "exec/guarded.h"
-#include "exec/role/item_finisher.h"
-#include "exec/role/scratch_ids.h"
 #include "exec/role/step_results.h"
 
 namespace forerun {
@@ -33,8 +32,7 @@ Result<StepMeasurer::Scratch> StepMeasurer::make_scratch(SequenceId id, int32_t 
   scratch.sequence = std::make_unique<RoleSequence>(id, spec, pool_, /*cache=*/nullptr,
                                                     runner_->config().head_dim);
   RoleSequence& sequence = *scratch.sequence;
-  FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(spec.max_tokens)
-                              .with_context(std::string(role_name(role_)) + ", profile"));
+  FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(spec.max_tokens).with_context(context()));
   for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
   FORERUN_RETURN_IF_ERROR(write_context(sequence, context_tokens));
   // Rows form a binary tree, which resembles a draft's.
@@ -56,48 +54,56 @@ Result<StepMeasurer::Scratch> StepMeasurer::make_scratch(SequenceId id, int32_t 
   return scratch;
 }
 
-Status StepMeasurer::compose(const std::vector<Scratch>& scratch) {
-  step_.clear();
+Status StepMeasurer::compose(std::span<const Scratch> scratch, StepUnderWay& step) const {
   for (const auto& [sequence, item] : scratch) {
     const auto rows = static_cast<int32_t>(item->item.rows.size());
-    const Status added = step_.builder.add(*sequence, *item, rows);
-    FORERUN_RETURN_IF_ERROR(added.with_context(describe(role_, *sequence)));
-    step_.pieces.push_back({.sequence = sequence.get(),
-                            .item = item.get(),
-                            .first_step_row = step_.builder.rows() - rows,
-                            .count = rows});
+    const Status added = step.builder.add(*sequence, *item, rows);
+    if (!added.ok()) return added.with_context(context());
+    step.pieces.push_back({.sequence = sequence.get(),
+                           .item = item.get(),
+                           .first_step_row = step.builder.rows() - rows,
+                           .count = rows});
   }
-  step_.built = step_.builder.finish();
+  step.built = step.builder.finish();
   return {};
 }
 
-Status StepMeasurer::run() {
-  const StepBuilder::Built& built = step_.built;
-  step_.start_ns = steady_ns();
+Status StepMeasurer::run(StepUnderWay& step) {
+  const StepBuilder::Built& built = step.built;
+  step.start_ns = steady_ns();
   const Status status = guarded(
       [&] { return runner_->run(*built.step, built.tasks, built.rejections, /*meanwhile=*/{}); });
-  step_.end_ns = steady_ns();
-  StepResults results(role_, step_, status);
-  for (const StepUnderWay::Piece& piece : step_.pieces) {
+  step.end_ns = steady_ns();
+  StepResults results(role_, step, status);
+  for (const StepUnderWay::Piece& piece : step.pieces) {
     const Status outcome = results.take(piece);
-    FORERUN_RETURN_IF_ERROR(outcome.with_context(describe(role_, *piece.sequence)));
+    if (!outcome.ok()) return outcome.with_context(context());
   }
   return {};
 }
 
-Result<StepRecord> StepMeasurer::measure(int32_t rows, int32_t context_tokens, int32_t sequences) {
+Result<StepRecord> StepMeasurer::measure(int32_t rows, int32_t context_tokens, int32_t sequences,
+                                         StepUnderWay& step) {
   const int32_t wants = std::max(1, std::min(rows, kMaxWants / sequences));
   std::vector<Scratch> scratch;
   for (int32_t index = 0; index < sequences; ++index) {
-    const SequenceId id = kFirstScratch + static_cast<SequenceId>(index);
+    const auto id = static_cast<SequenceId>(index);
     FORERUN_ASSIGN_OR_RETURN(Scratch made, make_scratch(id, rows, context_tokens, wants));
     scratch.push_back(std::move(made));
   }
+  step.clear();
   const int64_t start_ns = steady_ns();
-  FORERUN_RETURN_IF_ERROR(compose(scratch));
-  FORERUN_RETURN_IF_ERROR(run());
-  step_.host_ns = (steady_ns() - start_ns) - (step_.end_ns - step_.start_ns);
-  return record_of(role_, step_, /*traced=*/false);
+  Status status = compose(scratch, step);
+  if (status.ok()) status = run(step);
+  step.host_ns = (steady_ns() - start_ns) - (step.end_ns - step.start_ns);
+  StepRecord record = record_of(role_, step, /*traced=*/false);
+  record.items = {};
+  record.stages = {};
+  // The Step points to the scratch sequences, which end here.
+  step.clear();
+  step.built = {};
+  if (!status.ok()) return status;
+  return record;
 }
 
 }  // namespace forerun

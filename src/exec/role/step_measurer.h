@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <span>
+#include <string>
 
 #include "exec/role/role_sequence.h"
 #include "exec/role/step_under_way.h"
@@ -22,13 +23,15 @@ class StepMeasurer {
 
   // Both must outlive the object.
   StepMeasurer(Role role, StepRunner* runner, BlockPool* pool)
-      : role_(role), runner_(runner), pool_(pool), step_(role, runner->config().vocab_size) {}
+      : role_(role), runner_(runner), pool_(pool) {}
 
   // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
-  // `context_tokens` whose KV is whatever the storage holds, and says how long it took. Target rows
-  // are sampled; draft rows give 16 candidates. Needs the runner for itself. kResourceExhausted
-  // where the KV is too small.
-  Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences);
+  // `context_tokens` whose KV is whatever the storage holds, and says how long it took, without
+  // choosing whose rows go in. Target rows are sampled; draft rows give 16 candidates. No Step may
+  // be under way; the row budget does not count. `step` is for its memory, and empty afterwards.
+  // kResourceExhausted where the KV is too small.
+  Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences,
+                             StepUnderWay& step);
 
  private:
   struct Scratch {
@@ -37,15 +40,18 @@ class StepMeasurer {
   };
   Result<Scratch> make_scratch(SequenceId id, int32_t rows, int32_t context_tokens, int32_t wants);
   // Adds all rows of the scratch sequences to the Step.
-  Status compose(const std::vector<Scratch>& scratch);
+  Status compose(std::span<const Scratch> scratch, StepUnderWay& step) const;
   // Writes the slots of the sequence's context, as a prompt would have.
   Status write_context(const RoleSequence& sequence, int32_t context_tokens);
-  Status run();
+  Status run(StepUnderWay& step);
+  // For messages.
+  std::string context() const {
+    return std::string(role_name(role_)) + ", while its Steps are measured";
+  }
 
   const Role role_;
   StepRunner* const runner_;
   BlockPool* const pool_;
-  StepUnderWay step_;  // kept for its memory
 };
 
 }  // namespace forerun

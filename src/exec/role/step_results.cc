@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "exec/guarded.h"
-#include "exec/role/item_finisher.h"
 
 namespace forerun {
 namespace {

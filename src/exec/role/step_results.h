@@ -13,7 +13,7 @@ namespace forerun {
 class StepResults {
  public:
   // `status`: how the Step ended. `step` must outlive the object.
-  StepResults(Role role, StepUnderWay& step, const Status& status)
+  StepResults(Role role, const StepUnderWay& step, const Status& status)
       : role_(role), step_(step), status_(status) {}
 
   // The outcome of the next piece, in the order of the pieces: a failure of the Step or of a task
@@ -25,7 +25,7 @@ class StepResults {
   Status take_task(const StepUnderWay::Piece& piece, const RowTask& task);
 
   const Role role_;
-  StepUnderWay& step_;
+  const StepUnderWay& step_;
   const Status& status_;
   // Tasks and rejections are in the order of the pieces.
   size_t next_task_ = 0;

@@ -9,7 +9,7 @@
 
 #include "exec/role/pending_item.h"
 #include "exec/role/role_sequence.h"
-#include "exec/step_builder.h"
+#include "exec/role/step_builder.h"
 #include "exec/step_record.h"
 #include "forerun/trace.h"
 #include "step/types.h"
@@ -59,7 +59,7 @@ struct StepUnderWay {
 // In the order in which they were issued.
 using StepsUnderWay = std::deque<std::unique_ptr<StepUnderWay>>;
 
-// What is published about a Step that has run (valid as long as the Step is); with the host's CPU
+// What is reported of a Step that has run, valid as long as the Step is; with the host's CPU
 // time where `traced`.
 StepRecord record_of(Role role, const StepUnderWay& step, bool traced);
 

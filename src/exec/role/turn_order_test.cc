@@ -87,18 +87,18 @@ TEST(MemoryWaits, AreOverOnceThereAreMoreBlocksOrASequenceHasClosed) {
   MemoryWaits waits(&sequences.pool());
   waits.add(*starved);
   EXPECT_TRUE(starved->has_turn);
-  EXPECT_FALSE(waits.are_over());
+  EXPECT_FALSE(waits.has_returned());
   waits.take(sequences.ready());
   EXPECT_EQ(sequences.ready(), std::vector<RoleSequence*>{other});
   waits.note_closed();
-  EXPECT_TRUE(waits.are_over());
+  EXPECT_TRUE(waits.has_returned());
   waits.take(sequences.ready());
   EXPECT_EQ(sequences.ready(), (std::vector<RoleSequence*>{starved, other}));
   waits.add(*starved);
-  EXPECT_FALSE(waits.are_over());
+  EXPECT_FALSE(waits.has_returned());
   waits.forget(*starved);
   waits.note_closed();
-  EXPECT_FALSE(waits.are_over());
+  EXPECT_FALSE(waits.has_returned());
 }
 
 }  // namespace

@@ -5,15 +5,16 @@
 // No other file contains intrinsics or assembly of vectors.
 //
 // A kernel is a template over the type, or a file included where `Vec` names the type. Each
-// instruction set has a source file of its own, compiled with flags for it. That file alone
-// includes the instruction set's header. Everything here has internal linkage: if a function were
-// shared between files, the linker could keep the copy that was compiled for another processor. For
-// the same reason nothing of the standard library is called.
+// instruction set has a source file of its own, compiled with flags for it. Only such files include
+// the instruction set's header. Everything here has internal linkage: if a function were shared
+// between files, the linker could keep the copy that was compiled for another processor. For the
+// same reason nothing of the standard library is called.
 //
 // An operation gives the same bits in all types, with these exceptions: Scalar rounds a product
-// before it adds it (fma, fnma), and a type's sum_lanes4 has the type's own order. A sum or a
-// maximum of lanes always goes in the same order, so a kernel's bits depend on the number of lanes,
-// not on compilers.
+// before it adds it (fma, fnma) and may lose the sign of a zero that it rounds to, sum_lanes4 has
+// an order of the type's own, and so have maxima of lanes, which shows with NaN and zeros. Within a
+// type a sum or a maximum of lanes always goes in the same order, so a kernel's bits depend on the
+// number of lanes, not on compilers.
 #pragma once
 
 #include <cstdint>

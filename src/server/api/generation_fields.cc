@@ -214,8 +214,8 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
   if (scores <= facts.options.max_scores) return std::nullopt;
   const Status refused(StatusCode::kInvalidArgument,
                        "prompt_logprobs: found " + std::to_string(scores) +
-                           " scores (n times the tokens of the prompts times the alternatives plus "
-                           "one); accepted: up to " +
+                           " scores (n times the tokens of the prompts times one more than the "
+                           "alternatives); accepted: up to " +
                            std::to_string(facts.options.max_scores));
   return api_error(refused, names);
 }

@@ -215,12 +215,14 @@ void Connection::refuse_malformed(const error_code& error) {
                          " bytes");
   }
   if (error == http::error::bad_content_length) {
-    return fail(
-        400, "Content-Length: malformed; accepted: one decimal number, without Transfer-Encoding");
+    return fail(400,
+                "Content-Length: malformed or repeated; accepted: one decimal number, without "
+                "Transfer-Encoding");
   }
   if (error == http::error::bad_transfer_encoding) {
     return fail(400,
-                "Transfer-Encoding: malformed; accepted: 'chunked' once, without Content-Length");
+                "Transfer-Encoding: malformed or repeated; accepted: 'chunked' once, without "
+                "Content-Length");
   }
   const bool is_http = error.category() == make_error_code(http::error::end_of_stream).category();
   if (error == http::error::end_of_stream || !is_http) return close();  // the client has left

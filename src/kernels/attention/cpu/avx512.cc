@@ -1,4 +1,4 @@
-// AVX-512 tile kernels; compiled with the flags that CMakeLists.txt names for this file.
+// AVX-512 tile kernels.
 #include "kernels/simd/avx512.h"
 
 #include "kernels/attention/cpu/tile_impl.h"

@@ -65,8 +65,7 @@ enum class AttentionKernel : uint8_t {
   // columns by wgmma, fed by a producer warpgroup (attention/cuda/prefill.cu).
   kPrefill,
   // kPrefill for few rows: a cluster of 2, 4 or 8 blocks takes a query tile of up to 64 columns.
-  // Its
-  // warpgroups take the spans in turn (split-KV within the cluster) and merge them through
+  // Its warpgroups take the spans in turn (split-KV within the cluster) and merge them through
   // distributed shared memory (attention/cuda/prefill_cluster.cu).
   kPrefillCluster2,
   kPrefillCluster4,
@@ -77,8 +76,7 @@ enum class AttentionKernel : uint8_t {
   kPrefillCluster4FusedRope,
   kPrefillCluster8FusedRope,
   // Split-KV: a block takes one span of a query tile of 8 rows, a warp each; the partial results
-  // are
-  // merged through the L2 by the same launch. SharedPrefix makes it cascade attention
+  // are merged through the L2 by the same launch. SharedPrefix makes it cascade attention
   // (attention/cuda/shared.cu).
   kSplitKv,
   // kSplitKv, but the kernel itself rotates and appends: the step's own keys come from the linear
@@ -88,12 +86,11 @@ enum class AttentionKernel : uint8_t {
   // merge them through distributed shared memory; the kernel itself rotates and appends. For few
   // rows over short contexts (attention/cuda/decode_cluster.cu).
   kDecodeCluster,
-  kWideDecodeCluster,  // with query tiles of up to 48 columns, where kDecodeCluster's clusters
-                       // would
-                       // not all be resident
+  // The same with query tiles of up to 48 columns, where kDecodeCluster's clusters would not all be
+  // resident.
+  kWideDecodeCluster,
   // Persistent warpgroups, which take even shares of all tiles across sequences, cut as by
-  // stream-K.
-  // For many sequences of few rows (attention/cuda/persistent.cu).
+  // stream-K. For many sequences of few rows (attention/cuda/persistent.cu).
   kPersistent,
   // Prompts by kPrefill, then all other rows by kPersistent: two launches.
   kPrefillThenPersistent,

@@ -11,8 +11,8 @@
 //    may wait for one another;
 //  - the cache's tiles are requested before the previous kernel's end is awaited;
 //  - for few rows (kSplitKvFusedRope) the kernel rotates queries and keys itself, from the linear
-//  layer's
-//    output, and writes the step's keys and values to the cache: one kernel less in the chain;
+//    layer's output, and writes the step's keys and values to the cache: one kernel less in the
+//    chain;
 //  - partial results go through the L2 in the order in which the lanes hold them, and every block
 //    merges a share of them once the blocks that it needs have arrived (SwiftSpec's combination in
 //    the same launch).

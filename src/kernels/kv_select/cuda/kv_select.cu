@@ -333,8 +333,7 @@ Status check_call(const KvSelectCallCuda& call) {
                   std::to_string(call.first_weighed) + " tokens; accepted: at least 1 of each");
   }
   if (call.weighed_step < 0 || call.weighed_step > 1) {
-    return refuse("found weighed_step " + std::to_string(call.weighed_step) +
-                  "; accepted: 0 and 1");
+    return refuse("found weighed_step " + std::to_string(call.weighed_step) + "; accepted: 0 or 1");
   }
   if (call.tokens < 1 || call.tokens > call.first_weighed) {
     return refuse("found " + std::to_string(call.tokens) + " candidate tokens; accepted: 1 to " +

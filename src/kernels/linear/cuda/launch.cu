@@ -79,9 +79,13 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
       return refuse("next_norm needs bf16 outputs, a multiple of 32, and does not go with gated");
     }
   }
-  if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMaxLinearRows)) {
-    return refuse(
-        "found more than 32 rows without scratch memory, or over 4096; accepted: fewer rows");
+  if (takes_tiles(call) && call.rows > kMaxLinearRows) {
+    return refuse("found " + std::to_string(call.rows) + " rows; accepted: up to " +
+                  std::to_string(kMaxLinearRows));
+  }
+  if (takes_tiles(call) && call.scratch.sums == nullptr) {
+    return refuse("found " + std::to_string(call.rows) +
+                  " rows without scratch memory; accepted: scratch memory, or fewer rows");
   }
   if (plan.format == LinearFormat::kInt8Group64 && (call.gated || call.reduce != nullptr)) {
     return refuse("int8 supports neither gated nor reduce");

@@ -1,4 +1,4 @@
-// The kernel for AVX-512. CMakeLists.txt sets the compiler flags of this file.
+// The kernel for AVX-512.
 #include "kernels/simd/avx512.h"
 
 #include "kernels/pq_index/cpu/nearest_impl.h"

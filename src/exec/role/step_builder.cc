@@ -1,4 +1,4 @@
-#include "exec/step_builder.h"
+#include "exec/role/step_builder.h"
 
 #include <algorithm>
 #include <string>
