@@ -31,8 +31,7 @@ PlannedRoom room_of(const MemoryPlan& plan) {
 }  // namespace
 
 Result<MemoryPlan> agree_on_memory(Hosts& hosts, const Result<MemoryPlan>& own) {
-  const Result<Bytes> own_report =
-      own.ok() ? Result<Bytes>(to_bytes(room_of(*own))) : own.status();
+  const Result<Bytes> own_report = own.ok() ? Result<Bytes>(to_bytes(room_of(*own))) : own.status();
   const auto take_least = [&own](const std::vector<Bytes>& reports) -> Result<Bytes> {
     PlannedRoom least = room_of(*own);
     for (const Bytes& report : reports) {
