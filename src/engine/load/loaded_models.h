@@ -3,7 +3,6 @@
 // coordinator holds the draft. load_models.h makes it, make_executor.h runs Steps on it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

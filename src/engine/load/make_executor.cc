@@ -1,6 +1,5 @@
 #include "engine/load/make_executor.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <utility>

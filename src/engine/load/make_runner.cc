@@ -1,7 +1,6 @@
 #include "engine/load/make_runner.h"
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "engine/load/weight_agreement.h"

@@ -3,7 +3,6 @@
 // One thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -32,7 +31,7 @@ class AdmissionPolicy {
   std::optional<WaitingQueue::Next> next();
 
  private:
-  // Whether the KV blocks that `waits` needs are there.
+  // Whether the KV blocks that `waits` needs are there, and memory is not short (Preemption).
   bool has_room(ScheduledRequest& waits, int32_t priority);
 
   const int32_t max_active_;

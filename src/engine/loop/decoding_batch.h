@@ -27,7 +27,8 @@ class DecodingBatch {
     bool decodes_ = false;
   };
 
-  // As for BatchCosts.
+  // `costs` may be null: no costs are known; it must outlive the object. `drafts_sequentially`: a
+  // Step of the draft holds up the target.
   DecodingBatch(const LiveCosts* costs, bool drafts_sequentially)
       : costs_(costs, drafts_sequentially) {}
 
