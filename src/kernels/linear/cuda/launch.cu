@@ -43,8 +43,8 @@ bool takes_tiles(const LinearCall& call) {
 Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call) {
   const LinearPlan& plan = weight.plan();
   const int64_t outputs = call.gated ? plan.out_features / 2 : plan.out_features;
-  const auto refuse = [](const char* what) {
-    return Status(StatusCode::kInvalidArgument, std::string("linear on a GPU: ") + what);
+  const auto refuse = [](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, "linear on a GPU: " + what);
   };
   if (call.rows < 1) return refuse("rows must be at least 1");
   if (call.input == nullptr || (call.output == nullptr) == (call.output_f32 == nullptr)) {
