@@ -17,10 +17,10 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(CCACHE_PROGRAM ccache)
-# ccache would need settings of its own for precompiled headers.
-if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT FORERUN_QUICK)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
-      "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${CCACHE_PROGRAM}")
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # ccache asks for the sloppiness where a header is precompiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
 endif()
 
@@ -61,6 +61,7 @@ target_compile_definitions(forerun_flags INTERFACE FORERUN_VERSION="${PROJECT_VE
 # ../shared/data beside it. Relative, so that a compiler cache serves every clone.
 target_compile_definitions(forerun_flags INTERFACE FORERUN_SOURCE_DIR=".")
 
+include(ForerunUnity)
 include(ForerunQuick)
 
 # Everything that `ctest -L fast`, or `ctest -L threads` (tests that start threads), runs.
@@ -96,6 +97,7 @@ function(forerun_library name)
   add_library(forerun_${name} STATIC ${ARG_SOURCES})
   list(TRANSFORM ARG_DEPS PREPEND forerun_)
   target_link_libraries(forerun_${name} PUBLIC forerun_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  forerun_compile_together(forerun_${name})
   forerun_compile_quickly(forerun_${name})
 endfunction()
 

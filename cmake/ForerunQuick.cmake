@@ -1,8 +1,7 @@
 # A build that takes a third of the time, for a first look (preset "demo"): the headers of the standard library
-# are compiled once, and a library's sources are compiled twelve at a time. Only what takes a token's time, kernels and
-# sampling, is fully optimized, source by source. No bit of any result depends on it.
-#   forerun_compile_quickly(<target> [ALONE])   after its sources have their options; ALONE: one source at a time,
-#                                               for sources whose private names collide
+# are compiled once, and only what takes a token's time, kernels and sampling, is fully optimized. No bit of any result
+# depends on it.
+#   forerun_compile_quickly(<target>)   after its sources have their options
 
 if(FORERUN_QUICK)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
@@ -37,7 +36,6 @@ function(forerun_leave_unoptimized target)
 endfunction()
 
 function(forerun_compile_quickly target)
-  cmake_parse_arguments(ARG "ALONE" "" "" ${ARGN})
   if(NOT FORERUN_QUICK)
     return()
   endif()
@@ -46,12 +44,10 @@ function(forerun_compile_quickly target)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O3>")
     forerun_leave_unoptimized(${target})
   else()
-    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
     target_precompile_headers(${target} REUSE_FROM forerun_standard_headers)
-    if(NOT ARG_ALONE AND NOT folder MATCHES "^(src/server|src/supervisor|bench)")
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-    endif()
     # The precompiled headers have it, so programs need it too.
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fPIC>")
+    # ccache needs to see the precompiled header in what g++ preprocesses.
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>")
   endif()
 endfunction()

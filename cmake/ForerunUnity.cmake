@@ -1,0 +1,12 @@
+# Presets that are seldom built and then whole (sanitizers, the demo) compile a library's sources twelve at a time:
+# most of a source's time goes to the headers that it shares with its neighbours. The optimized build compiles each
+# alone, which shows an include that is missing.
+#   forerun_compile_together(<target>)   after its sources are known
+
+function(forerun_compile_together target)
+  # Sources of kernels are compiled for different instruction sets; private names of the server's and the supervisor's
+  # sources collide.
+  if(FORERUN_UNITY AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(kernels|sampling|server|supervisor)")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
