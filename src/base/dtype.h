@@ -8,7 +8,21 @@
 
 namespace forerun {
 
-enum class DType : uint8_t { kF32, kBf16, kF16, kF8E4M3, kI64, kI32, kI16, kI8, kU8, kBool };
+enum class DType : uint8_t {
+  kF32,
+  kBf16,
+  kF16,
+  kF8E4M3,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kBlocks,  // blocks of several elements, see checkpoint/blocks/block_format.h
+};
+
+// 0 for kBlocks, whose elements have no bytes of their own.
 
 constexpr size_t dtype_bytes(DType dtype) {
   switch (dtype) {
@@ -26,6 +40,8 @@ constexpr size_t dtype_bytes(DType dtype) {
     case DType::kU8:
     case DType::kBool:
       return 1;
+    case DType::kBlocks:
+      break;
   }
   return 0;
 }
@@ -52,6 +68,8 @@ constexpr std::string_view dtype_name(DType dtype) {
       return "u8";
     case DType::kBool:
       return "bool";
+    case DType::kBlocks:
+      return "blocks";
   }
   return "?";
 }

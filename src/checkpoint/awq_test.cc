@@ -51,13 +51,13 @@ TEST(ToyCheckpoint, DequantizedTwinHoldsTheSameValues) {
     const auto packed = Checkpoint::open(packed_dir.path());
     const auto twin = Checkpoint::open(twin_dir.path());
     ASSERT_TRUE(packed.ok() && twin.ok());
-    const std::string module = "model.layers.0.mlp.down_proj";
-    const auto parts = find_awq_tensors(*packed, module);
+    const ModuleId module{ModuleKind::kDown, 0};
+    const auto parts = packed->awq_tensors(module);
     ASSERT_TRUE(parts.ok()) << parts.status().message();
     EXPECT_EQ(parts->in_features, 64);
     EXPECT_EQ(parts->out_features, 32);
     EXPECT_EQ(parts->group_size, group_size == -1 ? 64 : group_size);
-    const RawTensor& weight = *twin->find(module + ".weight");
+    const RawTensor& weight = *twin->weight(module);
     double squares = 0;
     for (int64_t in = 0; in < 64; ++in) {
       for (int64_t out = 0; out < 32; ++out) {

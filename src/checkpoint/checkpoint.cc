@@ -67,7 +67,7 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir) {
   // transformers, too, uses a head that differs from the embedding, whatever config.json says.
   if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
   FORERUN_RETURN_IF_ERROR(check_tensors(table, config));
-  if (!config.dtype_stated) config.dtype = table.find("model.embed_tokens.weight")->dtype;
+  if (!config.dtype_stated) config.dtype = table.find(weight_name({ModuleKind::kEmbedding}))->dtype;
   return Checkpoint(std::unique_ptr<Impl>(new Impl{dir, std::move(config), std::move(table)}));
 }
 
@@ -83,7 +83,28 @@ void Checkpoint::extend_positions(int32_t max_position) {
   impl_->config.max_position = std::max(impl_->config.max_position, max_position);
 }
 
-const RawTensor* Checkpoint::find(std::string_view name) const { return impl_->table.find(name); }
+const RawTensor* Checkpoint::weight(ModuleId module) const {
+  return impl_->table.find(weight_name(module));
+}
+const RawTensor* Checkpoint::bias(ModuleId module) const {
+  return impl_->table.find(bias_name(module));
+}
+std::vector<ModuleTensor> Checkpoint::tensors_of(ModuleId module) const {
+  std::vector<ModuleTensor> found;
+  const std::string name = module_name(module, ModuleNaming::kHuggingFace);
+  for (const char* const part : {".weight", ".qweight", ".qzeros", ".scales", ".bias"}) {
+    if (const RawTensor* const tensor = impl_->table.find(name + part)) {
+      found.push_back({name + part, tensor});
+    }
+  }
+  return found;
+}
+const std::filesystem::path& Checkpoint::file_of(const RawTensor& tensor) const {
+  return impl_->table.file_of(tensor);
+}
+int64_t Checkpoint::offset_of(const RawTensor& tensor) const {
+  return impl_->table.offset_of(tensor);
+}
 std::span<const RawTensor> Checkpoint::tensors() const { return impl_->table.tensors(); }
 
 void Checkpoint::release_pages(const RawTensor& tensor) const { drop_mapped_pages(tensor.bytes); }
@@ -91,10 +112,9 @@ void Checkpoint::prefetch_pages(const RawTensor& tensor) const {
   read_ahead_mapped_pages(tensor.bytes);
 }
 
-Result<AwqTensors> find_awq_tensors(const Checkpoint& checkpoint, std::string_view prefix) {
-  const TensorLookup find = [&](std::string_view name) { return checkpoint.find(name); };
-  auto parts = find_awq_parts(find, prefix, checkpoint.config().quantization);
-  if (!parts.ok()) return parts.status().with_context(checkpoint.dir().string());
+Result<AwqTensors> Checkpoint::awq_tensors(ModuleId module) const {
+  auto parts = find_awq_parts(impl_->table, module, impl_->config.quantization);
+  if (!parts.ok()) return parts.status().with_context(impl_->dir.string());
   return parts;
 }
 

@@ -1,4 +1,5 @@
-// A Hugging Face checkpoint directory: config.json and its safetensors, memory-mapped.
+// A checkpoint: a Hugging Face directory with config.json and safetensors, or a GGUF file; weights
+// are memory-mapped.
 //
 // Thread rules: const methods may be called from many threads; open() and destruction may not
 // overlap with anything.
@@ -14,19 +15,42 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "checkpoint/blocks/block_format.h"
 #include "checkpoint/model_config.h"
+#include "checkpoint/modules.h"
 #include "forerun/status.h"
 
 namespace forerun {
 
 // One tensor as it lies in the file; row-major, little-endian. `bytes` lives as long as the
-// Checkpoint. It may start at any address: the format does not align tensors, though most files do.
+// Checkpoint. It may start at any address: safetensors does not align tensors, though most files
+// do.
 struct RawTensor {
-  std::string_view name;
+  std::string_view name;  // as the file spells it
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
+  const BlockFormatInfo* blocks = nullptr;  // of DType::kBlocks, else null
+  // The rows of each head of so many rows lie in the file in the order 0, d/2, 1, d/2 + 1, ...:
+  // GGUF files of the Llama family pair neighbouring rows for rotary embedding. 0: rows lie in
+  // order.
+  int64_t interleaved_head = 0;
+
+  // Whether the elements can be read where they lie, [rows][columns].
+  bool is_plain() const { return blocks == nullptr && interleaved_head == 0; }
+  // The row of the file that holds row `row` of the weight.
+  int64_t stored_row(int64_t row) const {
+    if (interleaved_head == 0) return row;
+    const int64_t half = interleaved_head / 2;
+    const int64_t within = row % interleaved_head;
+    return row - within + within % half * 2 + within / half;
+  }
 };
+
+// "bf16" or "Q4_K".
+inline std::string_view format_name(const RawTensor& tensor) {
+  return tensor.blocks == nullptr ? dtype_name(tensor.dtype) : tensor.blocks->name;
+}
 
 // A pointer to the elements in the mapped file, or null if they are not aligned for T; then copy
 // `bytes`. T has the size of the tensor's dtype.
@@ -37,6 +61,22 @@ const T* aligned_elements(const RawTensor& tensor) {
   return reinterpret_cast<uintptr_t>(data) % alignof(T) == 0 ? static_cast<const T*>(data)
                                                              : nullptr;
 }
+
+// A tensor under the name that it has in Hugging Face's files, such as
+// "model.layers.0.self_attn.q_proj.qweight".
+struct ModuleTensor {
+  std::string name;
+  const RawTensor* tensor;
+};
+
+// The AWQ tensors of one linear layer, in_features × out_features as AutoAWQ's "gemm" version
+// writes them. All spans live as long as the Checkpoint.
+struct AwqTensors {
+  const RawTensor* qweight;  // i32 [in][out / 8]
+  const RawTensor* qzeros;   // i32 [in / group][out / 8]
+  const RawTensor* scales;   // f16 or bf16 or f32 [in / group][out]
+  int64_t in_features, out_features, group_size;
+};
 
 class Checkpoint {
  public:
@@ -56,11 +96,20 @@ class Checkpoint {
   // draft that sees only a window of the text.
   void extend_positions(int32_t max_position);
 
-  // Null where there is no such tensor. The pointer lives as long as the Checkpoint. Names are
-  // those of the causal-LM classes: in files without "model." in front, "model.x" finds "x".
-  const RawTensor* find(std::string_view name) const;
-  // All tensors, in the order of their names.
+  // Pointers live as long as the Checkpoint; null where there is no such tensor. weight() is null,
+  // too, where several tensors store the weight, as AWQ's do.
+  const RawTensor* weight(ModuleId module) const;
+  const RawTensor* bias(ModuleId module) const;
+  // Everything that stores a module: its weight, or the parts of it, and its bias.
+  std::vector<ModuleTensor> tensors_of(ModuleId module) const;
+  // The parts of a linear layer that AWQ has quantized. Fails if a part is missing or shapes
+  // disagree; kNotFound if none of the three is there.
+  Result<AwqTensors> awq_tensors(ModuleId module) const;
+  // All tensors of the files, those that the decoder does not use too.
   std::span<const RawTensor> tensors() const;
+  // The file that holds a tensor of this checkpoint, and the offset of its first byte there.
+  const std::filesystem::path& file_of(const RawTensor& tensor) const;
+  int64_t offset_of(const RawTensor& tensor) const;
 
   // Lets the kernel drop the pages of a tensor that has been repacked elsewhere; the tensor stays
   // readable (from the file again).
@@ -74,23 +123,10 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
-// The AWQ tensors of one linear layer, in_features × out_features as AutoAWQ's "gemm" version
-// writes them. All spans live as long as the Checkpoint.
-struct AwqTensors {
-  const RawTensor* qweight;  // i32 [in][out / 8]
-  const RawTensor* qzeros;   // i32 [in / group][out / 8]
-  const RawTensor* scales;   // f16 or bf16 or f32 [in / group][out]
-  int64_t in_features, out_features, group_size;
-};
-
 // Nibble i (bits 4i..4i+3) of a packed word holds column 8w + kAwqColumnOfNibble[i].
 inline constexpr int kAwqColumnOfNibble[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 // Column c of a packed word lies in nibble kAwqNibbleOfColumn[c].
 inline constexpr int kAwqNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-
-// `prefix` is the module's name, e.g. "model.layers.0.mlp.up_proj". Fails if a part is missing or
-// shapes disagree; not found (kNotFound) if none of the three is there.
-Result<AwqTensors> find_awq_tensors(const Checkpoint& checkpoint, std::string_view prefix);
 
 // Turns what a user typed into a checkpoint directory: a path that exists, or "org/name" (or
 // "org/name@REVISION": branch, tag or whole commit) in the local Hugging Face cache: $HF_HUB_CACHE,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/modules.h"
 
 namespace forerun {
 namespace {
@@ -98,15 +98,16 @@ std::vector<std::string> feature_lines(const ModelConfig& config) {
 CheckpointSummary summarize(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   Tally tally;
-  for (const DecoderTensor& wanted : decoder_tensors(config)) {
-    const int64_t parameters = element_count(wanted.shape);
-    if (const RawTensor* tensor = checkpoint.find(wanted.name)) {
-      tally.add(dtype_name(tensor->dtype), parameters, byte_count(*tensor));
+  for (const Module& module : decoder_modules(config)) {
+    const int64_t parameters = element_count(module.shape());
+    if (const RawTensor* bias = module.has_bias ? checkpoint.bias(module.id) : nullptr) {
+      tally.add(format_name(*bias), module.out, byte_count(*bias));
+    }
+    if (const RawTensor* tensor = checkpoint.weight(module.id)) {
+      tally.add(format_name(*tensor), parameters, byte_count(*tensor));
       continue;
     }
-    const std::string module =
-        wanted.name.substr(0, wanted.name.size() - std::string_view(".weight").size());
-    const auto parts = find_awq_tensors(checkpoint, module);
+    const auto parts = checkpoint.awq_tensors(module.id);
     if (!parts.ok()) continue;  // open() has checked that one of the two is there
     tally.add(
         "awq-int4", parameters,

@@ -12,7 +12,7 @@
 namespace forerun {
 
 struct PrecisionShare {
-  std::string precision;   // "bf16", "f16", "f32" or "awq-int4"
+  std::string precision;   // "bf16", "f16", "f32", "awq-int4" or a block format such as "Q4_K"
   int64_t parameters = 0;  // an AWQ layer counts in_features x out_features
   int64_t bytes = 0;       // in the file; AWQ with its zero points and scales
 };

@@ -34,6 +34,14 @@ Checkpoint must_open(const fs::path& dir) {
   return std::move(checkpoint).value();
 }
 
+// The tensor with this name in the file, or null.
+const RawTensor* tensor_in_file(const Checkpoint& checkpoint, const std::string& name) {
+  for (const RawTensor& tensor : checkpoint.tensors()) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
 // Writes a toy checkpoint whose tensors and directory `spoil` may change, and expects that it is
 // refused in one line with `code` and every part.
 void expect_refused(const ToySpec& spec, StatusCode code, const std::vector<std::string>& parts,
@@ -88,7 +96,7 @@ TEST(Checkpoint, EveryFamilyDTypeAndQuantizationRoundTrips) {
         const auto written = toy_tensors(spec);
         ASSERT_EQ(checkpoint.tensors().size(), written.size());
         for (const StoredTensor& expected : written) {
-          const RawTensor* tensor = checkpoint.find(expected.name);
+          const RawTensor* tensor = tensor_in_file(checkpoint, expected.name);
           ASSERT_NE(tensor, nullptr) << expected.name;
           EXPECT_EQ(tensor->shape, expected.shape);
           ASSERT_EQ(tensor->bytes.size(), expected.bytes.size());
@@ -112,12 +120,12 @@ TEST(Checkpoint, ShardsBareNamesTiedHeadsAndSymbolicLinks) {
     fs::create_symlink(entry.path(), temp.path() / entry.path().filename());
   }
   Checkpoint checkpoint = must_open(temp.path());
-  const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
+  const RawTensor* embedding = checkpoint.weight({ModuleKind::kEmbedding});
   ASSERT_NE(embedding, nullptr);
   EXPECT_EQ(embedding->name, "embed_tokens.weight");
-  EXPECT_EQ(checkpoint.find("lm_head.weight"), nullptr);
+  EXPECT_EQ(checkpoint.weight({ModuleKind::kHead}), nullptr);
   const Checkpoint moved = std::move(checkpoint);
-  EXPECT_EQ(moved.find("model.embed_tokens.weight"), embedding);
+  EXPECT_EQ(moved.weight({ModuleKind::kEmbedding}), embedding);
   EXPECT_EQ(moved.dir(), temp.path());
 }
 
@@ -127,7 +135,7 @@ TEST(Checkpoint, ReleasedPagesReadTheSame) {
   spec.vocab_size = 4096;
   ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
   const Checkpoint checkpoint = must_open(temp.path());
-  const RawTensor& tensor = *checkpoint.find("model.embed_tokens.weight");
+  const RawTensor& tensor = *checkpoint.weight({ModuleKind::kEmbedding});
   const std::vector<std::byte> before(tensor.bytes.begin(), tensor.bytes.end());
   checkpoint.release_pages(tensor);
   checkpoint.prefetch_pages(tensor);
@@ -148,7 +156,7 @@ TEST(Checkpoint, ExtraTensorsThatMeanNothingAreIgnored) {
   tensors.push_back({"odd", "F64", {1}, std::vector<std::byte>(8)});
   ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
   const Checkpoint checkpoint = must_open(temp.path());
-  EXPECT_EQ(checkpoint.find("odd"), nullptr);
+  EXPECT_EQ(tensor_in_file(checkpoint, "odd"), nullptr);
   const CheckpointSummary summary = summarize(checkpoint);
   EXPECT_EQ(summary.ignored_bytes, static_cast<int64_t>(embedding.bytes.size()) + 4);
 }
@@ -185,14 +193,14 @@ TEST(Checkpoint, UnalignedTensorsAreReadable) {
   const RawTensor* aligned = nullptr;
   {
     const Checkpoint checkpoint = must_open(temp.path());
-    aligned = checkpoint.find("model.norm.weight");
+    aligned = checkpoint.weight({ModuleKind::kFinalNorm});
     EXPECT_NE(aligned_elements<float>(*aligned), nullptr);
     EXPECT_EQ(aligned_elements<uint16_t>(*aligned), nullptr) << "another size";
   }
   tensors.insert(tensors.begin(), {"odd", "U8", {1}, std::vector<std::byte>(1)});
   ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
   const Checkpoint checkpoint = must_open(temp.path());
-  const RawTensor& tensor = *checkpoint.find("model.norm.weight");
+  const RawTensor& tensor = *checkpoint.weight({ModuleKind::kFinalNorm});
   EXPECT_EQ(aligned_elements<float>(tensor), nullptr);
   const StoredTensor& written = tensor_named(tensors, "model.norm.weight");
   EXPECT_EQ(std::memcmp(tensor.bytes.data(), written.bytes.data(), written.bytes.size()), 0);
@@ -406,7 +414,7 @@ TEST(Checkpoint, AnIndexWinsOverAWholeFile) {
   ASSERT_TRUE(write_toy_checkpoint(temp.path(), of_index).ok());
   ASSERT_TRUE(fs::exists(temp.path() / "model.safetensors"));
   const auto first_weights = [](const Checkpoint& checkpoint) {
-    const auto bytes = checkpoint.find("model.embed_tokens.weight")->bytes;
+    const auto bytes = checkpoint.weight({ModuleKind::kEmbedding})->bytes;
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   };
   TempDir sharded;

@@ -1,4 +1,5 @@
-// Tensors of the three float formats as f32, wherever the file has put them.
+// Tensors of floats and of blocks as f32, wherever and in whatever order of rows the file has put
+// them.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -11,13 +12,16 @@
 
 namespace forerun {
 
-// kNotFound, naming the checkpoint and the tensor, where there is none.
-Result<const RawTensor*> require_tensor(const Checkpoint& checkpoint, const std::string& name);
+// A module's weight, or its bias. kNotFound, naming the checkpoint and the module, where there is
+// none.
+Result<const RawTensor*> require_weight(const Checkpoint& checkpoint, ModuleId module);
+Result<const RawTensor*> require_bias(const Checkpoint& checkpoint, ModuleId module);
 
-// kUnsupported for any dtype but f32, bf16 and f16.
-Status check_float(const RawTensor& tensor);
+// kUnsupported for any dtype but f32, bf16, f16 and blocks.
+Status check_readable(const RawTensor& tensor);
 
-// Widens `count` elements, perhaps none, from element `first` on. Only after check_float().
+// Widens `count` elements, perhaps none, from element `first` of the weight on; where the tensor
+// is not plain, they lie within one row. Only after check_readable().
 void widen(const RawTensor& tensor, int64_t first, int64_t count, float* to);
 
 }  // namespace forerun

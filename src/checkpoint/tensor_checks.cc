@@ -8,12 +8,10 @@
 
 #include "base/printable.h"
 #include "base/status_macros.h"
-#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/modules.h"
 
 namespace forerun {
 namespace {
-
-constexpr std::string_view kWeight = ".weight";
 
 bool is_float(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBf16 || dtype == DType::kF16;
@@ -40,76 +38,81 @@ class Checker {
   Checker(const TensorTable& table, const ModelConfig& config) : table_(table), config_(config) {}
 
   Status run() {
-    for (const DecoderTensor& expected : decoder_tensors(config_)) {
-      const std::string_view module = module_of(expected);
-      if (config_.quantization.kind == QuantizationConfig::Kind::kAwq && !module.empty() &&
-          table_.find(std::string(module) + ".qweight") != nullptr) {
-        FORERUN_RETURN_IF_ERROR(check_awq(expected, module));
-      } else {
-        FORERUN_RETURN_IF_ERROR(check_may_be_dense(expected, module));
-        FORERUN_RETURN_IF_ERROR(check_plain(expected));
-      }
+    for (const Module& module : decoder_modules(config_)) {
+      FORERUN_RETURN_IF_ERROR(check_module(module));
     }
     return check_nothing_left();
   }
 
  private:
-  // "x" of a linear layer's "x.weight"; empty for others.
-  static std::string_view module_of(const DecoderTensor& expected) {
-    if (expected.role != TensorRole::kLinear && expected.role != TensorRole::kHead) return {};
-    return std::string_view(expected.name).substr(0, expected.name.size() - kWeight.size());
-  }
-
   Status in_file(const RawTensor& tensor, Status status) const {
     return status.with_context(table_.file_of(tensor).string());
   }
 
+  static bool is_matrix(const Module& module) {
+    return module.type == ModuleType::kLinear || module.type == ModuleType::kHead;
+  }
+
+  Status check_module(const Module& module) {
+    const std::string name = module_name(module.id, ModuleNaming::kHuggingFace);
+    if (module.has_bias) {
+      FORERUN_RETURN_IF_ERROR(check_plain(module, bias_name(module.id), {module.out}));
+    }
+    if (config_.quantization.kind == QuantizationConfig::Kind::kAwq && is_matrix(module) &&
+        table_.find(name + ".qweight") != nullptr) {
+      return check_awq(module, name);
+    }
+    FORERUN_RETURN_IF_ERROR(check_may_be_dense(module, name));
+    return check_plain(module, weight_name(module.id), module.shape());
+  }
+
   // Under AWQ only those layers are dense that config.json leaves out; others mean that the
   // description was copied from somewhere else.
-  Status check_may_be_dense(const DecoderTensor& expected, std::string_view module) const {
-    const RawTensor* tensor = table_.find(expected.name);
-    const bool is_linear = !module.empty() && expected.role == TensorRole::kLinear;
-    if (config_.quantization.kind != QuantizationConfig::Kind::kAwq || !is_linear || !tensor) {
+  Status check_may_be_dense(const Module& module, const std::string& name) const {
+    const RawTensor* tensor = table_.find(weight_name(module.id));
+    if (config_.quantization.kind != QuantizationConfig::Kind::kAwq ||
+        module.type != ModuleType::kLinear || tensor == nullptr) {
       return Status();
     }
     for (const std::string& kept : config_.quantization.modules_to_not_convert) {
-      if (!kept.empty() && module.find(kept) != std::string_view::npos) return Status();
+      if (!kept.empty() && name.find(kept) != std::string::npos) return Status();
     }
     return in_file(*tensor, disagreement(tensor->name,
-                                         std::string(dtype_name(tensor->dtype)) +
+                                         std::string(format_name(*tensor)) +
                                              " weights, though config.json describes AWQ",
-                                         std::string(module) +
-                                             ".qweight, the layer in modules_to_not_convert, or "
-                                             "no quantization_config"));
+                                         name + ".qweight, the layer in modules_to_not_convert, or "
+                                                "no quantization_config"));
   }
 
-  Status check_plain(const DecoderTensor& expected) {
-    const RawTensor* tensor = table_.find(expected.name);
-    if (tensor == nullptr) return missing(expected);
+  Status check_plain(const Module& module, const std::string& name,
+                     const std::vector<int64_t>& shape) {
+    const RawTensor* tensor = table_.find(name);
+    if (tensor == nullptr) return missing(module, name);
     used_.insert(tensor->name);
-    if (!is_float(tensor->dtype)) {
-      return in_file(*tensor, disagreement(tensor->name, std::string(dtype_name(tensor->dtype)),
+    const bool takes_blocks = shape.size() == 2;
+    if (!is_float(tensor->dtype) && !(takes_blocks && tensor->blocks != nullptr)) {
+      return in_file(*tensor, disagreement(tensor->name, std::string(format_name(*tensor)),
                                            "f32, bf16 or f16"));
     }
-    if (tensor->shape != expected.shape) {
+    if (tensor->shape != shape) {
       return in_file(*tensor, disagreement(tensor->name, "shape " + shape_text(tensor->shape),
-                                           shape_text(expected.shape) + ", as config.json says"));
+                                           shape_text(shape) + ", as " +
+                                               std::string(table_.described_by()) + " says"));
     }
     return Status();
   }
 
-  Status check_awq(const DecoderTensor& expected, std::string_view module) {
-    const TensorLookup find = [this](std::string_view name) { return table_.find(name); };
-    auto parts = find_awq_parts(find, module, config_.quantization);
-    const RawTensor& qweight = *table_.find(std::string(module) + ".qweight");
+  Status check_awq(const Module& module, const std::string& name) {
+    auto parts = find_awq_parts(table_, module.id, config_.quantization);
+    const RawTensor& qweight = *table_.find(name + ".qweight");
     if (!parts.ok()) return in_file(qweight, parts.status());
-    if (expected.role == TensorRole::kHead) {
+    if (module.type == ModuleType::kHead) {
       return in_file(qweight, Status(StatusCode::kUnsupported,
-                                     label(qweight.name) + ": found a quantized head; accepted: "
-                                                           "lm_head.weight in f32, bf16 or f16"));
+                                     label(qweight.name) + ": found a quantized head; accepted: " +
+                                         weight_name(module.id) + " in f32, bf16 or f16"));
     }
-    if (parts->out_features != expected.shape[0] || parts->in_features != expected.shape[1]) {
-      const std::vector<int64_t> accepted = {expected.shape[1], expected.shape[0] / 8};
+    if (parts->out_features != module.out || parts->in_features != module.in) {
+      const std::vector<int64_t> accepted = {module.in, module.out / 8};
       return in_file(qweight, disagreement(qweight.name, "shape " + shape_text(qweight.shape),
                                            shape_text(accepted) + ", as config.json says"));
     }
@@ -119,36 +122,38 @@ class Checker {
     return Status();
   }
 
-  Status missing(const DecoderTensor& expected) const {
-    const std::string_view foreign = table_.foreign_dtype(expected.name);
+  Status missing(const Module& module, const std::string& name) const {
+    const std::string_view foreign = table_.foreign_dtype(name);
     if (!foreign.empty()) {
-      return disagreement(expected.name, printable(foreign), "f32, bf16 or f16")
+      return disagreement(name, printable(foreign), "f32, bf16 or f16")
           .with_context(table_.main_file().string());
     }
     std::string hint;
-    const std::string_view module = module_of(expected);
-    if (!module.empty() && config_.quantization.kind == QuantizationConfig::Kind::kAwq) {
-      hint = ", nor " + std::string(module) + ".qweight";
-    } else if (!module.empty() && table_.find(std::string(module) + ".qweight") != nullptr) {
+    const std::string quantized = module_name(module.id, ModuleNaming::kHuggingFace) + ".qweight";
+    if (is_matrix(module) && config_.quantization.kind == QuantizationConfig::Kind::kAwq) {
+      hint = ", nor " + quantized;
+    } else if (is_matrix(module) && table_.find(quantized) != nullptr) {
       hint =
           ", but a quantized one, though config.json has no quantization_config; accepted: "
           "AWQ described there";
-    } else if (expected.role == TensorRole::kHead) {
+    } else if (module.type == ModuleType::kHead) {
       hint = "; accepted: a head, or \"tie_word_embeddings\": true in config.json";
     }
-    return Status(StatusCode::kNotFound,
-                  table_.main_file().string() + ": " + label(expected.name) + ": not found" + hint);
+    return Status(StatusCode::kNotFound, table_.main_file().string() + ": " +
+                                             label(table_.spelling(name)) + ": not found" + hint);
   }
 
   Status check_nothing_left() const {
     for (const RawTensor& tensor : table_.tensors()) {
-      const bool in_layer =
-          tensor.name.starts_with("model.layers.") || tensor.name.starts_with("layers.");
+      const bool in_layer = tensor.name.starts_with("model.layers.") ||
+                            tensor.name.starts_with("layers.") || tensor.name.starts_with("blk.");
       if (!in_layer || used_.contains(tensor.name) || is_ignorable(tensor.name)) continue;
-      return in_file(tensor, disagreement(tensor.name, "a tensor that config.json gives no place",
-                                          "the tensors of " + std::to_string(config_.num_layers) +
-                                              " layers of " + config_.model_type +
-                                              " with its biases and quantization"));
+      return in_file(
+          tensor,
+          disagreement(tensor.name,
+                       "a tensor that " + std::string(table_.described_by()) + " gives no place",
+                       "the tensors of " + std::to_string(config_.num_layers) + " layers of " +
+                           config_.model_type + " with its biases and quantization"));
     }
     return Status();
   }
@@ -171,8 +176,8 @@ std::string shape_text(std::span<const int64_t> shape) {
 }
 
 bool has_head_of_its_own(const TensorTable& table) {
-  const RawTensor* head = table.find("lm_head.weight");
-  const RawTensor* embedding = table.find("model.embed_tokens.weight");
+  const RawTensor* head = table.find(weight_name({ModuleKind::kHead}));
+  const RawTensor* embedding = table.find(weight_name({ModuleKind::kEmbedding}));
   if (!head || !embedding) return false;
   return head->dtype != embedding->dtype || head->shape != embedding->shape ||
          head->bytes.size() != embedding->bytes.size() ||
@@ -183,12 +188,12 @@ Status check_tensors(const TensorTable& table, const ModelConfig& config) {
   return Checker(table, config).run();
 }
 
-Result<AwqTensors> find_awq_parts(const TensorLookup& find, std::string_view prefix,
+Result<AwqTensors> find_awq_parts(const TensorTable& table, ModuleId id,
                                   const QuantizationConfig& quantization) {
-  const std::string module(prefix);
-  const RawTensor* qweight = find(module + ".qweight");
-  const RawTensor* qzeros = find(module + ".qzeros");
-  const RawTensor* scales = find(module + ".scales");
+  const std::string module = module_name(id, ModuleNaming::kHuggingFace);
+  const RawTensor* qweight = table.find(module + ".qweight");
+  const RawTensor* qzeros = table.find(module + ".qzeros");
+  const RawTensor* scales = table.find(module + ".scales");
   if (qweight == nullptr && qzeros == nullptr && scales == nullptr) {
     return Status(StatusCode::kNotFound, label(module + ".qweight") + ": not found");
   }

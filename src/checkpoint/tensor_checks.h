@@ -1,7 +1,6 @@
 // Whether a checkpoint's tensors are those that its config.json implies. Internal to checkpoint/.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,8 +10,6 @@
 
 namespace forerun {
 
-using TensorLookup = std::function<const RawTensor*(std::string_view name)>;
-
 // Every implied tensor is there in a fitting shape and dtype, and no layer holds a tensor that the
 // description gives no meaning to (a bias or norm that would silently be left out).
 Status check_tensors(const TensorTable& table, const ModelConfig& config);
@@ -21,8 +18,8 @@ Status check_tensors(const TensorTable& table, const ModelConfig& config);
 // differ.
 bool has_head_of_its_own(const TensorTable& table);
 
-// find_awq_tensors() over any lookup; messages begin with the tensor.
-Result<AwqTensors> find_awq_parts(const TensorLookup& find, std::string_view prefix,
+// See Checkpoint::awq_tensors(); messages begin with the tensor.
+Result<AwqTensors> find_awq_parts(const TensorTable& table, ModuleId id,
                                   const QuantizationConfig& quantization);
 
 // "[4096][512]"

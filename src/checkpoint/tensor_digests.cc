@@ -19,7 +19,6 @@
 #include "base/status_macros.h"
 #include "checkpoint/content_digest.h"
 #include "checkpoint/kept_digests.h"
-#include "checkpoint/tensor_table.h"
 
 namespace forerun {
 namespace {
@@ -167,24 +166,20 @@ void keep_all(const KeptDigests& kept, const Files& files) {
 
 }  // namespace
 
-Result<TensorDigests> digest_tensors(const std::filesystem::path& dir,
-                                     std::span<const std::string> names,
+Result<TensorDigests> digest_tensors(const Checkpoint& checkpoint,
+                                     std::span<const RawTensor* const> tensors,
                                      const DigestOptions& options) {
-  FORERUN_ASSIGN_OR_RETURN(const TensorTable table, TensorTable::open(dir));
   const KeptDigests kept(options.folder);
   Files files;
   TensorDigests result;
-  result.tensors.resize(names.size());
+  result.tensors.resize(tensors.size());
   std::vector<Block> blocks;
-  std::vector<std::pair<OpenedFile*, int64_t>> to_keep(names.size());
-  for (size_t idx = 0; idx < names.size(); ++idx) {
-    const RawTensor* const tensor = table.find(names[idx]);
-    if (tensor == nullptr) {
-      return Status(StatusCode::kNotFound, dir.string() + ": tensor " + names[idx] + " is gone");
-    }
-    const std::filesystem::path& path = table.file_of(*tensor);
-    const int64_t offset = table.offset_of(*tensor);
-    const auto size = static_cast<int64_t>(tensor->bytes.size());
+  std::vector<std::pair<OpenedFile*, int64_t>> to_keep(tensors.size());
+  for (size_t idx = 0; idx < tensors.size(); ++idx) {
+    const RawTensor& tensor = *tensors[idx];
+    const std::filesystem::path& path = checkpoint.file_of(tensor);
+    const int64_t offset = checkpoint.offset_of(tensor);
+    const auto size = static_cast<int64_t>(tensor.bytes.size());
     FORERUN_ASSIGN_OR_RETURN(OpenedFile* const file, open_once(path, kept, files));
     result.tensors[idx].file = path.filename().string();
     const auto found = file->kept.find(offset);
@@ -204,7 +199,7 @@ Result<TensorDigests> digest_tensors(const std::filesystem::path& dir,
   BlockReader reader(blocks);
   FORERUN_RETURN_IF_ERROR(reader.run(options.threads, options.progress));
   std::vector<std::string> of_blocks;
-  for (size_t idx = 0, block = 0; idx < names.size(); ++idx) {
+  for (size_t idx = 0, block = 0; idx < tensors.size(); ++idx) {
     std::string& digest = result.tensors[idx].digest;
     if (!digest.empty()) continue;
     of_blocks.clear();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -32,15 +33,14 @@ struct TensorDigests {
     std::string file;    // the name of the file that holds the tensor
     std::string digest;  // 32 hexadecimal digits
   };
-  std::vector<One> tensors;  // the named tensors, in the order of the names
+  std::vector<One> tensors;  // in the order that was asked for
   int64_t read_bytes = 0;    // the digests of all other bytes were kept
 };
 
-// The digests of the tensors `names`, as Checkpoint::find() takes names, of a checkpoint that
-// Checkpoint::open() accepts. kNotFound or kCorrupt, with the name of the file or tensor, where a
-// file cannot be read or a tensor is missing.
-Result<TensorDigests> digest_tensors(const std::filesystem::path& dir,
-                                     std::span<const std::string> names,
+// The digests of some tensors of a checkpoint. kNotFound or kCorrupt, with the name of the file,
+// where a file cannot be read.
+Result<TensorDigests> digest_tensors(const Checkpoint& checkpoint,
+                                     std::span<const RawTensor* const> tensors,
                                      const DigestOptions& options);
 
 }  // namespace forerun

@@ -11,23 +11,23 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/kept_digests.h"
-#include "checkpoint/tensor_table.h"
 #include "checkpoint/testing.h"
 
 namespace forerun {
 namespace {
 
-std::vector<std::string> names_of(const TensorTable& table) {
-  std::vector<std::string> names;
-  for (const RawTensor& tensor : table.tensors()) names.emplace_back(tensor.name);
-  return names;
+std::vector<const RawTensor*> all_tensors(const Checkpoint& checkpoint) {
+  std::vector<const RawTensor*> tensors;
+  for (const RawTensor& tensor : checkpoint.tensors()) tensors.push_back(&tensor);
+  return tensors;
 }
 
-TensorTable opened(const std::filesystem::path& dir) {
-  auto table = TensorTable::open(dir);
-  EXPECT_TRUE(table.ok()) << table.status().message();
-  return std::move(table).value();
+Checkpoint opened(const std::filesystem::path& dir) {
+  auto checkpoint = Checkpoint::open(dir);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  return std::move(checkpoint).value();
 }
 
 struct Made {
@@ -37,7 +37,8 @@ struct Made {
 };
 
 Made digests(const std::filesystem::path& dir, const DigestOptions& options = {}) {
-  const auto made = digest_tensors(dir, names_of(opened(dir)), options);
+  const Checkpoint checkpoint = opened(dir);
+  const auto made = digest_tensors(checkpoint, all_tensors(checkpoint), options);
   EXPECT_TRUE(made.ok()) << made.status().message();
   Made all;
   if (!made.ok()) return all;
@@ -97,20 +98,20 @@ TEST_F(TensorDigestsTest, DependOnTheBytesAloneAndNotOnTheFile) {
 
 TEST_F(TensorDigestsTest, ChangeWithOneBitAnywhere) {
   const std::filesystem::path dir = model("m", large());
-  const TensorTable table = opened(dir);
+  const Checkpoint checkpoint = opened(dir);
   const Made before = digests(dir);
   for (size_t idx = 0; idx < before.digests.size(); ++idx) {
-    const RawTensor& tensor = table.tensors()[idx];
+    const RawTensor& tensor = checkpoint.tensors()[idx];
     const auto size = static_cast<int64_t>(tensor.bytes.size());
     for (const int64_t at : {int64_t{0}, size / 2, size - 1}) {
-      const int64_t place = table.offset_of(tensor) + at;
-      flip_bit(table.file_of(tensor), place);
+      const int64_t place = checkpoint.offset_of(tensor) + at;
+      flip_bit(checkpoint.file_of(tensor), place);
       const Made after = digests(dir);
       for (size_t other = 0; other < before.digests.size(); ++other) {
         EXPECT_EQ(after.digests[other] != before.digests[other], other == idx)
             << tensor.name << " byte " << at;
       }
-      flip_bit(table.file_of(tensor), place);
+      flip_bit(checkpoint.file_of(tensor), place);
     }
   }
   EXPECT_EQ(digests(dir).digests, before.digests);
@@ -130,10 +131,10 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
     state = state_of_file(file, descriptor).value();
     close(descriptor);
   }
-  const TensorTable table = opened(dir);
+  const Checkpoint checkpoint = opened(dir);
   DigestsByPlace kept;
   for (size_t idx = 0; idx < first.digests.size(); ++idx) {
-    kept[table.offset_of(table.tensors()[idx])] = first.digests[idx];
+    kept[checkpoint.offset_of(checkpoint.tensors()[idx])] = first.digests[idx];
   }
   ASSERT_TRUE(KeptDigests(options.folder).keep(state, kept));
   const Made second = digests(dir, options);
@@ -143,7 +144,7 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
   // Size and mtime are as they were, but the change is noticed.
   make_old(file);
   EXPECT_GT(digests(dir, options).read_bytes, 0);
-  flip_bit(file, table.offset_of(table.tensors()[0]));
+  flip_bit(file, checkpoint.offset_of(checkpoint.tensors()[0]));
   make_old(file);
   EXPECT_NE(digests(dir, options).digests[0], first.digests[0]);
 }
@@ -192,14 +193,13 @@ TEST(KeptDigestsTest, DoNotTrustAChangeOfLately) {
   EXPECT_TRUE(is_settled(state, 13'000'000'001));
 }
 
-TEST_F(TensorDigestsTest, NameWhatIsNotThere) {
+TEST_F(TensorDigestsTest, NameTheFileThatIsGone) {
   const std::filesystem::path dir = model("m", ToySpec());
-  const std::vector<std::string> names = {"model.layers.9.x"};
-  const auto none = digest_tensors(dir, names, {});
-  ASSERT_FALSE(none.ok());
-  EXPECT_NE(none.status().message().find("model.layers.9.x"), std::string::npos);
+  const Checkpoint checkpoint = opened(dir);
   std::filesystem::remove(dir / "model.safetensors");
-  EXPECT_FALSE(digest_tensors(dir, names, {}).ok());
+  const auto none = digest_tensors(checkpoint, all_tensors(checkpoint), {});
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("model.safetensors"), std::string::npos);
 }
 
 TEST_F(TensorDigestsTest, AreMadeAlsoWhereNoneCanBeKept) {

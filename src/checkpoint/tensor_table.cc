@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/status_macros.h"
+#include "checkpoint/modules.h"
 #include "checkpoint/other_formats.h"
 #include "json/field_reader.h"
 #include "json/json_document.h"
@@ -139,27 +140,45 @@ void TensorTable::finish() {
       });
     }
   }
-  std::sort(tensors_.begin(), tensors_.end(),
-            [](const RawTensor& left, const RawTensor& right) { return left.name < right.name; });
+  sort_tensors();
+  const std::string embedding = weight_name({ModuleKind::kEmbedding});
   bare_names_ =
-      find("model.embed_tokens.weight") == nullptr && find("embed_tokens.weight") != nullptr;
+      find(embedding) == nullptr && find_spelled(embedding.substr(kPrefix.size())) != nullptr;
 }
 
-std::string_view TensorTable::stored_name(std::string_view name) const {
-  return bare_names_ && name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+void TensorTable::sort_tensors() {
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const RawTensor& left, const RawTensor& right) { return left.name < right.name; });
+}
+
+std::string TensorTable::spelling(std::string_view name) const {
+  if (naming_ == ModuleNaming::kGguf) {
+    const auto found = find_module(name, ModuleNaming::kHuggingFace);
+    if (!found) return std::string(name);
+    return module_name(found->id, ModuleNaming::kGguf) + "." + std::string(found->part);
+  }
+  if (bare_names_ && name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  return std::string(name);
+}
+
+const RawTensor* TensorTable::find_spelled(std::string_view name) const {
+  const auto it = std::lower_bound(
+      tensors_.begin(), tensors_.end(), name,
+      [](const RawTensor& tensor, std::string_view key) { return tensor.name < key; });
+  return it != tensors_.end() && it->name == name ? &*it : nullptr;
 }
 
 const RawTensor* TensorTable::find(std::string_view name) const {
-  const std::string_view stored = stored_name(name);
-  const auto it = std::lower_bound(
-      tensors_.begin(), tensors_.end(), stored,
-      [](const RawTensor& tensor, std::string_view key) { return tensor.name < key; });
-  return it != tensors_.end() && it->name == stored ? &*it : nullptr;
+  return find_spelled(spelling(name));
 }
 
 std::string_view TensorTable::foreign_dtype(std::string_view name) const {
-  const auto it = foreign_.find(stored_name(name));
+  const auto it = foreign_.find(spelling(name));
   return it == foreign_.end() ? std::string_view() : std::string_view(it->second);
+}
+
+std::string_view TensorTable::described_by() const {
+  return naming_ == ModuleNaming::kGguf ? "the file's metadata" : "config.json";
 }
 
 const std::filesystem::path& TensorTable::file_of(const RawTensor& tensor) const {

@@ -1,4 +1,5 @@
-// The tensors of a checkpoint's weight files by name. Internal to checkpoint/.
+// The tensors of a checkpoint's weight files by name, for every file format. Internal to
+// checkpoint/.
 //
 // Thread rules: const methods may be called from many threads.
 #pragma once
@@ -25,15 +26,20 @@ class TensorTable {
   // logged.
   static Result<TensorTable> open(const std::filesystem::path& dir);
 
-  // Null where there is no such tensor, or only one whose dtype Forerun has no type for. Where the
-  // files name tensors without "model." in front (as base models without a head do),
-  // "model.x" finds "x".
+  // `name` is Hugging Face's, whatever the files call the tensor: where they name tensors without
+  // "model." in front (as base models without a head do), "model.x" finds "x", and in GGUF files
+  // "model.norm.weight" finds "output_norm.weight". Null where there is no such tensor, or only one
+  // whose dtype Forerun has no type for.
   const RawTensor* find(std::string_view name) const;
-  // In the order of their names.
+  // In the order of the names that the files use.
   std::span<const RawTensor> tensors() const { return tensors_; }
+  // `name` as the files spell it.
+  std::string spelling(std::string_view name) const;
 
   // The dtype as the file spells it of a tensor that find() leaves out for its dtype; else empty.
   std::string_view foreign_dtype(std::string_view name) const;
+  // What says which tensors there must be, for messages: "config.json".
+  std::string_view described_by() const;
   // The file that holds `tensor`, which must be one of tensors().
   const std::filesystem::path& file_of(const RawTensor& tensor) const;
   // The offset of the tensor's first byte in that file.
@@ -47,14 +53,16 @@ class TensorTable {
   // which must be there and no others are kept; null keeps all.
   Status add_file(const std::filesystem::path& file, const std::vector<std::string>* listed);
   void finish();
-  // `name` as the files spell it.
-  std::string_view stored_name(std::string_view name) const;
+  void sort_tensors();
+  // By the name that the files use.
+  const RawTensor* find_spelled(std::string_view name) const;
 
   std::filesystem::path main_file_;
   std::vector<MappedFile> files_;
   std::vector<std::vector<SafetensorsEntry>> entries_;  // own the names; one list a file
   std::vector<RawTensor> tensors_;
   std::map<std::string, std::string, std::less<>> foreign_;  // name to dtype
+  ModuleNaming naming_ = ModuleNaming::kHuggingFace;
   bool bare_names_ = false;
 };
 

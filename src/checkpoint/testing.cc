@@ -12,14 +12,14 @@
 #include "base/noise.h"
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/modules.h"
 
 namespace forerun {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The part of a spec that the writer and decoder_tensors() need.
+// The part of a spec that the writer and decoder_modules() need.
 ModelConfig describe(const ToySpec& spec) {
   ModelConfig config;
   config.num_layers = spec.num_layers;
@@ -35,6 +35,23 @@ ModelConfig describe(const ToySpec& spec) {
   config.o_bias = spec.family != "qwen2" && spec.attention_bias;
   config.mlp_bias = spec.mlp_bias;
   return config;
+}
+
+// A module's weight, before it is quantized, or its bias.
+struct ToyTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  ModuleType type;
+  bool is_bias;
+};
+
+std::vector<ToyTensor> unquantized_tensors(const ToySpec& spec) {
+  std::vector<ToyTensor> tensors;
+  for (const Module& module : decoder_modules(describe(spec))) {
+    tensors.push_back({weight_name(module.id), module.shape(), module.type, false});
+    if (module.has_bias) tensors.push_back({bias_name(module.id), {module.out}, module.type, true});
+  }
+  return tensors;
 }
 
 uint64_t hash_of(std::string_view name) {  // FNV-1a
@@ -98,13 +115,13 @@ StoredTensor allocate(std::string name, const char* dtype, size_t element_bytes,
   return {std::move(name), dtype, std::move(shape), std::vector<std::byte>(count * element_bytes)};
 }
 
-StoredTensor float_tensor(const ToySpec& spec, const DecoderTensor& wanted) {
+StoredTensor float_tensor(const ToySpec& spec, const ToyTensor& wanted) {
   float mean = 0.0f, deviation = 0.1f;
-  if (wanted.role == TensorRole::kNorm) mean = 1.0f;
-  if (wanted.role == TensorRole::kLinear) {
+  if (wanted.type == ModuleType::kNorm) mean = 1.0f;
+  if (wanted.type == ModuleType::kLinear && !wanted.is_bias) {
     deviation = 1.0f / std::sqrt(static_cast<float>(wanted.shape[1]));
   }
-  if (wanted.role == TensorRole::kEmbedding || wanted.role == TensorRole::kHead) {
+  if (wanted.type == ModuleType::kEmbedding || wanted.type == ModuleType::kHead) {
     deviation = spec.logit_std / std::sqrt(static_cast<float>(wanted.shape[1]));
   }
   StoredTensor tensor =
@@ -115,7 +132,7 @@ StoredTensor float_tensor(const ToySpec& spec, const DecoderTensor& wanted) {
     const float unit = noise.unit(index) + spec.perturbation * other.unit(index);
     store_float(tensor.bytes, index, spec.dtype, mean + deviation * unit);
   }
-  if (wanted.role != TensorRole::kEmbedding) return tensor;
+  if (wanted.type != ModuleType::kEmbedding) return tensor;
   const int64_t width = wanted.shape[1];
   for (const int64_t token : spec.nan_embeddings) {
     for (int64_t index = token * width; index < (token + 1) * width; ++index) {
@@ -128,7 +145,7 @@ StoredTensor float_tensor(const ToySpec& spec, const DecoderTensor& wanted) {
 // One linear layer in int4: what its three tensors say, before packing.
 class AwqLayer {
  public:
-  AwqLayer(const ToySpec& spec, const DecoderTensor& wanted)
+  AwqLayer(const ToySpec& spec, const ToyTensor& wanted)
       : spec_(spec),
         out_(wanted.shape[0]),
         in_(wanted.shape[1]),
@@ -182,7 +199,7 @@ StoredTensor packed(std::string name, int64_t rows, int64_t columns, const Value
   return tensor;
 }
 
-void add_awq(const ToySpec& spec, const DecoderTensor& wanted, std::vector<StoredTensor>& tensors) {
+void add_awq(const ToySpec& spec, const ToyTensor& wanted, std::vector<StoredTensor>& tensors) {
   const AwqLayer layer(spec, wanted);
   if (spec.quantization == ToySpec::Quantization::kAwqDequantized) {
     StoredTensor weight = allocate(wanted.name, "F32", 4, wanted.shape);
@@ -295,8 +312,9 @@ Status write_shards(const std::filesystem::path& dir, int32_t num_shards,
 
 std::vector<StoredTensor> toy_tensors(const ToySpec& spec) {
   std::vector<StoredTensor> tensors;
-  for (const DecoderTensor& wanted : decoder_tensors(describe(spec))) {
-    if (wanted.role == TensorRole::kLinear && spec.quantization != ToySpec::Quantization::kNone) {
+  for (const ToyTensor& wanted : unquantized_tensors(spec)) {
+    const bool is_linear = wanted.type == ModuleType::kLinear && !wanted.is_bias;
+    if (is_linear && spec.quantization != ToySpec::Quantization::kNone) {
       add_awq(spec, wanted, tensors);
     } else {
       tensors.push_back(float_tensor(spec, wanted));

@@ -6,13 +6,16 @@
 
 namespace forerun {
 
-WeightFiles::WeightFiles(const Checkpoint& checkpoint,
-                         const std::function<bool(std::string_view name)>& holds) {
-  for (const RawTensor& tensor : checkpoint.tensors()) {
-    if (tensor.bytes.empty() || !holds(tensor.name)) continue;
-    const MappedRange* const file = MappedRange::find(tensor.bytes.data());
-    if (file == nullptr || std::find(files_.begin(), files_.end(), file) != files_.end()) continue;
-    files_.push_back(file);
+WeightFiles::WeightFiles(const Checkpoint& checkpoint, const std::function<bool(ModuleId)>& holds) {
+  for (const Module& module : decoder_modules(checkpoint.config())) {
+    if (!holds(module.id)) continue;
+    for (const ModuleTensor& each : checkpoint.tensors_of(module.id)) {
+      if (each.tensor->bytes.empty()) continue;
+      const MappedRange* const file = MappedRange::find(each.tensor->bytes.data());
+      if (file == nullptr || std::find(files_.begin(), files_.end(), file) != files_.end())
+        continue;
+      files_.push_back(file);
+    }
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -14,10 +13,9 @@ namespace forerun {
 class WeightFiles {
  public:
   WeightFiles() = default;
-  // Covers the files with a tensor for whose name `holds` returns true. The checkpoint must outlive
-  // this object.
-  WeightFiles(const Checkpoint& checkpoint,
-              const std::function<bool(std::string_view name)>& holds);
+  // Covers the files with a tensor of a module for which `holds` returns true. The checkpoint must
+  // outlive this object.
+  WeightFiles(const Checkpoint& checkpoint, const std::function<bool(ModuleId)>& holds);
 
   // The first failure of MappedFile::check() over the files. May be called from any thread.
   Status check() const;

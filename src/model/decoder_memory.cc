@@ -2,19 +2,18 @@
 
 #include <string>
 
-#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/modules.h"
 #include "model/kv_storage.h"
 
 namespace forerun {
 namespace {
 
-int64_t stored_bytes(const Checkpoint& checkpoint, const std::string& name) {
-  const RawTensor* tensor = checkpoint.find(name);
+int64_t bytes_of(const RawTensor* tensor) {
   return tensor == nullptr ? 0 : static_cast<int64_t>(tensor->bytes.size());
 }
 
 // Bytes of a linear layer or of the head after the override.
-int64_t linear_bytes(const Checkpoint& checkpoint, const std::string& name, int64_t out, int64_t in,
+int64_t linear_bytes(const Checkpoint& checkpoint, ModuleId module, int64_t out, int64_t in,
                      WeightOverride weights) {
   switch (weights) {
     case WeightOverride::kInt8:
@@ -28,23 +27,10 @@ int64_t linear_bytes(const Checkpoint& checkpoint, const std::string& name, int6
     case WeightOverride::kInt4Head:
       break;
   }
-  const int64_t plain = stored_bytes(checkpoint, name);
-  if (plain > 0) return plain;
-  const std::string module = name.substr(0, name.rfind(".weight"));
+  if (const RawTensor* const plain = checkpoint.weight(module)) return bytes_of(plain);
+  const auto awq = checkpoint.awq_tensors(module);
   // Repacked: nibbles, and a 32-bit word for each scale and its zero point.
-  return stored_bytes(checkpoint, module + ".qweight") +
-         stored_bytes(checkpoint, module + ".qzeros") * 8;
-}
-
-// The fraction of a linear layer that the device holds.
-double share_of(const ModelConfig& config, const DeviceShard& shard, const std::string& name) {
-  const auto names = [&name](const char* module) { return name.find(module) != std::string::npos; };
-  const auto part = [](ShardRange range, int64_t whole) {
-    return static_cast<double>(range.size()) / static_cast<double>(whole);
-  };
-  if (names(".k_proj.") || names(".v_proj.")) return part(shard.kv_heads, config.num_kv_heads);
-  if (names(".q_proj.") || names(".o_proj.")) return part(shard.heads, config.num_heads);
-  return part(shard.mlp, config.intermediate_size);
+  return awq.ok() ? bytes_of(awq->qweight) + bytes_of(awq->qzeros) * 8 : 0;
 }
 
 int64_t scaled(int64_t bytes, double share) {
@@ -57,28 +43,27 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
   const ModelConfig& config = checkpoint.config();
   const double head_share =
       static_cast<double>(shard.vocab.size()) / static_cast<double>(config.vocab_size);
-  const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
+  const RawTensor* embedding = checkpoint.weight({ModuleKind::kEmbedding});
   const bool head_is_copied =
       head_override(weights) != WeightOverride::kAsStored ||
       (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
   MemoryNeed memory;
-  for (const DecoderTensor& tensor : decoder_tensors(config)) {
-    if (!layers.holds(tensor.name, config)) continue;
-    if (tensor.role == TensorRole::kLinear || tensor.role == TensorRole::kHead) {
-      const bool is_head = tensor.role == TensorRole::kHead;
-      const double share = is_head ? head_share : share_of(config, shard, tensor.name);
-      memory.weight_bytes +=
-          scaled(linear_bytes(checkpoint, tensor.name, tensor.shape[0], tensor.shape[1],
-                              is_head ? head_override(weights) : layers_override(weights)),
-                 share);
-    } else if (tensor.role != TensorRole::kEmbedding ||
+  for (const Module& module : decoder_modules(config)) {
+    if (!layers.holds(module.id, config)) continue;
+    memory.weight_bytes += bytes_of(module.has_bias ? checkpoint.bias(module.id) : nullptr);
+    if (module.type == ModuleType::kLinear || module.type == ModuleType::kHead) {
+      const WeightOverride how =
+          module.type == ModuleType::kHead ? head_override(weights) : layers_override(weights);
+      memory.weight_bytes += scaled(linear_bytes(checkpoint, module.id, module.out, module.in, how),
+                                    module_share(module, shard, config));
+    } else if (module.type != ModuleType::kEmbedding ||
                (shard.vocab.begin == 0 && (layers.embeds || !head_is_copied))) {
-      memory.weight_bytes += stored_bytes(checkpoint, tensor.name);
+      memory.weight_bytes += bytes_of(checkpoint.weight(module.id));
     }
   }
   if (config.tied_embeddings && head_is_copied && layers.heads) {
     memory.weight_bytes +=
-        scaled(linear_bytes(checkpoint, "model.embed_tokens.weight", config.vocab_size,
+        scaled(linear_bytes(checkpoint, {ModuleKind::kEmbedding}, config.vocab_size,
                             config.hidden_size, head_override(weights)),
                head_share);
   }

@@ -9,17 +9,56 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
+#include "model/held_tensors.h"
 
 namespace forerun {
 namespace {
 
 using FillRows = std::function<void(int64_t first, MatrixView<float> rows)>;
 
-// The part of a [out][in] weight that a device holds.
-struct Part {
-  ShardRange out;
-  ShardRange in;
+using Part = ModulePart;
+
+// Where a module of a layer goes.
+std::vector<float>* norm_of(LayerWeights& layer, ModuleKind kind) {
+  switch (kind) {
+    case ModuleKind::kInputNorm:
+      return &layer.input_norm;
+    case ModuleKind::kPostAttentionNorm:
+      return &layer.post_attention_norm;
+    case ModuleKind::kQNorm:
+      return &layer.q_norm;
+    case ModuleKind::kKNorm:
+      return &layer.k_norm;
+    default:
+      return nullptr;
+  }
+}
+
+struct LinearPlace {
+  LinearWeight* weight;
+  std::vector<float>* bias;
 };
+
+LinearPlace linear_of(LayerWeights& layer, ModuleKind kind) {
+  switch (kind) {
+    case ModuleKind::kQ:
+      return {&layer.q, &layer.q_bias};
+    case ModuleKind::kK:
+      return {&layer.k, &layer.k_bias};
+    case ModuleKind::kV:
+      return {&layer.v, &layer.v_bias};
+    case ModuleKind::kO:
+      return {&layer.o, &layer.o_bias};
+    case ModuleKind::kGate:
+      return {&layer.gate, &layer.gate_bias};
+    case ModuleKind::kUp:
+      return {&layer.up, &layer.up_bias};
+    case ModuleKind::kDown:
+      return {&layer.down, &layer.down_bias};
+    default:
+      return {nullptr, nullptr};
+  }
+}
 
 class Loader {
  public:
@@ -30,19 +69,15 @@ class Loader {
         weights_(weights),
         pairs_(takes_bf16_pairs(activation)),
         progress_(progress) {
-    for (const RawTensor& tensor : checkpoint.tensors()) {
-      if (!layers.holds(tensor.name, checkpoint.config())) continue;
-      total_bytes_ += static_cast<double>(tensor.bytes.size());
-    }
+    total_bytes_ = static_cast<double>(held_bytes(checkpoint, layers));
   }
 
   Result<DecoderWeights> run(const DeviceShard& shard);
 
  private:
-  Status load_layer(int32_t layer_idx, const DeviceShard& shard, LayerWeights& layer);
-  Status load_vector(const std::string& name, std::vector<float>& to);
-  Status load_vector(const std::string& name, ShardRange range, std::vector<float>& to);
-  Status load_linear(const std::string& module, const Part& part, LinearWeight& to);
+  Status load_module(const Module& module, const DeviceShard& shard);
+  Status load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to);
+  Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
   Status load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to);
   Status load_embedding(const RawTensor& tensor);
@@ -87,17 +122,11 @@ class Loader {
   DecoderWeights out_;
 };
 
-Status Loader::load_vector(const std::string& name, std::vector<float>& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
-  return load_vector(name, {0, tensor->shape[0]}, to);
-}
-
-Status Loader::load_vector(const std::string& name, ShardRange range, std::vector<float>& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
+Status Loader::load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to) {
   to.resize(static_cast<size_t>(range.size()));
-  FORERUN_RETURN_IF_ERROR(check_float(*tensor));
-  widen(*tensor, range.begin, range.size(), to.data());
-  done(*tensor);
+  FORERUN_RETURN_IF_ERROR(check_readable(tensor));
+  widen(tensor, range.begin, range.size(), to.data());
+  done(tensor);
   return {};
 }
 
@@ -130,7 +159,7 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
 }
 
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
-  FORERUN_RETURN_IF_ERROR(check_float(tensor));
+  FORERUN_RETURN_IF_ERROR(check_readable(tensor));
   const int64_t width = tensor.shape[1];
   const bool in_place = override_ == WeightOverride::kAsStored ||
                         (override_ == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
@@ -166,7 +195,7 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
 }
 
 Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to) {
-  FORERUN_RETURN_IF_ERROR(check_float(*awq.scales));
+  FORERUN_RETURN_IF_ERROR(check_readable(*awq.scales));
   // The part's inputs may begin or end within a group: its scale is then repeated for smaller
   // groups.
   const int64_t group = std::gcd(awq.group_size, std::gcd(part.in.begin, part.in.size()));
@@ -203,58 +232,42 @@ Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& t
   return {};
 }
 
-Status Loader::load_linear(const std::string& module, const Part& part, LinearWeight& to) {
+Status Loader::load_linear(ModuleId module, const Part& part, LinearWeight& to) {
   if (part.out.size() == 0 || part.in.size() == 0) return {};  // the part has none of it
   if (checkpoint_.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
-    auto awq = find_awq_tensors(checkpoint_, module);
-    if (awq.ok()) return load_awq(*awq, part, to).with_context(module);
+    auto awq = checkpoint_.awq_tensors(module);
+    if (awq.ok()) {
+      return load_awq(*awq, part, to).with_context(module_name(module, ModuleNaming::kHuggingFace));
+    }
     if (awq.status().code() != StatusCode::kNotFound) return awq.status();
   }
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
-                           require_tensor(checkpoint_, module + ".weight"));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module));
   FORERUN_RETURN_IF_ERROR(load_plain(*tensor, part, to));
   done(*tensor);
   return {};
 }
 
-Status Loader::load_layer(int32_t layer_idx, const DeviceShard& shard, LayerWeights& layer) {
-  const ModelConfig& config = checkpoint_.config();
-  const std::string prefix = "model.layers." + std::to_string(layer_idx) + ".";
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  FORERUN_RETURN_IF_ERROR(load_vector(prefix + "input_layernorm.weight", layer.input_norm));
-  FORERUN_RETURN_IF_ERROR(
-      load_vector(prefix + "post_attention_layernorm.weight", layer.post_attention_norm));
-  const ShardRange hidden{0, config.hidden_size};
-  const ShardRange q{shard.heads.begin * config.head_dim, shard.heads.end * config.head_dim};
-  const ShardRange kv{shard.kv_heads.begin * config.head_dim, shard.kv_heads.end * config.head_dim};
-  FORERUN_RETURN_IF_ERROR(load_linear(attention + "q_proj", {q, hidden}, layer.q));
-  FORERUN_RETURN_IF_ERROR(load_linear(attention + "k_proj", {kv, hidden}, layer.k));
-  FORERUN_RETURN_IF_ERROR(load_linear(attention + "v_proj", {kv, hidden}, layer.v));
-  FORERUN_RETURN_IF_ERROR(load_linear(attention + "o_proj", {hidden, q}, layer.o));
-  FORERUN_RETURN_IF_ERROR(load_linear(mlp + "gate_proj", {shard.mlp, hidden}, layer.gate));
-  FORERUN_RETURN_IF_ERROR(load_linear(mlp + "up_proj", {shard.mlp, hidden}, layer.up));
-  FORERUN_RETURN_IF_ERROR(load_linear(mlp + "down_proj", {hidden, shard.mlp}, layer.down));
-  if (config.qkv_bias) {
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "q_proj.bias", q, layer.q_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "k_proj.bias", kv, layer.k_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "v_proj.bias", kv, layer.v_bias));
+Status Loader::load_module(const Module& module, const DeviceShard& shard) {
+  const Part part = module_part(module, shard, checkpoint_.config());
+  const bool in_layer = module.id.layer >= 0;
+  LayerWeights none;
+  LayerWeights& layer =
+      in_layer ? out_.layers[static_cast<size_t>(module.id.layer - layers_.begin)] : none;
+  if (module.type == ModuleType::kNorm) {
+    std::vector<float>& to = in_layer ? *norm_of(layer, module.id.kind) : out_.final_norm;
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module.id));
+    return load_vector(*tensor, part.out, to);
   }
-  if (config.o_bias) FORERUN_RETURN_IF_ERROR(load_vector(attention + "o_proj.bias", layer.o_bias));
-  if (config.mlp_bias) {
-    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "gate_proj.bias", shard.mlp, layer.gate_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "up_proj.bias", shard.mlp, layer.up_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "down_proj.bias", layer.down_bias));
-  }
-  if (config.qk_norm) {
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "q_norm.weight", layer.q_norm));
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "k_norm.weight", layer.k_norm));
-  }
-  return {};
+  if (module.type != ModuleType::kLinear) return {};  // embedding and head: see run()
+  const LinearPlace to = linear_of(layer, module.id.kind);
+  FORERUN_RETURN_IF_ERROR(load_linear(module.id, part, *to.weight));
+  if (!module.has_bias) return {};
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* bias, require_bias(checkpoint_, module.id));
+  return load_vector(*bias, part.out, *to.bias);
 }
 
 Status Loader::load_embedding(const RawTensor& tensor) {
-  FORERUN_RETURN_IF_ERROR(check_float(tensor));
+  FORERUN_RETURN_IF_ERROR(check_readable(tensor));
   const Part all{{0, tensor.shape[0]}, {0, tensor.shape[1]}};
   if (tensor.dtype == DType::kF32) {
     out_.embedding = elements<float>(tensor, all);
@@ -269,7 +282,7 @@ Status Loader::load_embedding(const RawTensor& tensor) {
 Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   const ModelConfig& config = checkpoint_.config();
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
-                           require_tensor(checkpoint_, "model.embed_tokens.weight"));
+                           require_weight(checkpoint_, {ModuleKind::kEmbedding}));
   Part head{shard.vocab, {0, config.hidden_size}};
   if (config.quantization.kind == QuantizationConfig::Kind::kAwq && shard.vocab.size() > 0) {
     head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);
@@ -277,20 +290,16 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   // The head first: converting it takes the most memory of all tensors for a moment.
   override_ = head_override(weights_);
   if (layers_.heads && !config.tied_embeddings) {
-    FORERUN_RETURN_IF_ERROR(load_linear("lm_head", head, out_.head));
+    FORERUN_RETURN_IF_ERROR(load_linear({ModuleKind::kHead}, head, out_.head));
   } else if (layers_.heads && shard.vocab.size() > 0) {
     FORERUN_RETURN_IF_ERROR(load_plain(*embedding, head, out_.head));
   }
   if (layers_.embeds) FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
-  if (layers_.holds(embedding->name, config)) done(*embedding);
+  if (layers_.holds({ModuleKind::kEmbedding}, config)) done(*embedding);
   override_ = layers_override(weights_);
   out_.layers.resize(static_cast<size_t>(layers_.size()));
-  for (int32_t layer_idx = 0; layer_idx < layers_.size(); ++layer_idx) {
-    FORERUN_RETURN_IF_ERROR(
-        load_layer(layers_.begin + layer_idx, shard, out_.layers[static_cast<size_t>(layer_idx)]));
-  }
-  if (layers_.heads) {
-    FORERUN_RETURN_IF_ERROR(load_vector("model.norm.weight", out_.final_norm));
+  for (const Module& module : decoder_modules(config)) {
+    if (layers_.holds(module.id, config)) FORERUN_RETURN_IF_ERROR(load_module(module, shard));
   }
   if (progress_) progress_(1.0);
   return std::move(out_);

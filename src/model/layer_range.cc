@@ -1,22 +1,13 @@
 #include "model/layer_range.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 namespace forerun {
 
-bool LayerRange::holds(std::string_view tensor, const ModelConfig& config) const {
-  constexpr std::string_view kLayers = "layers.";
-  if (const size_t at = tensor.find(kLayers); at != std::string_view::npos) {
-    const std::string_view rest = tensor.substr(at + kLayers.size());
-    int32_t layer = -1;
-    std::from_chars(rest.data(), rest.data() + rest.size(), layer);
-    return layer >= begin && layer < end;
-  }
-  if (tensor.find("embed_tokens") != std::string_view::npos) {
-    return embeds || (heads && config.tied_embeddings);
-  }
+bool LayerRange::holds(ModuleId module, const ModelConfig& config) const {
+  if (module.layer >= 0) return module.layer >= begin && module.layer < end;
+  if (module.kind == ModuleKind::kEmbedding) return embeds || (heads && config.tied_embeddings);
   return heads;  // the final norm and the head
 }
 

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/model_config.h"
+#include "checkpoint/modules.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -24,8 +24,8 @@ struct LayerRange {
 
   static LayerRange all(const ModelConfig& config) { return {0, config.num_layers, true, true}; }
   int32_t size() const { return end - begin; }
-  // Whether it needs this tensor of the checkpoint, named as in decoder_tensors().
-  bool holds(std::string_view tensor, const ModelConfig& config) const;
+  // Whether it needs this module of the model.
+  bool holds(ModuleId module, const ModelConfig& config) const;
   bool operator==(const LayerRange&) const = default;
 };
 

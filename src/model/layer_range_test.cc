@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/modules.h"
 
 namespace forerun {
 namespace {
@@ -34,14 +34,14 @@ TEST(LayerRange, CutsHoldEveryTensorOnce) {
     EXPECT_EQ((*stages)[0], (LayerRange{0, 1, true, false}));
     EXPECT_EQ((*stages)[1], (LayerRange{1, 10, false, false}));
     EXPECT_EQ((*stages)[2], (LayerRange{10, 12, false, true}));
-    for (const DecoderTensor& tensor : decoder_tensors(config)) {
+    for (const Module& module : decoder_modules(config)) {
       const auto holders =
           std::count_if(stages->begin(), stages->end(),
-                        [&](const LayerRange& stage) { return stage.holds(tensor.name, config); });
+                        [&](const LayerRange& stage) { return stage.holds(module.id, config); });
       // A tied embedding also counts as the head.
-      const bool twice = tied && tensor.role == TensorRole::kEmbedding;
-      EXPECT_EQ(holders, twice ? 2 : 1) << tensor.name;
-      EXPECT_TRUE(LayerRange::all(config).holds(tensor.name, config));
+      const bool twice = tied && module.type == ModuleType::kEmbedding;
+      EXPECT_EQ(holders, twice ? 2 : 1) << weight_name(module.id);
+      EXPECT_TRUE(LayerRange::all(config).holds(module.id, config));
     }
   }
 }

@@ -2,30 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
+
+#include "checkpoint/float_tensor.h"
 
 namespace forerun {
 namespace {
 
 using Vector = std::vector<double>;
 
-Vector read_tensor(const Checkpoint& checkpoint, const std::string& name) {
-  const RawTensor* tensor = checkpoint.find(name);
+Vector read_tensor(const RawTensor* tensor) {
   if (tensor == nullptr) return {};
-  Vector values(tensor->bytes.size() / dtype_bytes(tensor->dtype));
-  for (size_t index = 0; index < values.size(); ++index) {
-    const std::byte* from = tensor->bytes.data() + index * dtype_bytes(tensor->dtype);
-    if (tensor->dtype == DType::kF32) {
-      float value;
-      std::memcpy(&value, from, sizeof(value));
-      values[index] = value;
-    } else {
-      uint16_t bits;
-      std::memcpy(&bits, from, sizeof(bits));
-      values[index] = tensor->dtype == DType::kBf16 ? to_float(bf16{bits}) : to_float(f16{bits});
-    }
+  const int64_t width = tensor->shape.back();
+  const int64_t rows = tensor->shape.size() == 2 ? tensor->shape[0] : 1;
+  Vector values;
+  std::vector<float> row(static_cast<size_t>(width));
+  for (int64_t index = 0; index < rows; ++index) {
+    widen(*tensor, index * width, width, row.data());
+    values.insert(values.end(), row.begin(), row.end());
   }
   return values;
 }
@@ -67,28 +62,30 @@ struct Layer {
 };
 
 Layer read_layer(const Checkpoint& checkpoint, size_t layer_idx) {
-  const auto part = [&](const std::string& name) {
-    return read_tensor(checkpoint, "model.layers." + std::to_string(layer_idx) + "." + name);
+  const auto index = static_cast<int32_t>(layer_idx);
+  const auto weight = [&](ModuleKind kind) {
+    return read_tensor(checkpoint.weight({kind, index}));
   };
+  const auto bias = [&](ModuleKind kind) { return read_tensor(checkpoint.bias({kind, index})); };
   Layer layer;
-  layer.wq = part("self_attn.q_proj.weight");
-  layer.wk = part("self_attn.k_proj.weight");
-  layer.wv = part("self_attn.v_proj.weight");
-  layer.wo = part("self_attn.o_proj.weight");
-  layer.bq = part("self_attn.q_proj.bias");
-  layer.bk = part("self_attn.k_proj.bias");
-  layer.bv = part("self_attn.v_proj.bias");
-  layer.bo = part("self_attn.o_proj.bias");
-  layer.gate = part("mlp.gate_proj.weight");
-  layer.up = part("mlp.up_proj.weight");
-  layer.down = part("mlp.down_proj.weight");
-  layer.bgate = part("mlp.gate_proj.bias");
-  layer.bup = part("mlp.up_proj.bias");
-  layer.bdown = part("mlp.down_proj.bias");
-  layer.norm1 = part("input_layernorm.weight");
-  layer.norm2 = part("post_attention_layernorm.weight");
-  layer.qn = part("self_attn.q_norm.weight");
-  layer.kn = part("self_attn.k_norm.weight");
+  layer.wq = weight(ModuleKind::kQ);
+  layer.wk = weight(ModuleKind::kK);
+  layer.wv = weight(ModuleKind::kV);
+  layer.wo = weight(ModuleKind::kO);
+  layer.gate = weight(ModuleKind::kGate);
+  layer.up = weight(ModuleKind::kUp);
+  layer.down = weight(ModuleKind::kDown);
+  layer.norm1 = weight(ModuleKind::kInputNorm);
+  layer.norm2 = weight(ModuleKind::kPostAttentionNorm);
+  layer.qn = weight(ModuleKind::kQNorm);
+  layer.kn = weight(ModuleKind::kKNorm);
+  layer.bq = bias(ModuleKind::kQ);
+  layer.bk = bias(ModuleKind::kK);
+  layer.bv = bias(ModuleKind::kV);
+  layer.bo = bias(ModuleKind::kO);
+  layer.bgate = bias(ModuleKind::kGate);
+  layer.bup = bias(ModuleKind::kUp);
+  layer.bdown = bias(ModuleKind::kDown);
   return layer;
 }
 
@@ -145,10 +142,10 @@ std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<con
   const auto hidden = static_cast<size_t>(config.hidden_size);
   const auto head_dim = static_cast<size_t>(config.head_dim);
   const double eps = config.rms_norm_eps;
-  const Vector embedding = read_tensor(checkpoint, "model.embed_tokens.weight");
+  const Vector embedding = read_tensor(checkpoint.weight({ModuleKind::kEmbedding}));
   const Vector head =
-      config.tied_embeddings ? embedding : read_tensor(checkpoint, "lm_head.weight");
-  const Vector final_norm = read_tensor(checkpoint, "model.norm.weight");
+      config.tied_embeddings ? embedding : read_tensor(checkpoint.weight({ModuleKind::kHead}));
+  const Vector final_norm = read_tensor(checkpoint.weight({ModuleKind::kFinalNorm}));
 
   std::vector<Vector> rows;
   for (const int32_t token : tokens) {

@@ -95,4 +95,33 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
   return plan;
 }
 
+ModulePart module_part(const Module& module, const DeviceShard& shard, const ModelConfig& config) {
+  ModulePart part{{0, module.out}, {0, module.in}};
+  ShardRange& divided = module.divides_inputs ? part.in : part.out;
+  switch (module.axis) {
+    case ShardAxis::kWhole:
+      break;
+    case ShardAxis::kHeads:
+      divided = {shard.heads.begin * config.head_dim, shard.heads.end * config.head_dim};
+      break;
+    case ShardAxis::kKvHeads:
+      divided = {shard.kv_heads.begin * config.head_dim, shard.kv_heads.end * config.head_dim};
+      break;
+    case ShardAxis::kMlp:
+      divided = shard.mlp;
+      break;
+    case ShardAxis::kVocab:
+      divided = shard.vocab;
+      break;
+  }
+  return part;
+}
+
+double module_share(const Module& module, const DeviceShard& shard, const ModelConfig& config) {
+  const ModulePart part = module_part(module, shard, config);
+  return module.divides_inputs
+             ? static_cast<double>(part.in.size()) / static_cast<double>(module.in)
+             : static_cast<double>(part.out.size()) / static_cast<double>(module.out);
+}
+
 }  // namespace forerun

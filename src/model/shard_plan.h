@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint/model_config.h"
+#include "checkpoint/modules.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -58,5 +59,14 @@ struct ShardPlan {
 // Fails (kInvalidArgument) for a degree below 1 or above kMaxDegree, or one that leaves a device
 // without any part of the layers.
 Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int64_t vocab);
+
+// The part of a module's [out][in] weight that a device holds. A norm has no inputs.
+struct ModulePart {
+  ShardRange out;
+  ShardRange in;
+};
+ModulePart module_part(const Module& module, const DeviceShard& shard, const ModelConfig& config);
+// The share of a module's weights that a device holds, in [0, 1].
+double module_share(const Module& module, const DeviceShard& shard, const ModelConfig& config);
 
 }  // namespace forerun

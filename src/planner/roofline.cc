@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/modules.h"
 #include "model/shard_plan.h"
 
 namespace forerun {
@@ -18,8 +18,8 @@ constexpr double kSequenceSeconds = 2.5e-6;
 constexpr int32_t kExchangesPerLayer = 2;
 constexpr int32_t kComputeBoundRows = 4096;
 
-double bytes_per_weight(const ModelConfig& config, TensorRole role) {
-  if (role == TensorRole::kLinear && config.quantization.kind == QuantizationConfig::Kind::kAwq) {
+double bytes_per_weight(const ModelConfig& config, ModuleType type) {
+  if (type == ModuleType::kLinear && config.quantization.kind == QuantizationConfig::Kind::kAwq) {
     // A 32-bit word of scale and zero point a group.
     const int32_t group = config.quantization.group_size;
     return config.quantization.bits / 8.0 + (group > 0 ? 4.0 / group : 0.0);
@@ -27,33 +27,18 @@ double bytes_per_weight(const ModelConfig& config, TensorRole role) {
   return config.dtype == DType::kF32 ? 4.0 : 2.0;
 }
 
-// How many of a tensor's weights are the device's.
-double part_of(const ModelConfig& config, const DeviceShard& shard, const DecoderTensor& tensor) {
-  const auto is = [&](const char* module) { return tensor.name.find(module) != std::string::npos; };
-  if (tensor.role == TensorRole::kHead || tensor.role == TensorRole::kEmbedding) {
-    return static_cast<double>(shard.vocab.size()) / config.vocab_size;
-  }
-  if (is(".k_proj.") || is(".v_proj.")) {
-    return static_cast<double>(shard.kv_heads.size()) / config.num_kv_heads;
-  }
-  if (is(".q_proj.") || is(".o_proj.")) {
-    return static_cast<double>(shard.heads.size()) / config.num_heads;
-  }
-  return static_cast<double>(shard.mlp.size()) / config.intermediate_size;
-}
-
 DeviceWork work_of(const ModelConfig& config, const DeviceShard& shard) {
   DeviceWork work;
   work.num_layers = config.num_layers;
   work.hidden_size = config.hidden_size;
-  for (const DecoderTensor& tensor : decoder_tensors(config)) {
-    if (tensor.shape.size() != 2) continue;  // norms and biases
-    const double weights = part_of(config, shard, tensor) * static_cast<double>(tensor.shape[0]) *
-                           static_cast<double>(tensor.shape[1]);
-    const double bytes = weights * bytes_per_weight(config, tensor.role);
+  for (const Module& module : decoder_modules(config)) {
+    if (module.type == ModuleType::kNorm) continue;
+    const double weights = module_share(module, shard, config) * static_cast<double>(module.out) *
+                           static_cast<double>(module.in);
+    const double bytes = weights * bytes_per_weight(config, module.type);
     work.resident_bytes += bytes;
     // A Step reads one line of the embedding for each row, unless the embedding is the head too.
-    if (tensor.role == TensorRole::kEmbedding && !config.tied_embeddings) continue;
+    if (module.type == ModuleType::kEmbedding && !config.tied_embeddings) continue;
     work.weight_bytes += bytes;
     work.row_flops += 2.0 * weights;
   }

@@ -49,8 +49,8 @@ Status load_stage(const ModelsToLoad& models, Role role, int64_t kv_blocks, Plac
   // Checked before the decoder: where a file has changed meanwhile, an error in its content is only
   // a consequence.
   const Checkpoint& checkpoint = models.of(role).opened->checkpoint;
-  const auto holds = [&](std::string_view name) {
-    return stage.layers.holds(name, checkpoint.config());
+  const auto holds = [&](ModuleId module) {
+    return stage.layers.holds(module, checkpoint.config());
   };
   FORERUN_RETURN_IF_ERROR(WeightFiles(checkpoint, holds).check());
   FORERUN_ASSIGN_OR_RETURN(stage.decoder, std::move(decoder));

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/load/weight_agreement.h"
 #include "exec/decoder_step_runner.h"
 #include "exec/stages/stage_pipeline.h"
 #include "exec/stages/stage_threads.h"
 #include "hosts/hosts.h"
 #include "hosts/remote_stages.h"
+#include "model/held_tensors.h"
 
 namespace forerun {
 namespace {

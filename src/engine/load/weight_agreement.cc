@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "checkpoint/decoder_tensors.h"
 #include "checkpoint/tensor_digests.h"
 #include "device/cpu/team.h"
+#include "model/held_tensors.h"
 #include "wire/wire_reader.h"
 #include "wire/wire_writer.h"
 
@@ -26,16 +26,6 @@ namespace {
 
 constexpr const char* kFolder = "tensor-digests";
 
-// The names under which a checkpoint may hold a decoder's tensor: its own, or those of AWQ's parts.
-std::vector<std::string> stored_names(const std::string& name) {
-  std::vector<std::string> names = {name};
-  constexpr std::string_view kWeight = ".weight";
-  if (!name.ends_with(kWeight)) return names;
-  const std::string stem = name.substr(0, name.size() - kWeight.size());
-  for (const char* const part : {".qweight", ".qzeros", ".scales"}) names.push_back(stem + part);
-  return names;
-}
-
 // The folder of kept digests: inside that of the user's step costs, or, on a host that cannot make
 // it, inside the host's own cache folder.
 std::filesystem::path digest_folder(const EngineOptions& options) {
@@ -48,44 +38,14 @@ std::filesystem::path digest_folder(const EngineOptions& options) {
   return own.empty() ? std::filesystem::path() : std::filesystem::path(own) / kFolder;
 }
 
-struct HeldTensor {
-  std::string name;
-  const RawTensor* stored = nullptr;
-};
-
-std::vector<HeldTensor> held_tensors(const Checkpoint& checkpoint,
-                                     std::span<const LayerRange> layers) {
-  std::vector<HeldTensor> held;
-  for (const DecoderTensor& tensor : decoder_tensors(checkpoint.config())) {
-    const bool is_held = std::any_of(layers.begin(), layers.end(), [&](const LayerRange& range) {
-      return range.holds(tensor.name, checkpoint.config());
-    });
-    if (!is_held) continue;
-    for (std::string& name : stored_names(tensor.name)) {
-      const RawTensor* const stored = checkpoint.find(name);
-      if (stored != nullptr) held.push_back({std::move(name), stored});
-    }
-  }
-  return held;
-}
-
 }  // namespace
-
-int64_t held_bytes(const Checkpoint& checkpoint, const LayerRange& layers) {
-  int64_t bytes = 0;
-  for (const HeldTensor& tensor : held_tensors(checkpoint, {&layers, 1})) {
-    bytes += static_cast<int64_t>(tensor.stored->bytes.size());
-  }
-  return bytes;
-}
 
 Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
                                                     std::span<const LayerRange> layers,
                                                     const EngineOptions& options) {
-  std::vector<std::string> names;
-  for (HeldTensor& tensor : held_tensors(checkpoint, layers)) {
-    names.push_back(std::move(tensor.name));
-  }
+  std::vector<ModuleTensor> held = held_tensors(checkpoint, layers);
+  std::vector<const RawTensor*> tensors;
+  for (const ModuleTensor& each : held) tensors.push_back(each.tensor);
   DigestOptions how;
   how.folder = digest_folder(options);
   how.threads = std::max<int32_t>(
@@ -95,10 +55,10 @@ Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint
       options.on_progress("comparing weights", fraction);
     };
   }
-  FORERUN_ASSIGN_OR_RETURN(TensorDigests made, digest_tensors(checkpoint.dir(), names, how));
+  FORERUN_ASSIGN_OR_RETURN(TensorDigests made, digest_tensors(checkpoint, tensors, how));
   std::vector<TensorFact> facts;
-  for (size_t idx = 0; idx < names.size(); ++idx) {
-    facts.push_back({std::move(names[idx]), std::move(made.tensors[idx].file),
+  for (size_t idx = 0; idx < held.size(); ++idx) {
+    facts.push_back({std::move(held[idx].name), std::move(made.tensors[idx].file),
                      std::move(made.tensors[idx].digest)});
   }
   return facts;

@@ -16,7 +16,7 @@
 namespace forerun {
 
 struct TensorFact {
-  std::string name;    // as decoder_tensors() has it; AWQ's parts have their own names
+  std::string name;    // ModuleTensor::name
   std::string file;    // the file that holds it on this host
   std::string digest;  // tensor_digests.h
 };
@@ -26,9 +26,6 @@ struct TensorFact {
 Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
                                                     std::span<const LayerRange> layers,
                                                     const EngineOptions& options);
-
-// How many bytes of weights a stage of these layers loads.
-int64_t held_bytes(const Checkpoint& checkpoint, const LayerRange& layers);
 
 // Called by every process: the coordinator compares `own` with the digests of every stage. Where
 // one differs all processes fail, with the tensor, both files and both ranks.

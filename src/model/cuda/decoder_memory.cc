@@ -50,7 +50,7 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
   // In a last stage the embedding is there while the tied head is packed from it.
-  if (layers.holds("model.embed_tokens.weight", config)) {
+  if (layers.holds({ModuleKind::kEmbedding}, config)) {
     bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
   }
   const FusedLinear head = head_linear(config, layout, weights);
@@ -61,8 +61,7 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
     FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, head, bytes));
   }
   for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
-    const LayerLinears linears =
-        layer_linears(config, layout, "model.layers." + std::to_string(layer) + ".");
+    const LayerLinears linears = layer_linears(config, layout, layer);
     for (const FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
       FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, *linear, bytes));
     }

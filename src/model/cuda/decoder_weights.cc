@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "model/cuda/fused_linear.h"
 #include "model/cuda/slice_uploader.h"
+#include "model/held_tensors.h"
 
 namespace forerun::cuda {
 namespace {
@@ -34,30 +35,27 @@ class Loader {
         progress_(progress),
         stream_(stream),
         uploader_(std::move(uploader)) {
-    for (const RawTensor& tensor : checkpoint.tensors()) {
-      if (!layers.holds(tensor.name, config_)) continue;
-      total_bytes_ += static_cast<double>(tensor.bytes.size());
-    }
+    total_bytes_ = static_cast<double>(held_bytes(checkpoint, layers));
   }
 
   Result<DecoderWeightsCuda> run();
 
  private:
   struct BiasPart {
-    std::string name;
+    ModuleId module;
     Slice out;
     int64_t first_output = 0;
   };
 
-  Status load_layer(const std::string& prefix, LayerWeightsCuda& layer);
-  Status load_biases(const std::string& attention, LayerWeightsCuda& layer);
+  Status load_layer(int32_t layer_idx, LayerWeightsCuda& layer);
+  Status load_biases(int32_t layer_idx, LayerWeightsCuda& layer);
   Status load_linear(const FusedLinear& linear, LinearWeightCuda& to);
   Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
               LinearWeightCuda& to);
   Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
   Status load_embedding(DecoderWeightsCuda& to);
   Status load_head(DecoderWeightsCuda& to);
-  Status load_norm(const std::string& name, DeviceBuffer& to);
+  Status load_norm(ModuleId module, DeviceBuffer& to);
   Status load_bias(const std::vector<BiasPart>& parts, int64_t outputs, DeviceBuffer& to);
   void done(const RawTensor& tensor) {
     done_bytes_ += static_cast<double>(tensor.bytes.size());
@@ -117,16 +115,18 @@ Status Loader::load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
   for (size_t i = 0; i < sources.size(); ++i) {
     const FusedPart& part = linear.parts[i];
     if (linear.outputs > 0 && !linear.all_zero()) {
-      FORERUN_RETURN_IF_ERROR(pack(sources[i], part, linear.in, to).with_context(part.module));
+      FORERUN_RETURN_IF_ERROR(
+          pack(sources[i], part, linear.in, to)
+              .with_context(module_name(part.module, ModuleNaming::kHuggingFace)));
     }
     for (const RawTensor* tensor : sources[i].tensors()) done(*tensor);
   }
   return {};
 }
 
-Status Loader::load_norm(const std::string& name, DeviceBuffer& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
-  FORERUN_RETURN_IF_ERROR(check_float(*tensor));
+Status Loader::load_norm(ModuleId module, DeviceBuffer& to) {
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module));
+  FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
   std::vector<float> values(static_cast<size_t>(tensor->shape[0]));
   widen(*tensor, 0, tensor->shape[0], values.data());
   FORERUN_ASSIGN_OR_RETURN(
@@ -137,8 +137,8 @@ Status Loader::load_norm(const std::string& name, DeviceBuffer& to) {
 Status Loader::load_bias(const std::vector<BiasPart>& parts, int64_t outputs, DeviceBuffer& to) {
   std::vector<bf16> values(static_cast<size_t>(whole_tiles(outputs)), bf16{0});
   for (const BiasPart& part : parts) {
-    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, part.name));
-    FORERUN_RETURN_IF_ERROR(check_float(*tensor));
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_bias(checkpoint_, part.module));
+    FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
     std::vector<float> wide(static_cast<size_t>(part.out.from.size()));
     widen(*tensor, part.out.from.begin, part.out.from.size(), wide.data());
     std::transform(wide.begin(), wide.end(), values.begin() + part.first_output + part.out.lead,
@@ -149,41 +149,40 @@ Status Loader::load_bias(const std::vector<BiasPart>& parts, int64_t outputs, De
   return to.upload(std::as_bytes(std::span(values)));
 }
 
-Status Loader::load_biases(const std::string& attention, LayerWeightsCuda& layer) {
+Status Loader::load_biases(int32_t layer_idx, LayerWeightsCuda& layer) {
   if (config_.qkv_bias && layout_.has_heads()) {
     FORERUN_RETURN_IF_ERROR(
-        load_bias({{attention + "q_proj.bias", layout_.q_out, 0},
-                   {attention + "k_proj.bias", layout_.kv_out, layout_.k_offset},
-                   {attention + "v_proj.bias", layout_.kv_out, layout_.v_offset}},
+        load_bias({{{ModuleKind::kQ, layer_idx}, layout_.q_out, 0},
+                   {{ModuleKind::kK, layer_idx}, layout_.kv_out, layout_.k_offset},
+                   {{ModuleKind::kV, layer_idx}, layout_.kv_out, layout_.v_offset}},
                   layout_.qkv_width, layer.qkv_bias));
   }
   if (!config_.o_bias) return {};
-  return load_bias({{attention + "o_proj.bias", Slice::of_all(config_.hidden_size), 0}},
+  return load_bias({{{ModuleKind::kO, layer_idx}, Slice::of_all(config_.hidden_size), 0}},
                    config_.hidden_size, layer.o_bias);
 }
 
-Status Loader::load_layer(const std::string& prefix, LayerWeightsCuda& layer) {
-  const std::string attention = prefix + "self_attn.";
-  FORERUN_RETURN_IF_ERROR(load_norm(prefix + "input_layernorm.weight", layer.input_norm));
+Status Loader::load_layer(int32_t layer_idx, LayerWeightsCuda& layer) {
+  FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kInputNorm, layer_idx}, layer.input_norm));
   FORERUN_RETURN_IF_ERROR(
-      load_norm(prefix + "post_attention_layernorm.weight", layer.post_attention_norm));
-  const LayerLinears linears = layer_linears(config_, layout_, prefix);
+      load_norm({ModuleKind::kPostAttentionNorm, layer_idx}, layer.post_attention_norm));
+  const LayerLinears linears = layer_linears(config_, layout_, layer_idx);
   FORERUN_RETURN_IF_ERROR(load_linear(linears.qkv, layer.qkv));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.o, layer.o));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.gate_up, layer.gate_up));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.down, layer.down));
-  FORERUN_RETURN_IF_ERROR(load_biases(attention, layer));
+  FORERUN_RETURN_IF_ERROR(load_biases(layer_idx, layer));
   if (config_.qk_norm) {
-    FORERUN_RETURN_IF_ERROR(load_norm(attention + "q_norm.weight", layer.q_norm));
-    FORERUN_RETURN_IF_ERROR(load_norm(attention + "k_norm.weight", layer.k_norm));
+    FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kQNorm, layer_idx}, layer.q_norm));
+    FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kKNorm, layer_idx}, layer.k_norm));
   }
   return {};
 }
 
 Status Loader::load_embedding(DecoderWeightsCuda& to) {
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
-                           require_tensor(checkpoint_, "model.embed_tokens.weight"));
-  FORERUN_RETURN_IF_ERROR(check_float(*tensor));
+                           require_weight(checkpoint_, {ModuleKind::kEmbedding}));
+  FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
   const MatrixSlice whole{.tensor = tensor,
                           .rows = Slice::of_all(config_.vocab_size),
                           .columns = Slice::of_all(config_.hidden_size),
@@ -208,12 +207,12 @@ Status Loader::load_head(DecoderWeightsCuda& to) {
 Result<DecoderWeightsCuda> Loader::run() {
   DecoderWeightsCuda out;
   // A tied head is packed from the embedding.
-  if (layers_.holds("model.embed_tokens.weight", config_)) {
+  if (layers_.holds({ModuleKind::kEmbedding}, config_)) {
     FORERUN_RETURN_IF_ERROR(load_embedding(out));
   }
   if (layers_.heads) {
     FORERUN_RETURN_IF_ERROR(load_head(out));
-    FORERUN_RETURN_IF_ERROR(load_norm("model.norm.weight", out.final_norm));
+    FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kFinalNorm}, out.final_norm));
   }
   if (!layers_.embeds) {
     FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the head has been packed
@@ -221,9 +220,8 @@ Result<DecoderWeightsCuda> Loader::run() {
   }
   out.layers.resize(static_cast<size_t>(layers_.size()));
   for (size_t layer = 0; layer < out.layers.size(); ++layer) {
-    const auto layer_idx = static_cast<size_t>(layers_.begin) + layer;
     FORERUN_RETURN_IF_ERROR(
-        load_layer("model.layers." + std::to_string(layer_idx) + ".", out.layers[layer]));
+        load_layer(layers_.begin + static_cast<int32_t>(layer), out.layers[layer]));
   }
   FORERUN_RETURN_IF_ERROR(stream_->synchronize());
   if (progress_) progress_(1.0);

@@ -12,25 +12,24 @@ constexpr int64_t kOutputsOfWord = 8;  // what int4 outputs are packed by
 }  // namespace
 
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
-                           const std::string& prefix) {
+                           int32_t layer) {
   constexpr auto kPlain = OutputPlacement::kPlain;
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
+  using enum ModuleKind;
   const Slice hidden = Slice::of_all(config.hidden_size);
-  return {.qkv = {.parts = {{attention + "q_proj", layout.q_out, kPlain, 0},
-                            {attention + "k_proj", layout.kv_out, kPlain, layout.k_offset},
-                            {attention + "v_proj", layout.kv_out, kPlain, layout.v_offset}},
+  return {.qkv = {.parts = {{{kQ, layer}, layout.q_out, kPlain, 0},
+                            {{kK, layer}, layout.kv_out, kPlain, layout.k_offset},
+                            {{kV, layer}, layout.kv_out, kPlain, layout.v_offset}},
                   .in = hidden,
                   .outputs = layout.qkv_width,
                   .before_attention = true},
-          .o = {.parts = {{attention + "o_proj", hidden, kPlain, 0}},
+          .o = {.parts = {{{kO, layer}, hidden, kPlain, 0}},
                 .in = layout.o_in,
                 .outputs = config.hidden_size},
-          .gate_up = {.parts = {{mlp + "gate_proj", layout.mlp_out, OutputPlacement::kGate, 0},
-                                {mlp + "up_proj", layout.mlp_out, OutputPlacement::kUp, 0}},
+          .gate_up = {.parts = {{{kGate, layer}, layout.mlp_out, OutputPlacement::kGate, 0},
+                                {{kUp, layer}, layout.mlp_out, OutputPlacement::kUp, 0}},
                       .in = hidden,
                       .outputs = 2 * layout.mlp_out.total},
-          .down = {.parts = {{mlp + "down_proj", hidden, kPlain, 0}},
+          .down = {.parts = {{{kDown, layer}, hidden, kPlain, 0}},
                    .in = layout.mlp_in,
                    .outputs = config.hidden_size}};
 }
@@ -41,7 +40,7 @@ FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout
   if (weights == WeightOverride::kInt8Head) rounded_to = LinearFormat::kInt8Group64;
   if (weights == WeightOverride::kInt4Head) rounded_to = LinearFormat::kInt4Group128;
   if (rounded_to && config.hidden_size % unit_inputs(*rounded_to) != 0) rounded_to.reset();
-  return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
+  return {.parts = {{{ModuleKind::kHead}, layout.head_out, OutputPlacement::kPlain, 0}},
           .in = Slice::of_all(config.hidden_size),
           .outputs = layout.head_out.total,
           .rounded_to = rounded_to};

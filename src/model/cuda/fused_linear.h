@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -20,7 +19,7 @@ namespace forerun::cuda {
 
 // A module whose outputs begin at output `first_output` of a weight.
 struct FusedPart {
-  std::string module;
+  ModuleId module;
   Slice out;
   OutputPlacement placement = OutputPlacement::kPlain;
   int64_t first_output = 0;
@@ -41,9 +40,7 @@ struct FusedLinear {
 struct LayerLinears {
   FusedLinear qkv, o, gate_up, down;
 };
-// `prefix`: "model.layers.3.".
-LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
-                           const std::string& prefix);
+LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer);
 // The head, made of its own rows; with tied embeddings it is a copy of theirs, which cannot be
 // looked up as a module. kInt4Head and kInt8Head round it if hidden_size is a multiple of the
 // group.

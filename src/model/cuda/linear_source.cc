@@ -37,18 +37,18 @@ std::vector<T> copied(const MatrixSlice& slice) {
 
 }  // namespace
 
-Result<LinearSource> LinearSource::find(const Checkpoint& checkpoint, const std::string& module) {
+Result<LinearSource> LinearSource::find(const Checkpoint& checkpoint, ModuleId module) {
   LinearSource source;
   if (checkpoint.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
-    auto awq = find_awq_tensors(checkpoint, module);
+    auto awq = checkpoint.awq_tensors(module);
     if (awq.ok()) {
       source.awq_ = *awq;
       return source;
     }
     if (awq.status().code() != StatusCode::kNotFound) return awq.status();
   }
-  FORERUN_ASSIGN_OR_RETURN(source.plain_, require_tensor(checkpoint, module + ".weight"));
-  FORERUN_RETURN_IF_ERROR(check_float(*source.plain_));
+  FORERUN_ASSIGN_OR_RETURN(source.plain_, require_weight(checkpoint, module));
+  FORERUN_RETURN_IF_ERROR(check_readable(*source.plain_));
   return source;
 }
 
@@ -71,7 +71,7 @@ Result<LinearSource::Bf16> LinearSource::bf16_part(const Slice& out, const Slice
   if (plain_ != nullptr) return part;
   // Dequantizes as the CPU's kernels do, and rounds. The part may begin or end within a group,
   // whose scale is then repeated for smaller groups, and within a word of outputs.
-  FORERUN_RETURN_IF_ERROR(check_float(*awq_->scales));
+  FORERUN_RETURN_IF_ERROR(check_readable(*awq_->scales));
   const ShardRange words{out.from.begin / kWord, (out.from.end + kWord - 1) / kWord};
   const int64_t group = std::gcd(awq_->group_size, std::gcd(in.from.begin, in.from.size()));
   const int64_t groups = in.from.size() / group;

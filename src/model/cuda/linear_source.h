@@ -16,10 +16,10 @@ namespace forerun::cuda {
 
 class LinearSource {
  public:
-  // `module`: its name without ".weight". The checkpoint must outlive the source.
-  static Result<LinearSource> find(const Checkpoint& checkpoint, const std::string& module);
+  // The checkpoint must outlive the source.
+  static Result<LinearSource> find(const Checkpoint& checkpoint, ModuleId module);
 
-  // Whether it is stored as floats.
+  // Whether one tensor stores it, as floats or as blocks.
   bool is_plain() const { return plain_ != nullptr; }
   // Whether the int4 kernels take the part as it is stored. `step`: the number of its outputs must
   // be a multiple of it.
@@ -35,7 +35,7 @@ class LinearSource {
   // bf16 [out][in], whatever the format.
   struct Bf16 {
     MatrixSlice slice;
-    std::vector<bf16> converted;        // if it is not stored as floats; `slice` points into it
+    std::vector<bf16> converted;        // if several tensors store it; `slice` points into it
     std::unique_ptr<RawTensor> tensor;  // describes `converted`
   };
   Result<Bf16> bf16_part(const Slice& out, const Slice& in) const;

@@ -17,7 +17,7 @@ void MatrixSlice::copy_rows(int64_t first, int64_t count, std::byte* to) const {
   const size_t element = element_bytes();
   const size_t lead = static_cast<size_t>(columns.lead) * element;
   const size_t inner = static_cast<size_t>(columns.from.size()) * element;
-  const bool converts = as_bf16 && tensor->dtype != DType::kBf16;
+  const bool converts = as_bf16 && (tensor->dtype != DType::kBf16 || !tensor->is_plain());
   std::vector<float> wide(converts ? static_cast<size_t>(columns.from.size()) : 0);
   for (int64_t row = first; row < first + count; ++row, to += row_bytes()) {
     const int64_t source = row - rows.lead;

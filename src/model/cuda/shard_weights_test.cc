@@ -154,7 +154,7 @@ class ShardWeights : public testing::TestWithParam<size_t> {
       EXPECT_LE(part.first_output + part.out.total, linear.outputs);
       EXPECT_TRUE(packed((*sources)[i], part.out, linear.in, int4) ==
                   framed(*expected[i], part.out, linear.in, !int4))
-          << part.module;
+          << module_name(part.module, ModuleNaming::kHuggingFace);
     }
   }
 

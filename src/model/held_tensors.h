@@ -1,0 +1,20 @@
+// The tensors of a checkpoint that a stage needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "model/layer_range.h"
+
+namespace forerun {
+
+// Those of the modules that any of the stages holds, in the order of decoder_modules().
+std::vector<ModuleTensor> held_tensors(const Checkpoint& checkpoint,
+                                       std::span<const LayerRange> stages);
+
+// The sum of their bytes in the files.
+int64_t held_bytes(const Checkpoint& checkpoint, const LayerRange& stage);
+
+}  // namespace forerun
