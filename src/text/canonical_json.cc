@@ -16,6 +16,10 @@ void flatten(const json& item, const char* parts, json& out) {
   }
   json kept = item;
   kept.erase("trim_offsets");
+  // Older files leave out what is the default.
+  if (kept.value("type", json()) == "ByteLevel" && std::string_view(parts) == "pretokenizers") {
+    kept.emplace("use_regex", true);
+  }
   out.push_back(std::move(kept));
 }
 

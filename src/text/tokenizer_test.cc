@@ -418,6 +418,11 @@ TEST(SameTokenizer, SpecialTokensMayDifferOrdinaryOnesMayNot) {
   draft = target;
   draft["pre_tokenizer"]["trim_offsets"] = true;
   EXPECT_EQ(must_load(target).fingerprint(), must_load(draft).fingerprint());
+  // Nor is what ByteLevel does by default, said or left out.
+  draft["pre_tokenizer"].erase("use_regex");
+  EXPECT_EQ(must_load(target).fingerprint(), must_load(draft).fingerprint());
+  draft["pre_tokenizer"]["use_regex"] = false;
+  EXPECT_NE(must_load(target).fingerprint(), must_load(draft).fingerprint());
 }
 
 TEST(TokenizerThreads, EncodeInParallelGivesTheSameIds) {
