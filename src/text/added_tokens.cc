@@ -14,9 +14,6 @@
 namespace forerun::text {
 namespace {
 
-// Bounds the work a position can cost; real contents are some tens of bytes.
-constexpr size_t kMaxTokenBytes = 1024;
-
 bool is_word(const CodePoint& point) {
   if (point.len_bytes == 0) return false;
   const char32_t c = point.value;
@@ -55,8 +52,8 @@ size_t end_of_space_behind(std::string_view text, size_t begin) {
 Result<AddedToken> read_added_token(const JsonValue& entry) {
   AddedToken token;
   FORERUN_ASSIGN_OR_RETURN(token.content, entry["content"].as_string());
-  if (token.content.size() > kMaxTokenBytes) {
-    return entry["content"].refuse("at most " + std::to_string(kMaxTokenBytes) + " bytes",
+  if (token.content.size() > kMaxAddedTokenBytes) {
+    return entry["content"].refuse("at most " + std::to_string(kMaxAddedTokenBytes) + " bytes",
                                    StatusCode::kUnsupported);
   }
   FORERUN_ASSIGN_OR_RETURN(token.special, entry["special"].bool_or(false));

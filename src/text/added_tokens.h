@@ -13,6 +13,10 @@
 
 namespace forerun::text {
 
+// The longest content of an added token. It bounds the work that a position of a text can cost;
+// real contents are some tens of bytes.
+constexpr size_t kMaxAddedTokenBytes = 1024;
+
 struct AddedToken {
   int32_t id = 0;
   std::string content;

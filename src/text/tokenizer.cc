@@ -83,6 +83,14 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name,
                                        std::string_view config_bytes, std::string config_name) {
   FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson json,
                            text::parse_tokenizer_json(bytes, std::move(name)));
+  if (config_bytes.empty()) return build(json, nullptr);
+  FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson config,
+                           text::parse_tokenizer_json(config_bytes, std::move(config_name)));
+  return build(json, &config);
+}
+
+Result<Tokenizer> Tokenizer::build(const text::TokenizerJson& json,
+                                   const text::TokenizerJson* config) {
   const JsonValue root = json.root();
   FORERUN_ASSIGN_OR_RETURN(text::Normalizer normalizer,
                            text::Normalizer::build(root["normalizer"]));
@@ -96,10 +104,8 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name,
   if (pre_tokenizer.ends_in_byte_level() && !bpe.accepts_raw_bytes()) pre_tokenizer.spell_bytes();
   FORERUN_ASSIGN_OR_RETURN(std::vector<text::AddedToken> added,
                            text::read_added_tokens(root["added_tokens"]));
-  if (!config_bytes.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson config,
-                             text::parse_tokenizer_json(config_bytes, std::move(config_name)));
-    FORERUN_RETURN_IF_ERROR(text::merge_added_tokens_decoder(config.root()["added_tokens_decoder"],
+  if (config != nullptr) {
+    FORERUN_RETURN_IF_ERROR(text::merge_added_tokens_decoder(config->root()["added_tokens_decoder"],
                                                              bpe.vocab(), added));
   }
 

@@ -23,6 +23,9 @@
 namespace forerun {
 
 class Detokenizer;
+namespace text {
+struct TokenizerJson;
+}
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // what the post-processor adds, e.g. BOS
@@ -90,6 +93,9 @@ class Tokenizer {
   friend class Detokenizer;
   friend Status check_same_tokenizer(const Tokenizer& target, const Tokenizer& draft);
   struct Impl;
+  // `config`: a parsed tokenizer_config.json, or null.
+  static Result<Tokenizer> build(const text::TokenizerJson& json,
+                                 const text::TokenizerJson* config);
   explicit Tokenizer(std::unique_ptr<const Impl> impl);
   std::unique_ptr<const Impl> impl_;
 };
