@@ -1,4 +1,5 @@
-// Tokenizer: text to token ids and back, as a checkpoint's tokenizer.json says.
+// Tokenizer: text to token ids and back, as a checkpoint's tokenizer.json or the vocabulary in a
+// GGUF file says.
 //
 // Byte-pair encoding in its two published shapes: byte-level (GPT-2, Llama 3, Qwen2, DeepSeek) and
 // SentencePiece-style with byte fallback (Llama 2, Mistral). Every stage is data read from the
@@ -23,6 +24,7 @@
 namespace forerun {
 
 class Detokenizer;
+struct GgufVocabulary;
 namespace text {
 struct TokenizerJson;
 }
@@ -43,6 +45,11 @@ class Tokenizer {
   static Result<Tokenizer> from_json(std::string_view bytes, std::string name = "tokenizer.json",
                                      std::string_view config_bytes = {},
                                      std::string config_name = "tokenizer_config.json");
+
+  // From what a GGUF file says of its tokenizer (gguf_vocabulary.h, which tells what is accepted);
+  // `name` stands for the file in messages. Nothing of `vocabulary` is kept.
+  static Result<Tokenizer> from_gguf(const GgufVocabulary& vocabulary,
+                                     std::string name = "model.gguf");
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
