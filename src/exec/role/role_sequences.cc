@@ -42,6 +42,11 @@ void RoleSequences::give_turn(RoleSequence& sequence) {
   ready_.push_back(&sequence);
 }
 
+void RoleSequences::take_ready(std::vector<RoleSequence*>& taken) {
+  taken.clear();
+  taken.swap(ready_);
+}
+
 void RoleSequences::count(const RoleSequence& sequence, int32_t by) {
   if (!sequence.decodes) return;
   decoding_ += by;

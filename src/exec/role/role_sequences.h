@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/id_map.h"
@@ -42,9 +43,12 @@ class RoleSequences {
 
   // Appends the sequence to ready(), unless it has a turn already or has nothing to run.
   void give_turn(RoleSequence& sequence);
-  // Sequences with items, in the order of their turns.
-  std::vector<RoleSequence*>& ready() { return ready_; }
-  const std::vector<RoleSequence*>& ready() const { return ready_; }
+  // Sequences that have been given a turn, in that order; empty after take_ready(). Valid until
+  // give_turn(), take_ready() or close().
+  std::span<RoleSequence* const> ready() const { return ready_; }
+  // Moves all of ready() into `taken`, whose entries are replaced. Each sequence's `has_turn` stays
+  // set: the caller runs its turn, or keeps the sequence until it does.
+  void take_ready(std::vector<RoleSequence*>& taken);
 
  private:
   // Adds the sequence to the counts (`by` 1), or removes it (-1).

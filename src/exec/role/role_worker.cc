@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/clocks.h"
@@ -88,7 +89,7 @@ void RoleWorker::close(SequenceId sequence) {
 }
 
 bool RoleWorker::decodes() const {
-  const std::vector<RoleSequence*>& ready = sequences_.ready();
+  const std::span<RoleSequence* const> ready = sequences_.ready();
   return std::any_of(ready.begin(), ready.end(),
                      [](const RoleSequence* sequence) { return !sequence->reads_prompt(); });
 }

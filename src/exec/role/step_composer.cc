@@ -227,10 +227,10 @@ void StepComposer::compose(StepUnderWay& step, const Limits& limits, int64_t hel
   counts_ = {};
   prefixes_.begin_step();
   masks_.begin_step();
-  memory_.take(sequences_.ready());
-  masks_.take(sequences_.ready());
-  turns_.set(sequences_.ready());
-  sequences_.ready().clear();
+  sequences_.take_ready(ready_);
+  memory_.take(ready_);
+  masks_.take(ready_);
+  turns_.set(ready_);
   // Edits may give back blocks that other sequences lack, so all are applied first.
   for (const TurnOrder::Turn& turn : turns_.all()) apply_due_edits(*turn.sequence, finished);
   if (!turns_.prompts().empty()) {

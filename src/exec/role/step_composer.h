@@ -106,6 +106,7 @@ class StepComposer {
   StepUnderWay* step_ = nullptr;
   Limits limits_;
   Counts counts_;
+  std::vector<RoleSequence*> ready_;  // before TurnOrder orders them
 };
 
 }  // namespace forerun
