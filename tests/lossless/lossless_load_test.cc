@@ -135,7 +135,7 @@ void LosslessUnderLoad::run_load(const std::string& devices, const std::string& 
     // Greedy ones take rule `rejection` too.
     policies_.emplace_back(precision, request, strategy);
   }
-  // Admission foresees a block for each to grow by; they grow by three.
+  // A reservation foresees a block for each to grow by; they grow by three.
   options.kv_memory_bytes = roomy->info().kv_bytes / kMaxActiveRequests * 2;
   const auto engine =
       make_engine(pair.target(), pair.draft(), precision, devices, draft_devices, options);

@@ -9,7 +9,7 @@ bool AdmissionPolicy::has_room(ScheduledRequest& waits, int32_t priority) {
       !preemption_->outranks_one(priority)) {
     return false;
   }
-  if (!waits.claim) waits.claim.emplace(prefixes_->claim(*waits.request));
+  if (!waits.claim) waits.claim.emplace(specs_->claim(*waits.request));
   return running_->has_room(*waits.claim);
 }
 

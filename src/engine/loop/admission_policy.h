@@ -1,4 +1,5 @@
-// Which waiting request is admitted next: one that finds a place and room in the KV memory.
+// Decides which waiting request is admitted next: one that finds a place and room in the KV memory.
+// EngineLoop admits it, and RunningRequests reserves its blocks (KvReservations).
 //
 // One thread.
 #pragma once
@@ -7,9 +8,9 @@
 #include <optional>
 
 #include "engine/loop/preemption.h"
-#include "engine/loop/prefix_sharing.h"
 #include "engine/loop/running_requests.h"
 #include "engine/loop/scheduled_request.h"
+#include "engine/loop/sequence_specs.h"
 
 namespace forerun {
 
@@ -17,12 +18,12 @@ class AdmissionPolicy {
  public:
   // At most `max_active` requests run at a time. The objects must outlive this one.
   AdmissionPolicy(int32_t max_active, const RunningRequests* running, const Preemption* preemption,
-                  WaitingQueue* waiting, PrefixSharing* prefixes)
+                  WaitingQueue* waiting, SequenceSpecs* specs)
       : max_active_(max_active),
         running_(running),
         preemption_(preemption),
         waiting_(waiting),
-        prefixes_(prefixes) {}
+        specs_(specs) {}
 
   bool has_place() const { return static_cast<int32_t>(running_->size()) < max_active_; }
   // The request to admit next, which stays in the queue; nothing where there is no place or not
@@ -38,7 +39,7 @@ class AdmissionPolicy {
   const RunningRequests* const running_;
   const Preemption* const preemption_;
   WaitingQueue* const waiting_;
-  PrefixSharing* const prefixes_;
+  SequenceSpecs* const specs_;
 };
 
 }  // namespace forerun

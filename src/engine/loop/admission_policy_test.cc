@@ -21,7 +21,7 @@ class AdmissionPolicyTest : public ::testing::Test {
     if (!next) return -1;
     ScheduledRequest& running =
         running_.add(running_.next_sequence(), waiting_.pop(next->priority));
-    EXPECT_TRUE(running_.open(running, prefixes_.sequence(running)).ok());
+    EXPECT_TRUE(running_.open(running, specs_.spec(running)).ok());
     return next->priority;
   }
 
@@ -31,8 +31,8 @@ class AdmissionPolicyTest : public ::testing::Test {
   RunningRequests running_{&executor_, &batch_, nullptr, true};
   WaitingQueue waiting_{Clock::duration::zero()};
   Preemption preemption_{&running_, &waiting_, nullptr};
-  PrefixSharing prefixes_{false};
-  AdmissionPolicy policy_{3, &running_, &preemption_, &waiting_, &prefixes_};
+  SequenceSpecs specs_{false};
+  AdmissionPolicy policy_{3, &running_, &preemption_, &waiting_, &specs_};
   std::vector<std::shared_ptr<PulledRequest>> readers_;
 };
 
@@ -93,7 +93,7 @@ TEST_F(AdmissionPolicyTest, WhileMemoryIsShortOnlyWhoOutranksARunningOne) {
 TEST_F(AdmissionPolicyTest, WhileMemoryIsShortTheMostUrgentIsAskedToo) {
   WaitingQueue ageing(std::chrono::hours(1));
   Preemption preemption(&running_, &ageing, nullptr);
-  AdmissionPolicy policy(4, &running_, &preemption, &ageing, &prefixes_);
+  AdmissionPolicy policy(4, &running_, &preemption, &ageing, &specs_);
   for (const size_t tokens : {10, 20}) {
     wait(tokens, 1);
     ASSERT_EQ(admit_next(), 1);

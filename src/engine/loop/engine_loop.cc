@@ -31,9 +31,9 @@ EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
       waiting_(options_.priority_ageing),
       batch_(options_.costs, options_.drafts_sequentially),
       running_(executor_.get(), &batch_, options_.load, options_.draft_keeps_all),
-      prefixes_(options_.share_prefixes),
+      specs_(options_.share_prefixes),
       preemption_(&running_, &waiting_, options_.load),
-      admission_(options_.max_active, &running_, &preemption_, &waiting_, &prefixes_),
+      admission_(options_.max_active, &running_, &preemption_, &waiting_, &specs_),
       automatic_(options_.automatic, options_.costs, executor_.get()),
       strategies_(&batch_, options_.recorder != nullptr),
       turns_(executor_.get(), &running_, &strategies_, &automatic_, options_.load),
@@ -178,7 +178,7 @@ void EngineLoop::start(ScheduledRequest admitted) {
   const SequenceId sequence = at_hand_ = running_.next_sequence();
   ScheduledRequest& running = running_.add(sequence, std::move(admitted));
   running.driver.set_strategy(strategies_.make(running));
-  const Status opened = running_.open(running, prefixes_.sequence(running));
+  const Status opened = running_.open(running, specs_.spec(running));
   if (!opened.ok()) {
     end(sequence, FinishReason::kError, opened);
     return;

@@ -16,7 +16,8 @@
 //   submissions.h         requests from other threads
 //   cancellation_watch.h  which requests are cancelled or late
 //   waiting_requests.h    in which order requests wait
-//   prefix_sharing.h      what a request asks of the KV caches
+//   sequence_specs.h      which blocks a request claims, and the spec of its sequence
+//   kv_reservations.h     the KV blocks that are reserved for running requests
 //   admission_policy.h    which waiting request is admitted next
 //   running_requests.h    the running requests, with all that they hold
 //   preemption.h          which of them gives its place or its blocks to another request
@@ -43,10 +44,10 @@
 #include "engine/loop/event_delivery.h"
 #include "engine/loop/loop_waker.h"
 #include "engine/loop/preemption.h"
-#include "engine/loop/prefix_sharing.h"
 #include "engine/loop/request_turns.h"
 #include "engine/loop/running_requests.h"
 #include "engine/loop/scheduled_request.h"
+#include "engine/loop/sequence_specs.h"
 #include "engine/loop/strategy_factory.h"
 #include "engine/loop/submissions.h"
 #include "exec/executor.h"
@@ -116,7 +117,7 @@ class EngineLoop {
   WaitingQueue waiting_;
   DecodingBatch batch_;
   RunningRequests running_;
-  PrefixSharing prefixes_;
+  SequenceSpecs specs_;
   Preemption preemption_;
   AdmissionPolicy admission_;
   AutomaticPlans automatic_;

@@ -24,7 +24,7 @@ ScheduledRequest& RunningRequests::add(SequenceId sequence, ScheduledRequest&& r
 }
 
 Status RunningRequests::open(ScheduledRequest& running, const SequenceSpec& spec) {
-  admission_.admit(*running.claim, running.reservation);
+  reservations_.reserve(*running.claim, running.reservation);
   running.claim.reset();
   return executor_->open(running.sequence, spec);
 }
@@ -39,7 +39,7 @@ int64_t RunningRequests::count_tokens(ScheduledRequest& running) {
 
 ScheduledRequest RunningRequests::remove(SequenceId sequence) {
   ScheduledRequest removed = std::move(*running_.take(sequence));
-  admission_.release(removed.reservation);
+  reservations_.release(removed.reservation);
   batch_->retire(removed.in_batch, removed.request->plan().automatic);
   removed.costs_version = 0;
   close(sequence);

@@ -1,6 +1,6 @@
 // The requests that run, each with what it holds of the engine: an open sequence of the executor's,
-// KV blocks reserved for it (Admission), and its share of the batch (DecodingBatch). What a request
-// holds is released when it is removed.
+// KV blocks reserved for it (KvReservations), and its share of the batch (DecodingBatch). What a
+// request holds is released when it is removed.
 //
 // One thread.
 #pragma once
@@ -10,8 +10,8 @@
 
 #include "base/id_map.h"
 #include "engine/info/load_meter.h"
-#include "engine/loop/admission.h"
 #include "engine/loop/decoding_batch.h"
+#include "engine/loop/kv_reservations.h"
 #include "engine/loop/scheduled_request.h"
 #include "exec/executor.h"
 #include "forerun/status.h"
@@ -21,9 +21,10 @@ namespace forerun {
 
 class RunningRequests {
  public:
-  // `load` may be null; the objects must outlive this one. `draft_keeps_all`: as for Admission.
+  // `load` may be null; the objects must outlive this one. `draft_keeps_all`: as for
+  // KvReservations.
   RunningRequests(Executor* executor, DecodingBatch* batch, LoadMeter* load, bool draft_keeps_all)
-      : executor_(executor), batch_(batch), load_(load), admission_(executor, draft_keeps_all) {}
+      : executor_(executor), batch_(batch), load_(load), reservations_(executor, draft_keeps_all) {}
 
   bool empty() const { return running_.empty(); }
   size_t size() const { return running_.size(); }
@@ -35,8 +36,8 @@ class RunningRequests {
   auto end() const { return running_.end(); }
 
   // Whether the KV memory has room for one more request.
-  bool has_room(Admission::Claim& claim) const {
-    return admission_.has_room(claim, static_cast<int64_t>(running_.size()));
+  bool has_room(KvReservations::Claim& claim) const {
+    return reservations_.has_room(claim, static_cast<int64_t>(running_.size()));
   }
   // An id that no request has had, for add().
   SequenceId next_sequence() { return next_sequence_++; }
@@ -47,7 +48,7 @@ class RunningRequests {
   Status open(ScheduledRequest& running, const SequenceSpec& spec);
   // The role has read the request's whole text.
   void note_read(ScheduledRequest& running, Role role) {
-    admission_.note_read(running.reservation, role);
+    reservations_.note_read(running.reservation, role);
   }
   // Counts the request's tokens in the batch. Returns how many it has gained since the last call;
   // if any, its preemptions so far were not futile.
@@ -63,7 +64,7 @@ class RunningRequests {
   Executor* const executor_;
   DecodingBatch* const batch_;
   LoadMeter* const load_;
-  Admission admission_;
+  KvReservations reservations_;
   IdMap<ScheduledRequest> running_;
   SequenceId next_sequence_ = 1;
 };

@@ -11,8 +11,8 @@
 
 #include "engine/info/load_meter.h"
 #include "engine/loop/active_request.h"
-#include "engine/loop/admission.h"
 #include "engine/loop/decoding_batch.h"
+#include "engine/loop/kv_reservations.h"
 #include "engine/loop/waiting_requests.h"
 #include "step/types.h"
 #include "strategies/request_driver.h"
@@ -22,10 +22,10 @@ namespace forerun {
 // Destroying it before the request is finished tells the reader that memory has run out.
 struct ScheduledRequest {
   std::unique_ptr<ActiveRequest> request;
-  RequestDriver driver;                   // holds the strategy; none while the request waits
-  SequenceId sequence = 0;                // another one after each preemption
-  std::optional<Admission::Claim> claim;  // while it waits, once it has come to the front
-  Admission::Reservation reservation;
+  RequestDriver driver;                        // holds the strategy; none while the request waits
+  SequenceId sequence = 0;                     // another one after each preemption
+  std::optional<KvReservations::Claim> claim;  // while it waits, once it has come to the front
+  KvReservations::Reservation reservation;
   Clock::duration waited{};  // before it was admitted, over all its admissions
   int32_t level = 0;         // its priority plus what waiting has added
   // How often it has been preempted for others since it last had a token.

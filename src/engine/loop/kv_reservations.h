@@ -1,5 +1,6 @@
-// How many requests the KV memory has room for: the blocks that the texts of running requests will
-// take, where blocks that several requests share are counted once.
+// Counts the KV blocks that are reserved for the texts of running requests, and says whether there
+// is room for one more. Blocks that several requests share are counted once. Which request is
+// admitted is AdmissionPolicy's decision.
 //
 // One thread.
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace forerun {
 
-class Admission {
+class KvReservations {
  public:
   // The blocks that a waiting request would take. Made once for its text; asking again costs
   // nothing as long as the running requests hold the same pages.
@@ -26,10 +27,10 @@ class Admission {
     Claim(std::span<const TokenId> text, bool shares, uint64_t salt, int64_t view_blocks = 0);
 
    private:
-    friend class Admission;
+    friend class KvReservations;
     std::vector<uint64_t> pages_;  // names of the text's full pages, where the request shares them
     int64_t own_blocks_ = 0;       // blocks that are not shared
-    uint64_t version_ = 0;         // Admission::version_ for which pages_to_take_ was computed
+    uint64_t version_ = 0;         // KvReservations::version_ for which pages_to_take_ was computed
     int64_t pages_to_take_ = 0;
   };
 
@@ -42,7 +43,7 @@ class Admission {
 
   // `executor` must outlive the object. `draft_keeps_all` false: the draft model keeps only a
   // window of each text and has room for all requests that may run.
-  explicit Admission(const Executor* executor, bool draft_keeps_all = true)
+  explicit KvReservations(const Executor* executor, bool draft_keeps_all = true)
       : executor_(executor), draft_keeps_all_(draft_keeps_all) {}
 
   // Whether there is room for a request beside `running` others: for its blocks, without those that
@@ -53,7 +54,7 @@ class Admission {
 
   // Where memory runs out halfway (std::bad_alloc), `reservation` holds what must be passed to
   // release().
-  void admit(const Claim& claim, Reservation& reservation);
+  void reserve(const Claim& claim, Reservation& reservation);
   // The role has read the whole text, so its blocks are in use. Until then all of them count as
   // reserved, though some are in use already: so while a prompt that takes more than half of the
   // room is being read, other requests wait, rather than too many being admitted at once.

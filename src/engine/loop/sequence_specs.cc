@@ -1,4 +1,4 @@
-#include "engine/loop/prefix_sharing.h"
+#include "engine/loop/sequence_specs.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,12 +20,12 @@ int64_t view_blocks_of(const ActiveRequest& request) {
 
 }  // namespace
 
-Admission::Claim PrefixSharing::claim(const ActiveRequest& request) {
+KvReservations::Claim SequenceSpecs::claim(const ActiveRequest& request) {
   return {request.tokens(), shares(request), salts_.number(request.request().cache_salt),
           view_blocks_of(request)};
 }
 
-SequenceSpec PrefixSharing::sequence(const ScheduledRequest& running) {
+SequenceSpec SequenceSpecs::spec(const ScheduledRequest& running) {
   const ActiveRequest& request = *running.request;
   SequenceSpec spec;
   spec.sampling = request.sampling();

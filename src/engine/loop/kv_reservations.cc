@@ -1,4 +1,4 @@
-#include "engine/loop/admission.h"
+#include "engine/loop/kv_reservations.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,8 +25,8 @@ uint64_t page_name(uint64_t before, std::span<const TokenId> page) {
 
 }  // namespace
 
-Admission::Claim::Claim(std::span<const TokenId> text, bool shares, uint64_t salt,
-                        int64_t view_blocks)
+KvReservations::Claim::Claim(std::span<const TokenId> text, bool shares, uint64_t salt,
+                             int64_t view_blocks)
     : own_blocks_(blocks_of(text.size()) + view_blocks) {
   if (!shares) return;
   uint64_t name = salt;
@@ -37,7 +37,7 @@ Admission::Claim::Claim(std::span<const TokenId> text, bool shares, uint64_t sal
   own_blocks_ -= static_cast<int64_t>(pages_.size());
 }
 
-bool Admission::has_room(Claim& claim, int64_t running) const {
+bool KvReservations::has_room(Claim& claim, int64_t running) const {
   if (running == 0) return true;
   if (claim.version_ != version_) {
     claim.version_ = version_;
@@ -59,7 +59,7 @@ bool Admission::has_room(Claim& claim, int64_t running) const {
   return true;
 }
 
-void Admission::admit(const Claim& claim, Reservation& reservation) {
+void KvReservations::reserve(const Claim& claim, Reservation& reservation) {
   reservation = {};
   reservation.pages.reserve(claim.pages_.size());
   reservation.own_blocks = claim.own_blocks_;
@@ -73,7 +73,7 @@ void Admission::admit(const Claim& claim, Reservation& reservation) {
   }
 }
 
-void Admission::note_read(Reservation& reservation, Role role) {
+void KvReservations::note_read(Reservation& reservation, Role role) {
   const auto index = static_cast<size_t>(role);
   if (std::exchange(reservation.has_read[index], true)) return;
   reserved_[index] -= reservation.own_blocks;
@@ -82,7 +82,7 @@ void Admission::note_read(Reservation& reservation, Role role) {
   }
 }
 
-void Admission::release(Reservation& reservation) {
+void KvReservations::release(Reservation& reservation) {
   for (size_t role = 0; role < reserved_.size(); ++role) {
     if (!reservation.has_read[role]) reserved_[role] -= reservation.own_blocks;
     for (const uint64_t name : reservation.pages) {
