@@ -15,6 +15,7 @@
 
 #include "base/sanitized.h"
 #include "engine/loop/engine_loop.h"
+#include "engine/loop/scheduled_request_rig.h"
 #include "exec/exec_rig.h"
 #include "support/submit_to_loop.h"
 #include "support/toy_model.h"
@@ -23,6 +24,7 @@ namespace {
 
 // Set by the thread whose allocations fail, or named by its number.
 thread_local bool fails_here = false;
+thread_local bool has_no_memory = false;  // all of this thread's allocations fail
 std::atomic<pid_t> failing_thread{0};
 std::atomic<int64_t> allocations_left{-1};  // until one fails; negative: none does
 std::atomic<int64_t> failed{0};
@@ -37,6 +39,7 @@ bool is_failing_thread() {
 
 // Allocates; null where the allocation is made to fail.
 void* try_allocate(std::size_t size, std::size_t alignment) noexcept {
+  if (has_no_memory) return nullptr;
   if (allocations_left.load() > 0 && is_failing_thread() && allocations_left.load() > 0 &&
       allocations_left.fetch_sub(1) == 1) {
     ++failed;
@@ -180,6 +183,64 @@ void OutOfMemory::fail_each_allocation(bool threaded) {
 
 TEST_F(OutOfMemory, OneModelAfterTheOther) { fail_each_allocation(false); }
 TEST_F(OutOfMemory, Concurrent) { fail_each_allocation(true); }
+
+// For no sequence is there memory: neither for what the loop does meanwhile nor for the result.
+class HasNoMemory : public IdleExecutor {
+ public:
+  struct Seen {
+    std::atomic<bool> all_submitted{false};
+    std::atomic<int> meanwhiles{0}, thrown{0};
+  };
+  explicit HasNoMemory(Seen* seen) : seen_(seen) {}
+
+  Status open(SequenceId sequence, const SequenceSpec&) override {
+    seen_->all_submitted.wait(false);
+    open_ = sequence;
+    return {};
+  }
+  std::optional<WorkResult> next(std::chrono::microseconds) override {
+    if (failed_ == open_) return std::nullopt;
+    failed_ = open_;
+    has_no_memory = true;
+    ++seen_->meanwhiles;
+    try {
+      meanwhile_();
+    } catch (const std::bad_alloc&) {
+      ++seen_->thrown;
+    }
+    has_no_memory = false;
+    throw std::bad_alloc();
+  }
+  void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
+
+ private:
+  Seen* const seen_;
+  Meanwhile meanwhile_;
+  SequenceId open_ = 0, failed_ = 0;
+};
+
+// A request begins in the turn after memory ran out for the one before: for what the load meter was
+// to be told of it, then for its result.
+TEST(OutOfMemoryLoop, EventsThatFoundNoMemoryTakeNoPlaceFromLaterOnes) {
+  HasNoMemory::Seen seen;
+  LoadMeter load(-1);
+  EngineLoop loop({.max_active = 1, .load = &load}, std::make_unique<HasNoMemory>(&seen));
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (int32_t token = 0; token < 3; ++token) {
+    Request request;
+    request.prompt_tokens = {token};
+    request.max_new_tokens = 20;
+    streams.push_back(submit_to_loop(loop, std::move(request), toy_tokenizer()));
+  }
+  seen.all_submitted = true;
+  seen.all_submitted.notify_all();
+  for (const auto& stream : streams) {
+    const Output output = drain(*stream);
+    EXPECT_EQ(output.error.code(), StatusCode::kResourceExhausted) << output.error.message();
+  }
+  EXPECT_EQ(seen.meanwhiles, 3);
+  EXPECT_EQ(seen.thrown, 0);
+}
 
 // The thread that was started last.
 pid_t newest_thread() {

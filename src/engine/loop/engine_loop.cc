@@ -246,6 +246,9 @@ void EngineLoop::drop_at_hand() {
   } else if (running_.contains(at_hand_)) {
     running_.remove(at_hand_);
   }
+  // The next request may have its turn and its events before a result comes, and run_turns() drops
+  // these only after a result.
+  events_.drop_unsent(running_);
 }
 
 KvLoad EngineLoop::kv_load(Role role) const {

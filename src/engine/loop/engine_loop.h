@@ -106,7 +106,7 @@ class EngineLoop {
   // lets strategies prepare, and follows the load. Throws nothing.
   void deliver();
   // The process is out of memory: removes the requests that were being worked on, however far they
-  // have come. Their destructors tell the readers.
+  // have come, and those whose events could not be sent. Their destructors tell the readers.
   void drop_at_hand();
 
   const Options options_;

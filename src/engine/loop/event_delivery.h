@@ -40,7 +40,8 @@ class EventDelivery {
   // prepare their next turns. Throws nothing.
   void deliver(const RunningRequests& running);
   // Removes from `running` the requests for whose events there was no memory. Their readers are
-  // told so.
+  // told so. Must be called between two calls of deliver() that have something to tell, since
+  // deliver() notes such requests without allocating.
   void drop_unsent(RunningRequests& running);
 
  private:
