@@ -1,8 +1,10 @@
 // Runs the turns of requests: starts their strategies, passes results to them, their work to the
 // executor and their tokens to the request.
 //
-// `now` is when the turn began; tokens count as emitted then. The states that are returned say how
-// the request goes on: kOver and kFailed are for the caller to handle, kDrained does not occur.
+// `now` is when the turn began; tokens count as emitted then. Each turn returns the state in which
+// it leaves the request's driver. After kOver or kFailed the request does not run any more, and the
+// caller must end it: with the request's reason after kOver, with RequestDriver::error() after
+// kFailed. kDrained is never returned: such a request gets its new strategy in the same turn.
 //
 // One thread.
 #pragma once
