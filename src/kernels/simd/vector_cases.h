@@ -104,6 +104,9 @@ const char* check_arithmetic(bool fused) {
   if (!ints_are<V>(V::add_int(i, j), [&](int n) { return bits(in.i[n]) + bits(in.j[n]); })) {
     return "add_int";
   }
+  if (!ints_are<V>(V::sub_int(i, j), [&](int n) { return bits(in.i[n]) - bits(in.j[n]); })) {
+    return "sub_int";
+  }
   if (!ints_are<V>(V::and_int(i, j), [&](int n) { return in.i[n] & in.j[n]; })) return "and_int";
   if (!ints_are<V>(V::template shift_left<3>(i), [&](int n) { return bits(in.i[n]) << 3; })) {
     return "shift_left";
@@ -118,6 +121,14 @@ const char* check_arithmetic(bool fused) {
     return "as_int";
   }
   if (!floats_are<V>(V::as_float(V::as_int(a)), [&](int n) { return in.a[n]; })) return "as_float";
+  const auto float_of = [](uint32_t x) { return __builtin_bit_cast(float, x); };
+  if (!floats_are<V>(even_bf16<V>(i), [&](int n) { return float_of(bits(in.i[n]) << 16); })) {
+    return "even_bf16";
+  }
+  if (!floats_are<V>(odd_bf16<V>(i),
+                     [&](int n) { return float_of(bits(in.i[n]) & 0xffff0000u); })) {
+    return "odd_bf16";
+  }
   return nullptr;
 }
 
@@ -204,6 +215,29 @@ const char* check_weights() {
                    [&](int n) { return in.i[n] > in.j[n] ? in.i[n] : in.j[n]; })) {
     return "max_int";
   }
+  if (!ints_are<V>(V::zero_int(), [](int) { return 0; })) return "zero_int";
+  if (!ints_are<V>(V::mul_int(i, j), [&](int n) {
+        return static_cast<uint32_t>(in.i[n]) * static_cast<uint32_t>(in.j[n]);
+      })) {
+    return "mul_int";
+  }
+  int32_t highest = in.i[0];
+  for (int lane = 1; lane < V::kLanes; ++lane)
+    highest = in.i[lane] > highest ? in.i[lane] : highest;
+  if (V::max_lane_int(i) != highest) return "max_lane_int";
+  // The order of the sum is the type's own, so the terms are integers.
+  float integers[4][kMaxLanes], expected_sums[4] = {}, sums[4];
+  for (int row = 0; row < 4; ++row) {
+    for (int lane = 0; lane < V::kLanes; ++lane) {
+      integers[row][lane] = static_cast<float>((in.i[lane] >> (20 + row)) + row);
+      expected_sums[row] += integers[row][lane];
+    }
+  }
+  V::sum_lanes4(V::load(integers[0]), V::load(integers[1]), V::load(integers[2]),
+                V::load(integers[3]), sums);
+  for (int row = 0; row < 4; ++row) {
+    if (!same_bits(sums[row], expected_sums[row])) return "sum_lanes4";
+  }
   if (!ints_are<V>(V::dot_halves(V::set1_int(9), i, j), [&](int n) {
         return 9u + static_cast<uint32_t>(half(in.i[n], 0) * half(in.j[n], 0)) +
                static_cast<uint32_t>(half(in.i[n], 1) * half(in.j[n], 1));
@@ -217,7 +251,20 @@ const char* check_weights() {
       !floats_are<V>(split.odd, [&](int n) { return pairs[2 * n + 1]; })) {
     return "load_split_f32";
   }
+  // f16 numbers from 1 up: 0x3c00 + k is 1 + k / 1024.
+  uint16_t f16[2 * kMaxLanes];
+  for (int k = 0; k < 2 * kMaxLanes; ++k) f16[k] = static_cast<uint16_t>(0x3c00 + 31 * k);
+  const auto value_of_f16 = [](int k) { return 1.0f + static_cast<float>(31 * k) / 1024.0f; };
+  const typename V::Pair widened = V::load_split_f16(f16);
+  if (!floats_are<V>(widened.even, [&](int n) { return value_of_f16(2 * n); }) ||
+      !floats_are<V>(widened.odd, [&](int n) { return value_of_f16(2 * n + 1); })) {
+    return "load_split_f16";
+  }
   int8_t bytes[2 * kMaxLanes];
+  V::store_low_bytes(bytes, i);
+  for (int lane = 0; lane < V::kLanes; ++lane) {
+    if (bytes[lane] != static_cast<int8_t>(in.i[lane] & 255)) return "store_low_bytes";
+  }
   V::store_low_bytes_by_fours(bytes, i, j);
   for (int k = 0; k < 2 * V::kLanes; ++k) {
     const int32_t* const from = k % 8 < 4 ? in.i : in.j;

@@ -11,6 +11,8 @@ const char* wrong_in_scalar_vectors();
 #if defined(__x86_64__)
 const char* wrong_in_avx2_vectors();
 const char* wrong_in_avx512_vectors();
+const char* wrong_in_emulated_bf16_products();
+const char* wrong_in_avx512_bf16_products();
 #endif
 
 namespace {
@@ -28,6 +30,12 @@ TEST(Vector, OperationsOfAvx2GiveTheBitsOfPlainLoops) {
 TEST(Vector, OperationsOfAvx512GiveTheBitsOfPlainLoops) {
   if (!isa_is_supported(Isa::kAvx512)) GTEST_SKIP() << "no AVX-512";
   EXPECT_STREQ(wrong_in_avx512_vectors(), nullptr);
+  EXPECT_STREQ(wrong_in_emulated_bf16_products(), nullptr);
+}
+
+TEST(Vector, ProductsOfAvx512Bf16GiveTheBitsOfPlainLoops) {
+  if (!isa_is_supported(Isa::kAvx512Bf16)) GTEST_SKIP() << "no AVX512_BF16";
+  EXPECT_STREQ(wrong_in_avx512_bf16_products(), nullptr);
 }
 #endif
 
