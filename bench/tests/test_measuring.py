@@ -159,7 +159,7 @@ class MeasuringTest(unittest.TestCase):
                 {"context": 1000, "part": part, "us_a_layer": us}
                 for part, us in (
                     ("QKV", 7.0),
-                    ("attention_tiles_kernel", 15.5),
+                    ("attention_prefill_kernel", 15.5),
                     ("attention_kernel", 12.0),
                 )
             ),

@@ -97,11 +97,11 @@ Rows rows_of(const Case& bench_case) {
 
 class Bench {
  public:
-  static Result<Bench> create(bool clusters, int64_t cache_bytes, int32_t run_units) {
+  static Result<Bench> create(bool clusters, int64_t cache_bytes, int32_t min_persistent_units) {
     FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
     Bench bench;
     bench.clusters_ = clusters;
-    bench.run_units_ = run_units;
+    bench.min_persistent_units_ = min_persistent_units;
     bench.cache_bytes_ = cache_bytes;
     const auto allocate = [](DeviceBuffer* buffer, size_t bytes, int fill) -> Status {
       FORERUN_ASSIGN_OR_RETURN(*buffer, DeviceBuffer::allocate(bytes, "a bench"));
@@ -150,7 +150,7 @@ class Bench {
                            .may_fuse = true,
                            .may_cluster = clusters_,
                            .max_prefill_cluster_blocks = largest_prefill_cluster(model.head_dim),
-                           .run_units = run_units_});
+                           .min_persistent_units = min_persistent_units_});
     std::vector<int32_t> kv_slots;
     for (const AttentionRow& row : rows.rows) kv_slots.push_back(row.slot);
     const std::vector<float> angles(rows.rows.size() * static_cast<size_t>(model.head_dim));
@@ -212,7 +212,7 @@ class Bench {
   Event stop_ = std::move(Event::create()).value();
   DeviceBuffer cache_, activations_, attended_, partials_, arrivals_, failed_, step_;
   bool clusters_ = true;
-  int32_t run_units_ = 0;
+  int32_t min_persistent_units_ = 0;
   int64_t cache_bytes_ = 0;
 };
 
@@ -236,7 +236,7 @@ std::string name_of(AttentionKernel kernel) {
 struct Options {
   std::string filter, json;
   bool prefill = false, clusters = true, batches = false, chains = true;
-  int32_t run_units = AttentionShapeCuda().run_units;
+  int32_t min_persistent_units = AttentionShapeCuda().min_persistent_units;
   int32_t prompt_rows = 0;
   std::vector<int32_t> sequences = {1, 8, 24, 48, 128};
 };
@@ -285,7 +285,7 @@ std::string name_of(const Case& bench_case) {
 Status run(const Options& options) {
   FORERUN_ASSIGN_OR_RETURN(
       Bench bench, Bench::create(options.clusters, options.batches ? kBatchCacheBytes : kCacheBytes,
-                                 options.run_units));
+                                 options.min_persistent_units));
   std::FILE* file = options.json.empty() ? nullptr : std::fopen(options.json.c_str(), "a");
   for (const Case& bench_case : cases_of(options)) {
     AttentionPlanCuda plan;
@@ -336,7 +336,8 @@ int main(int argc, char** argv) {
     if (flag == "--no-clusters") options.clusters = false;
     if (flag == "--batches") options.batches = true;
     if (flag == "--trees") options.chains = false;
-    if (flag == "--run-units" && i + 1 < argc) options.run_units = std::stoi(argv[++i]);
+    if (flag == "--min-persistent-units" && i + 1 < argc)
+      options.min_persistent_units = std::stoi(argv[++i]);
     if (flag == "--sequences" && i + 1 < argc) {
       options.sequences.clear();
       std::stringstream list(argv[++i]);

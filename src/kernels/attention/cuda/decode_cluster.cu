@@ -7,11 +7,11 @@
 // of the dimensions of every column), and the outputs.
 //  - a warpgroup takes a span at a time, with columns (one query head of one row each) as the
 //    64-row operand of wgmma: keys and values are read from shared memory once, whatever the number
-//    of rows (attention/cuda/cluster_span.h);
+//    of rows (attention/cuda/decode_cluster_span.h);
 //  - the tile in which rows differ is scored likewise, with all keys that any row sees there; then
-//    one warp takes a row's own (attention/cuda/cluster_tail.h);
+//    one warp takes a row's own (attention/cuda/decode_cluster_tail.h);
 //  - results are received where keys and queries were: a warp announces that it reads them no more,
-//    and sends once all warps have announced it (attention/cuda/cluster_exchange.h).
+//    and sends once all warps have announced it (attention/cuda/decode_cluster_exchange.h).
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -19,11 +19,11 @@
 
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
-#include "kernels/attention/cuda/cluster_args.h"
-#include "kernels/attention/cuda/cluster_exchange.h"
-#include "kernels/attention/cuda/cluster_span.h"
-#include "kernels/attention/cuda/cluster_stage.h"
-#include "kernels/attention/cuda/cluster_tail.h"
+#include "kernels/attention/cuda/decode_cluster_args.h"
+#include "kernels/attention/cuda/decode_cluster_exchange.h"
+#include "kernels/attention/cuda/decode_cluster_span.h"
+#include "kernels/attention/cuda/decode_cluster_stage.h"
+#include "kernels/attention/cuda/decode_cluster_tail.h"
 #include "kernels/attention/cuda/kernels.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
@@ -35,17 +35,17 @@ namespace {
 
 // Leaves room for a linear layer's threads of 112 registers; two blocks per multiprocessor have
 // fewer.
-constexpr int cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
+constexpr int decode_cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
 
 // The thread's share of the block's eighth of the dimensions: two of a column, over all its spans.
 template <class Layout>
 struct MergeShare {
-  ClusterColumn<Layout> own_column;
+  DecodeClusterColumn<Layout> own_column;
   int first_span, end_span;
   uint16_t* out;
 
-  __device__ __forceinline__ MergeShare(const ClusterArgs& args,
-                                        const ClusterTileInfo<Layout>& tile_info, int rank,
+  __device__ __forceinline__ MergeShare(const DecodeClusterArgs& args,
+                                        const DecodeClusterTileInfo<Layout>& tile_info, int rank,
                                         int share)
       : own_column(args, share) {
     const int pair = own_column.pair();
@@ -56,7 +56,8 @@ struct MergeShare {
     out = args.attended + (tile_info.field(kFirstRow) + own_column.row) * args.attended_stride +
           (tile_info.field(kFirstHead) + own_column.head) * Layout::kDim + dim;
   }
-  __device__ __forceinline__ void merge_and_store(const ClusterArgs& args, uint32_t shared) const {
+  __device__ __forceinline__ void merge_and_store(const DecodeClusterArgs& args,
+                                                  uint32_t shared) const {
     const float2 v =
         merge_received<Layout>(shared, own_column.column, own_column.pair(), first_span, end_span);
     *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
@@ -64,24 +65,24 @@ struct MergeShare {
 };
 
 template <class Layout, bool kTwoPerSm>
-__global__ void __maxnreg__(cluster_registers(kTwoPerSm))
-    attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
+__global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
+    attention_decode_cluster_kernel(const __grid_constant__ DecodeClusterArgs args) {
   const uint32_t shared = dynamic_shared_address();
-  const ClusterThread thread;
-  ClusterBarriers<Layout> barriers{shared};
+  const DecodeClusterThread thread;
+  DecodeClusterBarriers<Layout> barriers{shared};
   barriers.init();
   if (!args.early) wait_for_previous_kernel();
   const int count = args.step->num_items * args.by_heads.by;
   bool waited = !args.early;
 
-  for (int index = static_cast<int>(blockIdx.x) / kClusterBlocks; index < count;
-       index += static_cast<int>(gridDim.x) / kClusterBlocks) {
+  for (int index = static_cast<int>(blockIdx.x) / kDecodeClusterBlocks; index < count;
+       index += static_cast<int>(gridDim.x) / kDecodeClusterBlocks) {
     // Before the previous kernel's end: requests the prefix, and finds what each thread will load.
-    const ClusterWork work(args, index, thread);
+    const DecodeClusterWork work(args, index, thread);
     request_first_tile<Layout>(args, work, barriers, thread.warpgroup);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
     const TileInfoRows<Layout> rows(args, work.item);
-    ClusterStaging<Layout> staging;
+    DecodeClusterStaging<Layout> staging;
     staging.plan(args, work, shared);
     copies_commit();
     store_tile_rows<Layout>(args, work, rows, shared);
@@ -95,7 +96,7 @@ __global__ void __maxnreg__(cluster_registers(kTwoPerSm))
     staging.load_and_rotate(shared);
 
     // Addresses are computed again here: kept since before the loop they would be spilled.
-    const ClusterTileInfo<Layout> tile_info{opaque(shared)};
+    const DecodeClusterTileInfo<Layout> tile_info{opaque(shared)};
     if (tile_info.field(kTailWarps) > 0 && tile_info.field(kTailWarpgroup) == thread.warpgroup) {
       score_tail<Layout>(args, tile_info, barriers, thread);
     }
@@ -140,23 +141,23 @@ __global__ void __maxnreg__(cluster_registers(kTwoPerSm))
 
 // Below sm_90 there are no clusters; never launched there.
 template <class Layout, bool kTwoPerSm>
-__global__ void attention_cluster_kernel(const __grid_constant__ ClusterArgs) {}
+__global__ void attention_decode_cluster_kernel(const __grid_constant__ DecodeClusterArgs) {}
 
 #endif
 
 struct Variant {
-  void (*kernel)(ClusterArgs);
+  void (*kernel)(DecodeClusterArgs);
   int shared_bytes;
 };
 // `two_per_sm`: two blocks per multiprocessor, as `wide` items always are.
 template <int kDim>
 Variant variant_for(bool wide, bool two_per_sm) {
-  using Narrow = ClusterLayout<kDim, kNarrowClusterColumns>;
-  using Wide = ClusterLayout<kDim, kWideClusterColumns>;
-  if (wide) return {attention_cluster_kernel<Wide, true>, Wide::kBytes};
-  return {
-      two_per_sm ? attention_cluster_kernel<Narrow, true> : attention_cluster_kernel<Narrow, false>,
-      Narrow::kBytes};
+  using Narrow = DecodeClusterLayout<kDim, kNarrowDecodeClusterColumns>;
+  using Wide = DecodeClusterLayout<kDim, kWideDecodeClusterColumns>;
+  if (wide) return {attention_decode_cluster_kernel<Wide, true>, Wide::kBytes};
+  return {two_per_sm ? attention_decode_cluster_kernel<Narrow, true>
+                     : attention_decode_cluster_kernel<Narrow, false>,
+          Narrow::kBytes};
 }
 Variant variant_for(int dim, bool wide, bool two_per_sm) {
   return dim == 64 ? variant_for<64>(wide, two_per_sm) : variant_for<128>(wide, two_per_sm);
@@ -177,22 +178,22 @@ Status prepare_attention_decode_cluster_cuda() {
 
 Status attention_decode_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
-  const auto args = attention_args<ClusterArgs>(call);
+  const auto args = attention_args<DecodeClusterArgs>(call);
   // The number of items that the plan makes of rows of one sequence; if there are more, clusters
   // take the rest in turn.
   const bool wide = call.kernel == AttentionKernel::kWideDecodeCluster;
-  const int query_tile_rows = cluster_rows(args.row_columns, wide);
+  const int query_tile_rows = decode_cluster_rows(args.row_columns, wide);
   const int items =
       (call.rows + query_tile_rows - 1) / query_tile_rows * args.kv_heads * args.parts;
   const bool two_per_sm = wide || items > kResidentClusters;
-  const int clusters = wide         ? kMaxClusters
-                       : two_per_sm ? std::min(items, kMaxClusters)
+  const int clusters = wide         ? kMaxDecodeClusters
+                       : two_per_sm ? std::min(items, kMaxDecodeClusters)
                                     : kResidentClusters;
   const Variant variant = variant_for(kv.head_dim, wide, two_per_sm);
-  return launch_dependent_clusters(variant.kernel, kClusterBlocks,
-                                   dim3(static_cast<unsigned>(clusters * kClusterBlocks)),
-                                   dim3(kClusterThreads), static_cast<size_t>(variant.shared_bytes),
-                                   stream, "launching attention", args);
+  return launch_dependent_clusters(
+      variant.kernel, kDecodeClusterBlocks,
+      dim3(static_cast<unsigned>(clusters * kDecodeClusterBlocks)), dim3(kDecodeClusterThreads),
+      static_cast<size_t>(variant.shared_bytes), stream, "launching attention", args);
 }
 
 }  // namespace forerun::cuda

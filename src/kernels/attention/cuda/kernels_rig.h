@@ -93,12 +93,12 @@ class AttentionKernels {
     fused.may_cluster = false;
     again(fused, "fused, no clusters");
     AttentionShapeCuda runs = fused;
-    runs.run_units = 0;
+    runs.min_persistent_units = 0;
     again(runs, "runs");
     runs.multiprocessors = 7;  // fewer workers: other shares, and the rest of the blocks have none
     again(runs, "runs of few workers");
     runs.multiprocessors = terms.multiprocessors;
-    runs.run_units = std::numeric_limits<int32_t>::max();
+    runs.min_persistent_units = std::numeric_limits<int32_t>::max();
     again(runs, "no runs");
     AttentionShapeCuda whole = split;
     whole.max_partials = 0;

@@ -1,8 +1,8 @@
 // Attention of many sequences with few rows each. A worker is a warpgroup with a ring of tiles,
 // which a loading warp of its own keeps full across all of its runs. Two workers share a
 // multiprocessor and nothing else. The plan deals tiles to workers in even shares
-// (attention/cuda/run_schedule.h), whatever the lengths of the sequences, so that all of them
-// stream the cache until the end.
+// (attention/cuda/persistent_schedule.h), whatever the lengths of the sequences, so that all of
+// them stream the cache until the end.
 //
 // Floor: the cache's bytes over the memory's bandwidth. A tile of 64 positions takes a worker about
 // 1 us, whether 4 of its 64 columns (one query head of one row each) are used or all; the memory
@@ -21,9 +21,9 @@
 #include "kernels/attention/cuda/load.h"
 #include "kernels/attention/cuda/merge.h"
 #include "kernels/attention/cuda/own_tiles.h"
-#include "kernels/attention/cuda/runs_columns.h"
-#include "kernels/attention/cuda/runs_load.h"
-#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/attention/cuda/persistent_columns.h"
+#include "kernels/attention/cuda/persistent_load.h"
+#include "kernels/attention/cuda/prefill_load.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 
@@ -34,8 +34,8 @@ namespace {
 
 // A worker's shared memory, and the tile of its ring that it takes next.
 template <int kDim>
-struct RunWorker {
-  using Layout = RunsLayout<kDim>;
+struct PersistentWorker {
+  using Layout = PersistentLayout<kDim>;
   uint32_t ring, queries, barriers;
   int lane = threadIdx.x % 32;
   int thread = static_cast<int>(threadIdx.x) % 128;
@@ -62,8 +62,8 @@ struct RunWorker {
 
 // Zeroes the unwritten part of a tile's values, which may hold anything.
 template <int kDim>
-__device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& worker, const RunWork& work,
-                                                int begin, uint32_t values) {
+__device__ __forceinline__ void clear_unwritten(const PersistentWorker<kDim>& worker,
+                                                const RunWork& work, int begin, uint32_t values) {
   const int written = work.item.prefix_tokens - begin;
   if (written >= kTilePositions) return;
   clear_values<kDim>(values, written, worker.thread);
@@ -73,18 +73,18 @@ __device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& worker, c
 
 // A unit's sums: those of the current span, and the total of the spans before it.
 template <int kDim>
-struct RunSums {
+struct PersistentSums {
   ColumnSums<kDim> span, total;
   uint32_t* arrivals;  // by which the unit's workers signal one another and the blocks that merge
   bool waits;          // for the total of the worker that takes the unit's first tiles
 
-  __device__ __forceinline__ RunSums(const RunWork& work, uint32_t* arrivals)
+  __device__ __forceinline__ PersistentSums(const RunWork& work, uint32_t* arrivals)
       : arrivals(arrivals), waits(work.run.takes_up != 0) {
     span.clear();
     total.clear();
   }
   __device__ __forceinline__ void take_up(const AttentionArgs& args, const RunWork& work,
-                                          const RunColumns& columns) {
+                                          const PersistentColumns& columns) {
     if (!wait_acquire(arrivals, kHandedOver)) *args.failed = 1;
     __syncwarp();
 #pragma unroll
@@ -98,7 +98,7 @@ struct RunSums {
   // Merges the spans that end with a tile into the total or, if the unit is split, stores them as
   // partial results.
   __device__ __forceinline__ void end_spans(const AttentionArgs& args, const RunWork& work,
-                                            const RunColumns& columns, int tile) {
+                                            const PersistentColumns& columns, int tile) {
     bool ends[2];
     bool all_end = work.run.splits == 0;
 #pragma unroll
@@ -137,9 +137,10 @@ struct RunSums {
 // tiles. The partial results of a split unit are stored already. Announces it to those that wait
 // for it.
 template <int kDim>
-__device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWorker<kDim>& worker,
-                                          const RunWork& work, const RunColumns& columns,
-                                          const RunSums<kDim>& sums) {
+__device__ __forceinline__ void store_run(const AttentionArgs& args,
+                                          const PersistentWorker<kDim>& worker, const RunWork& work,
+                                          const PersistentColumns& columns,
+                                          const PersistentSums<kDim>& sums) {
   const bool keeps = work.run.hands_over != 0 || work.run.keeps != 0 || work.item.own_tiles > 0;
   if (!keeps && work.run.splits == 0) {
     store_output(args, work, columns, sums.total);
@@ -166,8 +167,9 @@ __device__ __forceinline__ void store_run(const AttentionArgs& args, const RunWo
 // Processes a worker's runs, in its warpgroup. Unless `waited`, it waits for the previous kernel
 // before it reads queries, or at the end.
 template <int kDim>
-__device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker<kDim> worker,
-                                            int worker_idx, bool waited) {
+__device__ __forceinline__ void attend_runs(const AttentionArgs& args,
+                                            PersistentWorker<kDim> worker, int worker_idx,
+                                            bool waited) {
   const int heads = args.kv_heads * args.parts;
   for_each_unit(args, worker_idx, [&](const RunWork& work) {
     const int part_heads = work.part_heads(args);
@@ -176,14 +178,14 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
     queries.plan(args, work.item.first_row, work.item.num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
     });
-    const RunColumns columns(args, work);
+    const PersistentColumns columns(args, work);
     if (!waited) wait_for_previous_kernel();
     waited = true;
     worker.meet();  // the previous queries are no longer read
     queries.stage(worker.queries);
     worker.meet();
 
-    RunSums<kDim> sums(work, args.arrivals + work.item.query_tile * heads + work.head);
+    PersistentSums<kDim> sums(work, args.arrivals + work.item.query_tile * heads + work.head);
     for (int tile = work.first_tile; tile < work.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
       const SharedTile in = worker.wait_next();
@@ -207,14 +209,14 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
 template <int kDim>
 __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, uint32_t shared) {
   constexpr int kLaneDims = kDim / 32;
-  constexpr int kRoom = RunsLayout<kDim>::kQueries / kWarps;
+  constexpr int kRoom = PersistentLayout<kDim>::kQueries / kWarps;
   constexpr int kAhead = kRoom / merge_bytes(kLaneDims);
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int heads = args.kv_heads * args.parts;
   const auto* const query_tiles =
       step_data<AttentionItemCuda>(args.step, args.step->prefix_items_offset);
-  const int count = args.step->num_merges * kRunColumns;
+  const int count = args.step->num_merges * kPersistentColumns;
   for (int index = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x); index < count;
        index += static_cast<int>(gridDim.x) * kWarps) {
     const int column = index / args.step->num_merges;
@@ -245,12 +247,12 @@ __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, u
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kRunsThreads, 1)
-    attention_runs_kernel(const __grid_constant__ AttentionArgs args) {
-  using Layout = RunsLayout<kDim>;
+__global__ void __launch_bounds__(kPersistentThreads, 1)
+    attention_persistent_kernel(const __grid_constant__ AttentionArgs args) {
+  using Layout = PersistentLayout<kDim>;
   const uint32_t shared = dynamic_shared_address();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kRunWorkers * Layout::kStages; ++i) {
+    for (int i = 0; i < kPersistentWorkers * Layout::kStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
       barrier_init(shared + Layout::kBarriers + i * 16 + 8, 4);
     }
@@ -266,7 +268,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
   const uint32_t barriers = shared + Layout::kBarriers + own * Layout::kStages * 16;
   if (is_producer) {
     warpgroup_reg_dealloc<40>();
-    if (own < kRunWorkers) {
+    if (own < kPersistentWorkers) {
       produce_tiles<kDim>(args, ring, barriers, worker, !args.early);
     } else if (args.early) {
       wait_for_previous_kernel();
@@ -296,24 +298,24 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
 
 // Below sm_90 there is no wgmma; never launched there.
 template <int kDim>
-__global__ void attention_runs_kernel(const __grid_constant__ AttentionArgs) {}
+__global__ void attention_persistent_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
 using Kernel = void (*)(AttentionArgs);
 Kernel kernel_for(int padded_dim) {
-  return padded_dim == 64 ? attention_runs_kernel<64> : attention_runs_kernel<128>;
+  return padded_dim == 64 ? attention_persistent_kernel<64> : attention_persistent_kernel<128>;
 }
-constexpr int runs_bytes(int padded_dim) {
-  return padded_dim == 64 ? RunsLayout<64>::kBytes : RunsLayout<128>::kBytes;
+constexpr int persistent_bytes(int padded_dim) {
+  return padded_dim == 64 ? PersistentLayout<64>::kBytes : PersistentLayout<128>::kBytes;
 }
 
 }  // namespace
 
 Status prepare_attention_persistent_cuda() {
   for (const int dim : {64, 128}) {
-    FORERUN_RETURN_IF_ERROR(
-        allow_shared_memory(kernel_for(dim), runs_bytes(dim), "loading the attention kernels"));
+    FORERUN_RETURN_IF_ERROR(allow_shared_memory(kernel_for(dim), persistent_bytes(dim),
+                                                "loading the attention kernels"));
   }
   return {};
 }
@@ -323,8 +325,8 @@ Status attention_persistent_cuda(const AttentionCallCuda& call, cudaStream_t str
   AttentionArgs args = attention_args_of_rows(call);
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
   return launch_dependent(kernel_for(dim), dim3(static_cast<unsigned>(multiprocessors)),
-                          dim3(kRunsThreads), static_cast<size_t>(runs_bytes(dim)), stream,
-                          "launching attention", args);
+                          dim3(kPersistentThreads), static_cast<size_t>(persistent_bytes(dim)),
+                          stream, "launching attention", args);
 }
 
 }  // namespace forerun::cuda

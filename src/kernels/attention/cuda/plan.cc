@@ -29,11 +29,11 @@ bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shap
 }
 // Whether these are up to 32 rows of a prompt, but more than clusters of one block per
 // multiprocessor take: prefill clusters are faster than kDecodeCluster there.
-bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
+bool crowds_decode_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
-             kResidentClusters * cluster_rows(shape.row_columns, /*wide=*/false) &&
-         from.back().last_visible < kMaxClusterTokens && are_of_one_sequence(from) &&
+             kResidentClusters * decode_cluster_rows(shape.row_columns, /*wide=*/false) &&
+         from.back().last_visible < kMaxDecodeClusterTokens && are_of_one_sequence(from) &&
          see_prefix_only(from) && ascends(from);
 }
 
@@ -144,8 +144,10 @@ void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int
 void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   shared_prefix = SharedPrefix::kNone;
   if (shape.may_fuse && shape.may_cluster) {
-    if (crowds_clusters(from, shape) && cluster_tiles(from, shape, /*or_partition=*/false)) return;
-    if (cluster(from, shape)) return;
+    if (crowds_decode_clusters(from, shape) &&
+        try_prefill_clusters(from, shape, /*or_partition=*/false))
+      return;
+    if (try_decode_clusters(from, shape)) return;
   }
   make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   int64_t partials = 0;
@@ -155,9 +157,9 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   const bool few = num_query_tiles * shape.kv_parts < 2 * shape.multiprocessors &&
                    partials <= shape.max_partials;
   const bool prefix_only = see_prefix_only(from);
-  if (shape.may_tile && run(from, few, shape)) return;
+  if (shape.may_tile && try_persistent(from, few, shape)) return;
   if (shape.may_tile && shape.may_cluster && prefix_only && few && are_many(from, shape)) {
-    if (cluster_tiles(from, shape, /*or_partition=*/true)) return;
+    if (try_prefill_clusters(from, shape, /*or_partition=*/true)) return;
     make_query_tiles(from, kQueryTileRows, /*by_tile=*/false);
   }
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
@@ -196,14 +198,15 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
 
 // Makes query tiles of the fewest rows whose clusters are all resident at once, with one block per
 // multiprocessor or else with two, if there is such a number.
-bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
-                                const AttentionShapeCuda& shape) {
+bool AttentionPlanCuda::try_decode_clusters(std::span<const AttentionRow> from,
+                                            const AttentionShapeCuda& shape) {
   for (const AttentionRow& row : from) {
-    if (row.last_visible >= kMaxClusterTokens) return false;
+    if (row.last_visible >= kMaxDecodeClusterTokens) return false;
   }
-  const int32_t narrow_rows = cluster_rows(shape.row_columns, /*wide=*/false);
-  const int32_t wide_rows = cluster_rows(shape.row_columns, /*wide=*/true);
-  if (static_cast<int32_t>(from.size()) * shape.kv_parts > wide_rows * kMaxClusters) return false;
+  const int32_t narrow_rows = decode_cluster_rows(shape.row_columns, /*wide=*/false);
+  const int32_t wide_rows = decode_cluster_rows(shape.row_columns, /*wide=*/true);
+  if (static_cast<int32_t>(from.size()) * shape.kv_parts > wide_rows * kMaxDecodeClusters)
+    return false;
   for (int32_t query_tile_rows = 1;; query_tile_rows *= 2) {
     query_tile_rows = std::min(query_tile_rows, narrow_rows);
     make_query_tiles(from, query_tile_rows, /*by_tile=*/true);
@@ -211,11 +214,12 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
       break;
   }
   kernel = AttentionKernel::kDecodeCluster;
-  if (num_query_tiles * shape.kv_parts > kMaxClusters) {
+  if (num_query_tiles * shape.kv_parts > kMaxDecodeClusters) {
     kernel = AttentionKernel::kWideDecodeCluster;
     make_query_tiles(from, wide_rows, /*by_tile=*/true);
   }
-  if (num_query_tiles * shape.kv_parts > kMaxClusters || !fuse(from, kClusterExtras)) return false;
+  if (num_query_tiles * shape.kv_parts > kMaxDecodeClusters || !fuse(from, kDecodeClusterExtras))
+    return false;
   for (AttentionItemCuda& item : items) {
     int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
     item.appends = 1;
@@ -229,7 +233,7 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     if (item.shared_tiles < first_single_tile(item.lowest) && span_tiles(item.lowest) > 1) {
       return false;
     }
-    if (item.end_tile - item.shared_tiles > kClusterBlocks) return false;
+    if (item.end_tile - item.shared_tiles > kDecodeClusterBlocks) return false;
   }
   return true;
 }
@@ -239,8 +243,8 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
 // the tiles of a long context, to use the multiprocessors that clusters leave idle, would cost more
 // than it gains; measured with clusters of up to four blocks, and eight are faster where they are
 // chosen.
-bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
-                                      const AttentionShapeCuda& shape, bool or_partition) {
+bool AttentionPlanCuda::try_prefill_clusters(std::span<const AttentionRow> from,
+                                             const AttentionShapeCuda& shape, bool or_partition) {
   make_query_tiles(from, kPrefillClusterColumns / shape.row_columns, /*by_tile=*/true,
                    /*even=*/true);
   const int32_t num_items = num_query_tiles * shape.kv_parts;

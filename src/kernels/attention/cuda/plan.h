@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/cuda/run_schedule.h"
+#include "kernels/attention/cuda/persistent_schedule.h"
 
 namespace forerun::cuda {
 
@@ -23,9 +23,9 @@ inline constexpr int kTilePositions = kAttentionTile;
 inline constexpr int kQueryTileRows = 8;
 
 // Tiles per span of a row whose last visible position is `position`. Short contexts have short
-// spans, so that many blocks work, but at most kClusterSpans of them below kMaxClusterTokens; long
-// contexts have enough tiles.
-inline constexpr int kMaxClusterTokens = 3712;
+// spans, so that many blocks work, but at most kDecodeClusterSpans of them below
+// kMaxDecodeClusterTokens; long contexts have enough tiles.
+inline constexpr int kMaxDecodeClusterTokens = 3712;
 constexpr int span_shift(int position) {  // log2 of span_tiles()
   return position < 1024    ? 0
          : position < 1920  ? 1
@@ -140,7 +140,7 @@ inline constexpr int kPrefillClusterColumns = 64;
 inline constexpr int kPrefixRows = 32;  // the most of a prefix item
 
 // kPersistent: columns of a unit.
-inline constexpr int kRunColumns = 64;
+inline constexpr int kPersistentColumns = 64;
 // Numbers that a worker adds to a unit's arrival counter when it publishes its partial (O, m, l):
 // kHandedOver if the unit's next worker continues from it, kTotalReady if rows with tiles of their
 // own do.
@@ -150,23 +150,23 @@ inline constexpr int kTotalReady = 1 << 24;
 // is_decode_cluster(): blocks per cluster; clusters that are resident at once, with one block per
 // multiprocessor (of 132) or, in the variant with fewer registers, two; and the most columns, rows,
 // positions past the prefix and spans of an item.
-inline constexpr int kClusterBlocks = 8;
+inline constexpr int kDecodeClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
-inline constexpr int kMaxClusters = 2 * kResidentClusters;
-inline constexpr int kNarrowClusterColumns = 32;  // with kQueryTileRows rows
-inline constexpr int kWideClusterColumns = 48;    // kWideDecodeCluster
-inline constexpr int kWideClusterRows = 12;
-inline constexpr int kClusterExtras = 32;
-inline constexpr int kClusterSpans = 16;
-static_assert(num_spans(kMaxClusterTokens - 1) <= kClusterSpans &&
-              num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
+inline constexpr int kMaxDecodeClusters = 2 * kResidentClusters;
+inline constexpr int kNarrowDecodeClusterColumns = 32;  // with kQueryTileRows rows
+inline constexpr int kWideDecodeClusterColumns = 48;    // kWideDecodeCluster
+inline constexpr int kWideDecodeClusterRows = 12;
+inline constexpr int kDecodeClusterExtras = 32;
+inline constexpr int kDecodeClusterSpans = 16;
+static_assert(num_spans(kMaxDecodeClusterTokens - 1) <= kDecodeClusterSpans &&
+              num_spans(1919) <= kDecodeClusterSpans && num_spans(1023) <= kDecodeClusterSpans);
 
 // Prefill clusters: clusters that are resident at once, with one block per multiprocessor;
 // warpgroups of a block and of a cluster; the largest cluster, since a block's share of the
 // dimensions is a multiple of 16; and the fewest tiles of which the exchange between blocks costs
 // less than it gains.
 constexpr int max_prefill_clusters(int blocks) {
-  return kResidentClusters * kClusterBlocks / blocks;
+  return kResidentClusters * kDecodeClusterBlocks / blocks;
 }
 inline constexpr int kPrefillClusterWarpgroups = 2;  // warpgroups of a block
 constexpr int prefill_cluster_warpgroups(int blocks) { return kPrefillClusterWarpgroups * blocks; }
@@ -174,9 +174,9 @@ constexpr int largest_prefill_cluster(int head_dim) { return head_dim > 64 ? 8 :
 inline constexpr int kMinPrefillClusterTiles = 4;
 
 // The most rows of an item, of `row_columns` columns each.
-constexpr int cluster_rows(int row_columns, bool wide) {
-  return wide ? std::min(kWideClusterRows, kWideClusterColumns / row_columns)
-              : std::min(kQueryTileRows, kNarrowClusterColumns / row_columns);
+constexpr int decode_cluster_rows(int row_columns, bool wide) {
+  return wide ? std::min(kWideDecodeClusterRows, kWideDecodeClusterColumns / row_columns)
+              : std::min(kQueryTileRows, kNarrowDecodeClusterColumns / row_columns);
 }
 
 // A row as the kernels read it, by 16-byte loads.
@@ -235,7 +235,7 @@ struct AttentionShapeCuda {
   bool may_cluster = true;                 // false: no clusters of any kind
   int32_t max_prefill_cluster_blocks = 4;  // largest_prefill_cluster()
   // kPersistent is chosen from so many units on, if the rows are of several sequences; 0: always.
-  int32_t run_units = 64;
+  int32_t min_persistent_units = 64;
 };
 
 // Reusable: keeps its memory.
@@ -262,7 +262,7 @@ class AttentionPlanCuda {
   // kPersistent, kPrefillThenPersistent: prefix_items are the query tiles, `items` the tiles that
   // rows take by themselves.
   std::vector<AttentionRunCuda> runs;
-  std::vector<AttentionWorkerCuda> workers;  // kRunWorkers a multiprocessor
+  std::vector<AttentionWorkerCuda> workers;  // kPersistentWorkers a multiprocessor
   std::vector<AttentionMergeCuda> merges;
 
   // Rows of one sequence are neighbours and share a block table's address.
@@ -275,24 +275,28 @@ class AttentionPlanCuda {
                         bool even = false);
   void add_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                       int32_t stable);
-  bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
-  bool cluster_tiles(std::span<const AttentionRow> from, const AttentionShapeCuda& shape,
-                     bool or_partition);
+  // Each of these chooses its kernels and makes their items, or returns false where they do not
+  // suit the rows. `or_partition`: also returns false where split KV would be faster. `few`: there
+  // are too few query tiles to keep all multiprocessors busy without split KV.
+  bool try_decode_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
+  bool try_prefill_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape,
+                            bool or_partition);
+  bool try_persistent(std::span<const AttentionRow> from, bool few,
+                      const AttentionShapeCuda& shape);
   void partition_kv();
   void partition_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t max_extras);
   void clear();
-  bool run(std::span<const AttentionRow> from, bool few, const AttentionShapeCuda& shape);
-  void add_run_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end,
-                          int32_t table, int32_t stable, bool prompt);
+  void add_persistent_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                                 int32_t table, int32_t stable, bool prompt);
   int32_t add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                     int32_t* stable);
   void place_partials(int32_t parts);
 
   std::vector<AttentionItemCuda> query_tiles_;  // scratch
-  // Scratch of run().
+  // Scratch of try_persistent().
   AttentionScheduleCuda schedule_;
-  std::vector<RunQueryTileCuda> run_query_tiles_;
+  std::vector<PersistentQueryTileCuda> persistent_query_tiles_;
   std::vector<int32_t> slots_;  // scratch of fuse()
 };
 

@@ -325,9 +325,9 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   build(2000, 1);
   EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   EXPECT_EQ(plan.items[0].row_spans, num_spans(2000));
-  build(kMaxClusterTokens - 1, 1);
+  build(kMaxDecodeClusterTokens - 1, 1);
   EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
-  build(kMaxClusterTokens, 1);
+  build(kMaxDecodeClusterTokens, 1);
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   build(1000, 40);  // more extras than fit
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
@@ -460,7 +460,7 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToPrefillClusters) {
   for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kQueryTileRows);
   // Too few tiles: as if prefill clusters had not been tried.
   EXPECT_TRUE(is_decode_cluster(build(100, 24)));
-  for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kWideClusterRows);
+  for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kWideDecodeClusterRows);
   EXPECT_TRUE(plan.prompt_items.empty());
   // Rows that descend.
   build(1000, 24);
@@ -504,7 +504,7 @@ TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {
       EXPECT_TRUE(tile + 2 < last || ends_span(position, tile));
     }
     EXPECT_EQ(spans, num_spans(position));
-    EXPECT_TRUE(position >= kMaxClusterTokens || spans <= kClusterSpans);
+    EXPECT_TRUE(position >= kMaxDecodeClusterTokens || spans <= kDecodeClusterSpans);
   }
 }
 

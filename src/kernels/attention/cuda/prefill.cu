@@ -12,8 +12,8 @@
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kernels.h"
-#include "kernels/attention/cuda/tiles_columns.h"
-#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/attention/cuda/prefill_columns.h"
+#include "kernels/attention/cuda/prefill_load.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 template <int kDim>
 __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
-                                              const TilesColumns& columns, int first_column,
+                                              const PrefillColumns& columns, int first_column,
                                               int first_row, int first_head,
                                               const ColumnSums<kDim>& total) {
 #pragma unroll
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
 template <int kDim>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int num_items,
                                        int warpgroup) {
-  using Layout = TilesLayout<kDim>;
+  using Layout = PrefillLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
@@ -52,7 +52,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   int stage = 0;
   uint32_t parity = 0;
   for (int work_idx = blockIdx.x; work_idx < num_items * heads; work_idx += gridDim.x) {
-    const TilesWork work = tiles_work(args, work_idx, num_items);
+    const PrefillWork work = prefill_work(args, work_idx, num_items);
     const int first_row = work.item.first_row + warpgroup_first;
     const int num_rows = min(work.item.num_rows - warpgroup_first, warpgroup_rows);
     const int part_heads = min(args.group_heads - work.part * 8, 8);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
     staged.stage(queries);
     named_barrier(1 + warpgroup, 128);
 
-    const TilesColumns columns(args, rows, first_row, num_rows, part_heads, first_column);
+    const PrefillColumns columns(args, rows, first_row, num_rows, part_heads, first_column);
     ColumnSums<kDim> span, total;
     span.clear();
     total.clear();
@@ -85,7 +85,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(filled + 8);
-      if (++stage == kTilesStages) {
+      if (++stage == kPrefillStages) {
         stage = 0;
         parity ^= 1;
       }
@@ -95,12 +95,12 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kTilesThreads, 1)
-    attention_tiles_kernel(const __grid_constant__ AttentionArgs args) {
-  using Layout = TilesLayout<kDim>;
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    attention_prefill_kernel(const __grid_constant__ AttentionArgs args) {
+  using Layout = PrefillLayout<kDim>;
   const uint32_t shared = dynamic_shared_address();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kTilesStages; ++i) {
+    for (int i = 0; i < kPrefillStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
       barrier_init(shared + Layout::kBarriers + i * 16 + 8, 8);
     }
@@ -125,16 +125,16 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
 
 // Below sm_90 there is no wgmma; never launched there.
 template <int kDim>
-__global__ void attention_tiles_kernel(const __grid_constant__ AttentionArgs) {}
+__global__ void attention_prefill_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
 using Kernel = void (*)(AttentionArgs);
 Kernel kernel_for(int padded_dim) {
-  return padded_dim == 64 ? attention_tiles_kernel<64> : attention_tiles_kernel<128>;
+  return padded_dim == 64 ? attention_prefill_kernel<64> : attention_prefill_kernel<128>;
 }
-constexpr int tiles_bytes(int padded_dim) {
-  return padded_dim == 64 ? TilesLayout<64>::kBytes : TilesLayout<128>::kBytes;
+constexpr int prefill_bytes(int padded_dim) {
+  return padded_dim == 64 ? PrefillLayout<64>::kBytes : PrefillLayout<128>::kBytes;
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ constexpr int tiles_bytes(int padded_dim) {
 Status prepare_attention_prefill_cuda() {
   for (const int dim : {64, 128}) {
     FORERUN_RETURN_IF_ERROR(
-        allow_shared_memory(kernel_for(dim), tiles_bytes(dim), "loading the attention kernels"));
+        allow_shared_memory(kernel_for(dim), prefill_bytes(dim), "loading the attention kernels"));
   }
   return {};
 }
@@ -152,7 +152,7 @@ Status attention_prefill_cuda(const AttentionCallCuda& call, cudaStream_t stream
   const AttentionArgs args = attention_args_of_rows(call);
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
   return launch_dependent(kernel_for(dim), dim3(static_cast<unsigned>(multiprocessors)),
-                          dim3(kTilesThreads), static_cast<size_t>(tiles_bytes(dim)), stream,
+                          dim3(kPrefillThreads), static_cast<size_t>(prefill_bytes(dim)), stream,
                           "launching attention", args);
 }
 

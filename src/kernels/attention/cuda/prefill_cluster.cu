@@ -18,8 +18,8 @@
 #include "kernels/attention/cuda/load.h"
 #include "kernels/attention/cuda/prefill_cluster_append.h"
 #include "kernels/attention/cuda/prefill_cluster_exchange.h"
-#include "kernels/attention/cuda/tiles_columns.h"
-#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/attention/cuda/prefill_columns.h"
+#include "kernels/attention/cuda/prefill_load.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ void wait_for_step_keys(uint32_t shared) {
 // One thread: copies the tiles of a warpgroup's spans of the cluster's item into its ring, in
 // order.
 template <class Layout>
-__device__ __forceinline__ void copy_ring(const AttentionArgs& args, const TilesWork& work,
+__device__ __forceinline__ void copy_ring(const AttentionArgs& args, const PrefillWork& work,
                                           uint32_t shared, int warpgroup) {
   constexpr int kDim = Layout::kDim;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
@@ -105,7 +105,7 @@ __device__ __forceinline__ void wait_and_launch_dependents() {
 
 // A consumer: processes its warpgroup's spans of the cluster's item, and its share of the merging.
 template <class Layout>
-__device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& work,
+__device__ __forceinline__ void attend(const AttentionArgs& args, const PrefillWork& work,
                                        uint32_t shared) {
   constexpr int kDim = Layout::kDim;
   constexpr int kMeet = 1 + kPrefillClusterWarpgroups;  // barrier of all consumers
@@ -119,8 +119,8 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   const int first_row = work.item.first_row;
   const int part_heads = min(args.group_heads - work.part * 8, 8);
   const int first_head = work.kv_head * args.group_heads + work.part * 8;
-  const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
-                             first_row, work.item.num_rows, part_heads, first_column);
+  const PrefillColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
+                               first_row, work.item.num_rows, part_heads, first_column);
   ColumnQueries<kDim, Layout::kFused, kPrefillClusterConsumers> staged;
   staged.plan(args, first_row, work.item.num_rows, part_heads, [&](int row) {
     return Layout::kFused ? args.qkv + row * args.qkv_stride + first_head * kDim
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kPrefillClusterThreads, 1)
   const int num_items = args.step->num_prompt_items;
   const auto [item_idx, head] = prefill_cluster_work<Layout>(args);
   // Loaded while the blocks of the cluster meet.
-  const TilesWork work(args, min(item_idx, num_items - 1), head);
+  const PrefillWork work(args, min(item_idx, num_items - 1), head);
   init_prefill_cluster_barriers<Layout>(shared);
   if (item_idx >= num_items) {
     wait_for_previous_kernel();  // a kernel that waits for this one waits for that one too

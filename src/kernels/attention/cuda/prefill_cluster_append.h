@@ -13,7 +13,7 @@
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/attention/cuda/load.h"
 #include "kernels/attention/cuda/prefill_cluster_exchange.h"
-#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/attention/cuda/prefill_load.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -23,7 +23,7 @@ namespace forerun::cuda {
 // Appends the thread's share of an item's rows: two pieces of a key, half a head apart, and of its
 // value.
 template <class Layout>
-__device__ __forceinline__ void append_rows(const AttentionArgs& args, const TilesWork& work) {
+__device__ __forceinline__ void append_rows(const AttentionArgs& args, const PrefillWork& work) {
   constexpr int kDim = Layout::kDim;
   constexpr int kThreads = kAppendingWarps * 32;  // that append, in a block
   constexpr int kPairs = kDim / 16;               // threads a row
@@ -67,7 +67,7 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
 // other streams take some of the SMs, because the clusters before were launched before; if neither
 // holds, `failed` is set after a second.
 template <class Layout>
-__device__ __forceinline__ void append(const AttentionArgs& args, const TilesWork& work,
+__device__ __forceinline__ void append(const AttentionArgs& args, const PrefillWork& work,
                                        int item_idx, uint32_t shared) {
   const int lane = threadIdx.x % 32;
   const int heads = args.kv_heads * args.parts;

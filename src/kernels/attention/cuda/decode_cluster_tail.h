@@ -1,5 +1,5 @@
-// The tail of an item in the cluster kernel of attention (attention/cuda/decode_cluster.cu): its
-// last tile, where a row sees keys that other rows of its query tile do not. The tail's warpgroup
+// How a decode cluster (attention/cuda/decode_cluster.cu) attends to the tail of an item: its last
+// tile, where a row sees keys that other rows of its query tile do not. The tail's warpgroup
 // scores all columns with all keys that any row sees there, those of the tile and the extras, as if
 // they were a span. Then a warp takes a row at a time, or some of its dimensions if there are
 // enough warps. It picks the scores of the positions that the row sees. The row's heads are the
@@ -9,10 +9,10 @@
 
 #include <cstdint>
 
-#include "kernels/attention/cuda/cluster_args.h"
-#include "kernels/attention/cuda/cluster_exchange.h"
-#include "kernels/attention/cuda/cluster_stage.h"
 #include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/decode_cluster_args.h"
+#include "kernels/attention/cuda/decode_cluster_exchange.h"
+#include "kernels/attention/cuda/decode_cluster_stage.h"
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/cuda/ptx.h"
 
@@ -43,13 +43,13 @@ struct TailScores {
 // The tail's warpgroup computes the scores of all columns, and reads no keys afterwards. Keys that
 // a row does not see, or that do not exist, are scored too and never picked.
 template <class Layout>
-__device__ __forceinline__ void score_tail(const ClusterArgs& args,
-                                           const ClusterTileInfo<Layout>& tile_info,
-                                           const ClusterBarriers<Layout>& barriers,
-                                           const ClusterThread& thread) {
+__device__ __forceinline__ void score_tail(const DecodeClusterArgs& args,
+                                           const DecodeClusterTileInfo<Layout>& tile_info,
+                                           const DecodeClusterBarriers<Layout>& barriers,
+                                           const DecodeClusterThread& thread) {
   if (tile_info.field(kTailHasPrefix) != 0)
     barriers.wait_for_tail(thread.warpgroup, thread.warpgroup);
-  float tile[kTilePositions / 8][4], extras[kClusterExtras / 8][4];
+  float tile[kTilePositions / 8][4], extras[kDecodeClusterExtras / 8][4];
   const uint32_t queries = tile_info.shared + Layout::kQueries;
   wgmma_fence();
   request_scores<Layout::kDim>(
@@ -73,7 +73,7 @@ __device__ __forceinline__ void score_tail(const ClusterArgs& args,
       store_shared_pair(scores.of_key(8 * j), tile[j][2 * half], tile[j][2 * half + 1]);
     }
 #pragma unroll
-    for (int j = 0; j < kClusterExtras / 8; ++j) {
+    for (int j = 0; j < kDecodeClusterExtras / 8; ++j) {
       store_shared_pair(scores.of_key(kTilePositions + 8 * j), extras[j][2 * half],
                         extras[j][2 * half + 1]);
     }
@@ -87,8 +87,8 @@ struct TailRow {
   uint32_t values;  // the tile's
   int begin, last_visible, column;
 
-  __device__ __forceinline__ TailRow(const ClusterArgs& args,
-                                     const ClusterTileInfo<Layout>& tile_info, int row)
+  __device__ __forceinline__ TailRow(const DecodeClusterArgs& args,
+                                     const DecodeClusterTileInfo<Layout>& tile_info, int row)
       : shared(tile_info.shared),
         list(tile_info.shared + Layout::kLists + row * kTilePositions),
         values(tile_info.shared + Layout::kValues +
@@ -133,7 +133,7 @@ struct TailRow {
     const bool is_extra = key >= kTilePositions;
     const int number = is_extra ? key - kTilePositions : key;
     return {(is_extra ? shared + Layout::kExtraValues : values) + number * kPanelRowBytes, number,
-            (is_extra ? kClusterExtras : kTilePositions) * kPanelRowBytes};
+            (is_extra ? kDecodeClusterExtras : kTilePositions) * kPanelRowBytes};
   }
   // The rows of values whose addresses a lane supplies, one of every 16 positions.
   struct Values {
@@ -165,12 +165,12 @@ struct TailRow {
 
 // Computes the warp's share of the tail, and sends it to the blocks that merge it.
 template <class Layout>
-__device__ __forceinline__ void attend_tail(const ClusterArgs& args,
-                                            const ClusterTileInfo<Layout>& tile_info,
-                                            const ClusterBarriers<Layout>& barriers,
-                                            const ClusterThread& thread) {
+__device__ __forceinline__ void attend_tail(const DecodeClusterArgs& args,
+                                            const DecodeClusterTileInfo<Layout>& tile_info,
+                                            const DecodeClusterBarriers<Layout>& barriers,
+                                            const DecodeClusterThread& thread) {
   const int warps = tile_info.field(kTailWarps);
-  int index = (thread.warp + 4 * tile_info.field(kTailWarpgroup)) % kClusterWarps;
+  int index = (thread.warp + 4 * tile_info.field(kTailWarpgroup)) % kDecodeClusterWarps;
   if (index >= warps) return;
   named_barrier(3, warps * 32);  // all scores are there
   const int lane = thread.lane;

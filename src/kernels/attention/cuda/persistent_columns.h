@@ -1,6 +1,6 @@
-// The columns of a unit (one query head of one row each) in the kernel of attention for many
-// sequences (attention/cuda/persistent.cu): what they see, the sums of their spans and their
-// totals, partial results and outputs. Device code; only that kernel includes it.
+// The columns of a unit (one query head of one row each) in kPersistent
+// (attention/cuda/persistent.cu): what they see, the sums of their spans and their totals, partial
+// results and outputs. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/merge.h"
-#include "kernels/attention/cuda/runs_load.h"
+#include "kernels/attention/cuda/persistent_load.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -17,11 +17,11 @@ namespace forerun::cuda {
 
 // A lane's two columns, g and g + 8 of its warp's 16, as far as they stay in registers. The rest is
 // computed again where a span or a run ends.
-struct RunColumns {
+struct PersistentColumns {
   int last_visible[2];  // -1: there is no such column
   int highest;          // last_visible of all rows
 
-  __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& work) {
+  __device__ __forceinline__ PersistentColumns(const AttentionArgs& args, const RunWork& work) {
     const int lane = threadIdx.x % 32;
     const int part_heads = work.part_heads(args);
     highest = -1;
@@ -126,7 +126,7 @@ __device__ __forceinline__ void clear_column(ColumnSums<kDim>& sums, int half) {
 
 template <int kDim>
 __device__ __forceinline__ void store_output(const AttentionArgs& args, const RunWork& work,
-                                             const RunColumns& columns,
+                                             const PersistentColumns& columns,
                                              const ColumnSums<kDim>& total) {
   const int first_head = work.first_head(args);
 #pragma unroll

@@ -1,5 +1,5 @@
-// The shared-memory layout of the many-row kernel of attention (attention/cuda/prefill.cu), and the
-// loads that kernels for prompts have in common. Only the attention kernels include this file.
+// The shared-memory layout of kPrefill (attention/cuda/prefill.cu), and the loads that it has in
+// common with prefill clusters and kPersistent. Only these kernels include this file.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,27 @@
 
 namespace forerun::cuda {
 
-constexpr int kTilesThreads = 3 * 128;
-constexpr int kTilesStages = 6;                    // shared by the warpgroups
-constexpr int kTilesBarriers = kTilesStages * 16;  // two per stage: filled, free
+constexpr int kPrefillThreads = 3 * 128;
+constexpr int kPrefillStages = 6;                      // shared by the warpgroups
+constexpr int kPrefillBarriers = kPrefillStages * 16;  // two per stage: filled, free
 
 template <int kDim>
-struct TilesLayout {
-  static constexpr int kStageBytes = 2 * tile_bytes(kDim);     // keys, then values
-  static constexpr int kQueries = kTilesStages * kStageBytes;  // [warpgroup] panels of 64 columns
+struct PrefillLayout {
+  static constexpr int kStageBytes = 2 * tile_bytes(kDim);       // keys, then values
+  static constexpr int kQueries = kPrefillStages * kStageBytes;  // [warpgroup] panels of 64 columns
   static constexpr int kBarriers = kQueries + 2 * tile_bytes(kDim);
-  static constexpr int kBytes = kBarriers + kTilesBarriers;
+  static constexpr int kBytes = kBarriers + kPrefillBarriers;
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // An item's work for one part of a key/value head.
-struct TilesWork {
+struct PrefillWork {
   AttentionItemCuda item;
   int kv_head, part;
 
   // `head`: among the parts of all key/value heads.
-  __device__ __forceinline__ TilesWork(const AttentionArgs& args, int item_idx, int head)
+  __device__ __forceinline__ PrefillWork(const AttentionArgs& args, int item_idx, int head)
       : item(step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset)[item_idx]),
         kv_head(args.by_parts.divide(head)),
         part(head - kv_head * args.parts) {}
@@ -41,8 +41,8 @@ struct TilesWork {
 
 // kPrefill: number `work_idx` of all pairs of an item and a part, long items first. A block's
 // producer and its consumers both take them in this order.
-__device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work_idx,
-                                                int num_items) {
+__device__ __forceinline__ PrefillWork prefill_work(const AttentionArgs& args, int work_idx,
+                                                    int num_items) {
   const int item_idx = args.by_heads.divide(work_idx);
   return {args, num_items - 1 - item_idx, work_idx - item_idx * args.by_heads.by};
 }
@@ -51,13 +51,13 @@ __device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int w
 template <int kDim>
 __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared,
                                            int num_items) {
-  using Layout = TilesLayout<kDim>;
+  using Layout = PrefillLayout<kDim>;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   const int heads = args.kv_heads * args.parts;
   int stage = 0;
   uint32_t parity = 1;
   for (int work_idx = blockIdx.x; work_idx < num_items * heads; work_idx += gridDim.x) {
-    const TilesWork work = tiles_work(args, work_idx, num_items);
+    const PrefillWork work = prefill_work(args, work_idx, num_items);
     for (int tile = first_tile_of(args, work.item); tile < work.item.end_tile; ++tile) {
       const std::byte* const keys =
           keys_of<kDim>(args, tables[work.item.table + tile], work.kv_head);
@@ -68,7 +68,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
       bulk_copy(target, keys, tile_bytes(kDim), filled);
       bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
                 filled);
-      if (++stage == kTilesStages) {
+      if (++stage == kPrefillStages) {
         stage = 0;
         parity ^= 1;
       }

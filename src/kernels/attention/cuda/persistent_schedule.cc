@@ -1,4 +1,4 @@
-#include "kernels/attention/cuda/run_schedule.h"
+#include "kernels/attention/cuda/persistent_schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,15 +21,15 @@ constexpr double kMergeCost = 5.5;
 
 }  // namespace
 
-bool AttentionScheduleCuda::is_alone(const RunQueryTileCuda& query_tile) const {
+bool AttentionScheduleCuda::is_alone(const PersistentQueryTileCuda& query_tile) const {
   return query_tile.tiles + kRunCost > share_;
 }
-bool AttentionScheduleCuda::is_long(const RunQueryTileCuda& query_tile) const {
+bool AttentionScheduleCuda::is_long(const PersistentQueryTileCuda& query_tile) const {
   return query_tile.tiles + kRunCost > longest_whole_ && query_tile.last_cut >= query_tile.cut_step;
 }
 
 // Tiles of a long unit that become one total: about a share.
-int32_t AttentionScheduleCuda::first_tiles(const RunQueryTileCuda& query_tile,
+int32_t AttentionScheduleCuda::first_tiles(const PersistentQueryTileCuda& query_tile,
                                            bool round_up) const {
   const auto step = static_cast<double>(query_tile.cut_step);
   const double steps = (share_ - kRunCost) / step;
@@ -39,13 +39,13 @@ int32_t AttentionScheduleCuda::first_tiles(const RunQueryTileCuda& query_tile,
 
 // The largest share if the first pieces of long units, each for a worker of its own, are rounded as
 // `round_up` says.
-double AttentionScheduleCuda::largest_share(std::span<const RunQueryTileCuda> query_tiles,
+double AttentionScheduleCuda::largest_share(std::span<const PersistentQueryTileCuda> query_tiles,
                                             int32_t parts, int32_t num_workers,
                                             bool round_up) const {
   double rest = 0;
   double largest = 0;
   int32_t taken = 0;
-  for (const RunQueryTileCuda& query_tile : query_tiles) {
+  for (const PersistentQueryTileCuda& query_tile : query_tiles) {
     if (query_tile.tiles == 0) continue;
     const double all = static_cast<double>(query_tile.tiles + kRunCost) * parts;
     if (!is_alone(query_tile)) rest += all;
@@ -58,21 +58,22 @@ double AttentionScheduleCuda::largest_share(std::span<const RunQueryTileCuda> qu
   return std::max(largest, rest / (num_workers - taken) + kRunCost);
 }
 
-void AttentionScheduleCuda::schedule(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
-                                     int32_t num_workers, int32_t columns, bool may_split) {
+void AttentionScheduleCuda::schedule(std::span<const PersistentQueryTileCuda> query_tiles,
+                                     int32_t parts, int32_t num_workers, int32_t columns,
+                                     bool may_split) {
   pieces_.clear();
   units.assign(query_tiles.size() * static_cast<size_t>(parts), {});
   double all = 0;
-  for (const RunQueryTileCuda& query_tile : query_tiles) {
+  for (const PersistentQueryTileCuda& query_tile : query_tiles) {
     if (query_tile.tiles > 0) all += static_cast<double>(query_tile.tiles + kRunCost) * parts;
   }
   share_ = all / num_workers + kRunCost;  // each share cuts one unit
   // Whether there is at most one unit per multiprocessor, and nothing beside them.
-  const bool are_few =
-      static_cast<int32_t>(units.size()) <= num_workers / kRunWorkers &&
-      std::all_of(query_tiles.begin(), query_tiles.end(), [&](const RunQueryTileCuda& query_tile) {
-        return query_tile.tiles == 0 || is_alone(query_tile);
-      });
+  const bool are_few = static_cast<int32_t>(units.size()) <= num_workers / kPersistentWorkers &&
+                       std::all_of(query_tiles.begin(), query_tiles.end(),
+                                   [&](const PersistentQueryTileCuda& query_tile) {
+                                     return query_tile.tiles == 0 || is_alone(query_tile);
+                                   });
   longest_whole_ =
       (are_few ? kAloneOnMultiprocessor : kAlone) * (1 + kSplitCost * columns) * share_ +
       kMergeCost;
@@ -80,7 +81,7 @@ void AttentionScheduleCuda::schedule(std::span<const RunQueryTileCuda> query_til
                         largest_share(query_tiles, parts, num_workers, false);
   int32_t worker = 0;
   for (size_t i = 0; i < query_tiles.size(); ++i) {
-    const RunQueryTileCuda& query_tile = query_tiles[i];
+    const PersistentQueryTileCuda& query_tile = query_tiles[i];
     const bool splits = may_split && is_long(query_tile);
     const int32_t first = splits ? first_tiles(query_tile, round_up) : query_tile.tiles;
     for (int32_t part = 0; part < parts; ++part) {
@@ -112,13 +113,13 @@ void AttentionScheduleCuda::schedule(std::span<const RunQueryTileCuda> query_til
 }
 
 // Lays what is left of all units end to end over workers [first_worker, end_worker).
-void AttentionScheduleCuda::lay_end_to_end(std::span<const RunQueryTileCuda> query_tiles,
+void AttentionScheduleCuda::lay_end_to_end(std::span<const PersistentQueryTileCuda> query_tiles,
                                            int32_t parts, int32_t first_worker,
                                            int32_t end_worker) {
   double rest = 0;
   int32_t longest = 0;  // longest unit that may be handed over: no longer than a share
   for (size_t unit = 0; unit < units.size(); ++unit) {
-    const RunQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
+    const PersistentQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
     if (query_tile.tiles == 0 || units[unit].alone) continue;
     const bool splits = units[unit].total_tiles < query_tile.tiles;
     rest += query_tile.tiles - (splits ? units[unit].total_tiles : 0) + kRunCost;
@@ -129,7 +130,7 @@ void AttentionScheduleCuda::lay_end_to_end(std::span<const RunQueryTileCuda> que
   double at = 0;  // tiles and costs so far, of all workers
   const auto room = [&] { return share * (worker + 1 - first_worker) - at; };
   for (size_t index = 0; index < units.size(); ++index) {
-    const RunQueryTileCuda& query_tile = query_tiles[index / static_cast<size_t>(parts)];
+    const PersistentQueryTileCuda& query_tile = query_tiles[index / static_cast<size_t>(parts)];
     Unit& unit = units[index];
     if (query_tile.tiles == 0 || unit.alone) continue;
     const auto unit_idx = static_cast<int32_t>(index);

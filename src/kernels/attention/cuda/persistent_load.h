@@ -1,6 +1,6 @@
-// The kernel of attention for many sequences (attention/cuda/persistent.cu): its shared-memory
-// layout, the iteration over a worker's runs, and the warp that loads a worker's tiles. Device
-// code; only that kernel includes it.
+// The shared-memory layout of kPersistent (attention/cuda/persistent.cu), the iteration over a
+// worker's runs, and the warp that loads a worker's tiles. Device code; only that kernel includes
+// it.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,18 @@
 
 namespace forerun::cuda {
 
-constexpr int kRunsThreads = kThreads + 128;  // two workers, then the warps that load their tiles
+// Two workers, then the warps that load their tiles.
+constexpr int kPersistentThreads = kThreads + 128;
 
 template <int kDim>
-struct RunsLayout {
+struct PersistentLayout {
   static constexpr int kStages = 384 / kDim;                // stages of a worker's ring: 3 or 6
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
   static constexpr int kRingBytes = kStages * kStageBytes;
-  static constexpr int kQueries = kRunWorkers * kRingBytes;  // [worker] panels of 64 columns
-  static constexpr int kBarriers = kQueries + kRunWorkers * tile_bytes(kDim);
+  static constexpr int kQueries = kPersistentWorkers * kRingBytes;  // [worker] panels of 64 columns
+  static constexpr int kBarriers = kQueries + kPersistentWorkers * tile_bytes(kDim);
   // Two barriers per stage: filled, free.
-  static constexpr int kBytes = kBarriers + kRunWorkers * kStages * 16;
+  static constexpr int kBytes = kBarriers + kPersistentWorkers * kStages * 16;
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -74,7 +75,7 @@ __device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int wor
 template <int kDim>
 __device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_t ring,
                                               uint32_t barriers, int worker, bool waited) {
-  using Layout = RunsLayout<kDim>;
+  using Layout = PersistentLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   int stage = 0;

@@ -1,15 +1,15 @@
-// A span that an item's rows share, in the cluster kernel of attention
-// (attention/cuda/decode_cluster.cu). A warpgroup takes it tile by tile, with columns (one query
-// head of one row each) as the 64-row operand of wgmma. Device code; only that kernel includes it.
+// How a warpgroup of a decode cluster (attention/cuda/decode_cluster.cu) attends to a span that all
+// rows of its item share: tile by tile, with columns (one query head of one row each) as the 64-row
+// operand of wgmma. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/attention/cuda/cluster_args.h"
-#include "kernels/attention/cuda/cluster_exchange.h"
-#include "kernels/attention/cuda/cluster_stage.h"
 #include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/decode_cluster_args.h"
+#include "kernels/attention/cuda/decode_cluster_exchange.h"
+#include "kernels/attention/cuda/decode_cluster_stage.h"
 #include "kernels/attention/cuda/keys.h"
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/cuda/ptx.h"
@@ -20,8 +20,9 @@ namespace forerun::cuda {
 
 // One thread: requests a tile's keys and values into the warpgroup's stage.
 template <class Layout>
-__device__ __forceinline__ void request_tile(const ClusterArgs& args, const ClusterWork& work,
-                                             int tile, const ClusterBarriers<Layout>& barriers,
+__device__ __forceinline__ void request_tile(const DecodeClusterArgs& args,
+                                             const DecodeClusterWork& work, int tile,
+                                             const DecodeClusterBarriers<Layout>& barriers,
                                              int warpgroup) {
   const std::byte* const keys = keys_of<Layout::kDim>(
       args, step_data<int32_t>(args.step, args.step->tables_offset)[work.item.table + tile],
@@ -36,10 +37,11 @@ __device__ __forceinline__ void request_tile(const ClusterArgs& args, const Clus
 
 // Requests the first tile of the warpgroup's span or, if it has none but has the tail, the tail's.
 template <class Layout>
-__device__ __forceinline__ void request_first_tile(const ClusterArgs& args, const ClusterWork& work,
-                                                   const ClusterBarriers<Layout>& barriers,
+__device__ __forceinline__ void request_first_tile(const DecodeClusterArgs& args,
+                                                   const DecodeClusterWork& work,
+                                                   const DecodeClusterBarriers<Layout>& barriers,
                                                    int warpgroup) {
-  const ClusterTask& task = work.task;
+  const DecodeClusterTask& task = work.task;
   const bool tail_is_own = task.tail_has_prefix && task.tail_warpgroup == warpgroup;
   if (threadIdx.x % 128 == 0 && (task.has_span || tail_is_own)) {
     request_tile<Layout>(args, work, task.has_span ? task.begin_tile : task.tail_tile, barriers,
@@ -49,8 +51,9 @@ __device__ __forceinline__ void request_first_tile(const ClusterArgs& args, cons
 
 // Requests the span's next tile, once the warpgroup is done with the one before it.
 template <class Layout>
-__device__ __forceinline__ void request_next_tile(const ClusterArgs& args, const ClusterWork& work,
-                                                  int tile, const ClusterBarriers<Layout>& barriers,
+__device__ __forceinline__ void request_next_tile(const DecodeClusterArgs& args,
+                                                  const DecodeClusterWork& work, int tile,
+                                                  const DecodeClusterBarriers<Layout>& barriers,
                                                   int warpgroup) {
   if (tile >= work.task.end_tile) return;
   named_barrier(1 + warpgroup, 128);
@@ -65,23 +68,23 @@ struct SpanColumns {
   bool are_there;  // wgmma takes all 64 in any case
   uint32_t stage;  // where the warpgroup's tile lies
 
-  __device__ __forceinline__ SpanColumns(const ClusterArgs& args,
-                                         const ClusterTileInfo<Layout>& tile_info,
-                                         const ClusterThread& thread) {
+  __device__ __forceinline__ SpanColumns(const DecodeClusterArgs& args,
+                                         const DecodeClusterTileInfo<Layout>& tile_info,
+                                         const DecodeClusterThread& thread) {
     sums.clear();
     first = thread.warp % 4 * 16;
     are_there = first < tile_info.field(kNumRows) * args.row_columns;
     stage = tile_info.shared + thread.warpgroup * tile_bytes(Layout::kDim);
   }
-  __device__ __forceinline__ void score(const ClusterTileInfo<Layout>& tile_info,
+  __device__ __forceinline__ void score(const DecodeClusterTileInfo<Layout>& tile_info,
                                         float (&score)[8][4]) const {
     score_tile<Layout::kDim>(score, tile_info.shared + Layout::kQueries, Layout::kColumnPanelBytes,
                              stage + Layout::kKeys);
   }
   // Turns a tile's scores into probabilities, for columns that exist. `has_sums`: a tile came
   // before it.
-  __device__ __forceinline__ void exponentiate_tile(const ClusterArgs& args,
-                                                    const ClusterTileInfo<Layout>& tile_info,
+  __device__ __forceinline__ void exponentiate_tile(const DecodeClusterArgs& args,
+                                                    const DecodeClusterTileInfo<Layout>& tile_info,
                                                     int tile, bool has_sums, int lane,
                                                     float (&score)[8][4], uint32_t (&probs)[4][4]) {
     if (!are_there) return;
@@ -98,14 +101,15 @@ struct SpanColumns {
     add_tile<Layout::kDim>(sums, probs, stage + Layout::kValues);
   }
   // Sends the span's results to the blocks that merge them, once no warp of the cluster reads keys.
-  __device__ __forceinline__ void send_results(const ClusterArgs& args,
-                                               const ClusterTileInfo<Layout>& tile_info,
-                                               const ClusterBarriers<Layout>& barriers,
-                                               const ClusterThread& thread) {
+  __device__ __forceinline__ void send_results(const DecodeClusterArgs& args,
+                                               const DecodeClusterTileInfo<Layout>& tile_info,
+                                               const DecodeClusterBarriers<Layout>& barriers,
+                                               const DecodeClusterThread& thread) {
     if (!are_there) return;
     sums.reduce_lanes();
     barriers.wait_for_released_keys();
-    const int span = tile_info.field(kFirstSpan) + thread.rank + thread.warpgroup * kClusterBlocks;
+    const int span =
+        tile_info.field(kFirstSpan) + thread.rank + thread.warpgroup * kDecodeClusterBlocks;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int own = first + thread.lane / 4 + 8 * i;

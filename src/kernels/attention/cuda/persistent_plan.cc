@@ -15,9 +15,9 @@ constexpr int32_t kLongTiles = 32;
 
 // Adds neighbouring rows of one sequence as the rows of one unit or, with `prompt`, of one kPrefill
 // item.
-void AttentionPlanCuda::add_run_query_tile(std::span<const AttentionRow> from, int32_t begin,
-                                           int32_t end, int32_t table, int32_t stable,
-                                           bool prompt) {
+void AttentionPlanCuda::add_persistent_query_tile(std::span<const AttentionRow> from, int32_t begin,
+                                                  int32_t end, int32_t table, int32_t stable,
+                                                  bool prompt) {
   AttentionItemCuda item;
   item.first_row = begin;
   item.num_rows = end - begin;
@@ -27,7 +27,7 @@ void AttentionPlanCuda::add_run_query_tile(std::span<const AttentionRow> from, i
   item.query_tile = prompt ? 0 : num_query_tiles;
   int32_t highest = 0;
   int32_t shared = INT32_MAX;  // tiles that lie below the boundaries of rows with a tree
-  RunQueryTileCuda run = {.cut_step = 1, .last_cut = INT32_MAX};
+  PersistentQueryTileCuda run = {.cut_step = 1, .last_cut = INT32_MAX};
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
     const int32_t boundary = chain_end(row);
@@ -66,7 +66,7 @@ void AttentionPlanCuda::add_run_query_tile(std::span<const AttentionRow> from, i
   prefix_items.push_back(item);
   run.tiles = item.end_tile;
   run.last_cut = std::max(0, std::min(run.last_cut, run.tiles - 1) / run.cut_step * run.cut_step);
-  run_query_tiles_.push_back(run);
+  persistent_query_tiles_.push_back(run);
   if (item.own_tiles == 0) return;
   for (int32_t first = begin; first < end; first += kQueryTileRows) {
     AttentionItemCuda own = item;
@@ -131,14 +131,14 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
 }
 
 // Returns false, and changes nothing, if other kernels are better.
-bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
-                            const AttentionShapeCuda& shape) {
+bool AttentionPlanCuda::try_persistent(std::span<const AttentionRow> from, bool few,
+                                       const AttentionShapeCuda& shape) {
   struct Sequence {
     int32_t begin, end;
     bool is_prompt;
   };
   std::vector<Sequence> sequences;
-  const int32_t query_tile_rows = kRunColumns / shape.row_columns;
+  const int32_t query_tile_rows = kPersistentColumns / shape.row_columns;
   const int32_t prompt_rows = kPrefillColumns / 2 / shape.row_columns * 2;
   int32_t units = 0, prompts = 0, prompt_query_tiles = 0, longest = 0;
   const auto count = static_cast<int32_t>(from.size());
@@ -161,13 +161,14 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
     begin = end;
   }
   if (prompts == static_cast<int32_t>(sequences.size())) return false;
-  const bool worth = shape.run_units == 0 || (sequences.size() > 1 && units >= shape.run_units);
+  const bool worth = shape.min_persistent_units == 0 ||
+                     (sequences.size() > 1 && units >= shape.min_persistent_units);
   if (few && !worth) return false;
   const bool tiles =
       prompts > 0 &&
       (longest <= kLongTiles || 2 * prompt_query_tiles * shape.kv_parts > shape.multiprocessors);
   clear();
-  run_query_tiles_.clear();
+  persistent_query_tiles_.clear();
   for (const Sequence& sequence : sequences) {
     const bool prompt = tiles && sequence.is_prompt;
     int32_t stable = 0;
@@ -175,7 +176,7 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
     for (int32_t begin = sequence.begin; begin < sequence.end;) {
       const int32_t end = prompt ? query_tile_end(from, begin, sequence.end, prompt_rows, true)
                                  : std::min(begin + query_tile_rows, sequence.end);
-      add_run_query_tile(from, begin, end, table, stable, prompt);
+      add_persistent_query_tile(from, begin, end, table, stable, prompt);
       begin = end;
     }
   }
@@ -184,8 +185,9 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
   int32_t max_rows = 0;
   for (const AttentionItemCuda& item : prefix_items) max_rows = std::max(max_rows, item.num_rows);
   for (const bool may_split : {true, false}) {
-    schedule_.schedule(run_query_tiles_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
-                       max_rows * shape.row_columns, may_split);
+    schedule_.schedule(persistent_query_tiles_, shape.kv_parts,
+                       kPersistentWorkers * shape.multiprocessors, max_rows * shape.row_columns,
+                       may_split);
     place_partials(shape.kv_parts);
     if (num_partials <= shape.max_partials) {
       runs.swap(schedule_.runs);

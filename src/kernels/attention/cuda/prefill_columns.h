@@ -9,7 +9,7 @@
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kv_layout.h"
-#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/attention/cuda/prefill_load.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -18,13 +18,13 @@ namespace forerun::cuda {
 
 // A lane's two columns, g and g + 8 of its warp's 16. A column that does not exist sees nothing:
 // last_visible is -1.
-struct TilesColumns {
+struct PrefillColumns {
   int last_visible[2], head[2];
   int highest = -1;  // last_visible of the warpgroup's rows
 
-  __device__ __forceinline__ TilesColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
-                                          int first_row, int num_rows, int part_heads,
-                                          int first_column) {
+  __device__ __forceinline__ PrefillColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
+                                            int first_row, int num_rows, int part_heads,
+                                            int first_column) {
     for (int row = threadIdx.x % 32; row < num_rows; row += 32) {
       highest = max(highest, rows[first_row + row].last_visible);
     }
@@ -45,7 +45,7 @@ struct TilesColumns {
 // named barrier of the warpgroup's own.
 template <int kDim>
 __device__ __forceinline__ void attend_columns(const AttentionArgs& args,
-                                               const TilesColumns& columns,
+                                               const PrefillColumns& columns,
                                                const AttentionItemCuda& item, int begin,
                                                uint32_t queries, uint32_t keys, int barrier,
                                                ColumnSums<kDim>& span) {

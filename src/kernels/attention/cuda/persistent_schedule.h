@@ -20,10 +20,10 @@ namespace forerun::cuda {
 
 // kPersistent: workers (warpgroups) per block. Worker w is number w / multiprocessors of
 // multiprocessor w % multiprocessors.
-inline constexpr int kRunWorkers = 2;
+inline constexpr int kPersistentWorkers = 2;
 
 // A query tile: the tiles that all of them go through together, the same for every part.
-struct RunQueryTileCuda {
+struct PersistentQueryTileCuda {
   int32_t tiles = 0;
   int32_t cut_step = 1;  // every row has a span end before tile c for all multiples c of cut_step
   int32_t last_cut = 0;  // the last multiple to cut at; 0: it cannot be cut
@@ -63,20 +63,20 @@ class AttentionScheduleCuda {
 
   // `columns`: the most columns of a unit. `may_split`: if false, units longer than a share stay
   // whole.
-  void schedule(std::span<const RunQueryTileCuda> query_tiles, int32_t parts, int32_t num_workers,
-                int32_t columns, bool may_split);
+  void schedule(std::span<const PersistentQueryTileCuda> query_tiles, int32_t parts,
+                int32_t num_workers, int32_t columns, bool may_split);
 
  private:
   struct Piece {
     int32_t worker;
     AttentionRunCuda run;
   };
-  double largest_share(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
+  double largest_share(std::span<const PersistentQueryTileCuda> query_tiles, int32_t parts,
                        int32_t num_workers, bool round_up) const;
-  bool is_alone(const RunQueryTileCuda& query_tile) const;
-  bool is_long(const RunQueryTileCuda& query_tile) const;
-  int32_t first_tiles(const RunQueryTileCuda& query_tile, bool round_up) const;
-  void lay_end_to_end(std::span<const RunQueryTileCuda> query_tiles, int32_t parts,
+  bool is_alone(const PersistentQueryTileCuda& query_tile) const;
+  bool is_long(const PersistentQueryTileCuda& query_tile) const;
+  int32_t first_tiles(const PersistentQueryTileCuda& query_tile, bool round_up) const;
+  void lay_end_to_end(std::span<const PersistentQueryTileCuda> query_tiles, int32_t parts,
                       int32_t first_worker, int32_t end_worker);
 
   double share_ = 0;           // tiles of a worker, on average

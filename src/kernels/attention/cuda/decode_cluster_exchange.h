@@ -1,12 +1,11 @@
-// How the blocks of a cluster send one another their results in the cluster kernel of attention
-// (attention/cuda/decode_cluster.cu), and the barriers between its phases. Device code; only that
-// kernel includes it.
+// How the blocks of a decode cluster (attention/cuda/decode_cluster.cu) send one another their
+// results, and the barriers between the kernel's phases. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/attention/cuda/cluster_args.h"
 #include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/decode_cluster_args.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/ptx.h"
 
@@ -16,7 +15,7 @@ namespace forerun::cuda {
 
 // A block's barriers, and how often a thread has waited for each.
 template <class Layout>
-struct ClusterBarriers {
+struct DecodeClusterBarriers {
   uint32_t shared;            // the block's shared memory
   uint32_t loaded = 0;        // tiles so far in the warpgroup's stage
   uint32_t other_loaded = 0;  // tiles so far in the other warpgroup's stage
@@ -27,7 +26,7 @@ struct ClusterBarriers {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(of_tile(i), 1);
       barrier_init(shared + Layout::kReceivedBarrier, 1);
-      barrier_init(shared + Layout::kReleaseBarrier, kClusterBlocks * kClusterWarps);
+      barrier_init(shared + Layout::kReleaseBarrier, kDecodeClusterBlocks * kDecodeClusterWarps);
       barrier_init_fence();
     }
     __syncthreads();
@@ -48,7 +47,8 @@ struct ClusterBarriers {
   // Announces that the warp reads no more keys.
   __device__ __forceinline__ void release_keys(int lane) const {
     __syncwarp();
-    if (lane < kClusterBlocks) arrive_at_peer(peer_address(shared + Layout::kReleaseBarrier, lane));
+    if (lane < kDecodeClusterBlocks)
+      arrive_at_peer(peer_address(shared + Layout::kReleaseBarrier, lane));
   }
   // Waits until no warp of the cluster reads keys, so that results may take their place.
   __device__ __forceinline__ void wait_for_released_keys() const {
@@ -79,7 +79,7 @@ struct ClusterBarriers {
 template <class Layout>
 __device__ __forceinline__ void send(const float (*out)[4], int half, int part, uint32_t shared,
                                      int span, int column, int lane) {
-  constexpr int kRanks = 32 * kClusterBlocks / Layout::kDim;
+  constexpr int kRanks = 32 * kDecodeClusterBlocks / Layout::kDim;
   const uint32_t barrier = shared + Layout::kReceivedBarrier;
   const uint32_t target = shared + Layout::kReceived +
                           (span * Layout::kColumns + column) * Layout::kSliceBytes +

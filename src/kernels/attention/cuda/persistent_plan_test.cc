@@ -22,8 +22,8 @@ struct Load {
 };
 
 // Checks a schedule of `query_tiles`, and returns how even it is.
-Load check(const AttentionScheduleCuda& schedule, std::span<const RunQueryTileCuda> query_tiles,
-           int32_t parts) {
+Load check(const AttentionScheduleCuda& schedule,
+           std::span<const PersistentQueryTileCuda> query_tiles, int32_t parts) {
   Load load;
   struct Piece {
     int32_t begin, end, worker;
@@ -51,7 +51,7 @@ Load check(const AttentionScheduleCuda& schedule, std::span<const RunQueryTileCu
   }
   for (size_t unit = 0; unit < schedule.units.size(); ++unit) {
     SCOPED_TRACE("unit " + std::to_string(unit));
-    const RunQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
+    const PersistentQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
     std::vector<Piece>& pieces = units[static_cast<int32_t>(unit)];
     std::sort(pieces.begin(), pieces.end(),
               [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
@@ -93,7 +93,7 @@ Load check(const AttentionScheduleCuda& schedule, std::span<const RunQueryTileCu
   return load;
 }
 
-RunQueryTileCuda query_tile_at(int32_t position) {
+PersistentQueryTileCuda query_tile_at(int32_t position) {
   const int32_t step = span_tiles(position);
   return {.tiles = position / kTilePositions + 1,
           .cut_step = step,
@@ -106,14 +106,14 @@ TEST(AttentionScheduleCuda, SharesAreEvenWhateverTheLengths) {
     for (const int32_t context : {60, 1000, 8000, 32000, 100000}) {
       for (const bool unequal : {false, true}) {
         SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(context));
-        std::vector<RunQueryTileCuda> query_tiles;
+        std::vector<PersistentQueryTileCuda> query_tiles;
         for (int32_t i = 0; i < count; ++i) {
           query_tiles.push_back(query_tile_at(unequal ? 1 + (i * 7919) % context : context));
         }
         schedule.schedule(query_tiles, 8, kWorkers, kColumns, /*may_split=*/true);
         const Load load = check(schedule, query_tiles, 8);
         int32_t step = 1;
-        for (const RunQueryTileCuda& query_tile : query_tiles)
+        for (const PersistentQueryTileCuda& query_tile : query_tiles)
           step = std::max(step, query_tile.cut_step);
         // Shares are even except for the positions of span ends, the cost of a run, and units that
         // have a worker to themselves.
@@ -130,8 +130,8 @@ TEST(AttentionScheduleCuda, SharesAreEvenWhateverTheLengths) {
 TEST(AttentionScheduleCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
   AttentionScheduleCuda schedule;
   for (const int32_t count : {16, 24, 33, 48}) {
-    const std::vector<RunQueryTileCuda> query_tiles(static_cast<size_t>(count),
-                                                    query_tile_at(32000));
+    const std::vector<PersistentQueryTileCuda> query_tiles(static_cast<size_t>(count),
+                                                           query_tile_at(32000));
     schedule.schedule(query_tiles, 8, kWorkers, kColumns, true);
     const Load load = check(schedule, query_tiles, 8);
     EXPECT_EQ(load.split, 0) << count;
@@ -140,7 +140,7 @@ TEST(AttentionScheduleCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
     if (count < 33) continue;
     EXPECT_LE(static_cast<double>(load.most), 1.03 * static_cast<double>(load.all) / kWorkers + 8);
   }
-  const std::vector<RunQueryTileCuda> few(8, query_tile_at(32000));
+  const std::vector<PersistentQueryTileCuda> few(8, query_tile_at(32000));
   schedule.schedule(few, 8, kWorkers, kColumns, true);
   const Load load = check(schedule, few, 8);
   EXPECT_LE(static_cast<double>(load.split), 0.77 * static_cast<double>(load.all));
@@ -153,7 +153,7 @@ TEST(AttentionScheduleCuda, NothingIsDealtWhereThereIsNothing) {
   AttentionScheduleCuda schedule;
   schedule.schedule({}, 8, kWorkers, kColumns, true);
   EXPECT_TRUE(schedule.runs.empty());
-  const std::vector<RunQueryTileCuda> empty(3);
+  const std::vector<PersistentQueryTileCuda> empty(3);
   schedule.schedule(empty, 2, kWorkers, kColumns, true);
   EXPECT_TRUE(schedule.runs.empty());
   EXPECT_EQ(schedule.units.size(), 6u);
@@ -303,7 +303,7 @@ TEST(AttentionRunPlanCuda, FewUnitsAreForOtherModes) {
   plan.build(batch.rows, shape_of());
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   AttentionShapeCuda shape = shape_of();
-  shape.run_units = 0;
+  shape.min_persistent_units = 0;
   plan.build(batch.rows, shape);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPersistent);
   shape.may_tile = false;

@@ -1,14 +1,14 @@
-// How a block of the cluster kernel of attention (attention/cuda/decode_cluster.cu) stages the
-// linear layer's output: rotated queries and, if it has the item's tail, the step's own keys and
-// values. Each thread finds the addresses of its part before the previous kernel has ended. Device
-// code; only that kernel includes it.
+// How a block of a decode cluster (attention/cuda/decode_cluster.cu) stages the linear layer's
+// output: rotated queries and, if the block has the item's tail, the step's own keys and values.
+// Each thread finds the addresses of its part before the previous kernel has ended. Device code;
+// only that kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include <cstdint>
 
-#include "kernels/attention/cuda/cluster_args.h"
+#include "kernels/attention/cuda/decode_cluster_args.h"
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/attention/cuda/load.h"
 #include "kernels/cuda/ptx.h"
@@ -21,10 +21,11 @@ namespace forerun::cuda {
 // last visible position a thread writes.
 template <class Layout>
 struct TileInfoRows {
-  static constexpr int kOfWarp = (Layout::kRows + kClusterWarps - 1) / kClusterWarps;
+  static constexpr int kOfWarp = (Layout::kRows + kDecodeClusterWarps - 1) / kDecodeClusterWarps;
   AttentionRowCuda of_warp[kOfWarp], of_thread;
 
-  __device__ __forceinline__ TileInfoRows(const ClusterArgs& args, const AttentionItemCuda& item) {
+  __device__ __forceinline__ TileInfoRows(const DecodeClusterArgs& args,
+                                          const AttentionItemCuda& item) {
     const auto* const rows =
         step_data<AttentionRowCuda>(args.step, args.step->rows_offset) + item.first_row;
     const int last = item.num_rows - 1;
@@ -33,14 +34,15 @@ struct TileInfoRows {
     of_thread = rows[min(static_cast<int>(threadIdx.x), last)];
   }
   static __device__ __forceinline__ int number_of_warp(int i) {
-    return static_cast<int>(threadIdx.x) / 32 + i * kClusterWarps;
+    return static_cast<int>(threadIdx.x) / 32 + i * kDecodeClusterWarps;
   }
 };
 // Writes to shared memory the last visible position of each of an item's rows and, for the tail,
 // the key of each row's positions in the tile: a key of the tile, or kTilePositions plus the number
 // of an extra. Positions that the row does not see get the key of its last visible one.
 template <class Layout>
-__device__ __forceinline__ void store_tile_rows(const ClusterArgs& args, const ClusterWork& work,
+__device__ __forceinline__ void store_tile_rows(const DecodeClusterArgs& args,
+                                                const DecodeClusterWork& work,
                                                 const TileInfoRows<Layout>& rows, uint32_t shared) {
   const int begin = work.task.tail_tile * kTilePositions;
   const int lane = threadIdx.x % 32;
@@ -68,11 +70,11 @@ __device__ __forceinline__ void store_tile_rows(const ClusterArgs& args, const C
 
 // Writes to shared memory the facts that the block needs once the previous kernel has ended.
 template <class Layout>
-__device__ __forceinline__ void store_tile_info(const ClusterWork& work, uint32_t shared) {
+__device__ __forceinline__ void store_tile_info(const DecodeClusterWork& work, uint32_t shared) {
   if (threadIdx.x != 96) return;
-  const ClusterTailShare tail = cluster_tail_share<Layout>(work);
+  const DecodeClusterTailShare tail = decode_cluster_tail_share<Layout>(work);
   const AttentionItemCuda& item = work.item;
-  const ClusterTask& task = work.task;
+  const DecodeClusterTask& task = work.task;
   const int fields[kNumTileFields] = {item.first_row,      item.num_rows,
                                       work.first_head,     work.part_heads,
                                       work.kv_head,        task.first_span,
@@ -87,10 +89,10 @@ __device__ __forceinline__ void store_tile_info(const ClusterWork& work, uint32_
 
 // Reads what store_tile_info() and store_tile_rows() have written.
 template <class Layout>
-struct ClusterTileInfo {
+struct DecodeClusterTileInfo {
   uint32_t shared;
 
-  __device__ __forceinline__ int field(ClusterTileField index) const {
+  __device__ __forceinline__ int field(DecodeClusterTileField index) const {
     return static_cast<int>(load_shared_4(shared + Layout::kTileFields + index * 4));
   }
   __device__ __forceinline__ int last_visible(int row) const {
@@ -107,7 +109,7 @@ __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int pie
 // Requests the angles of row `row` of the step, a piece's cosines and sines, in the layout that
 // PieceAngles::take_up() reads.
 template <class Layout>
-__device__ __forceinline__ void request_angles(const ClusterArgs& args, int row, int piece,
+__device__ __forceinline__ void request_angles(const DecodeClusterArgs& args, int row, int piece,
                                                uint32_t to) {
   const float* const from =
       step_data<float>(args.step, args.step->angles_offset) + row * Layout::kDim + piece * 8;
@@ -133,14 +135,14 @@ __device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at,
 
 // A column of which a thread stages two pieces: its first or, for wide items, its second (`share`).
 template <class Layout>
-struct ClusterColumn {
+struct DecodeClusterColumn {
   static constexpr int kPairs = Layout::kDim / 16;  // threads a column
-  static constexpr int kAtOnce = kClusterThreads / kPairs;
+  static constexpr int kAtOnce = kDecodeClusterThreads / kPairs;
   static constexpr int kShares = (Layout::kColumns + kAtOnce - 1) / kAtOnce;
-  static_assert(kNarrowClusterColumns <= kAtOnce && kShares <= 2);
+  static_assert(kNarrowDecodeClusterColumns <= kAtOnce && kShares <= 2);
   int column, row, head;  // row of the item, head of the part
 
-  __device__ __forceinline__ ClusterColumn(const ClusterArgs& args, int share)
+  __device__ __forceinline__ DecodeClusterColumn(const DecodeClusterArgs& args, int share)
       : column(static_cast<int>(threadIdx.x) / kPairs + share * kAtOnce),
         row(args.by_row_columns.divide(column)),
         head(column - row * args.row_columns) {}
@@ -151,16 +153,16 @@ struct ClusterColumn {
 // free.
 template <class Layout>
 struct StagedQuery {
-  static constexpr int kPairs = ClusterColumn<Layout>::kPairs;
+  static constexpr int kPairs = DecodeClusterColumn<Layout>::kPairs;
   const uint4* from = nullptr;  // null: there is no such column
   uint32_t angles = 0;
 
   // The first column of each row requests the row's angles.
-  __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
-                                       const ClusterColumn<Layout>& column, uint32_t shared) {
+  __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const DecodeClusterWork& work,
+                                       const DecodeClusterColumn<Layout>& column, uint32_t shared) {
     if (column.row >= work.item.num_rows || column.head >= work.part_heads) return;
     const int row = work.item.first_row + column.row;
-    const int piece = ClusterColumn<Layout>::pair();
+    const int piece = DecodeClusterColumn<Layout>::pair();
     from = opaque(reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride +
                                                  (work.first_head + column.head) * Layout::kDim) +
                   piece);
@@ -168,7 +170,7 @@ struct StagedQuery {
     if (column.head == 0) request_angles<Layout>(args, row, piece, angles);
   }
   __device__ __forceinline__ uint32_t at(uint32_t shared, int share, int piece) const {
-    using Column = ClusterColumn<Layout>;
+    using Column = DecodeClusterColumn<Layout>;
     const int column = static_cast<int>(threadIdx.x) / kPairs + share * Column::kAtOnce;
     return shared + Layout::kQueries + column * kPanelRowBytes +
            kv_piece(Column::pair() + piece, column, Layout::kColumns);
@@ -191,7 +193,7 @@ template <class Layout>
 struct StagedExtra {
   static constexpr int kPairs = Layout::kDim / 16;
   __device__ __forceinline__ static int extra_of_thread() {
-    return (kClusterThreads - 1 - static_cast<int>(threadIdx.x)) / kPairs;
+    return (kDecodeClusterThreads - 1 - static_cast<int>(threadIdx.x)) / kPairs;
   }
   const std::byte* from = nullptr;  // the first piece of the key; null: there is no extra
   int to_second = 0, to_value = 0;  // bytes from `from` to the second piece, and from key to value
@@ -201,7 +203,7 @@ struct StagedExtra {
 
   // `appends`: the rows of the item are also appended to the cache. They are the first extras;
   // their queries request the angles.
-  __device__ __forceinline__ void plan(const ClusterArgs& args, const AttentionItemCuda& item,
+  __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const AttentionItemCuda& item,
                                        int kv_head, bool appends, uint32_t shared) {
     const int extra = extra_of_thread();
     const int piece = static_cast<int>(threadIdx.x) % kPairs;
@@ -246,7 +248,7 @@ struct StagedExtra {
   }
   // Appends the row's key and value to the cache. Called after load_and_rotate(), whose fence
   // before wgmma's reads would wait for these stores too.
-  __device__ __forceinline__ void append(const ClusterArgs& args, int kv_head,
+  __device__ __forceinline__ void append(const DecodeClusterArgs& args, int kv_head,
                                          uint32_t shared) const {
     if (own_slot < 0) return;
     const int first = static_cast<int>(threadIdx.x) % kPairs;
@@ -264,10 +266,10 @@ struct StagedExtra {
   __device__ __forceinline__ static uint32_t at(uint32_t shared, int piece, bool is_value) {
     const int extra = extra_of_thread();
     return shared + (is_value ? Layout::kExtraValues : Layout::kExtraKeys) +
-           extra * kPanelRowBytes + kv_piece(piece, extra, kClusterExtras);
+           extra * kPanelRowBytes + kv_piece(piece, extra, kDecodeClusterExtras);
   }
   // The address of a slot's key in the cache.
-  __device__ __forceinline__ static std::byte* stored(const ClusterArgs& args, int kv_head,
+  __device__ __forceinline__ static std::byte* stored(const DecodeClusterArgs& args, int kv_head,
                                                       int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
            int64_t{kv_head} * tile_bytes(Layout::kDim) + slot % kTilePositions * kPanelRowBytes;
@@ -276,18 +278,18 @@ struct StagedExtra {
 
 // The parts of an item that a thread stages. Its columns are also those that it merges.
 template <class Layout>
-struct ClusterStaging {
-  static constexpr int kShares = ClusterColumn<Layout>::kShares;
+struct DecodeClusterStaging {
+  static constexpr int kShares = DecodeClusterColumn<Layout>::kShares;
   StagedQuery<Layout> queries[kShares];
   StagedExtra<Layout> extra;
   uint32_t shares = 0;  // a bit for each that is there
 
   // Finds the addresses, when queries may still be incomplete, and requests the angles.
-  __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
+  __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const DecodeClusterWork& work,
                                        uint32_t shared) {
 #pragma unroll
     for (int i = 0; i < kShares; ++i) {
-      queries[i].plan(args, work, ClusterColumn<Layout>(args, i), shared);
+      queries[i].plan(args, work, DecodeClusterColumn<Layout>(args, i), shared);
       shares |= (queries[i].from != nullptr ? 1u : 0u) << i;
     }
     if (work.task.has_tail) {
