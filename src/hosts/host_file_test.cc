@@ -60,7 +60,7 @@ TEST(HostFile, RefusesWhatIsNoNameByItsLine) {
 TEST(HostFile, RefusesFieldsByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"a b", "found 'b'; accepted: a host's name or address, followed by any of slots="},
-      {"a slots", "found 'slots'; accepted: "},
+      {"a slots", "found 'slots'; accepted: a host's name or address, followed by any of slots="},
       {"a slots=", "found 'slots='; accepted: a number from 1 to 1024"},
       {"a slots=0", "found 'slots=0'; accepted: a number from 1 to 1024"},
       {"a slots=2x", "found 'slots=2x'"},
