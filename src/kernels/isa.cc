@@ -28,8 +28,8 @@ struct X86Features {
   bool tiles = false;  // AMX_TILE, AMX_BF16, AMX_INT8, and permission to use them
 };
 
-// The register state that the operating system saves (XCR0).
-uint64_t saved_state() {
+// Which registers the operating system saves when it switches threads (XCR0): a bit for each kind.
+uint64_t saved_registers() {
   uint32_t low = 0;
   uint32_t high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -59,8 +59,8 @@ X86Features detect() {
   const bool osxsave = ((ecx >> 27) & 1) != 0;
   const bool f16c = ((ecx >> 29) & 1) != 0;
   if (!osxsave) return found;
-  const uint64_t state = saved_state();
-  if ((state & 0x6) != 0x6) return found;  // xmm, ymm
+  const uint64_t saved = saved_registers();
+  if ((saved & 0x6) != 0x6) return found;  // xmm, ymm
   uint32_t max_subleaf = 0;
   if (__get_cpuid_count(7, 0, &max_subleaf, &ebx, &ecx, &edx) == 0) return found;
   found.avx2 = fma && f16c && ((ebx >> 5) & 1) != 0;
@@ -70,8 +70,8 @@ X86Features detect() {
   const bool vl = ((ebx >> 31) & 1) != 0;
   const bool vnni = ((ecx >> 11) & 1) != 0;
   constexpr uint32_t kTileBits = (1u << 22) | (1u << 24) | (1u << 25);  // bf16, tile, int8
-  const bool tiles = (edx & kTileBits) == kTileBits && (state & 0x60000) == 0x60000;
-  const bool zmm_saved = (state & 0xe6) == 0xe6;
+  const bool tiles = (edx & kTileBits) == kTileBits && (saved & 0x60000) == 0x60000;
+  const bool zmm_saved = (saved & 0xe6) == 0xe6;
   found.avx512 = found.avx2 && zmm_saved && f && dq && bw && vl && vnni;
   if (found.avx512 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
     found.avx512_bf16 = ((eax >> 5) & 1) != 0;

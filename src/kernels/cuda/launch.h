@@ -14,7 +14,8 @@
 namespace forerun::cuda {
 
 // Launches a grid in clusters of `cluster_blocks` blocks; the grid must be a multiple of it. With
-// 1, each block is a cluster and may send to itself as to a peer. 0: no clusters.
+// 1, each block is a cluster and may send to itself as to a peer. 0: no clusters. `dependent`: a
+// dependent launch. `doing`: what the launch is for, in the message of a failure.
 template <class... Parameters, class... Arguments>
 Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, bool dependent,
                           dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,

@@ -78,7 +78,8 @@ class TestCache {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// Query of a row, a pure function of (sequence, position).
+// The query of the row at `position` of a sequence, a pure function of its arguments. It is the key
+// of another sequence, so that it equals no key that the row sees.
 inline std::vector<float> query_of(uint32_t sequence, int32_t position, int64_t width) {
   std::vector<float> q, unused;
   fill_kv(sequence + 77u, position, width, q, unused);

@@ -24,7 +24,8 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
             "attention on a GPU: " + std::to_string(call.num_heads) + " heads of " +
                 std::to_string(kv.head_dim) + " dimensions over " +
                 std::to_string(kv.num_kv_heads) +
-                " key/value heads; accepted: head dimensions up to 256 and whole groups"};
+                " key/value heads; accepted: up to 256 dimensions, and a number of heads that is a "
+                "multiple of the key/value heads"};
   }
   if (fuses_rope_append(call.kernel) && !can_fuse_rope(kv.head_dim, false)) {
     return {StatusCode::kInvalidArgument,

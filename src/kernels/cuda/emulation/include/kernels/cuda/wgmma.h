@@ -59,8 +59,9 @@ float wgmma_transposed(uint64_t descriptor, uint32_t n, uint32_t k) {
   return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, k, n % 64 * 2, n / 64)), 0);
 }
 
-// d (+)= (64 x 16) times (16 x kColumns). The first operand is `a`, in the layout of mma(), or lies
-// in shared memory.
+// d (+)= (64 x 16) times (16 x kColumns), all 128 threads of a warpgroup together. `first` and
+// `second` are the descriptors of operands in shared memory. With kInRegisters the first operand is
+// `a`, in the layout of mma().
 template <uint32_t kColumns, bool kAdd, bool kInRegisters, bool kTransposed, bool kIsF16 = false>
 void wgmma(float (*d)[4], const uint32_t* a, uint64_t first, uint64_t second) {
   struct Operand {
@@ -113,8 +114,9 @@ void wgmma(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
       reinterpret_cast<float(*)[4]>(d), a, 0, b);
 }
 
-// Copies a box of a tensor map that begins at column `column` and row `row`. Elements beyond the
-// matrix become 0.
+// Copies to shared memory, at `target`, the box of a tensor map that begins at column `column` and
+// row `row` (TMA). Elements beyond the matrix become 0; `barrier` counts the bytes when they have
+// arrived.
 inline void tensor_copy(uint32_t target, const CUtensorMap& map, int column, int row,
                         uint32_t barrier) {
   const emulation::TensorMap matrix = emulation::tensor_map_of(map);
