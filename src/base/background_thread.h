@@ -1,4 +1,4 @@
-// Threads whose work may wait for all others.
+// Lowers the priority of threads whose work may wait for that of all other threads.
 #pragma once
 
 namespace forerun {

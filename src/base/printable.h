@@ -1,4 +1,4 @@
-// Texts from files and clients, as they may stand in a message of one line.
+// Makes text from files and clients safe to quote in a message of one line.
 #pragma once
 
 #include <string>

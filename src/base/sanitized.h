@@ -1,6 +1,6 @@
-// Whether this build has the address or the thread sanitizer. Tests that would take minutes under
-// them check fewer cases; under the thread sanitizer they need not cover formats and shapes, which
-// threads have nothing to do with.
+// Constants that say whether this build has the address or the thread sanitizer. Tests that would
+// take minutes under a sanitizer check fewer cases. The thread sanitizer looks for races, so under
+// it tests need not cover all formats and shapes.
 #pragma once
 
 namespace forerun {

@@ -1,4 +1,4 @@
-// Makes texts from files, names of models and clients safe to print on a terminal.
+// Makes text that comes from files, models or clients safe to print on a terminal.
 #pragma once
 
 #include <string>

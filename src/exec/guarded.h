@@ -1,4 +1,5 @@
-// A device's failure is the Step's, however it is told: nothing of it may end the process.
+// Turns every failure of a device, returned or thrown, into the Status of the Step that it ran, so
+// that no device can end the process.
 #pragma once
 
 #include <exception>

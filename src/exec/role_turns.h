@@ -1,4 +1,4 @@
-// Whose Step comes next where both models share devices.
+// Decides which model runs the next Step where both models share devices.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// From rules to a Program.
+// Compiles rules into a Program.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,14 @@
-// JSON as rules: the pieces that every schema is put together from.
+// The rules of JSON values, of which every schema is composed.
 //
 // One form of every value is accepted, so that a model cannot fill its reply with blanks: after
-// "{",
-// "[" and "," nothing, one space, or a line break with up to 32 spaces or 8 tabs of indentation, by
-// the letter (schema_reading.h) twice as many; the same before "}" and "]" of what is not empty;
-// after ":" nothing or one space; nothing elsewhere. Numbers have up to 18 digits before the point,
-// 18 after it and 2 in the exponent, which keeps them finite as doubles. Where a text is fixed
-// (names, enum, const) or described by a pattern, it has one spelling: characters as they are, and
-// only what JSON demands escaped, \b \f \n \r \t \" \\ in two characters and other controls as
-// \u00xx in lower case. Other strings may use every escape of JSON that gives a character.
+// "{", "[" and "," nothing, one space, or a line break with up to 32 spaces or 8 tabs of
+// indentation, by the letter (schema_reading.h) twice as many; the same before "}" and "]" of what
+// is not empty; after ":" nothing or one space; nothing elsewhere. Numbers have up to 18 digits
+// before the point, 18 after it and 2 in the exponent, which keeps them finite as doubles. Where a
+// text is fixed (names, enum, const) or described by a pattern, it has one spelling: characters as
+// they are, and only what JSON demands escaped, \b \f \n \r \t \" \\ in two characters and other
+// controls as \u00xx in lower case. Other strings may use every escape of JSON that gives a
+// character.
 #pragma once
 
 #include <cstdint>

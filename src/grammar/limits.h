@@ -1,5 +1,6 @@
-// What compiling one grammar may cost. A grammar comes from a stranger's request, so every limit is
-// a count that is the same on every machine, and whatever exceeds one is refused with its name.
+// Limits of what compiling one grammar may cost. Anybody may send a grammar, so each limit is a
+// count, which is the same on every machine, and not a time. A grammar that exceeds a limit is
+// refused by a message that names the limit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Numbers between bounds, exactly by their digits.
+// Makes rules for the numbers between two bounds, digit by digit, so that the bounds hold exactly.
 #pragma once
 
 #include <cstdint>

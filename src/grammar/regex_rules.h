@@ -1,4 +1,4 @@
-// A regular expression as an expression of rules: the whole text is what it matches.
+// Reads a regular expression as an expression of rules. It must match the whole text.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// oneOf: whether two schemas can be seen to have no value in common, so that "exactly one" is
-// "one".
+// Tells, for oneOf, whether two schemas have certainly no value in common: "exactly one of them" is
+// then the same as "one of them".
 #pragma once
 
 #include <string>

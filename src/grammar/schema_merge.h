@@ -1,4 +1,4 @@
-// allOf: two schemas as one that allows what both do.
+// Merges two schemas into one that allows what both allow, for allOf.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// `not`: a schema that allows what another one does not, where keywords can say so.
+// Makes, for `not`, the schema that allows what another one does not, where keywords can say that.
 #pragma once
 
 #include <optional>

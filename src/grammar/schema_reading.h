@@ -1,4 +1,5 @@
-// How a schema is taken where people rarely write what the specification says.
+// The two ways to read a JSON schema: as the specification has it, or as its author probably means
+// it.
 #pragma once
 
 #include <cstdint>

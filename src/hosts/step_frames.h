@@ -1,4 +1,4 @@
-// The fields of what frames of Steps carry beside a StageMessage and tasks.
+// The structs that frames of Steps carry beside a StageMessage and tasks, and their fields.
 #pragma once
 
 #include "exec/step_runner.h"

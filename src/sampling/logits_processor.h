@@ -1,4 +1,4 @@
-// From raw logits to the distribution that a request samples from.
+// Turns raw logits into the distribution that a request samples from.
 //
 // The order is fixed: logit bias; repetition penalty (over prompt and output), then frequency and
 // presence penalties (over the output); temperature; top-k; top-p over what top-k left; min-p

@@ -1,4 +1,4 @@
-// Texts as simulations know them: how often a draft's guesses are right on them.
+// What a simulation knows of a text: how often a draft's guesses are right in it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which requests are greedy: the most likely token is taken, and none is drawn.
+// Says which requests are greedy: their next token is always the most likely one.
 #pragma once
 
 #include "forerun/sampling_params.h"

@@ -1,4 +1,4 @@
-// The host's own work beside a Step.
+// Work that the host does while devices run a Step.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What the duration of a Step depends on.
+// The load of a Step: the counts on which its duration depends.
 #pragma once
 
 #include <cstdint>

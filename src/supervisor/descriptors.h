@@ -1,4 +1,4 @@
-// What the readers and writers of descriptors have in common: none waits.
+// Functions for readers and writers of descriptors, none of which ever blocks.
 //
 // Threads: one at a time for a descriptor.
 #pragma once

@@ -1,4 +1,5 @@
-// Log lines of a launch's processes on their way through standard error, which mpirun gathers.
+// Carries the log lines of a launch's processes to the supervisor, through their standard error,
+// which mpirun gathers.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The fields of a Status, which hides them: its parts go through a struct that has a list.
+// Status hides its fields. In a message it is therefore a StatusParts, which has a list of fields.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // Counts the requests that decode together: how many there are, how many tokens they have, and how
-// many run by a plan that the engine has chosen. From these counts follows what rows cost them
-// (BatchCosts).
+// many run by a plan that the engine has chosen. What rows cost these requests depends on the
+// counts (BatchCosts).
 //
 // One thread.
 #pragma once

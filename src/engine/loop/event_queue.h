@@ -1,4 +1,4 @@
-// EventQueue: the way from the engine's loop to a reader of one request or of thousands.
+// EventQueue brings events from the engine's loop to a reader of one request or of thousands.
 //
 // Every sample of a request has a slot for the event that its reader has not taken; filled slots
 // form a list in the order in which they were filled. So the loop never waits, a slow reader costs

@@ -1,4 +1,5 @@
-// ReasoningConstraint: an output format that holds behind what a model reasons first.
+// ReasoningConstraint applies an output format to the answer of a model that reasons first: the
+// format holds only behind the reasoning.
 //
 // Up to the first closing tag any token may come, except those that would end the output, since the
 // format is still owed, and those that contain the end of the tag and then text that the format

@@ -1,4 +1,4 @@
-// Checks of a request before it is queued.
+// Checks a request before it is queued.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Dropped rows of Steps under way, of which a stage learns separately from the Steps' messages and
-// ahead of them.
+// Rows that were dropped from Steps under way. A stage learns of them separately from the Steps'
+// messages and ahead of them.
 //
 // Thread rules: every method from any thread.
 #pragma once

@@ -1,4 +1,4 @@
-// How Steps get from a pipeline's coordinator to its stages, and results back. Stages are threads
+// Carries Steps from a pipeline's coordinator to its stages, and results back. Stages are threads
 // of this process (stage_threads.h) or other processes (hosts/remote_stages.h).
 #pragma once
 

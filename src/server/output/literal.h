@@ -1,4 +1,4 @@
-// Literal: a fixed text that must follow, white space before it allowed.
+// Literal checks, byte by byte, that a fixed text follows. White space may come before it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// NamedCall: the arguments of a call whose name stands before them, a JSON object put out byte by
-// byte.
+// NamedCall reads the arguments of a call whose name has come before them: a JSON object, which it
+// passes on byte by byte.
 #pragma once
 
 #include <string>
