@@ -98,8 +98,8 @@ Status check(const BenchFlags& flags) {
   }
   if (flags.long_prompt && (!flags.requests || !flags.concurrencies.empty() || flags.arrivals)) {
     return Status(StatusCode::kInvalidArgument,
-                  "--long-prompt: found without --requests, or with --concurrency or --arrivals; "
-                  "accepted with it: --requests N, without --concurrency and --arrivals");
+                  "--long-prompt: found without --requests, or together with --concurrency or "
+                  "--arrivals; accepted: together with --requests N and neither of the others");
   }
   if (flags.long_prompt && flags.prompt_files.size() > 1) {
     return Status(StatusCode::kInvalidArgument, "--long-prompt: found " +

@@ -413,9 +413,9 @@ Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t contex
   if (rows < 1 || context_tokens < 0 || sequences < 1) {
     return Status(StatusCode::kInvalidArgument,
                   "profile: found " + std::to_string(sequences) + " sequences of " +
-                      std::to_string(rows) + " rows and a context of " +
+                      std::to_string(rows) + " rows, and a context of " +
                       std::to_string(context_tokens) +
-                      "; accepted: at least 1 sequence of 1 row and a context of 0");
+                      " tokens; accepted: at least 1 sequence, 1 row and 0 tokens");
   }
   Result<StepRecord> record{StepRecord{}};
   thread->call(

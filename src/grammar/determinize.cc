@@ -70,10 +70,10 @@ class SubsetConstruction {
         number_of_.try_emplace(std::move(set), static_cast<uint32_t>(dfa_.states.size()));
     if (inserted) {
       if (dfa_.states.size() >= states_left_) {
-        return Status(StatusCode::kResourceExhausted,
-                      "grammar: it needs more than the " + std::to_string(max_states_) +
-                          " states that may be used; accepted: fewer alternatives that begin "
-                          "alike, smaller repetitions");
+        return Status(
+            StatusCode::kResourceExhausted,
+            "grammar: it needs more than " + std::to_string(max_states_) +
+                " states; accepted: fewer alternatives that begin alike, or smaller repetitions");
       }
       dfa_.states.emplace_back();
       dfa_.states.back().accepting = accepting;

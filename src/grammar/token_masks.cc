@@ -165,8 +165,8 @@ Result<std::optional<uint32_t>> TokenMasks::prepare_within(const Grammar& gramma
     if (mask->given_up) {
       return Status(StatusCode::kResourceExhausted,
                     "grammar: rule \"" + rule.name +
-                        "\" reads the same text in so many ways that "
-                        "masks of tokens take too long; accepted: alternatives that differ sooner");
+                        "\" can read one text in so many ways that token masks take too long; "
+                        "accepted: alternatives that differ in their first characters");
     }
     bytes += mask->size_bytes();
   }

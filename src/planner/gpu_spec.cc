@@ -130,10 +130,14 @@ Result<GpuGroup> parse_gpus(const std::string& text) {
     rest = rest.substr(std::min(comma + 1, rest.size()));
     const size_t equals = part.find('=');
     if (equals == std::string_view::npos) {
+      if (!first) {
+        return refuse(text, "\"" + std::string(part) + "\" after the first comma",
+                      "one name, then fields such as memory=GB");
+      }
       std::string name(part);
       std::transform(name.begin(), name.end(), name.begin(),
                      [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-      const GpuSpec* const known = first ? find(name) : nullptr;
+      const GpuSpec* const known = find(name);
       if (known == nullptr) {
         return refuse(text, "\"" + std::string(part) + "\"",
                       names() + ", or bandwidth=GB/s,tflops=TFLOP/s,memory=GB[,link=GB/s]");

@@ -99,8 +99,9 @@ Status check_asked_budget(const KvViewEntry& view, int64_t budget, int64_t longe
   if (longest_context > 0 && budget >= longest_context) {
     return refuse("--budgets",
                   std::to_string(budget) + " for " + view.name +
-                      ", which is all of the longest context, " + std::to_string(longest_context),
-                  "budgets below it");
+                      ", but the longest context has only " + std::to_string(longest_context) +
+                      " tokens",
+                  "budgets below that");
   }
   return Status();
 }
@@ -161,9 +162,10 @@ Status add_self(const CandidateOptions& options, const KvViewEntry& view, int64_
                       : "assumed, from a budget of " + std::to_string(facts.budget) + " (" +
                             kPublishedSource + ")";
   } else {
-    return refuse(
-        "--views", std::string(view.name) + ", of which no acceptance is published or given",
-        std::string("it with --acceptance ") + view.name + ":" + std::to_string(budget) + "=A");
+    return refuse("--views",
+                  std::string(view.name) + ", whose acceptance is neither published nor given",
+                  std::string("this view together with --acceptance ") + view.name + ":" +
+                      std::to_string(budget) + "=A");
   }
   plans.push_back(std::move(plan));
   return Status();
@@ -237,10 +239,10 @@ Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& optio
   }
   for (const GivenAcceptance& each : given) {
     if (each.used) continue;
-    return refuse("--acceptance", "\"" + each.text + "\", which no candidate has",
-                  options.has_draft_model ? "views and budgets that are planned with"
-                                          : "views and budgets that are planned with (there is no "
-                                            "--draft)");
+    return refuse("--acceptance", "\"" + each.text + "\", which fits no candidate",
+                  options.has_draft_model
+                      ? "a view and a budget that --views and --budgets name"
+                      : "a view and a budget that --views and --budgets name, without --draft");
   }
   return plans;
 }

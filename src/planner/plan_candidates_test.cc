@@ -82,7 +82,8 @@ TEST(MakeCandidates, RefusesWithWhatIsAccepted) {
   const std::array<std::pair<CandidateOptions, const char*>, 13> refused = {{
       {{.views = {"snap"}, .longest_context = 32000}, "streaming_llm, snapkv"},
       {{.views = {"topk"}, .longest_context = 32000}, "--acceptance topk:512=A"},
-      {{.budgets = {32000}, .longest_context = 32000}, "budgets below it"},
+      {{.budgets = {32000}, .longest_context = 32000},
+       "the longest context has only 32000 tokens; accepted: budgets below that"},
       {{.budgets = {127}, .longest_context = 32000},
        "found 127; accepted with view streaming_llm: at least 192"},
       {{.views = {"snapkv"}, .budgets = {1}, .longest_context = 32000}, "--budgets: "},
@@ -92,7 +93,7 @@ TEST(MakeCandidates, RefusesWithWhatIsAccepted) {
       {with("snapkv=0.9x"), "from 0 to 1"},
       {with("snapkv:0=0.9"), "VIEW:K=A"},
       {with("snap=0.9"), "streaming_llm"},
-      {with("draft=0.6"), "no --draft"},
+      {with("draft=0.6"), "fits no candidate; accepted: a view and a budget that --views and"},
       {with("draft:64=0.6"), "draft/VIEW:K=A"},
   }};
   for (const auto& [options, said] : refused) {

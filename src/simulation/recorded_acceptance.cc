@@ -12,11 +12,13 @@ Status RecordedAcceptance::check(const RecordedText& text) const {
   const auto size = static_cast<int32_t>(text.tokens.size());
   if (text.prompt_tokens < 1 || text.prompt_tokens >= size ||
       text.guesses.size() != static_cast<size_t>(size - text.prompt_tokens)) {
-    return Status(StatusCode::kInvalidArgument,
-                  "recorded text: found " + std::to_string(size) + " tokens, of these " +
-                      std::to_string(text.prompt_tokens) + " of the prompt, and guesses at " +
-                      std::to_string(text.guesses.size()) +
-                      "; accepted: a prompt, an output, and guesses at each token of it");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "recorded text: found " + std::to_string(size) + " tokens, " +
+            std::to_string(text.prompt_tokens) + " of them in the prompt, and guesses at " +
+            std::to_string(text.guesses.size()) +
+            " tokens; accepted: at least one token each of prompt and output, and guesses "
+            "at each token of the output");
   }
   const auto known = [this](TokenId token) { return token >= 0 && token < vocab_; };
   const auto all_known = [&](const std::vector<Candidate>& guesses) {

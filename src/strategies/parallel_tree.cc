@@ -37,13 +37,13 @@ Status ParallelTree::check(SpeculationPlan& plan) {
     return Status(StatusCode::kInvalidArgument,
                   "shape '" + plan.shape.name +
                       "' with strategy parallel_tree, whose tree grows on while it is verified; "
-                      "accepted with it: adaptive, best");
+                      "accepted with this strategy: adaptive, best");
   }
   if (plan.accept.rule != AcceptRule::kMatch) {
     return Status(StatusCode::kInvalidArgument,
                   "accept rule '" + plan.accept.name() +
                       "' is not exact for strategy parallel_tree, which picks "
-                      "guesses by weight; accepted with it: match");
+                      "guesses by weight; accepted with this strategy: match");
   }
   return Status();
 }

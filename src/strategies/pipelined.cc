@@ -44,13 +44,13 @@ Status Pipelined::check(SpeculationPlan& plan) {
     return Status(StatusCode::kInvalidArgument,
                   "shape '" + plan.shape.name +
                       "' with strategy pipelined, whose tree grows on while it is verified; "
-                      "accepted with it: adaptive, best, levels");
+                      "accepted with this strategy: adaptive, best, levels");
   }
   if (plan.accept.rule == AcceptRule::kRejection) {
     return Status(
         StatusCode::kInvalidArgument,
         "accept rule 'rejection' is not exact for strategy pipelined, which picks guesses "
-        "by weight; accepted with it: match, relaxed, nucleus");
+        "by weight; accepted with this strategy: match, relaxed, nucleus");
   }
   return Status();
 }

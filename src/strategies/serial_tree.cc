@@ -44,27 +44,27 @@ Status SerialTree::check(SpeculationPlan& plan) {
   if (plan.view.kind != nullptr && !plan.source.model) {
     return Status(StatusCode::kInvalidArgument,
                   std::string("view '") + plan.view.kind->name +
-                      "' is of the draft model's KV, but the draft source is '" +
+                      "' chooses from the draft model's KV, but the draft source is '" +
                       plan.source.name() +
-                      "'; accepted with it: model, or model joined to others by '+'");
+                      "'; accepted with this view: model, or model joined to others by '+'");
   }
   if (plan.accept.rule == AcceptRule::kMatch) return Status();
   if (plan.accept.rule != AcceptRule::kRejection) {
-    return Status(StatusCode::kInvalidArgument, "accept rule '" + plan.accept.name() +
-                                                    "' with strategy serial_tree; accepted with "
-                                                    "it: match, rejection");
+    return Status(StatusCode::kInvalidArgument,
+                  "accept rule '" + plan.accept.name() +
+                      "' with strategy serial_tree; accepted with this strategy: match, rejection");
   }
   if (!plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
                   "accept rule 'rejection' is not exact for shape '" + plan.shape.name +
-                      "', which picks guesses by weight; accepted with it: chain, or children per "
-                      "level such as 1,1,3,1,1");
+                      "', which picks guesses by weight; accepted with this rule: chain, or "
+                      "children per level such as 1,1,3,1,1");
   }
   if (!plan.source.model || !plan.source.others.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   "accept rule 'rejection' needs guesses drawn from a draft model, but the draft "
                   "source is '" +
-                      plan.source.name() + "'; accepted with it: model");
+                      plan.source.name() + "'; accepted with this rule: model");
   }
   return Status();
 }

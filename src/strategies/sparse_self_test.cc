@@ -169,21 +169,21 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
   EXPECT_EQ(message({.strategy = "sparse_self", .view = "telescope"}),
             "view 'telescope'; accepted: " + view_names());
   EXPECT_EQ(message({.strategy = "sparse_self", .view_budget = 100}),
-            "view_budget: found 100; accepted with view streaming_llm: at least 192, a block of 64 "
-            "sinks and a window of two");
+            "view_budget: found 100; accepted with view streaming_llm: at least 192 tokens, a "
+            "block of 64 for the sinks and two blocks for the window");
   EXPECT_EQ(message({.strategy = "sparse_self", .view_budget = 2048}, {.max_context = 2048}),
             "view_budget: found 2048; accepted: less than the context's 2048 tokens");
   EXPECT_EQ(message({.strategy = "sparse_self"}, {.has_window = {true, false}}),
             "view 'streaming_llm': the target model has layers with a sliding window, which see "
-            "the last tokens only; accepted with it: no view");
+            "the last tokens only; accepted with this model: no view");
   EXPECT_EQ(
       message({.strategy = "sparse_self", .view = "pqcache"}, {.quantizes_keys = {false, true}}),
-      "view 'pqcache': the target model's devices do not find KV by quantized keys; accepted "
-      "with them: " +
+      "view 'pqcache': the target model's devices do not find KV by quantized keys; accepted with "
+      "these devices: " +
           view_names(KvViewNeeds::kSelection));
   EXPECT_EQ(message({.strategy = "sparse_self", .view = "vegas"}, {.selects_kv = {false, true}}),
             "view 'vegas': the target model's devices do not choose and gather KV; accepted with "
-            "them: streaming_llm");
+            "these devices: streaming_llm");
   EXPECT_EQ(message({.strategy = "sparse_self", .source = "oracle"}),
             "draft source 'oracle': unknown part 'oracle'; accepted: model, ngram, suffix, or "
             "several joined by '+'");
@@ -206,14 +206,15 @@ TEST(SerialTree, GivesItsDraftAView) {
   const SpeculationOptions seen = {.strategy = "serial_tree", .view = "streaming_llm"};
   EXPECT_EQ(refusal(seen, {.has_window = {false, true}}),
             "view 'streaming_llm': the draft model has layers with a sliding window, which see the "
-            "last tokens only; accepted with it: no view");
+            "last tokens only; accepted with this model: no view");
   EXPECT_TRUE(resolve_speculation(seen, {.has_window = {true, false}}).ok());
   EXPECT_EQ(refusal({.strategy = "serial_tree", .source = "suffix", .view = "streaming_llm"}),
-            "view 'streaming_llm' is of the draft model's KV, but the draft source is 'suffix'; "
-            "accepted with it: model, or model joined to others by '+'");
-  EXPECT_EQ(refusal({.strategy = "serial_tree", .view_budget = 512}),
-            "view_budget: found 512, but no view; accepted: a budget with one of the views " +
-                view_names());
+            "view 'streaming_llm' chooses from the draft model's KV, but the draft source is "
+            "'suffix'; accepted with this view: model, or model joined to others by '+'");
+  EXPECT_EQ(
+      refusal({.strategy = "serial_tree", .view_budget = 512}),
+      "view_budget: found 512, but no view; accepted: a budget together with one of the views " +
+          view_names());
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ Status check_draft_model(const SpeculationPlan& plan) {
   if (strategy.needs_draft_model && !plan.source.model) {
     return refused(std::string("strategy ") + strategy.name +
                    " needs a draft model, but the draft source is '" + plan.source.name() +
-                   "'; accepted with it: model, " + other_sources("model+"));
+                   "'; accepted with this strategy: model, " + other_sources("model+"));
   }
   if (plan.source.model && !has_draft_model) {
     return refused("draft source '" + plan.source.name() +
@@ -90,7 +90,8 @@ Status check_draft_model(const SpeculationPlan& plan) {
 Status check_view_budget(const SpeculationOptions& options, const SpeculationPlan& plan) {
   if (!options.view_budget || plan.view.kind != nullptr) return Status();
   return refused("view_budget: found " + std::to_string(*options.view_budget) +
-                 ", but no view; accepted: a budget with one of the views " + view_names());
+                 ", but no view; accepted: a budget together with one of the views " +
+                 view_names());
 }
 
 using PlanPtr = std::shared_ptr<const SpeculationPlan>;
@@ -193,7 +194,7 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   // its guesses. Under rules that are not exact, the output would depend on it too.
   if (!accept_rule_entry(plan.accept.rule).exact) {
     return refused(std::string("view '") + kind->name + "': found with accept rule '" +
-                   plan.accept.name() + "'; accepted with it: match");
+                   plan.accept.name() + "'; accepted with a view: match");
   }
   const auto role_idx = static_cast<size_t>(role);
   const KvViewNeeds most = !plan.models.selects_kv[role_idx]       ? KvViewNeeds::kNothing
@@ -204,7 +205,7 @@ Status check_view(const SpeculationPlan& plan, Role role) {
                                     ? " model's devices do not choose and gather KV"
                                     : " model's devices do not find KV by quantized keys";
     return refused(std::string("view '") + kind->name + "': the " + role_name(role) + lacking +
-                   "; accepted with them: " + view_names(most));
+                   "; accepted with these devices: " + view_names(most));
   }
   const int32_t context = plan.models.max_context;
   if (context > 0 && budget >= context) {
@@ -214,7 +215,7 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   if (plan.models.has_window[static_cast<size_t>(role)]) {
     return refused(std::string("view '") + kind->name + "': the " + role_name(role) +
                    " model has layers with a sliding window, which see the last tokens only; "
-                   "accepted with it: no view");
+                   "accepted with this model: no view");
   }
   return Status();
 }

@@ -68,10 +68,10 @@ void set_default_source(SpeculationPlan& plan, const char* with_draft) {
 
 Status refuse_levels(const SpeculationPlan& plan) {
   if (plan.shape.kind != TreeShape::Kind::kLevels) return Status();
-  return Status(StatusCode::kInvalidArgument, "shape 'levels' with strategy " +
-                                                  std::string(plan.strategy->name) +
-                                                  ", which verifies a tree in one go; accepted "
-                                                  "with it: strategy pipelined");
+  return Status(
+      StatusCode::kInvalidArgument,
+      "shape 'levels' with strategy " + std::string(plan.strategy->name) +
+          ", which verifies a whole tree at once; accepted with this shape: strategy pipelined");
 }
 
 }  // namespace forerun

@@ -20,8 +20,8 @@ Status LineCutter::push(std::string_view bytes, std::vector<std::string>& lines)
   }
   if (!too_long_) return {};
   rest_.clear();
-  return Status(StatusCode::kCorrupt, "found a line of more than " + std::to_string(longest_) +
-                                          " bytes; accepted: shorter ones");
+  return Status(StatusCode::kCorrupt, "found a longer line; accepted: lines of up to " +
+                                          std::to_string(longest_) + " bytes");
 }
 
 LineReader::LineReader(int descriptor, size_t longest) : descriptor_(descriptor), cutter_(longest) {

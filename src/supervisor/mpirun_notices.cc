@@ -119,7 +119,8 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
       has(text, "could not find an executable")) {
     return show("mpirun: host " + value_of(text, "Node:") + ": cannot run '" +
                     value_of(text, "Executable:") +
-                    "': it is not there, or may not be run; accepted: a program at the same path "
+                    "': the file does not exist there, or must not be executed; accepted: a "
+                    "program at the same path "
                     "on all hosts",
                 shown);
   }
@@ -135,12 +136,13 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
     others.erase(std::unique(others.begin(), others.end()), others.end());
     const std::string why = joined(held_, "; ");
     held_.clear();
-    return show("mpirun: " +
-                    (named.empty() ? "one of the hosts " + joined(others, ", ") : "host " + named) +
-                    ": nothing can be started there" + (why.empty() ? "" : ": " + why) +
-                    "; accepted: hosts that ssh reaches without a password, with orted (Debian: "
-                    "openmpi-bin)",
-                shown);
+    return show(
+        "mpirun: " +
+            (named.empty() ? "one of the hosts " + joined(others, ", ") : "host " + named) +
+            ": no process can be started there" + (why.empty() ? "" : ": " + why) +
+            "; accepted: hosts that ssh reaches without a password and that have orted (Debian: "
+            "openmpi-bin)",
+        shown);
   }
   if (has(text, "lost communication with a remote daemon")) {
     return show("mpirun: host " + value_of(behind(text, "Remote daemon:"), "on node ") +

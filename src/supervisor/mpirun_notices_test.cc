@@ -53,20 +53,21 @@ using Lines = std::vector<std::string>;
 
 TEST(MpirunNotices, NameAHostWithoutTheProgram) {
   EXPECT_EQ(shown(kMissing),
-            Lines({"mpirun: host b: cannot run '/opt/forerun': it is not there, or "
-                   "may not be run; accepted: a program at the same path on all hosts"}));
+            Lines({"mpirun: host b: cannot run '/opt/forerun': the file does not exist there, or "
+                   "must not be executed; accepted: a program at the same path on all hosts"}));
 }
 
 TEST(MpirunNotices, NameAHostThatSshDoesNotReach) {
-  EXPECT_EQ(shown("ssh: connect to host c port 22: Connection refused\n" + kNoDaemon),
-            Lines({"mpirun: host c: nothing can be started there: ssh: connect to host c port 22: "
-                   "Connection refused; accepted: hosts that ssh reaches without a password, "
-                   "with orted (Debian: openmpi-bin)"}));
+  EXPECT_EQ(
+      shown("ssh: connect to host c port 22: Connection refused\n" + kNoDaemon),
+      Lines({"mpirun: host c: no process can be started there: ssh: connect to host c port 22: "
+             "Connection refused; accepted: hosts that ssh reaches without a password and that "
+             "have orted (Debian: openmpi-bin)"}));
   const Lines unnamed =
       shown("bash: line 1: orted: command not found\n" + kNoDaemon, {"x", "y", "x"});
   ASSERT_EQ(unnamed.size(), 1U);
   EXPECT_TRUE(
-      unnamed[0].starts_with("mpirun: one of the hosts x, y: nothing can be started there: "
+      unnamed[0].starts_with("mpirun: one of the hosts x, y: no process can be started there: "
                              "bash: line 1: orted: command not found; "))
       << unnamed[0];
   // ssh's lines are shown even where mpirun goes on.

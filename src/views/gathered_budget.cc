@@ -18,8 +18,8 @@ Status GatheredBudget::check(const char* view, int32_t budget_tokens, int32_t mi
                                                   " observe, and one for what they choose";
   return Status(StatusCode::kInvalidArgument,
                 "view_budget: found " + std::to_string(budget_tokens) + "; accepted with view " +
-                    view + ": at least " + std::to_string(min_tokens) + ", " + tail + " of " +
-                    std::to_string(kKvBlockTokens) + " for the last tokens" + chosen);
+                    view + ": at least " + std::to_string(min_tokens) + " tokens, " + tail +
+                    " of " + std::to_string(kKvBlockTokens) + " for the last tokens" + chosen);
 }
 
 GatheredBudget::GatheredBudget(int32_t budget_tokens, int32_t min_tail_blocks,

@@ -36,10 +36,10 @@ TEST(GatheredBudget, SaysWhatItIsTooSmallFor) {
   EXPECT_TRUE(GatheredBudget::check("any", 192, 2).ok());
   const Status refused = GatheredBudget::check("any", 191, 2);
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      refused.message(),
-      "view_budget: found 191; accepted with view any: at least 192, 2 blocks of 64 for the last "
-      "tokens and one for what is chosen");
+  EXPECT_EQ(refused.message(),
+            "view_budget: found 191; accepted with view any: at least 192 tokens, 2 blocks of 64 "
+            "for the last "
+            "tokens and one for what is chosen");
 }
 
 }  // namespace

@@ -34,9 +34,10 @@ TEST(PqCache, ItsIndexIsASixteenthOfTheCacheAndItsCentroids) {
 }
 
 TEST(PqCache, RefusesABudgetOfNoChoice) {
-  EXPECT_EQ(PqCache::check(127).message(),
-            "view_budget: found 127; accepted with view pqcache: at least 128, a block of 64 for "
-            "the last tokens and one for what is chosen");
+  EXPECT_EQ(
+      PqCache::check(127).message(),
+      "view_budget: found 127; accepted with view pqcache: at least 128 tokens, a block of 64 for "
+      "the last tokens and one for what is chosen");
   EXPECT_TRUE(PqCache::check(128).ok());
 }
 

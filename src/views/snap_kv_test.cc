@@ -39,9 +39,10 @@ TEST(SnapKv, ChoosesAHeadAndKeepsItUntilTheTailIsHalfTheBudget) {
 }
 
 TEST(SnapKv, RefusesABudgetBelowItsWindow) {
-  EXPECT_EQ(SnapKv::check(191).message(),
-            "view_budget: found 191; accepted with view snapkv: at least 192, 2 blocks of 64 for "
-            "the last tokens, of which 32 observe, and one for what they choose");
+  EXPECT_EQ(
+      SnapKv::check(191).message(),
+      "view_budget: found 191; accepted with view snapkv: at least 192 tokens, 2 blocks of 64 for "
+      "the last tokens, of which 32 observe, and one for what they choose");
   EXPECT_TRUE(SnapKv::check(192).ok());
 }
 

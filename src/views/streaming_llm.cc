@@ -20,8 +20,8 @@ Status StreamingLlm::check(int32_t budget_tokens) {
   return Status(StatusCode::kInvalidArgument,
                 "view_budget: found " + std::to_string(budget_tokens) +
                     "; accepted with view streaming_llm: at least " + std::to_string(kMinTokens) +
-                    ", a block of " + std::to_string(kKvBlockTokens) +
-                    " sinks and a window of two");
+                    " tokens, a block of " + std::to_string(kKvBlockTokens) +
+                    " for the sinks and two blocks for the window");
 }
 
 StreamingLlm::StreamingLlm(int32_t budget_tokens)

@@ -27,10 +27,10 @@ TEST(TopK, ChoosesAnewAtEveryStepFromAllBeforeTheLastBlock) {
 }
 
 TEST(TopK, RefusesABudgetOfNoChoice) {
-  EXPECT_EQ(
-      TopK::check(127).message(),
-      "view_budget: found 127; accepted with view topk: at least 128, a block of 64 for the last "
-      "tokens and one for what is chosen");
+  EXPECT_EQ(TopK::check(127).message(),
+            "view_budget: found 127; accepted with view topk: at least 128 tokens, a block of 64 "
+            "for the last "
+            "tokens and one for what is chosen");
   EXPECT_TRUE(TopK::check(128).ok());
 }
 

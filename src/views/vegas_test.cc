@@ -61,10 +61,10 @@ TEST(Vegas, WithoutVerificationsTheLastTokensChooseAsTheTailGrows) {
 }
 
 TEST(Vegas, RefusesABudgetBelowItsTail) {
-  EXPECT_EQ(
-      Vegas::check(191).message(),
-      "view_budget: found 191; accepted with view vegas: at least 192, 2 blocks of 64 for the last "
-      "tokens and one for what is chosen");
+  EXPECT_EQ(Vegas::check(191).message(),
+            "view_budget: found 191; accepted with view vegas: at least 192 tokens, 2 blocks of 64 "
+            "for the last "
+            "tokens and one for what is chosen");
   EXPECT_TRUE(Vegas::check(192).ok());
 }
 

@@ -30,7 +30,7 @@ void visit_fields(Visitor& visit, MaybeConst<WholeHeader> auto& header) {
   if (header.version != kFrameVersion) {
     return visit.fail("version", "found " + std::to_string(header.version) +
                                      "; accepted: " + std::to_string(kFrameVersion) +
-                                     ": it is of another version of Forerun");
+                                     " (the sender is another version of Forerun)");
   }
   visit("kind", header.rest.kind);
   visit("generation", header.rest.generation);

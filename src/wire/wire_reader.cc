@@ -6,8 +6,8 @@ void WireReader::same(const char* name, std::string_view text, const char* why) 
   const auto found = get<std::string>(name);
   if (found == text) return;
   constexpr size_t kShown = 80;
-  fail(name,
-       "found '" + found.substr(0, kShown) + "'; accepted: '" + std::string(text) + "': " + why);
+  fail(name, "found '" + found.substr(0, kShown) + "'; accepted: '" + std::string(text) + "' (" +
+                 why + ")");
 }
 
 void WireReader::fail(const char* name, const std::string& what) {

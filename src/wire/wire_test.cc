@@ -142,6 +142,7 @@ TEST(Wire, WhatIsWrongIsNamed) {
   WireReader from(bytes);
   from.same("build", "a", "both are of one build");
   EXPECT_EQ(from.status().message().substr(0, 23), "message: build: found '");
+  EXPECT_TRUE(from.status().message().ends_with("'; accepted: 'a' (both are of one build)"));
   from.fail("later", "is not told");
   EXPECT_EQ(from.get<uint64_t>("nothing"), 0u);
   EXPECT_EQ(from.finish().message().find("later"), std::string::npos);

@@ -272,7 +272,7 @@ class HostFiles(unittest.TestCase):
         self.assertTrue(calls[0].startswith("2001:db8::5 orted"), calls)
         self.assertEqual(calls[1], "bob@hostb -p 2222")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("nothing can be started there: ssh: connect to host", done.stderr)
+        self.assertIn("no process can be started there: ssh: connect to host", done.stderr)
 
     def test_a_host_that_ssh_does_not_reach_is_one_line(self):
         hosts = written("hosts-bad.txt", "localhost\nbadhost\n")
@@ -282,7 +282,7 @@ class HostFiles(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             told = [line for line in done.stderr.splitlines() if "badhost" in line]
             self.assertEqual(len(told), 1, done.stderr)
-            self.assertIn("host badhost: nothing can be started there: ssh: connect", told[0])
+            self.assertIn("host badhost: no process can be started there: ssh: connect", told[0])
             self.assertNotIn("ORTE", done.stderr)
 
 

@@ -108,7 +108,7 @@ class Client(serving.ServerTest):
                 },
             }
         ]
-        with self.assertRaisesRegex(openai.BadRequestError, "chat template leaves them out"):
+        with self.assertRaisesRegex(openai.BadRequestError, "chat template does not write them"):
             self.chat(tools=tools, tool_choice="auto")
         messages = [
             {"role": "user", "content": "Look."},

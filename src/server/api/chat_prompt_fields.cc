@@ -54,7 +54,8 @@ std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamN
                    "forced (serve --tool-format names one)");
   }
   if (format.kind != OutputFormat::Kind::kAny) {
-    return refused(kChoice, "found with a format for the answer; accepted: one of the two");
+    return refused(kChoice,
+                   "found together with a format for the answer; accepted: only one of the two");
   }
   std::string text = "root ::= " + grammar_literal(frame.before_all) + " call";
   if (frame.more_than_one && use.parallel) {
@@ -110,8 +111,8 @@ std::optional<ApiError> cut_behind_final_message(const std::string& messages_jso
   const std::string_view wanted = stripped(text);
   if (wanted.empty()) {
     return refused(kField,
-                   "found a last message that is not the assistant's or has no text; accepted: one "
-                   "of the assistant with text");
+                   "found a last message that is not the assistant's, or that has no text; "
+                   "accepted: a last message of the assistant, with text");
   }
   const size_t begin = rendered.rfind(wanted);
   if (begin == std::string::npos) {
@@ -133,16 +134,17 @@ std::optional<ApiError> check_tools(const ChatFormat& format, const Conversation
   const Json& choice = conversation.tool_choice;
   const bool chooses = !choice.is_null() && choice != "none";
   if (chooses && conversation.tools.is_null() && !conversation.tools_may_be_missing) {
-    return refused("tool_choice",
-                   "found without \"tools\"; accepted: \"none\", or \"tools\" with it");
+    return refused(
+        "tool_choice",
+        "found without \"tools\"; accepted: \"none\", or a choice together with \"tools\"");
   }
   if (use.choice == ToolUse::Choice::kNone || format.facts.renders_tools || format.names_tools) {
     return std::nullopt;
   }
   return refused("tools",
-                 "the checkpoint's chat template leaves them out, so that the model would not see "
-                 "them; accepted: none, or \"tool_choice\": \"none\" (serve --tool-format names a "
-                 "form of calls for a model that knows one all the same)");
+                 "the checkpoint's chat template does not write them, so the model would not see "
+                 "them; accepted: no tools, or \"tool_choice\": \"none\" (if the model can call "
+                 "tools nevertheless, serve --tool-format names the form of its calls)");
 }
 
 // Whether a variable of the template tells the model not to reason.

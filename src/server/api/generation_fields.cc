@@ -212,11 +212,11 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
               (prompt.sampling.prompt_logprobs + 1);
   }
   if (scores <= facts.options.max_scores) return std::nullopt;
-  const Status refused(StatusCode::kInvalidArgument,
-                       "prompt_logprobs: found " + std::to_string(scores) +
-                           " scores (n times the tokens of the prompts times one more than the "
-                           "alternatives); accepted: up to " +
-                           std::to_string(facts.options.max_scores));
+  const Status refused(
+      StatusCode::kInvalidArgument,
+      "prompt_logprobs: found " + std::to_string(scores) +
+          " scores (n x tokens of the prompts x (1 + alternatives)); accepted: up to " +
+          std::to_string(facts.options.max_scores));
   return api_error(refused, names);
 }
 

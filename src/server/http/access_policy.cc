@@ -106,7 +106,8 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
   if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
       !key_of(head)) {
     return Refusal{401,
-                   "Authorization: found no API key of this server; accepted: 'Bearer' and a key"};
+                   "Authorization: found no API key of this server; accepted: 'Bearer KEY' with "
+                   "one of its keys"};
   }
   if (head.method == "POST" && !is_json(head.header("Content-Type"))) {
     return Refusal{415, "Content-Type: found '" + std::string(head.header("Content-Type")) +
@@ -115,10 +116,10 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
   if (head.method == "POST") {
     for (const std::string& coding : list_of(head.headers, "Content-Encoding")) {
       if (coding.empty() || equal_ignoring_case(coding, "identity")) continue;
-      return Refusal{
-          415,
-          "Content-Encoding: found '" + coding + "'; accepted: identity, the body as it is",
-          {{"Accept-Encoding", "identity"}}};
+      return Refusal{415,
+                     "Content-Encoding: found '" + coding +
+                         "'; accepted: identity, which is a body without compression",
+                     {{"Accept-Encoding", "identity"}}};
     }
   }
   return std::nullopt;

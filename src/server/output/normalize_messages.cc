@@ -191,7 +191,7 @@ Result<std::string> normalize_messages(const std::string& messages_json,
   }
   const OrderedJsonValue list(&messages, "", "messages");
   if (!messages.is_array() || messages.empty()) {
-    return list.refuse("a list of one message at least");
+    return list.refuse("a list of at least one message");
   }
   Normalizer normalizer(facts);
   for (size_t idx = 0; idx < messages.size(); ++idx) {

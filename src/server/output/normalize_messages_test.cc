@@ -101,8 +101,8 @@ TEST(NormalizeMessages, ResultsKeepTheirCall) {
 TEST(NormalizeMessages, NamesTheWrongMember) {
   const std::pair<const char*, const char*> cases[] = {
       {"{", kBroken},
-      {"[]", "messages: found a list of 0; accepted: a list of one message at least"},
-      {"{}", "messages: found an object; accepted: a list of one message at least"},
+      {"[]", "messages: found a list of 0; accepted: a list of at least one message"},
+      {"{}", "messages: found an object; accepted: a list of at least one message"},
       {"[1]", "messages[0]: found 1; accepted: an object"},
       {R"([{"content":"x"}])",
        "messages[0].role: found nothing; accepted: \"system\", \"developer\", \"user\", "

@@ -86,7 +86,7 @@ Status read_tools(const std::string& tools_json, ToolUse& use) {
       if (other.name == tool.name) {
         return {StatusCode::kInvalidArgument, offered.element(idx).name() +
                                                   ": found a second tool \"" + tool.name +
-                                                  "\"; accepted: different names"};
+                                                  "\"; accepted: each name once"};
       }
     }
     use.callable.push_back(std::move(tool));

@@ -105,7 +105,7 @@ TEST(ToolUse, NamesTheWrongMember) {
       {R"([{"type":"function","name":"f","parameters":[]}])",
        "tools[0].parameters: found a list of 0; accepted: a JSON schema, an object"},
       {R"([{"type":"function","name":"f"},{"type":"function","name":"f"}])",
-       "tools[1]: found a second tool \"f\"; accepted: different names"},
+       "tools[1]: found a second tool \"f\"; accepted: each name once"},
   };
   for (const auto& [tools, error] : cases) EXPECT_EQ(error_of(tools), error);
   EXPECT_EQ(read_tool_use(R"([{"type":"web_search"}])", "", std::nullopt).status().code(),
