@@ -20,7 +20,9 @@
 
 namespace forerun {
 
+// kernels/linear/formats/weight_formats.h says what is to be known of each.
 enum class WeightFormat : uint8_t { kF32, kBf16, kF16, kInt8, kInt4, kBf16Pairs };
+inline constexpr uint32_t kWeightFormatCount = 6;
 
 const char* weight_format_name(WeightFormat format);
 
@@ -29,7 +31,7 @@ using WeightFormats = uint32_t;
 constexpr WeightFormats weight_formats(WeightFormat format) {
   return WeightFormats{1} << static_cast<uint32_t>(format);
 }
-inline constexpr WeightFormats kAllWeightFormats = 63;
+inline constexpr WeightFormats kAllWeightFormats = (WeightFormats{1} << kWeightFormatCount) - 1;
 
 // Whether the current instruction set has a dot instruction for bf16 pairs and inputs rounded by
 // `activation` suit it. If not, LinearWeight::pair_bf16 must not be called.
@@ -128,7 +130,7 @@ void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, 
             const LinearEpilogue& epilogue = {});
 
 // Collective: y [rows][out] = silu(x · gateᵀ) * (x · upᵀ), each input read once; biases may be
-// empty. gate and up have the same shape and format.
+// empty. gate and up have the same shape; their formats may differ.
 void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeight& up,
                     const LinearInput& x, std::span<const float> gate_bias,
                     std::span<const float> up_bias, MatrixView<float> y);

@@ -5,20 +5,31 @@
 #include <new>
 
 #include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/formats/weight_formats.h"
 
 namespace forerun {
 namespace {
 
-bool wants(WeightFormats formats, WeightFormat format) {
-  return (formats & weight_formats(format)) != 0;
+bool wants(WeightFormats formats, const WeightFormatInfo& info) {
+  return (formats & weight_formats(info.format)) != 0;
+}
+
+bool wants(WeightFormats formats, WeightKind kind) {
+  for (const WeightFormatInfo& info : weight_format_table()) {
+    if (info.kind == kind && wants(formats, info)) return true;
+  }
+  return false;
 }
 
 // All weights of an input share one layout of digits, so the most demanding format decides.
 bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
   if (kernels.tile_rows == 0) return false;
-  const auto [of_int8, of_int4] = kernels.min_tile_rows;
-  return (!wants(formats, WeightFormat::kInt8) || rows >= of_int8) &&
-         (!wants(formats, WeightFormat::kInt4) || rows >= of_int4);
+  for (const WeightFormatInfo& info : weight_format_table()) {
+    if (info.kind != WeightKind::kIntegers || !wants(formats, info)) continue;
+    const int32_t min_rows = integer_kernels(kernels, info.kernel).min_tile_rows;
+    if (min_rows == 0 || rows < min_rows) return false;
+  }
+  return true;
 }
 
 // An M tile and a row, counted from the tile's first row.
@@ -43,30 +54,38 @@ class MTileCursor {
   int64_t m_tile_ = 0;
 };
 
-// The destination of a group of a row. `in_floats` and `in_dots`: the row's position in either kind
-// of M tile.
+// A row's position among the M tiles of each layout.
+struct RowPlaces {
+  MTileRow floats;
+  MTileRow halves;
+  MTileRow digits;
+};
+
+// The destination of a group of a row.
 PackedGroup group_of(const InputRows& at, const InputLayout& layout, const LinearKernels& kernels,
-                     const MTileRow& in_floats, const MTileRow& in_dots, int64_t group) {
+                     const RowPlaces& places, int64_t group) {
+  const auto& [in_floats, in_halves, in_digits] = places;
   PackedGroup out = {};
   out.m_tile_height = in_floats.rows;
-  out.dot_m_tile_height = in_dots.rows;
+  out.half_m_tile_height = in_halves.rows;
+  out.digit_m_tile_height = in_digits.rows;
   out.digit_tiles = layout.digit_tiles;
   out.round_to_bf16 = layout.round_to_bf16;
   out.digit_count = layout.digit_count;
-  const int64_t inputs_before = group * kInputGroup * in_dots.rows;
   if (at.floats != nullptr) {
     out.floats = at.floats + in_floats.first * layout.float_bytes / 4 +
                  group * kInputGroup * in_floats.rows + in_floats.row * kernels.float_lanes;
   }
   if (at.halves != nullptr) {
-    out.halves =
-        at.halves + in_dots.first * layout.half_bytes / 2 + inputs_before + in_dots.row * 32;
+    out.halves = at.halves + in_halves.first * layout.half_bytes / 2 +
+                 group * kInputGroup * in_halves.rows + in_halves.row * 32;
   }
   if (at.digits != nullptr) {
-    const int64_t entry = (in_dots.first + in_dots.row) * layout.scale_stride + group;
+    const int64_t entry = (in_digits.first + in_digits.row) * layout.scale_stride + group;
     const int64_t row_bytes = out.digit_tiles ? 64 : 4 * layout.digit_count;
-    out.digits = at.digits + in_dots.first * layout.digit_bytes +
-                 inputs_before * layout.digit_count + in_dots.row * row_bytes;
+    out.digits = at.digits + in_digits.first * layout.digit_bytes +
+                 group * kInputGroup * in_digits.rows * layout.digit_count +
+                 in_digits.row * row_bytes;
     out.scale = at.scales + entry;
     out.sums_32 = at.sums_32 + 4 * entry;
     out.sums_64 = at.sums_64 + 2 * entry;
@@ -95,11 +114,10 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
   layout.groups = (in + kInputGroup - 1) / kInputGroup;
   layout.round_to_bf16 = activation != Activation::kF32;
   const int64_t padded = layout.groups * kInputGroup;
-  const bool integers = wants(formats, WeightFormat::kInt4) || wants(formats, WeightFormat::kInt8);
-  const bool halves = takes_bf16_pairs(activation) && wants(formats, WeightFormat::kBf16Pairs);
-  const bool floats = wants(formats, WeightFormat::kF32) || wants(formats, WeightFormat::kF16) ||
-                      wants(formats, WeightFormat::kBf16) ||
-                      (integers && activation == Activation::kF32);
+  const bool integers = wants(formats, WeightKind::kIntegers);
+  const bool halves = takes_bf16_pairs(activation) && wants(formats, WeightKind::kPairs);
+  const bool floats =
+      wants(formats, WeightKind::kDense) || (integers && activation == Activation::kF32);
   if (floats) layout.float_bytes = padded * 4;
   if (halves) layout.half_bytes = padded * 2;
   if (integers && activation != Activation::kF32) {
@@ -163,24 +181,28 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
     return MTiles{rows, (rows + height - 1) / height};
   };
   const MTiles m_tiles = m_tiles_of(kernels.m_tile_rows);
-  const MTiles dot_m_tiles = kernels.tile_rows > 0 ? m_tiles_of(kernels.tile_rows) : m_tiles;
+  const MTiles half_m_tiles = kernels.tile_rows > 0 ? m_tiles_of(kernels.tile_rows) : m_tiles;
+  const MTiles digit_m_tiles = layout.digit_tiles ? half_m_tiles : m_tiles;
   if (team.rank() == 0) {
     storage_->layout = layout;
     storage_->at = at;
     storage_->activation = activation;
     storage_->m_tiles = m_tiles;
-    storage_->dot_m_tiles = dot_m_tiles;
+    storage_->half_m_tiles = half_m_tiles;
+    storage_->digit_m_tiles = digit_m_tiles;
     storage_->in = in;
   }
   const WorkRange units = team.share(rows * layout.groups);
   MTileCursor in_floats(m_tiles);
-  MTileCursor in_dots(dot_m_tiles);
+  MTileCursor in_halves(half_m_tiles);
+  MTileCursor in_digits(digit_m_tiles);
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     const int64_t row = unit / layout.groups;
     const int64_t group = unit % layout.groups;
     const int64_t first = group * kInputGroup;
+    const RowPlaces places = {in_floats.at(row), in_halves.at(row), in_digits.at(row)};
     kernels.pack_group(x.row(row) + first, std::min(in - first, kInputGroup),
-                       group_of(at, layout, kernels, in_floats.at(row), in_dots.at(row), group));
+                       group_of(at, layout, kernels, places, group));
   }
 }
 

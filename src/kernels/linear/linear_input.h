@@ -61,8 +61,9 @@ struct LinearInput::Storage {
   InputLayout layout;
   InputRows at;
   Activation activation = Activation::kF32;
-  MTiles m_tiles = {};      // M tiles of floats
-  MTiles dot_m_tiles = {};  // M tiles of halves and digits
+  MTiles m_tiles = {};  // of floats
+  MTiles half_m_tiles = {};
+  MTiles digit_m_tiles = {};
   int64_t in = 0;
 };
 

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "kernels/linear/linear.h"
@@ -45,5 +46,17 @@ struct LinearWeight::Storage {
 // pages (a model of 34 M parameters in 4 KiB pages overflows the TLB); a chunk is freed with its
 // last user. Thread-safe.
 std::shared_ptr<void> allocate_weights(size_t bytes);
+
+// Allocates zeroed memory for the blocks of `out` channels; storage.block_bytes must be set.
+// Returns the beginning of the memory, and its size in `bytes`.
+std::byte* allocate_blocks(LinearWeight::Storage& storage, int64_t out, size_t& bytes);
+
+// Not for kernels: files of different instruction sets must not share a copy.
+inline int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+inline uint32_t load_word(const std::byte* from) {
+  uint32_t word = 0;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
 
 }  // namespace forerun

@@ -16,8 +16,8 @@
 
 namespace forerun {
 
-// Rows of a LinearInput are laid out in M tiles of up to `m_tile_rows` rows (halves and digits:
-// `tile_rows` if there are AMX tiles), which a register tile multiplies together. The rows of an
+// Rows of a LinearInput are laid out in M tiles of up to `m_tile_rows` rows (`tile_rows` for halves
+// and digits that AMX tiles multiply), which a register tile multiplies together. The rows of an
 // M tile alternate after each vector (floats, halves) or after four inputs (digits), so that a tile
 // reads memory sequentially at constant offsets. The heights of an input's M tiles differ by at
 // most one row, and the higher ones come first: 9 rows are 5 and 4, not 8 and 1. The M tile whose
@@ -36,13 +36,14 @@ struct MTiles {
 // Inputs past the end are zero.
 struct PackedGroup {
   float* floats;     // vectors of float_lanes, `m_tile_height` vectors apart
-  uint16_t* halves;  // bf16 bits in order, runs of 32 inputs, `dot_m_tile_height` * 32 apart
-  int8_t* digits;    // digits of four inputs together, `dot_m_tile_height` times that apart
+  uint16_t* halves;  // bf16 bits in order, runs of 32 inputs, `half_m_tile_height` * 32 apart
+  int8_t* digits;    // digits of four inputs together, `digit_m_tile_height` times that apart
   int64_t m_tile_height;
-  int64_t dot_m_tile_height;
+  int64_t half_m_tile_height;
+  int64_t digit_m_tile_height;
   // Digits are laid out for AMX tiles instead: the high digits of 64 inputs in order, their low
-  // digits `dot_m_tile_height` * 64 bytes later, and the next 64 inputs another `dot_m_tile_height`
-  // * 64 bytes later.
+  // digits `digit_m_tile_height` * 64 bytes later, and the next 64 inputs another
+  // `digit_m_tile_height` * 64 bytes later.
   bool digit_tiles;
   float* scale;       // [1] scale of the digits
   int32_t* sums_32;   // [4] sums of the quantized inputs over 32, 64 and 128 inputs, negated, in
@@ -114,6 +115,17 @@ struct SwigluTask {
   const float* up_bias;
 };
 
+// The kernels of one format of integer weights.
+struct IntegerKernels {
+  // Smallest number of rows whose digits are multiplied by AMX tiles, at most m_tile_rows + 1;
+  // `digits` multiplies fewer rows, with the same bits, since integers are exact either way. 0: the
+  // format has no kernels for AMX tiles.
+  int32_t min_tile_rows;
+  void (*digits[2])(const PackedTask&);       // [digit_count - 1]
+  void (*tile_digits[2])(const PackedTask&);  // by AMX; null: no AMX tiles
+  void (*floats)(const PackedTask&);
+};
+
 struct LinearKernels {
   const char* name;
   // `floats` are kept in chunks of 2 * float_lanes inputs, the even inputs first.
@@ -122,20 +134,12 @@ struct LinearKernels {
   // AMX: rows of a tile of halves or digits, and of an M tile of these layouts. 0: there are no
   // AMX tiles; register tiles of m_tile_rows rows multiply all layouts.
   int32_t tile_rows;
-  // Smallest number of rows whose digits are multiplied by AMX tiles, by format: [int8, int4]; at
-  // most m_tile_rows + 1. `packed` multiplies fewer rows, with the same bits, since integers are
-  // exact either way.
-  int32_t min_tile_rows[2];
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);
-  void (*dense_f32)(const DenseTask&);
-  void (*dense_f16)(const DenseTask&);
-  void (*dense_bf16)(const DenseTask&);
+  void (*dense[3])(const DenseTask&);  // [f32, bf16, f16]
   // Multiplies bf16 pairs by bf16 inputs (`halves`) with a bf16 dot instruction; null: there is no
   // such instruction.
   void (*bf16_pairs)(const PackedTask&);
-  void (*packed[2][2])(const PackedTask&);       // [int8, int4][digit_count - 1]
-  void (*tile_packed[2][2])(const PackedTask&);  // by AMX; null: no AMX tiles
-  void (*packed_float[2])(const PackedTask&);
+  IntegerKernels integers[2];  // [int8, int4]
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);
 };
@@ -150,6 +154,11 @@ extern const LinearKernels kLinearAvx512Bf16;
 extern const LinearKernels kLinearAmx;
 extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without tile registers
 #endif
+
+// The kernels of a WeightFormatInfo whose kind is kIntegers.
+inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32_t kernel) {
+  return kernels.integers[kernel];
+}
 
 // The table of current_isa(), or the table that a test has put in its place.
 // replace_linear_kernels_for_test(null) restores the default. It must not be called while a kernel

@@ -6,6 +6,7 @@
 
 #include "kernels/isa.h"
 #include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear_input.h"
 #include "kernels/linear/linear_weight.h"
 
@@ -54,11 +55,6 @@ Scratch& scratch() {
   return buffers;
 }
 
-bool is_packed(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
-         format == WeightFormat::kBf16Pairs;
-}
-
 // The shape of one tile within a call.
 struct Tile {
   int64_t row;
@@ -77,10 +73,28 @@ struct TilePlan {
   int64_t grain;
 };
 
+WeightKind kind_of(const LinearWeight& weight) { return weight_format_info(weight.format()).kind; }
+
 // Whether AMX tiles multiply this weight.
-bool takes_tiles(const LinearKernels& kernels, WeightFormat format, const InputLayout& layout) {
+bool takes_tiles(const LinearKernels& kernels, const LinearWeight& weight,
+                 const InputLayout& layout) {
   if (kernels.tile_rows == 0) return false;
-  return format == WeightFormat::kBf16Pairs || (is_packed(format) && layout.digit_tiles);
+  const WeightKind kind = kind_of(weight);
+  return kind == WeightKind::kPairs || (kind == WeightKind::kIntegers && layout.digit_tiles);
+}
+
+// The M tiles of the rows as this weight's kernels read them.
+const MTiles& m_tiles_of(const LinearWeight& weight, const LinearInput& x) {
+  const LinearInput::Storage& input = x.storage();
+  switch (kind_of(weight)) {
+    case WeightKind::kDense:
+      return input.m_tiles;
+    case WeightKind::kPairs:
+      return input.half_m_tiles;
+    case WeightKind::kIntegers:
+      break;
+  }
+  return input.layout.digit_count > 0 ? input.digit_m_tiles : input.m_tiles;
 }
 
 float* floats_of(AlignedBuffer& buffer, int64_t count) {
@@ -104,9 +118,7 @@ void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const 
   task.sums = sums;
   task.sums_stride = tile.sums_stride;
   task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.m_tiles.rows, tile.outs));
-  if (weight.format() == WeightFormat::kBf16) return kernels.dense_bf16(task);
-  if (weight.format() == WeightFormat::kF16) return kernels.dense_f16(task);
-  kernels.dense_f32(task);
+  kernels.dense[weight_format_info(weight.format()).kernel](task);
 }
 
 void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
@@ -114,7 +126,7 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
   const LinearInput::Storage& input = x.storage();
   const InputLayout& layout = input.layout;
   const LinearWeight::Storage& stored = weight.storage();
-  const size_t format = weight.format() == WeightFormat::kInt4 ? 1 : 0;
+  const WeightFormatInfo& info = weight_format_info(weight.format());
   PackedTask task = {};
   task.w = reinterpret_cast<const char*>(stored.data) + tile.out / kBlockOuts * stored.block_bytes;
   task.block_bytes = stored.block_bytes;
@@ -124,17 +136,18 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
   task.out_blocks = (tile.outs + kBlockOuts - 1) / kBlockOuts;
   task.sums = sums;
   task.sums_stride = tile.sums_stride;
-  if (weight.format() == WeightFormat::kBf16Pairs) {
+  if (info.kind == WeightKind::kPairs) {
     assert(input.at.halves != nullptr);
     task.x_row_bytes = layout.half_bytes;
     task.x = reinterpret_cast<const char*>(input.at.halves) + tile.row * task.x_row_bytes;
     return kernels.bf16_pairs(task);
   }
+  const IntegerKernels& integers = integer_kernels(kernels, info.kernel);
   if (layout.digit_count == 0) {
     assert(input.at.floats != nullptr);
     task.x_row_bytes = layout.float_bytes;
     task.x = reinterpret_cast<const char*>(input.at.floats) + tile.row * task.x_row_bytes;
-    return kernels.packed_float[format](task);
+    return integers.floats(task);
   }
   assert(input.at.digits != nullptr);
   task.x_row_bytes = layout.digit_bytes;
@@ -147,47 +160,55 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
                                                : input.at.sums_128;
   task.input_sums_stride = layout.scale_stride * per_group;
   task.input_sums = input_sums + tile.row * task.input_sums_stride;
-  const auto& packed = layout.digit_tiles ? kernels.tile_packed : kernels.packed;
-  packed[format][layout.digit_count - 1](task);
+  const auto& multiply = layout.digit_tiles ? integers.tile_digits : integers.digits;
+  multiply[layout.digit_count - 1](task);
 }
 
 void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
                const Tile& tile, float* sums) {
-  if (is_packed(weight.format())) return packed_sums(kernels, weight, x, tile, sums);
-  dense_sums(kernels, weight, x, tile, sums);
+  if (kind_of(weight) == WeightKind::kDense) return dense_sums(kernels, weight, x, tile, sums);
+  packed_sums(kernels, weight, x, tile, sums);
 }
 
 TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x) {
   const InputLayout& layout = x.storage().layout;
   const bool long_enough = weight.out_features() >= 1024 * team.size();
   TilePlan plan = {};
-  if (takes_tiles(linear_kernels(), weight.format(), layout)) {
-    plan.m_tiles = x.storage().dot_m_tiles;
+  plan.m_tiles = m_tiles_of(weight, x);
+  if (takes_tiles(linear_kernels(), weight, layout)) {
     plan.max_m_tiles = kMaxDotRows / plan.m_tiles.begin(1);
     plan.outs = plan.m_tiles.count <= 2 ? kStreamOuts : kDotOuts;
     plan.grain = long_enough ? kStreamOuts : kBlockOuts;
     return plan;
   }
-  plan.m_tiles = x.storage().m_tiles;
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
   const int64_t m_tile_bytes = row_bytes * plan.m_tiles.begin(1);
   // Kernels for bf16 pairs take the inputs in passes; with so many rows a pass always fits.
   const int64_t fitting =
-      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / m_tile_bytes;
+      kind_of(weight) == WeightKind::kPairs ? kMaxTileRows : kTileInputBytes / m_tile_bytes;
   plan.max_m_tiles = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.m_tiles.begin(1));
   plan.outs = kTileOuts;
   plan.grain = long_enough ? kTileOuts : kBlockOuts;
   return plan;
 }
 
+// A plan whose tiles suit the kernels of two weights.
+TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearWeight& other,
+                    const LinearInput& x) {
+  TilePlan plan = plan_tiles(team, weight, x);
+  const TilePlan of_other = plan_tiles(team, other, x);
+  // Where the kernels divide the rows into different M tiles, a tile has all rows.
+  const bool same = plan.m_tiles.count == of_other.m_tiles.count;
+  plan.outs = std::min(plan.outs, of_other.outs);
+  plan.max_m_tiles = same ? std::min(plan.max_m_tiles, of_other.max_m_tiles) : plan.m_tiles.count;
+  return plan;
+}
+
 // Calls `work` with every tile of this member's channels.
 template <class Work>
-void for_each_tile(const Team& team, const LinearWeight& weight, const LinearInput& x,
-                   const Work& work) {
-  if (x.rows() == 0) return;
-  const TilePlan plan = plan_tiles(team, weight, x);
+void for_each_tile(const Team& team, const TilePlan& plan, int64_t out_features, const Work& work) {
   const MTiles& m_tiles = plan.m_tiles;
-  const WorkRange outs = team.share(weight.out_features(), plan.grain);
+  const WorkRange outs = team.share(out_features, plan.grain);
   for (int64_t m_tile = 0; m_tile < m_tiles.count; m_tile += plan.max_m_tiles) {
     const int64_t count = std::min(plan.max_m_tiles, m_tiles.count - m_tile);
     const int64_t row = m_tiles.begin(m_tile);
@@ -219,8 +240,9 @@ void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, 
             const LinearEpilogue& epilogue) {
   assert(x.in_features() == weight.in_features());
   assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
+  if (x.rows() == 0) return;
   const LinearKernels& kernels = linear_kernels();
-  for_each_tile(team, weight, x, [&](const Tile& tile) {
+  for_each_tile(team, plan_tiles(team, weight, x), weight.out_features(), [&](const Tile& tile) {
     float* sums = floats_of(scratch().sums, tile.m_tiles.rows * tile.sums_stride);
     tile_sums(kernels, weight, x, tile, sums);
     const int64_t offset = tile.row * y.outer_stride() + tile.out;
@@ -242,14 +264,18 @@ void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeig
                     const LinearInput& x, std::span<const float> gate_bias,
                     std::span<const float> up_bias, MatrixView<float> y) {
   assert(x.in_features() == gate.in_features() && x.in_features() == up.in_features());
-  assert(gate.out_features() == up.out_features() && gate.format() == up.format());
+  assert(gate.out_features() == up.out_features());
   assert(y.dim(0) == x.rows() && y.dim(1) == gate.out_features());
+  if (x.rows() == 0) return;
   const LinearKernels& kernels = linear_kernels();
-  for_each_tile(team, gate, x, [&](const Tile& tile) {
+  const TilePlan plan = plan_tiles(team, gate, up, x);
+  for_each_tile(team, plan, gate.out_features(), [&](const Tile& tile) {
+    Tile up_tile = tile;
+    if (tile.m_tiles.rows == x.rows()) up_tile.m_tiles = m_tiles_of(up, x);
     float* gate_sums = floats_of(scratch().sums, tile.m_tiles.rows * tile.sums_stride);
     float* up_sums = floats_of(scratch().other_sums, tile.m_tiles.rows * tile.sums_stride);
     tile_sums(kernels, gate, x, tile, gate_sums);
-    tile_sums(kernels, up, x, tile, up_sums);
+    tile_sums(kernels, up, x, up_tile, up_sums);
     SwigluTask task = {};
     task.gate = gate_sums;
     task.up = up_sums;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear.h"
 
 namespace forerun {
@@ -38,8 +39,7 @@ std::vector<float> dense_weights(const LinearWeight& weight) {
 // Sums in double, [rows][out].
 std::vector<double> sums_ref(const LinearWeight& weight, MatrixView<const float> x,
                              Activation activation) {
-  const bool integers =
-      weight.format() == WeightFormat::kInt4 || weight.format() == WeightFormat::kInt8;
+  const bool integers = weight_format_info(weight.format()).kind == WeightKind::kIntegers;
   const std::vector<float> w = dense_weights(weight);
   const size_t in = static_cast<size_t>(weight.in_features());
   const size_t out = static_cast<size_t>(weight.out_features());
