@@ -16,7 +16,10 @@ struct Avx2 {
   using I = __m256i;
   using Mask = __m256;  // all bits of a lane, or none
   static constexpr int kLanes = 8;
-  static constexpr int kDigitDotInputs = 32;  // with more inputs 16-bit sums would overflow
+  // With more inputs 16-bit sums would overflow.
+  static constexpr int digit_dot_inputs(int bits) {
+    return bits <= 4 || bits == 8 ? 32 : bits == 5 ? 16 : bits == 6 ? 8 : 4;
+  }
 
   FORERUN_INLINE F zero() { return _mm256_setzero_ps(); }
   FORERUN_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
@@ -99,6 +102,16 @@ struct Avx2 {
     return {_mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8)),
             _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xd8))};
   }
+  FORERUN_INLINE F load_f16(const void* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  FORERUN_INLINE I load_bytes(const void* p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  }
+  FORERUN_INLINE I repeat4_int(const void* p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  FORERUN_INLINE I lookup_bytes(I table, I indices) { return _mm256_shuffle_epi8(table, indices); }
   FORERUN_INLINE void store_low_halves(uint16_t* p, I v) {
     const __m128i packed =
         _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -155,11 +168,12 @@ struct Avx2 {
   }
 
   // Products of unsigned weights and signed digits are summed in pairs in 16 bits, which would
-  // saturate for 8-bit weights, so these (kWide) are multiplied as two nibbles. The sums of 32
-  // inputs of nibbles by digits stay below 15 * 128 * 16 = 30720.
-  template <int kDigits, bool kWide>
+  // saturate for 8-bit weights, so these are multiplied as two nibbles. The sums of 32 inputs of
+  // nibbles by digits stay below 15 * 128 * 16 = 30720, those of 16 inputs of 5 bits and of 8
+  // inputs of 6 bits below 32768.
+  template <int kDigits, int kBits>
   struct DigitDot {
-    static constexpr int kParts = kWide ? 2 : 1;
+    static constexpr int kParts = kBits == 8 ? 2 : 1;
     I sum[kDigits][kParts];
     FORERUN_INLINE_MEMBER void clear() {
       for (int digit = 0; digit < kDigits; ++digit) {
@@ -172,7 +186,7 @@ struct Avx2 {
         int32_t four = 0;
         __builtin_memcpy(&four, digits + 4 * digit, 4);
         const I x = _mm256_set1_epi32(four);
-        if constexpr (kWide) {
+        if constexpr (kBits == 8) {
           const I low = _mm256_and_si256(weights, nibble);
           const I high = _mm256_and_si256(_mm256_srli_epi32(weights, 4), nibble);
           sum[digit][0] = _mm256_add_epi16(sum[digit][0], _mm256_maddubs_epi16(low, x));

@@ -16,7 +16,7 @@ struct Avx512 {
   using I = __m512i;
   using Mask = __mmask16;
   static constexpr int kLanes = 16;
-  static constexpr int kDigitDotInputs = 128;
+  static constexpr int digit_dot_inputs(int /*bits*/) { return 128; }
 
   FORERUN_INLINE F zero() { return _mm512_setzero_ps(); }
   FORERUN_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
@@ -89,6 +89,16 @@ struct Avx512 {
     const I odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     return {_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high)};
   }
+  FORERUN_INLINE F load_f16(const void* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  FORERUN_INLINE I load_bytes(const void* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  FORERUN_INLINE I repeat4_int(const void* p) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  FORERUN_INLINE I lookup_bytes(I table, I indices) { return _mm512_shuffle_epi8(table, indices); }
   FORERUN_INLINE void store_low_halves(uint16_t* p, I v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
   }
@@ -131,7 +141,7 @@ struct Avx512 {
     int8_t bytes[4];
   };
 
-  template <int kDigits, bool kWide>
+  template <int kDigits, int kBits>
   struct DigitDot {
     I sum[kDigits];
     FORERUN_INLINE_MEMBER void clear() {
@@ -203,10 +213,6 @@ struct Avx512 {
     return _mm512_maskz_loadu_ps(mask, p);
   }
   FORERUN_INLINE void store_where(Mask mask, float* p, F v) { _mm512_mask_storeu_ps(p, mask, v); }
-  // The same 16 bytes in every four lanes.
-  FORERUN_INLINE I repeat4_int(const void* p) {
-    return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
-  }
   // The 16-bit halves of both in turn: of the lower, or upper, two of every four lanes.
   FORERUN_INLINE I interleave_lower_halves(I a, I b) { return _mm512_unpacklo_epi16(a, b); }
   FORERUN_INLINE I interleave_upper_halves(I a, I b) { return _mm512_unpackhi_epi16(a, b); }

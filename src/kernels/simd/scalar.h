@@ -17,7 +17,7 @@ struct Scalar {
   typedef uint32_t U __attribute__((vector_size(16)));
   using Mask = I;  // all bits of a lane, or none
   static constexpr int kLanes = 4;
-  static constexpr int kDigitDotInputs = 128;
+  static constexpr int digit_dot_inputs(int /*bits*/) { return 128; }
 
   FORERUN_INLINE F zero() { return F{}; }
   FORERUN_INLINE F load(const float* p) {
@@ -114,6 +114,25 @@ struct Scalar {
     const I bits = as_int(scaled) | (special & set1_int(0x7f800000));
     return as_float(bits | shift_left<16>(half & set1_int(0x8000)));
   }
+  FORERUN_INLINE F load_f16(const void* p) {
+    uint16_t v[4];
+    __builtin_memcpy(v, p, sizeof(v));
+    return widen_half(I{v[0], v[1], v[2], v[3]});
+  }
+  FORERUN_INLINE I load_bytes(const void* p) {
+    int8_t v[4];
+    __builtin_memcpy(v, p, sizeof(v));
+    return I{v[0], v[1], v[2], v[3]};
+  }
+  FORERUN_INLINE I repeat4_int(const void* p) { return load_int(p); }
+  FORERUN_INLINE I lookup_bytes(I table, I indices) {
+    uint8_t from[16];
+    uint8_t at[16];
+    store_int(from, table);
+    store_int(at, indices);
+    for (uint8_t& byte : at) byte = from[byte];
+    return load_int(at);
+  }
   FORERUN_INLINE void store_low_halves(uint16_t* p, I v) {
     for (int lane = 0; lane < 4; ++lane) p[lane] = static_cast<uint16_t>(v[lane]);
   }
@@ -154,7 +173,7 @@ struct Scalar {
     return sums;
   }
 
-  template <int kDigits, bool kWide>
+  template <int kDigits, int kBits>
   struct DigitDot {
     I sum[kDigits];
     FORERUN_INLINE_MEMBER void clear() {

@@ -105,12 +105,22 @@ concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, f
   // The same for two vectors: four bytes of one alternate with four bytes of the other.
   { V::store_low_bytes_by_fours(bytes, i, i) } -> Same<void>;
 
+  { V::load_f16(from) } -> Same<typename V::F>;     // kLanes elements
+  { V::load_bytes(from) } -> Same<typename V::I>;   // kLanes signed bytes
+  { V::repeat4_int(from) } -> Same<typename V::I>;  // the same 16 bytes in every four lanes
+  // (table, i): each byte of i, below 16, is replaced by that byte of the table's four lanes, which
+  // are the same in every four lanes.
+  { V::lookup_bytes(i, i) } -> Same<typename V::I>;
+
   // Integer dot products of 4 unsigned weights a lane by 4 signed digits, which are the same in
-  // all lanes. DigitDot<kDigits, kWide> multiplies kDigits digits of each input, the high digit
-  // first. Without kWide, weights are below 16. flush(total) adds what has come since clear().
-  // Between these there may be kDigitDotInputs inputs.
-  requires V::kDigitDotInputs >= 32;
-  requires requires(typename V::template DigitDot<2, true> dot, const int8_t* digits) {
+  // all lanes. DigitDot<kDigits, kBits> multiplies kDigits digits of each input, the high digit
+  // first; weights have kBits bits, up to 8. flush(total) adds what has come since clear(). Between
+  // these there may be digit_dot_inputs(kBits) inputs.
+  requires V::digit_dot_inputs(4)
+  >= 32 && V::digit_dot_inputs(6) >= 8;
+  requires V::digit_dot_inputs(8)
+  >= 32;
+  requires requires(typename V::template DigitDot<2, 8> dot, const int8_t* digits) {
     { dot.clear() } -> Same<void>;
     { dot.step(i, digits) } -> Same<void>;
     { dot.flush(i) } -> Same<typename V::I>;

@@ -172,19 +172,25 @@ const char* check_masks_and_sums() {
   return nullptr;
 }
 
-template <WeightVector V, bool kWide>
-bool digit_dot_is_right() {
-  constexpr int kFours = V::kDigitDotInputs / 4;
+// With random weights and digits, and with the largest of both.
+template <WeightVector V, int kBits>
+bool digit_dot_is_right(bool largest) {
+  constexpr int kFours = V::digit_dot_inputs(kBits) / 4;
+  constexpr uint32_t kMaxWeight = (1u << kBits) - 1;
   uint8_t weights[kFours][4 * V::kLanes];
   int8_t digits[kFours][2][4];
   uint32_t state = 99;
   const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 16; };
   int32_t expected[V::kLanes] = {};
-  typename V::template DigitDot<2, kWide> dot;
+  typename V::template DigitDot<2, kBits> dot;
   dot.clear();
   for (int four = 0; four < kFours; ++four) {
-    for (auto& weight : weights[four]) weight = static_cast<uint8_t>(next() & (kWide ? 255 : 15));
-    for (int k = 0; k < 8; ++k) digits[four][k / 4][k % 4] = static_cast<int8_t>(next() & 255);
+    for (auto& weight : weights[four]) {
+      weight = static_cast<uint8_t>(largest ? kMaxWeight : next() & kMaxWeight);
+    }
+    for (int k = 0; k < 8; ++k) {
+      digits[four][k / 4][k % 4] = largest ? int8_t{-128} : static_cast<int8_t>(next() & 255);
+    }
     for (int k = 0; k < 4 * V::kLanes; ++k) {
       const int32_t input = digits[four][0][k % 4] * 256 + digits[four][1][k % 4];
       expected[k / 4] += weights[four][k] * input;
@@ -192,6 +198,50 @@ bool digit_dot_is_right() {
     dot.step(V::load_int(weights[four]), digits[four][0]);
   }
   return ints_are<V>(dot.flush(V::set1_int(5)), [&](int n) { return expected[n] + 5; });
+}
+
+template <WeightVector V>
+const char* check_loads() {
+  // 1.5 * 2^n, a subnormal, an infinity and signed zeros.
+  const uint16_t f16[kMaxLanes] = {0x3e00, 0xc200, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x8000, 0x0000,
+                                   0x7bff, 0x0400, 0x3c00, 0xbc00, 0x4a00, 0x2e00, 0x7e00, 0x1600};
+  const float wide[kMaxLanes] = {1.5f,
+                                 -3.0f,
+                                 0x1p-24f,
+                                 -1023 * 0x1p-24f,
+                                 __builtin_inff(),
+                                 -__builtin_inff(),
+                                 -0.0f,
+                                 0.0f,
+                                 65504.0f,
+                                 0x1p-14f,
+                                 1.0f,
+                                 -1.0f,
+                                 12.0f,
+                                 1.5f / 16,
+                                 kNan,
+                                 1.5f / 1024};
+  if (!floats_are<V>(V::load_f16(f16), [&](int n) { return wide[n]; })) return "load_f16";
+  int8_t bytes[4 * kMaxLanes];
+  for (int k = 0; k < 4 * kMaxLanes; ++k) bytes[k] = static_cast<int8_t>(37 * k + 100);
+  if (!ints_are<V>(V::load_bytes(bytes), [&](int n) { return bytes[n]; })) return "load_bytes";
+  uint32_t words[4];
+  __builtin_memcpy(words, bytes, sizeof(words));
+  if (!ints_are<V>(V::repeat4_int(bytes), [&](int n) { return words[n % 4]; })) {
+    return "repeat4_int";
+  }
+  uint8_t indices[4 * kMaxLanes];
+  uint32_t looked_up[kMaxLanes] = {};
+  for (int k = 0; k < 4 * kMaxLanes; ++k) {
+    indices[k] = static_cast<uint8_t>((7 * k + k / 16) % 16);
+    looked_up[k / 4] |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[indices[k]]))
+                        << (8 * (k % 4));
+  }
+  if (!ints_are<V>(V::lookup_bytes(V::repeat4_int(bytes), V::load_int(indices)),
+                   [&](int n) { return looked_up[n]; })) {
+    return "lookup_bytes";
+  }
+  return nullptr;
 }
 
 template <WeightVector V>
@@ -277,8 +327,12 @@ const char* check_weights() {
   for (int lane = 0; lane < V::kLanes; ++lane) {
     if (halves[lane] != static_cast<uint32_t>(in.i[lane]) >> 16) return "store_low_halves";
   }
-  if (!digit_dot_is_right<V, false>() || !digit_dot_is_right<V, true>()) return "DigitDot";
-  return nullptr;
+  const auto dots_are_right = [](bool largest) {
+    return digit_dot_is_right<V, 4>(largest) && digit_dot_is_right<V, 5>(largest) &&
+           digit_dot_is_right<V, 6>(largest) && digit_dot_is_right<V, 8>(largest);
+  };
+  if (!dots_are_right(false) || !dots_are_right(true)) return "DigitDot";
+  return check_loads<V>();
 }
 
 template <WordVector V>
