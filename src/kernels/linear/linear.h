@@ -16,26 +16,18 @@
 #include "base/tensor_view.h"
 #include "device/cpu/team.h"
 #include "forerun/status.h"
+#include "kernels/linear/weight_format.h"
 #include "kernels/precision.h"
 
 namespace forerun {
 
-// kernels/linear/formats/weight_formats.h says what is to be known of each.
-enum class WeightFormat : uint8_t { kF32, kBf16, kF16, kInt8, kInt4, kBf16Pairs };
-inline constexpr uint32_t kWeightFormatCount = 6;
-
 const char* weight_format_name(WeightFormat format);
-
-// A set of formats, as bits.
-using WeightFormats = uint32_t;
-constexpr WeightFormats weight_formats(WeightFormat format) {
-  return WeightFormats{1} << static_cast<uint32_t>(format);
-}
-inline constexpr WeightFormats kAllWeightFormats = (WeightFormats{1} << kWeightFormatCount) - 1;
 
 // Whether the current instruction set has a dot instruction for bf16 pairs and inputs rounded by
 // `activation` suit it. If not, LinearWeight::pair_bf16 must not be called.
 bool takes_bf16_pairs(Activation activation);
+
+struct GroupedBlock;  // formats/grouped_packer.h
 
 // The weight of one linear layer, [out][in], in one of the formats. Movable. Immutable after
 // construction; used by many threads.
@@ -67,6 +59,12 @@ class LinearWeight {
   static LinearWeight from_awq(MatrixView<const int32_t> qweight, MatrixView<const int32_t> qzeros,
                                MatrixView<const float> scales, int64_t group);
 
+  // Packs weights of a grouped format, a few blocks at a time (formats/grouped_packer.h, where a
+  // GroupedPacker does the same with many threads). `in` is a multiple of the inputs of a block.
+  static LinearWeight pack_grouped(
+      WeightFormat format, int64_t out, int64_t in,
+      const std::function<void(int64_t out, int64_t block, std::span<GroupedBlock> to)>& source);
+
   int64_t out_features() const { return out_; }
   int64_t in_features() const { return in_; }
   WeightFormat format() const { return format_; }
@@ -79,6 +77,7 @@ class LinearWeight {
   const Storage& storage() const { return *storage_; }
 
  private:
+  friend class GroupedPacker;
   template <class T>
   static LinearWeight view_as(WeightFormat format, MatrixView<const T> w);
 

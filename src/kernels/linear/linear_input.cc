@@ -21,6 +21,14 @@ bool wants(WeightFormats formats, WeightKind kind) {
   return false;
 }
 
+// Whether a weight's groups have 16 inputs.
+bool wants_sums_16(WeightFormats formats) {
+  for (const GroupedFormat& format : kGroupedFormats) {
+    if (format.group == 16 && (formats & weight_formats(format.format)) != 0) return true;
+  }
+  return false;
+}
+
 // All weights of an input share one layout of digits, so the most demanding format decides.
 bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
   if (kernels.tile_rows == 0) return false;
@@ -87,6 +95,7 @@ PackedGroup group_of(const InputRows& at, const InputLayout& layout, const Linea
                  group * kInputGroup * in_digits.rows * layout.digit_count +
                  in_digits.row * row_bytes;
     out.scale = at.scales + entry;
+    if (at.sums_16 != nullptr) out.sums_16 = at.sums_16 + 8 * entry;
     out.sums_32 = at.sums_32 + 4 * entry;
     out.sums_64 = at.sums_64 + 2 * entry;
     out.sums_128 = at.sums_128 + entry;
@@ -123,6 +132,7 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
   if (integers && activation != Activation::kF32) {
     layout.digit_count = activation == Activation::kInt8 ? 1 : 2;
     layout.digit_bytes = padded * layout.digit_count;
+    layout.has_sums_16 = wants_sums_16(formats);
     layout.digit_tiles = takes_digit_tiles(linear_kernels(), rows, formats);
     layout.scale_stride = (layout.groups + 15) / 16 * 16;
   }
@@ -131,7 +141,7 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
 
 size_t InputLayout::row_bytes() const {
   return static_cast<size_t>(float_bytes + half_bytes + digit_bytes +
-                             scale_stride * int64_t{sizeof(float)} * 8);
+                             scale_stride * int64_t{sizeof(float)} * (has_sums_16 ? 16 : 8));
 }
 
 InputRows InputRows::place(std::byte* buffer, const InputLayout& layout, int64_t row_count) {
@@ -146,6 +156,7 @@ InputRows InputRows::place(std::byte* buffer, const InputLayout& layout, int64_t
   rows.halves = reinterpret_cast<uint16_t*>(take(layout.half_bytes));
   rows.digits = reinterpret_cast<int8_t*>(take(layout.digit_bytes));
   rows.scales = reinterpret_cast<float*>(take(scale_bytes));
+  if (layout.has_sums_16) rows.sums_16 = reinterpret_cast<int32_t*>(take(8 * scale_bytes));
   rows.sums_32 = reinterpret_cast<int32_t*>(take(4 * scale_bytes));
   rows.sums_64 = reinterpret_cast<int32_t*>(take(2 * scale_bytes));
   rows.sums_128 = reinterpret_cast<int32_t*>(take(scale_bytes));

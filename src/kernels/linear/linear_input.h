@@ -36,6 +36,7 @@ struct InputLayout {
   int64_t scale_stride = 0;  // f32 scales and i32 sums: elements per row
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
+  bool has_sums_16 = false;
   bool digit_tiles = false;  // see PackedGroup
 
   static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
@@ -49,6 +50,7 @@ struct InputRows {
   uint16_t* halves = nullptr;
   int8_t* digits = nullptr;
   float* scales = nullptr;      // [rows][scale_stride]: one per group
+  int32_t* sums_16 = nullptr;   // [rows][8 * scale_stride]
   int32_t* sums_32 = nullptr;   // [rows][4 * scale_stride]
   int32_t* sums_64 = nullptr;   // [rows][2 * scale_stride]
   int32_t* sums_128 = nullptr;  // [rows][scale_stride]

@@ -5,25 +5,32 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "kernels/linear/formats/grouped.h"
+#include "kernels/linear/formats/grouped_packer.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear.h"
 
 namespace forerun {
 
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-inline constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16,
-                                            WeightFormat::kF16,  WeightFormat::kInt8,
-                                            WeightFormat::kInt4, WeightFormat::kBf16Pairs};
+inline const std::vector<WeightFormat> kFormats = [] {
+  std::vector<WeightFormat> formats;
+  for (const WeightFormatInfo& info : weight_format_table()) formats.push_back(info.format);
+  return formats;
+}();
 inline constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16,
                                               Activation::kInt8};
 
@@ -33,7 +40,7 @@ inline bool is_there(WeightFormat format, Activation activation) {
 }
 
 inline bool is_integer(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+  return weight_format_info(format).kind == WeightKind::kIntegers;
 }
 
 // Whether the numbers are equal up to `tolerance`. NaN equals NaN only, an infinity itself only.
@@ -120,6 +127,47 @@ inline TestWeight make_int4(int64_t out, int64_t in, int64_t group, Random& rand
   return made;
 }
 
+// The smallest number of inputs from `in` on that a grouped format can have.
+inline int64_t whole_blocks(WeightFormat format, int64_t in) {
+  if (!is_grouped(format)) return in;
+  return round_up(in, block_inputs(grouped_format(format)));
+}
+
+// A block of a grouped format whose parts follow from `seed`, the channel and the block.
+inline GroupedBlock random_block(const GroupedFormat& format, uint32_t seed, int64_t out,
+                                 int64_t block) {
+  Random random(seed + static_cast<uint32_t>(out * 65537 + block));
+  GroupedBlock made = {};
+  for (uint8_t& q : made.q) q = static_cast<uint8_t>(random.bits() >> (32 - format.bits));
+  const auto half = [&random](float size) {
+    const float magnitude = size * (1.0f + std::fabs(random.normal()));
+    return std::bit_cast<uint16_t>(to_f16(random.bits() % 3 == 0 ? -magnitude : magnitude));
+  };
+  made.d = half(0.01f);
+  made.dmin = half(0.02f);
+  if (format.scale == GroupScale::kE8m0) made.d = static_cast<uint16_t>(118 + random.bits() % 10);
+  const bool nibbles = format.scale == GroupScale::kNibbles;
+  for (int group = 0; group < 16; ++group) {
+    // Zero and negative scales too; a minimum is not negative.
+    made.scale[group] =
+        static_cast<int8_t>(nibbles ? random.bits() % 16 : random.bits() % 128 - 64);
+    made.min[group] = static_cast<int8_t>(random.bits() % (nibbles ? 16 : 64));
+    if (random.bits() % 8 == 0) made.scale[group] = made.min[group] = 0;
+  }
+  return made;
+}
+
+inline TestWeight make_grouped(WeightFormat format, int64_t out, int64_t in, Random& random) {
+  const uint32_t seed = random.bits();
+  const GroupedFormat& grouped = grouped_format(format);
+  TestWeight made;
+  made.weight = LinearWeight::pack_grouped(
+      format, out, in, [&](int64_t channel, int64_t block, std::span<GroupedBlock> to) {
+        for (GroupedBlock& at : to) at = random_block(grouped, seed, channel, block++);
+      });
+  return made;
+}
+
 inline TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int64_t group,
                               Random& random) {
   switch (format) {
@@ -138,9 +186,10 @@ inline TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int6
                                         {out, in}, stride);
       return {nullptr, LinearWeight::pair_bf16(rows)};
     }
-    case WeightFormat::kInt8:
+    default:
       break;
   }
+  if (is_grouped(format)) return make_grouped(format, out, in, random);
   std::vector<float> w(static_cast<size_t>(out * in));
   for (float& value : w) value = random.normal();
   TestWeight made;

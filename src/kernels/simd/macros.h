@@ -4,6 +4,7 @@
 
 #define FORERUN_INLINE [[gnu::always_inline]] static inline
 #define FORERUN_INLINE_MEMBER [[gnu::always_inline]] inline
+#define FORERUN_INLINE_LAMBDA __attribute__((always_inline))
 #define FORERUN_STATIC [[maybe_unused]] static
 
 #if defined(__clang__)

@@ -23,6 +23,6 @@ using Tiles = simd::AmxTiles;
 }  // namespace
 }  // namespace amx
 
-constinit const LinearKernels kLinearAmx = amx::make_tile_kernels("amx");
+constinit const LinearKernels kLinearAmx = amx::make_tile_kernels("amx", kGroupedAvx512);
 
 }  // namespace forerun

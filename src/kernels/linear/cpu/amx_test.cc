@@ -144,11 +144,12 @@ TEST(Tiles, TheTwinIsTheDocumentedArithmetic) {
 
 TEST(Tiles, IntegersHaveTheBitsOfAvx512) {
   if (tables().empty()) GTEST_SKIP() << "no AVX-512";
-  for (WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (WeightFormat format : kFormats) {
+    if (!is_integer(format)) continue;
     for (Activation activation : {Activation::kBf16, Activation::kInt8}) {
       for (int64_t group : {32, 64, 128}) {
         Random random(static_cast<uint32_t>(group));
-        const int64_t in = group * 9;
+        const int64_t in = whole_blocks(format, group * 9);
         const TestWeight made = make_weight(format, 72, in, group, random);
         for (int64_t rows : {1, 4, 5, 7, 8, 9, 16, 17, 40, 300}) {
           PaddedMatrix x = random_input(rows, in, random);
@@ -171,7 +172,7 @@ TEST(Tiles, RegistersAndTwinAgree) {
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
       Random random(9);
-      const int64_t in = 1344;
+      const int64_t in = whole_blocks(format, 1344);
       const TestWeight made = make_weight(format, 328, in, 64, random);
       for (int64_t rows : {1, 2, 3, 8, 15, 16, 17, 24, 31, 33, 47, 64, 100, 500}) {
         if (format == WeightFormat::kBf16Pairs && activation == Activation::kF32) continue;

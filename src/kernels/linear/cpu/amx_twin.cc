@@ -19,6 +19,6 @@ using Tiles = simd::EmulatedTiles;
 }  // namespace
 }  // namespace amx_twin
 
-constinit const LinearKernels kLinearAmxTwin = amx_twin::make_tile_kernels("amx");
+constinit const LinearKernels kLinearAmxTwin = amx_twin::make_tile_kernels("amx", kGroupedAvx512);
 
 }  // namespace forerun

@@ -16,6 +16,6 @@ using Vec = simd::Avx2;
 }  // namespace
 }  // namespace avx2
 
-constinit const LinearKernels kLinearAvx2 = avx2::make_kernels("avx2");
+constinit const LinearKernels kLinearAvx2 = avx2::make_kernels("avx2", kGroupedAvx2);
 
 }  // namespace forerun

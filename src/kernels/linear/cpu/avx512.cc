@@ -16,6 +16,6 @@ using Vec = simd::Avx512;
 }  // namespace
 }  // namespace avx512
 
-constinit const LinearKernels kLinearAvx512 = avx512::make_kernels("avx512");
+constinit const LinearKernels kLinearAvx512 = avx512::make_kernels("avx512", kGroupedAvx512);
 
 }  // namespace forerun

@@ -19,6 +19,6 @@ using Vec = simd::EmulatedBf16;
 
 extern const LinearKernels kLinearBf16DotEmulated;
 constinit const LinearKernels kLinearBf16DotEmulated =
-    bf16_dot_emulated::make_bf16_dot_kernels("bf16_dot_emulated");
+    bf16_dot_emulated::make_bf16_dot_kernels("bf16_dot_emulated", kGroupedAvx512);
 
 }  // namespace forerun

@@ -67,6 +67,52 @@ TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
   }
 }
 
+// Each of the two weights goes by its own format: the products are those of weights that stand
+// alone.
+TEST(GateUpSwiglu, GateAndUpMayHaveDifferentFormats) {
+  const WeightFormat formats[] = {WeightFormat::kF32, WeightFormat::kBf16Pairs, WeightFormat::kInt4,
+                                  WeightFormat::kQ4_K, WeightFormat::kQ6_K};
+  constexpr int64_t kOut = 72;
+  constexpr int64_t kIn = 256;
+  const auto cpu = device(2);
+  for (int64_t rows : {1, 9, 37, 300}) {
+    for (WeightFormat gate_format : formats) {
+      for (WeightFormat up_format : formats) {
+        const Activation activation = Activation::kBf16;
+        if (!is_there(gate_format, activation) || !is_there(up_format, activation)) continue;
+        SCOPED_TRACE(testing::Message() << weight_format_name(gate_format) << " "
+                                        << weight_format_name(up_format) << " rows " << rows);
+        Random random(8);
+        const TestWeight gate = make_weight(gate_format, kOut, kIn, 128, random);
+        const TestWeight up = make_weight(up_format, kOut, kIn, 128, random);
+        PaddedMatrix x = random_input(rows, kIn, random);
+        PaddedMatrix y(rows, kOut);
+        PaddedMatrix gates(rows, kOut);
+        PaddedMatrix ups(rows, kOut);
+        LinearInput input;
+        cpu->run([&](const Team& team) {
+          input.pack(team, x.view(), activation,
+                     weight_formats(gate_format) | weight_formats(up_format));
+          team.sync();
+          gate_up_swiglu(team, gate.weight, up.weight, input, {}, {}, y.view());
+          linear(team, gate.weight, input, gates.view());
+          linear(team, up.weight, input, ups.view());
+        });
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t out = 0; out < kOut; ++out) {
+            const double g = static_cast<double>(gates.view().row(row)[out]);
+            const double expected =
+                g / (1.0 + std::exp(-g)) * static_cast<double>(ups.view().row(row)[out]);
+            ASSERT_TRUE(close(y.view().row(row)[out], static_cast<float>(expected),
+                              std::fabs(expected) * 4e-6 + 1e-30))
+                << row << " " << out << ": " << y.view().row(row)[out] << " expected " << expected;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(GateUpSwiglu, SiluIsAccurateAtEveryPositionOfAVector) {
   // Identity weights: gate and up see the inputs themselves.
   constexpr int64_t kSize = 53;

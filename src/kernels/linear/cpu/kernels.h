@@ -5,14 +5,15 @@
 //   dense   f32, bf16, f16 weights in place, [out][in]: lanes run over the inputs, with one
 //           accumulator per (row, out) for all inputs; its lanes are summed at the end in a fixed
 //           tree.
-//   packed  int8 and int4 weights (linear_weight.h): lanes run over output channels; products are
-//           summed exactly in integers over a chunk of up to 128 inputs, chunks in f32 in order.
+//   packed  integer weights (linear_weight.h): lanes run over output channels; products are summed
+//           exactly in integers over a chunk of up to 128 inputs, chunks in f32 in order.
 //           bf16 pairs: lanes run over channels too, with one accumulator per (row, channel).
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/isa.h"
+#include "kernels/linear/formats/grouped_formats.h"
 
 namespace forerun {
 
@@ -46,8 +47,9 @@ struct PackedGroup {
   // `digit_m_tile_height` * 64 bytes later.
   bool digit_tiles;
   float* scale;       // [1] scale of the digits
-  int32_t* sums_32;   // [4] sums of the quantized inputs over 32, 64 and 128 inputs, negated, in
-  int32_t* sums_64;   // [2] two 16-bit halves: sum = 128 * high + low, low in [0, 128)
+  int32_t* sums_16;   // [8] sums of the quantized inputs over 16 (null: not wanted), 32, 64 and 128
+  int32_t* sums_32;   // [4] inputs, negated, in two 16-bit halves: sum = 128 * high + low,
+  int32_t* sums_64;   // [2] low in [0, 128)
   int32_t* sums_128;  // [1]
   bool round_to_bf16;
   // Quantization of inputs. 1: one int8 per input, absmax / 127. 2: 16-bit block fixed point in two
@@ -126,6 +128,10 @@ struct IntegerKernels {
   void (*floats)(const PackedTask&);
 };
 
+struct GroupedKernels {
+  IntegerKernels of[kGroupedFormatCount];
+};
+
 struct LinearKernels {
   const char* name;
   // `floats` are kept in chunks of 2 * float_lanes inputs, the even inputs first.
@@ -140,14 +146,18 @@ struct LinearKernels {
   // such instruction.
   void (*bf16_pairs)(const PackedTask&);
   IntegerKernels integers[2];  // [int8, int4]
+  const GroupedKernels* grouped;
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);
 };
 
 constexpr int64_t dense_scratch_floats(int64_t rows, int64_t outs) { return rows * outs * 16; }
 
+extern const GroupedKernels kGroupedScalar;
 extern const LinearKernels kLinearScalar;
 #if defined(__x86_64__)
+extern const GroupedKernels kGroupedAvx2;
+extern const GroupedKernels kGroupedAvx512;
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512Bf16;
@@ -157,7 +167,7 @@ extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without 
 
 // The kernels of a WeightFormatInfo whose kind is kIntegers.
 inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32_t kernel) {
-  return kernels.integers[kernel];
+  return kernel < 2 ? kernels.integers[kernel] : kernels.grouped->of[kernel - 2];
 }
 
 // The table of current_isa(), or the table that a test has put in its place.

@@ -155,7 +155,8 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
   task.scales_stride = layout.scale_stride;
   task.scales = input.at.scales + tile.row * task.scales_stride;
   const int64_t per_group = kInputGroup / stored.chunk;
-  const int32_t* input_sums = per_group == 4   ? input.at.sums_32
+  const int32_t* input_sums = per_group == 8   ? input.at.sums_16
+                              : per_group == 4 ? input.at.sums_32
                               : per_group == 2 ? input.at.sums_64
                                                : input.at.sums_128;
   task.input_sums_stride = layout.scale_stride * per_group;

@@ -11,10 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/formats/grouped.h"
+#include "kernels/linear/formats/grouped_packer.h"
 #include "kernels/linear/linear.h"
 
 namespace forerun {
@@ -45,7 +48,7 @@ constexpr Shape kShapes[] = {
     {"4096x14336", 14336, 4096, 1}, {"14336x4096", 4096, 14336, 1}, {"512x1408", 1408, 512, 24},
     {"1408x512", 512, 1408, 24},    {"512x1408_L2", 1408, 512, 1},  {"512x8192", 8192, 512, 1},
     {"2048x8192", 8192, 2048, 2},   {"8192x2048", 2048, 8192, 2},   {"192x512", 512, 192, 8},
-    {"192x8192", 8192, 192, 1},
+    {"192x8192", 8192, 192, 1},     {"4096x4096", 4096, 4096, 8},
 };
 
 struct Layer {
@@ -74,6 +77,21 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
         MatrixView<const int32_t>(qweight.data(), {shape.in, shape.out / 8}),
         MatrixView<const int32_t>(qzeros.data(), {shape.in / group, shape.out / 8}),
         MatrixView<const float>(scales.data(), {shape.in / group, shape.out}), group);
+    return layer;
+  }
+  if (is_grouped(format)) {
+    const GroupedFormat& grouped = grouped_format(format);
+    if (shape.in % block_inputs(grouped) != 0) return layer;
+    layer.weight = LinearWeight::pack_grouped(
+        format, shape.out, shape.in, [&](int64_t, int64_t, std::span<GroupedBlock> to) {
+          for (GroupedBlock& block : to) {
+            for (uint8_t& q : block.q)
+              q = static_cast<uint8_t>(next_bits(state) >> (32 - grouped.bits));
+            for (int8_t& scale : block.scale) scale = static_cast<int8_t>(next_bits(state) % 16);
+            for (int8_t& min : block.min) min = static_cast<int8_t>(next_bits(state) % 16);
+            block.d = block.dmin = grouped.scale == GroupScale::kE8m0 ? 120 : 0x2000;
+          }
+        });
     return layer;
   }
   const bool wide = format == WeightFormat::kF32 || format == WeightFormat::kInt8;
@@ -120,6 +138,9 @@ const std::vector<Layer>& layers(WeightFormat format, const Shape& shape) {
 void bench_linear(benchmark::State& state, const Shape& shape, WeightFormat format,
                   Activation activation, int64_t rows) {
   const std::vector<Layer>& model = layers(format, shape);
+  if (model[0].weight.out_features() == 0) {
+    return state.SkipWithError("the inputs are not whole blocks of this format");
+  }
   uint32_t bits = 7;
   std::vector<float> x(static_cast<size_t>(rows * shape.in));
   for (float& value : x) {
@@ -181,15 +202,19 @@ void register_all() {
         [megabytes](benchmark::State& state) { bench_read(state, megabytes << 20); })
         ->UseRealTime();
   }
-  constexpr std::pair<WeightFormat, Activation> kPrecisions[] = {
+  std::vector<std::pair<WeightFormat, Activation>> precisions = {
       {WeightFormat::kBf16Pairs, Activation::kBf16}, {WeightFormat::kBf16, Activation::kBf16},
       {WeightFormat::kInt4, Activation::kBf16},      {WeightFormat::kInt4, Activation::kInt8},
       {WeightFormat::kInt8, Activation::kBf16},      {WeightFormat::kInt8, Activation::kInt8},
       {WeightFormat::kF16, Activation::kBf16},       {WeightFormat::kF32, Activation::kF32},
       {WeightFormat::kInt4, Activation::kF32},
   };
+  for (const GroupedFormat& format : kGroupedFormats) {
+    precisions.emplace_back(format.format, Activation::kBf16);
+    precisions.emplace_back(format.format, Activation::kInt8);
+  }
   for (const Shape& shape : kShapes) {
-    for (const auto& [format, activation] : kPrecisions) {
+    for (const auto& [format, activation] : precisions) {
       if (format == WeightFormat::kBf16Pairs && !takes_bf16_pairs(activation)) continue;
       for (int64_t rows : {1, 2, 4, 8, 16, 64, 512}) {
         const std::string name = std::string(shape.name) + "/" + weight_format_name(format) + "/" +

@@ -15,6 +15,6 @@ using Vec = simd::Scalar;
 }  // namespace
 }  // namespace portable
 
-constinit const LinearKernels kLinearScalar = portable::make_kernels("scalar");
+constinit const LinearKernels kLinearScalar = portable::make_kernels("scalar", kGroupedScalar);
 
 }  // namespace forerun

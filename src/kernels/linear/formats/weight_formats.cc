@@ -1,9 +1,14 @@
 #include "kernels/linear/formats/weight_formats.h"
 
+#include <array>
+#include <utility>
+
+#include "kernels/linear/formats/grouped.h"
+
 namespace forerun {
 namespace {
 
-constexpr WeightFormatInfo kTable[] = {
+constexpr WeightFormatInfo kOthers[] = {
     {WeightFormat::kF32, "f32", WeightKind::kDense, 0, dequantize_f32},
     {WeightFormat::kBf16, "bf16", WeightKind::kDense, 1, dequantize_bf16},
     {WeightFormat::kF16, "f16", WeightKind::kDense, 2, dequantize_f16},
@@ -11,6 +16,25 @@ constexpr WeightFormatInfo kTable[] = {
     {WeightFormat::kInt4, "int4", WeightKind::kIntegers, 1, dequantize_int4},
     {WeightFormat::kBf16Pairs, "bf16_pairs", WeightKind::kPairs, 0, dequantize_bf16_pairs},
 };
+constexpr size_t kOtherCount = std::size(kOthers);
+
+template <size_t kIndex>
+void dequantize_row(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row) {
+  dequantize_grouped(kGroupedFormats[kIndex], storage, out, in, row);
+}
+
+template <size_t... kIndices>
+constexpr auto make_table(std::index_sequence<kIndices...> /*grouped*/) {
+  std::array<WeightFormatInfo, kOtherCount + sizeof...(kIndices)> table = {};
+  for (size_t idx = 0; idx < kOtherCount; ++idx) table[idx] = kOthers[idx];
+  ((table[kOtherCount + kIndices] = {kGroupedFormats[kIndices].format,
+                                     kGroupedFormats[kIndices].name, WeightKind::kIntegers,
+                                     2 + int32_t{kIndices}, dequantize_row<kIndices>}),
+   ...);
+  return table;
+}
+
+constexpr auto kTable = make_table(std::make_index_sequence<kGroupedFormatCount>());
 
 constexpr bool in_order() {
   size_t place = 0;

@@ -1,0 +1,186 @@
+#include "kernels/linear/formats/grouped_packer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "kernels/linear/formats/grouped.h"
+#include "kernels/linear/formats/grouped_formats.h"
+#include "kernels/linear/linear_weight.h"
+
+namespace forerun {
+namespace {
+
+constexpr int kMaxSectionBlocks = 4;
+
+// Moves the bits of every byte from position kFrom to position kTo; `mask` is of the result.
+template <int kFrom, int kTo>
+uint32_t move_bits(uint32_t bytes, uint32_t mask) {
+  if constexpr (kFrom >= kTo) {
+    return (bytes >> (kFrom - kTo)) & mask;
+  } else {
+    return (bytes << (kTo - kFrom)) & mask;
+  }
+}
+
+void store_vector_lane(std::byte* lane, int vector, uint32_t word) {
+  std::memcpy(lane + vector * kVectorBytes, &word, sizeof(word));
+}
+
+// Two bits of each of 16 inputs, from bit kFrom of a quant on.
+template <int kFrom>
+uint32_t two_bits(const uint32_t* fours) {
+  return move_bits<kFrom, 0>(fours[0], 0x03030303u) | move_bits<kFrom, 2>(fours[1], 0x0c0c0c0cu) |
+         move_bits<kFrom, 4>(fours[2], 0x30303030u) | move_bits<kFrom, 6>(fours[3], 0xc0c0c0c0u);
+}
+
+// Bit kFrom of each of 32 inputs.
+template <int kFrom>
+uint32_t one_bit(const uint32_t* fours) {
+  uint32_t word = 0;
+  for (int four = 0; four < 8; ++four) word |= ((fours[four] >> kFrom) & 0x01010101u) << four;
+  return word;
+}
+
+// Packs 32 quants of one channel into the channel's lane of a unit.
+template <int kBits>
+void pack_unit(const uint8_t* q, std::byte* lane) {
+  uint32_t fours[8];
+  std::memcpy(fours, q, sizeof(fours));
+  if constexpr (kBits == 8) {
+    for (int four = 0; four < 8; ++four) store_vector_lane(lane, four, fours[four]);
+    return;
+  }
+  if constexpr (kBits >= 4) {
+    for (int pair = 0; pair < 4; ++pair) {
+      const uint32_t low = fours[2 * pair] & 0x0f0f0f0fu;
+      store_vector_lane(lane, pair, low | ((fours[2 * pair + 1] & 0x0f0f0f0fu) << 4));
+    }
+    if constexpr (kBits == 5) store_vector_lane(lane, 4, one_bit<4>(fours));
+    if constexpr (kBits == 6) {
+      store_vector_lane(lane, 4, two_bits<4>(fours));
+      store_vector_lane(lane, 5, two_bits<4>(fours + 4));
+    }
+    return;
+  }
+  store_vector_lane(lane, 0, two_bits<0>(fours));
+  store_vector_lane(lane, 1, two_bits<0>(fours + 4));
+  if constexpr (kBits == 3) store_vector_lane(lane, 2, one_bit<2>(fours));
+}
+
+using PackUnit = void (*)(const uint8_t* q, std::byte* lane);
+
+PackUnit unit_packer(int bits) {
+  switch (bits) {
+    case 2:
+      return pack_unit<2>;
+    case 3:
+      return pack_unit<3>;
+    case 4:
+      return pack_unit<4>;
+    case 5:
+      return pack_unit<5>;
+    case 6:
+      return pack_unit<6>;
+    default:
+      assert(bits == 8);
+      return pack_unit<8>;
+  }
+}
+
+void store_half(std::byte* at, uint16_t half) { std::memcpy(at, &half, sizeof(half)); }
+
+// Writes one channel's part of a header.
+void pack_header(const GroupedFormat& format, const GroupedBlock* blocks, int64_t channel,
+                 std::byte* header) {
+  if (has_two_levels(format)) {
+    store_half(header + 2 * channel, blocks->d);
+    if (has_min(format)) store_half(header + 32 + 2 * channel, blocks->dmin);
+  }
+  for (int group = 0; group < section_groups(format); ++group) {
+    std::byte* const scale = header + scale_offset(format, group);
+    std::byte* const min = header + min_offset(format, group);
+    switch (format.scale) {
+      case GroupScale::kF16:
+        store_half(scale + 2 * channel, blocks[group].d);
+        if (has_min(format)) store_half(min + 2 * channel, blocks[group].dmin);
+        break;
+      case GroupScale::kE8m0:
+        scale[channel] = static_cast<std::byte>(blocks[group].d);
+        break;
+      case GroupScale::kTwoLevels:
+        scale[channel] = static_cast<std::byte>(blocks->scale[group]);
+        if (has_min(format)) min[channel] = static_cast<std::byte>(blocks->min[group]);
+        break;
+      case GroupScale::kNibbles:
+        scale[channel] = static_cast<std::byte>(blocks->scale[group] | (blocks->min[group] << 4));
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+GroupedPacker::GroupedPacker(WeightFormat format, int64_t out, int64_t in)
+    : format_(format),
+      out_(out),
+      in_(in),
+      data_(nullptr),
+      storage_(std::make_shared<LinearWeight::Storage>()) {
+  const GroupedFormat& grouped = grouped_format(format);
+  assert(in % block_inputs(grouped) == 0);
+  storage_->padded_in = round_up(in, section_inputs(grouped));
+  storage_->chunk = grouped.group;
+  storage_->block_bytes = storage_->padded_in / section_inputs(grouped) * section_bytes(grouped);
+  data_ = allocate_blocks(*storage_, out, bytes_);
+}
+
+void GroupedPacker::pack(int64_t first, int64_t outs, const GroupSource& source) {
+  const GroupedFormat& format = grouped_format(format_);
+  assert(first % kBlockOuts == 0 && first + outs <= out_);
+  assert(outs % kBlockOuts == 0 || first + outs == out_);
+  const PackUnit pack_into = unit_packer(format.bits);
+  const int64_t block_count = in_ / block_inputs(format);
+  const int64_t section_blocks = section_inputs(format) / block_inputs(format);
+  GroupedBlock blocks[kMaxSectionBlocks];  // of one channel's section
+  for (int64_t out = first; out < first + outs; out += kBlockOuts) {
+    const int64_t channels = std::min(kBlockOuts, out_ - out);
+    std::byte* section = data_ + out / kBlockOuts * storage_->block_bytes;
+    for (int64_t begin = 0; begin < block_count; begin += section_blocks) {
+      const int64_t count = std::min(section_blocks, block_count - begin);
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        source(out + channel, begin, {blocks, static_cast<size_t>(count)});
+        // Padding: a scale of zero, or (e8m0) the quant that stands for zero.
+        for (int64_t idx = count; idx < section_blocks; ++idx) blocks[idx] = {};
+        pack_header(format, blocks, channel, section);
+        std::byte* lane = section + header_bytes(format) + 4 * channel;
+        for (int64_t in = 0; in < section_inputs(format); in += 32) {
+          const GroupedBlock& block = blocks[in / block_inputs(format)];
+          pack_into(block.q + in % block_inputs(format), lane);
+          lane += unit_bytes(format);
+        }
+      }
+      section += section_bytes(format);
+    }
+  }
+}
+
+LinearWeight GroupedPacker::finish() {
+  LinearWeight weight;
+  weight.out_ = out_;
+  weight.in_ = in_;
+  weight.format_ = format_;
+  weight.bytes_ = bytes_;
+  weight.storage_ = std::move(storage_);
+  return weight;
+}
+
+LinearWeight LinearWeight::pack_grouped(WeightFormat format, int64_t out, int64_t in,
+                                        const GroupSource& source) {
+  GroupedPacker packer(format, out, in);
+  packer.pack(0, out, source);
+  return packer.finish();
+}
+
+}  // namespace forerun

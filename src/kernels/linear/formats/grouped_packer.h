@@ -1,0 +1,50 @@
+// Packs weights of kernels/linear/formats/grouped_formats.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "kernels/linear/linear.h"
+
+namespace forerun {
+
+// The parts of a block of 32 inputs (one level) or 256 inputs (two levels) of one output channel.
+// What a format has no use for is ignored.
+struct GroupedBlock {
+  uint8_t q[256];    // [inputs]: quants, below 1 << bits
+  int8_t scale[16];  // [groups]: integer scales of two levels
+  int8_t min[16];    // [groups]: integer minima of two levels
+  uint16_t d;        // bits of an f16, or the exponent's 8 bits
+  uint16_t dmin;     // bits of an f16: dmin, or the minimum that is added
+};
+
+// Fills `to` with consecutive blocks of output channel `out`, from block `block` on. Called by all
+// threads that pack.
+using GroupSource = std::function<void(int64_t out, int64_t block, std::span<GroupedBlock> to)>;
+
+// A weight that is being packed. Different ranges of output channels may be packed at the same
+// time.
+class GroupedPacker {
+ public:
+  // `in`: a multiple of the inputs of a block. Memory is allocated, and zero.
+  GroupedPacker(WeightFormat format, int64_t out, int64_t in);
+
+  // Packs output channels [first, first + outs). `first` is a multiple of kBlockOuts, and so is
+  // `outs`, except at the end. Holds a few hundred inputs of one channel at a time.
+  void pack(int64_t first, int64_t outs, const GroupSource& source);
+
+  // The weight, after all channels have been packed. The packer is of no use afterwards.
+  LinearWeight finish();
+
+ private:
+  WeightFormat format_;
+  int64_t out_;
+  int64_t in_;
+  size_t bytes_ = 0;
+  std::byte* data_;
+  std::shared_ptr<LinearWeight::Storage> storage_;
+};
+
+}  // namespace forerun
