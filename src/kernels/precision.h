@@ -10,13 +10,13 @@ namespace forerun {
 // Accumulation is always f32.
 enum class Activation : uint8_t {
   kF32,  // nothing is rounded; for golden tests
-  // Default. For int8 and int4 weights the bf16 inputs are converted to 16-bit block fixed point,
+  // Default. For integer weights the bf16 inputs are converted to 16-bit block fixed point,
   // where a group of 128 inputs shares a power of two as its scale. An input is exact if it is at
   // most 2^6 below that power of two; otherwise its error is at most 2^-14 of it (bf16 itself
   // rounds the largest input by up to 2^-8). See kernels/linear/cpu/kernels.h.
   kBf16,
-  // Like kBf16, but inputs of layers with int8 and int4 weights are quantized to int8 by absmax /
-  // 127, with one scale per row and group of 128 inputs.
+  // Like kBf16, but inputs of layers with integer weights are quantized to int8 by absmax / 127,
+  // with one scale per row and group of 128 inputs.
   kInt8,
 };
 

@@ -1,9 +1,9 @@
 // The memory layout of LinearWeight, shared by the packer and the kernels of every instruction set.
 //
-// f32, bf16 and f16 weights are views of the caller's [out][in]. The integer formats are repacked
-// into blocks of 16 output channels with one channel per 32-bit lane. One 64-byte vector then holds
-// four (int8) or eight (int4) consecutive inputs of 16 channels, a block is read sequentially, and
-// sums need no reduction across lanes:
+// f32, bf16 and f16 weights are views of the caller's [out][in]. int4 and int8 are repacked into
+// blocks of 16 output channels with one channel per 32-bit lane. One 64-byte vector then holds four
+// (int8) or eight (int4) consecutive inputs of 16 channels, a block is read sequentially, and sums
+// need no reduction across lanes:
 //
 //   int4: block = in / chunk times { 16 words: the scale's f32 bits with the zero point in the low
 //         4 bits; chunk / 8 vectors: byte j of a lane has input j in its low, 4 + j in its high
@@ -14,8 +14,10 @@
 //
 //   pairs: block = padded_in / 2 vectors: half j of a lane is input j
 //
-// Channels past `out` have scale 0. Scales that come from f16 or bf16 keep all their bits; an f32
-// scale is rounded to 20 bits of mantissa.
+// Grouped formats have blocks of the same 16 channels, which formats/grouped_formats.h describes.
+//
+// Channels past `out` have weights of 0. Scales of int4 that come from f16 or bf16 keep all their
+// bits; an f32 scale is rounded to 20 bits of mantissa.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +39,7 @@ struct LinearWeight::Storage {
   const std::byte* data = nullptr;  // [out][in] views, or the first block
   int64_t row_bytes = 0;            // views: stride of output channels
   int64_t block_bytes = 0;          // repacked formats: stride of blocks
-  int64_t chunk = 0;                // inputs that share a scale word: 32, 64 or 128
+  int64_t chunk = 0;                // inputs that share a scale: 16 (grouped), 32, 64 or 128
   int64_t padded_in = 0;            // repacked formats: inputs stored, a multiple of 32
   std::shared_ptr<void> owner;      // keeps `data` alive; null for views
 };

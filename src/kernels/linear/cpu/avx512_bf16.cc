@@ -21,6 +21,7 @@ using Vec = simd::Avx512Bf16;
 }  // namespace
 }  // namespace avx512_bf16
 
-constinit const LinearKernels kLinearAvx512Bf16 = avx512_bf16::make_bf16_dot_kernels("avx512_bf16", kGroupedAvx512);
+constinit const LinearKernels kLinearAvx512Bf16 =
+    avx512_bf16::make_bf16_dot_kernels("avx512_bf16", kGroupedAvx512);
 
 }  // namespace forerun

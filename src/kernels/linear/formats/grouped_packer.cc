@@ -12,8 +12,6 @@
 namespace forerun {
 namespace {
 
-constexpr int kMaxSectionBlocks = 4;
-
 // Moves the bits of every byte from position kFrom to position kTo; `mask` is of the result.
 template <int kFrom, int kTo>
 uint32_t move_bits(uint32_t bytes, uint32_t mask) {
@@ -69,31 +67,12 @@ void pack_unit(const uint8_t* q, std::byte* lane) {
   if constexpr (kBits == 3) store_vector_lane(lane, 2, one_bit<2>(fours));
 }
 
-using PackUnit = void (*)(const uint8_t* q, std::byte* lane);
-
-PackUnit unit_packer(int bits) {
-  switch (bits) {
-    case 2:
-      return pack_unit<2>;
-    case 3:
-      return pack_unit<3>;
-    case 4:
-      return pack_unit<4>;
-    case 5:
-      return pack_unit<5>;
-    case 6:
-      return pack_unit<6>;
-    default:
-      assert(bits == 8);
-      return pack_unit<8>;
-  }
-}
-
 void store_half(std::byte* at, uint16_t half) { std::memcpy(at, &half, sizeof(half)); }
 
-// Writes one channel's part of a header.
-void pack_header(const GroupedFormat& format, const GroupedBlock* blocks, int64_t channel,
-                 std::byte* header) {
+// Writes one channel's part of a header. kIndex: the line of kGroupedFormats.
+template <int kIndex>
+void pack_header(const GroupedBlock* blocks, int64_t channel, std::byte* header) {
+  constexpr GroupedFormat format = kGroupedFormats[kIndex];
   if (has_two_levels(format)) {
     store_half(header + 2 * channel, blocks->d);
     if (has_min(format)) store_half(header + 32 + 2 * channel, blocks->dmin);
@@ -120,6 +99,46 @@ void pack_header(const GroupedFormat& format, const GroupedBlock* blocks, int64_
   }
 }
 
+// What is packed, and where to.
+struct PackTask {
+  std::byte* section;  // the first section of the block of channels
+  int64_t out;         // its first channel
+  int64_t channels;    // up to kBlockOuts
+  int64_t block_count;
+};
+
+template <int kIndex>
+void pack_channels(const PackTask& task, const GroupSource& source) {
+  constexpr GroupedFormat format = kGroupedFormats[kIndex];
+  constexpr int64_t kSectionBlocks = section_inputs(format) / block_inputs(format);
+  GroupedBlock blocks[kSectionBlocks];
+  std::byte* section = task.section;
+  for (int64_t begin = 0; begin < task.block_count; begin += kSectionBlocks) {
+    const int64_t count = std::min(kSectionBlocks, task.block_count - begin);
+    for (int64_t channel = 0; channel < task.channels; ++channel) {
+      source(task.out + channel, begin, {blocks, static_cast<size_t>(count)});
+      // Padding: a scale of zero, or (e8m0) the quant that stands for zero.
+      for (int64_t idx = count; idx < kSectionBlocks; ++idx) blocks[idx] = {};
+      pack_header<kIndex>(blocks, channel, section);
+      std::byte* lane = section + header_bytes(format) + 4 * channel;
+      for (const GroupedBlock& block : blocks) {
+        for (int64_t in = 0; in < block_inputs(format); in += 32, lane += unit_bytes(format)) {
+          pack_unit<format.bits>(block.q + in, lane);
+        }
+      }
+    }
+    section += section_bytes(format);
+  }
+}
+
+using PackChannels = void (*)(const PackTask& task, const GroupSource& source);
+
+template <size_t... kIndices>
+PackChannels packer_of(size_t index, std::index_sequence<kIndices...> /*formats*/) {
+  constexpr PackChannels kPackers[] = {pack_channels<int{kIndices}>...};
+  return kPackers[index];
+}
+
 }  // namespace
 
 GroupedPacker::GroupedPacker(WeightFormat format, int64_t out, int64_t in)
@@ -140,29 +159,14 @@ void GroupedPacker::pack(int64_t first, int64_t outs, const GroupSource& source)
   const GroupedFormat& format = grouped_format(format_);
   assert(first % kBlockOuts == 0 && first + outs <= out_);
   assert(outs % kBlockOuts == 0 || first + outs == out_);
-  const PackUnit pack_into = unit_packer(format.bits);
-  const int64_t block_count = in_ / block_inputs(format);
-  const int64_t section_blocks = section_inputs(format) / block_inputs(format);
-  GroupedBlock blocks[kMaxSectionBlocks];  // of one channel's section
+  const PackChannels pack_channels_of = packer_of(static_cast<size_t>(&format - kGroupedFormats),
+                                                  std::make_index_sequence<kGroupedFormatCount>());
   for (int64_t out = first; out < first + outs; out += kBlockOuts) {
-    const int64_t channels = std::min(kBlockOuts, out_ - out);
-    std::byte* section = data_ + out / kBlockOuts * storage_->block_bytes;
-    for (int64_t begin = 0; begin < block_count; begin += section_blocks) {
-      const int64_t count = std::min(section_blocks, block_count - begin);
-      for (int64_t channel = 0; channel < channels; ++channel) {
-        source(out + channel, begin, {blocks, static_cast<size_t>(count)});
-        // Padding: a scale of zero, or (e8m0) the quant that stands for zero.
-        for (int64_t idx = count; idx < section_blocks; ++idx) blocks[idx] = {};
-        pack_header(format, blocks, channel, section);
-        std::byte* lane = section + header_bytes(format) + 4 * channel;
-        for (int64_t in = 0; in < section_inputs(format); in += 32) {
-          const GroupedBlock& block = blocks[in / block_inputs(format)];
-          pack_into(block.q + in % block_inputs(format), lane);
-          lane += unit_bytes(format);
-        }
-      }
-      section += section_bytes(format);
-    }
+    pack_channels_of({.section = data_ + out / kBlockOuts * storage_->block_bytes,
+                      .out = out,
+                      .channels = std::min(kBlockOuts, out_ - out),
+                      .block_count = in_ / block_inputs(format)},
+                     source);
   }
 }
 
