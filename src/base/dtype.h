@@ -1,4 +1,4 @@
-// Element types of tensors and the two 16-bit float formats.
+// Element types of tensors, the two 16-bit float formats and an 8-bit one.
 #pragma once
 
 #include <bit>
@@ -84,6 +84,12 @@ struct f16 {
   uint16_t bits;
 };
 
+// OCP's 8-bit float with 4 bits of exponent (bias 7) and 3 of mantissa, the "fn" variant: no
+// infinity, NaN is 0x7f and 0xff, the largest value is 448.
+struct f8_e4m3 {
+  uint8_t bits;
+};
+
 constexpr float to_float(bf16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
@@ -111,6 +117,18 @@ constexpr float to_float(f16 value) {
   const uint32_t shift = static_cast<uint32_t>(std::countl_zero(mantissa)) - 21u;
   mantissa = (mantissa << shift) & 0x3ffu;
   return std::bit_cast<float>(sign | ((113u - shift) << 23) | (mantissa << 13));
+}
+
+constexpr float to_float(f8_e4m3 value) {
+  const uint32_t sign = static_cast<uint32_t>(value.bits & 0x80u) << 24;
+  const uint32_t exponent = (value.bits >> 3) & 0xfu;
+  const uint32_t mantissa = value.bits & 7u;
+  if (exponent == 0xfu && mantissa == 7u) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (exponent != 0) {
+    return std::bit_cast<float>(sign | ((exponent + 120u) << 23) | (mantissa << 20));
+  }
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
+  return sign != 0 ? -magnitude : magnitude;
 }
 
 // Round to nearest, ties to even; overflow gives infinity.

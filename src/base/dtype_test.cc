@@ -47,5 +47,21 @@ TEST(DType, OverflowAndNan) {
   EXPECT_TRUE(std::isinf(round_to_bf16(std::numeric_limits<float>::max())));
 }
 
+TEST(DType, EveryF8E4M3IsASignAMantissaAndAPowerOfTwo) {
+  for (int32_t bits = 0; bits < 256; ++bits) {
+    const float value = to_float(f8_e4m3{static_cast<uint8_t>(bits)});
+    EXPECT_EQ(std::signbit(value), bits >= 128) << bits;
+    const int32_t exponent = bits / 8 % 16, mantissa = bits % 8;
+    if (bits % 128 == 127) {
+      EXPECT_TRUE(std::isnan(value)) << bits;
+    } else if (exponent == 0) {
+      EXPECT_EQ(std::abs(value), std::ldexp(mantissa / 8.0, -6)) << bits;
+    } else {
+      EXPECT_EQ(std::abs(value), std::ldexp(1.0 + mantissa / 8.0, exponent - 7)) << bits;
+    }
+  }
+  EXPECT_EQ(to_float(f8_e4m3{0x7e}), 448.0f);
+}
+
 }  // namespace
 }  // namespace forerun

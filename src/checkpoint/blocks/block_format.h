@@ -1,5 +1,5 @@
-// Formats that store weights in blocks of 32 or 256: a few quantized values with their scales, as GGUF files hold them.
-// A row of a tensor is a whole number of blocks.
+// Formats that store weights in blocks of 32 or 256: a few quantized values with their scales, as
+// GGUF files hold them. A row of a tensor is a whole number of blocks.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -10,6 +10,9 @@
 #include <string_view>
 
 namespace forerun {
+
+struct BlockFields;  // block_fields.h
+struct BlockLayout;
 
 enum class BlockFormat : uint8_t {
   kQ4_0,
@@ -33,8 +36,13 @@ struct BlockFormatInfo {
   uint32_t ggml_type;     // the number of the type in a GGUF file
   int64_t weights;        // of one block
   int64_t bytes;          // of one block
-  // Decodes `count` consecutive blocks, bit for bit as ggml's reference does, to count * weights floats.
+  // Decodes `count` consecutive blocks to count * weights floats. Every float has the bits that
+  // ggml's reference gives it, NaN excepted: any NaN stands for any other. Blocks need no
+  // alignment.
   void (*decode)(const std::byte* blocks, int64_t count, float* to);
+  // What all blocks of the format have in common, and the parts of one block.
+  const BlockLayout* layout;
+  void (*unpack)(const std::byte* block, BlockFields& to);
 };
 
 // All formats, in the order of BlockFormat.

@@ -1,0 +1,127 @@
+// K-quants: 256 weights in groups of 16 or 32, a small integer scale (and min) a group, f16 scales
+// a block.
+#pragma once
+
+#include <algorithm>
+
+#include "checkpoint/blocks/decode_blocks.h"
+
+namespace forerun::block_codecs {
+
+// Two bits a weight: 32 bytes hold weights i, i + 32, i + 64 and i + 96 in the bits of byte i, the
+// lowest first; 64 bytes hold 256 weights. They become the bits of q from `shift` on.
+inline void or_bit_pairs(const uint8_t* from, int32_t shift, uint8_t* q) {
+  for (int32_t half = 0; half < 2; ++half, from += 32) {
+    for (int32_t pair = 0; pair < 4; ++pair, q += 32) {
+      for (int32_t i = 0; i < 32; ++i) {
+        q[i] = static_cast<uint8_t>(q[i] | (((from[i] >> (2 * pair)) & 3) << shift));
+      }
+    }
+  }
+}
+
+// One bit a weight: bit b of byte i < 32 belongs to weight 32 b + i.
+inline void or_single_bits(const uint8_t* from, int32_t shift, uint8_t* q) {
+  for (int32_t bit = 0; bit < 8; ++bit, q += 32) {
+    for (int32_t i = 0; i < 32; ++i) {
+      q[i] = static_cast<uint8_t>(q[i] | (((from[i] >> bit) & 1) << shift));
+    }
+  }
+}
+
+// 16 bytes: scale in the low half, min in the high half; 64 bytes of bit pairs; d, dmin.
+struct Q2_K {
+  static constexpr BlockLayout kLayout{.bits = 2, .zero = 0, .group = 16, .has_min = true};
+  static void unpack(const uint8_t* block, BlockFields& to) {
+    for (int32_t group = 0; group < 16; ++group) {
+      to.scale[group] = static_cast<int8_t>(block[group] & 0xf);
+      to.min[group] = static_cast<int8_t>(block[group] >> 4);
+    }
+    std::fill_n(to.q, 256, uint8_t{0});
+    or_bit_pairs(block + 16, 0, to.q);
+    to.d = read_u16(block + 80);
+    to.dmin = read_u16(block + 82);
+  }
+};
+
+// 32 bytes of third bits, 64 bytes of bit pairs, 12 bytes of 6-bit scales, d. The format's own
+// description subtracts 4 where the third bit is 0, which is q - 4. Scales are stored with 32
+// added.
+struct Q3_K {
+  static constexpr BlockLayout kLayout{.bits = 3, .zero = 4, .group = 16};
+  static void unpack(const uint8_t* block, BlockFields& to) {
+    std::fill_n(to.q, 256, uint8_t{0});
+    or_bit_pairs(block + 32, 0, to.q);
+    or_single_bits(block, 2, to.q);
+    // Scales j and j + 8 are the halves of byte j < 8; bytes 8 to 11 hold two more bits: byte 8 + j
+    // those of scales j, j + 4, j + 8 and j + 12, the lowest first.
+    const uint8_t* scales = block + 96;
+    for (int32_t group = 0; group < 16; ++group) {
+      const int32_t low = (scales[group % 8] >> (4 * (group / 8))) & 0xf;
+      const int32_t high = (scales[8 + group % 4] >> (2 * (group / 4))) & 3;
+      to.scale[group] = static_cast<int8_t>((low | (high << 4)) - 32);
+      to.min[group] = 0;
+    }
+    to.d = read_u16(block + 108);
+    to.dmin = 0;
+  }
+};
+
+// Eight 6-bit scales and mins in 12 bytes. The low 6 bits of bytes 0 to 3 are scales 0 to 3, those
+// of bytes 4 to 7 the mins; bytes 8 to 11 hold the low 4 bits of scales and mins 4 to 7, whose high
+// bits are those that bytes 0 to 7 have left.
+inline void read_scales_and_mins(const uint8_t* from, BlockFields& to) {
+  for (int32_t j = 0; j < 4; ++j) {
+    to.scale[j] = static_cast<int8_t>(from[j] & 0x3f);
+    to.min[j] = static_cast<int8_t>(from[4 + j] & 0x3f);
+    to.scale[4 + j] = static_cast<int8_t>((from[8 + j] & 0xf) | ((from[j] >> 6) << 4));
+    to.min[4 + j] = static_cast<int8_t>((from[8 + j] >> 4) | ((from[4 + j] >> 6) << 4));
+  }
+}
+
+// d, dmin, 12 bytes of scales and mins, 128 bytes: 32 bytes hold a group in their low halves and
+// the next in the high.
+struct Q4_K {
+  static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .has_min = true};
+  static void unpack(const uint8_t* block, BlockFields& to) {
+    to.d = read_u16(block);
+    to.dmin = read_u16(block + 2);
+    read_scales_and_mins(block + 4, to);
+    for (int32_t pair = 0; pair < 4; ++pair) {
+      read_nibbles(block + 16 + 32 * pair, 32, to.q + 64 * pair);
+    }
+  }
+};
+
+// As Q4_K, with 32 bytes of fifth bits before the low bits.
+struct Q5_K {
+  static constexpr BlockLayout kLayout{.bits = 5, .zero = 0, .group = 32, .has_min = true};
+  static void unpack(const uint8_t* block, BlockFields& to) {
+    to.d = read_u16(block);
+    to.dmin = read_u16(block + 2);
+    read_scales_and_mins(block + 4, to);
+    for (int32_t pair = 0; pair < 4; ++pair) {
+      read_nibbles(block + 48 + 32 * pair, 32, to.q + 64 * pair);
+    }
+    or_single_bits(block + 16, 4, to.q);
+  }
+};
+
+// 128 bytes of low bits: 64 bytes hold 64 weights in their low halves and the next 64 in the high;
+// 64 bytes of bit pairs, which are the two high bits; 16 signed scales; d.
+struct Q6_K {
+  static constexpr BlockLayout kLayout{.bits = 6, .zero = 32, .group = 16};
+  static void unpack(const uint8_t* block, BlockFields& to) {
+    read_nibbles(block, 64, to.q);
+    read_nibbles(block + 64, 64, to.q + 128);
+    or_bit_pairs(block + 128, 4, to.q);
+    for (int32_t group = 0; group < 16; ++group) {
+      to.scale[group] = static_cast<int8_t>(block[192 + group]);
+      to.min[group] = 0;
+    }
+    to.d = read_u16(block + 208);
+    to.dmin = 0;
+  }
+};
+
+}  // namespace forerun::block_codecs
