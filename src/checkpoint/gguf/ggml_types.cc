@@ -1,0 +1,61 @@
+#include "checkpoint/gguf/ggml_types.h"
+
+#include <string_view>
+
+#include "checkpoint/blocks/block_format.h"
+
+namespace forerun {
+namespace {
+
+struct PlainType {
+  uint32_t type;
+  int64_t bytes;
+  std::optional<DType> dtype;
+};
+
+constexpr PlainType kPlainTypes[] = {
+    {0, 4, DType::kF32},  {1, 2, DType::kF16},  {24, 1, DType::kI8},   {25, 2, DType::kI16},
+    {26, 4, DType::kI32}, {27, 8, DType::kI64}, {28, 8, std::nullopt}, {30, 2, DType::kBf16},
+};
+
+// By number. 4 and 5, 31 to 33 and 36 to 38 were removed from ggml.
+constexpr std::string_view kNames[] = {
+    "F32",   "F16",        "Q4_0",       "Q4_1",       "Q4_2",     "Q4_3",     "Q5_0",
+    "Q5_1",  "Q8_0",       "Q8_1",       "Q2_K",       "Q3_K",     "Q4_K",     "Q5_K",
+    "Q6_K",  "Q8_K",       "IQ2_XXS",    "IQ2_XS",     "IQ3_XXS",  "IQ1_S",    "IQ4_NL",
+    "IQ3_S", "IQ2_S",      "IQ4_XS",     "I8",         "I16",      "I32",      "I64",
+    "F64",   "IQ1_M",      "BF16",       "Q4_0_4_4",   "Q4_0_4_8", "Q4_0_8_8", "TQ1_0",
+    "TQ2_0", "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4",    "NVFP4",    "Q1_0",
+};
+static_assert(std::size(kNames) == 42);
+
+const PlainType* find_plain_type(uint32_t type) {
+  for (const PlainType& candidate : kPlainTypes) {
+    if (candidate.type == type) return &candidate;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string ggml_type_name(uint32_t type) {
+  if (type < std::size(kNames)) return std::string(kNames[type]);
+  return "type " + std::to_string(type);
+}
+
+std::optional<GgmlLayout> ggml_layout(uint32_t type) {
+  if (const PlainType* const plain = find_plain_type(type)) {
+    return GgmlLayout{.weights = 1, .bytes = plain->bytes};
+  }
+  if (const BlockFormatInfo* const format = find_ggml_block_format(type)) {
+    return GgmlLayout{.weights = format->weights, .bytes = format->bytes};
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> ggml_dtype(uint32_t type) {
+  const PlainType* const plain = find_plain_type(type);
+  return plain == nullptr ? std::nullopt : plain->dtype;
+}
+
+}  // namespace forerun

@@ -1,0 +1,30 @@
+// The numbers that GGUF files give to the types of tensors: their names and sizes.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/dtype.h"
+
+namespace forerun {
+
+// A row of a tensor is a whole number of blocks.
+struct GgmlLayout {
+  int64_t weights = 1;  // of one block; 1 for the types that have no blocks
+  int64_t bytes = 0;    // of one block
+};
+
+// As ggml spells it, e.g. "IQ2_XXS", also for types that Forerun does not read and for those that
+// ggml has removed; "type 99" where ggml has no type of that number.
+std::string ggml_type_name(uint32_t type);
+
+// F32, F16, BF16, F64, I8, I16, I32, I64 and the formats of blocks/block_format.h; else unset.
+std::optional<GgmlLayout> ggml_layout(uint32_t type);
+
+// F32, F16, BF16, I8, I16, I32 and I64; else unset.
+std::optional<DType> ggml_dtype(uint32_t type);
+
+}  // namespace forerun
