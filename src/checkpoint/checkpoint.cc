@@ -6,6 +6,8 @@
 
 #include "base/status_macros.h"
 #include "checkpoint/config_sections.h"
+#include "checkpoint/gguf/gguf_config.h"
+#include "checkpoint/gguf/gguf_file.h"
 #include "checkpoint/other_formats.h"
 #include "checkpoint/tensor_checks.h"
 #include "checkpoint/tensor_table.h"
@@ -37,6 +39,11 @@ Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig
   return fields.status();
 }
 
+bool is_gguf(const std::filesystem::path& path) {
+  std::error_code error;
+  return path.extension() == ".gguf" && !std::filesystem::is_directory(path, error);
+}
+
 Status check_directory(const std::filesystem::path& dir) {
   std::error_code error;
   if (!std::filesystem::exists(dir, error)) {
@@ -54,21 +61,41 @@ Status check_directory(const std::filesystem::path& dir) {
 }  // namespace
 
 struct Checkpoint::Impl {
-  std::filesystem::path dir;
+  std::filesystem::path path;
   ModelConfig config;
   TensorTable table;
+  std::shared_ptr<const GgufFile> gguf;  // null for a directory
 };
 
-Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir) {
+namespace {
+
+Result<Checkpoint::Impl> open_directory(const std::filesystem::path& dir) {
   FORERUN_RETURN_IF_ERROR(check_directory(dir));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(dir));
   FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
   // transformers, too, uses a head that differs from the embedding, whatever config.json says.
   if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
-  FORERUN_RETURN_IF_ERROR(check_tensors(table, config));
-  if (!config.dtype_stated) config.dtype = table.find(weight_name({ModuleKind::kEmbedding}))->dtype;
-  return Checkpoint(std::unique_ptr<Impl>(new Impl{dir, std::move(config), std::move(table)}));
+  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr};
+}
+
+Result<Checkpoint::Impl> open_gguf(const std::filesystem::path& path) {
+  FORERUN_ASSIGN_OR_RETURN(GgufFile opened, GgufFile::open(path));
+  auto file = std::make_shared<const GgufFile>(std::move(opened));
+  FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_config(*file));
+  TensorTable table = TensorTable::of_gguf(file, interleaved_head(*file, config));
+  return Checkpoint::Impl{path, std::move(config), std::move(table), std::move(file)};
+}
+
+}  // namespace
+
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
+  FORERUN_ASSIGN_OR_RETURN(Impl impl, is_gguf(path) ? open_gguf(path) : open_directory(path));
+  FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config));
+  if (!impl.config.dtype_stated) {
+    impl.config.dtype = impl.table.find(weight_name({ModuleKind::kEmbedding}))->dtype;
+  }
+  return Checkpoint(std::make_unique<Impl>(std::move(impl)));
 }
 
 Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -76,7 +103,15 @@ Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 Checkpoint::~Checkpoint() = default;
 
-const std::filesystem::path& Checkpoint::dir() const { return impl_->dir; }
+const std::filesystem::path& Checkpoint::path() const { return impl_->path; }
+std::string Checkpoint::name() const {
+  return (impl_->gguf != nullptr ? impl_->path.stem() : impl_->path.filename()).string();
+}
+const GgufFile* Checkpoint::gguf() const { return impl_->gguf.get(); }
+Result<GenerationDefaults> Checkpoint::generation_defaults() const {
+  return impl_->gguf != nullptr ? read_gguf_defaults(*impl_->gguf)
+                                : read_generation_defaults(impl_->path);
+}
 const ModelConfig& Checkpoint::config() const { return impl_->config; }
 
 void Checkpoint::extend_positions(int32_t max_position) {
@@ -114,7 +149,7 @@ void Checkpoint::prefetch_pages(const RawTensor& tensor) const {
 
 Result<AwqTensors> Checkpoint::awq_tensors(ModuleId module) const {
   auto parts = find_awq_parts(impl_->table, module, impl_->config.quantization);
-  if (!parts.ok()) return parts.status().with_context(impl_->dir.string());
+  if (!parts.ok()) return parts.status().with_context(impl_->path.string());
   return parts;
 }
 

@@ -78,23 +78,33 @@ struct AwqTensors {
   int64_t in_features, out_features, group_size;
 };
 
+class GgufFile;
+
 class Checkpoint {
  public:
-  // Reads config.json, maps model.safetensors or every shard of model.safetensors.index.json and
-  // checks: headers, offsets, lengths, that each tensor the config implies is there in a shape and
-  // dtype that fit, that no shard is truncated. Other formats (GPTQ, compressed-tensors, AWQ gemv,
-  // .bin, GGUF) are refused by name, with what to convert them with. Reads no weight.
-  static Result<Checkpoint> open(const std::filesystem::path& dir);
+  // `path` is a directory with config.json and model.safetensors or the shards of
+  // model.safetensors.index.json, or a GGUF file, or the first part of a split one. Maps the files
+  // and checks: headers, offsets, lengths, that each tensor the config implies is there in a shape
+  // and dtype that fit, that no file is truncated. Other formats (GPTQ, compressed-tensors, AWQ
+  // gemv, .bin) are refused by name, with what to convert them with. Reads no weight.
+  static Result<Checkpoint> open(const std::filesystem::path& path);
 
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();
 
-  const std::filesystem::path& dir() const;
+  // The directory or the GGUF file.
+  const std::filesystem::path& path() const;
+  // The name of the directory, or that of the file without ".gguf".
+  std::string name() const;
+  // The GGUF file with its metadata; null for a directory.
+  const GgufFile* gguf() const;
   const ModelConfig& config() const;
   // Lets positions go up to `max_position`, beyond the context that the model was made for: for a
   // draft that sees only a window of the text.
   void extend_positions(int32_t max_position);
+  // The checkpoint's own sampling defaults; read anew with each call.
+  Result<GenerationDefaults> generation_defaults() const;
 
   // Pointers live as long as the Checkpoint; null where there is no such tensor. weight() is null,
   // too, where several tensors store the weight, as AWQ's do.
@@ -117,8 +127,9 @@ class Checkpoint {
   // Asks the kernel to start reading a tensor.
   void prefetch_pages(const RawTensor& tensor) const;
 
- private:
   struct Impl;
+
+ private:
   explicit Checkpoint(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
@@ -128,9 +139,10 @@ inline constexpr int kAwqColumnOfNibble[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 // Column c of a packed word lies in nibble kAwqNibbleOfColumn[c].
 inline constexpr int kAwqNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Turns what a user typed into a checkpoint directory: a path that exists, or "org/name" (or
-// "org/name@REVISION": branch, tag or whole commit) in the local Hugging Face cache: $HF_HUB_CACHE,
+// Turns what a user typed into a directory or a GGUF file: a path that exists, or "org/name" (or
+// "org/name@REVISION": branch, tag or whole commit) in the local Hugging Face cache, and behind
+// either ":QUANTIZATION", which chooses among a directory's GGUF files; the cache is $HF_HUB_CACHE,
 // $HF_HOME/hub, ~/.cache/huggingface/hub; main without a revision. Never downloads.
-Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model);
+Result<std::filesystem::path> resolve_checkpoint(std::string_view model);
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
-// Resolves what a user typed into a checkpoint directory, with the local Hugging Face cache, whose
-// layout is HUB/models--org--name/{refs/BRANCH, snapshots/COMMIT/files}.
+// Resolves what a user typed into a checkpoint directory or a GGUF file, with the local Hugging
+// Face cache, whose layout is HUB/models--org--name/{refs/BRANCH, snapshots/COMMIT/files}.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -7,7 +7,9 @@
 #include <system_error>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_choice.h"
 
 namespace forerun {
 namespace {
@@ -82,7 +84,10 @@ Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repositor
 
 }  // namespace
 
-Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model) {
+namespace {
+
+// A directory or file, or a directory of the local Hugging Face cache.
+Result<std::filesystem::path> find_files(std::string_view model) {
   std::error_code error;
   const std::filesystem::path path(model);
   if (!model.empty() && std::filesystem::exists(path, error)) return path;
@@ -93,8 +98,9 @@ Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model) {
   if (!is_repository_name(repository_name) || !is_revision(revision)) {
     return Status(StatusCode::kNotFound,
                   quoted +
-                      ": no such directory; accepted: a checkpoint directory, or org/name or "
-                      "org/name@REVISION of the local Hugging Face cache");
+                      ": no such directory or file; accepted: a checkpoint directory, a GGUF file, "
+                      "or org/name "
+                      "or org/name@REVISION of the local Hugging Face cache");
   }
   std::string folder = "models--";
   for (const char c : repository_name) folder += c == '/' ? std::string("--") : std::string(1, c);
@@ -109,6 +115,28 @@ Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model) {
                     (searched.empty() ? "none: HOME is not set" : searched) +
                     "); Forerun never downloads: hf download " + std::string(repository_name) +
                     (at == model.size() ? "" : " --revision " + revision));
+}
+
+}  // namespace
+
+Result<std::filesystem::path> resolve_checkpoint(std::string_view model) {
+  std::error_code error;
+  const std::filesystem::path typed(model);
+  const size_t colon = model.rfind(':');
+  const bool names_quantization = colon != std::string_view::npos &&
+                                  model.find('/', colon) == std::string_view::npos &&
+                                  !std::filesystem::exists(typed, error);
+  const std::string_view quantization =
+      names_quantization ? model.substr(colon + 1) : std::string_view();
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path found,
+                           find_files(names_quantization ? model.substr(0, colon) : model));
+  if (!std::filesystem::is_directory(found, error)) {
+    if (!names_quantization) return found;
+    return Status(
+        StatusCode::kInvalidArgument,
+        "model \"" + std::string(model) + "\": found a file before ':'; accepted: the file alone");
+  }
+  return choose_gguf(found, quantization);
 }
 
 }  // namespace forerun

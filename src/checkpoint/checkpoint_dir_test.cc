@@ -45,7 +45,7 @@ fs::path make_snapshot(const fs::path& hub, const std::string& commit) {
 
 TEST(ResolveCheckpointDir, APathThatExistsIsTaken) {
   TempDir temp;
-  const auto found = resolve_checkpoint_dir(temp.path().string());
+  const auto found = resolve_checkpoint(temp.path().string());
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(*found, temp.path());
 }
@@ -55,25 +55,25 @@ TEST(ResolveCheckpointDir, SearchesTheCachesInOrder) {
   const ScopedEnvironment cache("HF_HUB_CACHE", hub_cache.path().string());
   const ScopedEnvironment base("HF_HOME", hf_home.path().string());
   const ScopedEnvironment user("HOME", home.path().string());
-  const auto nowhere = resolve_checkpoint_dir("org/name");
+  const auto nowhere = resolve_checkpoint("org/name");
   ASSERT_FALSE(nowhere.ok());
   EXPECT_EQ(nowhere.status().code(), StatusCode::kNotFound);
   EXPECT_NE(nowhere.status().message().find(hub_cache.path().string()), std::string::npos);
   EXPECT_NE(nowhere.status().message().find("hf download org/name"), std::string::npos);
 
   const fs::path last = make_snapshot(home.path() / ".cache/huggingface/hub", "aaa");
-  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), last);
+  EXPECT_EQ(*resolve_checkpoint("org/name"), last);
   const fs::path middle = make_snapshot(hf_home.path() / "hub", "bbb");
-  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), middle);
+  EXPECT_EQ(*resolve_checkpoint("org/name"), middle);
   const fs::path first = make_snapshot(hub_cache.path(), "ccc");
-  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), first);
+  EXPECT_EQ(*resolve_checkpoint("org/name"), first);
 
   fs::remove_all(first);
-  const auto interrupted = resolve_checkpoint_dir("org/name");
+  const auto interrupted = resolve_checkpoint("org/name");
   ASSERT_FALSE(interrupted.ok());
   EXPECT_NE(interrupted.status().message().find("interrupted"), std::string::npos);
   ASSERT_TRUE(write_text(hub_cache.path() / "models--org--name/refs/main", "../../..").ok());
-  EXPECT_EQ(resolve_checkpoint_dir("org/name").status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(resolve_checkpoint("org/name").status().code(), StatusCode::kCorrupt);
 }
 
 TEST(ResolveCheckpointDir, RevisionsOfARepository) {
@@ -87,14 +87,14 @@ TEST(ResolveCheckpointDir, RevisionsOfARepository) {
   ASSERT_TRUE(write_text(repository / "refs/v1.0", "bbb").ok());
   ASSERT_TRUE(write_text(repository / "refs/pr/1", "bbb").ok());
   ASSERT_TRUE(write_text(repository / "refs/lost", "ccc").ok());
-  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), main);
-  EXPECT_EQ(*resolve_checkpoint_dir("org/name@main"), main);
-  EXPECT_EQ(*resolve_checkpoint_dir("org/name@aaa"), main);
+  EXPECT_EQ(*resolve_checkpoint("org/name"), main);
+  EXPECT_EQ(*resolve_checkpoint("org/name@main"), main);
+  EXPECT_EQ(*resolve_checkpoint("org/name@aaa"), main);
   for (const char* revision : {"bbb", "v1.0", "pr/1"}) {
-    EXPECT_EQ(*resolve_checkpoint_dir(std::string("org/name@") + revision), other) << revision;
+    EXPECT_EQ(*resolve_checkpoint(std::string("org/name@") + revision), other) << revision;
   }
   const auto said = [](const std::string& model) {
-    return resolve_checkpoint_dir(model).status().message();
+    return resolve_checkpoint(model).status().message();
   };
   EXPECT_NE(said("org/name@v2").find("no revision \"v2\""), std::string::npos);
   EXPECT_NE(said("org/name@lost").find("interrupted"), std::string::npos);
@@ -104,7 +104,7 @@ TEST(ResolveCheckpointDir, RevisionsOfARepository) {
 TEST(ResolveCheckpointDir, NamesThatAreNoRepository) {
   for (const char* name : {"", "a/b/c", "/gone", "../gone", "org/..", "a b", "org/", "org/name@",
                            "org/name@../..", "org/name@/etc", "org/name@a@b", "@main"}) {
-    const auto found = resolve_checkpoint_dir(name);
+    const auto found = resolve_checkpoint(name);
     ASSERT_FALSE(found.ok()) << name;
     EXPECT_EQ(found.status().code(), StatusCode::kNotFound);
   }

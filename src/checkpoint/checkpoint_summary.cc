@@ -48,6 +48,7 @@ std::string rope_line(const ModelConfig& config) {
   const std::string over = " over " + std::to_string(scaling.original_max_position);
   if (scaling.kind == RopeScaling::Kind::kLinear) line += ", linear scaling" + factor;
   if (scaling.kind == RopeScaling::Kind::kLlama3) line += ", llama3 scaling" + factor + over;
+  if (scaling.kind == RopeScaling::Kind::kFactors) line += ", scaled pair by pair as the file says";
   if (scaling.kind == RopeScaling::Kind::kYarn) line += ", YaRN scaling" + factor + over;
   return line;
 }

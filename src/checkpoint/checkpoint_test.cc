@@ -126,7 +126,7 @@ TEST(Checkpoint, ShardsBareNamesTiedHeadsAndSymbolicLinks) {
   EXPECT_EQ(checkpoint.weight({ModuleKind::kHead}), nullptr);
   const Checkpoint moved = std::move(checkpoint);
   EXPECT_EQ(moved.weight({ModuleKind::kEmbedding}), embedding);
-  EXPECT_EQ(moved.dir(), temp.path());
+  EXPECT_EQ(moved.path(), temp.path());
 }
 
 TEST(Checkpoint, ReleasedPagesReadTheSame) {
@@ -445,7 +445,6 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
     const char* part;
   };
   const Case cases[] = {
-      {"model-q4_k_m.gguf", false, "gguf_file=\"model-q4_k_m.gguf\""},
       {"pytorch_model.bin", true, "save_pretrained"},
       {"pytorch_model.bin.index.json", true, "save_pretrained"},
       {"consolidated.safetensors", false, "convert_mistral_weights_to_hf.py"},
@@ -460,7 +459,8 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
     const auto checkpoint = Checkpoint::open(temp.path());
     ASSERT_FALSE(checkpoint.ok());
     EXPECT_EQ(checkpoint.status().code(), StatusCode::kUnsupported);
-    for (const char* part : {test.file, test.part, "accepted: a Hugging Face directory"}) {
+    for (const char* part :
+         {test.file, test.part, "accepted: a GGUF file, or a Hugging Face directory"}) {
       EXPECT_NE(checkpoint.status().message().find(part), std::string::npos)
           << checkpoint.status().message();
     }

@@ -11,6 +11,9 @@ namespace forerun {
 
 // The largest position that a configuration may name.
 constexpr int64_t kMaxPosition = int64_t{1} << 30;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxVocab = 1 << 24;
 
 // Sets rope_theta, rope_scaling and, where scaling extends it, max_position; expects max_position
 // to hold max_position_embeddings.

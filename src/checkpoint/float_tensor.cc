@@ -19,7 +19,7 @@ Result<const RawTensor*> require(const Checkpoint& checkpoint, const RawTensor* 
                                  const std::string& name) {
   if (tensor != nullptr) return tensor;
   return Status(StatusCode::kNotFound,
-                checkpoint.dir().string() + ": tensor " + name + " is missing");
+                checkpoint.path().string() + ": tensor " + name + " is missing");
 }
 
 // Decodes `count` elements of a row of blocks from element `first` on.

@@ -14,9 +14,6 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = 16 << 20;
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxWidth = 1 << 20;
-constexpr int64_t kMaxVocab = 1 << 24;
 
 // A family's class in transformers and the defaults that its config class gives to fields that
 // files really leave out.

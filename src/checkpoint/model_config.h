@@ -18,7 +18,7 @@ namespace forerun {
 
 // How positions turn into rotation angles. All lengths are in tokens.
 struct RopeScaling {
-  enum class Kind : uint8_t { kNone, kLinear, kLlama3, kYarn };
+  enum class Kind : uint8_t { kNone, kLinear, kLlama3, kYarn, kFactors };
   Kind kind = Kind::kNone;
   float factor = 1.0f;
   // kLlama3 and kYarn: the context the model was trained with before scaling.
@@ -33,17 +33,23 @@ struct RopeScaling {
   std::optional<float> mscale;
   std::optional<float> mscale_all_dim;
   bool truncate = true;
+  // kFactors: what the frequency of each pair is divided by, [head_dim / 2].
+  std::vector<float> pair_factors = {};
 };
 
 // Weight quantization of the linear layers as the checkpoint stores them.
 struct QuantizationConfig {
-  enum class Kind : uint8_t { kNone, kAwq };
+  enum class Kind : uint8_t { kNone, kAwq, kBlocks };
   Kind kind = Kind::kNone;
   int32_t bits = 4;
   int32_t group_size = 128;  // input channels that share a scale; -1 in the file means all: stored
-                             // here as the layer's own width by the loader
+                             // here as the layer's own width by the loader; kBlocks: the inputs of
+                             // the widest block
   bool zero_point = true;
   std::vector<std::string> modules_to_not_convert;
+  // kBlocks: which formats the linear layers have, "Q4_K, Q6_K", and the average size of a weight.
+  std::string block_formats;
+  double bytes_per_weight = 0;
 };
 
 struct ModelConfig {

@@ -26,7 +26,8 @@ TEST(Modules, EveryNameLeadsBackToItsModule) {
     for (const Module& module : decoder_modules(every_module())) {
       const std::string name = module_name(module.id, naming);
       EXPECT_TRUE(names.insert(name).second) << name << " stands for two modules";
-      const auto found = find_module(name + ".weight", naming);
+      const std::string tensor = name + ".weight";
+      const auto found = find_module(tensor, naming);
       ASSERT_TRUE(found) << name;
       EXPECT_EQ(found->id, module.id) << name;
       EXPECT_EQ(found->part, "weight");

@@ -10,13 +10,12 @@ namespace forerun {
 namespace {
 
 constexpr const char* kAcceptedFormats =
-    "a Hugging Face directory with config.json and model.safetensors or "
+    "a GGUF file, or a Hugging Face directory with config.json and model.safetensors or "
     "model.safetensors.index.json";
 
-enum class Format { kNone, kGguf, kPickle, kConsolidatedPth, kConsolidated, kSafetensors };
+enum class Format { kNone, kPickle, kConsolidatedPth, kConsolidated, kSafetensors };
 
 Format format_of(std::string_view name) {
-  if (name.ends_with(".gguf")) return Format::kGguf;
   if (name.starts_with("consolidated") && name.ends_with(".pth")) return Format::kConsolidatedPth;
   for (const char* extension : {".bin", ".pt", ".pth", ".bin.index.json"}) {
     if (name.ends_with(extension) && name != "training_args.bin") return Format::kPickle;
@@ -28,11 +27,8 @@ Format format_of(std::string_view name) {
   return Format::kNone;
 }
 
-std::string convert(Format format, const std::string& dir, const std::string& name) {
+std::string convert(Format format, const std::string& dir) {
   switch (format) {
-    case Format::kGguf:
-      return "convert GGUF with transformers: AutoModelForCausalLM.from_pretrained(\"" + dir +
-             "\", gguf_file=\"" + name + "\").save_pretrained(OUT), or download the original";
     case Format::kPickle:
       return "convert PyTorch pickles with transformers: AutoModelForCausalLM.from_pretrained(\"" +
              dir + "\").save_pretrained(OUT)";
@@ -51,7 +47,7 @@ std::string convert(Format format, const std::string& dir, const std::string& na
 Status refusal(const std::filesystem::path& where, Format format, const std::string& dir,
                const std::string& name) {
   return Status(StatusCode::kUnsupported, where.string() + ": found " + name + "; accepted: " +
-                                              kAcceptedFormats + "; " + convert(format, dir, name));
+                                              kAcceptedFormats + "; " + convert(format, dir));
 }
 
 }  // namespace
@@ -75,8 +71,7 @@ Status refuse_weights_of(const std::filesystem::path& dir) {
     names.push_back(it->path().filename().string());
   }
   std::sort(names.begin(), names.end());
-  for (const Format format :
-       {Format::kConsolidated, Format::kGguf, Format::kConsolidatedPth, Format::kPickle}) {
+  for (const Format format : {Format::kConsolidated, Format::kConsolidatedPth, Format::kPickle}) {
     for (const std::string& name : names) {
       if (format_of(name) == format) return refusal(dir, format, dir.string(), name);
     }

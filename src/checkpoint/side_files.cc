@@ -8,6 +8,7 @@
 #include <span>
 
 #include "checkpoint/content_digest.h"
+#include "checkpoint/gguf/gguf_file.h"
 
 namespace forerun {
 namespace {
@@ -63,6 +64,22 @@ Facts side_file_facts(const std::filesystem::path& dir) {
   }
   if (const auto text = read_file(dir / "tokenizer.json")) {
     add_whole("tokenizer.json", *text, facts);
+  }
+  std::sort(facts.begin(), facts.end());
+  return facts;
+}
+
+Facts description_facts(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() == nullptr) return side_file_facts(checkpoint.path());
+  Facts facts;
+  for (const GgufValue& value : checkpoint.gguf()->metadata().values()) {
+    const std::string name = "metadata, " + std::string(value.key);
+    const std::string bytes(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
+    if (value.type == GgufType::kString && bytes.size() <= kLongestValue) {
+      facts.emplace_back(name, bytes);
+    } else {
+      add_whole(name, bytes, facts);
+    }
   }
   std::sort(facts.begin(), facts.end());
   return facts;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
+
 namespace forerun {
 
 // Every field of config.json, generation_config.json, quant_config.json and tokenizer_config.json,
@@ -14,5 +16,8 @@ namespace forerun {
 // tokenizer.json's bytes. A long value is given by its digest, and so is a file that is not JSON. A
 // file that is not there has no fields. Sorted by name.
 std::vector<std::pair<std::string, std::string>> side_file_facts(const std::filesystem::path& dir);
+
+// The same for any checkpoint: a GGUF file's metadata are its side files.
+std::vector<std::pair<std::string, std::string>> description_facts(const Checkpoint& checkpoint);
 
 }  // namespace forerun

@@ -181,24 +181,24 @@ std::string_view TensorTable::described_by() const {
   return naming_ == ModuleNaming::kGguf ? "the file's metadata" : "config.json";
 }
 
-const std::filesystem::path& TensorTable::file_of(const RawTensor& tensor) const {
-  for (const MappedFile& file : files_) {
+const MappedFile* TensorTable::mapped_file(const RawTensor& tensor) const {
+  for (const MappedFile& file : gguf_ != nullptr ? gguf_->files() : std::span(files_)) {
     const auto bytes = file.bytes();
     if (tensor.bytes.data() >= bytes.data() && tensor.bytes.data() <= bytes.data() + bytes.size()) {
-      return file.path();
+      return &file;
     }
   }
-  return main_file_;
+  return nullptr;
+}
+
+const std::filesystem::path& TensorTable::file_of(const RawTensor& tensor) const {
+  const MappedFile* const file = mapped_file(tensor);
+  return file == nullptr ? main_file_ : file->path();
 }
 
 int64_t TensorTable::offset_of(const RawTensor& tensor) const {
-  for (const MappedFile& file : files_) {
-    const auto bytes = file.bytes();
-    if (tensor.bytes.data() >= bytes.data() && tensor.bytes.data() <= bytes.data() + bytes.size()) {
-      return tensor.bytes.data() - bytes.data();
-    }
-  }
-  return 0;
+  const MappedFile* const file = mapped_file(tensor);
+  return file == nullptr ? 0 : tensor.bytes.data() - file->bytes().data();
 }
 
 }  // namespace forerun

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_file.h"
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/safetensors_header.h"
 #include "forerun/status.h"
@@ -25,6 +27,10 @@ class TensorTable {
   // reads their headers. A model.safetensors that the index does not name is left out, which is
   // logged.
   static Result<TensorTable> open(const std::filesystem::path& dir);
+
+  // The tensors of GGUF files. With `interleaved_head` the rows of Q and K lie interleaved, in
+  // heads of so many rows; 0: they lie in order.
+  static TensorTable of_gguf(std::shared_ptr<const GgufFile> file, int64_t interleaved_head);
 
   // `name` is Hugging Face's, whatever the files call the tensor: where they name tensors without
   // "model." in front (as base models without a head do), "model.x" finds "x", and in GGUF files
@@ -54,12 +60,14 @@ class TensorTable {
   Status add_file(const std::filesystem::path& file, const std::vector<std::string>* listed);
   void finish();
   void sort_tensors();
+  const MappedFile* mapped_file(const RawTensor& tensor) const;
   // By the name that the files use.
   const RawTensor* find_spelled(std::string_view name) const;
 
   std::filesystem::path main_file_;
   std::vector<MappedFile> files_;
   std::vector<std::vector<SafetensorsEntry>> entries_;  // own the names; one list a file
+  std::shared_ptr<const GgufFile> gguf_;                // or this
   std::vector<RawTensor> tensors_;
   std::map<std::string, std::string, std::less<>> foreign_;  // name to dtype
   ModuleNaming naming_ = ModuleNaming::kHuggingFace;

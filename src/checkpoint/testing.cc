@@ -238,6 +238,7 @@ Json rope_json(const ToySpec& spec) {
   Json rope;
   switch (scaling.kind) {
     case RopeScaling::Kind::kNone:
+    case RopeScaling::Kind::kFactors:  // only GGUF files have it
       rope["rope_type"] = "default";
       return rope;
     case RopeScaling::Kind::kLinear:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "checkpoint/blocks/block_format.h"
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
 
@@ -51,6 +52,10 @@ struct ToySpec {
   Quantization quantization = Quantization::kNone;
   int32_t awq_group_size = 32;  // divides every layer's inputs; -1 is one group
   DType awq_scale_dtype = DType::kF16;
+
+  // Not empty: a GGUF file (gguf/toy_gguf.h) whose matrices have these formats in turn; only for
+  // callers that write one.
+  std::vector<BlockFormat> gguf_formats = {};
 
   uint64_t seed = 1;
   // Blends noise of another seed in, so that a draft resembles its target: weights become

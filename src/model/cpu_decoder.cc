@@ -29,22 +29,22 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   }
   const LayerRange layers = options.layers.value_or(LayerRange::all(config));
   FORERUN_RETURN_IF_ERROR(
-      check_layer_range(layers, config).with_context(checkpoint.dir().string()));
+      check_layer_range(layers, config).with_context(checkpoint.path().string()));
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
   auto plan = make_shard_plan(config, group->degree(), live_vocab);
-  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
   DeviceMemory memory = host_memory();  // all devices share it
   memory.needs =
       estimate_group_memory(checkpoint, options.weights, options.activation, *plan, layers);
   FORERUN_RETURN_IF_ERROR(
-      check_memory({&memory, 1}, options.kv_blocks).with_context(checkpoint.dir().string()));
+      check_memory({&memory, 1}, options.kv_blocks).with_context(checkpoint.path().string()));
 
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, layers, options.activation, group));
   decoder->kv_blocks_ = options.kv_blocks;
   decoder->files_ =
-      WeightFiles(checkpoint, [&](std::string_view name) { return layers.holds(name, config); });
+      WeightFiles(checkpoint, [&](ModuleId module) { return layers.holds(module, config); });
   decoder->chunk_.reserve();
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));

@@ -27,7 +27,10 @@ int64_t linear_bytes(const Checkpoint& checkpoint, ModuleId module, int64_t out,
     case WeightOverride::kInt4Head:
       break;
   }
-  if (const RawTensor* const plain = checkpoint.weight(module)) return bytes_of(plain);
+  if (const RawTensor* const plain = checkpoint.weight(module)) {
+    // Kernels keep a byte where K-quants pack six bits of a scale.
+    return plain->blocks == nullptr ? bytes_of(plain) : bytes_of(plain) * 11 / 10;
+  }
   const auto awq = checkpoint.awq_tensors(module);
   // Repacked: nibbles, and a 32-bit word for each scale and its zero point.
   return awq.ok() ? bytes_of(awq->qweight) + bytes_of(awq->qzeros) * 8 : 0;
@@ -46,6 +49,7 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
   const RawTensor* embedding = checkpoint.weight({ModuleKind::kEmbedding});
   const bool head_is_copied =
       head_override(weights) != WeightOverride::kAsStored ||
+      (embedding != nullptr && !embedding->is_plain()) ||
       (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
   MemoryNeed memory;
   for (const Module& module : decoder_modules(config)) {

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
+#include "model/block_packing.h"
 #include "model/held_tensors.h"
 
 namespace forerun {
@@ -88,21 +89,25 @@ class Loader {
     done_bytes_ += static_cast<double>(tensor.bytes.size());
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
   }
-  // Rows and columns of a tensor of two dimensions where they lie, or an aligned copy of them.
+  // Rows and columns of a tensor of two dimensions where they lie, or an aligned copy of them in
+  // the order of the weight's rows.
   template <class T>
   MatrixView<const T> elements(const RawTensor& tensor, const Part& part) {
     const int64_t width = tensor.shape[1];
     const std::byte* data =
         tensor.bytes.data() + (part.out.begin * width + part.in.begin) * int64_t{sizeof(T)};
     const std::array<int64_t, 2> shape{part.out.size(), part.in.size()};
-    if (reinterpret_cast<uintptr_t>(data) % alignof(T) == 0) {
+    if (reinterpret_cast<uintptr_t>(data) % alignof(T) == 0 && tensor.is_plain()) {
       return {reinterpret_cast<const T*>(data), shape, width};
     }
     const size_t row_bytes = static_cast<size_t>(part.in.size()) * sizeof(T);
     std::byte* copy = own(static_cast<size_t>(part.out.size()) * row_bytes);
     for (int64_t row = 0; row < part.out.size(); ++row) {
-      std::memcpy(copy + static_cast<size_t>(row) * row_bytes,
-                  data + row * width * int64_t{sizeof(T)}, row_bytes);
+      std::memcpy(
+          copy + static_cast<size_t>(row) * row_bytes,
+          tensor.bytes.data() + (tensor.stored_row(part.out.begin + row) * width + part.in.begin) *
+                                    int64_t{sizeof(T)},
+          row_bytes);
     }
     return {reinterpret_cast<const T*>(copy), shape};
   }
@@ -136,7 +141,8 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
     to = LinearWeight::quantize_int8(rows, in, fill);
     return;
   }
-  if (override_ == WeightOverride::kF32) {
+  // As stored: blocks that no kernel reads keep their values as f32.
+  if (override_ == WeightOverride::kF32 || override_ == WeightOverride::kAsStored) {
     auto* values = reinterpret_cast<float*>(own(count * sizeof(float)));
     fill(0, MatrixView<float>(values, {rows, in}));
     to = LinearWeight::view(MatrixView<const float>(values, {rows, in}));
@@ -160,8 +166,13 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
 
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_readable(tensor));
+  if (override_ == WeightOverride::kAsStored && packs_as_stored(tensor, part)) {
+    to = pack_blocks(tensor, part);
+    checkpoint_.release_pages(tensor);
+    return {};
+  }
   const int64_t width = tensor.shape[1];
-  const bool in_place = override_ == WeightOverride::kAsStored ||
+  const bool in_place = (override_ == WeightOverride::kAsStored && tensor.blocks == nullptr) ||
                         (override_ == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
                         (override_ == WeightOverride::kF32 && tensor.dtype == DType::kF32);
   if (!in_place) {
@@ -269,7 +280,13 @@ Status Loader::load_module(const Module& module, const DeviceShard& shard) {
 Status Loader::load_embedding(const RawTensor& tensor) {
   FORERUN_RETURN_IF_ERROR(check_readable(tensor));
   const Part all{{0, tensor.shape[0]}, {0, tensor.shape[1]}};
-  if (tensor.dtype == DType::kF32) {
+  if (tensor.blocks != nullptr) {
+    const int64_t row_blocks = tensor.shape[1] / tensor.blocks->weights;
+    out_.embedding = BlockTable{.data = tensor.bytes.data(),
+                                .row_bytes = row_blocks * tensor.blocks->bytes,
+                                .row_blocks = row_blocks,
+                                .decode = tensor.blocks->decode};
+  } else if (tensor.dtype == DType::kF32) {
     out_.embedding = elements<float>(tensor, all);
   } else if (tensor.dtype == DType::kBf16) {
     out_.embedding = elements<bf16>(tensor, all);

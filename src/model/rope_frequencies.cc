@@ -70,6 +70,9 @@ RopeFrequencies rope_frequencies(const ModelConfig& config) {
     if (scaling.kind == RopeScaling::Kind::kLinear) frequency /= scaling.factor;
     if (scaling.kind == RopeScaling::Kind::kLlama3)
       frequency = llama3_frequency(frequency, scaling);
+    if (scaling.kind == RopeScaling::Kind::kFactors) {
+      frequency /= scaling.pair_factors[static_cast<size_t>(dim / 2)];
+    }
     rope.frequencies.push_back(frequency);
   }
   if (scaling.kind == RopeScaling::Kind::kYarn) apply_yarn(config, rope);

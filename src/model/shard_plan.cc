@@ -25,7 +25,8 @@ ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
   return {std::min(first * unit, count), std::min(last * unit, count)};
 }
 
-// An int4 weight may be cut at multiples of this many inputs; 1 for plain weights.
+// A weight may be cut at multiples of this many inputs; 1 for plain weights. Blocks may be cut
+// anywhere: a part that begins or ends within one is widened.
 int64_t input_unit(const ModelConfig& config) {
   if (config.quantization.kind != QuantizationConfig::Kind::kAwq) return 1;
   // One scale for all inputs can be repeated; kernels take them 32 at a time.
@@ -33,11 +34,18 @@ int64_t input_unit(const ModelConfig& config) {
   return std::gcd(int64_t{config.quantization.group_size}, int64_t{128});
 }
 
+// Inputs at whose multiples a weight is best cut: whole blocks.
+int64_t best_input_unit(const ModelConfig& config) {
+  return config.quantization.kind == QuantizationConfig::Kind::kBlocks
+             ? config.quantization.group_size
+             : input_unit(config);
+}
+
 // The coarsest unit that pads little.
 int64_t mlp_unit(const ModelConfig& config, int64_t degree) {
   const int64_t finest = std::max<int64_t>(16, input_unit(config));
   const int64_t count = config.intermediate_size;
-  for (int64_t unit = 128; unit > finest; unit /= 2) {
+  for (int64_t unit = std::max<int64_t>(128, best_input_unit(config)); unit > finest; unit /= 2) {
     if (8 * degree * largest_part(count, unit, degree) <= 9 * count) return unit;
   }
   return finest;
@@ -45,12 +53,19 @@ int64_t mlp_unit(const ModelConfig& config, int64_t degree) {
 
 int64_t head_unit(const ModelConfig& config, int64_t degree) {
   const int64_t group = config.num_heads / config.num_kv_heads;
-  const int64_t inputs = input_unit(config);
-  const int64_t finest = inputs / std::gcd(inputs, int64_t{config.head_dim});
-  // Whole KV heads, if the weights of their inputs can be cut there.
-  const int64_t aligned = std::lcm(group, finest);
+  const auto heads_of = [&](int64_t inputs) {
+    return inputs / std::gcd(inputs, int64_t{config.head_dim});
+  };
+  const int64_t finest = heads_of(input_unit(config));
   const int64_t even = largest_part(config.num_heads, finest, degree);
-  return 8 * largest_part(config.num_heads, aligned, degree) <= 9 * even ? aligned : finest;
+  const auto costs_little = [&](int64_t unit) {
+    return 8 * largest_part(config.num_heads, unit, degree) <= 9 * even;
+  };
+  // Whole KV heads, if the weights of their inputs can be cut there; best in whole blocks.
+  const int64_t best = std::lcm(group, heads_of(best_input_unit(config)));
+  if (costs_little(best)) return best;
+  const int64_t aligned = std::lcm(group, finest);
+  return costs_little(aligned) ? aligned : finest;
 }
 
 int64_t vocab_unit(int64_t vocab, int64_t degree) { return vocab >= 128 * 16 * degree ? 128 : 16; }

@@ -104,6 +104,27 @@ TEST(ShardPlan, IntegerGroupsAreNeverCut) {
   }
 }
 
+// A cut block costs time, a device without work costs more.
+TEST(ShardPlan, BlocksAreCutOnlyWhereWholeOnesWouldPadMuch) {
+  ModelConfig config = config_of({"large", 32, 8, 128, 14336, 128256});
+  config.quantization.kind = QuantizationConfig::Kind::kBlocks;
+  config.quantization.group_size = 256;
+  const auto large = make_shard_plan(config, 4, 128256);
+  ASSERT_TRUE(large.ok()) << large.status().message();
+  for (const DeviceShard& shard : large->devices) {
+    EXPECT_EQ(shard.mlp.begin % 256, 0);
+    EXPECT_EQ(shard.heads.begin * 128 % 256, 0);
+  }
+  config = config_of({"small", 4, 2, 64, 512, 257});
+  config.quantization.kind = QuantizationConfig::Kind::kBlocks;
+  config.quantization.group_size = 256;
+  for (const int32_t degree : {2, 3, 4}) {
+    const auto plan = make_shard_plan(config, degree, 257);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    for (const DeviceShard& shard : plan->devices) EXPECT_GT(shard.mlp.size(), 0);
+  }
+}
+
 TEST(ShardPlan, ColumnsAreDealtInFinerUnitsWhereThatPadsLess) {
   Shape small = shapes().front();
   small.mlp = 320;

@@ -24,6 +24,10 @@ double bytes_per_weight(const ModelConfig& config, ModuleType type) {
     const int32_t group = config.quantization.group_size;
     return config.quantization.bits / 8.0 + (group > 0 ? 4.0 / group : 0.0);
   }
+  if (type == ModuleType::kLinear &&
+      config.quantization.kind == QuantizationConfig::Kind::kBlocks) {
+    return config.quantization.bytes_per_weight;
+  }
   return config.dtype == DType::kF32 ? 4.0 : 2.0;
 }
 

@@ -201,6 +201,22 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   return out;
 }
 
+Result<ChatTemplate> ChatTemplate::make(ChatTemplateSources sources) {
+  Result<ChatTemplate> out = parse(std::move(sources.regular));
+  if (!out.ok()) return out.status().with_context(sources.where);
+  if (!sources.tool_use.empty()) {
+    Result<ChatTemplate> tool_use = parse(std::move(sources.tool_use));
+    if (!tool_use.ok()) return tool_use.status().with_context(sources.where + ".tool_use");
+    out->tool_use_ = tool_use->default_;
+  }
+  auto tokens = std::make_shared<SpecialTokens>();
+  for (auto& [name, token] : sources.special_tokens) {
+    tokens->names.emplace_back(std::move(name), Value::string(std::move(token)));
+  }
+  out->special_tokens_ = std::move(tokens);
+  return out;
+}
+
 std::string ChatTemplate::source() const {
   return tool_use_ ? default_->source + "\n" + tool_use_->source : default_->source;
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "forerun/status.h"
@@ -39,6 +40,14 @@ struct ChatInput {
   std::optional<int64_t> now_unix_s;
 };
 
+// What a checkpoint says of its templates, wherever its files keep it.
+struct ChatTemplateSources {
+  std::string regular;
+  std::string tool_use;  // taken where tools are given; empty: `regular` is
+  std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token" and its text
+  std::string where;                                                // for messages
+};
+
 class ChatTemplate {
  public:
   // kInvalidArgument with the line for broken source, kUnsupported for Jinja outside the subset.
@@ -51,6 +60,8 @@ class ChatTemplate {
   // tokenizer_config.json and special_tokens_map.json. kNotFound where the checkpoint has no
   // template.
   static Result<ChatTemplate> load(const std::filesystem::path& checkpoint_dir);
+
+  static Result<ChatTemplate> make(ChatTemplateSources sources);
 
   // The text of the template, followed by that of the template for tools, if there is one.
   std::string source() const;

@@ -27,9 +27,10 @@ std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
   const std::string backend =
       models.placement().target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
   return backend + " " + degrees(models) + " weights=" +
-         (options.weights != "as_stored" ? options.weights
-          : config.quantization.kind == QuantizationConfig::Kind::kAwq
-              ? "awq-int4"
+         (options.weights != "as_stored"                               ? options.weights
+          : config.quantization.kind == QuantizationConfig::Kind::kAwq ? "awq-int4"
+          : config.quantization.kind == QuantizationConfig::Kind::kBlocks
+              ? config.quantization.block_formats
               : std::string(dtype_name(config.dtype))) +
          " activations=" + options.activations;
 }
@@ -39,7 +40,7 @@ std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
 EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& target,
                            const LoadedModels& models, const StepProfile* emulated) {
   EngineInfo info;
-  info.model_name = target.checkpoint.dir().filename().string();
+  info.model_name = target.checkpoint.name();
   info.numeric_fingerprint = fingerprint(options, target, models);
   if (emulated != nullptr) {
     info.emulated = emulated->name + ": " + emulated->machine + " (" + emulated->source + ")";

@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "engine/load/model_text.h"
 
 namespace forerun {
 
 EngineText::EngineText(const OpenedModel& target)
-    : target_(target), chat_template_(ChatTemplate::load(target.checkpoint.dir())) {}
+    : target_(target), chat_template_(load_chat_template(target.checkpoint)) {}
 
 Result<std::string> EngineText::token_bytes(int32_t token) const {
   const int32_t vocab_size = target_.live_vocab();

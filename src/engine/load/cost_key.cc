@@ -11,6 +11,7 @@
 
 #include "base/hex.h"
 #include "base/status_macros.h"
+#include "checkpoint/side_files.h"
 #include "engine/load/build_fingerprint.h"
 #include "engine/load/gpu.h"
 #include "kernels/isa.h"
@@ -48,24 +49,35 @@ std::string processors() {
          isa_name(current_isa());
 }
 
-// Shapes, types and names of all tensors; attention's windows and the like are config.json's.
+// What the checkpoint says of the model beside its tensors, as a hash.
+Result<uint64_t> description_hash(const Checkpoint& checkpoint, uint64_t hash) {
+  if (checkpoint.gguf() != nullptr) {
+    for (const auto& [name, value] : description_facts(checkpoint)) {
+      hash = text::hash_bytes(value, text::hash_bytes(name, hash));
+    }
+    return hash;
+  }
+  const std::filesystem::path config = checkpoint.path() / "config.json";
+  std::ifstream in(config, std::ios::binary);
+  hash = text::hash_bytes(
+      std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}, hash);
+  if (!in) return Status(StatusCode::kNotFound, config.string() + ": cannot be read");
+  return hash;
+}
+
+// Shapes, types and names of all tensors; attention's windows and the like are in the description.
 Result<std::string> model_text(const ModelsToLoad::Model& model) {
   const Checkpoint& checkpoint = model.opened->checkpoint;
   uint64_t hash = 0;
   for (const RawTensor& tensor : checkpoint.tensors()) {
     hash = text::hash_bytes(tensor.name, hash);
-    hash = text::hash_bytes(dtype_name(tensor.dtype), hash);
+    hash = text::hash_bytes(format_name(tensor), hash);
     for (const int64_t size : tensor.shape)
       hash = text::mix_bits(hash ^ static_cast<uint64_t>(size));
   }
-  const std::filesystem::path config = checkpoint.dir() / "config.json";
-  std::ifstream in(config, std::ios::binary);
-  hash = text::hash_bytes(
-      std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}, hash);
-  if (!in) return Status(StatusCode::kNotFound, config.string() + ": cannot be read");
-  return checkpoint.dir().filename().string() + " " + hex(hash) + ", weights " +
-         weight_override_name(model.weights) + ", tokens " +
-         std::to_string(model.opened->live_vocab());
+  FORERUN_ASSIGN_OR_RETURN(hash, description_hash(checkpoint, hash));
+  return checkpoint.name() + " " + hex(hash) + ", weights " + weight_override_name(model.weights) +
+         ", tokens " + std::to_string(model.opened->live_vocab());
 }
 
 }  // namespace

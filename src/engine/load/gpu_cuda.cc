@@ -77,7 +77,7 @@ Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  WeightOverride weights) {
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
-  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
   return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, layers, weights);
 }
 

@@ -26,7 +26,7 @@ std::string tensors_fingerprint(const Checkpoint& checkpoint) {
   uint64_t hash = 0;
   for (const RawTensor& tensor : checkpoint.tensors()) {
     hash = text::hash_bytes(tensor.name, hash);
-    hash = text::hash_bytes(dtype_name(tensor.dtype), hash);
+    hash = text::hash_bytes(format_name(tensor), hash);
     for (const int64_t size : tensor.shape) {
       hash = text::mix_bits(hash ^ static_cast<uint64_t>(size));
     }
@@ -48,7 +48,7 @@ HostFacts facts_of_host(const EngineOptions& options, const ModelsToLoad& to_loa
   HostFacts facts = {{"version", FORERUN_VERSION},
                      {"build", build_fingerprint()},
                      {"kind of devices", placement.target.on_gpus() ? "cuda" : "cpu"}};
-  for (auto& [name, value] : side_file_facts(target.checkpoint.dir())) {
+  for (auto& [name, value] : description_facts(target.checkpoint)) {
     facts.emplace_back(std::move(name), std::move(value));
   }
   const HostFacts rest = {

@@ -7,10 +7,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "checkpoint/weight_files.h"
 #include "engine/load/gpu.h"
 #include "model/cpu_decoder.h"
+#include "model/widened_formats.h"
 
 namespace forerun {
 namespace {
@@ -54,6 +56,10 @@ Status load_stage(const ModelsToLoad& models, Role role, int64_t kv_blocks, Plac
   };
   FORERUN_RETURN_IF_ERROR(WeightFiles(checkpoint, holds).check());
   FORERUN_ASSIGN_OR_RETURN(stage.decoder, std::move(decoder));
+  const auto widened = widened_formats(checkpoint, stage.layers, !stage.gpus.empty());
+  if (!widened.empty()) {
+    log_line(LogLevel::kInfo, checkpoint.path().string() + ": " + describe(widened));
+  }
   stage.facts = stage_facts(*stage.decoder);
   return {};
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "engine/load/model_text.h"
 #include "forerun/sampling_fields.h"
 
 namespace forerun {
@@ -24,10 +25,10 @@ std::vector<int32_t> OpenedModel::eos_token_ids() const {
 }
 
 Result<OpenedModel> open_model(const std::string& model) {
-  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(model));
-  FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(dir));
-  FORERUN_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(dir));
-  FORERUN_ASSIGN_OR_RETURN(GenerationDefaults defaults, read_generation_defaults(dir));
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_checkpoint(model));
+  FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(path));
+  FORERUN_ASSIGN_OR_RETURN(Tokenizer tokenizer, load_tokenizer(checkpoint));
+  FORERUN_ASSIGN_OR_RETURN(GenerationDefaults defaults, checkpoint.generation_defaults());
   return OpenedModel{std::move(checkpoint), std::move(tokenizer), std::move(defaults)};
 }
 

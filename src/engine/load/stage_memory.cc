@@ -80,7 +80,7 @@ Status StageMemories::add_on_gpus(Role role, const std::string& stage_name,
     add_need(*memory, role, stage_name, needs, rank);
   }
   // Reports this error before anything is loaded, with this model's name.
-  return check_memory(memories_, 0).with_context(checkpoint.dir().string());
+  return check_memory(memories_, 0).with_context(checkpoint.path().string());
 }
 
 Status StageMemories::add_on_host(Role role, const std::string& stage_name,
@@ -110,7 +110,7 @@ Status StageMemories::add_needs_to(DeviceMemory& memory, Role role, const std::s
   const Checkpoint& checkpoint = model.opened->checkpoint;
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, stage.degree, config.vocab_size);
-  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
   const std::vector<MemoryNeed> needs =
       estimate_group_memory(checkpoint, model.weights, models_.activation, *plan, stage.layers);
   for (size_t rank = 0; rank < needs.size(); ++rank) {

@@ -17,7 +17,7 @@ Result<std::vector<LayerRange>> plan_stages(const Checkpoint& checkpoint, Weight
                                             Activation activation, bool on_gpus, int32_t stages,
                                             const std::vector<int32_t>& stage_layers) {
   const ModelConfig& config = checkpoint.config();
-  const std::string where = checkpoint.dir().string();
+  const std::string where = checkpoint.path().string();
   if (!stage_layers.empty()) {
     if (static_cast<int32_t>(stage_layers.size()) != stages) {
       return Status(StatusCode::kInvalidArgument, "stage layers: found " +

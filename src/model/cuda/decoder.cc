@@ -132,7 +132,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
   auto plan = make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
-  const auto& where = checkpoint.dir().string();
+  const auto& where = checkpoint.path().string();
   if (!plan.ok()) return plan.status().with_context(where);
   const LayerRange layers = options.layers.value_or(LayerRange::all(config));
   FORERUN_RETURN_IF_ERROR(check_layer_range(layers, config).with_context(where));

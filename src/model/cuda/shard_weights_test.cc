@@ -176,7 +176,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
                                             Activation::kBf16, part, LayerRange::all(config), {});
       ASSERT_TRUE(cpu.ok()) << cpu.status().message();
       const LayerWeights& expected = cpu->layers[0];
-      const LayerLinears linears = layer_linears(config, layout, "model.layers.0.");
+      const LayerLinears linears = layer_linears(config, layout, 0);
       expect_same(linears.qkv, {&expected.q, &expected.k, &expected.v}, toy_.int4);
       expect_same(linears.o, {&expected.o}, toy_.int4);
       expect_same(linears.gate_up, {&expected.gate, &expected.up}, toy_.int4);

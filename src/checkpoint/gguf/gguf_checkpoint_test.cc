@@ -1,0 +1,222 @@
+// A toy model in a GGUF file is the same model as in safetensors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_summary.h"
+#include "checkpoint/float_tensor.h"
+#include "checkpoint/gguf/toy_gguf.h"
+#include "checkpoint/testing.h"
+
+namespace forerun {
+namespace {
+
+constexpr uint32_t kF32 = 0;
+
+ToySpec toy(const std::string& family) {
+  ToySpec spec;
+  spec.family = family;
+  return spec;
+}
+
+std::string bytes_of(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+Checkpoint opened(const std::filesystem::path& path) {
+  auto checkpoint = Checkpoint::open(path);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  return std::move(checkpoint).value();
+}
+
+std::vector<float> row_of(const RawTensor& tensor, int64_t row) {
+  std::vector<float> values(static_cast<size_t>(tensor.shape[1]));
+  widen(tensor, row * tensor.shape[1], tensor.shape[1], values.data());
+  return values;
+}
+
+class GgufCheckpointTest : public testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& name = "toy.gguf") const {
+    return dir_.path() / name;
+  }
+  // Opens what `spoil` makes of a sound file, and expects one line with every part.
+  void expect_refused(const std::vector<std::string>& parts,
+                      const std::function<void(GgufRig&)>& spoil) {
+    GgufRig rig = toy_gguf(toy("llama"));
+    spoil(rig);
+    rig.write(file());
+    const auto checkpoint = Checkpoint::open(file());
+    ASSERT_FALSE(checkpoint.ok()) << testing::PrintToString(parts);
+    for (const std::string& part : parts) {
+      EXPECT_NE(checkpoint.status().message().find(part), std::string::npos)
+          << checkpoint.status().message() << "\n lacks " << part;
+    }
+  }
+  TempDir dir_;
+};
+
+TEST_F(GgufCheckpointTest, EveryWeightIsThatOfTheSafetensors) {
+  for (const char* const family : {"llama", "qwen2", "qwen3"}) {
+    for (const bool tied : {false, true}) {
+      ToySpec spec = toy(family);
+      spec.tied = tied;
+      spec.attention_bias = spec.family == "llama";
+      TempDir plain_dir;
+      ASSERT_TRUE(write_toy_checkpoint(plain_dir.path(), spec).ok());
+      toy_gguf(spec).write(file());
+      const Checkpoint plain = opened(plain_dir.path());
+      const Checkpoint gguf = opened(file());
+      EXPECT_EQ(gguf.config().tied_embeddings, tied);
+      EXPECT_EQ(gguf.config().qkv_bias, plain.config().qkv_bias);
+      EXPECT_EQ(gguf.config().qk_norm, plain.config().qk_norm);
+      EXPECT_EQ(gguf.config().max_position, plain.config().max_position);
+      EXPECT_EQ(gguf.config().eos_token_ids, plain.config().eos_token_ids);
+      EXPECT_EQ(gguf.name(), "toy");
+      for (const Module& module : decoder_modules(plain.config())) {
+        for (const bool is_bias : {false, true}) {
+          if (is_bias && !module.has_bias) continue;
+          const RawTensor* expected = is_bias ? plain.bias(module.id) : plain.weight(module.id);
+          const RawTensor* found = is_bias ? gguf.bias(module.id) : gguf.weight(module.id);
+          ASSERT_NE(found, nullptr) << weight_name(module.id);
+          ASSERT_EQ(found->shape, expected->shape) << found->name;
+          const int64_t width = found->shape.back();
+          const int64_t rows = found->shape.size() == 2 ? found->shape[0] : 1;
+          std::vector<float> left(static_cast<size_t>(width)), right(left.size());
+          for (int64_t row = 0; row < rows; ++row) {
+            widen(*expected, row * width, width, left.data());
+            widen(*found, row * width, width, right.data());
+            ASSERT_EQ(left, right) << family << ' ' << found->name << " row " << row;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GgufCheckpointTest, PartsOfRowsOfBlocksAreThoseOfTheWholeRow) {
+  ToySpec in_q8 = toy("llama");
+  in_q8.gguf_formats = {BlockFormat::kQ8_0};
+  toy_gguf(in_q8).write(file());
+  const Checkpoint checkpoint = opened(file());
+  for (const ModuleKind kind : {ModuleKind::kQ, ModuleKind::kDown}) {
+    const RawTensor& tensor = *checkpoint.weight({kind, 1});
+    ASSERT_NE(tensor.blocks, nullptr);
+    EXPECT_EQ(format_name(tensor), "Q8_0");
+    const int64_t width = tensor.shape[1];
+    for (const int64_t row : {int64_t{0}, int64_t{5}, tensor.shape[0] - 1}) {
+      const std::vector<float> whole = row_of(tensor, row);
+      for (int64_t first = 0; first < width; first += 7) {
+        for (const int64_t count : {int64_t{1}, int64_t{31}, int64_t{33}, width - first}) {
+          if (first + count > width) continue;
+          std::vector<float> part(static_cast<size_t>(count));
+          widen(tensor, row * width + first, count, part.data());
+          ASSERT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + first))
+              << first << ' ' << count;
+        }
+      }
+    }
+  }
+  const CheckpointSummary summary = summarize(checkpoint);
+  EXPECT_EQ(summary.by_precision.front().precision, "Q8_0");
+  EXPECT_EQ(summary.ignored_bytes, 0);
+}
+
+TEST_F(GgufCheckpointTest, RotaryFactorsAndEndsOfTurnsAreRead) {
+  ToySpec spec = toy("llama");
+  GgufRig rig = toy_gguf(spec);
+  rig.tensor("rope_freqs.weight", kF32, {8}, bytes_of({1, 1, 1, 2, 4, 8, 8, 8}));
+  std::vector<std::string> tokens(256, "");
+  std::vector<int32_t> types(256, 1);
+  for (int token = 0; token < 256; ++token)
+    tokens[static_cast<size_t>(token)] = std::to_string(token);
+  tokens[7] = "<|im_end|>";
+  types[7] = 3;
+  tokens[9] = "<|eot_id|>";  // an ordinary token: text
+  rig.array("tokenizer.ggml.tokens", tokens).array("tokenizer.ggml.token_type", types);
+  rig.write(file());
+  const ModelConfig config = opened(file()).config();
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kFactors);
+  EXPECT_EQ(config.rope_scaling.pair_factors, (std::vector<float>{1, 1, 1, 2, 4, 8, 8, 8}));
+  EXPECT_EQ(config.eos_token_ids, (std::vector<int32_t>{0, 7}));
+}
+
+TEST_F(GgufCheckpointTest, YarnExtendsTheContext) {
+  GgufRig rig = toy_gguf(toy("qwen2"));
+  rig.value("qwen2.rope.scaling.type", "yarn")
+      .value("qwen2.rope.scaling.factor", 4.0f)
+      .value("qwen2.rope.scaling.original_context_length", uint32_t{512});
+  rig.write(file());
+  const ModelConfig config = opened(file()).config();
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kYarn);
+  EXPECT_EQ(config.max_position, 2048);
+  EXPECT_FALSE(config.rope_scaling.attention_factor);
+  rig.value("qwen2.rope.scaling.attn_factor", 0.5f).write(file());
+  EXPECT_NEAR(*opened(file()).config().rope_scaling.attention_factor,
+              0.5f * (1.0f + 0.1f * std::log(4.0f)), 1e-6f);
+}
+
+TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
+  expect_refused({"toy.gguf", "\"llama.expert_count\": found 8", "accepted: 0"},
+                 [](GgufRig& rig) { rig.value("llama.expert_count", uint32_t{8}); });
+  expect_refused({"\"llama.rope.scaling.type\": found \"longrope\"", "none, linear or yarn"},
+                 [](GgufRig& rig) { rig.value("llama.rope.scaling.type", "longrope"); });
+  expect_refused({"\"llama.rope.dimension_count\": found 8", "the width of a head (16)"},
+                 [](GgufRig& rig) { rig.value("llama.rope.dimension_count", uint32_t{8}); });
+  expect_refused(
+      {"blk.1.attn_sinks.weight", "a tensor that the file's metadata gives no place"},
+      [](GgufRig& rig) { rig.tensor("blk.1.attn_sinks.weight", kF32, {1}, std::string(4, '\0')); });
+  GgufRig other;
+  other.value("general.architecture", "mamba").write(file());
+  const Status refused = Checkpoint::open(file()).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_NE(refused.message().find("found \"mamba\"; accepted: llama, qwen2 or qwen3"),
+            std::string::npos)
+      << refused.message();
+}
+
+TEST_F(GgufCheckpointTest, AMissingTensorIsNamedAsTheFileWould) {
+  GgufRig rig;
+  rig.value("general.architecture", "llama")
+      .value("llama.block_count", uint32_t{1})
+      .value("llama.embedding_length", uint32_t{32})
+      .value("llama.feed_forward_length", uint32_t{64})
+      .value("llama.attention.head_count", uint32_t{2})
+      .value("llama.context_length", uint32_t{64})
+      .tensor("token_embd.weight", kF32, {4, 32}, std::string(512, '\0'));
+  rig.write(file());
+  const Status refused = Checkpoint::open(file()).status();
+  EXPECT_EQ(refused.code(), StatusCode::kNotFound);
+  EXPECT_NE(refused.message().find("blk.0.attn_norm.weight"), std::string::npos)
+      << refused.message();
+}
+
+TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {
+  for (const char* const name : {"Toy-Q4_K_M.gguf", "Toy-Q8_0.gguf", "mmproj-Toy-F16.gguf",
+                                 "Toy-F16-00001-of-00002.gguf", "Toy-F16-00002-of-00002.gguf"}) {
+    toy_gguf(toy("llama")).write(file(name));
+  }
+  const std::string dir = dir_.path().string();
+  EXPECT_EQ(*resolve_checkpoint(dir + ":q4_k_m"), file("Toy-Q4_K_M.gguf"));
+  EXPECT_EQ(*resolve_checkpoint(dir + ":F16"), file("Toy-F16-00001-of-00002.gguf"));
+  EXPECT_EQ(*resolve_checkpoint(file("Toy-Q8_0.gguf").string()), file("Toy-Q8_0.gguf"));
+  const Status several = resolve_checkpoint(dir).status();
+  EXPECT_NE(several.message().find("found several models (Toy-F16-00001-of-00002.gguf, "
+                                   "Toy-Q4_K_M.gguf, Toy-Q8_0.gguf)"),
+            std::string::npos)
+      << several.message();
+  const Status none = resolve_checkpoint(dir + ":Q6_K").status();
+  EXPECT_NE(none.message().find("accepted: a file whose name ends with \"Q6_K\""),
+            std::string::npos)
+      << none.message();
+  EXPECT_FALSE(resolve_checkpoint(file("Toy-Q8_0.gguf").string() + ":Q8_0").ok());
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,316 @@
+#include "checkpoint/gguf/gguf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/printable.h"
+#include "base/status_macros.h"
+#include "checkpoint/blocks/block_format.h"
+#include "checkpoint/config_sections.h"
+#include "checkpoint/gguf/ggml_types.h"
+#include "checkpoint/modules.h"
+
+namespace forerun {
+namespace {
+
+constexpr const char* kArchitecture = "general.architecture";
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+struct Architecture {
+  std::string_view name;
+  const char* model_type;
+  const char* hugging_face;
+  bool interleaves_rows;  // of Q and K
+};
+
+constexpr Architecture kArchitectures[] = {
+    {"llama", "llama", "LlamaForCausalLM", true},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", false},
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", false},
+};
+
+const Architecture* find_architecture(std::string_view name) {
+  for (const Architecture& each : kArchitectures) {
+    if (each.name == name) return &each;
+  }
+  return nullptr;
+}
+
+// Tokens that end a turn by their names: files name one end of text, models write several.
+constexpr std::string_view kEndsOfTurns[] = {
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>",    "<|end_of_text|>", "<|endoftext|>", "<|end|>",
+    "<|return|>", "<|call|>",   "<end_of_turn>", "<|EOT|>",         "<EOT>"};
+constexpr int64_t kControlToken = 3;
+
+// Reads the keys of one architecture, "llama.block_count" as "block_count".
+class ConfigReader {
+ public:
+  explicit ConfigReader(const GgufFile& file) : file_(file), fields_(file.metadata_reader()) {}
+
+  Result<ModelConfig> run() {
+    const std::string_view name = fields_.required_string(kArchitecture);
+    const Architecture* architecture = find_architecture(name);
+    if (fields_.ok() && architecture == nullptr) {
+      fields_.refuse(kArchitecture, "llama, qwen2 or qwen3", StatusCode::kUnsupported);
+    }
+    if (!fields_.ok()) return fields_.status();
+    prefix_ = std::string(name) + ".";
+    config_.model_type = architecture->model_type;
+    config_.architecture = architecture->hugging_face;
+    config_.dtype = DType::kBf16;
+    config_.dtype_stated = true;
+    refuse_other_computations();
+    read_shape();
+    read_rope();
+    if (fields_.ok()) read_tensors();
+    read_formats();
+    read_special_tokens();
+    if (!fields_.ok()) return fields_.status();
+    return std::move(config_);
+  }
+
+ private:
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+
+  int32_t required(std::string_view name, int64_t max) {
+    return static_cast<int32_t>(fields_.required_integer(key(name), 1, max));
+  }
+  std::optional<int32_t> integer(std::string_view name, int64_t min, int64_t max) {
+    const auto value = fields_.integer(key(name), min, max);
+    return value ? std::optional<int32_t>(static_cast<int32_t>(*value)) : std::nullopt;
+  }
+
+  // Keys under which these architectures would compute something else.
+  void refuse_other_computations() {
+    if (integer("expert_count", 0, kMaxWidth).value_or(0) > 0) {
+      fields_.refuse(key("expert_count"), "0: mixtures of experts are not read",
+                     StatusCode::kUnsupported);
+    }
+    if (!fields_.boolean(key("attention.causal")).value_or(true)) {
+      fields_.refuse(key("attention.causal"), "true", StatusCode::kUnsupported);
+    }
+    if (!fields_.boolean(key("use_parallel_residual")).value_or(false)) return;
+    fields_.refuse(key("use_parallel_residual"), "false", StatusCode::kUnsupported);
+  }
+
+  void read_shape() {
+    config_.num_layers = required("block_count", kMaxLayers);
+    config_.hidden_size = required("embedding_length", kMaxWidth);
+    config_.intermediate_size = required("feed_forward_length", kMaxVocab);
+    config_.num_heads = required("attention.head_count", kMaxWidth);
+    config_.num_kv_heads =
+        integer("attention.head_count_kv", 1, kMaxWidth).value_or(config_.num_heads);
+    config_.max_position = required("context_length", kMaxPosition);
+    config_.rms_norm_eps =
+        fields_.number(key("attention.layer_norm_rms_epsilon"), 0, 1).value_or(1e-5f);
+    if (!fields_.ok()) return;
+    if (config_.num_heads % config_.num_kv_heads != 0) {
+      fields_.refuse(key("attention.head_count_kv"), "a divisor of attention.head_count (" +
+                                                         std::to_string(config_.num_heads) + ")");
+    }
+    const auto head_dim = integer("attention.key_length", 2, kMaxWidth);
+    if (!head_dim && config_.hidden_size % config_.num_heads != 0) {
+      fields_.refuse(key("embedding_length"), "a multiple of attention.head_count (" +
+                                                  std::to_string(config_.num_heads) +
+                                                  "), or attention.key_length given");
+    }
+    config_.head_dim = head_dim.value_or(config_.hidden_size / config_.num_heads);
+    if (config_.head_dim < 2 || config_.head_dim % 2 != 0) {
+      fields_.refuse(key("attention.key_length"), "an even number from 2", StatusCode::kUnsupported,
+                     std::to_string(config_.head_dim));
+    }
+    for (const char* const name : {"attention.value_length", "rope.dimension_count"}) {
+      const auto length = integer(name, 1, kMaxWidth);
+      if (length && *length != config_.head_dim) {
+        fields_.refuse(key(name), "the width of a head (" + std::to_string(config_.head_dim) + ")",
+                       StatusCode::kUnsupported);
+      }
+    }
+    const int32_t window = integer("attention.sliding_window", 0, kMaxPosition).value_or(0);
+    config_.sliding_window.assign(static_cast<size_t>(config_.num_layers), window);
+  }
+
+  void read_rope() {
+    config_.rope_theta = fields_.number(key("rope.freq_base"), 1, 1e12).value_or(10000.0f);
+    RopeScaling& scaling = config_.rope_scaling;
+    const std::string_view kind = fields_.string(key("rope.scaling.type")).value_or("none");
+    // Before rope.scaling.* there was one key.
+    const auto old_scale = fields_.number(key("rope.scale_linear"), 0, 1e6);
+    scaling.factor =
+        fields_.number(key("rope.scaling.factor"), 0, 1e6).value_or(old_scale.value_or(1.0f));
+    if (scaling.factor == 0.0f) scaling.factor = 1.0f;  // 0 is "none" in some files
+    if (kind == "linear" || (kind == "none" && old_scale.value_or(1.0f) != 1.0f)) {
+      scaling.kind = RopeScaling::Kind::kLinear;
+    } else if (kind == "yarn") {
+      read_yarn();
+    } else if (kind != "none") {
+      fields_.refuse(key("rope.scaling.type"), "none, linear or yarn", StatusCode::kUnsupported);
+    }
+    if (scaling.kind == RopeScaling::Kind::kNone) scaling.factor = 1.0f;
+    if (const GgufFileTensor* const factors = file_.find(kRopeFactors)) read_factors(*factors);
+  }
+
+  void read_yarn() {
+    RopeScaling& scaling = config_.rope_scaling;
+    scaling.kind = RopeScaling::Kind::kYarn;
+    scaling.original_max_position = integer("rope.scaling.original_context_length", 1, kMaxPosition)
+                                        .value_or(config_.max_position);
+    // Multiplies what follows from the factor, while config.json's stands for both.
+    if (const auto factor = fields_.number(key("rope.scaling.attn_factor"), 1e-3, 1e6)) {
+      scaling.attention_factor =
+          static_cast<float>(*factor * (1.0 + 0.1 * std::log(std::max(1.0f, scaling.factor))));
+    }
+    scaling.beta_fast = fields_.number(key("rope.scaling.yarn_beta_fast"), 0, 1e6).value_or(32.0f);
+    scaling.beta_slow = fields_.number(key("rope.scaling.yarn_beta_slow"), 0, 1e6).value_or(1.0f);
+    for (const char* const name :
+         {"rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor",
+          "rope.scaling.yarn_attn_factor"}) {
+      if (fields_.has(key(name))) {
+        fields_.refuse(key(name), "no such key", StatusCode::kUnsupported);
+      }
+    }
+    const double scaled =
+        static_cast<double>(scaling.original_max_position) * static_cast<double>(scaling.factor);
+    config_.max_position =
+        std::max(config_.max_position,
+                 static_cast<int32_t>(std::min(scaled, static_cast<double>(kMaxPosition))));
+  }
+
+  // What llama.cpp's converter has computed for each pair of a head: Llama 3's scaling.
+  void read_factors(const GgufFileTensor& tensor) {
+    RopeScaling& scaling = config_.rope_scaling;
+    const auto pairs = static_cast<size_t>(config_.head_dim / 2);
+    if (scaling.kind != RopeScaling::Kind::kNone) {
+      return fields_.refuse(key("rope.scaling.type"), "none, since the file has rope_freqs.weight",
+                            StatusCode::kUnsupported);
+    }
+    if (ggml_dtype(tensor.ggml_type) != DType::kF32 ||
+        tensor.bytes.size() != pairs * sizeof(float)) {
+      return fields_.refuse(
+          key("rope.dimension_count"),
+          "a file whose rope_freqs.weight is f32 with " + std::to_string(pairs) + " factors");
+    }
+    scaling.kind = RopeScaling::Kind::kFactors;
+    scaling.pair_factors.resize(pairs);
+    std::memcpy(scaling.pair_factors.data(), tensor.bytes.data(), tensor.bytes.size());
+    for (const float factor : scaling.pair_factors) {
+      if (factor > 0 && factor < 1e6f) continue;
+      return fields_.refuse(key("rope.dimension_count"),
+                            "a file whose rope_freqs.weight holds factors above 0");
+    }
+  }
+
+  bool has(ModuleKind kind, std::string_view part) const {
+    const int32_t layer = kind == ModuleKind::kHead || kind == ModuleKind::kEmbedding ? -1 : 0;
+    return file_.find(module_name({kind, layer}, ModuleNaming::kGguf) + "." + std::string(part)) !=
+           nullptr;
+  }
+
+  void read_tensors() {
+    config_.qkv_bias = has(ModuleKind::kQ, "bias");
+    config_.o_bias = has(ModuleKind::kO, "bias");
+    config_.mlp_bias = has(ModuleKind::kGate, "bias");
+    config_.qk_norm = has(ModuleKind::kQNorm, "weight");
+    config_.tied_embeddings = !has(ModuleKind::kHead, "weight");
+    const GgufFileTensor* const embedding =
+        file_.find(module_name({ModuleKind::kEmbedding}, ModuleNaming::kGguf) + ".weight");
+    const auto tokens = fields_.strings("tokenizer.ggml.tokens");
+    if (embedding != nullptr && embedding->shape.size() == 2) {
+      config_.vocab_size = static_cast<int32_t>(std::min(embedding->shape[0], kMaxVocab));
+    } else {
+      config_.vocab_size = static_cast<int32_t>(tokens ? tokens->size() : 0);
+    }
+    if (config_.vocab_size < 1) {
+      fields_.refuse("tokenizer.ggml.tokens", "at least one token", StatusCode::kCorrupt);
+    }
+  }
+
+  void read_special_tokens() {
+    const auto id = [&](const char* name) -> std::optional<int32_t> {
+      const auto value = fields_.integer(name, -1, INT32_MAX);
+      if (!value || *value < 0 || *value >= config_.vocab_size) return std::nullopt;
+      return static_cast<int32_t>(*value);
+    };
+    config_.bos_token_id = id("tokenizer.ggml.bos_token_id");
+    for (const char* const name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                   "tokenizer.ggml.eom_token_id"}) {
+      if (const auto token = id(name)) config_.eos_token_ids.push_back(*token);
+    }
+    const auto tokens = fields_.strings("tokenizer.ggml.tokens");
+    const auto types = fields_.integers("tokenizer.ggml.token_type", 0, 255);
+    if (!tokens || !types) return;
+    for (size_t token = 0; token < std::min(tokens->size(), types->size()); ++token) {
+      if ((*types)[token] != kControlToken) continue;
+      if (std::find(std::begin(kEndsOfTurns), std::end(kEndsOfTurns), (*tokens)[token]) !=
+          std::end(kEndsOfTurns)) {
+        config_.eos_token_ids.push_back(static_cast<int32_t>(token));
+      }
+    }
+    std::sort(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
+    const auto repeated = std::unique(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
+    config_.eos_token_ids.erase(repeated, config_.eos_token_ids.end());
+  }
+
+  // Which formats the linear layers are stored in.
+  void read_formats() {
+    std::set<std::string_view> names;
+    double weights = 0, bytes = 0;
+    int64_t widest = 0;
+    for (const GgufFileTensor& tensor : file_.tensors()) {
+      const auto module = find_module(tensor.name, ModuleNaming::kGguf);
+      if (!module || module->id.layer < 0 || tensor.shape.size() != 2) continue;
+      weights += static_cast<double>(tensor.shape[0]) * static_cast<double>(tensor.shape[1]);
+      bytes += static_cast<double>(tensor.bytes.size());
+      const BlockFormatInfo* const blocks = find_ggml_block_format(tensor.ggml_type);
+      if (blocks == nullptr) continue;
+      names.insert(blocks->name);
+      widest = std::max(widest, blocks->weights);
+    }
+    if (names.empty()) return;
+    QuantizationConfig& quantization = config_.quantization;
+    quantization.kind = QuantizationConfig::Kind::kBlocks;
+    quantization.group_size = static_cast<int32_t>(widest);
+    quantization.bytes_per_weight = bytes / weights;
+    for (const std::string_view name : names) {
+      quantization.block_formats += quantization.block_formats.empty() ? "" : ", ";
+      quantization.block_formats += name;
+    }
+  }
+
+  const GgufFile& file_;
+  GgufMetadataReader fields_;
+  std::string prefix_;
+  ModelConfig config_;
+};
+
+}  // namespace
+
+Result<ModelConfig> read_gguf_config(const GgufFile& file) { return ConfigReader(file).run(); }
+
+Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
+  GgufMetadataReader fields = file.metadata_reader();
+  GenerationDefaults defaults;
+  SamplingOptions& sampling = defaults.sampling;
+  sampling.temperature = fields.number("general.sampling.temp", 0, 100);
+  sampling.top_p = fields.number("general.sampling.top_p", 0, 1);
+  sampling.min_p = fields.number("general.sampling.min_p", 0, 1);
+  sampling.repetition_penalty = fields.number("general.sampling.penalty_repeat", 0.01, 100);
+  if (const auto top_k = fields.integer("general.sampling.top_k", -1, INT32_MAX)) {
+    sampling.top_k = static_cast<int32_t>(*top_k);
+  }
+  if (!fields.ok()) return fields.status();
+  return defaults;
+}
+
+int64_t interleaved_head(const GgufFile& file, const ModelConfig& config) {
+  GgufMetadataReader fields = file.metadata_reader();
+  const Architecture* const architecture =
+      find_architecture(fields.string(kArchitecture).value_or(""));
+  return architecture != nullptr && architecture->interleaves_rows ? config.head_dim : 0;
+}
+
+}  // namespace forerun

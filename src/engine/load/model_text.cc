@@ -1,0 +1,99 @@
+#include "engine/load/model_text.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "checkpoint/gguf/gguf_file.h"
+#include "text/gguf_vocabulary.h"
+
+namespace forerun {
+namespace {
+
+constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char* kTemplate = "tokenizer.chat_template";
+
+std::optional<int32_t> token_id(GgufMetadataReader& fields, const char* key) {
+  const auto id = fields.integer(key, -1, INT32_MAX);  // -1: none
+  return id && *id >= 0 ? std::optional<int32_t>(static_cast<int32_t>(*id)) : std::nullopt;
+}
+
+Result<GgufVocabulary> read_vocabulary(const GgufFile& file) {
+  GgufMetadataReader fields = file.metadata_reader();
+  GgufVocabulary vocabulary;
+  vocabulary.model = fields.required_string("tokenizer.ggml.model");
+  vocabulary.pre = fields.string("tokenizer.ggml.pre").value_or("");
+  const auto copy = [&](const char* key, auto& to) {
+    if (const auto values = fields.strings(key)) to.assign(values->begin(), values->end());
+  };
+  copy(kTokens, vocabulary.tokens);
+  copy("tokenizer.ggml.merges", vocabulary.merges);
+  if (const auto types = fields.integers("tokenizer.ggml.token_type", 0, INT32_MAX)) {
+    for (const int64_t type : *types) vocabulary.types.push_back(static_cast<int32_t>(type));
+  }
+  if (auto scores = fields.numbers("tokenizer.ggml.scores", -1e30, 1e30)) {
+    vocabulary.scores = std::move(*scores);
+  }
+  vocabulary.bos = token_id(fields, "tokenizer.ggml.bos_token_id");
+  vocabulary.eos = token_id(fields, "tokenizer.ggml.eos_token_id");
+  vocabulary.eot = token_id(fields, "tokenizer.ggml.eot_token_id");
+  vocabulary.eom = token_id(fields, "tokenizer.ggml.eom_token_id");
+  vocabulary.unk = token_id(fields, "tokenizer.ggml.unknown_token_id");
+  vocabulary.pad = token_id(fields, "tokenizer.ggml.padding_token_id");
+  vocabulary.add_bos = fields.boolean("tokenizer.ggml.add_bos_token");
+  vocabulary.add_eos = fields.boolean("tokenizer.ggml.add_eos_token");
+  vocabulary.add_space_prefix = fields.boolean("tokenizer.ggml.add_space_prefix");
+  vocabulary.remove_extra_whitespaces = fields.boolean("tokenizer.ggml.remove_extra_whitespaces");
+  if (!fields.ok()) return fields.status();
+  return vocabulary;
+}
+
+// "bos_token" and the like, as templates name them.
+std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataReader& fields) {
+  std::vector<std::pair<std::string, std::string>> names;
+  const auto tokens = fields.strings(kTokens);
+  if (!tokens) return names;
+  for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token"),
+                                  std::pair("tokenizer.ggml.eos_token_id", "eos_token"),
+                                  std::pair("tokenizer.ggml.unknown_token_id", "unk_token"),
+                                  std::pair("tokenizer.ggml.padding_token_id", "pad_token")}) {
+    const auto id = token_id(fields, key);
+    if (!id || static_cast<size_t>(*id) >= tokens->size()) continue;
+    names.emplace_back(name, std::string((*tokens)[static_cast<size_t>(*id)]));
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() == nullptr) return Tokenizer::load(checkpoint.path());
+  FORERUN_ASSIGN_OR_RETURN(const GgufVocabulary vocabulary, read_vocabulary(*checkpoint.gguf()));
+  return Tokenizer::from_gguf(vocabulary, checkpoint.path().string());
+}
+
+Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() == nullptr) return ChatTemplate::load(checkpoint.path());
+  GgufMetadataReader fields = checkpoint.gguf()->metadata_reader();
+  ChatTemplateSources sources;
+  const std::optional<std::string_view> regular = fields.string(kTemplate);
+  sources.tool_use =
+      fields.string(std::string(kTemplate) + ".tool_use").value_or(std::string_view());
+  sources.special_tokens = special_tokens(fields);
+  sources.where = checkpoint.path().string() + ": " + kTemplate;
+  if (!fields.ok()) return fields.status();
+  if (!regular) {
+    return Status(StatusCode::kNotFound, checkpoint.path().string() +
+                                             ": found no chat template; accepted: metadata key " +
+                                             kTemplate);
+  }
+  sources.regular = *regular;
+  return ChatTemplate::make(std::move(sources));
+}
+
+}  // namespace forerun

@@ -1,0 +1,23 @@
+// Weights of a checkpoint's block formats, repacked for the kernels that read them as they are
+// stored. No value changes.
+#pragma once
+
+#include <optional>
+
+#include "checkpoint/checkpoint.h"
+#include "kernels/linear/linear.h"
+#include "model/shard_plan.h"
+
+namespace forerun {
+
+// The kernel format of a block format; nothing where kernels have none.
+std::optional<WeightFormat> kernel_format(BlockFormat format);
+
+// Whether pack_blocks() takes the part: there is a kernel format, and blocks are not cut.
+bool packs_as_stored(const RawTensor& tensor, const ModulePart& part);
+
+// Packs a part of a matrix of blocks for which packs_as_stored() holds, by as many threads as there
+// are cores.
+LinearWeight pack_blocks(const RawTensor& tensor, const ModulePart& part);
+
+}  // namespace forerun
