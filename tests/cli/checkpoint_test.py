@@ -148,7 +148,7 @@ class Checkpoints(EditedCheckpoint):
         self.refused(generate("--prompt", "x", model=self.model), "gptq", "awq")
         gguf = Path(self.folder.name) / "weights.gguf"
         gguf.write_bytes(b"GGUF")
-        self.refused(generate("--prompt", "x", model=gguf), "gguf", "safetensors")
+        self.refused(generate("--prompt", "x", model=gguf), "weights.gguf", "accepted")
 
 
 if __name__ == "__main__":

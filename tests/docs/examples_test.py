@@ -134,6 +134,12 @@ class Examples(unittest.TestCase):
         for command in commands:
             self.runs(command)
 
+    def test_the_table_of_formats_is_that_of_the_program(self) -> None:
+        listed = subprocess.run(
+            [FORERUN, "inspect", "--formats"], capture_output=True, text=True, check=True
+        ).stdout
+        self.assertIn(listed, (ROOT / "docs/gguf.md").read_text(encoding="utf-8"))
+
     def test_help(self) -> None:
         names = re.findall(r"(?m)^  ([a-z]+) ", help_of().partition("Subcommands:\n")[2])
         self.assertIn("generate", names)

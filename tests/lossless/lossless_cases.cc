@@ -76,6 +76,14 @@ std::vector<Precision> precisions() {
   window.family = "mistral";
   window.sliding_window = 24;
   all.push_back({.name = "int4_int8_activations_window", .spec = window, .activations = "int8"});
+  // Every format of GGUF files, each in one of the matrices.
+  ToySpec gguf = toy();
+  gguf.hidden_size = 256;
+  gguf.intermediate_size = 512;
+  gguf.vocab_size = 257;
+  for (const BlockFormatInfo& blocks : block_formats()) gguf.gguf_formats.push_back(blocks.format);
+  all.push_back({.name = "gguf", .spec = gguf});
+  all.push_back({.name = "gguf_int8_activations", .spec = gguf, .activations = "int8"});
   if (!on_gpu()) return all;
   // GPUs have bf16 activations, and kernels of their own for int4 of group 128.
   std::erase_if(all, [](const Precision& precision) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "checkpoint/gguf/toy_gguf.h"
 #include "device/cpu/team.h"
 
 namespace forerun::testing {
@@ -26,10 +27,7 @@ std::string byte_character(int byte) {
     for (int lower = 0; lower < byte; ++lower) code += printable(lower) ? 0 : 1;
   }
   std::string out;
-  if (code < 0x80) {
-    if (code == '"' || code == '\\') out += '\\';
-    return out + static_cast<char>(code);
-  }
+  if (code < 0x80) return out + static_cast<char>(code);
   out += static_cast<char>(0xc0 | (code >> 6));
   out += static_cast<char>(0x80 | (code & 0x3f));
   return out;
@@ -38,7 +36,10 @@ std::string byte_character(int byte) {
 std::string byte_tokenizer_json() {
   std::string vocab;
   for (int byte = 0; byte < 256; ++byte) {
-    vocab += (byte > 0 ? "," : "") + ("\"" + byte_character(byte)) + "\":" + std::to_string(byte);
+    const std::string character = byte_character(byte);
+    vocab += byte > 0 ? ",\"" : "\"";
+    vocab += (character == "\"" || character == "\\" ? "\\" : "") + character;
+    vocab += "\":" + std::to_string(byte);
   }
   return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,)"
          R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
@@ -66,7 +67,31 @@ ToySpec drafted_toy() {
   return spec;
 }
 
+namespace {
+
+// The bytes, and one token of two letters, since a vocabulary needs a merge.
+void add_byte_tokenizer(GgufRig& rig) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(byte_character(byte));
+  tokens.emplace_back("qz");
+  rig.value("tokenizer.ggml.model", "gpt2")
+      .value("tokenizer.ggml.pre", "gpt-2")
+      .array("tokenizer.ggml.tokens", tokens)
+      .array("tokenizer.ggml.token_type", std::vector<int32_t>(tokens.size(), 1))
+      .array("tokenizer.ggml.merges", std::vector<std::string>{"q z"});
+}
+
+}  // namespace
+
 Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec) {
+  if (!spec.gguf_formats.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(dir, error);
+    GgufRig rig = toy_gguf(spec);
+    add_byte_tokenizer(rig);
+    rig.write(dir / "toy.gguf");
+    return {};
+  }
   FORERUN_RETURN_IF_ERROR(write_toy_checkpoint(dir, spec));
   return write_text(dir / "tokenizer.json", byte_tokenizer_json());
 }

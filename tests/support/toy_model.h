@@ -15,7 +15,8 @@ namespace forerun::testing {
 // A toy with logits far enough apart that a draft is often right, and with room for 512 tokens.
 ToySpec drafted_toy();
 
-// write_toy_checkpoint plus a byte-level tokenizer.json of 256 tokens.
+// write_toy_checkpoint plus a byte-level tokenizer.json of 256 tokens; or, with spec.gguf_formats,
+// toy.gguf with the same tokens and one more, for which spec.vocab_size must have room.
 Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec);
 
 // A target and a draft that resembles it, in a directory that goes with the object.
