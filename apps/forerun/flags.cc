@@ -93,8 +93,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
       .add_option(
           "-m,--model", options.model,
-          "Checkpoint directory, or org/name or org/name@revision in the local Hugging Face "
-          "cache")
+          "Checkpoint directory, GGUF file, or org/name or org/name@revision in the local Hugging "
+          "Face cache; :QUANTIZATION behind a name chooses one of its GGUF files")
       ->required();
   command.add_option("-d,--draft", options.draft, "Draft model's checkpoint (same tokenizer)");
   add_speculation_flags(command, options.speculation);

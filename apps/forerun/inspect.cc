@@ -12,9 +12,12 @@
 #include "commands.h"
 #include "device/cpu/team.h"
 #include "engine/load/gpu.h"
+#include "engine/load/model_text.h"
+#include "format_list.h"
 #include "kernels/isa.h"
 #include "model/decoder_memory.h"
 #include "model/host_memory.h"
+#include "model/widened_formats.h"
 #include "output.h"
 #include "terminal.h"
 #include "text/tokenizer.h"
@@ -27,6 +30,7 @@ struct InspectFlags {
   bool json = false;
   bool tensors = false;
   bool devices = false;
+  bool formats = false;
 };
 
 // The linear layers at each precision; embedding and head stay as wide as the checkpoint's dtype.
@@ -52,7 +56,7 @@ void print_tables(const Checkpoint& checkpoint) {
   const CheckpointSummary summary = summarize(checkpoint);
   const auto number = [](int64_t value) { return std::to_string(value); };
   std::cout << format_table(
-      {{"shape", printable(checkpoint.dir().filename().string())},
+      {{"shape", printable(checkpoint.name())},
        {"architecture", printable(config.architecture)},
        {"parameters", format_fixed(static_cast<double>(summary.parameters) / 1e6, 1) + " M"},
        {"layers", number(config.num_layers)},
@@ -177,7 +181,7 @@ void print_tensors(const Checkpoint& checkpoint) {
     for (const int64_t extent : tensor.shape) {
       shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
     }
-    table.push_back({printable(tensor.name), std::string(dtype_name(tensor.dtype)), shape,
+    table.push_back({printable(tensor.name), std::string(format_name(tensor)), shape,
                      format_bytes(static_cast<double>(tensor.bytes.size()))});
   }
   std::cout << '\n' << format_table(table);
@@ -190,15 +194,23 @@ Status run_inspect(const InspectFlags& flags) {
                       (flags.tensors ? "--tensors" : "the model '" + flags.model + "'") +
                       ", only with --json");
   }
+  if (flags.formats && (flags.tensors || flags.devices || !flags.model.empty())) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--formats: cannot be combined with a model, --tensors or --devices");
+  }
+  if (flags.formats) {
+    std::cout << format_list();
+    return Status();
+  }
   if (flags.devices) return list_devices(flags.json);
   if (flags.model.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "found no model; accepted: a checkpoint directory or --devices");
+                  "found no model; accepted: a checkpoint directory, a GGUF file or --devices");
   }
   FORERUN_RETURN_IF_ERROR(check_isa());
-  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));
-  FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
-  const TextFiles text = {Tokenizer::load(dir), read_generation_defaults(dir).status()};
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_checkpoint(flags.model));
+  FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(path));
+  const TextFiles text = {load_tokenizer(checkpoint), checkpoint.generation_defaults().status()};
   if (flags.json) {
     std::cout << json_text(to_json(checkpoint, text));
     return text.status().with_context("not supported");
@@ -212,6 +224,10 @@ Status run_inspect(const InspectFlags& flags) {
   if (text.tokenizer.ok()) {
     std::cout << "Tokenizer: " << text.tokenizer->vocab_size() << " tokens.\n";
   }
+  for (const auto& [where, on_gpus] : {std::pair("Processors", false), std::pair("GPUs", true)}) {
+    const auto widened = widened_formats(checkpoint, LayerRange::all(checkpoint.config()), on_gpus);
+    if (!widened.empty()) std::cout << where << ": " << describe(widened) << ".\n";
+  }
   if (flags.tensors) print_tensors(checkpoint);
   return text.status().with_context("not supported");
 }
@@ -222,10 +238,13 @@ Command add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "A checkpoint's shape, its memory by precision, and whether it is supported");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("model", flags->model, "Checkpoint directory, or org/name in the cache");
+  command->add_option("model", flags->model,
+                      "Checkpoint directory, GGUF file, or org/name in the cache");
   command->add_flag("--devices", flags->devices,
                     "List this machine's devices with measured bandwidths instead");
   command->add_flag("--tensors", flags->tensors, "List every tensor");
+  command->add_flag("--formats", flags->formats,
+                    "List the formats of weights that are read from GGUF files instead");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->footer(
       "Example:\n  forerun inspect models/demo-target --tensors\n"

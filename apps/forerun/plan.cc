@@ -85,12 +85,16 @@ std::string name_of_config(const fs::path& file) {
 // A checkpoint, or its config.json alone: a plan needs no weights.
 Result<NamedConfig> read_config(const std::string& model) {
   std::error_code ignored;
-  if (fs::is_regular_file(model, ignored)) {
+  if (fs::is_regular_file(model, ignored) && fs::path(model).extension() == ".json") {
     FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--model", model));
     FORERUN_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(text, model));
     return NamedConfig{name_of_config(model), std::move(config)};
   }
-  FORERUN_ASSIGN_OR_RETURN(const fs::path dir, resolve_checkpoint_dir(model));
+  FORERUN_ASSIGN_OR_RETURN(const fs::path dir, resolve_checkpoint(model));
+  if (fs::is_regular_file(dir, ignored)) {
+    FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
+    return NamedConfig{checkpoint.name(), checkpoint.config()};
+  }
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(dir));
   return NamedConfig{
       dir.filename().empty() ? dir.parent_path().filename().string() : dir.filename().string(),
