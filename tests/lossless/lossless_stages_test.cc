@@ -118,7 +118,8 @@ TEST_P(LosslessStages, AtWorkAtOnceEqualTheWholeModel) {
     EXPECT_TRUE(releases_its_kv(*engine));
   }
   // The texts of random blocks hardly repeat anything that could be guessed.
-  if (precision.spec.gguf_formats.empty()) EXPECT_GT(accepted, 5);
+  const int64_t expected = precision.spec.gguf_formats.empty() ? 5 : -1;
+  EXPECT_GT(accepted, expected);
 }
 
 // Stages of degree 2: the bits of the whole model at degree 2.
