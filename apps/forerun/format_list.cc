@@ -14,7 +14,7 @@ double stored_bits(const BlockFormatInfo& blocks) {
   return 8.0 * static_cast<double>(blocks.bytes) / static_cast<double>(blocks.weights);
 }
 
-// Of a weight in a kernel's memory, with its share of the scales.
+// The size of a weight in a kernel's memory, its share of the scales included.
 double kernel_bits(WeightFormat format) {
   const GroupedFormat& grouped = grouped_format(format);
   return 8.0 * static_cast<double>(section_bytes(grouped)) /

@@ -85,7 +85,7 @@ std::string name_of_config(const fs::path& file) {
 // A checkpoint, or its config.json alone: a plan needs no weights.
 Result<NamedConfig> read_config(const std::string& model) {
   std::error_code ignored;
-  if (fs::is_regular_file(model, ignored) && fs::path(model).extension() == ".json") {
+  if (fs::is_regular_file(model, ignored) && fs::path(model).extension() != ".gguf") {
     FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--model", model));
     FORERUN_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(text, model));
     return NamedConfig{name_of_config(model), std::move(config)};

@@ -33,6 +33,15 @@ bool is_ignorable(std::string_view name) {
   return false;
 }
 
+// What a tensor may be stored as.
+std::string accepted_formats(const TensorTable& table, bool is_matrix) {
+  std::string formats = "f32, bf16 or f16";
+  if (!is_matrix || !table.is_gguf()) return formats;
+  formats += ", or one of";
+  for (const BlockFormatInfo& blocks : block_formats()) formats += " " + std::string(blocks.name);
+  return formats + "; take a file with one of these, or make one with llama-quantize";
+}
+
 class Checker {
  public:
   Checker(const TensorTable& table, const ModelConfig& config) : table_(table), config_(config) {}
@@ -92,7 +101,7 @@ class Checker {
     const bool takes_blocks = shape.size() == 2;
     if (!is_float(tensor->dtype) && !(takes_blocks && tensor->blocks != nullptr)) {
       return in_file(*tensor, disagreement(tensor->name, std::string(format_name(*tensor)),
-                                           "f32, bf16 or f16"));
+                                           accepted_formats(table_, takes_blocks)));
     }
     if (tensor->shape != shape) {
       return in_file(*tensor, disagreement(tensor->name, "shape " + shape_text(tensor->shape),
@@ -125,7 +134,8 @@ class Checker {
   Status missing(const Module& module, const std::string& name) const {
     const std::string_view foreign = table_.foreign_dtype(name);
     if (!foreign.empty()) {
-      return disagreement(name, printable(foreign), "f32, bf16 or f16")
+      return disagreement(table_.spelling(name), printable(foreign),
+                          accepted_formats(table_, module.type != ModuleType::kNorm))
           .with_context(table_.main_file().string());
     }
     std::string hint;

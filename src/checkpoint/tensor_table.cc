@@ -152,7 +152,7 @@ void TensorTable::sort_tensors() {
 }
 
 std::string TensorTable::spelling(std::string_view name) const {
-  if (naming_ == ModuleNaming::kGguf) {
+  if (is_gguf()) {
     const auto found = find_module(name, ModuleNaming::kHuggingFace);
     if (!found) return std::string(name);
     return module_name(found->id, ModuleNaming::kGguf) + "." + std::string(found->part);
@@ -178,7 +178,7 @@ std::string_view TensorTable::foreign_dtype(std::string_view name) const {
 }
 
 std::string_view TensorTable::described_by() const {
-  return naming_ == ModuleNaming::kGguf ? "the file's metadata" : "config.json";
+  return is_gguf() ? "the file's metadata" : "config.json";
 }
 
 const MappedFile* TensorTable::mapped_file(const RawTensor& tensor) const {

@@ -44,6 +44,7 @@ class TensorTable {
 
   // The dtype as the file spells it of a tensor that find() leaves out for its dtype; else empty.
   std::string_view foreign_dtype(std::string_view name) const;
+  bool is_gguf() const { return naming_ == ModuleNaming::kGguf; }
   // What says which tensors there must be, for messages: "config.json".
   std::string_view described_by() const;
   // The file that holds `tensor`, which must be one of tensors().

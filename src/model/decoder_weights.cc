@@ -141,7 +141,7 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
     to = LinearWeight::quantize_int8(rows, in, fill);
     return;
   }
-  // As stored: blocks that no kernel reads keep their values as f32.
+  // Blocks that no kernel reads keep their values as f32.
   if (override_ == WeightOverride::kF32 || override_ == WeightOverride::kAsStored) {
     auto* values = reinterpret_cast<float*>(own(count * sizeof(float)));
     fill(0, MatrixView<float>(values, {rows, in}));

@@ -55,8 +55,8 @@ bool is_byte_name(const std::string& token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
 }
 
-// As llama.cpp's convert_hf_to_gguf.py does, with `num_padding` rows of the embedding past the last
-// token.
+// Makes what llama.cpp's convert_hf_to_gguf.py makes, with `num_padding` rows of the embedding past
+// the last token.
 std::unique_ptr<Owned> convert(const json& file, const std::string& pre, int num_padding) {
   auto out = std::make_unique<Owned>();
   GgufVocabulary& to = out->vocabulary;

@@ -93,7 +93,7 @@ struct Q4_K {
   }
 };
 
-// As Q4_K, with 32 bytes of fifth bits before the low bits.
+// The layout is that of Q4_K, with 32 bytes of fifth bits before the low bits.
 struct Q5_K {
   static constexpr BlockLayout kLayout{.bits = 5, .zero = 0, .group = 32, .has_min = true};
   static void unpack(const uint8_t* block, BlockFields& to) {

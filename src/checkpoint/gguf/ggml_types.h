@@ -17,8 +17,8 @@ struct GgmlLayout {
   int64_t bytes = 0;    // of one block
 };
 
-// As ggml spells it, e.g. "IQ2_XXS", also for types that Forerun does not read and for those that
-// ggml has removed; "type 99" where ggml has no type of that number.
+// The name that ggml gives the type, e.g. "IQ2_XXS", also for types that Forerun does not read and
+// for those that ggml has removed; "type 99" where ggml has no type of that number.
 std::string ggml_type_name(uint32_t type);
 
 // F32, F16, BF16, F64, I8, I16, I32, I64 and the formats of blocks/block_format.h; else unset.

@@ -41,6 +41,15 @@ std::vector<float> row_of(const RawTensor& tensor, int64_t row) {
   return values;
 }
 
+// A toy whose head has a type that Forerun does not read.
+GgufRig with_head_of_type(uint32_t ggml_type) {
+  ToySpec tied = toy("llama");
+  tied.tied = true;
+  GgufRig rig = toy_gguf(tied);
+  rig.tensor("output.weight", ggml_type, {256, 64}, "");
+  return rig;
+}
+
 class GgufCheckpointTest : public testing::Test {
  protected:
   std::filesystem::path file(const std::string& name = "toy.gguf") const {
@@ -172,6 +181,8 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
   expect_refused(
       {"blk.1.attn_sinks.weight", "a tensor that the file's metadata gives no place"},
       [](GgufRig& rig) { rig.tensor("blk.1.attn_sinks.weight", kF32, {1}, std::string(4, '\0')); });
+  expect_refused({"\"output.weight\": found IQ2_XXS", "or one of Q4_0 Q4_1", "llama-quantize"},
+                 [](GgufRig& rig) { rig = with_head_of_type(16); });
   GgufRig other;
   other.value("general.architecture", "mamba").write(file());
   const Status refused = Checkpoint::open(file()).status();
