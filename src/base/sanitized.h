@@ -1,5 +1,6 @@
 // Constants that say whether this build has the address or the thread sanitizer. Tests that would
-// take minutes under a sanitizer check fewer cases. The thread sanitizer looks for races, so under
+// take minutes under a sanitizer check fewer cases, and kernels that would compile for minutes have
+// fewer variants. The thread sanitizer looks for races, so under
 // it tests need not cover all formats and shapes.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/sanitized.h"
 #include "kernels/linear/cpu/kernels.h"
 #include "kernels/simd/avx512.h"
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/sanitized.h"
 #include "kernels/linear/cpu/kernels.h"
 #include "kernels/simd/scalar.h"
 
