@@ -283,7 +283,7 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan(batch="0"), "--batch", '"0"', "from 1")
         self.refused(self.plan(batch="many"), "--batch", "many")
         self.refused(self.plan(context="200000"), "--context", "200000", "131072")
-        self.refused(self.plan("--budgets", "32000"), "--budgets", "32000", "below it")
+        self.refused(self.plan("--budgets", "32000"), "--budgets", "32000", "below that")
         self.refused(self.plan("--budgets", "16"), "--budgets", "16", "streaming_llm: at least 192")
         self.refused(self.plan("--views", "window"), "--views", "window", "streaming_llm")
         self.refused(self.plan("--views", "topk"), "topk", "--acceptance topk:512=A")
