@@ -239,10 +239,11 @@ Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& optio
   }
   for (const GivenAcceptance& each : given) {
     if (each.used) continue;
-    return refuse("--acceptance", "\"" + each.text + "\", which fits no candidate",
-                  options.has_draft_model
-                      ? "a view and a budget that --views and --budgets name"
-                      : "a view and a budget that --views and --budgets name, without --draft");
+    return refuse(
+        "--acceptance", "\"" + each.text + "\", which fits no candidate",
+        options.has_draft_model
+            ? "a view and a budget that --views and --budgets name"
+            : "a view and a budget that --views and --budgets name; for a draft give --draft");
   }
   return plans;
 }

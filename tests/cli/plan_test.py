@@ -288,7 +288,7 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan("--views", "window"), "--views", "window", "streaming_llm")
         self.refused(self.plan("--views", "topk"), "topk", "--acceptance topk:512=A")
         self.refused(self.plan("--acceptance", "snapkv=2"), "--acceptance", "from 0 to 1")
-        self.refused(self.plan("--acceptance", "draft=0.5"), "no --draft")
+        self.refused(self.plan("--acceptance", "draft=0.5"), "give --draft")
         self.refused(self.plan(model=self.folder), "config.json")
         self.refused(self.plan(model=self.folder / "none"), "no such directory")
         broken = self.folder / "broken.json"
