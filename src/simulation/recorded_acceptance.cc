@@ -122,8 +122,8 @@ Result<RecordedText> record_acceptance(Executor& executor, SequenceId sequence,
     item.rows.push_back(row);
   }
   executor.submit(std::move(item));
-  constexpr std::chrono::minutes kTimeout{10};
-  std::optional<WorkResult> result = executor.next(kTimeout);
+  constexpr std::chrono::minutes kDraftTimeout{10};
+  std::optional<WorkResult> result = executor.next(kDraftTimeout);
   executor.close(sequence);
   if (!result) {
     return Status(StatusCode::kDeadlineExceeded, "record_acceptance: no result of the draft");
