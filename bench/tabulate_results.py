@@ -26,8 +26,8 @@ LEFT_OUT = ("command", "note", "machine", "date", "commit", "said")
 HEAD = """# Tables
 
 Made by `bench/tabulate_results.py` from the JSON files of this folder: do not edit. Values of four
-digits; exact ones, commands, notes and raw rows are in the files. A section's head says machine,
-commit and date.
+digits; exact ones, commands, notes, raw rows and figures without a target or a floor are in the
+files. A section's head says machine, commit and date.
 """
 
 
@@ -160,11 +160,7 @@ def page(folder: Path) -> str:
             if said and said != last:
                 parts.append(said + "\n")
             last = said
-            columns = columns_of(rows)
-            if "figure" in columns or len(rows) <= MOST_ROWS:
-                parts.append(table(columns, rows) + "\n")
-            else:
-                parts.append(f"{len(rows)} rows of {', '.join(columns)}: in the file.\n")
+            parts += tables_of(rows)
     head = [
         HEAD,
         "## Files\n",
@@ -174,6 +170,20 @@ def page(folder: Path) -> str:
     for name, rows in missed.items():
         head += [f"{name}\n", table(MISSED_COLUMNS, rows) + "\n"]
     return "\n".join(head + parts)
+
+
+def tables_of(rows: list[dict]) -> list[str]:
+    """The tables of a section: figures with a target or a floor, or other rows if they are few."""
+    columns = columns_of(rows)
+    if "figure" not in columns:
+        if len(rows) <= MOST_ROWS:
+            return [table(columns, rows) + "\n"]
+        return [f"{len(rows)} rows of {', '.join(columns)}: in the file.\n"]
+    judged = [row for row in rows if isinstance(row.get("holds"), bool) or row.get("over_floor")]
+    parts = [table(columns_of(judged), judged) + "\n"] if judged else []
+    if len(judged) < len(rows):
+        parts.append(f"{len(rows) - len(judged)} figures without a target: in the file.\n")
+    return parts
 
 
 def refresh(changed: Path) -> None:

@@ -75,6 +75,14 @@ class Tables(unittest.TestCase):
         self.assertIn("| fast \\| enough | 1.235 | ms | <= 2 | yes |\n", page)
         self.assertIn("| slow | 12,346 | ms | <= 2 | **no** |\n", page)
 
+    def test_figures_without_a_target_are_counted(self) -> None:
+        untold = {"figure": "untold", "value": 1.5, "unit": "ms"}
+        floored = {"figure": "floored", "value": 3.0, "floor": 2.0, "over_floor": 1.5}
+        page = page_of(a={"part": section(figures=[*FIGURES, untold, floored])})
+        self.assertNotIn("untold", page)
+        self.assertIn("1 figures without a target: in the file.\n", page)
+        self.assertIn("| floored | 3 | ", page)
+
     def test_missed_targets_are_listed_with_their_commit(self) -> None:
         page = page_of(a={"part": section(figures=FIGURES)})
         missed = page.partition("## Targets that are missed")[2].partition("## a.json")[0]
@@ -85,14 +93,16 @@ class Tables(unittest.TestCase):
 
     def test_figures_in_a_plain_list_are_grouped_by_commit(self) -> None:
         rows = [
-            {"figure": f"f{i}", "value": i, "machine": "M", "commit": c}
+            {"figure": f"f{i}", "value": i, "over_floor": 2, "machine": "M", "commit": c}
             for i, c in enumerate("aab")
         ]
         page = page_of(a=rows)
         self.assertIn(
-            "M; commit a\n\n| figure | value |\n| --- | --- |\n| f0 | 0 |\n| f1 | 1 |\n", page
+            "M; commit a\n\n| figure | value | over_floor |\n| --- | --- | --- |\n| f0 | 0 | 2 |\n| f1 | 1 | 2 |\n",
+            page,
         )
-        self.assertIn("M; commit b\n\n| figure | value |\n| --- | --- |\n| f2 | 2 |\n", page)
+        self.assertIn("M; commit b\n\n| figure | value | over_floor |\n", page)
+        self.assertIn("| f2 | 2 | 2 |\n", page)
 
     def test_raw_rows(self) -> None:
         raw = [{"rows": i, "ms": 0.5} for i in range(tabulate_results.MOST_ROWS)]
@@ -105,7 +115,7 @@ class Tables(unittest.TestCase):
         """Where a script records into the folder of the results, and nowhere else."""
 
         def measure(made: recorder.Recorder) -> None:
-            made.figures.append({"figure": "one", "value": 1, "unit": "ms"})
+            made.figures.append({"figure": "one", "value": 1, "unit": "ms", "over_floor": 2})
 
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
             with mock.patch.object(tabulate_results, "RESULTS", Path(folder)):
@@ -114,7 +124,7 @@ class Tables(unittest.TestCase):
                     with mock.patch.object(sys, "argv", ["x", "part", "--out", f"{out}/new.json"]):
                         recorder.record_sections("doc", {"part": measure})
             made = (Path(folder) / tabulate_results.TABLES).read_text(encoding="utf-8")
-            self.assertIn("| one | 1 | ms |", made)
+            self.assertIn("| one | 1 | ms | 2 |", made)
 
     def test_numbers(self) -> None:
         cells = [
