@@ -6,10 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "runner/ratio.h"
+
 namespace forerun::bench {
 namespace {
-
-double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 
 // Time before each Step but the first in which none runs.
 std::vector<double> idle_us(const Trace& trace) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runner/ratio.h"
+
 namespace forerun::bench {
 namespace {
 
@@ -13,8 +15,6 @@ double median(std::vector<double> values) {
   const size_t half = values.size() / 2;
   return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
-
-double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 
 }  // namespace
 
