@@ -20,10 +20,10 @@ enum class DType : uint8_t {
   kU8,
   kBool,
   kBlocks,  // blocks of several elements, see checkpoint/blocks/block_format.h
+  kParts,   // several tensors, see checkpoint/layouts/weight_parts.h
 };
 
-// 0 for kBlocks, whose elements have no bytes of their own.
-
+// 0 for kBlocks and kParts, whose elements have no bytes of their own.
 constexpr size_t dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::kI64:
@@ -41,6 +41,7 @@ constexpr size_t dtype_bytes(DType dtype) {
     case DType::kBool:
       return 1;
     case DType::kBlocks:
+    case DType::kParts:
       break;
   }
   return 0;
@@ -70,6 +71,8 @@ constexpr std::string_view dtype_name(DType dtype) {
       return "bool";
     case DType::kBlocks:
       return "blocks";
+    case DType::kParts:
+      return "parts";
   }
   return "?";
 }

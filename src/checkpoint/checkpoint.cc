@@ -8,6 +8,7 @@
 #include "checkpoint/config_sections.h"
 #include "checkpoint/gguf/gguf_config.h"
 #include "checkpoint/gguf/gguf_file.h"
+#include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/other_formats.h"
 #include "checkpoint/tensor_checks.h"
 #include "checkpoint/tensor_table.h"
@@ -22,21 +23,23 @@ constexpr int64_t kMaxSideFileBytes = 1 << 20;
 // Quantizers before transformers 4.35 described their work in a file of its own.
 Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig& config) {
   if (config.quantization.kind != QuantizationConfig::Kind::kNone) return Status();
-  std::error_code error;
-  if (std::filesystem::exists(dir / "quantize_config.json", error)) {
-    return Status(StatusCode::kUnsupported,
-                  (dir / "quantize_config.json").string() +
-                      ": found a GPTQ description; accepted: AWQ with 4 bits, version \"gemm\", or "
-                      "no quantization; take the original bf16 or f16 checkpoint, or quantize that "
-                      "with AutoAWQ");
+  struct OldFile {
+    const char* name;
+    void (*read)(FieldReader&, QuantizationConfig&);
+  };
+  for (const OldFile& file : {OldFile{"quantize_config.json", read_gptq_fields},
+                              OldFile{"quant_config.json", read_awq_fields}}) {
+    const auto document = JsonDocument::read(dir / file.name, kMaxSideFileBytes);
+    if (!document.ok()) {
+      if (document.status().code() == StatusCode::kNotFound) continue;
+      return document.status();
+    }
+    FieldReader fields(document->root());
+    file.read(fields, config.quantization);
+    config.quantization.kind = QuantizationConfig::Kind::kParts;
+    return fields.status();
   }
-  const auto document = JsonDocument::read(dir / "quant_config.json", kMaxSideFileBytes);
-  if (!document.ok()) {
-    return document.status().code() == StatusCode::kNotFound ? Status() : document.status();
-  }
-  FieldReader fields(document->root());
-  read_awq_fields(fields, config.quantization);
-  return fields.status();
+  return Status();
 }
 
 bool is_gguf(const std::filesystem::path& path) {
@@ -65,6 +68,7 @@ struct Checkpoint::Impl {
   ModelConfig config;
   TensorTable table;
   std::shared_ptr<const GgufFile> gguf;  // null for a directory
+  PartsOfModules parts = {};
 };
 
 namespace {
@@ -76,7 +80,7 @@ Result<Checkpoint::Impl> open_directory(const std::filesystem::path& dir) {
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
   // transformers, too, uses a head that differs from the embedding, whatever config.json says.
   if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
-  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr};
+  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}};
 }
 
 Result<Checkpoint::Impl> open_gguf(const std::filesystem::path& path) {
@@ -84,14 +88,14 @@ Result<Checkpoint::Impl> open_gguf(const std::filesystem::path& path) {
   auto file = std::make_shared<const GgufFile>(std::move(opened));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_config(*file));
   TensorTable table = TensorTable::of_gguf(file, interleaved_head(*file, config));
-  return Checkpoint::Impl{path, std::move(config), std::move(table), std::move(file)};
+  return Checkpoint::Impl{path, std::move(config), std::move(table), std::move(file), {}};
 }
 
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
   FORERUN_ASSIGN_OR_RETURN(Impl impl, is_gguf(path) ? open_gguf(path) : open_directory(path));
-  FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config));
+  FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config, impl.parts));
   if (!impl.config.dtype_stated) {
     impl.config.dtype = impl.table.find(weight_name({ModuleKind::kEmbedding}))->dtype;
   }
@@ -119,6 +123,8 @@ void Checkpoint::extend_positions(int32_t max_position) {
 }
 
 const RawTensor* Checkpoint::weight(ModuleId module) const {
+  const auto found = impl_->parts.find({module.kind, module.layer});
+  if (found != impl_->parts.end()) return &found->second.tensor();
   return impl_->table.find(weight_name(module));
 }
 const RawTensor* Checkpoint::bias(ModuleId module) const {
@@ -126,12 +132,14 @@ const RawTensor* Checkpoint::bias(ModuleId module) const {
 }
 std::vector<ModuleTensor> Checkpoint::tensors_of(ModuleId module) const {
   std::vector<ModuleTensor> found;
-  const std::string name = module_name(module, ModuleNaming::kHuggingFace);
-  for (const char* const part : {".weight", ".qweight", ".qzeros", ".scales", ".bias"}) {
-    if (const RawTensor* const tensor = impl_->table.find(name + part)) {
-      found.push_back({name + part, tensor});
+  if (const RawTensor* const tensor = weight(module)) {
+    if (tensor->parts != nullptr) {
+      found = tensor->parts->tensors();
+    } else {
+      found.push_back({weight_name(module), tensor});
     }
   }
+  if (const RawTensor* const tensor = bias(module)) found.push_back({bias_name(module), tensor});
   return found;
 }
 const std::filesystem::path& Checkpoint::file_of(const RawTensor& tensor) const {
@@ -142,15 +150,22 @@ int64_t Checkpoint::offset_of(const RawTensor& tensor) const {
 }
 std::span<const RawTensor> Checkpoint::tensors() const { return impl_->table.tensors(); }
 
-void Checkpoint::release_pages(const RawTensor& tensor) const { drop_mapped_pages(tensor.bytes); }
+void Checkpoint::release_pages(const RawTensor& tensor) const {
+  if (tensor.parts == nullptr) return drop_mapped_pages(tensor.bytes);
+  for (const ModuleTensor& part : tensor.parts->tensors()) drop_mapped_pages(part.tensor->bytes);
+}
 void Checkpoint::prefetch_pages(const RawTensor& tensor) const {
   read_ahead_mapped_pages(tensor.bytes);
 }
 
-Result<AwqTensors> Checkpoint::awq_tensors(ModuleId module) const {
-  auto parts = find_awq_parts(impl_->table, module, impl_->config.quantization);
-  if (!parts.ok()) return parts.status().with_context(impl_->path.string());
-  return parts;
+std::string_view format_name(const RawTensor& tensor) {
+  if (tensor.parts != nullptr) return tensor.parts->name();
+  return tensor.blocks == nullptr ? dtype_name(tensor.dtype) : tensor.blocks->name;
+}
+
+int64_t stored_bytes(const RawTensor& tensor) {
+  return tensor.parts != nullptr ? tensor.parts->stored_bytes()
+                                 : static_cast<int64_t>(tensor.bytes.size());
 }
 
 }  // namespace forerun

@@ -22,6 +22,8 @@
 
 namespace forerun {
 
+class WeightParts;  // checkpoint/layouts/weight_parts.h
+
 // One tensor as it lies in the file; row-major, little-endian. `bytes` lives as long as the
 // Checkpoint. It may start at any address: safetensors does not align tensors, though most files
 // do.
@@ -31,13 +33,15 @@ struct RawTensor {
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
   const BlockFormatInfo* blocks = nullptr;  // of DType::kBlocks, else null
+  // Of DType::kParts, else null: a weight that several tensors store, without bytes of its own.
+  const WeightParts* parts = nullptr;
   // The rows of each head of so many rows lie in the file in the order 0, d/2, 1, d/2 + 1, ...:
   // GGUF files of the Llama family pair neighbouring rows for rotary embedding. 0: rows lie in
   // order.
   int64_t interleaved_head = 0;
 
   // Whether the elements can be read where they lie, [rows][columns].
-  bool is_plain() const { return blocks == nullptr && interleaved_head == 0; }
+  bool is_plain() const { return blocks == nullptr && parts == nullptr && interleaved_head == 0; }
   // The row of the file that holds row `row` of the weight.
   int64_t stored_row(int64_t row) const {
     if (interleaved_head == 0) return row;
@@ -47,10 +51,10 @@ struct RawTensor {
   }
 };
 
-// "bf16" or "Q4_K".
-inline std::string_view format_name(const RawTensor& tensor) {
-  return tensor.blocks == nullptr ? dtype_name(tensor.dtype) : tensor.blocks->name;
-}
+// "bf16", "Q4_K" or "gptq-int4".
+std::string_view format_name(const RawTensor& tensor);
+// In the files; of a weight in parts, those of all.
+int64_t stored_bytes(const RawTensor& tensor);
 
 // A pointer to the elements in the mapped file, or null if they are not aligned for T; then copy
 // `bytes`. T has the size of the tensor's dtype.
@@ -69,15 +73,6 @@ struct ModuleTensor {
   const RawTensor* tensor;
 };
 
-// The AWQ tensors of one linear layer, in_features × out_features as AutoAWQ's "gemm" version
-// writes them. All spans live as long as the Checkpoint.
-struct AwqTensors {
-  const RawTensor* qweight;  // i32 [in][out / 8]
-  const RawTensor* qzeros;   // i32 [in / group][out / 8]
-  const RawTensor* scales;   // f16 or bf16 or f32 [in / group][out]
-  int64_t in_features, out_features, group_size;
-};
-
 class GgufFile;
 
 class Checkpoint {
@@ -85,8 +80,8 @@ class Checkpoint {
   // `path` is a directory with config.json and model.safetensors or the shards of
   // model.safetensors.index.json, or a GGUF file, or the first part of a split one. Maps the files
   // and checks: headers, offsets, lengths, that each tensor the config implies is there in a shape
-  // and dtype that fit, that no file is truncated. Other formats (GPTQ, compressed-tensors, AWQ
-  // gemv, .bin) are refused by name, with what to convert them with. Reads no weight.
+  // and dtype that fit, that no file is truncated. Formats that are not read (2 and 3 bits, .bin)
+  // are refused by name, with what to convert them with. Reads no weight.
   static Result<Checkpoint> open(const std::filesystem::path& path);
 
   Checkpoint(Checkpoint&&) noexcept;
@@ -106,23 +101,20 @@ class Checkpoint {
   // The checkpoint's own sampling defaults; read anew with each call.
   Result<GenerationDefaults> generation_defaults() const;
 
-  // Pointers live as long as the Checkpoint; null where there is no such tensor. weight() is null,
-  // too, where several tensors store the weight, as AWQ's do.
+  // Pointers live as long as the Checkpoint; null where there is no such tensor. Where several
+  // tensors store a weight, weight() describes it as one, of DType::kParts.
   const RawTensor* weight(ModuleId module) const;
   const RawTensor* bias(ModuleId module) const;
   // Everything that stores a module: its weight, or the parts of it, and its bias.
   std::vector<ModuleTensor> tensors_of(ModuleId module) const;
-  // The parts of a linear layer that AWQ has quantized. Fails if a part is missing or shapes
-  // disagree; kNotFound if none of the three is there.
-  Result<AwqTensors> awq_tensors(ModuleId module) const;
   // All tensors of the files, those that the decoder does not use too.
   std::span<const RawTensor> tensors() const;
   // The file that holds a tensor of this checkpoint, and the offset of its first byte there.
   const std::filesystem::path& file_of(const RawTensor& tensor) const;
   int64_t offset_of(const RawTensor& tensor) const;
 
-  // Lets the kernel drop the pages of a tensor that has been repacked elsewhere; the tensor stays
-  // readable (from the file again).
+  // Lets the kernel drop the pages of a tensor, or of all parts of a weight, that has been repacked
+  // elsewhere; it stays readable (from the file again).
   void release_pages(const RawTensor& tensor) const;
   // Asks the kernel to start reading a tensor.
   void prefetch_pages(const RawTensor& tensor) const;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/modules.h"
 
 namespace forerun {
@@ -32,8 +33,6 @@ class Tally {
 
   CheckpointSummary summary;
 };
-
-int64_t byte_count(const RawTensor& tensor) { return static_cast<int64_t>(tensor.bytes.size()); }
 
 int64_t element_count(const std::vector<int64_t>& shape) {
   int64_t count = 1;
@@ -65,6 +64,21 @@ std::string window_line(const ModelConfig& config) {
          std::to_string(sliding_layers) + " of " + std::to_string(config.num_layers) + " layers";
 }
 
+std::string scheme_line(const LayerScheme& scheme) {
+  std::string line(scheme.layout->method);
+  if (scheme.group_size == 0) {
+    return line + " e4m3, scales of " +
+           (scheme.block_size == 0 ? "outputs or of tensors"
+                                   : "blocks of " + std::to_string(scheme.block_size) + " x " +
+                                         std::to_string(scheme.block_size));
+  }
+  line += " int" + std::to_string(scheme.bits) + ", ";
+  line += scheme.group_size == -1 ? "one group an output"
+                                  : "groups of " + std::to_string(scheme.group_size);
+  line += scheme.has_zeros ? " with zero points" : ", symmetric";
+  return line + (scheme.has_order ? ", inputs sorted by activation" : "");
+}
+
 std::vector<std::string> feature_lines(const ModelConfig& config) {
   std::vector<std::string> lines;
   std::string heads = std::to_string(config.num_heads) + " heads, " +
@@ -81,11 +95,8 @@ std::vector<std::string> feature_lines(const ModelConfig& config) {
   if (config.mlp_bias) lines.push_back("biases in the feed-forward layers");
   if (config.qk_norm) lines.push_back("norms on each head of q and k");
   lines.push_back(config.tied_embeddings ? "head tied to the embedding" : "head of its own");
-  if (config.quantization.kind == QuantizationConfig::Kind::kAwq) {
-    const int32_t group = config.quantization.group_size;
-    lines.push_back("AWQ int4, " +
-                    (group == -1 ? "one group a column" : "groups of " + std::to_string(group)) +
-                    " with zero points");
+  for (const LayerScheme& scheme : config.quantization.schemes) {
+    lines.push_back(scheme_line(scheme));
   }
   if (config.live_vocab_size) {
     lines.push_back(std::to_string(*config.live_vocab_size) + " of " +
@@ -102,23 +113,16 @@ CheckpointSummary summarize(const Checkpoint& checkpoint) {
   for (const Module& module : decoder_modules(config)) {
     const int64_t parameters = element_count(module.shape());
     if (const RawTensor* bias = module.has_bias ? checkpoint.bias(module.id) : nullptr) {
-      tally.add(format_name(*bias), module.out, byte_count(*bias));
+      tally.add(format_name(*bias), module.out, stored_bytes(*bias));
     }
-    if (const RawTensor* tensor = checkpoint.weight(module.id)) {
-      tally.add(format_name(*tensor), parameters, byte_count(*tensor));
-      continue;
-    }
-    const auto parts = checkpoint.awq_tensors(module.id);
-    if (!parts.ok()) continue;  // open() has checked that one of the two is there
-    tally.add(
-        "awq-int4", parameters,
-        byte_count(*parts->qweight) + byte_count(*parts->qzeros) + byte_count(*parts->scales));
+    const RawTensor& tensor = *checkpoint.weight(module.id);  // open() has checked that it is there
+    tally.add(format_name(tensor), parameters, stored_bytes(tensor));
   }
   CheckpointSummary summary = std::move(tally.summary);
   std::stable_sort(summary.by_precision.begin(), summary.by_precision.end(),
                    [](const auto& left, const auto& right) { return left.bytes > right.bytes; });
   int64_t all_bytes = 0;
-  for (const RawTensor& tensor : checkpoint.tensors()) all_bytes += byte_count(tensor);
+  for (const RawTensor& tensor : checkpoint.tensors()) all_bytes += stored_bytes(tensor);
   summary.ignored_bytes = all_bytes - summary.weight_bytes;
   summary.features = feature_lines(config);
   return summary;

@@ -12,9 +12,9 @@
 namespace forerun {
 
 struct PrecisionShare {
-  std::string precision;   // "bf16", "f16", "f32", "awq-int4" or a block format such as "Q4_K"
-  int64_t parameters = 0;  // an AWQ layer counts in_features x out_features
-  int64_t bytes = 0;       // in the file; AWQ with its zero points and scales
+  std::string precision;   // format_name(): "bf16", "gptq-int4", "fp8", "Q4_K"
+  int64_t parameters = 0;  // a quantized layer counts in_features x out_features
+  int64_t bytes = 0;       // in the file, with zero points and scales
 };
 
 struct CheckpointSummary {

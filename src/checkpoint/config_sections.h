@@ -19,13 +19,9 @@ constexpr int64_t kMaxVocab = 1 << 24;
 // to hold max_position_embeddings.
 void read_rope(FieldReader& fields, ModelConfig& config);
 
-// Sets quantization from "quantization_config". Formats other than AWQ int4 "gemm" are refused by
-// name with what to convert them with.
+// Sets quantization from "quantization_config". Methods that no layout of checkpoint/layouts/ has
+// are refused by name with what to convert them with.
 void read_quantization(FieldReader& fields, ModelConfig& config);
-
-// The fields of an AWQ description, as they stand in quantization_config or in AutoAWQ's older
-// quant_config.json.
-void read_awq_fields(FieldReader& awq, QuantizationConfig& quantization);
 
 // Sets sliding_window for every layer.
 void read_sliding_window(FieldReader& fields, ModelConfig& config);

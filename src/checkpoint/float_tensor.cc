@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/dtype.h"
+#include "checkpoint/layouts/weight_parts.h"
 
 namespace forerun {
 namespace {
@@ -75,11 +76,13 @@ Status check_readable(const RawTensor& tensor) {
     case DType::kBf16:
     case DType::kF16:
     case DType::kBlocks:
+    case DType::kParts:
       return {};
     default:
-      return Status(StatusCode::kUnsupported, "tensor " + std::string(tensor.name) + ": dtype " +
-                                                  std::string(dtype_name(tensor.dtype)) +
-                                                  "; accepted: f32, bf16, f16 and blocks");
+      return Status(StatusCode::kUnsupported,
+                    "tensor " + std::string(tensor.name) + ": dtype " +
+                        std::string(dtype_name(tensor.dtype)) +
+                        "; accepted: f32, bf16, f16, blocks and quantized layers");
   }
 }
 
@@ -91,6 +94,9 @@ void widen(const RawTensor& tensor, int64_t first, int64_t count, float* to) {
     return;
   }
   const int64_t width = tensor.shape[1];
+  if (tensor.parts != nullptr) {
+    return tensor.parts->widen(first / width, first % width, count, to);
+  }
   const int64_t row = tensor.stored_row(first / width);
   if (tensor.blocks == nullptr) return widen_run(tensor, row * width + first % width, count, to);
   const int64_t row_bytes = width / tensor.blocks->weights * tensor.blocks->bytes;

@@ -1,5 +1,5 @@
-// Tensors of floats and of blocks as f32, wherever and in whatever order of rows the file has put
-// them.
+// Weights as f32, whatever stores them (floats, blocks, several tensors of a quantized layer) and
+// in whatever order of rows the file has put them.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -17,7 +17,7 @@ namespace forerun {
 Result<const RawTensor*> require_weight(const Checkpoint& checkpoint, ModuleId module);
 Result<const RawTensor*> require_bias(const Checkpoint& checkpoint, ModuleId module);
 
-// kUnsupported for any dtype but f32, bf16, f16 and blocks.
+// kUnsupported for any dtype but f32, bf16, f16, blocks and parts.
 Status check_readable(const RawTensor& tensor);
 
 // Widens `count` elements, perhaps none, from element `first` of the weight on; where the tensor

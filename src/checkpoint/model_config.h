@@ -37,20 +37,42 @@ struct RopeScaling {
   std::vector<float> pair_factors = {};
 };
 
+struct WeightLayout;  // checkpoint/layouts/weight_layout.h
+
+// How several tensors store the weight of a linear layer.
+struct LayerScheme {
+  const WeightLayout* layout = nullptr;
+  std::vector<std::string> targets = {};  // names, patterns or "Linear"; empty: every linear layer
+  int32_t bits = 4;                       // of a quant: 4 or 8
+  int32_t group_size = 128;               // inputs that share a scale; -1: all; 0: floats
+  int32_t block_size = 0;                 // floats: of a scale, both ways; 0: tensor or output
+  bool has_zeros = true;
+  bool zeros_lack_one = false;  // GPTQ: a zero point is one more than what is stored
+  bool has_order = false;       // a tensor says to which group an input belongs
+};
+
 // Weight quantization of the linear layers as the checkpoint stores them.
 struct QuantizationConfig {
-  enum class Kind : uint8_t { kNone, kAwq, kBlocks };
+  enum class Kind : uint8_t {
+    kNone,
+    kParts,   // layers have schemes; safetensors
+    kBlocks,  // GGUF
+  };
   Kind kind = Kind::kNone;
-  int32_t bits = 4;
-  int32_t group_size = 128;  // input channels that share a scale; -1 in the file means all: stored
-                             // here as the layer's own width by the loader; kBlocks: the inputs of
-                             // the widest block
-  bool zero_point = true;
-  std::vector<std::string> modules_to_not_convert;
-  // kBlocks: which formats the linear layers have, "Q4_K, Q6_K", and the average size of a weight.
-  std::string block_formats;
-  double bytes_per_weight = 0;
+
+  // kParts
+  std::vector<LayerScheme> schemes;
+  std::vector<std::string> left_out;  // layers that are plain
+  bool names_in_full = false;         // else `left_out` and targets are parts of names
+
+  // kBlocks
+  std::string block_formats;    // which the linear layers have, "Q4_K, Q6_K"
+  int32_t block_inputs = 0;     // of the widest block
+  double bytes_per_weight = 0;  // on average
 };
+
+// What layers are stored in, "awq-int4" or "Q4_K, Q6_K"; empty where nothing is quantized.
+std::string stored_formats(const QuantizationConfig& quantization);
 
 struct ModelConfig {
   std::string model_type;      // "llama", "qwen2", "qwen3", "mistral"

@@ -3,7 +3,24 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/model_config.h"
+
+namespace {
+
+bool sound_schemes(const forerun::QuantizationConfig& quantization) {
+  const bool has_schemes = quantization.kind == forerun::QuantizationConfig::Kind::kParts;
+  if (has_schemes == quantization.schemes.empty()) return false;
+  for (const forerun::LayerScheme& scheme : quantization.schemes) {
+    if (scheme.layout == nullptr || (scheme.bits != 4 && scheme.bits != 8)) return false;
+    if (scheme.group_size < -1 || (scheme.block_size != 0 && scheme.group_size != 0)) return false;
+    // Patterns have been read once and may be asked again.
+    forerun::scheme_of(quantization, "model.layers.1.mlp.down_proj");
+  }
+  return true;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -22,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                      config->max_position > 0 &&
                      config->sliding_window.size() == static_cast<size_t>(config->num_layers) &&
                      config->rope_scaling.factor >= 1.0f && config->rope_theta >= 1.0f &&
-                     config->quantization.bits == 4;
+                     sound_schemes(config->quantization);
   if (!sound) std::abort();
   return 0;
 }

@@ -60,6 +60,10 @@ struct Module {
 // Embedding first, then the layers in order, final norm, head (absent where it is tied).
 std::vector<Module> decoder_modules(const ModelConfig& config);
 
+// The bytes of a weight of a module that has a scheme: its quant and its share of a 32-bit scale
+// and zero. 0 where it has none.
+double bytes_per_weight(const QuantizationConfig& quantization, const Module& module);
+
 enum class ModuleNaming : uint8_t { kHuggingFace, kGguf };
 
 // "model.layers.3.self_attn.q_proj" or "blk.3.attn_q".

@@ -1,82 +1,78 @@
 #include <algorithm>
-#include <cctype>
+#include <iterator>
 #include <string>
 
 #include "base/printable.h"
 #include "checkpoint/config_sections.h"
+#include "checkpoint/layouts/weight_layout.h"
+#include "checkpoint/modules.h"
 
 namespace forerun {
 namespace {
 
-constexpr const char* kAcceptedQuantization =
-    "AWQ with 4 bits, version \"gemm\" (as AutoAWQ writes it), or no quantization; ";
+// A value of quant_method and the reader of the rest.
+struct Method {
+  const char* name;
+  void (*read)(FieldReader&, QuantizationConfig&);
+};
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
+constexpr Method kMethods[] = {
+    {"awq", read_awq_fields},
+    {"gptq", read_gptq_fields},
+    {"compressed-tensors", read_compressed_tensors_fields},
+    {"fp8", read_fp8_fields},
+};
 
-// Says how to convert a checkpoint of this method to one that is accepted.
-std::string conversion_advice(const std::string& method) {
-  if (method == "bitsandbytes" || method.find("fp8") != std::string::npos) {
-    return "take the original bf16 or f16 checkpoint (it was quantized from one), or quantize that "
-           "with AutoAWQ";
-  }
-  return "take the original bf16 or f16 checkpoint, or quantize that with AutoAWQ";
+std::string accepted_methods() {
+  std::string text;
+  for (const Method& method : kMethods) text += in_quotes(method.name) + ", ";
+  return text + "or no quantization; " + std::string(kTakeTheOriginal);
 }
 
 std::string method_of(FieldReader& quantization) {
-  if (const auto method = quantization.string("quant_method")) return lower(*method);
+  if (const auto method = quantization.string("quant_method")) return lower_case(*method);
   // Files older than quant_method.
   if (quantization.has("load_in_4bit") || quantization.has("load_in_8bit")) return "bitsandbytes";
   if (quantization.has("desc_act")) return "gptq";
+  if (quantization.has("config_groups")) return "compressed-tensors";
   if (quantization.has("version") || quantization.has("w_bit")) return "awq";
   return "";
 }
 
 }  // namespace
 
-void read_awq_fields(FieldReader& awq, QuantizationConfig& quantization) {
-  quantization.kind = QuantizationConfig::Kind::kAwq;
-  const char* bits_field = awq.has("bits") ? "bits" : "w_bit";
-  quantization.bits = static_cast<int32_t>(awq.integer(bits_field, 1, 64).value_or(4));
-  if (quantization.bits != 4) awq.refuse(bits_field, "4", StatusCode::kUnsupported);
+std::string stored_formats(const QuantizationConfig& quantization) {
+  std::string formats = quantization.block_formats;
+  for (const LayerScheme& scheme : quantization.schemes) {
+    const std::string name = layout_name(scheme);
+    if (formats.find(name) != formats.npos) continue;
+    formats += (formats.empty() ? "" : ", ") + name;
+  }
+  return formats;
+}
 
-  const auto version = awq.string("version");
-  if (version && lower(*version) != "gemm") {
-    awq.refuse("version",
-               "\"gemm\"; quantize the original bf16 or f16 checkpoint with AutoAWQ and "
-               "\"version\": \"gemm\"",
-               StatusCode::kUnsupported);
-  }
-  const char* group_field = awq.has("group_size") ? "group_size" : "q_group_size";
-  quantization.group_size =
-      static_cast<int32_t>(awq.integer(group_field, -1, 1 << 20).value_or(128));
-  if (quantization.group_size == 0) {
-    awq.refuse(group_field, "-1 (one group) or a divisor of every layer's input width");
-  }
-  quantization.zero_point = awq.boolean("zero_point").value_or(true);
-  if (!quantization.zero_point) {
-    awq.refuse("zero_point", "true; AutoAWQ's \"gemm\" version always stores zero points",
-               StatusCode::kUnsupported);
-  }
-  quantization.modules_to_not_convert =
-      awq.strings("modules_to_not_convert").value_or(std::vector<std::string>());
+double bytes_per_weight(const QuantizationConfig& quantization, const Module& module) {
+  const LayerScheme* const scheme =
+      scheme_of(quantization, module_name(module.id, ModuleNaming::kHuggingFace));
+  if (scheme == nullptr) return 0;
+  return scheme->bits / 8.0 + (scheme->group_size > 0 ? 4.0 / scheme->group_size : 0.0);
 }
 
 void read_quantization(FieldReader& fields, ModelConfig& config) {
   for (const char* field : {"compression_config", "quantization_config"}) {
     auto quantization = fields.object(field);
     if (!quantization) continue;
-    const std::string method = method_of(*quantization);
-    if (method == "awq") {
-      read_awq_fields(*quantization, config.quantization);
+    const std::string name = method_of(*quantization);
+    const auto method = std::find_if(std::begin(kMethods), std::end(kMethods),
+                                     [&](const Method& each) { return name == each.name; });
+    if (method == std::end(kMethods)) {
+      quantization->refuse("quant_method", accepted_methods(), StatusCode::kUnsupported,
+                           name.empty() ? "nothing that names a method" : in_quotes(name));
       continue;
     }
-    const std::string name = method.empty() ? "nothing that names a method" : printable(method);
-    quantization->refuse("quant_method", kAcceptedQuantization + conversion_advice(method),
-                         StatusCode::kUnsupported, method.empty() ? name : in_quotes(name));
+    config.quantization = {};  // a file that has both fields says the same twice
+    method->read(*quantization, config.quantization);
+    config.quantization.kind = QuantizationConfig::Kind::kParts;
   }
 }
 

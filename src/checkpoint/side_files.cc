@@ -58,8 +58,8 @@ void add_fields(const std::string& name, const std::string& text, Facts& facts) 
 
 Facts side_file_facts(const std::filesystem::path& dir) {
   Facts facts;
-  for (const char* const name :
-       {"config.json", "generation_config.json", "quant_config.json", "tokenizer_config.json"}) {
+  for (const char* const name : {"config.json", "generation_config.json", "quant_config.json",
+                                 "quantize_config.json", "tokenizer_config.json"}) {
     if (const auto text = read_file(dir / name)) add_fields(name, *text, facts);
   }
   if (const auto text = read_file(dir / "tokenizer.json")) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/printable.h"
 #include "base/status_macros.h"
+#include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/modules.h"
 
 namespace forerun {
@@ -44,7 +44,8 @@ std::string accepted_formats(const TensorTable& table, bool is_matrix) {
 
 class Checker {
  public:
-  Checker(const TensorTable& table, const ModelConfig& config) : table_(table), config_(config) {}
+  Checker(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts)
+      : table_(table), config_(config), parts_(parts) {}
 
   Status run() {
     for (const Module& module : decoder_modules(config_)) {
@@ -67,30 +68,44 @@ class Checker {
     if (module.has_bias) {
       FORERUN_RETURN_IF_ERROR(check_plain(module, bias_name(module.id), {module.out}));
     }
-    if (config_.quantization.kind == QuantizationConfig::Kind::kAwq && is_matrix(module) &&
-        table_.find(name + ".qweight") != nullptr) {
-      return check_awq(module, name);
+    const LayerScheme* const scheme = scheme_for(module, name);
+    if (scheme != nullptr && WeightParts::are_in(table_, name, *scheme)) {
+      return check_parts(module, name, *scheme);
     }
-    FORERUN_RETURN_IF_ERROR(check_may_be_dense(module, name));
+    if (scheme != nullptr) FORERUN_RETURN_IF_ERROR(check_may_be_plain(module, name, *scheme));
     return check_plain(module, weight_name(module.id), module.shape());
   }
 
-  // Under AWQ only those layers are dense that config.json leaves out; others mean that the
-  // description was copied from somewhere else.
-  Status check_may_be_dense(const Module& module, const std::string& name) const {
+  // Null: config.json gives the module no quantization.
+  const LayerScheme* scheme_for(const Module& module, const std::string& name) const {
+    return is_matrix(module) ? scheme_of(config_.quantization, name) : nullptr;
+  }
+
+  // Only those layers are plain that config.json leaves out; others mean that the description was
+  // copied from somewhere else. A head may always be plain.
+  Status check_may_be_plain(const Module& module, const std::string& name,
+                            const LayerScheme& scheme) const {
     const RawTensor* tensor = table_.find(weight_name(module.id));
-    if (config_.quantization.kind != QuantizationConfig::Kind::kAwq ||
-        module.type != ModuleType::kLinear || tensor == nullptr) {
+    if (module.type != ModuleType::kLinear || tensor == nullptr ||
+        is_left_out(config_.quantization, name)) {
       return Status();
     }
-    for (const std::string& kept : config_.quantization.modules_to_not_convert) {
-      if (!kept.empty() && name.find(kept) != std::string::npos) return Status();
-    }
-    return in_file(*tensor, disagreement(tensor->name,
-                                         std::string(format_name(*tensor)) +
-                                             " weights, though config.json describes AWQ",
-                                         name + ".qweight, the layer in modules_to_not_convert, or "
-                                                "no quantization_config"));
+    return in_file(
+        *tensor,
+        disagreement(tensor->name,
+                     std::string(format_name(*tensor)) + " weights, though config.json describes " +
+                         std::string(scheme.layout->method),
+                     main_part(name, scheme) + ", the layer among those that quantization_config "
+                                               "leaves out (modules_to_not_convert, ignore), or no "
+                                               "quantization_config"));
+  }
+
+  // "NAME.qweight", or "NAME.weight in f8_e4m3".
+  static std::string main_part(const std::string& name, const LayerScheme& scheme) {
+    const LayoutPart& part = scheme.layout->parts.front();
+    std::string text = name + std::string(part.suffix);
+    if (part.suffix != ".weight") return text;
+    return text + (is_in(DType::kI8, part.dtypes) ? " in i8" : " in f8_e4m3");
   }
 
   Status check_plain(const Module& module, const std::string& name,
@@ -111,23 +126,27 @@ class Checker {
     return Status();
   }
 
-  Status check_awq(const Module& module, const std::string& name) {
-    auto parts = find_awq_parts(table_, module.id, config_.quantization);
-    const RawTensor& qweight = *table_.find(name + ".qweight");
-    if (!parts.ok()) return in_file(qweight, parts.status());
+  Status check_parts(const Module& module, const std::string& name, const LayerScheme& scheme) {
+    const RawTensor& first = *table_.find(name + std::string(scheme.layout->parts.front().suffix));
     if (module.type == ModuleType::kHead) {
-      return in_file(qweight, Status(StatusCode::kUnsupported,
-                                     label(qweight.name) + ": found a quantized head; accepted: " +
-                                         weight_name(module.id) + " in f32, bf16 or f16"));
+      return in_file(first, Status(StatusCode::kUnsupported,
+                                   label(first.name) + ": found a quantized head; accepted: " +
+                                       weight_name(module.id) + " in f32, bf16 or f16"));
     }
-    if (parts->out_features != module.out || parts->in_features != module.in) {
-      const std::vector<int64_t> accepted = {module.in, module.out / 8};
-      return in_file(qweight, disagreement(qweight.name, "shape " + shape_text(qweight.shape),
-                                           shape_text(accepted) + ", as config.json says"));
+    WeightParts& parts = parts_[{module.id.kind, module.id.layer}];
+    if (Status found = parts.find(table_, module, scheme); !found.ok()) {
+      return in_file(first, std::move(found));
     }
-    for (const RawTensor* part : {parts->qweight, parts->qzeros, parts->scales}) {
-      used_.insert(part->name);
-    }
+    for (const ModuleTensor& part : parts.tensors()) used_.insert(part.tensor->name);
+    return module.has_bias ? Status() : check_no_bias(module);
+  }
+
+  // AutoGPTQ gives every layer a bias, of zeros where the model has none.
+  Status check_no_bias(const Module& module) {
+    const RawTensor* const bias = table_.find(bias_name(module.id));
+    if (bias == nullptr || !is_float(bias->dtype)) return Status();
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    if (std::all_of(bias->bytes.begin(), bias->bytes.end(), is_zero)) used_.insert(bias->name);
     return Status();
   }
 
@@ -139,13 +158,17 @@ class Checker {
           .with_context(table_.main_file().string());
     }
     std::string hint;
-    const std::string quantized = module_name(module.id, ModuleNaming::kHuggingFace) + ".qweight";
-    if (is_matrix(module) && config_.quantization.kind == QuantizationConfig::Kind::kAwq) {
-      hint = ", nor " + quantized;
-    } else if (is_matrix(module) && table_.find(quantized) != nullptr) {
-      hint =
-          ", but a quantized one, though config.json has no quantization_config; accepted: "
-          "AWQ described there";
+    const std::string layer = module_name(module.id, ModuleNaming::kHuggingFace);
+    const LayerScheme* const scheme = scheme_for(module, layer);
+    if (scheme != nullptr && module.type == ModuleType::kLinear) {
+      hint = ", nor " + main_part(layer, *scheme);
+    } else if (is_matrix(module) && (table_.find(layer + ".qweight") != nullptr ||
+                                     table_.find(layer + ".weight_packed") != nullptr)) {
+      hint = std::string(", but a quantized one, though config.json has ") +
+             (config_.quantization.schemes.empty()
+                  ? "no quantization_config; accepted: the layer described there"
+                  : "no quantization of this layer; accepted: the layer among those that "
+                    "quantization_config describes");
     } else if (module.type == ModuleType::kHead) {
       hint = "; accepted: a head, or \"tie_word_embeddings\": true in config.json";
     }
@@ -170,6 +193,7 @@ class Checker {
 
   const TensorTable& table_;
   const ModelConfig& config_;
+  PartsOfModules& parts_;
   std::set<std::string_view> used_;
 };
 
@@ -194,64 +218,8 @@ bool has_head_of_its_own(const TensorTable& table) {
          std::memcmp(head->bytes.data(), embedding->bytes.data(), head->bytes.size()) != 0;
 }
 
-Status check_tensors(const TensorTable& table, const ModelConfig& config) {
-  return Checker(table, config).run();
-}
-
-Result<AwqTensors> find_awq_parts(const TensorTable& table, ModuleId id,
-                                  const QuantizationConfig& quantization) {
-  const std::string module = module_name(id, ModuleNaming::kHuggingFace);
-  const RawTensor* qweight = table.find(module + ".qweight");
-  const RawTensor* qzeros = table.find(module + ".qzeros");
-  const RawTensor* scales = table.find(module + ".scales");
-  if (qweight == nullptr && qzeros == nullptr && scales == nullptr) {
-    return Status(StatusCode::kNotFound, label(module + ".qweight") + ": not found");
-  }
-  for (const auto& [part, suffix] : {std::pair(qweight, ".qweight"), std::pair(qzeros, ".qzeros"),
-                                     std::pair(scales, ".scales")}) {
-    if (part == nullptr) {
-      return Status(StatusCode::kCorrupt,
-                    label(module + suffix) + ": not found, though other parts of the layer are");
-    }
-    if (part->shape.size() != 2) {
-      return disagreement(part->name, "shape " + shape_text(part->shape), "two dimensions");
-    }
-    if (part == scales ? !is_float(part->dtype) : part->dtype != DType::kI32) {
-      return disagreement(part->name, std::string(dtype_name(part->dtype)),
-                          part == scales ? "f16, bf16 or f32" : "i32");
-    }
-  }
-  AwqTensors result{.qweight = qweight,
-                    .qzeros = qzeros,
-                    .scales = scales,
-                    .in_features = qweight->shape[0],
-                    .out_features = scales->shape[1],
-                    .group_size = quantization.group_size};
-  if (result.group_size == -1) result.group_size = result.in_features;
-  if (result.group_size < 1 || result.in_features < 1 ||
-      result.in_features % result.group_size != 0) {
-    return disagreement(qweight->name, std::to_string(result.in_features) + " input channels",
-                        "a multiple of quantization_config's group_size (" +
-                            std::to_string(result.group_size) + ")");
-  }
-  const int64_t groups = result.in_features / result.group_size;
-  if (result.out_features < 8 || result.out_features % 8 != 0) {
-    return disagreement(scales->name, "shape " + shape_text(scales->shape),
-                        "a multiple of 8 output channels");
-  }
-  for (const auto& [part, rows, columns] :
-       {std::tuple(qweight, result.in_features, result.out_features / 8),
-        std::tuple(qzeros, groups, result.out_features / 8),
-        std::tuple(scales, groups, result.out_features)}) {
-    const std::vector<int64_t> accepted = {rows, columns};
-    if (part->shape != accepted) {
-      return disagreement(part->name, "shape " + shape_text(part->shape),
-                          shape_text(accepted) + " for " + std::to_string(result.in_features) +
-                              " inputs, " + std::to_string(result.out_features) +
-                              " outputs, group size " + std::to_string(result.group_size));
-    }
-  }
-  return result;
+Status check_tensors(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts) {
+  return Checker(table, config, parts).run();
 }
 
 }  // namespace forerun

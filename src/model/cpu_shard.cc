@@ -90,7 +90,6 @@ void CpuShard::reserve_logits(int64_t rows) {
 
 LogitsPart CpuShard::logits(int64_t rows) const {
   if (!layers_.heads) return {};
-  // A quantized head may have a few rows more than the part, in whole words.
   return {MatrixView<const float>(logits_.get(), {rows, part_.vocab.size()},
                                   weights_.head.out_features()),
           static_cast<TokenId>(part_.vocab.begin)};

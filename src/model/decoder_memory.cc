@@ -3,14 +3,13 @@
 #include <string>
 
 #include "checkpoint/modules.h"
+#include "model/block_packing.h"
 #include "model/kv_storage.h"
 
 namespace forerun {
 namespace {
 
-int64_t bytes_of(const RawTensor* tensor) {
-  return tensor == nullptr ? 0 : static_cast<int64_t>(tensor->bytes.size());
-}
+int64_t bytes_of(const RawTensor* tensor) { return tensor == nullptr ? 0 : stored_bytes(*tensor); }
 
 // Bytes of a linear layer or of the head after the override.
 int64_t linear_bytes(const Checkpoint& checkpoint, ModuleId module, int64_t out, int64_t in,
@@ -27,13 +26,10 @@ int64_t linear_bytes(const Checkpoint& checkpoint, ModuleId module, int64_t out,
     case WeightOverride::kInt4Head:
       break;
   }
-  if (const RawTensor* const plain = checkpoint.weight(module)) {
-    // Kernels keep a byte where K-quants pack six bits of a scale.
-    return plain->blocks == nullptr ? bytes_of(plain) : bytes_of(plain) * 11 / 10;
-  }
-  const auto awq = checkpoint.awq_tensors(module);
-  // Repacked: nibbles, and a 32-bit word for each scale and its zero point.
-  return awq.ok() ? bytes_of(awq->qweight) + bytes_of(awq->qzeros) * 8 : 0;
+  const RawTensor* const tensor = checkpoint.weight(module);
+  if (tensor == nullptr) return 0;
+  if (tensor->blocks == nullptr && tensor->parts == nullptr) return bytes_of(tensor);
+  return has_kernel(*tensor, /*on_gpus=*/false) ? packed_bytes(*tensor) : out * in * 4;
 }
 
 int64_t scaled(int64_t bytes, double share) {

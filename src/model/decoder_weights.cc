@@ -80,13 +80,12 @@ class Loader {
   Status load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to);
   Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
-  Status load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to);
   Status load_embedding(const RawTensor& tensor);
   // Converts a weight to its overridden format; `fill(first, w)` writes rows from `first` on as
   // f32.
   void convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
   void done(const RawTensor& tensor) {
-    done_bytes_ += static_cast<double>(tensor.bytes.size());
+    done_bytes_ += static_cast<double>(stored_bytes(tensor));
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
   }
   // Rows and columns of a tensor of two dimensions where they lie, or an aligned copy of them in
@@ -141,7 +140,7 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
     to = LinearWeight::quantize_int8(rows, in, fill);
     return;
   }
-  // Blocks that no kernel reads keep their values as f32.
+  // What no kernel reads as it is stored keeps its values as f32.
   if (override_ == WeightOverride::kF32 || override_ == WeightOverride::kAsStored) {
     auto* values = reinterpret_cast<float*>(own(count * sizeof(float)));
     fill(0, MatrixView<float>(values, {rows, in}));
@@ -167,12 +166,13 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_readable(tensor));
   if (override_ == WeightOverride::kAsStored && packs_as_stored(tensor, part)) {
-    to = pack_blocks(tensor, part);
+    to = pack_as_stored(tensor, part);
     checkpoint_.release_pages(tensor);
     return {};
   }
   const int64_t width = tensor.shape[1];
-  const bool in_place = (override_ == WeightOverride::kAsStored && tensor.blocks == nullptr) ||
+  const bool is_float = tensor.blocks == nullptr && tensor.parts == nullptr;
+  const bool in_place = (override_ == WeightOverride::kAsStored && is_float) ||
                         (override_ == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
                         (override_ == WeightOverride::kF32 && tensor.dtype == DType::kF32);
   if (!in_place) {
@@ -185,6 +185,7 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
           }
         },
         to);
+    if (tensor.parts != nullptr) checkpoint_.release_pages(tensor);
     return {};
   }
   if (tensor.dtype == DType::kBf16 && pairs_) {
@@ -205,53 +206,8 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
   return {};
 }
 
-Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to) {
-  FORERUN_RETURN_IF_ERROR(check_readable(*awq.scales));
-  // The part's inputs may begin or end within a group: its scale is then repeated for smaller
-  // groups.
-  const int64_t group = std::gcd(awq.group_size, std::gcd(part.in.begin, part.in.size()));
-  const int64_t groups = group == 0 ? 0 : part.in.size() / group;
-  const int64_t out = part.out.size();
-  std::vector<float> scales(static_cast<size_t>(groups * out));
-  std::vector<int32_t> zeros(static_cast<size_t>(groups * out / 8));
-  const size_t owned_before = out_.owned.size();
-  const MatrixView<const int32_t> stored_zeros = elements<int32_t>(
-      *awq.qzeros, {{0, awq.in_features / awq.group_size}, {0, awq.out_features / 8}});
-  for (int64_t index = 0; index < groups; ++index) {
-    const int64_t stored = (part.in.begin + index * group) / awq.group_size;
-    widen(*awq.scales, stored * awq.out_features + part.out.begin, out,
-          scales.data() + index * out);
-    std::copy_n(stored_zeros.row(stored) + part.out.begin / 8, out / 8,
-                zeros.data() + index * out / 8);
-  }
-  LinearWeight repacked = LinearWeight::from_awq(
-      elements<int32_t>(*awq.qweight, {part.in, {part.out.begin / 8, part.out.end / 8}}),
-      {zeros.data(), {groups, out / 8}}, {scales.data(), {groups, out}}, group);
-  out_.owned.resize(owned_before);  // aligned copies of the sources, if any, are done with
-  for (const RawTensor* source : {awq.qweight, awq.qzeros, awq.scales}) {
-    checkpoint_.release_pages(*source);
-    done(*source);
-  }
-  // An int4 head does not grow to int8.
-  if (override_ == WeightOverride::kAsStored || weights_ == WeightOverride::kInt8Head) {
-    to = std::move(repacked);
-    return {};
-  }
-  convert(
-      out, part.in.size(),
-      [&repacked](int64_t first, MatrixView<float> w) { repacked.dequantize(first, w); }, to);
-  return {};
-}
-
 Status Loader::load_linear(ModuleId module, const Part& part, LinearWeight& to) {
   if (part.out.size() == 0 || part.in.size() == 0) return {};  // the part has none of it
-  if (checkpoint_.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
-    auto awq = checkpoint_.awq_tensors(module);
-    if (awq.ok()) {
-      return load_awq(*awq, part, to).with_context(module_name(module, ModuleNaming::kHuggingFace));
-    }
-    if (awq.status().code() != StatusCode::kNotFound) return awq.status();
-  }
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module));
   FORERUN_RETURN_IF_ERROR(load_plain(*tensor, part, to));
   done(*tensor);
@@ -300,10 +256,7 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   const ModelConfig& config = checkpoint_.config();
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
                            require_weight(checkpoint_, {ModuleKind::kEmbedding}));
-  Part head{shard.vocab, {0, config.hidden_size}};
-  if (config.quantization.kind == QuantizationConfig::Kind::kAwq && shard.vocab.size() > 0) {
-    head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);
-  }
+  const Part head{shard.vocab, {0, config.hidden_size}};
   // The head first: converting it takes the most memory of all tensors for a moment.
   override_ = head_override(weights_);
   if (layers_.heads && !config.tied_embeddings) {

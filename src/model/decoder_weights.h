@@ -1,7 +1,7 @@
 // The weights of a decoder on the host, in the formats that its kernels read. Each device of a
 // group has its own part of them.
 //
-// Plain formats are used where the checkpoint maps them; AWQ and requantized layers, and bf16 where
+// Plain formats are used where the checkpoint maps them; quantized layers, and bf16 where
 // the processor has a dot instruction for it, are repacked one tensor at a time, and the pages of
 // each source are released afterwards.
 #pragma once
@@ -60,7 +60,7 @@ struct DecoderWeights {
   EmbeddingTable embedding;
   std::vector<LayerWeights> layers;  // the stage's, from 0
   std::vector<float> final_norm;     // [hidden]; like the head, only in a stage that has it
-  // [the device's rows][hidden]; up to 7 rows more in an AWQ checkpoint, where a word holds 8.
+  // [the device's rows][hidden]
   LinearWeight head;
   std::vector<std::unique_ptr<std::byte[]>>
       owned;  // converted tensors that the weights above point into

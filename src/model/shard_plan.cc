@@ -25,20 +25,27 @@ ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
   return {std::min(first * unit, count), std::min(last * unit, count)};
 }
 
-// A weight may be cut at multiples of this many inputs; 1 for plain weights. Blocks may be cut
+// A weight may be cut at multiples of this many inputs; 1 for floats. Blocks may be cut
 // anywhere: a part that begins or ends within one is widened.
 int64_t input_unit(const ModelConfig& config) {
-  if (config.quantization.kind != QuantizationConfig::Kind::kAwq) return 1;
-  // One scale for all inputs can be repeated; kernels take them 32 at a time.
-  if (config.quantization.group_size < 0) return 32;
-  return std::gcd(int64_t{config.quantization.group_size}, int64_t{128});
+  int64_t unit = 1;
+  for (const LayerScheme& scheme : config.quantization.schemes) {
+    if (scheme.group_size == 0) continue;  // floats
+    // One scale for all inputs can be repeated; kernels take them 32 at a time.
+    const int64_t cut =
+        scheme.group_size < 0 ? 32 : std::gcd(int64_t{scheme.group_size}, int64_t{128});
+    unit = std::lcm(unit, cut);
+  }
+  return unit;
 }
 
 // Inputs at whose multiples a weight is best cut: whole blocks.
 int64_t best_input_unit(const ModelConfig& config) {
-  return config.quantization.kind == QuantizationConfig::Kind::kBlocks
-             ? config.quantization.group_size
-             : input_unit(config);
+  int64_t unit = std::max<int64_t>(input_unit(config), config.quantization.block_inputs);
+  for (const LayerScheme& scheme : config.quantization.schemes) {
+    unit = std::max<int64_t>(unit, scheme.block_size);
+  }
+  return unit;
 }
 
 // The coarsest unit that pads little.

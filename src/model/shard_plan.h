@@ -55,7 +55,7 @@ struct ShardPlan {
 //
 // KV heads stay whole on one device if that costs the fullest device at most an eighth more query
 // heads than an even deal. MLP columns are dealt in multiples of 128 if that pads the sum by an
-// eighth at most, otherwise of 64, 32 or 16; AWQ groups of 32, 64 or 128 inputs are never cut.
+// eighth at most, otherwise of 64, 32 or 16; groups of 32, 64 or 128 inputs are never cut.
 // Fails (kInvalidArgument) for a degree below 1 or above kMaxDegree, or one that leaves a device
 // without any part of the layers.
 Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int64_t vocab);

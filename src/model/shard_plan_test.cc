@@ -22,8 +22,8 @@ ModelConfig config_of(const Shape& shape) {
   config.intermediate_size = shape.mlp;
   config.vocab_size = shape.vocab;
   if (shape.awq_group != 0) {
-    config.quantization.kind = QuantizationConfig::Kind::kAwq;
-    config.quantization.group_size = shape.awq_group;
+    config.quantization.kind = QuantizationConfig::Kind::kParts;
+    config.quantization.schemes.push_back({.group_size = shape.awq_group});
   }
   return config;
 }
@@ -108,7 +108,7 @@ TEST(ShardPlan, IntegerGroupsAreNeverCut) {
 TEST(ShardPlan, BlocksAreCutOnlyWhereWholeOnesWouldPadMuch) {
   ModelConfig config = config_of({"large", 32, 8, 128, 14336, 128256});
   config.quantization.kind = QuantizationConfig::Kind::kBlocks;
-  config.quantization.group_size = 256;
+  config.quantization.block_inputs = 256;
   const auto large = make_shard_plan(config, 4, 128256);
   ASSERT_TRUE(large.ok()) << large.status().message();
   for (const DeviceShard& shard : large->devices) {
@@ -117,7 +117,7 @@ TEST(ShardPlan, BlocksAreCutOnlyWhereWholeOnesWouldPadMuch) {
   }
   config = config_of({"small", 4, 2, 64, 512, 257});
   config.quantization.kind = QuantizationConfig::Kind::kBlocks;
-  config.quantization.group_size = 256;
+  config.quantization.block_inputs = 256;
   for (const int32_t degree : {2, 3, 4}) {
     const auto plan = make_shard_plan(config, degree, 257);
     ASSERT_TRUE(plan.ok()) << plan.status().message();

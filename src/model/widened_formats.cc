@@ -24,15 +24,15 @@ std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const L
       continue;
     }
     const RawTensor* const tensor = checkpoint.weight(module.id);
-    if (tensor == nullptr || tensor->blocks == nullptr) continue;
-    if (!on_gpus && kernel_format(tensor->blocks->format)) continue;
-    const std::string stored(tensor->blocks->name);
+    if (tensor == nullptr || (tensor->blocks == nullptr && tensor->parts == nullptr)) continue;
+    if (has_kernel(*tensor, on_gpus)) continue;
+    const std::string stored(format_name(*tensor));
     auto found = std::find_if(formats.begin(), formats.end(),
                               [&](const WidenedFormat& each) { return each.stored == stored; });
     if (found == formats.end()) {
       found = formats.insert(found, {.stored = stored, .read_as = on_gpus ? "bf16" : "f32"});
     }
-    found->stored_bytes += static_cast<int64_t>(tensor->bytes.size());
+    found->stored_bytes += stored_bytes(*tensor);
     found->read_bytes += module.out * module.in * (on_gpus ? 2 : 4);
   }
   return formats;

@@ -18,15 +18,14 @@ constexpr double kSequenceSeconds = 2.5e-6;
 constexpr int32_t kExchangesPerLayer = 2;
 constexpr int32_t kComputeBoundRows = 4096;
 
-double bytes_per_weight(const ModelConfig& config, ModuleType type) {
-  if (type == ModuleType::kLinear && config.quantization.kind == QuantizationConfig::Kind::kAwq) {
-    // A 32-bit word of scale and zero point a group.
-    const int32_t group = config.quantization.group_size;
-    return config.quantization.bits / 8.0 + (group > 0 ? 4.0 / group : 0.0);
-  }
-  if (type == ModuleType::kLinear &&
-      config.quantization.kind == QuantizationConfig::Kind::kBlocks) {
-    return config.quantization.bytes_per_weight;
+double bytes_of_weight(const ModelConfig& config, const Module& module) {
+  const QuantizationConfig& quantization = config.quantization;
+  if (module.type == ModuleType::kLinear) {
+    if (quantization.kind == QuantizationConfig::Kind::kBlocks) {
+      return quantization.bytes_per_weight;
+    }
+    const double bytes = bytes_per_weight(quantization, module);
+    if (bytes > 0) return bytes;
   }
   return config.dtype == DType::kF32 ? 4.0 : 2.0;
 }
@@ -39,7 +38,7 @@ DeviceWork work_of(const ModelConfig& config, const DeviceShard& shard) {
     if (module.type == ModuleType::kNorm) continue;
     const double weights = module_share(module, shard, config) * static_cast<double>(module.out) *
                            static_cast<double>(module.in);
-    const double bytes = weights * bytes_per_weight(config, module.type);
+    const double bytes = weights * bytes_of_weight(config, module);
     work.resident_bytes += bytes;
     // A Step reads one line of the embedding for each row, unless the embedding is the head too.
     if (module.type == ModuleType::kEmbedding && !config.tied_embeddings) continue;

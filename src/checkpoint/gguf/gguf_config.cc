@@ -273,7 +273,7 @@ class ConfigReader {
     if (names.empty()) return;
     QuantizationConfig& quantization = config_.quantization;
     quantization.kind = QuantizationConfig::Kind::kBlocks;
-    quantization.group_size = static_cast<int32_t>(widest);
+    quantization.block_inputs = static_cast<int32_t>(widest);
     quantization.bytes_per_weight = bytes / weights;
     for (const std::string_view name : names) {
       quantization.block_formats += quantization.block_formats.empty() ? "" : ", ";

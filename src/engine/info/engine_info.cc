@@ -24,14 +24,13 @@ std::string degrees(const LoadedModels& models) {
 std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
                         const LoadedModels& models) {
   const ModelConfig& config = target.checkpoint.config();
+  const std::string formats = stored_formats(config.quantization);
   const std::string backend =
       models.placement().target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
   return backend + " " + degrees(models) + " weights=" +
-         (options.weights != "as_stored"                               ? options.weights
-          : config.quantization.kind == QuantizationConfig::Kind::kAwq ? "awq-int4"
-          : config.quantization.kind == QuantizationConfig::Kind::kBlocks
-              ? config.quantization.block_formats
-              : std::string(dtype_name(config.dtype))) +
+         (options.weights != "as_stored" ? options.weights
+          : !formats.empty()             ? formats
+                                         : std::string(dtype_name(config.dtype))) +
          " activations=" + options.activations;
 }
 

@@ -33,7 +33,7 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
   };
   for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
     const Slice& out = linear.parts[i].out;
-    if (plan.format == LinearFormat::kInt4Group128 && !sources[i].is_plain()) {
+    if (plan.format == LinearFormat::kInt4Group128 && sources[i].is_awq()) {
       const LinearSource::Int4 slices = sources[i].int4(out, linear.in);
       stage(0, slices.qweight.bytes());
       stage(1, slices.qzeros.bytes());

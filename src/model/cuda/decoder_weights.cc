@@ -58,7 +58,7 @@ class Loader {
   Status load_norm(ModuleId module, DeviceBuffer& to);
   Status load_bias(const std::vector<BiasPart>& parts, int64_t outputs, DeviceBuffer& to);
   void done(const RawTensor& tensor) {
-    done_bytes_ += static_cast<double>(tensor.bytes.size());
+    done_bytes_ += static_cast<double>(stored_bytes(tensor));
     checkpoint_.release_pages(tensor);
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
   }
@@ -77,7 +77,7 @@ class Loader {
 
 Status Loader::pack(const LinearSource& source, const FusedPart& part, const Slice& in,
                     LinearWeightCuda& to) {
-  if (to.plan().format == LinearFormat::kInt4Group128 && !source.is_plain()) {
+  if (to.plan().format == LinearFormat::kInt4Group128 && source.is_awq()) {
     const LinearSource::Int4 slices = source.int4(part.out, in);
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(slices.qweight, 0));
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(slices.qzeros, 1));
@@ -87,8 +87,8 @@ Status Loader::pack(const LinearSource& source, const FusedPart& part, const Sli
                        reinterpret_cast<const __half*>(scales), part.out.total, part.placement,
                        part.first_output, stream_->get());
   }
-  FORERUN_ASSIGN_OR_RETURN(const LinearSource::Bf16 values, source.bf16_part(part.out, in));
-  FORERUN_ASSIGN_OR_RETURN(const std::byte* weight, uploader_.bring(values.slice, 0));
+  FORERUN_ASSIGN_OR_RETURN(const std::byte* weight,
+                           uploader_.bring(source.bf16_part(part.out, in), 0));
   return pack_floats(reinterpret_cast<const __nv_bfloat16*>(weight), part, to);
 }
 
@@ -119,7 +119,7 @@ Status Loader::load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
           pack(sources[i], part, linear.in, to)
               .with_context(module_name(part.module, ModuleNaming::kHuggingFace)));
     }
-    for (const RawTensor* tensor : sources[i].tensors()) done(*tensor);
+    done(sources[i].tensor());
   }
   return {};
 }

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/layouts/weight_parts.h"
 #include "forerun/status.h"
 #include "model/cuda/matrix_slice.h"
 
@@ -19,8 +17,8 @@ class LinearSource {
   // The checkpoint must outlive the source.
   static Result<LinearSource> find(const Checkpoint& checkpoint, ModuleId module);
 
-  // Whether one tensor stores it, as floats or as blocks.
-  bool is_plain() const { return plain_ != nullptr; }
+  // Whether it is AutoAWQ's "gemm" version, whose words the int4 kernels unpack.
+  bool is_awq() const { return awq_.has_value(); }
   // Whether the int4 kernels take the part as it is stored. `step`: the number of its outputs must
   // be a multiple of it.
   bool packs_as_int4(const Slice& out, const Slice& in, int64_t step) const;
@@ -33,19 +31,14 @@ class LinearSource {
   Int4 int4(const Slice& out, const Slice& in) const;
 
   // bf16 [out][in], whatever the format.
-  struct Bf16 {
-    MatrixSlice slice;
-    std::vector<bf16> converted;        // if several tensors store it; `slice` points into it
-    std::unique_ptr<RawTensor> tensor;  // describes `converted`
-  };
-  Result<Bf16> bf16_part(const Slice& out, const Slice& in) const;
+  MatrixSlice bf16_part(const Slice& out, const Slice& in) const;
 
-  // The tensors that it is stored in.
-  std::vector<const RawTensor*> tensors() const;
+  // What it is stored in, perhaps of DType::kParts.
+  const RawTensor& tensor() const { return *weight_; }
 
  private:
-  const RawTensor* plain_ = nullptr;  // or
-  std::optional<AwqTensors> awq_;
+  const RawTensor* weight_ = nullptr;
+  std::optional<AwqTensors> awq_;  // where it is AutoAWQ's "gemm" version
 };
 
 }  // namespace forerun::cuda

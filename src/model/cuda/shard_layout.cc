@@ -56,11 +56,6 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
 
   layout.num_tokens = part.vocab.size();
   layout.head_out = Slice::of(part.vocab);
-  if (config.quantization.kind == QuantizationConfig::Kind::kAwq && layout.num_tokens > 0) {
-    // A quantized head is cut at words of 8.
-    layout.head_out = Slice::of({part.vocab.begin, std::min<int64_t>(round_up(part.vocab.end, 8),
-                                                                     int64_t{config.vocab_size})});
-  }
   return layout;
 }
 

@@ -43,7 +43,7 @@ struct ShardLayoutCuda {
   int64_t attended_offset = 0;
   int64_t attended_width = 0;
   Slice mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
-  // Rows of the head. `head_out.total` includes the rest of a word if the head is quantized.
+  // Rows of the head.
   int64_t num_tokens = 0;
   Slice head_out;
 

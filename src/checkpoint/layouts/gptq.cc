@@ -1,0 +1,134 @@
+// GPTQ as AutoGPTQ and GPTQModel write it: 4 or 8 bits, in order of inputs or sorted by activation
+// ("desc_act").
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/printable.h"
+#include "checkpoint/layouts/name_pattern.h"
+#include "checkpoint/layouts/weight_layout.h"
+
+namespace forerun {
+namespace {
+
+constexpr size_t kGptqQweight = 0, kGptqQzeros = 1, kGptqScales = 2;
+
+int64_t quants_a_word(const PartTensors& layer) { return 32 / layer.bits; }
+
+constexpr LayoutPart kGptqParts[] = {
+    {".qweight", "", PartRole::kNeeded, dtype_set({DType::kI32}),
+     [](const PartTensors& layer, DType) {
+       return Shapes{{layer.in / quants_a_word(layer), layer.out}};
+     }},
+    {".qzeros", "", PartRole::kNeeded, dtype_set({DType::kI32}),
+     [](const PartTensors& layer, DType) {
+       return Shapes{{layer.groups, layer.out / quants_a_word(layer)}};
+     }},
+    {".scales", "", PartRole::kNeeded, kFloats,
+     [](const PartTensors& layer, DType) {
+       return Shapes{{layer.groups, layer.out}};
+     }},
+    {".g_idx", "", PartRole::kOrder, dtype_set({DType::kI32}),
+     [](const PartTensors& layer, DType) { return Shapes{{layer.in}}; }},
+};
+
+uint32_t quant_of(uint32_t word, int64_t index, int32_t bits) {
+  return (word >> (index * bits)) & ((1u << bits) - 1u);
+}
+
+void gptq_quants(const PartTensors& layer, int64_t out, int64_t first, int64_t count, uint8_t* to) {
+  const int64_t quants = quants_a_word(layer);
+  uint32_t word = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t in = first + i;
+    if (i == 0 || in % quants == 0) {
+      word = element_at<uint32_t>(layer[kGptqQweight], in / quants * layer.out + out);
+    }
+    to[i] = static_cast<uint8_t>(quant_of(word, in % quants, layer.bits));
+  }
+}
+
+int16_t gptq_zero(const PartTensors& layer, int64_t out, int64_t group) {
+  const int64_t quants = quants_a_word(layer);
+  const auto word =
+      element_at<uint32_t>(layer[kGptqQzeros], group * (layer.out / quants) + out / quants);
+  return static_cast<int16_t>(static_cast<int32_t>(quant_of(word, out % quants, layer.bits)) +
+                              layer.added_zero);
+}
+
+float gptq_scale(const PartTensors& layer, int64_t out, int64_t group) {
+  return float_at(layer[kGptqScales], group * layer.out + out);
+}
+
+// Layers that GPTQModel leaves out lie under "-:PATTERN"; other keys give layers options of their
+// own.
+void read_dynamic(FieldReader& fields, QuantizationConfig& quantization) {
+  const auto dynamic = fields.object("dynamic");
+  if (!dynamic) return;
+  for (const std::string& key : dynamic->keys()) {
+    const std::string pattern = "re:" + (key.size() > 2 ? key.substr(2) : std::string());
+    if (!key.starts_with("-:") || !is_readable_pattern(pattern)) {
+      fields.refuse("dynamic",
+                    "\"-:PATTERN\", which leaves layers out; " + std::string(kTakeTheOriginal),
+                    StatusCode::kUnsupported, in_quotes(key));
+      return;
+    }
+    quantization.left_out.push_back(pattern);
+  }
+}
+
+// Names of layers, or lists of them.
+void read_targets(FieldReader& fields, std::vector<std::string>& targets) {
+  const auto* const list = fields.any_list("modules_in_block_to_quantize");
+  if (list == nullptr) return;
+  for (const auto& entry : *list) {
+    const bool is_list = entry.is_array();
+    for (size_t i = 0; i < (is_list ? entry.size() : 1); ++i) {
+      const auto& name = is_list ? entry[i] : entry;
+      if (!name.is_string()) {
+        return fields.refuse("modules_in_block_to_quantize", "lists of names of layers");
+      }
+      targets.push_back(name.template get<std::string>());
+    }
+  }
+}
+
+}  // namespace
+
+const WeightLayout kGptq = {.method = "GPTQ",
+                            .label = "gptq",
+                            .parts = kGptqParts,
+                            .out_unit = quants_a_word,
+                            .in_unit = quants_a_word,
+                            .quants = gptq_quants,
+                            .zero = gptq_zero,
+                            .scale = gptq_scale,
+                            .scale_part = kGptqScales,
+                            .is_awq_gemm = false};
+
+void read_gptq_fields(FieldReader& fields, QuantizationConfig& quantization) {
+  LayerScheme scheme{.layout = &kGptq};
+  scheme.bits = static_cast<int32_t>(fields.integer("bits", 1, 64).value_or(4));
+  if (scheme.bits != 4 && scheme.bits != 8) {
+    fields.refuse("bits", "4 or 8; " + std::string(kTakeTheOriginal), StatusCode::kUnsupported);
+  }
+  scheme.group_size = static_cast<int32_t>(fields.integer("group_size", -1, 1 << 20).value_or(-1));
+  if (scheme.group_size == 0) {
+    fields.refuse("group_size", "-1 (one group) or a divisor of every layer's input width");
+  }
+  scheme.has_order = fields.boolean("desc_act").value_or(false);
+  const std::string format = fields.string("checkpoint_format").value_or("gptq");
+  if (fields.truthy("is_marlin_format") || (format != "gptq" && format != "gptq_v2")) {
+    const bool is_flag = format == "gptq" || format == "gptq_v2";
+    fields.refuse(is_flag ? "is_marlin_format" : "checkpoint_format",
+                  "\"gptq\" or \"gptq_v2\", not repacked for a kernel; take the checkpoint that it "
+                  "was repacked from",
+                  StatusCode::kUnsupported);
+  }
+  scheme.zeros_lack_one = format != "gptq_v2";
+  read_dynamic(fields, quantization);
+  read_left_out(fields, "modules_to_not_convert", quantization);
+  read_targets(fields, scheme.targets);
+  quantization.schemes.push_back(std::move(scheme));
+}
+
+}  // namespace forerun

@@ -1,0 +1,140 @@
+// The weight of a linear layer that several tensors store, as AWQ, GPTQ, compressed-tensors and
+// FP8 checkpoints do. Loaders reach it through RawTensor::parts of Checkpoint::weight(); widen() of
+// float_tensor.h reads any of them, and packers of kernels take the quants as they are stored.
+//
+// A weight's value is (quant - zero) * scale or code * scale, in f32; each operation is rounded
+// once.
+//
+// Thread rules: const methods may be called from many threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace forerun {
+
+class TensorTable;
+class WeightParts;
+
+// Whole numbers of 4 or 8 bits in groups of inputs that share a scale and a zero: a range of a
+// layer's outputs and inputs, both counted from 0. Refers to its WeightParts, which must outlive
+// it.
+struct GroupedIntegers {
+  int64_t outs = 0;
+  int64_t ins = 0;
+  int32_t bits = 4;                    // 4 or 8
+  int64_t group = 0;                   // inputs that share a scale; divides `ins`
+  DType scale_dtype = DType::kF16;     // as stored: kF16, kBf16 or kF32
+  bool has_zeros = false;              // else every zero is 1 << (bits - 1)
+  std::vector<int32_t> order;          // empty, or a permutation: input i here is input order[i]
+  const WeightParts* parts = nullptr;  // these three say where the range lies
+  int64_t first_out = 0;
+  int64_t first_in = 0;
+
+  int64_t groups() const { return ins / group; }
+  // Inputs [first, first + count) of output `out`, 0 .. 2^bits - 1, in the order of `order`.
+  void quants(int64_t out, int64_t first, int64_t count, uint8_t* to) const;
+  // groups() values of output `out` each. Zeros lie in 0 .. 2^bits: GPTQ adds one to what it
+  // stores.
+  void scales(int64_t out, float* to) const;
+  void zeros(int64_t out, int16_t* to) const;
+};
+
+// Numbers of float8 e4m3 with a scale for each block of outputs and inputs: a whole layer. Blocks
+// at the edges may be partial.
+struct ScaledFloats {
+  const RawTensor* codes = nullptr;  // kF8E4M3 [out][in], where the file has them
+  int64_t block_out = 1;             // 1, 128, or all outputs
+  int64_t block_in = 128;            // 128, or all inputs
+  int64_t in_blocks = 1;
+  std::vector<float> scales;  // [blocks of outputs][in_blocks]
+
+  float scale(int64_t out, int64_t in) const {
+    return scales[static_cast<size_t>(out / block_out * in_blocks + in / block_in)];
+  }
+};
+
+// The tensors of AutoAWQ's "gemm" version.
+struct AwqTensors {
+  const RawTensor* qweight;  // i32 [in][out / 8]
+  const RawTensor* qzeros;   // i32 [in / group][out / 8]
+  const RawTensor* scales;   // f16 or bf16 or f32 [in / group][out]
+  int64_t in_features, out_features, group_size;
+};
+
+// The parts of a layer by their places in the layout's list.
+struct PartTensors {
+  static constexpr size_t kMaxParts = 8;
+  int64_t out = 0;
+  int64_t in = 0;
+  int64_t group = 0;   // inputs that share a scale
+  int64_t groups = 0;  // of an output
+  int32_t bits = 4;
+  int64_t block = 0;       // of the scales of floats, both ways; 0: one for all inputs
+  int32_t added_zero = 0;  // what a stored zero point lacks
+  std::array<const RawTensor*, kMaxParts> tensors{};  // null: not there
+
+  const RawTensor& operator[](size_t part) const { return *tensors[part]; }
+  bool has(size_t part) const { return tensors[part] != nullptr; }
+};
+
+class WeightParts {
+ public:
+  // Whether the table has the part of `scheme`'s layout by which it is known for the layer
+  // `module` (its name in Hugging Face's files).
+  static bool are_in(const TensorTable& table, const std::string& module,
+                     const LayerScheme& scheme);
+  // Finds the parts and checks names, dtypes and shapes, and the values of those that describe
+  // others (shapes, groups of inputs). Messages begin with the tensor. The table must outlive
+  // the result, which must not be moved afterwards.
+  Status find(const TensorTable& table, const Module& module, const LayerScheme& scheme);
+
+  // "awq-int4", "gptq-int8", "fp8".
+  const std::string& name() const { return name_; }
+  int64_t out_features() const { return parts_.out; }
+  int64_t in_features() const { return parts_.in; }
+  // What Checkpoint::weight() gives: [out][in], of DType::kParts.
+  const RawTensor& tensor() const { return tensor_; }
+  // All that the files have of the weight, by the names of Hugging Face's files.
+  const std::vector<ModuleTensor>& tensors() const { return tensors_; }
+  int64_t stored_bytes() const;
+
+  // Inputs [first, first + count) of output `out` as f32, in the layer's order.
+  void widen(int64_t out, int64_t first, int64_t count, float* to) const;
+
+  // For packers: a range of outputs and of inputs. Nothing for floats, and nothing for a part of
+  // the inputs where groups do not lie one after another (GPTQ's desc_act): widen those. A range
+  // that cuts groups has smaller ones, with repeated scales.
+  std::optional<GroupedIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
+                                          int64_t last_in) const;
+  // For packers of e4m3; nothing for integers.
+  std::optional<ScaledFloats> floats() const;
+  // For the packers that unpack AutoAWQ's words themselves; nothing for other layouts.
+  std::optional<AwqTensors> awq_gemm() const;
+
+ private:
+  friend struct GroupedIntegers;
+  Status find_part(const TensorTable& table, const std::string& module, const LayerScheme& scheme,
+                   size_t part);
+  Status read_order(const RawTensor& groups_of_inputs, bool wanted);
+  const WeightLayout& layout() const { return *layout_; }
+
+  const WeightLayout* layout_ = nullptr;
+  std::string name_;
+  PartTensors parts_;
+  bool has_zeros_ = true;
+  std::vector<ModuleTensor> tensors_;
+  // Empty where inputs of a group lie one after another, else:
+  std::vector<int32_t> group_of_;  // [in] the group of an input
+  std::vector<int32_t> order_;     // [in] inputs sorted by group
+  RawTensor tensor_;
+};
+
+}  // namespace forerun
