@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/layouts/weight_parts.h"
 #include "checkpoint/testing.h"
 
 namespace forerun {
@@ -52,8 +53,10 @@ TEST(ToyCheckpoint, DequantizedTwinHoldsTheSameValues) {
     const auto twin = Checkpoint::open(twin_dir.path());
     ASSERT_TRUE(packed.ok() && twin.ok());
     const ModuleId module{ModuleKind::kDown, 0};
-    const auto parts = packed->awq_tensors(module);
-    ASSERT_TRUE(parts.ok()) << parts.status().message();
+    const RawTensor& weight_in_parts = *packed->weight(module);
+    ASSERT_NE(weight_in_parts.parts, nullptr);
+    const auto parts = weight_in_parts.parts->awq_gemm();
+    ASSERT_TRUE(parts.has_value());
     EXPECT_EQ(parts->in_features, 64);
     EXPECT_EQ(parts->out_features, 32);
     EXPECT_EQ(parts->group_size, group_size == -1 ? 64 : group_size);

@@ -142,7 +142,9 @@ void read_weights(FieldReader& weights, const std::string& format, LayerScheme& 
   } else if (strategy == "block" && is_float) {
     const auto block = weights.integers("block_structure", 1, 1 << 20);
     if (!block || *block != std::vector<int64_t>{128, 128}) {
-      return refuse("block_structure", "[128, 128]");
+      weights.refuse("block_structure", "[128, 128]; " + std::string(kTakeTheOriginal),
+                     StatusCode::kUnsupported, block ? list_text(*block) : std::string("nothing"));
+      return;
     }
     scheme.block_size = 128;
   } else if (strategy != "channel" && strategy != "tensor") {

@@ -61,7 +61,7 @@ void read_fp8_fields(FieldReader& fields, QuantizationConfig& quantization) {
     if (*block != std::vector<int64_t>{128, 128}) {
       fields.refuse("weight_block_size",
                     "[128, 128], or null for scales of outputs or of the whole tensor",
-                    StatusCode::kUnsupported);
+                    StatusCode::kUnsupported, list_text(*block));
     }
     scheme.block_size = 128;
   }

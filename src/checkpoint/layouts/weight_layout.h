@@ -93,6 +93,8 @@ inline constexpr std::string_view kTakeTheOriginal =
     "take the original bf16 or f16 checkpoint, or another quantization of it";
 
 std::string lower_case(std::string text);
+// "[128, 128]"
+std::string list_text(const std::vector<int64_t>& values);
 inline int64_t divided(int64_t count, int64_t unit) { return (count + unit - 1) / unit; }
 inline int64_t any_extent(const PartTensors&) { return 1; }
 

@@ -79,6 +79,14 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+std::string list_text(const std::vector<int64_t>& values) {
+  std::string text = "[";
+  for (const int64_t value : values) {
+    text += (text.size() == 1 ? "" : ", ") + std::to_string(value);
+  }
+  return text + "]";
+}
+
 float float_at(const RawTensor& tensor, int64_t index) {
   if (tensor.dtype == DType::kF32) return element_at<float>(tensor, index);
   if (tensor.dtype == DType::kBf16) return to_float(element_at<bf16>(tensor, index));
