@@ -33,7 +33,7 @@ struct RawTensor {
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
   const BlockFormatInfo* blocks = nullptr;  // of DType::kBlocks, else null
-  // Of DType::kParts, else null: a weight that several tensors store, without bytes of its own.
+  // A weight that several tensors store, without bytes of its own: for DType::kParts, else null.
   const WeightParts* parts = nullptr;
   // The rows of each head of so many rows lie in the file in the order 0, d/2, 1, d/2 + 1, ...:
   // GGUF files of the Llama family pair neighbouring rows for rotary embedding. 0: rows lie in

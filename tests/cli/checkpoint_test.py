@@ -144,8 +144,8 @@ class Checkpoints(EditedCheckpoint):
         self.refused(run("chat", "--model", self.model, input="hello\n"), "template")
 
     def test_other_formats_are_refused_by_name(self):
-        self.edit_config(quantization_config={"quant_method": "gptq", "bits": 4})
-        self.refused(generate("--prompt", "x", model=self.model), "gptq", "awq")
+        self.edit_config(quantization_config={"quant_method": "quip", "bits": 4})
+        self.refused(generate("--prompt", "x", model=self.model), "quip", "awq")
         gguf = Path(self.folder.name) / "weights.gguf"
         gguf.write_bytes(b"GGUF")
         self.refused(generate("--prompt", "x", model=gguf), "weights.gguf", "accepted")

@@ -116,7 +116,7 @@ void gemv_fast_quants(const PartTensors& layer, int64_t out, int64_t first, int6
                       uint8_t* to) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t in = first + i;
-    // Of 32 inputs, input 8a + 2b + c lies at 8b + 4c + a.
+    // In a run of 32 inputs, input 8a + 2b + c lies at 8b + 4c + a.
     const int64_t a = in % 32 / 8, b = in % 8 / 2, c = in % 2;
     const int64_t place = in / 32 * 32 + 8 * b + 4 * c + a;
     // A chunk has the 64 inputs of 4 outputs one after another, in words of four.

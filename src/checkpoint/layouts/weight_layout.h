@@ -59,7 +59,7 @@ struct WeightLayout {
   // floats, whose codes are the first part.
   void (*quants)(const PartTensors& layer, int64_t out, int64_t first, int64_t count, uint8_t* to);
   int16_t (*zero)(const PartTensors& layer, int64_t out, int64_t group);
-  // Of a group, or of a block of inputs.
+  // The scale of a group, or of a block of inputs.
   float (*scale)(const PartTensors& layer, int64_t out, int64_t group);
   // Which part the scales are, for their dtype.
   size_t scale_part;
