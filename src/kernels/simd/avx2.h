@@ -96,6 +96,15 @@ struct Avx2 {
     return split(_mm256_cvtph_ps(_mm_loadu_si128(halves)),
                  _mm256_cvtph_ps(_mm_loadu_si128(halves + 1)));
   }
+  // Bits 0 to 6 of a code are bits 7 to 13 of an f16, whose exponent has a bias that is larger
+  // by 8.
+  FORERUN_INLINE Pair load_split_e4m3(const void* p) {
+    const __m128i codes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    const __m128i even = _mm_srai_epi16(_mm_slli_epi16(codes, 8), 1);
+    const __m128i odd = _mm_srai_epi16(codes, 1);
+    const __m128i keep = _mm_set1_epi16(static_cast<int16_t>(0xbf80));
+    return {_mm256_cvtph_ps(_mm_and_si128(even, keep)), _mm256_cvtph_ps(_mm_and_si128(odd, keep))};
+  }
   FORERUN_INLINE Pair split(F low, F high) {
     const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88));
     const __m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xdd));
@@ -104,6 +113,10 @@ struct Avx2 {
   }
   FORERUN_INLINE F load_f16(const void* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  FORERUN_INLINE F load_bf16(const void* p) {
+    const __m128i halves = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return as_float(shift_left<16>(_mm256_cvtepu16_epi32(halves)));
   }
   FORERUN_INLINE I load_bytes(const void* p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));

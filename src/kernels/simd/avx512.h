@@ -84,6 +84,16 @@ struct Avx512 {
     return split(_mm512_cvtph_ps(_mm256_loadu_si256(halves)),
                  _mm512_cvtph_ps(_mm256_loadu_si256(halves + 1)));
   }
+  // Bits 0 to 6 of a code are bits 7 to 13 of an f16, whose exponent has a bias that is larger
+  // by 8.
+  FORERUN_INLINE Pair load_split_e4m3(const void* p) {
+    const __m256i codes = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 1);
+    const __m256i odd = _mm256_srai_epi16(codes, 1);
+    const __m256i keep = _mm256_set1_epi16(static_cast<int16_t>(0xbf80));
+    return {_mm512_cvtph_ps(_mm256_and_si256(even, keep)),
+            _mm512_cvtph_ps(_mm256_and_si256(odd, keep))};
+  }
   FORERUN_INLINE Pair split(F low, F high) {
     const I even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const I odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
@@ -91,6 +101,10 @@ struct Avx512 {
   }
   FORERUN_INLINE F load_f16(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  FORERUN_INLINE F load_bf16(const void* p) {
+    const __m256i halves = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    return as_float(shift_left<16>(_mm512_cvtepu16_epi32(halves)));
   }
   FORERUN_INLINE I load_bytes(const void* p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));

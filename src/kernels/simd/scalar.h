@@ -105,6 +105,16 @@ struct Scalar {
     const I raw = load_int(p);
     return {widen_half(raw & set1_int(0xffff)), widen_half(shift_right<16>(raw))};
   }
+  FORERUN_INLINE Pair load_split_e4m3(const void* p) {
+    uint8_t v[8];
+    __builtin_memcpy(v, p, sizeof(v));
+    return {widen_code(I{v[0], v[2], v[4], v[6]}), widen_code(I{v[1], v[3], v[5], v[7]})};
+  }
+  // The same steps as in widen_half.
+  FORERUN_INLINE F widen_code(I code) {
+    const F scaled = as_float(shift_left<20>(code & set1_int(0x7f))) * set1(0x1p112f);
+    return as_float(as_int(scaled) | shift_left<24>(code & set1_int(0x80)));
+  }
   // Converts binary16 to binary32: moves exponent and mantissa up, rebiases by a multiplication
   // (exact, also for subnormals), and restores infinity and NaN.
   FORERUN_INLINE F widen_half(I half) {
@@ -118,6 +128,11 @@ struct Scalar {
     uint16_t v[4];
     __builtin_memcpy(v, p, sizeof(v));
     return widen_half(I{v[0], v[1], v[2], v[3]});
+  }
+  FORERUN_INLINE F load_bf16(const void* p) {
+    uint16_t v[4];
+    __builtin_memcpy(v, p, sizeof(v));
+    return as_float(shift_left<16>(I{v[0], v[1], v[2], v[3]}));
   }
   FORERUN_INLINE I load_bytes(const void* p) {
     int8_t v[4];

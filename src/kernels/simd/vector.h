@@ -100,12 +100,15 @@ concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, f
   // 2 * kLanes consecutive elements, separated into even and odd elements.
   { V::load_split_f32(from) } -> Same<typename V::Pair>;
   { V::load_split_f16(from) } -> Same<typename V::Pair>;
+  // FP8 e4m3 codes, each 2^-8 times its number. The codes of NaN give 1.875, with their sign.
+  { V::load_split_e4m3(from) } -> Same<typename V::Pair>;
   { V::store_low_halves(halves, i) } -> Same<void>;  // lanes below 2^16
   { V::store_low_bytes(bytes, i) } -> Same<void>;    // the low 8 bits of every lane
   // The same for two vectors: four bytes of one alternate with four bytes of the other.
   { V::store_low_bytes_by_fours(bytes, i, i) } -> Same<void>;
 
   { V::load_f16(from) } -> Same<typename V::F>;     // kLanes elements
+  { V::load_bf16(from) } -> Same<typename V::F>;    // kLanes elements
   { V::load_bytes(from) } -> Same<typename V::I>;   // kLanes signed bytes
   { V::repeat4_int(from) } -> Same<typename V::I>;  // the same 16 bytes in every four lanes
   // (table, i): each byte of i, below 16, is replaced by that byte of the table's four lanes, which

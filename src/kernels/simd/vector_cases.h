@@ -200,8 +200,32 @@ bool digit_dot_is_right(bool largest) {
   return ints_are<V>(dot.flush(V::set1_int(5)), [&](int n) { return expected[n] + 5; });
 }
 
+// 2^-8 times the number of an e4m3 code: an exponent of 4 bits with a bias of 7, 3 bits of
+// mantissa.
+inline float scaled_e4m3(int code) {
+  const int exponent = code >> 3 & 15;
+  float magnitude = static_cast<float>((code & 7) + (exponent > 0 ? 8 : 0)) * 0x1p-17f;
+  for (int step = 1; step < exponent; ++step) magnitude *= 2.0f;
+  return code < 128 ? magnitude : -magnitude;
+}
+
+template <WeightVector V>
+bool splits_every_e4m3_code() {
+  for (int first = 0; first < 256; first += 2 * V::kLanes) {
+    uint8_t codes[2 * V::kLanes];
+    for (int k = 0; k < 2 * V::kLanes; ++k) codes[k] = static_cast<uint8_t>(first + k);
+    const typename V::Pair pair = V::load_split_e4m3(codes);
+    if (!floats_are<V>(pair.even, [&](int n) { return scaled_e4m3(first + 2 * n); }) ||
+        !floats_are<V>(pair.odd, [&](int n) { return scaled_e4m3(first + 2 * n + 1); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
 template <WeightVector V>
 const char* check_loads() {
+  if (!splits_every_e4m3_code<V>()) return "load_split_e4m3";
   // 1.5 * 2^n, a subnormal, an infinity and signed zeros.
   const uint16_t f16[kMaxLanes] = {0x3e00, 0xc200, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x8000, 0x0000,
                                    0x7bff, 0x0400, 0x3c00, 0xbc00, 0x4a00, 0x2e00, 0x7e00, 0x1600};
@@ -222,6 +246,11 @@ const char* check_loads() {
                                  kNan,
                                  1.5f / 1024};
   if (!floats_are<V>(V::load_f16(f16), [&](int n) { return wide[n]; })) return "load_f16";
+  if (!floats_are<V>(V::load_bf16(f16), [&](int n) {
+        return __builtin_bit_cast(float, static_cast<uint32_t>(f16[n]) << 16);
+      })) {
+    return "load_bf16";
+  }
   int8_t bytes[4 * kMaxLanes];
   for (int k = 0; k < 4 * kMaxLanes; ++k) bytes[k] = static_cast<int8_t>(37 * k + 100);
   if (!ints_are<V>(V::load_bytes(bytes), [&](int n) { return bytes[n]; })) return "load_bytes";
