@@ -40,6 +40,15 @@ bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats
   return true;
 }
 
+bool takes_digit_words(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
+  if (rows < kernels.grouped->min_word_rows) return false;
+  for (const WeightFormatInfo& info : weight_format_table()) {
+    if (info.kind != WeightKind::kIntegers || !wants(formats, info)) continue;
+    if (integer_kernels(kernels, info.kernel).words == nullptr) return false;
+  }
+  return true;
+}
+
 // An M tile and a row, counted from the tile's first row.
 struct MTileRow {
   int64_t first;  // the tile's first row
@@ -78,6 +87,7 @@ PackedGroup group_of(const InputRows& at, const InputLayout& layout, const Linea
   out.half_m_tile_height = in_halves.rows;
   out.digit_m_tile_height = in_digits.rows;
   out.digit_tiles = layout.digit_tiles;
+  out.digit_words = layout.digit_words;
   out.round_to_bf16 = layout.round_to_bf16;
   out.digit_count = layout.digit_count;
   if (at.floats != nullptr) {
@@ -134,6 +144,8 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
     layout.digit_bytes = padded * layout.digit_count;
     layout.has_sums_16 = wants_sums_16(formats);
     layout.digit_tiles = takes_digit_tiles(linear_kernels(), rows, formats);
+    layout.digit_words = layout.digit_count == 2 && !layout.digit_tiles &&
+                         takes_digit_words(linear_kernels(), rows, formats);
     layout.scale_stride = (layout.groups + 15) / 16 * 16;
   }
   return layout;
@@ -193,7 +205,9 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
   };
   const MTiles m_tiles = m_tiles_of(kernels.m_tile_rows);
   const MTiles half_m_tiles = kernels.tile_rows > 0 ? m_tiles_of(kernels.tile_rows) : m_tiles;
-  const MTiles digit_m_tiles = layout.digit_tiles ? half_m_tiles : m_tiles;
+  const MTiles digit_m_tiles = layout.digit_tiles   ? half_m_tiles
+                               : layout.digit_words ? m_tiles_of(kernels.grouped->word_rows)
+                                                    : m_tiles;
   if (team.rank() == 0) {
     storage_->layout = layout;
     storage_->at = at;

@@ -38,6 +38,7 @@ struct InputLayout {
   bool round_to_bf16 = false;
   bool has_sums_16 = false;
   bool digit_tiles = false;  // see PackedGroup
+  bool digit_words = false;  // see PackedGroup
 
   static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
   size_t row_bytes() const;

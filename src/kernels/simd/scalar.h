@@ -63,6 +63,12 @@ struct Scalar {
     const I other_low = ((b & half) ^ 0x8000) - 0x8000;
     return sum + low * other_low + (a >> 16) * (b >> 16);
   }
+  FORERUN_INLINE I sub_halves(I a, I b) {
+    const U half = {0xffffu, 0xffffu, 0xffffu, 0xffffu};
+    const U high = reinterpret_cast<U>(a) - (reinterpret_cast<U>(b) & ~half);
+    const U low = reinterpret_cast<U>(a) - (reinterpret_cast<U>(b) & half);
+    return reinterpret_cast<I>((high & ~half) | (low & half));
+  }
   FORERUN_INLINE I and_int(I a, I b) { return a & b; }
   template <unsigned kBits>
   FORERUN_INLINE I shift_left(I a) {

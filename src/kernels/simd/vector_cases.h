@@ -323,6 +323,13 @@ const char* check_weights() {
       })) {
     return "dot_halves";
   }
+  if (!ints_are<V>(V::sub_halves(i, j), [&](int n) {
+        const uint32_t low = static_cast<uint32_t>(half(in.i[n], 0) - half(in.j[n], 0));
+        const uint32_t high = static_cast<uint32_t>(half(in.i[n], 1) - half(in.j[n], 1));
+        return (high << 16) | (low & 0xffffu);
+      })) {
+    return "sub_halves";
+  }
   float pairs[2 * kMaxLanes];
   for (int k = 0; k < 2 * kMaxLanes; ++k) pairs[k] = in.c[k % kMaxLanes] + static_cast<float>(k);
   const typename V::Pair split = V::load_split_f32(pairs);

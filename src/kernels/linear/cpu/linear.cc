@@ -43,6 +43,8 @@ constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles o
 constexpr int64_t kMaxDotRows = 256;
 constexpr int64_t kDotOuts = 256;
 constexpr int64_t kStreamOuts = 64;
+// Kernels for words take the inputs in passes too.
+constexpr int64_t kWordOuts = 128;
 
 struct Scratch {
   AlignedBuffer sums;
@@ -161,6 +163,7 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
                                                : input.at.sums_128;
   task.input_sums_stride = layout.scale_stride * per_group;
   task.input_sums = input_sums + tile.row * task.input_sums_stride;
+  if (layout.digit_words) return integers.words(task);
   const auto& multiply = layout.digit_tiles ? integers.tile_digits : integers.digits;
   multiply[layout.digit_count - 1](task);
 }
@@ -180,6 +183,12 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
     plan.max_m_tiles = kMaxDotRows / plan.m_tiles.begin(1);
     plan.outs = plan.m_tiles.count <= 2 ? kStreamOuts : kDotOuts;
     plan.grain = long_enough ? kStreamOuts : kBlockOuts;
+    return plan;
+  }
+  if (kind_of(weight) == WeightKind::kIntegers && layout.digit_words) {
+    plan.max_m_tiles = kMaxTileRows / plan.m_tiles.begin(1);
+    plan.outs = kWordOuts;
+    plan.grain = long_enough ? kWordOuts : kBlockOuts;
     return plan;
   }
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
