@@ -55,6 +55,7 @@ struct Avx2 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
   }
   FORERUN_INLINE I sub_halves(I a, I b) { return _mm256_sub_epi16(a, b); }
+  FORERUN_INLINE I mul_halves(I a, I b) { return _mm256_mullo_epi16(a, b); }
   FORERUN_INLINE I and_int(I a, I b) { return _mm256_and_si256(a, b); }
   template <unsigned kBits>
   FORERUN_INLINE I shift_left(I a) {

@@ -44,6 +44,7 @@ struct Avx512 {
   FORERUN_INLINE I or_int(I a, I b) { return _mm512_or_si512(a, b); }
   FORERUN_INLINE I dot_halves(I sum, I a, I b) { return _mm512_dpwssd_epi32(sum, a, b); }
   FORERUN_INLINE I sub_halves(I a, I b) { return _mm512_sub_epi16(a, b); }
+  FORERUN_INLINE I mul_halves(I a, I b) { return _mm512_mullo_epi16(a, b); }
   FORERUN_INLINE I and_int(I a, I b) { return _mm512_and_si512(a, b); }
   template <unsigned kBits>
   FORERUN_INLINE I shift_left(I a) {

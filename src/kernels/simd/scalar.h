@@ -15,6 +15,7 @@ struct Scalar {
   typedef float F __attribute__((vector_size(16)));
   typedef int32_t I __attribute__((vector_size(16)));
   typedef uint32_t U __attribute__((vector_size(16)));
+  typedef uint16_t Halves __attribute__((vector_size(16)));
   using Mask = I;  // all bits of a lane, or none
   static constexpr int kLanes = 4;
   static constexpr int digit_dot_inputs(int /*bits*/) { return 128; }
@@ -64,10 +65,10 @@ struct Scalar {
     return sum + low * other_low + (a >> 16) * (b >> 16);
   }
   FORERUN_INLINE I sub_halves(I a, I b) {
-    const U half = {0xffffu, 0xffffu, 0xffffu, 0xffffu};
-    const U high = reinterpret_cast<U>(a) - (reinterpret_cast<U>(b) & ~half);
-    const U low = reinterpret_cast<U>(a) - (reinterpret_cast<U>(b) & half);
-    return reinterpret_cast<I>((high & ~half) | (low & half));
+    return reinterpret_cast<I>(reinterpret_cast<Halves>(a) - reinterpret_cast<Halves>(b));
+  }
+  FORERUN_INLINE I mul_halves(I a, I b) {
+    return reinterpret_cast<I>(reinterpret_cast<Halves>(a) * reinterpret_cast<Halves>(b));
   }
   FORERUN_INLINE I and_int(I a, I b) { return a & b; }
   template <unsigned kBits>

@@ -323,12 +323,18 @@ const char* check_weights() {
       })) {
     return "dot_halves";
   }
-  if (!ints_are<V>(V::sub_halves(i, j), [&](int n) {
-        const uint32_t low = static_cast<uint32_t>(half(in.i[n], 0) - half(in.j[n], 0));
-        const uint32_t high = static_cast<uint32_t>(half(in.i[n], 1) - half(in.j[n], 1));
-        return (high << 16) | (low & 0xffffu);
-      })) {
+  const auto of_halves = [&](int n, auto of) {
+    const uint32_t low = static_cast<uint32_t>(of(half(in.i[n], 0), half(in.j[n], 0)));
+    const uint32_t high = static_cast<uint32_t>(of(half(in.i[n], 1), half(in.j[n], 1)));
+    return (high << 16) | (low & 0xffffu);
+  };
+  if (!ints_are<V>(V::sub_halves(i, j),
+                   [&](int n) { return of_halves(n, [](int a, int b) { return a - b; }); })) {
     return "sub_halves";
+  }
+  if (!ints_are<V>(V::mul_halves(i, j),
+                   [&](int n) { return of_halves(n, [](int a, int b) { return a * b; }); })) {
+    return "mul_halves";
   }
   float pairs[2 * kMaxLanes];
   for (int k = 0; k < 2 * kMaxLanes; ++k) pairs[k] = in.c[k % kMaxLanes] + static_cast<float>(k);
