@@ -1,8 +1,7 @@
-// Quantized weights of a checkpoint (blocks of GGUF files, layers in several tensors), repacked for
-// the kernels that read them as they are stored. No value changes.
+// Weights of a checkpoint's block formats, repacked for the kernels that read them as they are
+// stored. No value changes.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
@@ -14,18 +13,11 @@ namespace forerun {
 // The kernel format of a block format; nothing where kernels have none.
 std::optional<WeightFormat> kernel_format(BlockFormat format);
 
-// Whether kernels of a backend read the weight as it is stored, where devices cut it well. False
-// for plain weights.
-bool has_kernel(const RawTensor& tensor, bool on_gpus);
-// The bytes that has_kernel() weights take on processors.
-int64_t packed_bytes(const RawTensor& tensor);
+// Whether pack_blocks() takes the part: there is a kernel format, and blocks are not cut.
+bool packs_blocks(const RawTensor& tensor, const ModulePart& part);
 
-// Whether pack_as_stored() takes the part: there is a kernel format, and blocks and groups are cut
-// where the format can.
-bool packs_as_stored(const RawTensor& tensor, const ModulePart& part);
-
-// Packs a part of a quantized weight for which packs_as_stored() holds, blocks by as many threads
-// as there are cores.
-LinearWeight pack_as_stored(const RawTensor& tensor, const ModulePart& part);
+// Packs a part of a matrix of blocks for which packs_blocks() holds, by as many threads as there
+// are cores.
+LinearWeight pack_blocks(const RawTensor& tensor, const ModulePart& part);
 
 }  // namespace forerun

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "checkpoint/modules.h"
-#include "model/block_packing.h"
+#include "model/weight_packing.h"
 #include "model/kv_storage.h"
 
 namespace forerun {

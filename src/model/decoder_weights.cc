@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
-#include "model/block_packing.h"
+#include "model/weight_packing.h"
 #include "model/held_tensors.h"
 
 namespace forerun {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/block_packing.h"
+#include "model/weight_packing.h"
 
 namespace forerun {
 namespace {

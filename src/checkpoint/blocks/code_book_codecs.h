@@ -14,13 +14,13 @@ inline constexpr int8_t kE2m1Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -
 // d, 16 bytes in the order of Q4_0.
 struct Iq4Nl {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .code_book = kIq4Values};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = 0;
     to.scale[0] = 1;
     to.min[0] = 0;
-    read_nibbles(block + 2, 16, to.q);
   }
+  static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 2, 16, q); }
 };
 
 // 256 weights: d, eight 6-bit scales with 32 added, 128 bytes: 16 bytes hold a group in the order
@@ -28,7 +28,7 @@ struct Iq4Nl {
 // the halves of 4 bytes, the low half first.
 struct Iq4Xs {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .code_book = kIq4Values};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = 0;
     const int32_t high_bits = read_u16(block + 2);
@@ -37,7 +37,11 @@ struct Iq4Xs {
       const int32_t high = (high_bits >> (2 * group)) & 3;
       to.scale[group] = static_cast<int8_t>((low | (high << 4)) - 32);
       to.min[group] = 0;
-      read_nibbles(block + 8 + 16 * group, 16, to.q + 32 * group);
+    }
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    for (int32_t group = 0; group < 8; ++group) {
+      read_nibbles(block + 8 + 16 * group, 16, q + 32 * group);
     }
   }
 };
@@ -46,13 +50,13 @@ struct Iq4Xs {
 struct Mxfp4 {
   static constexpr BlockLayout kLayout{
       .bits = 4, .zero = 0, .group = 32, .e8m0 = true, .code_book = kE2m1Values};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = block[0];
     to.dmin = 0;
     to.scale[0] = 1;
     to.min[0] = 0;
-    read_nibbles(block + 1, 16, to.q);
   }
+  static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 1, 16, q); }
 };
 
 }  // namespace forerun::block_codecs

@@ -1,6 +1,7 @@
 // What the codecs of all formats share: reading little-endian numbers and nibbles, and decoding the
-// parts of a block. A codec is a struct with kLayout and unpack(); the codecs are in
-// simple_codecs.h, k_quant_codecs.h and code_book_codecs.h.
+// parts of a block. A codec is a struct with kLayout, read_scales() for all parts of a block but q,
+// and read_quants() for q; the codecs are in simple_codecs.h, k_quant_codecs.h and
+// code_book_codecs.h.
 #pragma once
 
 #include <bit>
@@ -32,7 +33,9 @@ inline float scale_to_float(const BlockLayout& layout, uint16_t d) {
 
 template <class Codec>
 void unpack(const std::byte* block, BlockFields& to) {
-  Codec::unpack(reinterpret_cast<const uint8_t*>(block), to);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(block);
+  Codec::read_scales(bytes, to);
+  Codec::read_quants(bytes, to.q);
 }
 
 template <class Codec, int64_t kWeights, int64_t kBytes>

@@ -32,15 +32,17 @@ inline void or_single_bits(const uint8_t* from, int32_t shift, uint8_t* q) {
 // 16 bytes: scale in the low half, min in the high half; 64 bytes of bit pairs; d, dmin.
 struct Q2_K {
   static constexpr BlockLayout kLayout{.bits = 2, .zero = 0, .group = 16, .has_min = true};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     for (int32_t group = 0; group < 16; ++group) {
       to.scale[group] = static_cast<int8_t>(block[group] & 0xf);
       to.min[group] = static_cast<int8_t>(block[group] >> 4);
     }
-    std::fill_n(to.q, 256, uint8_t{0});
-    or_bit_pairs(block + 16, 0, to.q);
     to.d = read_u16(block + 80);
     to.dmin = read_u16(block + 82);
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    std::fill_n(q, 256, uint8_t{0});
+    or_bit_pairs(block + 16, 0, q);
   }
 };
 
@@ -49,10 +51,7 @@ struct Q2_K {
 // added.
 struct Q3_K {
   static constexpr BlockLayout kLayout{.bits = 3, .zero = 4, .group = 16};
-  static void unpack(const uint8_t* block, BlockFields& to) {
-    std::fill_n(to.q, 256, uint8_t{0});
-    or_bit_pairs(block + 32, 0, to.q);
-    or_single_bits(block, 2, to.q);
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     // Scales j and j + 8 are the halves of byte j < 8; bytes 8 to 11 hold two more bits: byte 8 + j
     // those of scales j, j + 4, j + 8 and j + 12, the lowest first.
     const uint8_t* scales = block + 96;
@@ -64,6 +63,11 @@ struct Q3_K {
     }
     to.d = read_u16(block + 108);
     to.dmin = 0;
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    std::fill_n(q, 256, uint8_t{0});
+    or_bit_pairs(block + 32, 0, q);
+    or_single_bits(block, 2, q);
   }
 };
 
@@ -83,12 +87,14 @@ inline void read_scales_and_mins(const uint8_t* from, BlockFields& to) {
 // the next in the high.
 struct Q4_K {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .has_min = true};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = read_u16(block + 2);
     read_scales_and_mins(block + 4, to);
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
     for (int32_t pair = 0; pair < 4; ++pair) {
-      read_nibbles(block + 16 + 32 * pair, 32, to.q + 64 * pair);
+      read_nibbles(block + 16 + 32 * pair, 32, q + 64 * pair);
     }
   }
 };
@@ -96,14 +102,16 @@ struct Q4_K {
 // The layout is that of Q4_K, with 32 bytes of fifth bits before the low bits.
 struct Q5_K {
   static constexpr BlockLayout kLayout{.bits = 5, .zero = 0, .group = 32, .has_min = true};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = read_u16(block + 2);
     read_scales_and_mins(block + 4, to);
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
     for (int32_t pair = 0; pair < 4; ++pair) {
-      read_nibbles(block + 48 + 32 * pair, 32, to.q + 64 * pair);
+      read_nibbles(block + 48 + 32 * pair, 32, q + 64 * pair);
     }
-    or_single_bits(block + 16, 4, to.q);
+    or_single_bits(block + 16, 4, q);
   }
 };
 
@@ -111,16 +119,18 @@ struct Q5_K {
 // 64 bytes of bit pairs, which are the two high bits; 16 signed scales; d.
 struct Q6_K {
   static constexpr BlockLayout kLayout{.bits = 6, .zero = 32, .group = 16};
-  static void unpack(const uint8_t* block, BlockFields& to) {
-    read_nibbles(block, 64, to.q);
-    read_nibbles(block + 64, 64, to.q + 128);
-    or_bit_pairs(block + 128, 4, to.q);
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     for (int32_t group = 0; group < 16; ++group) {
       to.scale[group] = static_cast<int8_t>(block[192 + group]);
       to.min[group] = 0;
     }
     to.d = read_u16(block + 208);
     to.dmin = 0;
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    read_nibbles(block, 64, q);
+    read_nibbles(block + 64, 64, q + 128);
+    or_bit_pairs(block + 128, 4, q);
   }
 };
 

@@ -9,25 +9,25 @@ namespace forerun::block_codecs {
 // d, 16 bytes.
 struct Q4_0 {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 8, .group = 32};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = 0;
     to.scale[0] = 1;
     to.min[0] = 0;
-    read_nibbles(block + 2, 16, to.q);
   }
+  static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 2, 16, q); }
 };
 
 // d, m, 16 bytes.
 struct Q4_1 {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .has_min = true};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = read_u16(block + 2);
     to.scale[0] = 1;
     to.min[0] = -1;
-    read_nibbles(block + 4, 16, to.q);
   }
+  static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 4, 16, q); }
 };
 
 // Bit i of 32 bits is the fifth bit of weight i.
@@ -40,38 +40,44 @@ inline void read_fifth_bits(const uint8_t* from, uint8_t* q) {
 // d, 32 fifth bits, 16 bytes.
 struct Q5_0 {
   static constexpr BlockLayout kLayout{.bits = 5, .zero = 16, .group = 32};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = 0;
     to.scale[0] = 1;
     to.min[0] = 0;
-    read_nibbles(block + 6, 16, to.q);
-    read_fifth_bits(block + 2, to.q);
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    read_nibbles(block + 6, 16, q);
+    read_fifth_bits(block + 2, q);
   }
 };
 
 // d, m, 32 fifth bits, 16 bytes.
 struct Q5_1 {
   static constexpr BlockLayout kLayout{.bits = 5, .zero = 0, .group = 32, .has_min = true};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = read_u16(block + 2);
     to.scale[0] = 1;
     to.min[0] = -1;
-    read_nibbles(block + 8, 16, to.q);
-    read_fifth_bits(block + 4, to.q);
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    read_nibbles(block + 8, 16, q);
+    read_fifth_bits(block + 4, q);
   }
 };
 
 // d, 32 signed bytes.
 struct Q8_0 {
   static constexpr BlockLayout kLayout{.bits = 8, .zero = 128, .group = 32};
-  static void unpack(const uint8_t* block, BlockFields& to) {
+  static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = 0;
     to.scale[0] = 1;
     to.min[0] = 0;
-    for (int32_t i = 0; i < 32; ++i) to.q[i] = block[2 + i] ^ 0x80;  // + 128
+  }
+  static void read_quants(const uint8_t* block, uint8_t* q) {
+    for (int32_t i = 0; i < 32; ++i) q[i] = block[2 + i] ^ 0x80;  // + 128
   }
 };
 

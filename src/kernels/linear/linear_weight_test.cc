@@ -6,7 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/linear/linear.h"
+#include "kernels/linear/formats/weight_formats.h"
+#include "kernels/linear/linear_rig.h"
 
 namespace forerun {
 namespace {
@@ -84,6 +85,18 @@ TEST(LinearWeight, ManySmallWeightsShareMemoryAndStayIntact) {
     EXPECT_EQ(back.front(), back.back());
     EXPECT_GT(back.front(), previous);
     previous = back.front();
+  }
+}
+
+TEST(LinearWeight, TakesTheBytesThatPlansCount) {
+  for (const WeightFormatInfo& info : weight_format_table()) {
+    for (const int64_t group : {32, 128}) {
+      Random random(1);
+      const int64_t in = whole_blocks(info.format, 384);
+      const TestWeight made = make_weight(info.format, 40, in, group, random);
+      EXPECT_EQ(static_cast<int64_t>(made.weight.bytes()), weight_bytes(info.format, 40, in, group))
+          << info.name;
+    }
   }
 }
 

@@ -14,7 +14,7 @@ LinearWeight LinearWeight::pair_bf16(MatrixView<const bf16> w) {
   weight.format_ = WeightFormat::kBf16Pairs;
   auto storage = std::make_shared<Storage>();
   storage->padded_in = round_up(weight.in_, kInputPad);
-  storage->block_bytes = storage->padded_in / 2 * kVectorBytes;
+  storage->block_bytes = block_bytes(weight.format_, weight.in_);
   std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
   constexpr int64_t kPairs = kInputPad / 2;
   for (int64_t first = 0; first < weight.out_; first += kBlockOuts) {

@@ -7,10 +7,14 @@
 
 #include "kernels/linear/formats/grouped.h"
 #include "kernels/linear/formats/grouped_formats.h"
+#include "kernels/linear/formats/grouped_lanes.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear_weight.h"
 
 namespace forerun {
 namespace {
+
+using grouped_lanes::store_vector_lane;
 
 // Moves the bits of every byte from position kFrom to position kTo; `mask` is of the result.
 template <int kFrom, int kTo>
@@ -20,10 +24,6 @@ uint32_t move_bits(uint32_t bytes, uint32_t mask) {
   } else {
     return (bytes << (kTo - kFrom)) & mask;
   }
-}
-
-void store_vector_lane(std::byte* lane, int vector, uint32_t word) {
-  std::memcpy(lane + vector * kVectorBytes, &word, sizeof(word));
 }
 
 // Two bits of each of 16 inputs, from bit kFrom of a quant on.
@@ -67,38 +67,6 @@ void pack_unit(const uint8_t* q, std::byte* lane) {
   if constexpr (kBits == 3) store_vector_lane(lane, 2, one_bit<2>(fours));
 }
 
-void store_half(std::byte* at, uint16_t half) { std::memcpy(at, &half, sizeof(half)); }
-
-// Writes one channel's part of a header. kIndex: the line of kGroupedFormats.
-template <int kIndex>
-void pack_header(const GroupedBlock* blocks, int64_t channel, std::byte* header) {
-  constexpr GroupedFormat format = kGroupedFormats[kIndex];
-  if (has_two_levels(format)) {
-    store_half(header + 2 * channel, blocks->d);
-    if (has_min(format)) store_half(header + 32 + 2 * channel, blocks->dmin);
-  }
-  for (int group = 0; group < section_groups(format); ++group) {
-    std::byte* const scale = header + scale_offset(format, group);
-    std::byte* const min = header + min_offset(format, group);
-    switch (format.scale) {
-      case GroupScale::kF16:
-        store_half(scale + 2 * channel, blocks[group].d);
-        if (has_min(format)) store_half(min + 2 * channel, blocks[group].dmin);
-        break;
-      case GroupScale::kE8m0:
-        scale[channel] = static_cast<std::byte>(blocks[group].d);
-        break;
-      case GroupScale::kTwoLevels:
-        scale[channel] = static_cast<std::byte>(blocks->scale[group]);
-        if (has_min(format)) min[channel] = static_cast<std::byte>(blocks->min[group]);
-        break;
-      case GroupScale::kNibbles:
-        scale[channel] = static_cast<std::byte>(blocks->scale[group] | (blocks->min[group] << 4));
-        break;
-    }
-  }
-}
-
 // What is packed, and where to.
 struct PackTask {
   std::byte* section;  // the first section of the block of channels
@@ -119,7 +87,7 @@ void pack_channels(const PackTask& task, const GroupSource& source) {
       source(task.out + channel, begin, {blocks, static_cast<size_t>(count)});
       // Padding: a scale of zero, or (e8m0) the quant that stands for zero.
       for (int64_t idx = count; idx < kSectionBlocks; ++idx) blocks[idx] = {};
-      pack_header<kIndex>(blocks, channel, section);
+      grouped_lanes::store_header<kIndex>(blocks, channel, section);
       std::byte* lane = section + header_bytes(format) + 4 * channel;
       for (const GroupedBlock& block : blocks) {
         for (int64_t in = 0; in < block_inputs(format); in += 32, lane += unit_bytes(format)) {
@@ -151,7 +119,7 @@ GroupedPacker::GroupedPacker(WeightFormat format, int64_t out, int64_t in)
   assert(in % block_inputs(grouped) == 0);
   storage_->padded_in = round_up(in, section_inputs(grouped));
   storage_->chunk = grouped.group;
-  storage_->block_bytes = storage_->padded_in / section_inputs(grouped) * section_bytes(grouped);
+  storage_->block_bytes = block_bytes(format, in);
   data_ = allocate_blocks(*storage_, out, bytes_);
 }
 
@@ -168,6 +136,11 @@ void GroupedPacker::pack(int64_t first, int64_t outs, const GroupSource& source)
                       .block_count = in_ / block_inputs(format)},
                      source);
   }
+}
+
+std::byte* GroupedPacker::block_of(int64_t first) const {
+  assert(first % kBlockOuts == 0 && first < out_);
+  return data_ + first / kBlockOuts * storage_->block_bytes;
 }
 
 LinearWeight GroupedPacker::finish() {

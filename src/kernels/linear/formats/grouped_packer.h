@@ -35,6 +35,11 @@ class GroupedPacker {
   // `outs`, except at the end. Holds a few hundred inputs of one channel at a time.
   void pack(int64_t first, int64_t outs, const GroupSource& source);
 
+  // The memory of output channels [first, first + 16), `first` a multiple of 16, for code that
+  // writes their sections itself (grouped_lanes.h). It stays where it is; channels past `out` and
+  // inputs past `in` must stay zero.
+  std::byte* block_of(int64_t first) const;
+
   // The weight, after all channels have been packed. The packer is of no use afterwards.
   LinearWeight finish();
 

@@ -61,7 +61,7 @@ LinearWeight LinearWeight::from_awq(MatrixView<const int32_t> qweight,
   storage->padded_in = weight.in_;
   storage->chunk = std::gcd(group, kInputGroup);
   const int64_t chunk_bytes = int4_chunk_bytes(storage->chunk);
-  storage->block_bytes = weight.in_ / storage->chunk * chunk_bytes;
+  storage->block_bytes = block_bytes(weight.format_, weight.in_, storage->chunk);
   std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
   uint8_t values[8];
   for (int64_t in = 0; in < weight.in_; ++in) {

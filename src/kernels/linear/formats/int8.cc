@@ -54,7 +54,7 @@ LinearWeight LinearWeight::quantize_int8(
   auto storage = std::make_shared<Storage>();
   storage->padded_in = round_up(weight.in_, kInputPad);
   storage->chunk = kInputGroup;
-  storage->block_bytes = kVectorBytes + storage->padded_in / 4 * kVectorBytes;
+  storage->block_bytes = block_bytes(weight.format_, weight.in_);
   std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
   constexpr int64_t kPortion = 64;  // channels filled at a time
   std::vector<float> values(static_cast<size_t>(std::min(kPortion, out) * in));

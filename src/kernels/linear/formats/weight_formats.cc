@@ -53,4 +53,26 @@ const WeightFormatInfo& weight_format_info(WeightFormat format) {
   return kTable[static_cast<size_t>(format)];
 }
 
+int64_t block_bytes(WeightFormat format, int64_t in, int64_t chunk) {
+  switch (format) {
+    case WeightFormat::kInt8:
+      return kVectorBytes + round_up(in, kInputPad) / 4 * kVectorBytes;
+    case WeightFormat::kInt4:
+      return in / chunk * (kVectorBytes + chunk / 8 * kVectorBytes);
+    case WeightFormat::kBf16Pairs:
+      return round_up(in, kInputPad) / 2 * kVectorBytes;
+    default:
+      break;
+  }
+  const GroupedFormat& grouped = grouped_format(format);
+  return round_up(in, section_inputs(grouped)) / section_inputs(grouped) * section_bytes(grouped);
+}
+
+int64_t weight_bytes(WeightFormat format, int64_t out, int64_t in, int64_t chunk) {
+  if (weight_format_info(format).kind == WeightKind::kDense) {
+    return out * in * (format == WeightFormat::kF32 ? 4 : 2);
+  }
+  return round_up(out, kBlockOuts) / kBlockOuts * block_bytes(format, in, chunk);
+}
+
 }  // namespace forerun

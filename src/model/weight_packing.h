@@ -1,0 +1,27 @@
+// Quantized weights of a checkpoint (blocks of GGUF files, layers in several tensors), repacked for
+// the kernels that read them as they are stored. No value changes.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/checkpoint.h"
+#include "kernels/linear/linear.h"
+#include "model/shard_plan.h"
+
+namespace forerun {
+
+// Whether kernels of a backend read the weight as it is stored, where devices cut it well. False
+// for plain weights.
+bool has_kernel(const RawTensor& tensor, bool on_gpus);
+// The bytes that has_kernel() weights take on processors.
+int64_t packed_bytes(const RawTensor& tensor);
+
+// Whether pack_as_stored() takes the part: there is a kernel format, and blocks and groups are cut
+// where the format can.
+bool packs_as_stored(const RawTensor& tensor, const ModulePart& part);
+
+// Packs a part of a quantized weight for which packs_as_stored() holds, blocks by as many threads
+// as there are cores.
+LinearWeight pack_as_stored(const RawTensor& tensor, const ModulePart& part);
+
+}  // namespace forerun
