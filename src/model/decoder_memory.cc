@@ -3,8 +3,8 @@
 #include <string>
 
 #include "checkpoint/modules.h"
-#include "model/weight_packing.h"
 #include "model/kv_storage.h"
+#include "model/weight_packing.h"
 
 namespace forerun {
 namespace {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/gguf/toy_gguf.h"
 #include "checkpoint/testing.h"
+#include "kernels/linear/formats/grouped.h"
 #include "model/decoder_memory.h"
 #include "model/kv_storage.h"
 #include "model/rope_frequencies.h"
@@ -99,6 +101,36 @@ TEST(MemoryNeeds, CountsWhatTheFormatsTake) {
   EXPECT_EQ(estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kF32)
                 .kv_token_bytes(),
             2 * bf16_kv.kv_token_bytes());
+}
+
+TEST(DecoderMemory, GroupedWeightsCountTheBytesThatKernelsRead) {
+  ToySpec spec;
+  spec.hidden_size = 256;
+  spec.intermediate_size = 768;
+  for (const BlockFormatInfo& info : block_formats()) spec.gguf_formats.push_back(info.format);
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "toy.gguf";
+  toy_gguf(spec).write(path);
+  auto checkpoint = Checkpoint::open(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const ModelConfig& config = checkpoint->config();
+  const ShardPlan plan = make_shard_plan(config, 1, config.vocab_size).value();
+  auto weights = load_decoder_weights(*checkpoint, WeightOverride::kAsStored, Activation::kF32,
+                                      plan.devices.front(), LayerRange::all(config), {});
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  const int64_t embedding =
+      static_cast<int64_t>(checkpoint->weight({ModuleKind::kEmbedding})->bytes.size());
+  int64_t bytes = embedding + 5 * 256 * 4 + static_cast<int64_t>(weights->head.bytes());
+  for (const LayerWeights& layer : weights->layers) {
+    for (const LinearWeight* weight :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+      EXPECT_TRUE(is_grouped(weight->format()));
+      bytes += static_cast<int64_t>(weight->bytes());
+    }
+  }
+  EXPECT_EQ(estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kF32)
+                .weight_bytes,
+            bytes);
 }
 
 // Llama 3.1's published parameters: short wavelengths stay, long ones are stretched eightfold.

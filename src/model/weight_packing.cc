@@ -7,6 +7,7 @@
 
 #include "checkpoint/float_tensor.h"
 #include "checkpoint/layouts/weight_parts.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "model/block_packing.h"
 
 namespace forerun {
@@ -74,8 +75,9 @@ bool has_kernel(const RawTensor& tensor, bool on_gpus) {
 }
 
 int64_t packed_bytes(const RawTensor& tensor) {
-  // Kernels keep a byte where K-quants pack six bits of a scale.
-  if (tensor.blocks != nullptr) return stored_bytes(tensor) * 11 / 10;
+  if (tensor.blocks != nullptr) {
+    return weight_bytes(*kernel_format(tensor.blocks->format), tensor.shape[0], tensor.shape[1]);
+  }
   // Nibbles, and a 32-bit word for each scale and its zero point.
   const auto awq = tensor.parts->awq_gemm();
   return stored_bytes(*awq->qweight) + stored_bytes(*awq->qzeros) * 8;
