@@ -50,8 +50,12 @@ class MappedFile {
   MappedRange* range_;  // null: moved away
 };
 
-// Both act on every page that `bytes`, a part of a mapping, touches; the content stays readable.
+// All act on every page that `bytes`, a part of a mapping, touches; the content stays readable.
 void drop_mapped_pages(std::span<const std::byte> bytes);
+// Asks the kernel to begin reading.
 void read_ahead_mapped_pages(std::span<const std::byte> bytes);
+// For bytes that are read once, from the first to the last, in portions: returns when the pages are
+// in memory and mapped. Where the file cannot be read, whoever touches the page will learn it.
+void read_mapped_pages(std::span<const std::byte> bytes);
 
 }  // namespace forerun

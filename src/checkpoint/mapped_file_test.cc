@@ -8,14 +8,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/log.h"
+#include "checkpoint/read_ahead.h"
 #include "forerun/sigbus_handler.h"
 
 namespace forerun {
@@ -183,6 +188,65 @@ TEST_F(MappedFileDeathTest, OrEndTheProcessAsTheyWouldHave) {
         _exit(44);
       },
       testing::ExitedWithCode(44), "");
+}
+
+// The memory is never touched. The window is twice the largest tensor: 20 pieces of 4 MiB.
+TEST(ReadAhead, StaysAtMostAWindowAheadAndKeepsTheOrder) {
+  constexpr size_t kPiece = size_t{4} << 20;
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(43 * kPiece);
+  std::vector<ReadAhead::Bytes> tensors;
+  size_t begin = 0;
+  for (const size_t pieces : {10, 10, 10, 10, 1, 2}) {
+    tensors.emplace_back(memory.get() + begin, pieces * kPiece - 100);
+    begin += pieces * kPiece;
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<ReadAhead::Bytes> pieces;
+  const auto wait_for = [&](size_t count) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(20), [&] { return pieces.size() >= count; });
+  };
+  {
+    ReadAhead ahead(tensors, 1, [&](ReadAhead::Bytes piece) {
+      const std::lock_guard lock(mutex);
+      pieces.push_back(piece);
+      changed.notify_one();
+    });
+    ASSERT_TRUE(wait_for(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    {
+      const std::lock_guard lock(mutex);
+      ASSERT_EQ(pieces.size(), 20u);
+    }
+    ahead.done(ReadAhead::Bytes(memory.get() + 17, 5));  // not in the list
+    ahead.done(tensors[1]);                              // and so the one before it
+    ASSERT_TRUE(wait_for(40));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    {
+      const std::lock_guard lock(mutex);
+      ASSERT_EQ(pieces.size(), 40u);
+    }
+    ahead.done(tensors[2]);
+    ASSERT_TRUE(wait_for(43));
+  }
+  size_t piece = 0;
+  for (const ReadAhead::Bytes tensor : tensors) {
+    for (size_t offset = 0; offset < tensor.size(); offset += kPiece, ++piece) {
+      EXPECT_EQ(pieces[piece].data(), tensor.data() + offset);
+      EXPECT_EQ(pieces[piece].size(), std::min(kPiece, tensor.size() - offset));
+    }
+  }
+  EXPECT_EQ(piece, pieces.size());
+}
+
+TEST(ReadAhead, StopsWithoutBeingDone) {
+  std::vector<std::byte> memory(100);
+  const std::vector<ReadAhead::Bytes> tensors(3, memory);
+  for (int round = 0; round < 100; ++round) {
+    const ReadAhead ahead(tensors, 0, [](ReadAhead::Bytes) {});
+  }
+  const ReadAhead none({}, 0, [](ReadAhead::Bytes) { ADD_FAILURE(); });
 }
 
 }  // namespace

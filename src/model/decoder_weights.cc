@@ -4,13 +4,17 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
-#include "model/weight_packing.h"
+#include "checkpoint/layouts/weight_parts.h"
+#include "checkpoint/mapped_file.h"
+#include "checkpoint/read_ahead.h"
 #include "model/held_tensors.h"
+#include "model/weight_packing.h"
 
 namespace forerun {
 namespace {
@@ -18,6 +22,10 @@ namespace {
 using FillRows = std::function<void(int64_t first, MatrixView<float> rows)>;
 
 using Part = ModulePart;
+
+// How far reading goes ahead of packing. Processors pack a gigabyte or more a second and disks read
+// as much: a tenth of a second of work.
+constexpr int64_t kReadAheadBytes = 128 << 20;
 
 // Where a module of a layer goes.
 std::vector<float>* norm_of(LayerWeights& layer, ModuleKind kind) {
@@ -76,6 +84,8 @@ class Loader {
   Result<DecoderWeights> run(const DeviceShard& shard);
 
  private:
+  // What is read from the first byte to the last, in the order of loading.
+  std::vector<ReadAhead::Bytes> copied_tensors() const;
   Status load_module(const Module& module, const DeviceShard& shard);
   Status load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to);
   Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
@@ -84,7 +94,25 @@ class Loader {
   // Converts a weight to its overridden format; `fill(first, w)` writes rows from `first` on as
   // f32.
   void convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
+  // Whether kernels read the weight's elements in the format that they are stored in.
+  static bool keeps_elements(const RawTensor& tensor, WeightOverride how) {
+    const bool is_float = tensor.blocks == nullptr && tensor.parts == nullptr;
+    return (how == WeightOverride::kAsStored && is_float) ||
+           (how == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
+           (how == WeightOverride::kF32 && tensor.dtype == DType::kF32);
+  }
+  // Whether they read them where they lie in the file.
+  bool is_viewed(const RawTensor& tensor, WeightOverride how) const {
+    return keeps_elements(tensor, how) && tensor.is_plain() &&
+           !(tensor.dtype == DType::kBf16 && pairs_);
+  }
+  void read_up_to(const RawTensor& tensor) {
+    if (!ahead_) return;
+    if (tensor.parts == nullptr) return ahead_->done(tensor.bytes);
+    for (const ModuleTensor& each : tensor.parts->tensors()) ahead_->done(each.tensor->bytes);
+  }
   void done(const RawTensor& tensor) {
+    read_up_to(tensor);
     done_bytes_ += static_cast<double>(stored_bytes(tensor));
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
   }
@@ -124,7 +152,28 @@ class Loader {
   double total_bytes_ = 0;
   double done_bytes_ = 0;
   DecoderWeights out_;
+  std::optional<ReadAhead> ahead_;
 };
+
+std::vector<ReadAhead::Bytes> Loader::copied_tensors() const {
+  std::vector<ReadAhead::Bytes> copied;
+  size_t heads = 0;  // the head is loaded first
+  const ModelConfig& config = checkpoint_.config();
+  for (const Module& module : decoder_modules(config)) {
+    const bool is_embedding = module.type == ModuleType::kEmbedding;
+    if (!layers_.holds(module.id, config) || module.type == ModuleType::kNorm) continue;
+    if (is_embedding && !(config.tied_embeddings && layers_.heads)) continue;  // looked up in place
+    const bool is_head = is_embedding || module.type == ModuleType::kHead;
+    const WeightOverride how = is_head ? head_override(weights_) : layers_override(weights_);
+    for (const ModuleTensor& each : checkpoint_.tensors_of(module.id)) {
+      if (each.tensor == checkpoint_.weight(module.id) && is_viewed(*each.tensor, how)) continue;
+      const auto at =
+          is_head ? copied.begin() + static_cast<std::ptrdiff_t>(heads++) : copied.end();
+      copied.insert(at, each.tensor->bytes);
+    }
+  }
+  return copied;
+}
 
 Status Loader::load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to) {
   to.resize(static_cast<size_t>(range.size()));
@@ -171,11 +220,7 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
     return {};
   }
   const int64_t width = tensor.shape[1];
-  const bool is_float = tensor.blocks == nullptr && tensor.parts == nullptr;
-  const bool in_place = (override_ == WeightOverride::kAsStored && is_float) ||
-                        (override_ == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
-                        (override_ == WeightOverride::kF32 && tensor.dtype == DType::kF32);
-  if (!in_place) {
+  if (!keeps_elements(tensor, override_)) {
     convert(
         part.out.size(), part.in.size(),
         [&](int64_t first, MatrixView<float> w) {
@@ -258,6 +303,7 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
                            require_weight(checkpoint_, {ModuleKind::kEmbedding}));
   const Part head{shard.vocab, {0, config.hidden_size}};
   // The head first: converting it takes the most memory of all tensors for a moment.
+  ahead_.emplace(copied_tensors(), kReadAheadBytes, read_mapped_pages);
   override_ = head_override(weights_);
   if (layers_.heads && !config.tied_embeddings) {
     FORERUN_RETURN_IF_ERROR(load_linear({ModuleKind::kHead}, head, out_.head));
