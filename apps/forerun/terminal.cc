@@ -55,7 +55,7 @@ void ProgressBar::update(const std::string& what, double fraction) {
   if (permille == last_permille_ && what == last_what_) return;
   last_permille_ = permille;
   last_what_ = what;
-  constexpr int kWidth = 30;
+  constexpr int kWidth = 20;  // a line of 80 columns has room for what is being done
   const int filled = permille * kWidth / 1000;
   std::string bar;
   for (int cell = 0; cell < kWidth; ++cell) bar += cell < filled ? "█" : "░";
