@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine/load/numerics_options.h"
 #include "forerun/speculation_options.h"
 
 namespace forerun::app {
@@ -20,10 +21,8 @@ std::vector<std::string> choices_of(const std::string& flag) {
   if (flag == "--shape") return names_of(tree_shape_choices());
   if (flag == "--view" || flag == "--views") return names_of(kv_view_choices());
   if (flag == "--accept") return names_of(accept_rule_choices());
-  if (flag == "--weights") return {"as_stored", "bf16", "f32", "int8", "int8_head"};
-  if (flag == "--draft-weights") {
-    return {"as_stored", "auto", "bf16", "f32", "int4_head", "int8", "int8_head"};
-  }
+  if (flag == "--weights") return weight_names();
+  if (flag == "--draft-weights") return draft_weight_names();
   if (flag == "--activations") return {"bf16", "f32", "int8"};
   if (flag == "--seed") return {"random"};
   return {};

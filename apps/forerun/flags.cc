@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "byte_size.h"
+#include "engine/load/numerics_options.h"
 #include "forerun/sampling_fields.h"
 #include "forerun/speculation_fields.h"
 #include "launch.h"
@@ -123,8 +124,10 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                      "Steps take as long as on another machine: FILE#NAME of bench/profiles");
   command
       .add_option("--weights", options.weights,
-                  "as_stored, bf16, f32, int8 or int8_head (the head alone); on a GPU as_stored or "
-                  "int8_head")
+                  "What the layers and the head are rounded to when they are loaded: " +
+                      list_of(weight_names()) +
+                      " (the head alone). Nothing is rounded that is stored so. On a GPU as_stored "
+                      "or int8_head")
       ->capture_default_str();
   command
       .add_option("--draft-weights", options.draft_weights,

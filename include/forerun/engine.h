@@ -70,10 +70,12 @@ struct EngineOptions {
   // splits were left out because they cannot be loaded or run. Needs a draft model. Takes as long
   // as loading the models once for each split, and some seconds.
   bool try_splits = false;
-  // "as_stored", "bf16", "f32", "int8" or "int8_head". "int8_head" keeps all weights as stored but
-  // for the head, which becomes int8, half as large as in bf16 (on GPUs, hidden_size must be a
-  // multiple of 64). GPUs accept "as_stored" and "int8_head". Tokens are those of the converted
-  // weights.
+  // "as_stored"; or a format that the layers and the head are rounded to when they are loaded:
+  // "f32", "bf16", "f16", "int8", or a grouped one such as "q4_0", "q4_1" and "q8_0" (a refusal
+  // lists them all); or "int8_head", which keeps all weights as stored but for the head, which
+  // becomes int8, half as large as in bf16 (on GPUs, hidden_size must be a multiple of 64). Weights
+  // that are stored in the format are not rounded again. GPUs accept "as_stored" and "int8_head".
+  // Tokens are those of the converted weights.
   std::string weights = "as_stored";
   // The same for the draft model, or "int4_head" (GPUs only, hidden_size a multiple of 128: as
   // stored but for the head, which becomes int4), or "auto": on processors int8 if the checkpoint

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -104,6 +105,20 @@ bool packs_blocks(const RawTensor& tensor, const ModulePart& part) {
   return tensor.blocks != nullptr && kernel_format(tensor.blocks->format) &&
          part.in.begin % tensor.blocks->weights == 0 &&
          part.in.size() % tensor.blocks->weights == 0;
+}
+
+void unpack_blocks(const BlockFormatInfo& format, const std::byte* from,
+                   std::span<GroupedBlock> to) {
+  BlockFields fields;
+  for (GroupedBlock& each : to) {
+    format.unpack(from, fields);
+    std::memcpy(each.q, fields.q, static_cast<size_t>(format.weights));
+    std::memcpy(each.scale, fields.scale, sizeof each.scale);
+    std::memcpy(each.min, fields.min, sizeof each.min);
+    each.d = fields.d;
+    each.dmin = fields.dmin;
+    from += format.bytes;
+  }
 }
 
 LinearWeight pack_blocks(const RawTensor& tensor, const ModulePart& part) {

@@ -2,7 +2,9 @@
 // stored. No value changes.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 
 #include "checkpoint/checkpoint.h"
 #include "kernels/linear/linear.h"
@@ -15,6 +17,10 @@ std::optional<WeightFormat> kernel_format(BlockFormat format);
 
 // Whether pack_blocks() takes the part: there is a kernel format, and blocks are not cut.
 bool packs_blocks(const RawTensor& tensor, const ModulePart& part);
+
+// The parts of consecutive blocks, from the first one's bytes on.
+void unpack_blocks(const BlockFormatInfo& format, const std::byte* from,
+                   std::span<GroupedBlock> to);
 
 // Packs a part of a matrix of blocks for which packs_blocks() holds, by as many threads as there
 // are cores.

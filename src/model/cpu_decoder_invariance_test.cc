@@ -35,6 +35,7 @@ constexpr Numerics kNumerics[] = {
     {"bf16", kPlain, DType::kBf16, WeightOverride::kAsStored, Activation::kBf16},
     {"f16", kPlain, DType::kF16, WeightOverride::kAsStored, Activation::kBf16},
     {"int8", kPlain, DType::kBf16, WeightOverride::kInt8, Activation::kBf16},
+    {"q8_0", kPlain, DType::kBf16, requantize_to(WeightFormat::kQ8_0), Activation::kBf16},
     {"int8_head", kPlain, DType::kBf16, WeightOverride::kInt8Head, Activation::kBf16},
     {"int8_int8", kPlain, DType::kBf16, WeightOverride::kInt8, Activation::kInt8},
     {"int4", kAwq, DType::kBf16, WeightOverride::kAsStored, Activation::kBf16},

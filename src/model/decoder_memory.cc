@@ -3,6 +3,7 @@
 #include <string>
 
 #include "checkpoint/modules.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "model/kv_storage.h"
 #include "model/weight_packing.h"
 
@@ -14,18 +15,7 @@ int64_t bytes_of(const RawTensor* tensor) { return tensor == nullptr ? 0 : store
 // Bytes of a linear layer or of the head after the override.
 int64_t linear_bytes(const Checkpoint& checkpoint, ModuleId module, int64_t out, int64_t in,
                      WeightOverride weights) {
-  switch (weights) {
-    case WeightOverride::kInt8:
-      return out * (in + 4);
-    case WeightOverride::kBf16:
-      return out * in * 2;
-    case WeightOverride::kF32:
-      return out * in * 4;
-    case WeightOverride::kAsStored:
-    case WeightOverride::kInt8Head:
-    case WeightOverride::kInt4Head:
-      break;
-  }
+  if (const auto format = override_format(weights)) return weight_bytes(*format, out, in);
   const RawTensor* const tensor = checkpoint.weight(module);
   if (tensor == nullptr) return 0;
   if (tensor->blocks == nullptr && tensor->parts == nullptr) return bytes_of(tensor);

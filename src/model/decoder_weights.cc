@@ -14,12 +14,11 @@
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/read_ahead.h"
 #include "model/held_tensors.h"
+#include "model/requantize.h"
 #include "model/weight_packing.h"
 
 namespace forerun {
 namespace {
-
-using FillRows = std::function<void(int64_t first, MatrixView<float> rows)>;
 
 using Part = ModulePart;
 
@@ -91,15 +90,15 @@ class Loader {
   Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
   Status load_embedding(const RawTensor& tensor);
-  // Converts a weight to its overridden format; `fill(first, w)` writes rows from `first` on as
-  // f32.
-  void convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
+  // Converts a weight to its overridden format.
+  Status convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
   // Whether kernels read the weight's elements in the format that they are stored in.
   static bool keeps_elements(const RawTensor& tensor, WeightOverride how) {
-    const bool is_float = tensor.blocks == nullptr && tensor.parts == nullptr;
-    return (how == WeightOverride::kAsStored && is_float) ||
-           (how == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
-           (how == WeightOverride::kF32 && tensor.dtype == DType::kF32);
+    if (tensor.blocks != nullptr || tensor.parts != nullptr) return false;
+    const std::optional<WeightFormat> format = override_format(how);
+    return !format || (format == WeightFormat::kBf16 && tensor.dtype == DType::kBf16) ||
+           (format == WeightFormat::kF16 && tensor.dtype == DType::kF16) ||
+           (format == WeightFormat::kF32 && tensor.dtype == DType::kF32);
   }
   // Whether they read them where they lie in the file.
   bool is_viewed(const RawTensor& tensor, WeightOverride how) const {
@@ -183,53 +182,38 @@ Status Loader::load_vector(const RawTensor& tensor, ShardRange range, std::vecto
   return {};
 }
 
-void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to) {
-  const auto count = static_cast<size_t>(rows * in);
-  if (override_ == WeightOverride::kInt8) {
-    to = LinearWeight::quantize_int8(rows, in, fill);
-    return;
-  }
-  // What no kernel reads as it is stored keeps its values as f32.
-  if (override_ == WeightOverride::kF32 || override_ == WeightOverride::kAsStored) {
-    auto* values = reinterpret_cast<float*>(own(count * sizeof(float)));
-    fill(0, MatrixView<float>(values, {rows, in}));
-    to = LinearWeight::view(MatrixView<const float>(values, {rows, in}));
-    return;
-  }
+Status Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to) {
+  // What no kernel reads as it is stored keeps its values as f32, and so does a row whose blocks
+  // devices divide.
+  WeightFormat format = override_format(override_).value_or(WeightFormat::kF32);
+  if (in % input_multiple(format) != 0) format = WeightFormat::kF32;
   const size_t owned_before = out_.owned.size();
-  auto* narrow = reinterpret_cast<bf16*>(own(count * sizeof(bf16)));
-  constexpr int64_t kPortion = 64;  // rows widened at a time
-  std::vector<float> wide(static_cast<size_t>(std::min(kPortion, rows) * in));
-  for (int64_t first = 0; first < rows; first += kPortion) {
-    const int64_t portion = std::min(kPortion, rows - first);
-    fill(first, MatrixView<float>(wide.data(), {portion, in}));
-    for (int64_t i = 0; i < portion * in; ++i) {
-      narrow[first * in + i] = to_bf16(wide[static_cast<size_t>(i)]);
-    }
+  FORERUN_ASSIGN_OR_RETURN(to, requantize(format, rows, in, fill, out_.owned));
+  if (format == WeightFormat::kBf16 && pairs_) {
+    const auto* made = reinterpret_cast<const bf16*>(out_.owned.back().get());
+    to = LinearWeight::pair_bf16(MatrixView<const bf16>(made, {rows, in}));
+    out_.owned.resize(owned_before);  // pairs are a copy
   }
-  const MatrixView<const bf16> made(narrow, {rows, in});
-  to = pairs_ ? LinearWeight::pair_bf16(made) : LinearWeight::view(made);
-  if (pairs_) out_.owned.resize(owned_before);  // pairs are a copy
+  return Status();
 }
 
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_readable(tensor));
-  if (override_ == WeightOverride::kAsStored && packs_as_stored(tensor, part)) {
+  const std::optional<WeightFormat> format = override_format(override_);
+  if (packs_as_stored(tensor, part) && (!format || format == kernel_format(tensor))) {
     to = pack_as_stored(tensor, part);
     checkpoint_.release_pages(tensor);
     return {};
   }
   const int64_t width = tensor.shape[1];
   if (!keeps_elements(tensor, override_)) {
-    convert(
-        part.out.size(), part.in.size(),
-        [&](int64_t first, MatrixView<float> w) {
-          for (int64_t row = 0; row < w.dim(0); ++row) {
-            widen(tensor, (part.out.begin + first + row) * width + part.in.begin, w.dim(1),
-                  w.row(row));
-          }
-        },
-        to);
+    const auto fill = [&](int64_t first, MatrixView<float> w) {
+      for (int64_t row = 0; row < w.dim(0); ++row) {
+        widen(tensor, (part.out.begin + first + row) * width + part.in.begin, w.dim(1), w.row(row));
+      }
+    };
+    FORERUN_RETURN_IF_ERROR(convert(part.out.size(), part.in.size(), fill, to)
+                                .with_context("tensor " + std::string(tensor.name)));
     if (tensor.parts != nullptr) checkpoint_.release_pages(tensor);
     return {};
   }
@@ -322,24 +306,6 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
 }
 
 }  // namespace
-
-const char* weight_override_name(WeightOverride weights) {
-  switch (weights) {
-    case WeightOverride::kAsStored:
-      return "as stored";
-    case WeightOverride::kInt8:
-      return "int8";
-    case WeightOverride::kBf16:
-      return "bf16";
-    case WeightOverride::kF32:
-      return "f32";
-    case WeightOverride::kInt8Head:
-      return "int8 head";
-    case WeightOverride::kInt4Head:
-      return "int4 head";
-  }
-  return "?";
-}
 
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, const DeviceShard& shard,

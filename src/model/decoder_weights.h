@@ -19,30 +19,9 @@
 #include "kernels/linear/linear.h"
 #include "model/layer_range.h"
 #include "model/shard_plan.h"
+#include "model/weight_override.h"
 
 namespace forerun {
-
-// The format of the linear layers and the head; embedding and norms stay as they are.
-enum class WeightOverride : uint8_t {
-  kAsStored,
-  kInt8,
-  kBf16,
-  kF32,
-  kInt8Head,  // the head alone, if it is stored as floats
-  kInt4Head,  // the same, on GPUs only: for drafts
-};
-
-const char* weight_override_name(WeightOverride weights);
-// The override of the linear layers alone.
-constexpr WeightOverride layers_override(WeightOverride weights) {
-  return weights == WeightOverride::kInt8Head || weights == WeightOverride::kInt4Head
-             ? WeightOverride::kAsStored
-             : weights;
-}
-// The override of the head, on CPUs.
-constexpr WeightOverride head_override(WeightOverride weights) {
-  return weights == WeightOverride::kInt8Head ? WeightOverride::kInt8 : weights;
-}
 
 struct LayerWeights {
   std::vector<float> input_norm, post_attention_norm;  // [hidden]

@@ -65,6 +65,12 @@ LinearWeight pack_awq(const AwqTensors& awq, const ModulePart& part) {
 
 }  // namespace
 
+std::optional<WeightFormat> kernel_format(const RawTensor& tensor) {
+  if (tensor.blocks != nullptr) return kernel_format(tensor.blocks->format);
+  if (tensor.parts == nullptr || !has_kernel(tensor, /*on_gpus=*/false)) return std::nullopt;
+  return WeightFormat::kInt4;
+}
+
 bool has_kernel(const RawTensor& tensor, bool on_gpus) {
   if (tensor.blocks != nullptr) return !on_gpus && kernel_format(tensor.blocks->format);
   if (tensor.parts == nullptr) return false;

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "checkpoint/checkpoint.h"
 #include "kernels/linear/linear.h"
 #include "model/shard_plan.h"
 
 namespace forerun {
+
+// The format in which processors' kernels read the weight as it is stored; nothing where they have
+// none, and for plain weights.
+std::optional<WeightFormat> kernel_format(const RawTensor& tensor);
 
 // Whether kernels of a backend read the weight as it is stored, where devices cut it well. False
 // for plain weights.

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "checkpoint/modules.h"
+#include "kernels/linear/linear.h"
+#include "model/requantize.h"
 
 namespace forerun {
 namespace {
@@ -22,32 +25,54 @@ Result<Activation> parse_activation(const std::string& name) {
                 "activations: found '" + name + "'; accepted: bf16, f32 and int8");
 }
 
-constexpr std::pair<const char*, WeightOverride> kWeights[] = {
-    {"as_stored", WeightOverride::kAsStored},
-    {"bf16", WeightOverride::kBf16},
-    {"f32", WeightOverride::kF32},
-    {"int8", WeightOverride::kInt8},
-    {"int8_head", WeightOverride::kInt8Head},
-    {"int4_head", WeightOverride::kInt4Head}};
+constexpr const char* kAsStored = "as_stored";
+constexpr const char* kInt8Head = "int8_head";
+constexpr const char* kInt4Head = "int4_head";
+constexpr const char* kChosen = "auto";
+
+// Unset for a name that weight_names() has not, but for int4_head.
+std::optional<WeightOverride> find_weights(const std::string& name) {
+  if (name == kAsStored) return WeightOverride::kAsStored;
+  if (name == kInt8Head) return WeightOverride::kInt8Head;
+  if (name == kInt4Head) return WeightOverride::kInt4Head;
+  for (const WeightFormat format : requantizable_formats()) {
+    if (name == weight_format_name(format)) return requantize_to(format);
+  }
+  return std::nullopt;
+}
+
+Status unknown_weights(const char* field, const std::string& found,
+                       const std::vector<std::string>& accepted) {
+  return Status(StatusCode::kInvalidArgument,
+                std::string(field) + ": found '" + found + "'; accepted: " + list_of(accepted));
+}
 
 Result<WeightOverride> parse_weights(const std::string& name) {
-  for (const auto& [accepted, weights] : kWeights) {
-    // Only drafts may have an int4 head: its logits are off by about a tenth.
-    if (name == accepted && weights != WeightOverride::kInt4Head) return weights;
-  }
-  return Status(
-      StatusCode::kInvalidArgument,
-      "weights: found '" + name + "'; accepted: as_stored, bf16, f32, int8 and int8_head");
+  const std::optional<WeightOverride> weights = find_weights(name);
+  // Only drafts may have an int4 head: its logits are off by about a tenth.
+  if (weights && *weights != WeightOverride::kInt4Head) return *weights;
+  return unknown_weights("weights", name, weight_names());
 }
 
 Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& name) {
-  if (name == "auto") return std::optional<WeightOverride>();
-  for (const auto& [accepted, weights] : kWeights) {
-    if (name == accepted) return std::optional(weights);
+  if (name == kChosen) return std::optional<WeightOverride>();
+  if (const auto weights = find_weights(name)) return weights;
+  return unknown_weights("draft_weights", name, draft_weight_names());
+}
+
+// Fails where the inputs of a layer are no whole number of blocks of the format.
+Status check_inputs(const std::string& found, WeightOverride weights, const OpenedModel& model) {
+  const std::optional<WeightFormat> format = override_format(weights);
+  if (!format) return Status();
+  const int64_t multiple = input_multiple(*format);
+  for (const Module& module : decoder_modules(model.checkpoint.config())) {
+    if (module.type == ModuleType::kNorm || module.in % multiple == 0) continue;
+    return Status(StatusCode::kUnsupported,
+                  found + ", but " + module_name(module.id, ModuleNaming::kHuggingFace) + " has " +
+                      std::to_string(module.in) + " inputs; accepted: multiples of " +
+                      std::to_string(multiple) + ", or another format");
   }
-  return Status(StatusCode::kInvalidArgument,
-                "draft_weights: found '" + name +
-                    "'; accepted: auto, as_stored, bf16, f32, int8, int8_head and int4_head");
+  return Status();
 }
 
 // Fails where a GPU cannot compute with the model's weights, and says what it accepts.
@@ -69,6 +94,31 @@ Status check_on_gpu(const std::string& found, WeightOverride weights, const Open
 }
 
 }  // namespace
+
+std::vector<std::string> weight_names() {
+  std::vector<std::string> names = {kAsStored};
+  for (const WeightFormat format : requantizable_formats()) {
+    names.emplace_back(weight_format_name(format));
+  }
+  names.emplace_back(kInt8Head);
+  return names;
+}
+
+std::vector<std::string> draft_weight_names() {
+  std::vector<std::string> names = weight_names();
+  names.insert(names.begin(), kChosen);
+  names.emplace_back(kInt4Head);
+  return names;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string list;
+  for (size_t index = 0; index < names.size(); ++index) {
+    if (index > 0) list += index + 1 < names.size() ? ", " : " and ";
+    list += names[index];
+  }
+  return list;
+}
 
 Result<NumericsOptions> parse_numerics(const EngineOptions& options) {
   NumericsOptions numerics;
@@ -109,10 +159,17 @@ Status check_numerics(const EngineOptions& options, const NumericsOptions& numer
       FORERUN_RETURN_IF_ERROR(
           check_on_gpu(found_draft, weights, *draft, "auto, as_stored, int8_head and int4_head"));
     } else if (weights == WeightOverride::kInt4Head) {
-      return Status(
-          StatusCode::kUnsupported,
-          found_draft + "; accepted on processors: auto, as_stored, bf16, f32, int8 and int8_head");
+      std::vector<std::string> accepted = draft_weight_names();
+      std::erase(accepted, kInt4Head);
+      return Status(StatusCode::kUnsupported,
+                    found_draft + "; accepted on processors: " + list_of(accepted));
+    } else {
+      FORERUN_RETURN_IF_ERROR(check_inputs(found_draft, weights, *draft));
     }
+  }
+  const std::string found_target = "weights: found '" + options.weights + "'";
+  if (!target_on_gpus) {
+    FORERUN_RETURN_IF_ERROR(check_inputs(found_target, numerics.weights, target));
   }
   if (!target_on_gpus && !(placement.draft && placement.draft->on_gpus())) return Status();
   if (numerics.activation != Activation::kBf16) {
@@ -120,8 +177,7 @@ Status check_numerics(const EngineOptions& options, const NumericsOptions& numer
                   "activations: found '" + options.activations + "'; accepted on a GPU: bf16");
   }
   if (!target_on_gpus) return Status();
-  return check_on_gpu("weights: found '" + options.weights + "'", numerics.weights, target,
-                      "as_stored and int8_head");
+  return check_on_gpu(found_target, numerics.weights, target, "as_stored and int8_head");
 }
 
 }  // namespace forerun

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/load/device_spec.h"
 #include "engine/load/opened_model.h"
@@ -19,6 +21,14 @@ struct NumericsOptions {
   WeightOverride weights = WeightOverride::kAsStored;  // the target's
   std::optional<WeightOverride> draft_weights;         // unset: choose_draft_weights()
 };
+
+// What EngineOptions::weights and draft_weights accept: "as_stored", the names of
+// requantizable_formats(), then the overrides of the head. A new kernel format with an encoder
+// appears by itself.
+std::vector<std::string> weight_names();
+std::vector<std::string> draft_weight_names();
+// "as_stored, f32 and int8".
+std::string list_of(const std::vector<std::string>& names);
 
 // Fails on an unknown name; the message lists those that are accepted.
 Result<NumericsOptions> parse_numerics(const EngineOptions& options);

@@ -2,8 +2,48 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "kernels/linear/linear.h"
+#include "model/requantize.h"
+
 namespace forerun {
 namespace {
+
+// Every format that can be made is named, whatever encoders there are.
+TEST(NumericsOptions, WeightsNameEveryFormatThatCanBeMade) {
+  for (const WeightFormat format : requantizable_formats()) {
+    EngineOptions options;
+    options.weights = options.draft_weights = weight_format_name(format);
+    const auto numerics = parse_numerics(options);
+    ASSERT_TRUE(numerics.ok()) << numerics.status().message();
+    EXPECT_EQ(numerics->weights, requantize_to(format));
+    EXPECT_EQ(numerics->draft_weights, requantize_to(format));
+  }
+  EXPECT_EQ(weight_names().size(), requantizable_formats().size() + 2);
+  EXPECT_EQ(draft_weight_names().size(), requantizable_formats().size() + 4);
+  for (const std::string& name : weight_names()) {
+    EngineOptions options;
+    options.weights = name;
+    EXPECT_TRUE(parse_numerics(options).ok()) << name;
+  }
+}
+
+TEST(NumericsOptions, ARefusalListsWhatIsAccepted) {
+  EngineOptions options;
+  for (const char* const found : {"q3_k", "int4_head", "bf16_pairs", "", "auto"}) {
+    options.weights = found;
+    const auto numerics = parse_numerics(options);
+    ASSERT_FALSE(numerics.ok()) << found;
+    EXPECT_EQ(numerics.status().message(),
+              "weights: found '" + std::string(found) + "'; accepted: " + list_of(weight_names()));
+  }
+  EXPECT_EQ(list_of({"a", "b", "c"}), "a, b and c");
+  options.weights = "as_stored";
+  options.draft_weights = "q3_k";
+  EXPECT_NE(parse_numerics(options).status().message().find("int8_head and int4_head"),
+            std::string::npos);
+}
 
 TEST(NumericsOptions, OnlyALargeHeadIsWorthRounding) {
   EXPECT_TRUE(int4_head_pays(2048, 128256));   // Llama-3.2-1B

@@ -1,0 +1,239 @@
+#include "model/requantize.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "checkpoint/blocks/encode_blocks.h"
+#include "checkpoint/gguf/toy_gguf.h"
+#include "checkpoint/testing.h"
+#include "kernels/linear/formats/weight_formats.h"
+#include "model/block_packing.h"
+#include "model/decoder_memory.h"
+#include "model/decoder_weights.h"
+
+namespace forerun {
+namespace {
+
+constexpr int64_t kRows = 133;  // several threads' portions, the last of them cut short
+constexpr int64_t kInputs = 96;
+
+float value_at(int64_t row, int64_t column) {
+  const auto hash = static_cast<uint32_t>(row * 7919 + column * 104729) * 2654435761u;
+  return (static_cast<float>(hash >> 8) / 8388608.0f - 1.0f) * 0.1f * static_cast<float>(row % 7);
+}
+
+void fill_rows(int64_t first, MatrixView<float> rows) {
+  for (int64_t row = 0; row < rows.dim(0); ++row) {
+    for (int64_t column = 0; column < rows.dim(1); ++column) {
+      rows.row(row)[column] = value_at(first + row, column);
+    }
+  }
+}
+
+std::vector<float> dequantized(const LinearWeight& weight) {
+  std::vector<float> values(static_cast<size_t>(weight.out_features() * weight.in_features()));
+  weight.dequantize(
+      0, MatrixView<float>(values.data(), {weight.out_features(), weight.in_features()}));
+  return values;
+}
+
+// What the format makes of a row, by code that requantize() does not share.
+std::vector<float> rounded_row(WeightFormat format, const std::vector<float>& row) {
+  std::vector<float> rounded = row;
+  for (const BlockFormatInfo& blocks : block_formats()) {
+    if (kernel_format(blocks.format) != format) continue;
+    const int64_t count = std::ssize(row) / blocks.weights;
+    std::vector<std::byte> bytes(static_cast<size_t>(count * blocks.bytes));
+    block_encoder(blocks.format)(row.data(), count, bytes.data());
+    blocks.decode(bytes.data(), count, rounded.data());
+    return rounded;
+  }
+  float largest = 0;
+  for (const float value : row) largest = std::max(largest, std::abs(value));
+  for (float& value : rounded) {
+    if (format == WeightFormat::kBf16) value = to_float(to_bf16(value));
+    if (format == WeightFormat::kF16) value = to_float(to_f16(value));
+    if (format == WeightFormat::kInt8 && largest > 0) {
+      const float scale = largest / 127.0f;
+      value = std::nearbyint(value / scale) * scale;
+    }
+  }
+  return rounded;
+}
+
+TEST(Requantize, FormatsAreFloatsInt8AndThoseWithAnEncoder) {
+  std::vector<std::string> names;
+  for (const WeightFormat format : requantizable_formats()) {
+    names.emplace_back(weight_format_name(format));
+  }
+  size_t encoders = 0;
+  for (const BlockFormatInfo& blocks : block_formats()) {
+    if (block_encoder(blocks.format) == nullptr) continue;
+    ++encoders;
+    ASSERT_TRUE(kernel_format(blocks.format)) << blocks.name;
+    const std::string name = weight_format_name(*kernel_format(blocks.format));
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  }
+  EXPECT_GE(encoders, 3u);
+  EXPECT_EQ(names.size(), 4 + encoders);
+  for (const char* const name : {"f32", "bf16", "f16", "int8", "q4_0", "q4_1", "q8_0"}) {
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  }
+}
+
+TEST(Requantize, ValuesAreThoseOfTheFormat) {
+  for (const WeightFormat format : requantizable_formats()) {
+    SCOPED_TRACE(weight_format_name(format));
+    OwnedBytes owned;
+    const int64_t in = std::max<int64_t>(kInputs, input_multiple(format));
+    const auto made = requantize(format, kRows, in, fill_rows, owned);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ(made->format(), format);
+    const std::vector<float> values = dequantized(*made);
+    std::vector<float> row(static_cast<size_t>(in));
+    for (int64_t index = 0; index < kRows; ++index) {
+      fill_rows(index, MatrixView<float>(row.data(), {1, in}));
+      const std::vector<float> expected = rounded_row(format, row);
+      for (int64_t column = 0; column < in; ++column) {
+        const float found = values[static_cast<size_t>(index * in + column)];
+        const float wanted = expected[static_cast<size_t>(column)];
+        // int8 may round halves another way, and its scale by one bit.
+        const float tolerance = format == WeightFormat::kInt8 ? 0.6f * 0.1f * 7 / 127 : 0.0f;
+        ASSERT_LE(std::abs(found - wanted), tolerance) << index << ", " << column;
+      }
+    }
+  }
+}
+
+TEST(Requantize, BytesAreThoseThatKernelsRead) {
+  for (const WeightFormat format : requantizable_formats()) {
+    for (const int64_t out : {16, 64}) {
+      OwnedBytes owned;
+      const int64_t in = std::max<int64_t>(128, input_multiple(format));
+      const auto made = requantize(format, out, in, fill_rows, owned);
+      ASSERT_TRUE(made.ok());
+      EXPECT_EQ(weight_bytes(format, out, in), static_cast<int64_t>(made->bytes()))
+          << weight_format_name(format) << ", " << out;
+    }
+  }
+}
+
+TEST(Requantize, WhatF16HasNoRoomForIsRefused) {
+  for (const float bad : {NAN, INFINITY, -65505.0f}) {
+    for (const WeightFormat format : requantizable_formats()) {
+      OwnedBytes owned;
+      const int64_t in = std::max<int64_t>(kInputs, input_multiple(format));
+      const auto made = requantize(
+          format, kRows, in,
+          [&](int64_t first, MatrixView<float> rows) {
+            fill_rows(first, rows);
+            if (first <= 70 && 70 < first + rows.dim(0)) rows.row(70 - first)[5] = bad;
+          },
+          owned);
+      const bool has_room = format == WeightFormat::kF32 || format == WeightFormat::kBf16 ||
+                            format == WeightFormat::kInt8;
+      EXPECT_EQ(made.ok(), has_room) << weight_format_name(format) << ", " << bad;
+      if (made.ok()) continue;
+      EXPECT_EQ(made.status().code(), StatusCode::kUnsupported);
+      EXPECT_NE(made.status().message().find("65504"), std::string::npos);
+    }
+  }
+}
+
+// Weights of a checkpoint on one device.
+DecoderWeights loaded(const Checkpoint& checkpoint, WeightOverride weights) {
+  const ModelConfig& config = checkpoint.config();
+  const ShardPlan plan = make_shard_plan(config, 1, config.vocab_size).value();
+  auto made = load_decoder_weights(checkpoint, weights, Activation::kF32, plan.devices.front(),
+                                   LayerRange::all(config), {});
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return std::move(*made);
+}
+
+TEST(Requantize, LoadersRoundEveryLayerAndTheHead) {
+  TempDir dir;
+  ToySpec spec;
+  spec.dtype = DType::kBf16;
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  const auto checkpoint = Checkpoint::open(dir.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const DecoderWeights stored = loaded(*checkpoint, WeightOverride::kF32);
+  for (const WeightFormat format : requantizable_formats()) {
+    if (input_multiple(format) > spec.hidden_size) continue;
+    SCOPED_TRACE(weight_format_name(format));
+    const DecoderWeights made = loaded(*checkpoint, requantize_to(format));
+    EXPECT_EQ(made.head.format(), format);
+    EXPECT_EQ(made.layers[1].down.format(), format);
+    const std::vector<float> values = dequantized(made.layers[1].q);
+    const std::vector<float> exact = dequantized(stored.layers[1].q);
+    const std::vector<float> row(exact.begin(), exact.begin() + spec.hidden_size);
+    if (format == WeightFormat::kInt8) continue;  // rounds halves another way
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), values.begin(),
+                           [&, wanted = rounded_row(format, row), at = size_t{0}](
+                               float, float found) mutable { return wanted[at++] == found; }));
+  }
+}
+
+TEST(Requantize, WhatIsStoredInTheFormatStaysAsItIs) {
+  for (const BlockFormat stored : {BlockFormat::kQ4_0, BlockFormat::kQ4_1, BlockFormat::kQ8_0}) {
+    TempDir dir;
+    ToySpec spec;
+    spec.gguf_formats = {stored};
+    const std::filesystem::path file = dir.path() / "toy.gguf";
+    toy_gguf(spec).write(file);
+    const auto checkpoint = Checkpoint::open(file);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const DecoderWeights as_stored = loaded(*checkpoint, WeightOverride::kAsStored);
+    const DecoderWeights same = loaded(*checkpoint, requantize_to(*kernel_format(stored)));
+    for (const auto part : {&LayerWeights::q, &LayerWeights::down}) {
+      const std::vector<float> values = dequantized(same.layers[0].*part);
+      EXPECT_EQ(values, dequantized(as_stored.layers[0].*part)) << block_format(stored).name;
+      EXPECT_EQ((same.layers[0].*part).format(), *kernel_format(stored));
+    }
+    const DecoderWeights other = loaded(*checkpoint, WeightOverride::kInt8);
+    EXPECT_NE(dequantized(other.layers[0].q), dequantized(as_stored.layers[0].q));
+  }
+}
+
+TEST(Requantize, WhatDevicesCutWithinABlockKeepsItsValues) {
+  TempDir dir;
+  ToySpec spec;
+  spec.dtype = DType::kBf16;
+  spec.num_heads = 4;  // of 16: two devices divide o_proj at 32, four at 16
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  const auto checkpoint = Checkpoint::open(dir.path());
+  ASSERT_TRUE(checkpoint.ok());
+  const ModelConfig& config = checkpoint->config();
+  const ShardPlan plan = make_shard_plan(config, 4, config.vocab_size).value();
+  ASSERT_EQ(plan.devices.front().heads.size() * config.head_dim, 16);
+  const auto made =
+      load_decoder_weights(*checkpoint, requantize_to(WeightFormat::kQ8_0), Activation::kF32,
+                           plan.devices.front(), LayerRange::all(config), {});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->layers[0].q.format(), WeightFormat::kQ8_0);
+  EXPECT_EQ(made->layers[0].o.format(), WeightFormat::kF32);
+  const std::vector<float> part = dequantized(made->layers[0].o);
+  const std::vector<float> whole =
+      dequantized(loaded(*checkpoint, WeightOverride::kF32).layers[0].o);
+  for (size_t row = 0; row < 64; ++row) {
+    EXPECT_TRUE(std::equal(&part[row * 16], &part[row * 16] + 16, &whole[row * 64])) << row;
+  }
+}
+
+TEST(WeightOverride, NamesAndFormats) {
+  EXPECT_STREQ(weight_override_name(WeightOverride::kAsStored), "as stored");
+  EXPECT_STREQ(weight_override_name(WeightOverride::kInt8Head), "int8 head");
+  EXPECT_STREQ(weight_override_name(WeightOverride::kInt8), "int8");
+  EXPECT_STREQ(weight_override_name(requantize_to(WeightFormat::kQ4_1)), "q4_1");
+  EXPECT_EQ(override_format(requantize_to(WeightFormat::kMxfp4)), WeightFormat::kMxfp4);
+  EXPECT_EQ(override_format(WeightOverride::kInt4Head), std::nullopt);
+  EXPECT_EQ(layers_override(WeightOverride::kInt8Head), WeightOverride::kAsStored);
+  EXPECT_EQ(head_override(WeightOverride::kInt8Head), WeightOverride::kInt8);
+}
+
+}  // namespace
+}  // namespace forerun
