@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <array>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,11 +12,14 @@
 #include "device/cpu/team.h"
 #include "engine/load/gpu.h"
 #include "engine/load/model_text.h"
+#include "engine/load/numerics_options.h"
 #include "format_list.h"
 #include "kernels/isa.h"
 #include "model/decoder_memory.h"
 #include "model/host_memory.h"
+#include "model/requantize.h"
 #include "model/widened_formats.h"
+#include "module_table.h"
 #include "output.h"
 #include "terminal.h"
 #include "text/tokenizer.h"
@@ -31,15 +33,17 @@ struct InspectFlags {
   bool tensors = false;
   bool devices = false;
   bool formats = false;
+  bool all = false;
+  bool compare = false;
+  std::string weights = "as_stored";
 };
 
-// The linear layers at each precision; embedding and head stay as wide as the checkpoint's dtype.
-constexpr std::array<std::pair<const char*, WeightOverride>, 4> kPrecisions = {{
-    {"as stored", WeightOverride::kAsStored},
-    {"f32", WeightOverride::kF32},
-    {"bf16", WeightOverride::kBf16},
-    {"int8", WeightOverride::kInt8},
-}};
+// Linear layers and head as stored, then in every format that --weights names.
+std::vector<WeightOverride> precisions() {
+  std::vector<WeightOverride> all = {WeightOverride::kAsStored};
+  for (const WeightFormat format : requantizable_formats()) all.push_back(requantize_to(format));
+  return all;
+}
 
 std::string weight_bytes(const Checkpoint& checkpoint, WeightOverride weights) {
   return format_bytes(static_cast<double>(
@@ -75,8 +79,8 @@ void print_tables(const Checkpoint& checkpoint) {
   std::cout << '\n' << format_table(stored);
 
   std::vector<std::vector<std::string>> memory = {{"weights in memory", "bytes"}};
-  for (const auto& [name, weights] : kPrecisions) {
-    memory.push_back({name, weight_bytes(checkpoint, weights)});
+  for (const WeightOverride weights : precisions()) {
+    memory.push_back({weight_override_name(weights), weight_bytes(checkpoint, weights)});
   }
   const auto token_bytes = static_cast<double>(kv_token_bytes(checkpoint));
   memory.push_back({"KV cache, bf16, a token", format_bytes(token_bytes)});
@@ -100,8 +104,9 @@ nlohmann::ordered_json to_json(const Checkpoint& checkpoint, const TextFiles& te
   const ModelConfig& config = checkpoint.config();
   const CheckpointSummary summary = summarize(checkpoint);
   nlohmann::ordered_json bytes;
-  for (const auto& [name, weights] : kPrecisions) {
-    bytes[name] = estimate_decoder_memory(checkpoint, weights, Activation::kBf16).weight_bytes;
+  for (const WeightOverride weights : precisions()) {
+    bytes[weight_override_name(weights)] =
+        estimate_decoder_memory(checkpoint, weights, Activation::kBf16).weight_bytes;
   }
   nlohmann::ordered_json json = {{"architecture", config.architecture},
                                  {"model_type", config.model_type},
@@ -187,16 +192,54 @@ void print_tensors(const Checkpoint& checkpoint) {
   std::cout << '\n' << format_table(table);
 }
 
+void print_modules(const Checkpoint& checkpoint, WeightOverride weights,
+                   const std::vector<ModuleRow>& modules) {
+  std::cout << '\n' << module_table(modules) << '\n';
+  const LayerRange all = LayerRange::all(checkpoint.config());
+  for (const auto& [where, on_gpus] : {std::pair("Processors", false), std::pair("GPUs", true)}) {
+    std::cout << where << ": ";
+    if (on_gpus && override_format(weights)) {
+      std::cout << "--weights " << weight_override_name(weights)
+                << " is refused; accepted: as_stored and int8_head.\n";
+      continue;
+    }
+    const auto widened = widened_formats(checkpoint, all, on_gpus, weights);
+    std::cout << (widened.empty() ? "every weight is read as it is stored" : describe(widened))
+              << ".\n";
+  }
+}
+
+void print_errors(WeightOverride weights, const std::vector<ErrorRow>& errors) {
+  if (errors.empty()) {
+    std::cout
+        << "\nNothing is rounded, so there is no error; --weights F compares with format F.\n";
+    return;
+  }
+  std::cout << "\nRounded weights against the stored ones, on "
+            << (weights == WeightOverride::kAsStored ? "GPUs" : "processors")
+            << " (relative: Frobenius norms):\n"
+            << error_table(errors);
+}
+
+// Flags that ask about a model, for messages; empty where there are none.
+std::string model_flag(const InspectFlags& flags) {
+  if (flags.tensors) return "--tensors";
+  if (flags.all) return "--all";
+  if (flags.compare) return "--compare";
+  return flags.weights == "as_stored" ? "" : "--weights";
+}
+
 Status run_inspect(const InspectFlags& flags) {
-  if (flags.devices && (flags.tensors || !flags.model.empty())) {
+  const std::string flag = model_flag(flags);
+  if (flags.devices && (!flag.empty() || !flags.model.empty())) {
     return Status(StatusCode::kInvalidArgument,
                   "--devices: cannot be combined with " +
-                      (flags.tensors ? "--tensors" : "the model '" + flags.model + "'") +
+                      (!flag.empty() ? flag : "the model '" + flags.model + "'") +
                       ", only with --json");
   }
-  if (flags.formats && (flags.tensors || flags.devices || !flags.model.empty())) {
+  if (flags.formats && (!flag.empty() || flags.devices || !flags.model.empty())) {
     return Status(StatusCode::kInvalidArgument,
-                  "--formats: cannot be combined with a model, --tensors or --devices");
+                  "--formats: cannot be combined with a model, its flags or --devices");
   }
   if (flags.formats) {
     std::cout << format_list();
@@ -208,11 +251,20 @@ Status run_inspect(const InspectFlags& flags) {
                   "found no model; accepted: a checkpoint directory, a GGUF file or --devices");
   }
   FORERUN_RETURN_IF_ERROR(check_isa());
+  FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights, parse_weights(flags.weights));
   FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_checkpoint(flags.model));
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(path));
   const TextFiles text = {load_tokenizer(checkpoint), checkpoint.generation_defaults().status()};
+  std::vector<ErrorRow> errors;
+  if (flags.compare) {
+    FORERUN_ASSIGN_OR_RETURN(errors, rounding_errors(checkpoint, weights));
+  }
+  const std::vector<ModuleRow> modules = module_rows(checkpoint, weights, flags.all);
   if (flags.json) {
-    std::cout << json_text(to_json(checkpoint, text));
+    nlohmann::ordered_json json = to_json(checkpoint, text);
+    json["modules"] = to_json(modules);
+    if (flags.compare) json["errors"] = to_json(errors);
+    std::cout << json_text(json);
     return text.status().with_context("not supported");
   }
   print_tables(checkpoint);
@@ -224,10 +276,8 @@ Status run_inspect(const InspectFlags& flags) {
   if (text.tokenizer.ok()) {
     std::cout << "Tokenizer: " << text.tokenizer->vocab_size() << " tokens.\n";
   }
-  for (const auto& [where, on_gpus] : {std::pair("Processors", false), std::pair("GPUs", true)}) {
-    const auto widened = widened_formats(checkpoint, LayerRange::all(checkpoint.config()), on_gpus);
-    if (!widened.empty()) std::cout << where << ": " << describe(widened) << ".\n";
-  }
+  print_modules(checkpoint, weights, modules);
+  if (flags.compare) print_errors(weights, errors);
   if (flags.tensors) print_tensors(checkpoint);
   return text.status().with_context("not supported");
 }
@@ -235,8 +285,9 @@ Status run_inspect(const InspectFlags& flags) {
 }  // namespace
 
 Command add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "A checkpoint's shape, its memory by precision, and whether it is supported");
+  CLI::App* command = app.add_subcommand("inspect",
+                                         "A checkpoint's shape, its memory by precision, what is "
+                                         "read of it, and whether it is supported");
   auto flags = std::make_shared<InspectFlags>();
   command->add_option("model", flags->model,
                       "Checkpoint directory, GGUF file, or org/name in the cache");
@@ -245,9 +296,18 @@ Command add_inspect(CLI::App& app) {
   command->add_flag("--tensors", flags->tensors, "List every tensor");
   command->add_flag("--formats", flags->formats,
                     "List the formats of weights that are read from GGUF files instead");
+  command
+      ->add_option("--weights", flags->weights,
+                   "Show what is read with generate's --weights: " + list_of(weight_names()))
+      ->capture_default_str();
+  command->add_flag("--all", flags->all, "A line for every module, not for every kind of them");
+  command->add_flag("--compare", flags->compare,
+                    "Print how far rounded weights are from the stored ones: with --weights those "
+                    "on processors, without it those on GPUs; reads every one of them");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->footer(
       "Example:\n  forerun inspect models/demo-target --tensors\n"
+      "  forerun inspect models/demo-target --weights q4_1 --compare\n"
       "  forerun inspect --devices");
   return {command, [flags] { return run_inspect(*flags); }};
 }

@@ -14,6 +14,8 @@
 #include "model/block_packing.h"
 #include "model/decoder_memory.h"
 #include "model/decoder_weights.h"
+#include "model/rounding_error.h"
+#include "model/widened_formats.h"
 
 namespace forerun {
 namespace {
@@ -221,6 +223,109 @@ TEST(Requantize, WhatDevicesCutWithinABlockKeepsItsValues) {
       dequantized(loaded(*checkpoint, WeightOverride::kF32).layers[0].o);
   for (size_t row = 0; row < 64; ++row) {
     EXPECT_TRUE(std::equal(&part[row * 16], &part[row * 16] + 16, &whole[row * 64])) << row;
+  }
+}
+
+// The read of a kind of module in layer 0, or of a module of no layer.
+ModuleRead read_of(const Checkpoint& checkpoint, ModuleKind kind, WeightOverride weights,
+                   bool on_gpus = false) {
+  for (const ModuleRead& read :
+       module_reads(checkpoint, LayerRange::all(checkpoint.config()), weights, on_gpus)) {
+    if (read.module.id.kind == kind && read.module.id.layer <= 0) return read;
+  }
+  ADD_FAILURE() << "no such module";
+  return {};
+}
+
+TEST(RoundingError, IsThatOfAPlainLoop) {
+  TempDir dir;
+  ToySpec spec;
+  spec.intermediate_size = 256;  // several portions
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  const auto checkpoint = Checkpoint::open(dir.path());
+  ASSERT_TRUE(checkpoint.ok());
+  const std::vector<float> stored =
+      dequantized(loaded(*checkpoint, WeightOverride::kF32).layers[0].up);
+  for (const WeightFormat format :
+       {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kQ4_1}) {
+    const WeightOverride weights = requantize_to(format);
+    const std::vector<float> made = dequantized(loaded(*checkpoint, weights).layers[0].up);
+    double error = 0, norm = 0, largest = 0;
+    for (size_t index = 0; index < stored.size(); ++index) {
+      const double off = double{made[index]} - double{stored[index]};
+      error += off * off;
+      norm += double{stored[index]} * double{stored[index]};
+      largest = std::max(largest, std::abs(off));
+    }
+    ASSERT_GT(error, 0) << weight_format_name(format);
+    double last = 0;
+    const auto found = rounding_error(*checkpoint, read_of(*checkpoint, ModuleKind::kUp, weights),
+                                      [&](double done) { last = done; });
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    EXPECT_NEAR(found->relative(), std::sqrt(error / norm), 1e-9 * std::sqrt(error / norm));
+    EXPECT_EQ(found->largest, largest);
+    EXPECT_GE(last, 0);
+    EXPECT_LE(last, 1);
+  }
+}
+
+TEST(RoundingError, AwqIsComparedByItsValues) {
+  TempDir dir, twin_dir;
+  ToySpec spec;
+  spec.quantization = ToySpec::Quantization::kAwq;
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  spec.quantization = ToySpec::Quantization::kAwqDequantized;
+  ASSERT_TRUE(write_toy_checkpoint(twin_dir.path(), spec).ok());
+  const auto awq = Checkpoint::open(dir.path()), twin = Checkpoint::open(twin_dir.path());
+  ASSERT_TRUE(awq.ok() && twin.ok());
+  const WeightOverride weights = requantize_to(WeightFormat::kQ8_0);
+  for (const ModuleKind kind : {ModuleKind::kQ, ModuleKind::kDown}) {
+    const auto found = rounding_error(*awq, read_of(*awq, kind, weights), {});
+    const auto expected = rounding_error(*twin, read_of(*twin, kind, weights), {});
+    ASSERT_TRUE(found.ok() && expected.ok());
+    EXPECT_GT(found->squared_error, 0);
+    EXPECT_EQ(found->squared_error, expected->squared_error);
+    EXPECT_EQ(found->squared_weights, expected->squared_weights);
+  }
+}
+
+TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
+  TempDir dir;
+  ToySpec spec;
+  spec.tied = true;
+  spec.gguf_formats = {BlockFormat::kQ4_0, BlockFormat::kQ8_0};
+  const std::filesystem::path file = dir.path() / "toy.gguf";
+  toy_gguf(spec).write(file);
+  const auto checkpoint = Checkpoint::open(file);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto formats = [&](bool on_gpus, WeightOverride weights) {
+    return describe(
+        widened_formats(*checkpoint, LayerRange::all(checkpoint->config()), on_gpus, weights));
+  };
+  EXPECT_EQ(formats(false, WeightOverride::kAsStored), "");
+  EXPECT_NE(formats(true, WeightOverride::kAsStored).find("Q4_0 (0 MB) is rounded to bf16"),
+            std::string::npos);
+  const WeightOverride q8_0 = requantize_to(WeightFormat::kQ8_0);
+  EXPECT_EQ(formats(false, q8_0).find("Q8_0"), std::string::npos) << formats(false, q8_0);
+  EXPECT_NE(formats(false, q8_0).find("Q4_0"), std::string::npos);
+  EXPECT_NE(formats(false, WeightOverride::kF32).find("is widened to f32"), std::string::npos);
+
+  const ModuleRead embedding =
+      read_of(*checkpoint, ModuleKind::kEmbedding, WeightOverride::kAsStored);
+  EXPECT_EQ(embedding.read_as, embedding.stored);
+  EXPECT_EQ(embedding.read_bytes, embedding.stored_bytes);
+  const ModuleRead head = read_of(*checkpoint, ModuleKind::kHead, WeightOverride::kInt8Head);
+  EXPECT_TRUE(head.is_tied_head);
+  EXPECT_EQ(head.read_as, "int8");
+  EXPECT_EQ(head.rounded_to, WeightFormat::kInt8);
+  // What the loader makes is what is said.
+  const DecoderWeights made = loaded(*checkpoint, q8_0);
+  for (const auto& [kind, weight] : {std::pair(ModuleKind::kQ, &made.layers[0].q),
+                                     std::pair(ModuleKind::kDown, &made.layers[0].down),
+                                     std::pair(ModuleKind::kHead, &made.head)}) {
+    const ModuleRead read = read_of(*checkpoint, kind, q8_0);
+    EXPECT_EQ(read.read_as, weight_format_name(weight->format()));
+    EXPECT_EQ(read.read_bytes, static_cast<int64_t>(weight->bytes()));
   }
 }
 

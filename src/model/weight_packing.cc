@@ -14,8 +14,7 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kOutsOfWord = 8;
-constexpr int64_t kInt4Inputs = 32;     // int4 kernels take groups of multiples of it
-constexpr int64_t kGpuInt4Group = 128;  // the only group of the GPU's
+constexpr int64_t kInt4Inputs = 32;  // int4 kernels take groups of multiples of it
 
 // The inputs of a part that share a scale. Where the part begins or ends within a group, the scale
 // is repeated for smaller groups.

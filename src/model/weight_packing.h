@@ -11,6 +11,9 @@
 
 namespace forerun {
 
+// The inputs that share a scale in the GPU's int4 kernels.
+inline constexpr int64_t kGpuInt4Group = 128;
+
 // The format in which processors' kernels read the weight as it is stored; nothing where they have
 // none, and for plain weights.
 std::optional<WeightFormat> kernel_format(const RawTensor& tensor);

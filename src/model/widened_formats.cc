@@ -1,39 +1,157 @@
 #include "model/widened_formats.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "kernels/linear/formats/weight_formats.h"
+#include "kernels/linear/linear.h"
+#include "model/requantize.h"
 #include "model/weight_packing.h"
 
 namespace forerun {
 namespace {
 
+constexpr int64_t kGpuInt8Group = 64;  // inputs that share a scale in the GPU's int8 kernels
+
 std::string megabytes(int64_t bytes) {
   return std::to_string((bytes + 500'000) / 1'000'000) + " MB";
 }
 
+// The kernel format that holds the stored values as they are; unset where there is none.
+std::optional<WeightFormat> format_as_stored(const RawTensor& tensor) {
+  if (tensor.blocks != nullptr || tensor.parts != nullptr) return kernel_format(tensor);
+  switch (tensor.dtype) {
+    case DType::kBf16:
+      return WeightFormat::kBf16;
+    case DType::kF16:
+      return WeightFormat::kF16;
+    default:
+      return WeightFormat::kF32;
+  }
+}
+
+class Reads {
+ public:
+  Reads(const Checkpoint& checkpoint, WeightOverride weights)
+      : checkpoint_(checkpoint), weights_(weights) {}
+
+  // `source`: the module that stores the weight.
+  ModuleRead read(const Module& module, ModuleId source, bool on_gpus) const {
+    ModuleRead made;
+    made.module = module;
+    made.is_tied_head = source != module.id;
+    const RawTensor* const tensor = checkpoint_.weight(source);
+    if (tensor == nullptr) return made;  // open() has checked that it is there
+    made.stored = format_name(*tensor);
+    made.stored_bytes = stored_bytes(*tensor);
+    if (module.type == ModuleType::kNorm) {
+      read_as(WeightFormat::kF32, *tensor, made);
+    } else if (on_gpus) {
+      read_on_gpus(*tensor, made);
+    } else if (module.type == ModuleType::kEmbedding) {
+      made.read_as = made.stored;  // rows are looked up in the file
+      made.read_bytes = made.stored_bytes;
+    } else {
+      read_on_processors(*tensor, made);
+    }
+    return made;
+  }
+
+ private:
+  void read_as(WeightFormat format, const RawTensor& tensor, ModuleRead& made) const {
+    const int64_t columns = made.module.type == ModuleType::kNorm ? 1 : made.module.in;
+    made.read_as = weight_format_name(format);
+    made.read_bytes = weight_bytes(format, made.module.out, columns);
+    if (format == format_as_stored(tensor)) {
+      const bool is_packed = tensor.blocks != nullptr || tensor.parts != nullptr;
+      if (is_packed) made.read_bytes = packed_bytes(tensor);
+      return;
+    }
+    made.change = format == WeightFormat::kF32 ? WeightChange::kWidened : WeightChange::kRounded;
+    if (made.change == WeightChange::kRounded) made.rounded_to = format;
+  }
+
+  void read_on_processors(const RawTensor& tensor, ModuleRead& made) const {
+    const bool is_head = made.module.type == ModuleType::kHead;
+    const auto rounded = override_format(is_head ? head_override(weights_) : weights_);
+    const std::optional<WeightFormat> stored = format_as_stored(tensor);
+    const WeightFormat format = rounded.value_or(stored.value_or(WeightFormat::kF32));
+    read_as(format, tensor, made);
+    const bool in_place = made.is_tied_head && format == stored && tensor.is_plain() &&
+                          !(format == WeightFormat::kBf16 && takes_bf16_pairs(Activation::kBf16));
+    if (in_place) made.read_bytes = 0;
+  }
+
+  void read_on_gpus(const RawTensor& tensor, ModuleRead& made) const {
+    if (has_kernel(tensor, /*on_gpus=*/true)) {
+      made.read_as = "int4";
+      made.read_bytes = made.stored_bytes;
+      return;
+    }
+    const bool is_head = made.module.type == ModuleType::kHead;
+    if (is_head && weights_ == WeightOverride::kInt8Head && made.module.in % kGpuInt8Group == 0) {
+      return round_groups("int8", 8, kGpuInt8Group, made);
+    }
+    if (is_head && weights_ == WeightOverride::kInt4Head && made.module.in % kGpuInt4Group == 0) {
+      return round_groups("int4", 4, kGpuInt4Group, made);
+    }
+    read_as(WeightFormat::kBf16, tensor, made);
+  }
+
+  // An f16 scale a group.
+  void round_groups(const char* name, int64_t bits, int64_t group, ModuleRead& made) const {
+    made.read_as = name;
+    made.read_bytes = made.module.out * made.module.in * (group * bits + 16) / (8 * group);
+    made.change = WeightChange::kRounded;
+  }
+
+  const Checkpoint& checkpoint_;
+  const WeightOverride weights_;
+};
+
 }  // namespace
 
-std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const LayerRange& stage,
-                                           bool on_gpus) {
+std::vector<ModuleRead> module_reads(const Checkpoint& checkpoint, const LayerRange& stage,
+                                     WeightOverride weights, bool on_gpus) {
   const ModelConfig& config = checkpoint.config();
-  std::vector<WidenedFormat> formats;
+  const Reads reads(checkpoint, weights);
+  std::vector<ModuleRead> all;
   for (const Module& module : decoder_modules(config)) {
-    const bool is_tied_head = module.type == ModuleType::kEmbedding && config.tied_embeddings;
-    if (!stage.holds(module.id, config) || module.type == ModuleType::kNorm ||
-        (module.type == ModuleType::kEmbedding && !is_tied_head)) {
-      continue;
+    const bool is_embedding = module.type == ModuleType::kEmbedding;
+    if (is_embedding ? stage.embeds : stage.holds(module.id, config)) {
+      all.push_back(reads.read(module, module.id, on_gpus));
     }
-    const RawTensor* const tensor = checkpoint.weight(module.id);
-    if (tensor == nullptr || (tensor->blocks == nullptr && tensor->parts == nullptr)) continue;
-    if (has_kernel(*tensor, on_gpus)) continue;
-    const std::string stored(format_name(*tensor));
-    auto found = std::find_if(formats.begin(), formats.end(),
-                              [&](const WidenedFormat& each) { return each.stored == stored; });
+  }
+  if (config.tied_embeddings && stage.heads) {
+    const ModuleId embedding{ModuleKind::kEmbedding};
+    const Module head{.id = {ModuleKind::kHead},
+                      .type = ModuleType::kHead,
+                      .out = config.vocab_size,
+                      .in = config.hidden_size,
+                      .has_bias = false,
+                      .axis = ShardAxis::kVocab,
+                      .divides_inputs = false};
+    all.push_back(reads.read(head, embedding, on_gpus));
+  }
+  return all;
+}
+
+std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const LayerRange& stage,
+                                           bool on_gpus, WeightOverride weights) {
+  std::vector<WidenedFormat> formats;
+  std::string embedding;  // what it is read as
+  for (const ModuleRead& read : module_reads(checkpoint, stage, weights, on_gpus)) {
+    if (read.change == WeightChange::kNone || read.module.type == ModuleType::kNorm) continue;
+    if (read.module.type == ModuleType::kEmbedding) embedding = read.read_as;
+    auto found = std::find_if(formats.begin(), formats.end(), [&](const WidenedFormat& each) {
+      return each.stored == read.stored && each.read_as == read.read_as;
+    });
     if (found == formats.end()) {
-      found = formats.insert(found, {.stored = stored, .read_as = on_gpus ? "bf16" : "f32"});
+      found = formats.insert(found, {read.stored, read.read_as, read.change, 0, 0});
     }
-    found->stored_bytes += stored_bytes(*tensor);
-    found->read_bytes += module.out * module.in * (on_gpus ? 2 : 4);
+    // The stored bytes of a tied head count already where the embedding is read alike.
+    if (!read.is_tied_head || embedding != read.read_as) found->stored_bytes += read.stored_bytes;
+    found->read_bytes += read.read_bytes;
   }
   return formats;
 }
@@ -42,8 +160,8 @@ std::string describe(const std::vector<WidenedFormat>& formats) {
   std::string text;
   for (const WidenedFormat& each : formats) {
     text += (text.empty() ? "" : "; ") + each.stored + " (" + megabytes(each.stored_bytes) +
-            ") is " + (each.read_as == "bf16" ? "rounded" : "widened") + " to " + each.read_as +
-            " (" + megabytes(each.read_bytes) + ")";
+            ") is " + (each.change == WeightChange::kRounded ? "rounded" : "widened") + " to " +
+            each.read_as + " (" + megabytes(each.read_bytes) + ")";
   }
   return text;
 }

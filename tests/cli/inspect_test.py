@@ -24,6 +24,53 @@ class Inspect(EditedCheckpoint):
         nothing = run("inspect")
         self.assertIn("--devices", nothing.stderr)
 
+    def test_modules(self):
+        done = run("inspect", TARGET)
+        self.succeeded(done)
+        self.assertRegex(done.stdout, r"(?m)^mlp\.down_proj +0-9 +awq-int4 .* int4 .* int4 ")
+        self.assertIn("Processors: every weight is read as it is stored.", done.stdout)
+        each = run("inspect", TARGET, "--all").stdout
+        for layer in range(10):
+            self.assertRegex(each, rf"(?m)^model\.layers\.{layer}\.mlp\.down_proj +{layer} ")
+        described = json.loads(run("inspect", TARGET, "--json").stdout)
+        rows = {row["modules"]: row for row in described["modules"]}
+        down = rows["mlp.down_proj"]
+        self.assertEqual(down["layers"], list(range(10)))
+        self.assertEqual((down["stored"], down["processors"]["format"]), ("awq-int4", "int4"))
+        self.assertEqual(down["processors"]["change"], "as stored")
+
+    def test_modules_of_other_weights(self):
+        done = run("inspect", TARGET, "--weights", "q4_1")
+        self.succeeded(done)
+        self.assertRegex(done.stdout, r"(?m)^mlp\.down_proj .* q4_1, rounded .* refused")
+        self.assertRegex(done.stdout, r"Processors: .*is rounded to q4_1")
+        self.assertRegex(done.stdout, r"GPUs: --weights q4_1 is refused; accepted: as_stored")
+        widened = run("inspect", TARGET, "--weights", "f32").stdout
+        self.assertRegex(widened, r"Processors: .*is widened to f32")
+        self.refused(run("inspect", TARGET, "--weights", "q3_k"), "weights: found 'q3_k'", "q4_1")
+        self.refused(run("inspect", "--devices", "--weights", "int8"), "--devices", "--weights")
+
+    def test_compare(self):
+        nothing = run("inspect", TARGET, "--weights", "f32", "--compare")
+        self.succeeded(nothing)
+        self.assertIn("Nothing is rounded", nothing.stdout)
+        done = run("inspect", TARGET, "--weights", "q8_0", "--compare")
+        self.succeeded(done)
+        self.assertRegex(done.stdout, r"(?m)^mlp\.up_proj +awq-int4 +q8_0 +\d\.\d\de-03 ")
+
+        def errors(weights):
+            flags = ("--weights", weights, "--compare", "--json")
+            rows = json.loads(run("inspect", TARGET, *flags).stdout)["errors"]
+            return {row["modules"]: row for row in rows}
+
+        fine, coarse = errors("q8_0"), errors("q4_0")
+        self.assertEqual(fine.keys(), coarse.keys())
+        for kind, row in fine.items():
+            self.assertLess(0, row["relative_error"])
+            self.assertLess(8 * row["relative_error"], coarse[kind]["relative_error"])
+            self.assertLessEqual(row["relative_error"], row["worst_relative_error"])
+            self.assertTrue(row["worst_module"].endswith(kind))
+
     def test_inspect_supports_what_generate_runs(self):
         def unsupported(*words):
             for args in ((), ("--json",)):

@@ -47,13 +47,6 @@ Status unknown_weights(const char* field, const std::string& found,
                 std::string(field) + ": found '" + found + "'; accepted: " + list_of(accepted));
 }
 
-Result<WeightOverride> parse_weights(const std::string& name) {
-  const std::optional<WeightOverride> weights = find_weights(name);
-  // Only drafts may have an int4 head: its logits are off by about a tenth.
-  if (weights && *weights != WeightOverride::kInt4Head) return *weights;
-  return unknown_weights("weights", name, weight_names());
-}
-
 Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& name) {
   if (name == kChosen) return std::optional<WeightOverride>();
   if (const auto weights = find_weights(name)) return weights;
@@ -118,6 +111,13 @@ std::string list_of(const std::vector<std::string>& names) {
     list += names[index];
   }
   return list;
+}
+
+Result<WeightOverride> parse_weights(const std::string& name) {
+  const std::optional<WeightOverride> weights = find_weights(name);
+  // Only drafts may have an int4 head: its logits are off by about a tenth.
+  if (weights && *weights != WeightOverride::kInt4Head) return *weights;
+  return unknown_weights("weights", name, weight_names());
 }
 
 Result<NumericsOptions> parse_numerics(const EngineOptions& options) {

@@ -27,6 +27,8 @@ struct NumericsOptions {
 // appears by itself.
 std::vector<std::string> weight_names();
 std::vector<std::string> draft_weight_names();
+// One of weight_names(). Fails on an unknown name; the message lists those that are accepted.
+Result<WeightOverride> parse_weights(const std::string& name);
 // "as_stored, f32 and int8".
 std::string list_of(const std::vector<std::string>& names);
 

@@ -1,0 +1,52 @@
+// `forerun inspect`: what is stored, what processors and GPUs read in its place, and how far
+// rounded weights are from the stored ones.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+#include "model/weight_override.h"
+
+namespace forerun::app {
+
+// One module, or all of a kind that are stored and read alike.
+struct ModuleRow {
+  std::string modules;          // "self_attn.q_proj"; of one module the whole name
+  std::vector<int32_t> layers;  // ascending; none for a module of no layer
+  std::string stored;
+  int64_t stored_bytes = 0;  // 0 for a tied head: the embedding's count already
+  struct Read {
+    std::string format;  // empty: refused
+    std::string change;  // "as stored", "widened" or "rounded"
+    int64_t bytes = 0;
+  };
+  Read processors, gpus;
+};
+
+// With `each_module` a row a module.
+std::vector<ModuleRow> module_rows(const Checkpoint& checkpoint, WeightOverride weights,
+                                   bool each_module);
+// The rows with their sums, for people.
+std::string module_table(const std::vector<ModuleRow>& rows);
+nlohmann::ordered_json to_json(const std::vector<ModuleRow>& rows);
+
+// The modules of a kind that are rounded alike.
+struct ErrorRow {
+  std::string modules;
+  std::string stored, rounded_to;
+  double relative = 0;  // Frobenius norm of the error over that of the weights
+  double largest = 0;   // the largest |rounded - stored|
+  std::string worst;    // the module of the largest relative error
+  double worst_relative = 0;
+};
+
+// What processors round with `weights`; with WeightOverride::kAsStored what GPUs round to bf16.
+// Reads every rounded weight, with a progress bar.
+Result<std::vector<ErrorRow>> rounding_errors(const Checkpoint& checkpoint, WeightOverride weights);
+std::string error_table(const std::vector<ErrorRow>& rows);
+nlohmann::ordered_json to_json(const std::vector<ErrorRow>& rows);
+
+}  // namespace forerun::app

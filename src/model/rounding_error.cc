@@ -1,0 +1,107 @@
+#include "model/rounding_error.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "checkpoint/float_tensor.h"
+#include "device/cpu/team.h"
+#include "model/requantize.h"
+
+namespace forerun {
+namespace {
+
+// Rows of one thread: too few for requantize() to start threads of its own.
+constexpr int64_t kPortion = 64;
+
+// The stored weight of a module, whatever stores it.
+Result<FillRows> stored_rows(const Checkpoint& checkpoint, ModuleId module) {
+  const RawTensor* const tensor = checkpoint.weight(module);  // open() has checked that it is there
+  FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
+  return FillRows([tensor](int64_t first, MatrixView<float> rows) {
+    for (int64_t row = 0; row < rows.dim(0); ++row) {
+      widen(*tensor, (first + row) * rows.dim(1), rows.dim(1), rows.row(row));
+    }
+  });
+}
+
+Result<RoundingError> portion_error(WeightFormat format, MatrixView<float> stored) {
+  OwnedBytes owned;
+  const auto copy = [&](int64_t first, MatrixView<float> rows) {
+    std::copy_n(stored.row(first), rows.dim(0) * rows.dim(1), rows.row(0));
+  };
+  FORERUN_ASSIGN_OR_RETURN(const LinearWeight made,
+                           requantize(format, stored.dim(0), stored.dim(1), copy, owned));
+  std::vector<float> rounded(static_cast<size_t>(stored.size()));
+  made.dequantize(0, MatrixView<float>(rounded.data(), stored.shape()));
+  RoundingError error;
+  for (int64_t index = 0; index < stored.size(); ++index) {
+    const double weight = double{stored.data()[index]};
+    const double off = double{rounded[static_cast<size_t>(index)]} - weight;
+    error.squared_error += off * off;
+    error.squared_weights += weight * weight;
+    error.largest = std::max(error.largest, std::abs(off));
+  }
+  return error;
+}
+
+}  // namespace
+
+void RoundingError::add(const RoundingError& other) {
+  squared_error += other.squared_error;
+  squared_weights += other.squared_weights;
+  largest = std::max(largest, other.largest);
+}
+
+double RoundingError::relative() const {
+  return squared_weights > 0 ? std::sqrt(squared_error / squared_weights) : 0.0;
+}
+
+Result<RoundingError> rounding_error(const Checkpoint& checkpoint, const ModuleRead& read,
+                                     const std::function<void(double)>& progress) {
+  const ModuleId source = read.is_tied_head ? ModuleId{ModuleKind::kEmbedding} : read.module.id;
+  FORERUN_ASSIGN_OR_RETURN(const FillRows fill, stored_rows(checkpoint, source));
+  const int64_t out = read.module.out, in = read.module.in;
+  const int64_t portions = (out + kPortion - 1) / kPortion;
+  // Summed in the order of the rows, so that the figures do not depend on the threads.
+  std::vector<RoundingError> errors(static_cast<size_t>(portions));
+  std::vector<Status> failures(static_cast<size_t>(portions));
+  std::atomic<int64_t> next = 0;
+  const auto run = [&](bool reports) {
+    std::vector<float> values(static_cast<size_t>(std::min(kPortion, out) * in));
+    for (int64_t portion = next++; portion < portions; portion = next++) {
+      const int64_t first = portion * kPortion;
+      const MatrixView<float> rows(values.data(), {std::min(kPortion, out - first), in});
+      fill(first, rows);
+      auto error = portion_error(*read.rounded_to, rows);
+      if (error.ok()) errors[static_cast<size_t>(portion)] = *error;
+      failures[static_cast<size_t>(portion)] = error.status();
+      if (reports && progress) {
+        progress(static_cast<double>(portion) / static_cast<double>(portions));
+      }
+    }
+  };
+  const auto cores = static_cast<int64_t>(available_cores().size());
+  std::vector<std::thread> others;
+  for (int64_t thread = 1; thread < std::min(cores, portions); ++thread) {
+    others.emplace_back(run, false);
+  }
+  run(true);
+  for (std::thread& other : others) other.join();
+  for (const ModuleTensor& each : checkpoint.tensors_of(source)) {
+    checkpoint.release_pages(*each.tensor);
+  }
+  RoundingError sum;
+  for (int64_t portion = 0; portion < portions; ++portion) {
+    FORERUN_RETURN_IF_ERROR(failures[static_cast<size_t>(portion)].with_context(
+        module_name(read.module.id, ModuleNaming::kHuggingFace)));
+    sum.add(errors[static_cast<size_t>(portion)]);
+  }
+  return sum;
+}
+
+}  // namespace forerun
