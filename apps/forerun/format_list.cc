@@ -1,6 +1,7 @@
 #include "format_list.h"
 
 #include <optional>
+#include <vector>
 
 #include "checkpoint/blocks/block_format.h"
 #include "kernels/linear/formats/grouped.h"
@@ -9,6 +10,30 @@
 
 namespace forerun::app {
 namespace {
+
+struct FormatLine {
+  std::string stored;
+  std::string bits;      // of a weight in the files, its share of the scales included
+  std::string found_in;  // kinds of files
+  std::string on_processors;
+  std::string on_gpus;
+};
+
+constexpr const char* kAsStored = "as stored";
+constexpr const char* kRoundedOnGpus = "rounded to bf16";
+
+std::vector<FormatLine> float_lines() {
+  const std::string files = "safetensors, GGUF";
+  return {{"F32", "32", files, kAsStored, kRoundedOnGpus},
+          {"F16", "16", files, kAsStored, kRoundedOnGpus},
+          {"BF16", "16", files, kAsStored, kAsStored}};
+}
+
+// Formats whose weights are several tensors of a safetensors file.
+std::vector<FormatLine> layout_lines() {
+  return {{"AWQ int4, \"gemm\"", "4.16 (groups of 128)", "safetensors", kAsStored,
+           "as stored; rounded to bf16 unless groups are of 128"}};
+}
 
 double stored_bits(const BlockFormatInfo& blocks) {
   return 8.0 * static_cast<double>(blocks.bytes) / static_cast<double>(blocks.weights);
@@ -21,18 +46,30 @@ double kernel_bits(WeightFormat format) {
          static_cast<double>(kBlockOuts * section_inputs(grouped));
 }
 
+std::vector<FormatLine> block_lines() {
+  std::vector<FormatLine> lines;
+  for (const BlockFormatInfo& blocks : block_formats()) {
+    const std::optional<WeightFormat> kernel = kernel_format(blocks.format);
+    lines.push_back({std::string(blocks.name), format_fixed(stored_bits(blocks), 2), "GGUF",
+                     kernel
+                         ? "as stored, " + format_fixed(kernel_bits(*kernel), 2) + " bits in memory"
+                         : "widened to f32",
+                     kRoundedOnGpus});
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string format_list() {
   std::string text =
-      "| format | bits a weight | on processors | on GPUs |\n| --- | --- | --- | --- |\n"
-      "| F32, F16, BF16 | 32, 16, 16 | as stored | rounded to bf16 |\n";
-  for (const BlockFormatInfo& blocks : block_formats()) {
-    const std::optional<WeightFormat> kernel = kernel_format(blocks.format);
-    text += "| " + std::string(blocks.name) + " | " + format_fixed(stored_bits(blocks), 2) + " | ";
-    text += kernel ? "as stored, " + format_fixed(kernel_bits(*kernel), 2) + " bits in memory"
-                   : "widened to f32";
-    text += " | rounded to bf16 |\n";
+      "| stored format | bits a weight | found in | on processors | on GPUs |\n"
+      "| --- | --- | --- | --- | --- |\n";
+  for (const auto& lines : {float_lines(), layout_lines(), block_lines()}) {
+    for (const FormatLine& line : lines) {
+      text += "| " + line.stored + " | " + line.bits + " | " + line.found_in + " | " +
+              line.on_processors + " | " + line.on_gpus + " |\n";
+    }
   }
   return text;
 }

@@ -295,7 +295,7 @@ Command add_inspect(CLI::App& app) {
                     "List this machine's devices with measured bandwidths instead");
   command->add_flag("--tensors", flags->tensors, "List every tensor");
   command->add_flag("--formats", flags->formats,
-                    "List the formats of weights that are read from GGUF files instead");
+                    "List the formats of weights that are read instead");
   command
       ->add_option("--weights", flags->weights,
                    "Show what is read with generate's --weights: " + list_of(weight_names()))

@@ -134,11 +134,20 @@ class Examples(unittest.TestCase):
         for command in commands:
             self.runs(command)
 
-    def test_the_table_of_formats_is_that_of_the_program(self) -> None:
+    def test_tables_of_formats_are_that_of_the_program(self) -> None:
         listed = subprocess.run(
             [FORERUN, "inspect", "--formats"], capture_output=True, text=True, check=True
         ).stdout
-        self.assertIn(listed, (ROOT / "docs/gguf.md").read_text(encoding="utf-8"))
+        for name in ("README.md", "docs/gguf.md"):
+            text = (ROOT / name).read_text(encoding="utf-8")
+            tables = re.findall(
+                r"^<!-- forerun inspect --formats -->\n(.*?)^<!-- end of formats -->\n",
+                text,
+                flags=re.MULTILINE | re.DOTALL,
+            )
+            self.assertEqual(
+                tables, [listed], f"{name}: put what the marker's command prints behind it"
+            )
 
     def test_help(self) -> None:
         names = re.findall(r"(?m)^  ([a-z]+) ", help_of().partition("Subcommands:\n")[2])
