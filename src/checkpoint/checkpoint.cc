@@ -19,6 +19,9 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kMaxSideFileBytes = 1 << 20;
+constexpr const char* kAcceptedPaths =
+    "a GGUF file, or a Hugging Face directory with config.json, tokenizer.json and safetensors (hf "
+    "download org/name brings one)";
 
 // Quantizers before transformers 4.35 described their work in a file of its own.
 Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig& config) {
@@ -39,6 +42,14 @@ Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig
     config.quantization.kind = QuantizationConfig::Kind::kParts;
     return fields.status();
   }
+  std::error_code error;
+  if (std::filesystem::exists(dir / "hf_quant_config.json", error)) {
+    return Status(StatusCode::kUnsupported,
+                  (dir / "hf_quant_config.json").string() +
+                      ": found ModelOpt's description (NVFP4 or FP8), and config.json has none; "
+                      "accepted: quantization that config.json describes; take the original bf16 "
+                      "or f16 checkpoint, or a GGUF file of it");
+  }
   return Status();
 }
 
@@ -50,15 +61,17 @@ bool is_gguf(const std::filesystem::path& path) {
 Status check_directory(const std::filesystem::path& dir) {
   std::error_code error;
   if (!std::filesystem::exists(dir, error)) {
-    return Status(StatusCode::kNotFound, dir.string() + ": no such directory");
+    return Status(StatusCode::kNotFound,
+                  dir.string() + ": no such directory; accepted: " + kAcceptedPaths);
   }
   if (!std::filesystem::is_directory(dir, error)) return refuse_file(dir);
   if (std::filesystem::exists(dir / "config.json", error)) return Status();
   // Other formats have no config.json; naming them helps more than naming the missing file.
   Status other = refuse_weights_of(dir);
   if (other.code() == StatusCode::kUnsupported) return other;
-  return Status(StatusCode::kNotFound,
-                (dir / "config.json").string() + ": " + (error ? error.message() : "no such file"));
+  return Status(StatusCode::kNotFound, (dir / "config.json").string() + ": " +
+                                           (error ? error.message() : "no such file") +
+                                           "; accepted: " + kAcceptedPaths);
 }
 
 }  // namespace

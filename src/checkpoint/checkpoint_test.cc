@@ -449,6 +449,11 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
       {"pytorch_model.bin.index.json", true, "save_pretrained"},
       {"consolidated.safetensors", false, "convert_mistral_weights_to_hf.py"},
       {"consolidated.00.pth", false, "convert_llama_weights_to_hf.py"},
+      {"adapter_model.safetensors", false, "merge_and_unload"},
+      {"adapter_model.bin", true, "merge_and_unload"},
+      {"ggml-model-q4_0.bin", false, "convert_llama_ggml_to_gguf.py"},
+      {"tf_model.h5", true, "safetensors"},
+      {"model.onnx", false, "safetensors"},
   };
   for (const Case& test : cases) {
     TempDir temp;
@@ -473,6 +478,10 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
   expect_refused(spec, StatusCode::kCorrupt, {"q_proj.weight", "describes GPTQ", "q_proj.qweight"},
                  nullptr, [](const fs::path& dir) {
                    ASSERT_TRUE(write_text(dir / "quantize_config.json", R"({"bits":4})").ok());
+                 });
+  expect_refused(spec, StatusCode::kUnsupported, {"hf_quant_config.json", "NVFP4", "take the"},
+                 nullptr, [](const fs::path& dir) {
+                   ASSERT_TRUE(write_text(dir / "hf_quant_config.json", "{}").ok());
                  });
 }
 

@@ -54,9 +54,14 @@ const Family* read_family(FieldReader& fields) {
         std::string(kAcceptedArchitectures) + "; " + way_out_for_architecture(architecture),
         StatusCode::kUnsupported, in_quotes(architecture));
   } else if (!model_type.empty() && by_type == nullptr) {
-    fields.refuse("model_type", "llama, qwen2, qwen3 or mistral", StatusCode::kUnsupported);
+    fields.refuse("model_type",
+                  "llama, qwen2, qwen3 or mistral; " + way_out_for_architecture(model_type),
+                  StatusCode::kUnsupported);
   } else if (by_type == nullptr && by_architecture == nullptr) {
-    fields.refuse("architectures", kAcceptedArchitectures, StatusCode::kUnsupported, "nothing");
+    fields.refuse(
+        "architectures",
+        std::string(kAcceptedArchitectures) + "; take the config.json of the original repository",
+        StatusCode::kUnsupported, "nothing");
   } else if (by_type != nullptr && by_architecture != nullptr && by_type != by_architecture) {
     fields.refuse("model_type", in_quotes(by_architecture->model_type) + ", as architectures says");
   }
@@ -65,26 +70,29 @@ const Family* read_family(FieldReader& fields) {
 
 // Fields under which a file of these families would compute something else.
 void refuse_other_computations(FieldReader& fields) {
+  const auto refuse = [&fields](const char* field, std::string_view accepted) {
+    fields.refuse(field, accepted_or_other_engines(accepted), StatusCode::kUnsupported);
+  };
   if (fields.truthy("is_encoder_decoder")) {
-    fields.refuse("is_encoder_decoder", "false", StatusCode::kUnsupported);
+    refuse("is_encoder_decoder", "false");
   }
   for (const char* field : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (fields.truthy(field)) {
-      fields.refuse(field, "nothing: mixtures of experts are not read", StatusCode::kUnsupported);
+      refuse(field, "nothing: mixtures of experts are not read");
     }
   }
   for (const char* field :
        {"rope_interleaved", "use_qk_norm", "qk_layernorm", "add_cross_attention",
         "attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (fields.truthy(field)) fields.refuse(field, "false", StatusCode::kUnsupported);
+    if (fields.truthy(field)) refuse(field, "false");
   }
   const auto partial = fields.number("partial_rotary_factor", 0, 1);
   if (partial && *partial != 1.0f) {
-    fields.refuse("partial_rotary_factor", "1", StatusCode::kUnsupported);
+    refuse("partial_rotary_factor", "1");
   }
   const auto activation = fields.string("hidden_act");
   if (activation && *activation != "silu" && *activation != "swish") {
-    fields.refuse("hidden_act", "\"silu\" or \"swish\"", StatusCode::kUnsupported);
+    refuse("hidden_act", "\"silu\" or \"swish\"");
   }
 }
 
@@ -99,7 +107,11 @@ void read_dtype(FieldReader& fields, ModelConfig& config) {
     if (*name == "float16" || *name == "half") dtype = DType::kF16;
     if (*name == "float32" || *name == "float") dtype = DType::kF32;
     if (!dtype) {
-      fields.refuse(field, "\"bfloat16\", \"float16\" or \"float32\"", StatusCode::kUnsupported);
+      fields.refuse(field,
+                    "\"bfloat16\", \"float16\" or \"float32\"; convert with transformers: "
+                    "AutoModelForCausalLM.from_pretrained(DIR, dtype=\"bfloat16\")"
+                    ".save_pretrained(OUT)",
+                    StatusCode::kUnsupported);
     } else if (stated && *stated != *dtype) {
       fields.refuse(field, "the same as torch_dtype");
     }
@@ -147,8 +159,8 @@ void read_shape(FieldReader& fields, const Family& family, ModelConfig& config) 
     config.head_dim = config.hidden_size / config.num_heads;
   }
   if (fields.ok() && (config.head_dim < 2 || config.head_dim % 2 != 0)) {
-    fields.refuse("head_dim", "an even number from 2", StatusCode::kUnsupported,
-                  std::to_string(config.head_dim));
+    fields.refuse("head_dim", accepted_or_other_engines("an even number from 2"),
+                  StatusCode::kUnsupported, std::to_string(config.head_dim));
   }
   if (fields.ok() && int64_t{config.num_heads} * config.head_dim > kMaxWidth) {
     fields.refuse("head_dim", "num_attention_heads x head_dim up to " + std::to_string(kMaxWidth));
@@ -162,12 +174,15 @@ void read_biases_and_norms(FieldReader& fields, ModelConfig& config) {
   if (config.model_type == "qwen2") {
     config.qkv_bias = true;  // the class has no switch for it
   } else if (config.model_type == "mistral") {
-    if (attention_bias) fields.refuse("attention_bias", "false", StatusCode::kUnsupported);
+    if (attention_bias) {
+      fields.refuse("attention_bias", accepted_or_other_engines("false"), StatusCode::kUnsupported);
+    }
   } else {
     config.qkv_bias = config.o_bias = attention_bias;
   }
   if (config.mlp_bias && config.model_type != "llama") {
-    fields.refuse("mlp_bias", "false, except for llama", StatusCode::kUnsupported);
+    fields.refuse("mlp_bias", accepted_or_other_engines("false, except for llama"),
+                  StatusCode::kUnsupported);
   }
   config.rms_norm_eps = fields.number("rms_norm_eps", 0, 1).value_or(1e-6f);
   config.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(false);

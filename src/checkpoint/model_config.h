@@ -114,12 +114,15 @@ struct ModelConfig {
   std::vector<int32_t> eos_token_ids;
 };
 
-// generation_config.json: the checkpoint's own sampling defaults; absent fields are unset.
+// The checkpoint's own sampling defaults, of generation_config.json or a GGUF file's metadata;
+// absent fields are unset.
 struct GenerationDefaults {
   std::optional<bool> do_sample;
   SamplingOptions sampling;  // the numbers of sampling_fields.h
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
+  // Names of a GGUF file's sampling defaults that nothing here applies.
+  std::vector<std::string> not_applied;
 };
 
 // Reads `dir`/config.json. Fails with the file, the field, what was found and what is accepted.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -174,6 +175,9 @@ struct RefusalCase {
   const char* parts[3];  // of the message
 };
 
+constexpr const char* kWaysOut[] = {"may run it", "save_pretrained(OUT)", "take the original",
+                                    "quantize the original"};
+
 TEST(ModelConfig, RefusalsNameFieldFoundAndAccepted) {
   const RefusalCase cases[] = {
       {"llama",
@@ -311,6 +315,10 @@ TEST(ModelConfig, RefusalsNameFieldFoundAndAccepted) {
        StatusCode::kUnsupported,
        {"quant_method", "\"bitsandbytes\"", "original bf16"}},
       {"llama",
+       R"("quantization":{"group_size":64,"bits":4})",
+       StatusCode::kUnsupported,
+       {"\"quantization\"", "MLX", "original bf16"}},
+      {"llama",
        R"("quantization_config":{"quant_method":"quip"})",
        StatusCode::kUnsupported,
        {"quant_method", "\"quip\"", "\"compressed-tensors\""}},
@@ -351,6 +359,11 @@ TEST(ModelConfig, RefusalsNameFieldFoundAndAccepted) {
       EXPECT_NE(status.message().find(part), std::string::npos)
           << status.message() << "\n lacks " << part;
     }
+    if (test.code != StatusCode::kUnsupported) continue;
+    // What cannot be read says what to do.
+    EXPECT_TRUE(std::any_of(std::begin(kWaysOut), std::end(kWaysOut), [&](const char* way_out) {
+      return status.message().find(way_out) != std::string::npos;
+    })) << status.message();
   }
 }
 

@@ -3,6 +3,8 @@
 namespace forerun {
 namespace {
 
+constexpr const char* kOtherEngines = "transformers, vLLM or llama.cpp may run it";
+
 // Families that compute what Llama computes, with other names of tensors, and who renames them.
 struct Conversion {
   std::string_view architecture;
@@ -27,8 +29,12 @@ std::string way_out_for_architecture(std::string_view architecture) {
   for (const Conversion& conversion : kConversions) {
     if (architecture == conversion.architecture) return conversion.with;
   }
-  return "nothing converts another family, whose layers compute something else: transformers, vLLM "
-         "or llama.cpp may run it";
+  return std::string("nothing converts another family, whose layers compute something else: ") +
+         kOtherEngines;
+}
+
+std::string accepted_or_other_engines(std::string_view accepted) {
+  return std::string(accepted) + "; no conversion changes what a model computes: " + kOtherEngines;
 }
 
 }  // namespace forerun

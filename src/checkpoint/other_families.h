@@ -10,4 +10,8 @@ namespace forerun {
 // or that it cannot be converted.
 std::string way_out_for_architecture(std::string_view architecture);
 
+// `accepted` with what to do, for fields under which a model of an accepted family computes
+// something else.
+std::string accepted_or_other_engines(std::string_view accepted);
+
 }  // namespace forerun

@@ -13,9 +13,24 @@ constexpr const char* kAcceptedFormats =
     "a GGUF file, or a Hugging Face directory with config.json and model.safetensors or "
     "model.safetensors.index.json";
 
-enum class Format { kNone, kPickle, kConsolidatedPth, kConsolidated, kSafetensors };
+enum class Format {
+  kNone,
+  kPickle,
+  kConsolidatedPth,
+  kConsolidated,
+  kOtherFramework,
+  kAdapter,
+  kOldGgml,
+  kSafetensors,
+};
 
 Format format_of(std::string_view name) {
+  if (name.starts_with("adapter_model.")) return Format::kAdapter;
+  if (name.starts_with("ggml-") && name.ends_with(".bin")) return Format::kOldGgml;
+  if (name.ends_with(".ggml")) return Format::kOldGgml;
+  for (const char* extension : {".h5", ".msgpack", ".onnx"}) {
+    if (name.ends_with(extension)) return Format::kOtherFramework;
+  }
   if (name.starts_with("consolidated") && name.ends_with(".pth")) return Format::kConsolidatedPth;
   for (const char* extension : {".bin", ".pt", ".pth", ".bin.index.json"}) {
     if (name.ends_with(extension) && name != "training_args.bin") return Format::kPickle;
@@ -37,6 +52,16 @@ std::string convert(Format format, const std::string& dir) {
     case Format::kConsolidated:
       return "convert Mistral's own layout with transformers' convert_mistral_weights_to_hf.py, or "
              "download the model.safetensors files of the same repository";
+    case Format::kOtherFramework:
+      return "take the same model's safetensors, from which TensorFlow, Flax and ONNX files are "
+             "usually made";
+    case Format::kAdapter:
+      return "merge the adapter into its base with peft: "
+             "AutoPeftModelForCausalLM.from_pretrained(\"" +
+             dir + "\").merge_and_unload().save_pretrained(OUT)";
+    case Format::kOldGgml:
+      return "this is the format before GGUF: take the model's GGUF file, or convert with "
+             "llama.cpp's convert_llama_ggml_to_gguf.py";
     case Format::kSafetensors:
     case Format::kNone:
       break;
@@ -71,7 +96,8 @@ Status refuse_weights_of(const std::filesystem::path& dir) {
     names.push_back(it->path().filename().string());
   }
   std::sort(names.begin(), names.end());
-  for (const Format format : {Format::kConsolidated, Format::kConsolidatedPth, Format::kPickle}) {
+  for (const Format format : {Format::kConsolidated, Format::kConsolidatedPth, Format::kPickle,
+                              Format::kOldGgml, Format::kAdapter, Format::kOtherFramework}) {
     for (const std::string& name : names) {
       if (format_of(name) == format) return refusal(dir, format, dir.string(), name);
     }
@@ -85,7 +111,9 @@ Status refuse_weights_of(const std::filesystem::path& dir) {
   }
   return Status(StatusCode::kNotFound, dir.string() + ": found " + found +
                                            "; accepted: model.safetensors or "
-                                           "model.safetensors.index.json with its shards");
+                                           "model.safetensors.index.json with its shards (an "
+                                           "interrupted download? hf download brings what is "
+                                           "missing)");
 }
 
 }  // namespace forerun

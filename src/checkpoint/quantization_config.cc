@@ -59,6 +59,12 @@ double bytes_per_weight(const QuantizationConfig& quantization, const Module& mo
 }
 
 void read_quantization(FieldReader& fields, ModelConfig& config) {
+  if (const auto mlx = fields.object("quantization"); mlx && mlx->has("bits")) {
+    fields.refuse(
+        "quantization",
+        accepted_methods() + "; this is MLX's own description, not of quantization_config",
+        StatusCode::kUnsupported, "MLX's quantization");
+  }
   for (const char* field : {"compression_config", "quantization_config"}) {
     auto quantization = fields.object(field);
     if (!quantization) continue;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/config_sections.h"
+#include "checkpoint/other_families.h"
 
 namespace forerun {
 namespace {
@@ -58,7 +59,8 @@ RopeScaling read_scaling(FieldReader& rope, FieldReader& fields, const ModelConf
   } else if (type == "yarn") {
     scaling.kind = RopeScaling::Kind::kYarn;
   } else {
-    rope.refuse(rope.has("rope_type") ? "rope_type" : "type", "default, linear, llama3 or yarn",
+    rope.refuse(rope.has("rope_type") ? "rope_type" : "type",
+                accepted_or_other_engines("default, linear, llama3 or yarn"),
                 StatusCode::kUnsupported);
     return scaling;
   }
@@ -118,11 +120,13 @@ void read_rope(FieldReader& fields, ModelConfig& config) {
     }
     const auto partial = (*rope)->number("partial_rotary_factor", 0, 1);
     if (partial && *partial != 1.0f) {
-      (*rope)->refuse("partial_rotary_factor", "1", StatusCode::kUnsupported);
+      (*rope)->refuse("partial_rotary_factor", accepted_or_other_engines("1"),
+                      StatusCode::kUnsupported);
     }
     for (const char* kind : {"full_attention", "sliding_attention"}) {
       if ((*rope)->has(kind)) {
-        (*rope)->refuse(kind, "one rotary embedding for all layers", StatusCode::kUnsupported);
+        (*rope)->refuse(kind, accepted_or_other_engines("one rotary embedding for all layers"),
+                        StatusCode::kUnsupported);
       }
     }
   }

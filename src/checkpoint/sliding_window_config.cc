@@ -5,6 +5,7 @@
 
 #include "base/printable.h"
 #include "checkpoint/config_sections.h"
+#include "checkpoint/other_families.h"
 
 namespace forerun {
 namespace {
@@ -45,15 +46,18 @@ void read_sliding_window(FieldReader& fields, ModelConfig& config) {
     const std::string& type = (*layer_types)[layer];
     const std::string found = in_quotes(type) + " for layer " + std::to_string(layer);
     if (type != "full_attention" && type != "sliding_attention") {
-      fields.refuse("layer_types", "\"full_attention\" or \"sliding_attention\"",
+      fields.refuse("layer_types",
+                    accepted_or_other_engines("\"full_attention\" or \"sliding_attention\""),
                     StatusCode::kUnsupported, found);
     } else if (type == "sliding_attention" && window == 0) {
       fields.refuse("layer_types", "\"full_attention\", since the file sets no sliding window",
                     StatusCode::kInvalidArgument, found);
     } else if (!is_qwen && (type == "sliding_attention") != (window != 0)) {
       // transformers' Mistral has one mask for all layers and does not look at this field.
-      fields.refuse("layer_types", "\"sliding_attention\" throughout, as sliding_window says",
-                    StatusCode::kUnsupported, found);
+      fields.refuse(
+          "layer_types",
+          accepted_or_other_engines("\"sliding_attention\" throughout, as sliding_window says"),
+          StatusCode::kUnsupported, found);
     }
     config.sliding_window[layer] = type == "sliding_attention" ? window : 0;
   }

@@ -7,6 +7,7 @@
 
 #include "base/printable.h"
 #include "base/status_macros.h"
+#include "checkpoint/gguf/ggml_types.h"
 #include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/modules.h"
 
@@ -34,12 +35,17 @@ bool is_ignorable(std::string_view name) {
 }
 
 // What a tensor may be stored as.
-std::string accepted_formats(const TensorTable& table, bool is_matrix) {
+std::string accepted_formats(const TensorTable& table, bool is_matrix, std::string_view found) {
   std::string formats = "f32, bf16 or f16";
-  if (!is_matrix || !table.is_gguf()) return formats;
+  if (!table.is_gguf()) {
+    return formats +
+           "; take the model's bf16 or f16 checkpoint, or save it so with transformers "
+           "(dtype=\"bfloat16\")";
+  }
+  if (!is_matrix) return formats + "; convert the original again with convert_hf_to_gguf.py";
   formats += ", or one of";
   for (const BlockFormatInfo& blocks : block_formats()) formats += " " + std::string(blocks.name);
-  return formats + "; take a file with one of these, or make one with llama-quantize";
+  return formats + "; " + way_out_for_ggml_type(found);
 }
 
 class Checker {
@@ -115,8 +121,9 @@ class Checker {
     used_.insert(tensor->name);
     const bool takes_blocks = shape.size() == 2;
     if (!is_float(tensor->dtype) && !(takes_blocks && tensor->blocks != nullptr)) {
-      return in_file(*tensor, disagreement(tensor->name, std::string(format_name(*tensor)),
-                                           accepted_formats(table_, takes_blocks)));
+      return in_file(*tensor,
+                     disagreement(tensor->name, std::string(format_name(*tensor)),
+                                  accepted_formats(table_, takes_blocks, format_name(*tensor))));
     }
     if (tensor->shape != shape) {
       return in_file(*tensor, disagreement(tensor->name, "shape " + shape_text(tensor->shape),
@@ -154,7 +161,7 @@ class Checker {
     const std::string_view foreign = table_.foreign_dtype(name);
     if (!foreign.empty()) {
       return disagreement(table_.spelling(name), printable(foreign),
-                          accepted_formats(table_, module.type != ModuleType::kNorm))
+                          accepted_formats(table_, module.type != ModuleType::kNorm, foreign))
           .with_context(table_.main_file().string());
     }
     std::string hint;
@@ -186,7 +193,10 @@ class Checker {
           disagreement(tensor.name,
                        "a tensor that " + std::string(table_.described_by()) + " gives no place",
                        "the tensors of " + std::to_string(config_.num_layers) + " layers of " +
-                           config_.model_type + " with its biases and quantization"));
+                           config_.model_type +
+                           " with its biases and quantization; "
+                           "nothing leaves a tensor out: transformers, vLLM or llama.cpp may run "
+                           "the model"));
     }
     return Status();
   }

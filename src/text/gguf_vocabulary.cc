@@ -22,6 +22,9 @@ using text::GgufPreKind;
 
 constexpr std::string_view kMark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 constexpr size_t kMaxStringBytes = size_t{1} << 30;
+// What to do with a file whose tokenizer is not read.
+constexpr const char* kOriginal =
+    "open the model's Hugging Face directory, whose tokenizer.json says all of this";
 
 enum Type : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
@@ -63,22 +66,29 @@ class Converter {
   Status read_model() {
     is_llama_ = in_.model == "llama";
     if (!is_llama_ && in_.model != "gpt2") {
-      return refuse("model", in_quotes(in_.model), "\"gpt2\", \"llama\"", StatusCode::kUnsupported);
+      return refuse("model", in_quotes(in_.model), std::string("\"gpt2\", \"llama\"; ") + kOriginal,
+                    StatusCode::kUnsupported);
     }
     if (in_.remove_extra_whitespaces.value_or(false)) {
-      return refuse("remove_extra_whitespaces", "true", "false", StatusCode::kUnsupported);
+      return refuse("remove_extra_whitespaces", "true", std::string("false; ") + kOriginal,
+                    StatusCode::kUnsupported);
     }
     if (!is_llama_) {
       kind_ = text::find_gguf_pre_kind(in_.pre);
       if (kind_ == nullptr) {
+        const char* const way_out =
+            in_.pre.empty() ? "a file without it splits text in an unknown way: convert the "
+                              "original again with llama.cpp's convert_hf_to_gguf.py, or "
+                            : "";
         return refuse("pre", in_.pre.empty() ? "none" : in_quotes(in_.pre),
-                      text::gguf_pre_kind_names(), StatusCode::kUnsupported);
+                      text::gguf_pre_kind_names() + "; " + way_out + kOriginal,
+                      StatusCode::kUnsupported);
       }
     }
     adds_prefix_ = in_.add_space_prefix.value_or(is_llama_);
     if (adds_prefix_ && !is_llama_) {
-      return refuse("add_space_prefix", "true with model \"gpt2\"", "false",
-                    StatusCode::kUnsupported);
+      return refuse("add_space_prefix", "true with model \"gpt2\"",
+                    std::string("false; ") + kOriginal, StatusCode::kUnsupported);
     }
     return {};
   }

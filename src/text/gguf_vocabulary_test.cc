@@ -282,6 +282,19 @@ void expect_refusals(const GgufVocabulary& good, const std::vector<Refusal>& ref
 constexpr StatusCode kBad = StatusCode::kCorrupt;
 constexpr StatusCode kNo = StatusCode::kUnsupported;
 
+TEST(GgufVocabulary, RefusedKindsSayWhatToDo) {
+  GgufVocabulary vocabulary = byte_level();
+  vocabulary.pre = "x";
+  const std::string other = Tokenizer::from_gguf(vocabulary, "a.gguf").status().message();
+  EXPECT_NE(other.find("; open the model's Hugging Face directory"), std::string::npos) << other;
+  vocabulary.pre.clear();
+  const std::string none = Tokenizer::from_gguf(vocabulary, "a.gguf").status().message();
+  EXPECT_NE(none.find("convert_hf_to_gguf.py, or open the model's"), std::string::npos) << none;
+  vocabulary.model = "t5";
+  const std::string t5 = Tokenizer::from_gguf(vocabulary, "a.gguf").status().message();
+  EXPECT_NE(t5.find("; open the model's Hugging Face directory"), std::string::npos) << t5;
+}
+
 TEST(GgufVocabulary, RefusesByteLevelOnes) {
   expect_refusals(
       byte_level(),

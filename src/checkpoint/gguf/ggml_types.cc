@@ -1,6 +1,7 @@
 #include "checkpoint/gguf/ggml_types.h"
 
 #include <string_view>
+#include <utility>
 
 #include "checkpoint/blocks/block_format.h"
 
@@ -29,6 +30,18 @@ constexpr std::string_view kNames[] = {
 };
 static_assert(std::size(kNames) == 42);
 
+// Why types that begin so are not read; the first line that fits.
+constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
+    {"IQ4_NL_", "it is IQ4_NL repacked for one kind of processors, which ggml has given up"},
+    {"Q4_0_", "it is Q4_0 repacked for one kind of processors, which ggml has given up"},
+    {"IQ", "its code books have no decoder here"},
+    {"TQ", "it is for models that were trained with three values a weight"},
+    {"Q1_0", "it is for models that were trained with two values a weight"},
+    {"NVFP4", "its scales have no decoder here"},
+    {"Q4_2", "ggml has given it up"},
+    {"Q4_3", "ggml has given it up"},
+};
+
 const PlainType* find_plain_type(uint32_t type) {
   for (const PlainType& candidate : kPlainTypes) {
     if (candidate.type == type) return &candidate;
@@ -41,6 +54,18 @@ const PlainType* find_plain_type(uint32_t type) {
 std::string ggml_type_name(uint32_t type) {
   if (type < std::size(kNames)) return std::string(kNames[type]);
   return "type " + std::to_string(type);
+}
+
+std::string way_out_for_ggml_type(std::string_view name) {
+  std::string way_out;
+  for (const auto& [beginning, reason] : kReasons) {
+    if (!name.starts_with(beginning)) continue;
+    way_out = std::string(reason) + ": ";
+    break;
+  }
+  return way_out +
+         "take the model's file in one of these, or make one: llama-quantize --allow-requantize "
+         "FILE OUT Q4_K_M";
 }
 
 std::optional<GgmlLayout> ggml_layout(uint32_t type) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.h"
 
@@ -20,6 +21,9 @@ struct GgmlLayout {
 // The name that ggml gives the type, e.g. "IQ2_XXS", also for types that Forerun does not read and
 // for those that ggml has removed; "type 99" where ggml has no type of that number.
 std::string ggml_type_name(uint32_t type);
+
+// What to do with a file whose weights have a type, by its name, that is not read.
+std::string way_out_for_ggml_type(std::string_view name);
 
 // F32, F16, BF16, F64, I8, I16, I32, I64 and the formats of blocks/block_format.h; else unset.
 std::optional<GgmlLayout> ggml_layout(uint32_t type);

@@ -11,8 +11,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_summary.h"
 #include "checkpoint/float_tensor.h"
+#include "checkpoint/gguf/ggml_types.h"
 #include "checkpoint/gguf/toy_gguf.h"
 #include "checkpoint/testing.h"
+#include "forerun/sampling_fields.h"
 
 namespace forerun {
 namespace {
@@ -183,6 +185,12 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
       [](GgufRig& rig) { rig.tensor("blk.1.attn_sinks.weight", kF32, {1}, std::string(4, '\0')); });
   expect_refused({"\"output.weight\": found IQ2_XXS", "or one of Q4_0 Q4_1", "llama-quantize"},
                  [](GgufRig& rig) { rig = with_head_of_type(16); });
+  expect_refused({"\"general.type\": found \"adapter\"; accepted: model", "llama-export-lora"},
+                 [](GgufRig& rig) { rig.value("general.type", "adapter"); });
+  expect_refused({"\"general.type\": found \"mmproj\"; accepted: model", "text model"},
+                 [](GgufRig& rig) { rig.value("general.type", "mmproj"); });
+  expect_refused({"\"llama.expert_count\"", "may run it"},
+                 [](GgufRig& rig) { rig.value("llama.expert_count", uint32_t{8}); });
   GgufRig other;
   other.value("general.architecture", "mamba").write(file());
   const Status refused = Checkpoint::open(file()).status();
@@ -190,6 +198,77 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
   EXPECT_NE(refused.message().find("found \"mamba\"; accepted: llama, qwen2 or qwen3"),
             std::string::npos)
       << refused.message();
+  EXPECT_NE(refused.message().find("may run it"), std::string::npos) << refused.message();
+}
+
+TEST_F(GgufCheckpointTest, EveryTypeWithoutADecoderSaysWhatToDo) {
+  int refused = 0;
+  for (uint32_t type = 0; type < 45; ++type) {
+    const std::string name = ggml_type_name(type);
+    if (find_ggml_block_format(type) != nullptr || ggml_layout(type)) continue;
+    ++refused;
+    expect_refused({"\"output.weight\": found " + name + "; accepted: f32, bf16 or f16",
+                    "llama-quantize --allow-requantize"},
+                   [&](GgufRig& rig) { rig = with_head_of_type(type); });
+  }
+  EXPECT_GE(refused, 20);
+  expect_refused({"found IQ3_S", "code books"}, [](GgufRig& rig) { rig = with_head_of_type(21); });
+  expect_refused({"found TQ1_0", "three values"},
+                 [](GgufRig& rig) { rig = with_head_of_type(34); });
+  expect_refused({"found Q4_0_8_8", "it is Q4_0"},
+                 [](GgufRig& rig) { rig = with_head_of_type(33); });
+  expect_refused({"found NVFP4", "scales"}, [](GgufRig& rig) { rig = with_head_of_type(40); });
+}
+
+TEST_F(GgufCheckpointTest, SamplingDefaultsAreThoseOfTheFile) {
+  toy_gguf(toy("llama")).write(file());
+  const GenerationDefaults none = opened(file()).generation_defaults().value();
+  for_each_sampling_field([&](const auto& field) { EXPECT_FALSE(none.sampling.*field.option); });
+  EXPECT_TRUE(none.not_applied.empty());
+
+  toy_gguf(toy("llama"))
+      .value("general.sampling.temp", 0.7f)
+      .value("general.sampling.top_k", int32_t{20})
+      .value("general.sampling.top_p", 0.8f)
+      .value("general.sampling.min_p", 0.05f)
+      .value("general.sampling.penalty_repeat", 1.1f)
+      .value("general.sampling.penalty_present", 1.5f)
+      .value("general.sampling.penalty_freq", 0.5f)
+      .value("general.sampling.penalty_last_n", int32_t{-1})
+      .value("general.sampling.mirostat", int32_t{2})
+      .value("general.sampling.sequence", "edkypmxt")
+      .write(file());
+  const GenerationDefaults all = opened(file()).generation_defaults().value();
+  EXPECT_EQ(all.sampling.temperature, 0.7f);
+  EXPECT_EQ(all.sampling.top_k, 20);
+  EXPECT_EQ(all.sampling.top_p, 0.8f);
+  EXPECT_EQ(all.sampling.min_p, 0.05f);
+  EXPECT_EQ(all.sampling.repetition_penalty, 1.1f);
+  EXPECT_EQ(all.sampling.presence_penalty, 1.5f);
+  EXPECT_EQ(all.sampling.frequency_penalty, 0.5f);
+  EXPECT_EQ(all.not_applied,
+            (std::vector<std::string>{"general.sampling.mirostat", "general.sampling.sequence"}));
+}
+
+TEST_F(GgufCheckpointTest, PenaltiesLookBackAtAllTokensOrNone) {
+  const auto defaults = [&](int32_t last, bool penalizes) {
+    GgufRig rig = toy_gguf(toy("llama"));
+    if (penalizes) rig.value("general.sampling.penalty_repeat", 1.1f);
+    rig.value("general.sampling.penalty_last_n", last).write(file());
+    return opened(file()).generation_defaults().value();
+  };
+  EXPECT_FALSE(defaults(0, true).sampling.repetition_penalty);
+  EXPECT_TRUE(defaults(0, true).not_applied.empty());
+  EXPECT_EQ(defaults(64, true).sampling.repetition_penalty, 1.1f);
+  EXPECT_EQ(defaults(64, true).not_applied.size(), 1u);
+  EXPECT_TRUE(defaults(64, false).not_applied.empty());
+}
+
+TEST_F(GgufCheckpointTest, ASamplingDefaultOutOfRangeIsRefused) {
+  toy_gguf(toy("llama")).value("general.sampling.top_p", 1.5f).write(file());
+  const Status status = opened(file()).generation_defaults().status();
+  EXPECT_NE(status.message().find("\"general.sampling.top_p\": found 1.5"), std::string::npos)
+      << status.message();
 }
 
 TEST_F(GgufCheckpointTest, AMissingTensorIsNamedAsTheFileWould) {

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "base/printable.h"
 #include "base/status_macros.h"
@@ -13,11 +15,14 @@
 #include "checkpoint/config_sections.h"
 #include "checkpoint/gguf/ggml_types.h"
 #include "checkpoint/modules.h"
+#include "checkpoint/other_families.h"
+#include "forerun/sampling_fields.h"
 
 namespace forerun {
 namespace {
 
 constexpr const char* kArchitecture = "general.architecture";
+constexpr const char* kType = "general.type";
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 struct Architecture {
@@ -40,6 +45,28 @@ const Architecture* find_architecture(std::string_view name) {
   return nullptr;
 }
 
+constexpr std::string_view kSampling = "general.sampling.";
+constexpr const char* kPenaltyLast = "general.sampling.penalty_last_n";
+
+// The key of a sampling field, by its name in sampling_fields.h.
+std::string sampling_key(std::string_view field) {
+  std::string name(field);
+  if (field == "temperature") name = "temp";
+  if (field == "repetition_penalty") name = "penalty_repeat";
+  if (field == "presence_penalty") name = "penalty_present";
+  if (field == "frequency_penalty") name = "penalty_freq";
+  return std::string(kSampling) + name;
+}
+
+// What to do with a file of an architecture that is not read.
+std::string way_out(std::string_view architecture) {
+  if (architecture == "clip") return "this file reads images: open that of the text model instead";
+  if (architecture == "internlm2") return way_out_for_architecture("InternLM2ForCausalLM");
+  if (architecture == "baichuan") return way_out_for_architecture("BaichuanForCausalLM");
+  if (architecture == "qwen") return way_out_for_architecture("QWenLMHeadModel");
+  return way_out_for_architecture(architecture);
+}
+
 // Tokens that end a turn by their names: files name one end of text, models write several.
 constexpr std::string_view kEndsOfTurns[] = {
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>",    "<|end_of_text|>", "<|endoftext|>", "<|end|>",
@@ -52,10 +79,12 @@ class ConfigReader {
   explicit ConfigReader(const GgufFile& file) : file_(file), fields_(file.metadata_reader()) {}
 
   Result<ModelConfig> run() {
+    refuse_parts_of_models();
     const std::string_view name = fields_.required_string(kArchitecture);
     const Architecture* architecture = find_architecture(name);
     if (fields_.ok() && architecture == nullptr) {
-      fields_.refuse(kArchitecture, "llama, qwen2 or qwen3", StatusCode::kUnsupported);
+      fields_.refuse(kArchitecture, "llama, qwen2 or qwen3; " + way_out(name),
+                     StatusCode::kUnsupported);
     }
     if (!fields_.ok()) return fields_.status();
     prefix_ = std::string(name) + ".";
@@ -84,17 +113,35 @@ class ConfigReader {
     return value ? std::optional<int32_t>(static_cast<int32_t>(*value)) : std::nullopt;
   }
 
+  // A key under which the model computes something else.
+  void refuse_other(std::string_view name, std::string_view accepted) {
+    fields_.refuse(key(name), accepted_or_other_engines(accepted), StatusCode::kUnsupported);
+  }
+
+  // Files that are no model of their own.
+  void refuse_parts_of_models() {
+    const std::string_view type = fields_.string(kType).value_or("model");
+    if (type == "adapter") {
+      fields_.refuse(kType,
+                     "model; merge the adapter into its base with llama.cpp's llama-export-lora, "
+                     "and open the file that it writes",
+                     StatusCode::kUnsupported);
+    } else if (type != "model") {
+      fields_.refuse(kType, "model; open the file of the text model instead",
+                     StatusCode::kUnsupported);
+    }
+  }
+
   // Keys under which these architectures would compute something else.
   void refuse_other_computations() {
     if (integer("expert_count", 0, kMaxWidth).value_or(0) > 0) {
-      fields_.refuse(key("expert_count"), "0: mixtures of experts are not read",
-                     StatusCode::kUnsupported);
+      refuse_other("expert_count", "0: mixtures of experts are not read");
     }
     if (!fields_.boolean(key("attention.causal")).value_or(true)) {
-      fields_.refuse(key("attention.causal"), "true", StatusCode::kUnsupported);
+      refuse_other("attention.causal", "true");
     }
     if (!fields_.boolean(key("use_parallel_residual")).value_or(false)) return;
-    fields_.refuse(key("use_parallel_residual"), "false", StatusCode::kUnsupported);
+    refuse_other("use_parallel_residual", "false");
   }
 
   void read_shape() {
@@ -120,14 +167,14 @@ class ConfigReader {
     }
     config_.head_dim = head_dim.value_or(config_.hidden_size / config_.num_heads);
     if (config_.head_dim < 2 || config_.head_dim % 2 != 0) {
-      fields_.refuse(key("attention.key_length"), "an even number from 2", StatusCode::kUnsupported,
+      fields_.refuse(key("attention.key_length"),
+                     accepted_or_other_engines("an even number from 2"), StatusCode::kUnsupported,
                      std::to_string(config_.head_dim));
     }
     for (const char* const name : {"attention.value_length", "rope.dimension_count"}) {
       const auto length = integer(name, 1, kMaxWidth);
       if (length && *length != config_.head_dim) {
-        fields_.refuse(key(name), "the width of a head (" + std::to_string(config_.head_dim) + ")",
-                       StatusCode::kUnsupported);
+        refuse_other(name, "the width of a head (" + std::to_string(config_.head_dim) + ")");
       }
     }
     const int32_t window = integer("attention.sliding_window", 0, kMaxPosition).value_or(0);
@@ -148,7 +195,7 @@ class ConfigReader {
     } else if (kind == "yarn") {
       read_yarn();
     } else if (kind != "none") {
-      fields_.refuse(key("rope.scaling.type"), "none, linear or yarn", StatusCode::kUnsupported);
+      refuse_other("rope.scaling.type", "none, linear or yarn");
     }
     if (scaling.kind == RopeScaling::Kind::kNone) scaling.factor = 1.0f;
     if (const GgufFileTensor* const factors = file_.find(kRopeFactors)) read_factors(*factors);
@@ -170,7 +217,7 @@ class ConfigReader {
          {"rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor",
           "rope.scaling.yarn_attn_factor"}) {
       if (fields_.has(key(name))) {
-        fields_.refuse(key(name), "no such key", StatusCode::kUnsupported);
+        refuse_other(name, "no such key");
       }
     }
     const double scaled =
@@ -185,8 +232,7 @@ class ConfigReader {
     RopeScaling& scaling = config_.rope_scaling;
     const auto pairs = static_cast<size_t>(config_.head_dim / 2);
     if (scaling.kind != RopeScaling::Kind::kNone) {
-      return fields_.refuse(key("rope.scaling.type"), "none, since the file has rope_freqs.weight",
-                            StatusCode::kUnsupported);
+      return refuse_other("rope.scaling.type", "none, since the file has rope_freqs.weight");
     }
     if (ggml_dtype(tensor.ggml_type) != DType::kF32 ||
         tensor.bytes.size() != pairs * sizeof(float)) {
@@ -294,15 +340,35 @@ Result<ModelConfig> read_gguf_config(const GgufFile& file) { return ConfigReader
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
   GgufMetadataReader fields = file.metadata_reader();
   GenerationDefaults defaults;
+  std::vector<std::string> applied;
+  for_each_sampling_field([&](const auto& field) {
+    const std::string key = sampling_key(field.name);
+    applied.push_back(key);
+    auto& option = defaults.sampling.*field.option;
+    if constexpr (std::is_same_v<std::decay_t<decltype(*option)>, float>) {
+      option = fields.number(key, field.min, field.max);
+    } else if (const auto value = fields.integer(key, static_cast<int64_t>(field.min),
+                                                 static_cast<int64_t>(field.max))) {
+      option = static_cast<int32_t>(*value);
+    }
+  });
+  // How many tokens the penalties look back at: here all; 0 switches them off.
+  const auto last = fields.integer(kPenaltyLast, INT32_MIN, INT32_MAX);
   SamplingOptions& sampling = defaults.sampling;
-  sampling.temperature = fields.number("general.sampling.temp", 0, 100);
-  sampling.top_p = fields.number("general.sampling.top_p", 0, 1);
-  sampling.min_p = fields.number("general.sampling.min_p", 0, 1);
-  sampling.repetition_penalty = fields.number("general.sampling.penalty_repeat", 0.01, 100);
-  if (const auto top_k = fields.integer("general.sampling.top_k", -1, INT32_MAX)) {
-    sampling.top_k = static_cast<int32_t>(*top_k);
+  if (last == 0) {
+    sampling.repetition_penalty.reset();
+    sampling.presence_penalty.reset();
+    sampling.frequency_penalty.reset();
   }
+  const bool penalizes =
+      sampling.repetition_penalty || sampling.presence_penalty || sampling.frequency_penalty;
+  if (!penalizes || last.value_or(0) <= 0) applied.emplace_back(kPenaltyLast);
   if (!fields.ok()) return fields.status();
+  for (const GgufValue& value : file.metadata().values()) {
+    if (!value.key.starts_with(kSampling)) continue;
+    if (std::find(applied.begin(), applied.end(), value.key) != applied.end()) continue;
+    defaults.not_applied.emplace_back(value.key);
+  }
   return defaults;
 }
 

@@ -16,7 +16,8 @@ namespace forerun {
 // own is taken from the tensors, since no key says it.
 Result<ModelConfig> read_gguf_config(const GgufFile& file);
 
-// general.sampling.*: what newer converters keep of generation_config.json. Absent keys are unset.
+// general.sampling.*: what newer converters keep of generation_config.json. Absent keys are unset;
+// those that nothing here applies, such as mirostat, are named.
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file);
 
 // Rows of a head whose rows of Q and K lie interleaved (RawTensor::interleaved_head); 0 for

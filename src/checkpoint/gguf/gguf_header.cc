@@ -34,6 +34,15 @@ Status corrupt_header(std::string message) {
 
 std::string label_of(std::string_view name) { return "tensor " + in_quotes(name) + ": "; }
 
+// Files of llama.cpp before GGUF begin with the letters of their kind's name, last one first.
+const char* way_out_for_magic(std::string_view magic) {
+  if (magic == "lmgg" || magic == "fmgg" || magic == "tjgg") {
+    return " (the format before GGUF: take the model's GGUF file, or convert with llama.cpp's "
+           "convert_llama_ggml_to_gguf.py)";
+  }
+  return " (not a GGUF file?)";
+}
+
 class HeaderParser {
  public:
   HeaderParser(std::span<const std::byte> file, uint64_t file_bytes)
@@ -124,18 +133,21 @@ Status HeaderParser::read_start() {
   if (!skip(kGgufMagic.size())) return truncated(label);
   const std::string_view magic(reinterpret_cast<const char*>(from), kGgufMagic.size());
   if (magic != kGgufMagic) {
-    return corrupt_header("magic: found " + in_quotes(magic) +
-                          "; accepted: \"GGUF\" (not a GGUF file?)");
+    return corrupt_header("magic: found " + in_quotes(magic) + "; accepted: \"GGUF\"" +
+                          way_out_for_magic(magic));
   }
   if (!read(&header_.version)) return truncated(label);
   const uint32_t version = header_.version;
   if (version != 0 && (version & 0xffff) == 0) {
     return Status(StatusCode::kUnsupported,
-                  "byte order: found a big-endian file; accepted: little-endian");
+                  "byte order: found a big-endian file; accepted: little-endian; convert with "
+                  "llama.cpp's gguf_convert_endian.py FILE little");
   }
   if (version != 2 && version != 3) {
     return Status(StatusCode::kUnsupported,
-                  "version: found " + std::to_string(version) + "; accepted: 2 and 3");
+                  "version: found " + std::to_string(version) + "; accepted: 2 and 3; " +
+                      (version < 2 ? "take a later file of the model, or convert it again"
+                                   : "a newer Forerun may read it"));
   }
   if (!read(&num_tensors_) || !read(&num_values_)) return truncated(label);
   FORERUN_RETURN_IF_ERROR(check_count("header: ", "metadata values", num_values_, kMinValueBytes));

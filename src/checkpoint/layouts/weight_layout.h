@@ -90,7 +90,7 @@ void read_left_out(FieldReader& fields, std::string_view field, QuantizationConf
 
 // What every refusal of a description recommends.
 inline constexpr std::string_view kTakeTheOriginal =
-    "take the original bf16 or f16 checkpoint, or another quantization of it";
+    "take the original bf16 or f16 checkpoint, a GGUF file of it, or another quantization of it";
 
 std::string lower_case(std::string text);
 // "[128, 128]"

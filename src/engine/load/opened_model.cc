@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/log.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "engine/load/model_text.h"
 #include "forerun/sampling_fields.h"
@@ -32,8 +34,21 @@ Result<OpenedModel> open_model(const std::string& model) {
   return OpenedModel{std::move(checkpoint), std::move(tokenizer), std::move(defaults)};
 }
 
+// The draft's defaults choose nothing.
+void tell_defaults_not_applied(const OpenedModel& target) {
+  if (target.defaults.not_applied.empty()) return;
+  std::string line = target.checkpoint.path().string() + ": found ";
+  for (const std::string& name : target.defaults.not_applied) {
+    line += printable(name) + (name == target.defaults.not_applied.back() ? "" : ", ");
+  }
+  log_line(LogLevel::kWarning, line +
+                                   ", which nothing here applies; sampling follows the file's "
+                                   "other defaults and the request");
+}
+
 Result<OpenedModels> open_models(const EngineOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options.model));
+  tell_defaults_not_applied(target);
   OpenedModels models{std::move(target), std::nullopt};
   if (options.draft.empty()) return models;
   FORERUN_ASSIGN_OR_RETURN(models.draft, open_model(options.draft));
