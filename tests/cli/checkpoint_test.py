@@ -149,6 +149,17 @@ class Checkpoints(EditedCheckpoint):
         gguf = Path(self.folder.name) / "weights.gguf"
         gguf.write_bytes(b"GGUF")
         self.refused(generate("--prompt", "x", model=gguf), "weights.gguf", "accepted")
+        gguf.write_bytes(b"tjgg" + bytes(100))
+        self.refused(generate("--prompt", "x", model=gguf), "convert_llama_ggml_to_gguf.py")
+
+    def test_what_is_no_model_of_its_own(self):
+        (self.model / "config.json").unlink()
+        (self.model / "model.safetensors").rename(self.model / "adapter_model.safetensors")
+        self.refused(generate("--prompt", "x", model=self.model), "adapter", "merge_and_unload")
+
+    def test_another_computation(self):
+        self.edit_config(num_experts=8)
+        self.refused(generate("--prompt", "x", model=self.model), "num_experts", "may run it")
 
 
 if __name__ == "__main__":

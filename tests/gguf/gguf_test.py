@@ -11,6 +11,7 @@ Usage: gguf_test.py PATH_OF_FORERUN PATH_OF_PRINT_LOGITS [unittest options]
 import hashlib
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -106,6 +107,38 @@ class Goldens(GgufTest):
             return values.reshape(entries[name]["shape"])
 
         return tensor("tokens").tolist(), tensor("positions"), tensor("logits")
+
+
+class SamplingDefaults(GgufTest):
+    """general.sampling.* of a GGUF file of the demo draft."""
+
+    @staticmethod
+    def with_numbers(data, numbers):
+        """The file's bytes with these u32 values in front of its metadata."""
+        added = b""
+        for key, number in numbers.items():
+            added += struct.pack("<Q", len(key)) + key.encode() + struct.pack("<II", 4, number)
+        # One more, so that the tensors' bytes stay aligned.
+        key = "test.padding".ljust(12 + -(len(added) + 8 + 12 + 8) % 32, "x")
+        added += struct.pack("<Q", len(key)) + key.encode() + struct.pack("<II", 4, 0)
+        magic, version, tensors, values = struct.unpack("<4sIQQ", data[:24])
+        start = struct.pack("<4sIQQ", magic, version, tensors, values + len(numbers) + 1)
+        return start + added + data[24:]
+
+    def test_what_is_not_applied_is_told_once(self):
+        with tempfile.TemporaryDirectory() as out:
+            plain, edited = Path(out) / "plain.gguf", Path(out) / "edited.gguf"
+            draft = ROOT / "models" / "demo-draft"
+            self.succeeded(run(sys.executable, ROOT / "tools" / "to_gguf.py", draft, plain))
+            numbers = {"general.sampling.top_k": 20, "general.sampling.mirostat": 2}
+            edited.write_bytes(self.with_numbers(plain.read_bytes(), numbers))
+            said = {}
+            for path in (plain, edited):
+                command = ("generate", "--model", path, "--prompt", "def ", "--max-tokens", 4)
+                said[path] = self.succeeded(run(_forerun, *command, text=True)).stderr
+            self.assertNotIn("general.sampling", said[plain])
+            self.assertEqual(said[edited].count("general.sampling.mirostat"), 1)
+            self.assertNotIn("general.sampling.top_k", said[edited])
 
 
 class Tinies(GgufTest):
