@@ -3,9 +3,13 @@
 Usage: generate_test.py PATH_OF_FORERUN [unittest options]
 """
 
+import importlib.util
 import json
 import os
+import subprocess
+import sys
 import tempfile
+import unittest
 from pathlib import Path
 
 import process
@@ -400,6 +404,53 @@ class Generate(process.CommandLine):
                 "someone--demo",
                 "v2",
             )
+
+
+LAYOUTS = {
+    "awq-int4": ["--layout", "awq-gemm", "--group", "64"],
+    "awq-gemv-int4": ["--layout", "awq-gemv", "--group", "32"],
+    "awq-gemv-fast-int4": ["--layout", "awq-gemv-fast", "--group", "64"],
+    "gptq-int4": ["--layout", "gptq", "--group", "64", "--desc-act"],
+    "gptq-int8": ["--layout", "gptq", "--bits", "8", "--group", "32", "--v2"],
+    "ct-int4": ["--layout", "packed", "--group", "32", "--symmetric"],
+    "ct-int8": ["--layout", "int8", "--group", "-1", "--scale-dtype", "BF16"],
+    "fp8": ["--layout", "fp8", "--scale-dtype", "F32"],
+}
+
+
+@unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy writes the checkpoints")
+class QuantizedLayouts(process.CommandLine):
+    def tokens(self, model):
+        done = generate(
+            "--prompt",
+            "def add(a, b):",
+            "--max-tokens",
+            24,
+            "--temperature",
+            0,
+            "--activations",
+            "f32",
+            "--json",
+            model=model,
+        )
+        return json.loads(self.succeeded(done).stdout)["tokens"]
+
+    def test_a_layout_says_what_its_decoded_twin_says(self):
+        for name, options in LAYOUTS.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                model, twin = Path(folder) / "model", Path(folder) / "twin"
+                tool = [sys.executable, ROOT / "tools" / "quantize_layouts.py"]
+                subprocess.run(
+                    [*tool, DRAFT, model, "--twin", twin, *options],
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                )
+                found = self.tokens(model)
+                self.assertEqual(len(found), 24)
+                self.assertEqual(found, self.tokens(twin))
+                inspected = self.succeeded(run("inspect", model)).stdout
+                self.assertIn(name + " ", inspected)
+                self.assertIn("Everything in this checkpoint is supported.", inspected)
 
 
 if __name__ == "__main__":

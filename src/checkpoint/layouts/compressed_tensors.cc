@@ -154,8 +154,7 @@ void read_weights(FieldReader& weights, const std::string& format, LayerScheme& 
   scheme.has_zeros = !weights.boolean("symmetric").value_or(true);
   if (is_float && scheme.has_zeros) return refuse("symmetric", "true, for floats");
   // "weight" and "static" say in which order a group's weights were rounded, and nothing more.
-  const auto* const order = weights.has("actorder") ? weights.any("actorder") : nullptr;
-  if (order == nullptr || !weights.truthy("actorder")) return;
+  if (!weights.truthy("actorder")) return;
   const std::string name =
       weights.choice("actorder", {"group", "dynamic", "weight", "static"}).value_or("weight");
   scheme.has_order = name == "group" || name == "dynamic";
@@ -208,7 +207,7 @@ void read_group(FieldReader& group, const std::string& format_of_all, LayerSchem
 }  // namespace
 
 const WeightLayout kPackedIntegers = {.method = "compressed-tensors",
-                                      .label = "packed",
+                                      .label = "ct",
                                       .parts = kPackedParts,
                                       .out_unit = any_extent,
                                       .in_unit = any_extent,
@@ -218,7 +217,7 @@ const WeightLayout kPackedIntegers = {.method = "compressed-tensors",
                                       .scale_part = kIntScale,
                                       .is_awq_gemm = false};
 const WeightLayout kBytes = {.method = "compressed-tensors",
-                             .label = "stored",
+                             .label = "ct",
                              .parts = kByteParts,
                              .out_unit = any_extent,
                              .in_unit = any_extent,

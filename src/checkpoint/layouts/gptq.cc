@@ -116,10 +116,12 @@ void read_gptq_fields(FieldReader& fields, QuantizationConfig& quantization) {
     fields.refuse("group_size", "-1 (one group) or a divisor of every layer's input width");
   }
   scheme.has_order = fields.boolean("desc_act").value_or(false);
-  const std::string format = fields.string("checkpoint_format").value_or("gptq");
+  // GPTQModel has begun to write the second name.
+  const char* const format_field = fields.has("checkpoint_format") ? "checkpoint_format" : "format";
+  const std::string format = fields.string(format_field).value_or("gptq");
   if (fields.truthy("is_marlin_format") || (format != "gptq" && format != "gptq_v2")) {
     const bool is_flag = format == "gptq" || format == "gptq_v2";
-    fields.refuse(is_flag ? "is_marlin_format" : "checkpoint_format",
+    fields.refuse(is_flag ? "is_marlin_format" : format_field,
                   "\"gptq\" or \"gptq_v2\", not repacked for a kernel; take the checkpoint that it "
                   "was repacked from",
                   StatusCode::kUnsupported);

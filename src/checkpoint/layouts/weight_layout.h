@@ -71,7 +71,7 @@ extern const WeightLayout kAwqGemm, kAwqGemv, kAwqGemvFast, kGptq, kPackedIntege
     kScaledFloats;
 std::span<const WeightLayout* const> weight_layouts();
 
-// "awq-int4", "fp8".
+// "awq-int4", "ct-int8" (compressed-tensors), "fp8".
 std::string layout_name(const LayerScheme& scheme);
 
 // The scheme that a layer has by its name; null: it is plain.

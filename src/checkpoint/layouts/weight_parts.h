@@ -96,7 +96,7 @@ class WeightParts {
   // the result, which must not be moved afterwards.
   Status find(const TensorTable& table, const Module& module, const LayerScheme& scheme);
 
-  // "awq-int4", "gptq-int8", "fp8".
+  // "awq-int4", "gptq-int8", "ct-int4" (compressed-tensors), "fp8".
   const std::string& name() const { return name_; }
   int64_t out_features() const { return parts_.out; }
   int64_t in_features() const { return parts_.in; }
