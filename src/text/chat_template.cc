@@ -150,6 +150,12 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source) {
 }
 
 Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_dir) {
+  FORERUN_ASSIGN_OR_RETURN(ChatTemplateSources sources, load_sources(checkpoint_dir));
+  return make(std::move(sources));
+}
+
+Result<ChatTemplateSources> ChatTemplate::load_sources(
+    const std::filesystem::path& checkpoint_dir) {
   const std::filesystem::path config_file = checkpoint_dir / "tokenizer_config.json";
   FORERUN_ASSIGN_OR_RETURN(const Value config, read_json(config_file));
   FORERUN_ASSIGN_OR_RETURN(const Value map, read_json(checkpoint_dir / "special_tokens_map.json"));
@@ -179,25 +185,22 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
     }
     FORERUN_ASSIGN_OR_RETURN(sources, read_sources(*value, where));
   }
-  Result<ChatTemplate> out = parse(std::move(sources.regular));
-  if (!out.ok()) return out.status().with_context(where);
-  std::string tool_use_where = where + ": tool_use";
+  ChatTemplateSources out;
+  out.regular = std::move(sources.regular);
+  out.tool_use = std::move(sources.tool_use);
+  out.tool_use_where = where + ": tool_use";
+  out.where = std::move(where);
   const std::filesystem::path tool_use_file =
       checkpoint_dir / "additional_chat_templates" / "tool_use.jinja";
   FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> tool_use_source,
                            read_if_there(tool_use_file));
   if (tool_use_source) {
-    sources.tool_use = std::move(*tool_use_source);
-    tool_use_where = tool_use_file.string();
+    out.tool_use = std::move(*tool_use_source);
+    out.tool_use_where = tool_use_file.string();
   }
-  if (!sources.tool_use.empty()) {
-    Result<ChatTemplate> tool_use = parse(std::move(sources.tool_use));
-    if (!tool_use.ok()) return tool_use.status().with_context(tool_use_where);
-    out->tool_use_ = tool_use->default_;
+  for (const auto& [name, token] : special_tokens(config, map)) {
+    out.special_tokens.emplace_back(name, token.as_string());
   }
-  auto tokens = std::make_shared<SpecialTokens>();
-  tokens->names = special_tokens(config, map);
-  out->special_tokens_ = std::move(tokens);
   return out;
 }
 
@@ -206,7 +209,7 @@ Result<ChatTemplate> ChatTemplate::make(ChatTemplateSources sources) {
   if (!out.ok()) return out.status().with_context(sources.where);
   if (!sources.tool_use.empty()) {
     Result<ChatTemplate> tool_use = parse(std::move(sources.tool_use));
-    if (!tool_use.ok()) return tool_use.status().with_context(sources.where + ".tool_use");
+    if (!tool_use.ok()) return tool_use.status().with_context(sources.tool_use_where);
     out->tool_use_ = tool_use->default_;
   }
   auto tokens = std::make_shared<SpecialTokens>();

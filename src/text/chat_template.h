@@ -45,7 +45,7 @@ struct ChatTemplateSources {
   std::string regular;
   std::string tool_use;  // taken where tools are given; empty: `regular` is
   std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token" and its text
-  std::string where;                                                // for messages
+  std::string where, tool_use_where;                                // for messages
 };
 
 class ChatTemplate {
@@ -60,6 +60,8 @@ class ChatTemplate {
   // tokenizer_config.json and special_tokens_map.json. kNotFound where the checkpoint has no
   // template.
   static Result<ChatTemplate> load(const std::filesystem::path& checkpoint_dir);
+  // What load() reads, before it is parsed.
+  static Result<ChatTemplateSources> load_sources(const std::filesystem::path& checkpoint_dir);
 
   static Result<ChatTemplate> make(ChatTemplateSources sources);
 

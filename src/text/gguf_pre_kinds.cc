@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "json/json_value.h"
+#include "text/canonical_json.h"
+
 namespace forerun::text {
 namespace {
 
@@ -111,6 +114,21 @@ const GgufPreKind* find_gguf_pre_kind(std::string_view name) {
       std::find_if(std::begin(kKinds), std::end(kKinds),
                    [&](const GgufPreKind& kind) { return kind.name == name; });
   return found == std::end(kKinds) ? nullptr : found;
+}
+
+const GgufPreKind* find_gguf_pre_kind_of(const json& tokenizer_json) {
+  const std::string splitting = canonical_splitting(JsonValue(&tokenizer_json, ""));
+  const json& model = tokenizer_json.at("model");
+  const bool ignore_merges = model.value("ignore_merges", false);
+  for (const GgufPreKind& kind : kKinds) {
+    // Other names of gpt-2 and llama-bpe.
+    if (kind.name == "default" || kind.name == "llama3" || kind.name == "llama-v3") continue;
+    if (kind.ignore_merges != ignore_merges) continue;
+    const json own = {{"normalizer", normalizer_json(kind)},
+                      {"pre_tokenizer", pre_tokenizer_json(kind)}};
+    if (canonical_splitting(JsonValue(&own, "")) == splitting) return &kind;
+  }
+  return nullptr;
 }
 
 std::string gguf_pre_kind_names() {

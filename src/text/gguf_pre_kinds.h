@@ -25,6 +25,11 @@ struct GgufPreKind {
 // Null where there is no such kind.
 const GgufPreKind* find_gguf_pre_kind(std::string_view name);
 
+// The kind with the normalizer, the pre-tokenizer and the ignore_merges of a tokenizer.json,
+// however it spells them; of several kinds, the one that llama.cpp's converter names. Null where
+// there is none.
+const GgufPreKind* find_gguf_pre_kind_of(const nlohmann::json& tokenizer_json);
+
 // "default, gpt-2, ...".
 std::string gguf_pre_kind_names();
 

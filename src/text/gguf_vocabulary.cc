@@ -375,9 +375,14 @@ class Converter {
 
 }  // namespace
 
+Result<text::TokenizerJson> text::to_tokenizer_json(const GgufVocabulary& vocabulary,
+                                                    std::string name) {
+  return Converter(vocabulary, std::move(name)).convert();
+}
+
 Result<Tokenizer> Tokenizer::from_gguf(const GgufVocabulary& vocabulary, std::string name) {
   FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson tokenizer,
-                           Converter(vocabulary, std::move(name)).convert());
+                           text::to_tokenizer_json(vocabulary, std::move(name)));
   return build(tokenizer, nullptr);
 }
 

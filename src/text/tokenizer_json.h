@@ -13,6 +13,10 @@
 #include "forerun/status.h"
 #include "json/json_value.h"
 
+namespace forerun {
+struct GgufVocabulary;
+}
+
 namespace forerun::text {
 
 // A piece of TokenizerJson::strings.
@@ -49,5 +53,9 @@ constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 
 // kCorrupt with `name`, the place and what was found where the bytes are not such a file.
 Result<TokenizerJson> parse_tokenizer_json(std::string_view bytes, std::string name);
+
+// What a tokenizer.json would say of a GGUF file's vocabulary. Fails as Tokenizer::from_gguf()
+// does.
+Result<TokenizerJson> to_tokenizer_json(const GgufVocabulary& vocabulary, std::string name);
 
 }  // namespace forerun::text

@@ -23,7 +23,25 @@ std::optional<int32_t> token_id(GgufMetadataReader& fields, const char* key) {
   return id && *id >= 0 ? std::optional<int32_t>(static_cast<int32_t>(*id)) : std::nullopt;
 }
 
-Result<GgufVocabulary> read_vocabulary(const GgufFile& file) {
+// "bos_token" and the like, as templates name them.
+std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataReader& fields) {
+  std::vector<std::pair<std::string, std::string>> names;
+  const auto tokens = fields.strings(kTokens);
+  if (!tokens) return names;
+  for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token"),
+                                  std::pair("tokenizer.ggml.eos_token_id", "eos_token"),
+                                  std::pair("tokenizer.ggml.unknown_token_id", "unk_token"),
+                                  std::pair("tokenizer.ggml.padding_token_id", "pad_token")}) {
+    const auto id = token_id(fields, key);
+    if (!id || static_cast<size_t>(*id) >= tokens->size()) continue;
+    names.emplace_back(name, std::string((*tokens)[static_cast<size_t>(*id)]));
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<GgufVocabulary> read_gguf_vocabulary(const GgufFile& file) {
   GgufMetadataReader fields = file.metadata_reader();
   GgufVocabulary vocabulary;
   vocabulary.model = fields.required_string("tokenizer.ggml.model");
@@ -53,32 +71,20 @@ Result<GgufVocabulary> read_vocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-// "bos_token" and the like, as templates name them.
-std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataReader& fields) {
-  std::vector<std::pair<std::string, std::string>> names;
-  const auto tokens = fields.strings(kTokens);
-  if (!tokens) return names;
-  for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token"),
-                                  std::pair("tokenizer.ggml.eos_token_id", "eos_token"),
-                                  std::pair("tokenizer.ggml.unknown_token_id", "unk_token"),
-                                  std::pair("tokenizer.ggml.padding_token_id", "pad_token")}) {
-    const auto id = token_id(fields, key);
-    if (!id || static_cast<size_t>(*id) >= tokens->size()) continue;
-    names.emplace_back(name, std::string((*tokens)[static_cast<size_t>(*id)]));
-  }
-  return names;
-}
-
-}  // namespace
-
 Result<Tokenizer> load_tokenizer(const Checkpoint& checkpoint) {
   if (checkpoint.gguf() == nullptr) return Tokenizer::load(checkpoint.path());
-  FORERUN_ASSIGN_OR_RETURN(const GgufVocabulary vocabulary, read_vocabulary(*checkpoint.gguf()));
+  FORERUN_ASSIGN_OR_RETURN(const GgufVocabulary vocabulary,
+                           read_gguf_vocabulary(*checkpoint.gguf()));
   return Tokenizer::from_gguf(vocabulary, checkpoint.path().string());
 }
 
 Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint) {
-  if (checkpoint.gguf() == nullptr) return ChatTemplate::load(checkpoint.path());
+  FORERUN_ASSIGN_OR_RETURN(ChatTemplateSources sources, load_chat_template_sources(checkpoint));
+  return ChatTemplate::make(std::move(sources));
+}
+
+Result<ChatTemplateSources> load_chat_template_sources(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() == nullptr) return ChatTemplate::load_sources(checkpoint.path());
   GgufMetadataReader fields = checkpoint.gguf()->metadata_reader();
   ChatTemplateSources sources;
   const std::optional<std::string_view> regular = fields.string(kTemplate);
@@ -86,6 +92,7 @@ Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint) {
       fields.string(std::string(kTemplate) + ".tool_use").value_or(std::string_view());
   sources.special_tokens = special_tokens(fields);
   sources.where = checkpoint.path().string() + ": " + kTemplate;
+  sources.tool_use_where = sources.where + ".tool_use";
   if (!fields.ok()) return fields.status();
   if (!regular) {
     return Status(StatusCode::kNotFound, checkpoint.path().string() +
@@ -93,7 +100,7 @@ Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint) {
                                              kTemplate);
   }
   sources.regular = *regular;
-  return ChatTemplate::make(std::move(sources));
+  return sources;
 }
 
 }  // namespace forerun

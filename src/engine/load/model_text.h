@@ -2,8 +2,10 @@
 #pragma once
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_file.h"
 #include "forerun/status.h"
 #include "text/chat_template.h"
+#include "text/gguf_vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace forerun {
@@ -12,5 +14,10 @@ namespace forerun {
 Result<Tokenizer> load_tokenizer(const Checkpoint& checkpoint);
 // kNotFound where the checkpoint has no template.
 Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint);
+// The same before it is parsed.
+Result<ChatTemplateSources> load_chat_template_sources(const Checkpoint& checkpoint);
+
+// The vocabulary of a GGUF file, whose strings it views.
+Result<GgufVocabulary> read_gguf_vocabulary(const GgufFile& file);
 
 }  // namespace forerun

@@ -1,0 +1,41 @@
+// Tokenizers from one kind of file to the other: tokenizer.json to the vocabulary of a GGUF file
+// and back. Both ways the result is loaded and compared with the original; where it would encode
+// otherwise, the conversion fails.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "forerun/status.h"
+#include "text/gguf_vocabulary.h"
+
+namespace forerun {
+
+// A vocabulary with the strings that it views.
+struct OwnedGgufVocabulary {
+  std::deque<std::string> strings;
+  GgufVocabulary vocabulary;
+  // Added tokens whose flags lstrip, rstrip or single_word have no place in a GGUF file.
+  std::vector<std::string> lost_flags;
+};
+
+// From the bytes of a tokenizer.json and, if not empty, of a tokenizer_config.json; `name` stands
+// for the file in messages. The list of tokens has at least `num_rows` entries, one for each row of
+// the embedding; those without a token are called "[PAD<id>]". SentencePiece vocabularies get
+// scores in the order of their merges. `bos`, `eos`, `eot`, `eom` and `pad` are left for the caller
+// to set, except for tokens that the tokenizer adds to each text.
+//
+// kUnsupported where a GGUF file has no words for the tokenizer.
+Result<OwnedGgufVocabulary> to_gguf_vocabulary(std::string_view bytes, const std::string& name,
+                                               std::string_view config_bytes, int32_t num_rows);
+
+// The text of a tokenizer.json. `name` stands for the GGUF file in messages.
+Result<std::string> to_tokenizer_json_text(const GgufVocabulary& vocabulary,
+                                           const std::string& name);
+
+}  // namespace forerun
