@@ -23,7 +23,6 @@ namespace {
 
 constexpr const char* kArchitecture = "general.architecture";
 constexpr const char* kType = "general.type";
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 struct Architecture {
   std::string_view name;
@@ -198,7 +197,7 @@ class ConfigReader {
       refuse_other("rope.scaling.type", "none, linear or yarn");
     }
     if (scaling.kind == RopeScaling::Kind::kNone) scaling.factor = 1.0f;
-    if (const GgufFileTensor* const factors = file_.find(kRopeFactors)) read_factors(*factors);
+    if (const GgufFileTensor* const factors = file_.find(kGgufRopeFactors)) read_factors(*factors);
   }
 
   void read_yarn() {
@@ -370,6 +369,18 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
     defaults.not_applied.emplace_back(value.key);
   }
   return defaults;
+}
+
+Result<GgufArchitecture> gguf_architecture(const ModelConfig& config) {
+  // Mistral's layers are Llama's.
+  const std::string_view family = config.model_type == "mistral" ? "llama" : config.model_type;
+  for (const Architecture& each : kArchitectures) {
+    if (each.model_type == family) return GgufArchitecture{each.name, each.interleaves_rows};
+  }
+  return Status(StatusCode::kUnsupported,
+                "found model_type " + in_quotes(config.model_type) +
+                    ", which no GGUF architecture stands for; accepted: llama, mistral, qwen2, "
+                    "qwen3");
 }
 
 int64_t interleaved_head(const GgufFile& file, const ModelConfig& config) {

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "checkpoint/gguf/gguf_file.h"
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
 
 namespace forerun {
+
+// The tensor that holds what the frequencies of rope are divided by, f32 [head_dim / 2].
+inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 
 // general.architecture may be llama (Mistral's files say so, too), qwen2 or qwen3. Fails with the
 // file, the key, what was found and what is accepted. Whether there are biases and a head of its
@@ -23,5 +27,13 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file);
 // Rows of a head whose rows of Q and K lie interleaved (RawTensor::interleaved_head); 0 for
 // architectures whose rows lie in order.
 int64_t interleaved_head(const GgufFile& file, const ModelConfig& config);
+
+// The architecture under which GGUF files hold the models of a family; kUnsupported where there is
+// none.
+struct GgufArchitecture {
+  std::string_view name;  // general.architecture
+  bool interleaves_rows;  // of Q and K, as RawTensor::interleaved_head says
+};
+Result<GgufArchitecture> gguf_architecture(const ModelConfig& config);
 
 }  // namespace forerun
