@@ -1,0 +1,30 @@
+// Which tensors an output gets, and in which formats.
+//
+// Thread rules: pure functions. The checkpoint must outlive the plan.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "convert/convert.h"
+#include "convert/directory_description.h"
+#include "convert/tensor_job.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+struct ConversionPlan {
+  std::vector<std::unique_ptr<TensorJob>> jobs;  // in the order of the output
+  DirectoryFormat directory;                     // of a directory
+  std::vector<std::string> notes;
+
+  uint64_t bytes() const;  // of all outputs
+};
+
+// kInvalidArgument where the kind of output does not hold a format that was asked for.
+Result<ConversionPlan> plan_conversion(const Checkpoint& input, bool is_gguf,
+                                       const ConvertOptions& options);
+
+}  // namespace forerun

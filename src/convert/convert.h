@@ -1,0 +1,50 @@
+// Writes a checkpoint as a GGUF file or as a directory of safetensors, in another format or in its
+// own.
+//
+// Thread rules: convert_checkpoint() starts threads of its own and ends them before it returns; one
+// call at a time for one output.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "convert/output_format.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+struct ConvertOptions {
+  OutputFormat to;  // of the linear layers
+  // Unset: in a GGUF file, Q8_0 where `to` has fewer than 8 bits, else `to`; beside AWQ, the
+  // input's own floats, or f16 where the input has blocks.
+  std::optional<OutputFormat> embedding, head;
+  bool replace = false;  // an output that is there
+  int num_threads = 0;   // 0: one for each core, 16 at most
+  // Called by the calling thread, with a fraction in [0, 1].
+  std::function<void(double)> on_progress;
+  // Asked by the calling thread; true ends the conversion with kCancelled.
+  std::function<bool()> is_cancelled;
+};
+
+struct Conversion {
+  uint64_t bytes = 0;              // of the weights that were written
+  std::vector<std::string> notes;  // one line each: what differs from what was asked for
+};
+
+// `out` is a GGUF file where its name ends with ".gguf", else a directory. Norms and biases are f32
+// in a GGUF file; in a directory they keep their format, and those of a GGUF file take the
+// directory's where that rounds nothing. Where nothing is rounded, values are copied bit for bit.
+//
+// Memory: some tens of megabytes for each thread, besides the mapped input. Whatever fails,
+// nothing is left behind, and `out` is what it was.
+Result<Conversion> convert_checkpoint(const Checkpoint& input, const std::filesystem::path& out,
+                                      const ConvertOptions& options);
+
+bool is_gguf_name(const std::filesystem::path& out);
+
+}  // namespace forerun

@@ -1,0 +1,275 @@
+#include "convert/gguf_description.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "checkpoint/gguf/gguf_config.h"
+#include "checkpoint/gguf/gguf_file.h"
+#include "engine/load/model_text.h"
+#include "model/rope_frequencies.h"
+#include "text/tokenizer_conversion.h"
+
+namespace forerun {
+namespace {
+
+constexpr uint32_t kQuantizationVersion = 2;  // of ggml's block formats
+
+// llama.cpp's number for a file most of whose weights have a format.
+uint32_t file_type(const OutputFormat& format) {
+  if (format.is_float()) {
+    if (format.dtype == DType::kF32) return 0;
+    return format.dtype == DType::kF16 ? 1 : 32;
+  }
+  switch (format.blocks->format) {
+    case BlockFormat::kQ4_0:
+      return 2;
+    case BlockFormat::kQ4_1:
+      return 3;
+    case BlockFormat::kQ8_0:
+      return 7;
+    default:
+      return 1024;  // "guessed"
+  }
+}
+
+Result<std::string> read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Keys of a file that say how it is stored, not what the model is.
+bool describes_storage(std::string_view key) {
+  return key == "general.file_type" || key == "general.quantization_version" ||
+         key == "general.alignment" || key.starts_with("split.") ||
+         key.starts_with("quantize.imatrix.");
+}
+
+void copy_metadata(const GgufFile& file, const OutputFormat& format, GgufWriter& writer) {
+  for (const GgufValue& value : file.metadata().values()) {
+    if (!describes_storage(value.key)) writer.copy(value);
+  }
+  writer.add("general.file_type", file_type(format));
+  writer.add("general.quantization_version", kQuantizationVersion);
+}
+
+// Describes the model of a directory.
+class Describer {
+ public:
+  Describer(const Checkpoint& input, GgufWriter& writer, std::vector<std::string>& notes)
+      : input_(input), config_(input.config()), writer_(writer), notes_(notes) {}
+
+  Status run(const OutputFormat& format) {
+    FORERUN_ASSIGN_OR_RETURN(const GgufArchitecture architecture, gguf_architecture(config_));
+    prefix_ = std::string(architecture.name) + ".";
+    writer_.add("general.architecture", architecture.name);
+    writer_.add("general.type", "model");
+    writer_.add("general.name", input_.name());
+    writer_.add("general.file_type", file_type(format));
+    writer_.add("general.quantization_version", kQuantizationVersion);
+    describe_shape();
+    FORERUN_RETURN_IF_ERROR(describe_window());
+    FORERUN_RETURN_IF_ERROR(describe_rope());
+    FORERUN_RETURN_IF_ERROR(describe_defaults());
+    FORERUN_RETURN_IF_ERROR(describe_tokenizer());
+    return describe_templates();
+  }
+
+ private:
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  void number(std::string_view name, int32_t value) {
+    writer_.add(key(name), static_cast<uint32_t>(value));
+  }
+  Status refuse(const std::string& found, const std::string& accepted) const {
+    return Status(StatusCode::kUnsupported,
+                  input_.path().string() + ": found " + found + ", for which a GGUF file has no " +
+                      "words; accepted: " + accepted + ", or a directory as the output");
+  }
+
+  void describe_shape() {
+    number("vocab_size", config_.vocab_size);
+    number("context_length", config_.max_position);
+    number("embedding_length", config_.hidden_size);
+    number("block_count", config_.num_layers);
+    number("feed_forward_length", config_.intermediate_size);
+    number("attention.head_count", config_.num_heads);
+    number("attention.head_count_kv", config_.num_kv_heads);
+    number("attention.key_length", config_.head_dim);
+    number("attention.value_length", config_.head_dim);
+    number("rope.dimension_count", config_.head_dim);
+    writer_.add(key("attention.layer_norm_rms_epsilon"), config_.rms_norm_eps);
+    writer_.add(key("rope.freq_base"), config_.rope_theta);
+  }
+
+  Status describe_window() {
+    const std::vector<int32_t>& windows = config_.sliding_window;
+    const auto [least, most] = std::minmax_element(windows.begin(), windows.end());
+    if (windows.empty() || *most == 0) return {};
+    if (*least != *most) return refuse("a sliding window of some layers", "one of all layers");
+    number("attention.sliding_window", *most);
+    notes_.push_back("llama.cpp does not apply this architecture's sliding window of " +
+                     std::to_string(*most) + " tokens; Forerun does");
+    return {};
+  }
+
+  Status describe_rope() {
+    const RopeScaling& scaling = config_.rope_scaling;
+    if (scaling.kind == RopeScaling::Kind::kLinear || scaling.kind == RopeScaling::Kind::kYarn) {
+      const bool is_yarn = scaling.kind == RopeScaling::Kind::kYarn;
+      writer_.add(key("rope.scaling.type"), is_yarn ? "yarn" : "linear");
+      writer_.add(key("rope.scaling.factor"), scaling.factor);
+    }
+    if (scaling.kind != RopeScaling::Kind::kYarn) return {};
+    if (!scaling.truncate) return refuse("YaRN with \"truncate\": false", "true");
+    // Readers multiply by 1 + 0.1 ln(factor) of their own accord.
+    const double own = 1.0 + 0.1 * std::log(std::max(1.0, static_cast<double>(scaling.factor)));
+    const double magnitude = rope_frequencies(config_).magnitude;
+    number("rope.scaling.original_context_length", scaling.original_max_position);
+    writer_.add(key("rope.scaling.attn_factor"), static_cast<float>(magnitude / own));
+    writer_.add(key("rope.scaling.yarn_beta_fast"), scaling.beta_fast);
+    writer_.add(key("rope.scaling.yarn_beta_slow"), scaling.beta_slow);
+    return {};
+  }
+
+  Status describe_defaults() {
+    FORERUN_ASSIGN_OR_RETURN(defaults_, input_.generation_defaults());
+    const SamplingOptions& sampling = defaults_.sampling;
+    // A file that sets no temperature is greedy.
+    if (!defaults_.do_sample.value_or(sampling.temperature.has_value())) return {};
+    const auto add = [&](const char* name, const auto& value) {
+      if (value) writer_.add(std::string("general.sampling.") + name, *value);
+    };
+    writer_.add("general.sampling.temp", sampling.temperature.value_or(1.0f));
+    add("top_k", sampling.top_k);
+    add("top_p", sampling.top_p);
+    add("min_p", sampling.min_p);
+    add("penalty_repeat", sampling.repetition_penalty);
+    return {};
+  }
+
+  Status describe_tokenizer() {
+    const std::filesystem::path file = input_.path() / "tokenizer.json";
+    FORERUN_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::load(input_.path()));
+    FORERUN_ASSIGN_OR_RETURN(const std::string bytes, read_text(file));
+    const auto settings = read_text(input_.path() / "tokenizer_config.json");
+    FORERUN_ASSIGN_OR_RETURN(
+        const OwnedGgufVocabulary owned,
+        to_gguf_vocabulary(bytes, file.string(), settings.ok() ? settings.value() : std::string(),
+                           config_.vocab_size));
+    for (const std::string& token : owned.lost_flags) {
+      notes_.push_back("token " + token +
+                       ": its flags lstrip, rstrip and single_word have no place in a GGUF file");
+    }
+    const GgufVocabulary& vocabulary = owned.vocabulary;
+    writer_.add("tokenizer.ggml.model", vocabulary.model);
+    writer_.add("tokenizer.ggml.pre", vocabulary.pre);
+    writer_.add("tokenizer.ggml.tokens", std::span(vocabulary.tokens));
+    writer_.add("tokenizer.ggml.token_type", std::span(vocabulary.types));
+    if (!vocabulary.scores.empty()) {
+      writer_.add("tokenizer.ggml.scores", std::span(vocabulary.scores));
+    }
+    if (!vocabulary.merges.empty()) {
+      writer_.add("tokenizer.ggml.merges", std::span(vocabulary.merges));
+    }
+    writer_.add("tokenizer.ggml.add_bos_token", *vocabulary.add_bos);
+    writer_.add("tokenizer.ggml.add_eos_token", *vocabulary.add_eos);
+    if (vocabulary.model == "llama") {
+      writer_.add("tokenizer.ggml.add_space_prefix", *vocabulary.add_space_prefix);
+    }
+    describe_special_tokens(tokenizer, vocabulary);
+    return {};
+  }
+
+  void token(const char* name, std::optional<int32_t> id) {
+    if (!id) return;
+    writer_.add(std::string("tokenizer.ggml.") + name, static_cast<uint32_t>(*id));
+  }
+
+  // The ends of a text: the one that the tokenizer names, then up to two others.
+  void describe_special_tokens(const Tokenizer& tokenizer, const GgufVocabulary& vocabulary) {
+    const auto named = [&](const char* name) -> std::optional<int32_t> {
+      for (const auto& [key, text] : special_tokens()) {
+        if (key == name) return tokenizer.token_id(text);
+      }
+      return std::nullopt;
+    };
+    std::vector<int32_t> ends =
+        defaults_.eos_token_ids.empty() ? config_.eos_token_ids : defaults_.eos_token_ids;
+    const auto first =
+        std::find(ends.begin(), ends.end(), vocabulary.eos ? vocabulary.eos : named("eos_token"));
+    if (first != ends.end()) std::rotate(ends.begin(), first, first + 1);
+    if (ends.empty() && vocabulary.eos) ends.push_back(*vocabulary.eos);
+    token("bos_token_id", vocabulary.bos ? vocabulary.bos : config_.bos_token_id);
+    token("unknown_token_id", vocabulary.unk);
+    token("padding_token_id", named("pad_token"));
+    constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
+    for (size_t i = 0; i < ends.size(); ++i) {
+      if (i < std::size(kEnds)) {
+        token(kEnds[i], ends[i]);
+      } else {
+        notes_.push_back("token " + std::to_string(ends[i]) +
+                         " ends a text, too, which a GGUF file says of three tokens at most");
+      }
+    }
+  }
+
+  std::vector<std::pair<std::string, std::string>> special_tokens() const {
+    const auto sources = load_chat_template_sources(input_);
+    return sources.ok() ? sources->special_tokens
+                        : std::vector<std::pair<std::string, std::string>>();
+  }
+
+  Status describe_templates() {
+    const auto sources = load_chat_template_sources(input_);
+    if (sources.status().code() == StatusCode::kNotFound) return {};
+    if (!sources.ok()) return sources.status();
+    writer_.add("tokenizer.chat_template", sources->regular);
+    if (sources->tool_use.empty()) return {};
+    constexpr std::string_view kNames[] = {"tool_use"};
+    writer_.add("tokenizer.chat_templates", std::span(kNames));
+    writer_.add("tokenizer.chat_template.tool_use", sources->tool_use);
+    return {};
+  }
+
+  const Checkpoint& input_;
+  const ModelConfig& config_;
+  GgufWriter& writer_;
+  std::vector<std::string>& notes_;
+  std::string prefix_;
+  GenerationDefaults defaults_;
+};
+
+}  // namespace
+
+Status describe_in_gguf(const Checkpoint& input, const OutputFormat& format, GgufWriter& writer,
+                        std::vector<std::string>& notes) {
+  if (input.gguf() != nullptr) {
+    copy_metadata(*input.gguf(), format, writer);
+    return {};
+  }
+  return Describer(input, writer, notes).run(format);
+}
+
+std::vector<float> rope_factors(const ModelConfig& config) {
+  if (config.rope_scaling.kind == RopeScaling::Kind::kFactors) {
+    return config.rope_scaling.pair_factors;
+  }
+  if (config.rope_scaling.kind != RopeScaling::Kind::kLlama3) return {};
+  ModelConfig plain = config;
+  plain.rope_scaling = {};
+  const auto unscaled = rope_frequencies(plain).frequencies;
+  const auto scaled = rope_frequencies(config).frequencies;
+  std::vector<float> factors;
+  for (size_t pair = 0; pair < scaled.size(); ++pair) {
+    factors.push_back(static_cast<float>(unscaled[pair] / scaled[pair]));
+  }
+  return factors;
+}
+
+}  // namespace forerun

@@ -1,0 +1,214 @@
+#include "convert/output_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "checkpoint/gguf/gguf_file.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSideFiles[] = {
+    "generation_config.json", "tokenizer.json",      "tokenizer_config.json",
+    "tokenizer.model",        "vocab.json",          "merges.txt",
+    "added_tokens.json",      "chat_template.jinja", "special_tokens_map.json",
+    "chat_template.json"};
+
+std::string in_units(uint64_t bytes) {
+  char text[32];
+  const double size = static_cast<double>(bytes);
+  if (bytes >= 1'000'000'000) {
+    std::snprintf(text, sizeof text, "%.1f GB", size / 1e9);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f MB", size / 1e6);
+  }
+  return text;
+}
+
+bool is_own_file(const std::string& name) {
+  return is_side_file(name) || name == "config.json" || name == "model.safetensors.index.json" ||
+         (name.starts_with("model") && name.ends_with(".safetensors")) ||
+         name == "additional_chat_templates";
+}
+
+// Fails where the directory holds what no conversion writes.
+Status check_contents(const fs::path& dir) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    const std::string name = entry.path().filename().string();
+    if (is_own_file(name)) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  dir.string() + ": found " + name +
+                      " in it; accepted: a directory with nothing but the files of a checkpoint, "
+                      "which is replaced, or another name");
+  }
+  if (error) return Status(StatusCode::kInvalidArgument, dir.string() + ": " + error.message());
+  return {};
+}
+
+Status check_replaceable(const fs::path& path, bool is_directory) {
+  std::error_code error;
+  if (fs::is_directory(path, error) != is_directory ||
+      (!is_directory && !fs::is_regular_file(path, error))) {
+    return Status(StatusCode::kInvalidArgument,
+                  path.string() + ": found " +
+                      (fs::is_directory(path, error) ? "a directory" : "no directory") +
+                      "; accepted: another name (OUT.gguf is a file, other names are directories)");
+  }
+  return is_directory ? check_contents(path) : Status();
+}
+
+bool is_same(const fs::path& one, const fs::path& other) {
+  std::error_code error;
+  return fs::equivalent(one, other, error) && !error;
+}
+
+Status refuse_input(const Checkpoint& input, const fs::path& path) {
+  bool is_input = is_same(input.path(), path);
+  for (const RawTensor& tensor : input.tensors()) {
+    is_input = is_input || is_same(input.file_of(tensor), path);
+    if (input.gguf() == nullptr) break;  // its files are within its directory
+  }
+  if (input.gguf() != nullptr) {
+    for (const MappedFile& file : input.gguf()->files()) {
+      is_input = is_input || is_same(file.path(), path);
+    }
+  }
+  if (!is_input) return {};
+  return Status(StatusCode::kInvalidArgument,
+                path.string() + ": is the input; accepted: another name for the output");
+}
+
+}  // namespace
+
+bool is_side_file(std::string_view name) {
+  return std::find(std::begin(kSideFiles), std::end(kSideFiles), name) != std::end(kSideFiles);
+}
+
+Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path& out,
+                                        bool is_directory, bool replace, uint64_t needed_bytes) {
+  OutputFiles files;
+  files.out_ = out.has_filename() ? out : out.parent_path();  // without a slash at the end
+  files.part_ = files.out_;
+  files.part_ += ".part";
+  files.is_directory_ = is_directory;
+  files.replace_ = replace;
+  files.needed_bytes_ = needed_bytes;
+  for (const fs::path& path : {files.out_, files.part_}) {
+    FORERUN_RETURN_IF_ERROR(refuse_input(input, path));
+  }
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(files.out_, error))) {
+    if (!replace) {
+      return Status(StatusCode::kInvalidArgument,
+                    files.out_.string() +
+                        ": is there; accepted: another name, or --force to "
+                        "replace it");
+    }
+    FORERUN_RETURN_IF_ERROR(check_replaceable(files.out_, is_directory));
+  }
+  if (fs::exists(fs::symlink_status(files.part_, error))) {
+    FORERUN_RETURN_IF_ERROR(check_replaceable(files.part_, is_directory));
+    fs::remove_all(files.part_, error);
+  }
+  const fs::path parent = files.out_.has_parent_path() ? files.out_.parent_path() : fs::path(".");
+  if (!fs::is_directory(parent, error)) {
+    return Status(StatusCode::kNotFound, parent.string() + ": no such directory");
+  }
+  const fs::space_info room = fs::space(parent, error);
+  if (!error && room.available < needed_bytes) {
+    return Status(StatusCode::kResourceExhausted,
+                  files.out_.string() + ": needs " + in_units(needed_bytes) + "; found " +
+                      in_units(room.available) + " free on its file system");
+  }
+  if (is_directory && !fs::create_directory(files.part_, error)) {
+    return Status(StatusCode::kInvalidArgument, files.part_.string() + ": " + error.message());
+  }
+  files.is_open_ = true;
+  return files;
+}
+
+OutputFiles::OutputFiles(OutputFiles&& other) noexcept
+    : out_(std::move(other.out_)),
+      part_(std::move(other.part_)),
+      is_directory_(other.is_directory_),
+      replace_(other.replace_),
+      is_open_(std::exchange(other.is_open_, false)),
+      needed_bytes_(other.needed_bytes_),
+      files_(std::exchange(other.files_, {})) {}
+
+OutputFiles::~OutputFiles() {
+  for (const File& file : files_) {
+    if (file.descriptor >= 0) ::close(file.descriptor);
+  }
+  std::error_code error;
+  if (is_open_) std::filesystem::remove_all(part_, error);
+}
+
+Status OutputFiles::failed(const fs::path& path, int error) const {
+  if (error == ENOSPC || error == EDQUOT) {
+    return Status(StatusCode::kResourceExhausted,
+                  path.string() + ": no space left; the output needs " + in_units(needed_bytes_));
+  }
+  return Status(StatusCode::kInvalidArgument, path.string() + ": " + std::strerror(error));
+}
+
+Result<size_t> OutputFiles::add(std::string_view name) {
+  File file;
+  file.path = is_directory_ ? part_ / name : part_;
+  std::error_code error;
+  if (is_directory_) fs::create_directories(file.path.parent_path(), error);
+  file.descriptor = ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file.descriptor < 0) return failed(file.path, errno);
+  files_.push_back(std::move(file));
+  return files_.size() - 1;
+}
+
+Status OutputFiles::write(size_t file_idx, uint64_t offset,
+                          std::span<const std::byte> bytes) const {
+  const File& file = files_[file_idx];
+  while (!bytes.empty()) {
+    const ssize_t written =
+        ::pwrite(file.descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failed(file.path, errno);
+    offset += static_cast<uint64_t>(written);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Status OutputFiles::write_text(std::string_view name, std::string_view text) {
+  FORERUN_ASSIGN_OR_RETURN(const size_t file_idx, add(name));
+  return write(file_idx, 0, std::as_bytes(std::span(text)));
+}
+
+Status OutputFiles::commit() {
+  for (File& file : files_) {
+    if (::fdatasync(file.descriptor) != 0 && errno != EINVAL) return failed(file.path, errno);
+    if (::close(std::exchange(file.descriptor, -1)) != 0) return failed(file.path, errno);
+  }
+  std::error_code error;
+  if (is_directory_ && replace_ && fs::exists(out_, error)) {
+    // The old directory gets the name of the new one, and goes.
+    if (::renameat2(AT_FDCWD, part_.c_str(), AT_FDCWD, out_.c_str(), RENAME_EXCHANGE) == 0) {
+      return {};
+    }
+    fs::remove_all(out_, error);
+  }
+  if (std::rename(part_.c_str(), out_.c_str()) != 0) return failed(out_, errno);
+  is_open_ = false;
+  return {};
+}
+
+}  // namespace forerun

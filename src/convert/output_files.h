@@ -1,0 +1,61 @@
+// The files of a conversion. They are written under the name OUT.part, a file or a directory, and
+// get their own name at the end, so that what has the name OUT is always whole.
+//
+// Thread rules: write() may be called from many threads once every file has been added; the rest by
+// one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+class OutputFiles {
+ public:
+  // Refuses an `out` that is there, unless `replace`; one that is a file of the input, always; and
+  // a directory that holds anything but the files of a checkpoint, always. Removes what an earlier,
+  // broken conversion has left. `needed_bytes` is compared with the room on the file system.
+  static Result<OutputFiles> create(const Checkpoint& input, const std::filesystem::path& out,
+                                    bool is_directory, bool replace, uint64_t needed_bytes);
+  // Removes everything unless commit() has succeeded.
+  ~OutputFiles();
+  OutputFiles(OutputFiles&& other) noexcept;
+  OutputFiles& operator=(OutputFiles&&) = delete;
+
+  // Opens a file for writing; `name` is within the directory, or empty for the only file. Gives its
+  // index.
+  Result<size_t> add(std::string_view name);
+  Status write(size_t file_idx, uint64_t offset, std::span<const std::byte> bytes) const;
+  // A whole small file.
+  Status write_text(std::string_view name, std::string_view text);
+  // Makes sure that the files are on the disk, closes them and gives them their name.
+  Status commit();
+
+ private:
+  OutputFiles() = default;
+  Status failed(const std::filesystem::path& path, int error) const;
+
+  std::filesystem::path out_, part_;
+  bool is_directory_ = false;
+  bool replace_ = false;
+  bool is_open_ = false;  // part_ is there and is ours
+  uint64_t needed_bytes_ = 0;
+  struct File {
+    std::filesystem::path path;
+    int descriptor = -1;
+  };
+  std::vector<File> files_;
+};
+
+// Whether a checkpoint's directory has such a file beside its weights: tokenizer.json and the like.
+bool is_side_file(std::string_view name);
+
+}  // namespace forerun

@@ -1,0 +1,72 @@
+#include "convert/output_format.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "base/printable.h"
+#include "checkpoint/blocks/encode_blocks.h"
+
+namespace forerun {
+namespace {
+
+constexpr DType kFloats[] = {DType::kF32, DType::kBf16, DType::kF16};
+constexpr std::pair<std::string_view, int32_t> kAwqGroups[] = {
+    {"32", 32}, {"64", 64}, {"128", 128}};
+constexpr std::string_view kAwqName = "awq";
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+std::vector<OutputFormat> all_formats() {
+  std::vector<OutputFormat> formats;
+  for (const DType dtype : kFloats) formats.push_back({.dtype = dtype});
+  for (const BlockFormatInfo& blocks : block_formats()) {
+    if (block_encoder(blocks.format) == nullptr) continue;
+    formats.push_back({.kind = OutputFormat::Kind::kBlocks, .blocks = &blocks});
+  }
+  formats.push_back({.kind = OutputFormat::Kind::kAwq});
+  return formats;
+}
+
+}  // namespace
+
+std::vector<std::string> output_format_names() {
+  std::vector<std::string> names;
+  for (const OutputFormat& format : all_formats()) names.push_back(output_format_name(format));
+  return names;
+}
+
+std::string output_format_name(const OutputFormat& format) {
+  switch (format.kind) {
+    case OutputFormat::Kind::kFloat:
+      return std::string(dtype_name(format.dtype));
+    case OutputFormat::Kind::kBlocks:
+      return lower_case(format.blocks->name);
+    case OutputFormat::Kind::kAwq:
+      break;
+  }
+  return std::string(kAwqName);
+}
+
+Result<OutputFormat> parse_output_format(std::string_view flag, std::string_view text) {
+  const std::string wanted = lower_case(text);
+  for (const OutputFormat& format : all_formats()) {
+    if (output_format_name(format) == wanted) return format;
+  }
+  for (const auto& [name, group_size] : kAwqGroups) {
+    if (wanted != std::string(kAwqName) + ":" + std::string(name)) continue;
+    return OutputFormat{.kind = OutputFormat::Kind::kAwq, .group_size = group_size};
+  }
+  std::string accepted;
+  for (const std::string& name : output_format_names()) accepted += name + ", ";
+  return Status(StatusCode::kInvalidArgument, std::string(flag) + ": found " + in_quotes(text) +
+                                                  "; accepted: " + accepted +
+                                                  "awq:128, awq:64 or awq:32");
+}
+
+}  // namespace forerun

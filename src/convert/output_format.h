@@ -1,0 +1,39 @@
+// The formats in which `forerun convert` writes weights: floats, every block format that has an
+// encoder, and AWQ.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "checkpoint/blocks/block_format.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+struct OutputFormat {
+  enum class Kind : uint8_t { kFloat, kBlocks, kAwq };
+  Kind kind = Kind::kFloat;
+  DType dtype = DType::kBf16;               // of kFloat
+  const BlockFormatInfo* blocks = nullptr;  // of kBlocks
+  // Of kAwq: inputs that share a scale; 0: as many as in the input if it is AWQ, else 128.
+  int32_t group_size = 0;
+
+  bool is_float() const { return kind == Kind::kFloat; }
+  bool operator==(const OutputFormat&) const = default;
+};
+
+// "f32", "bf16", "f16", the block formats such as "q8_0", "awq": what parse_output_format() takes.
+std::vector<std::string> output_format_names();
+
+// "q8_0", "awq" or "awq:GROUP". Messages begin with `flag`.
+Result<OutputFormat> parse_output_format(std::string_view flag, std::string_view text);
+
+// "bf16", "q8_0" or "awq".
+std::string output_format_name(const OutputFormat& format);
+
+}  // namespace forerun
