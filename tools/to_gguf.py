@@ -229,7 +229,8 @@ def pre_tokenizer_name(tokenizer: dict, path: Path) -> str:
     if not patterns and any(
         p.get("type") == "ByteLevel" and p.get("use_regex", True) for p in parts
     ):
-        return "gpt-2"
+        single = any(p.get("type") == "Digits" and p.get("individual_digits") for p in parts)
+        return "smollm" if single else "gpt-2"
     raise ValueError(f"{path}: split {patterns} is not known by name; give it with --pre-tokenizer")
 
 

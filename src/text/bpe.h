@@ -47,6 +47,8 @@ class Bpe {
   // vocabulary lacks a byte and has an unknown token to put there, so that pieces must be spelled
   // in the byte alphabet.
   bool accepts_raw_bytes() const { return raw_bytes_; }
+  // Whether a word that is a token becomes that token, whatever merges would make of it.
+  bool ignores_merges() const { return ignore_merges_; }
 
   // Whether raw bytes can be encoded one by one: every byte of `text` has a token.
   bool has_bytes(std::string_view text) const;

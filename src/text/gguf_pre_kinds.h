@@ -8,29 +8,34 @@
 
 namespace forerun::text {
 
-struct GgufPreKind {
-  enum class Digits : uint8_t { kAsSplit, kSingle };
-  // Whether ByteLevel cuts by GPT-2's pattern.
-  enum class Words : uint8_t { kAsSplit, kGpt2 };
-
-  std::string_view name;
-  bool nfc = false;                            // the normalizer is NFC; else there is none
-  std::span<const std::string_view> patterns;  // one Split each, in order, isolating its matches
-  Digits digits = Digits::kAsSplit;            // behind the patterns
-  Words words = Words::kAsSplit;               // behind the digits
-  bool ignore_merges = false;                  // a word that is a token is that token
-  bool add_bos = false;                        // where the file does not say
+// A step of a pre-tokenizer; it cuts every piece that the step before it has left.
+struct GgufPreStep {
+  enum class Type : uint8_t {
+    kSplit,        // isolates the matches of `pattern`
+    kDigit,        // isolates every digit
+    kDigitRuns,    // isolates runs of digits
+    kPunctuation,  // isolates runs of punctuation
+    kGpt2,         // cuts by GPT-2's pattern and spells the bytes of each piece
+  };
+  Type type = Type::kSplit;
+  std::string_view pattern;  // of kSplit
 };
+
+struct GgufPreKind {
+  std::string_view name;
+  std::span<const GgufPreStep> steps;  // without the spelling of bytes that ends all of them
+  bool nfc = false;                    // the normalizer is NFC; else there is none
+  bool ignore_merges = false;          // a word that is a token is that token
+  bool add_bos = false;                // where the file does not say
+};
+
+// In the order of preference where several are alike.
+std::span<const GgufPreKind> gguf_pre_kinds();
 
 // Null where there is no such kind.
 const GgufPreKind* find_gguf_pre_kind(std::string_view name);
 
-// The kind with the normalizer, the pre-tokenizer and the ignore_merges of a tokenizer.json,
-// however it spells them; of several kinds, the one that llama.cpp's converter names. Null where
-// there is none.
-const GgufPreKind* find_gguf_pre_kind_of(const nlohmann::json& tokenizer_json);
-
-// "default, gpt-2, ...".
+// "gpt-2, llama-bpe, ...".
 std::string gguf_pre_kind_names();
 
 // The fields "normalizer" and "pre_tokenizer" of the family's tokenizer.json.

@@ -28,6 +28,20 @@ constexpr const char* kOriginal =
 
 enum Type : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
+// The kinds of tokenizers that Forerun does not have, for messages.
+std::string what_is(std::string_view model) {
+  constexpr std::pair<std::string_view, std::string_view> kModels[] = {
+      {"bert", "WordPiece"},      {"t5", "SentencePiece's unigram model"},
+      {"rwkv", "RWKV's trie"},    {"plamo2", "PLaMo 2's table"},
+      {"gemma4", "BPE of UTF-8"}, {"hybriddna", "a vocabulary of DNA"},
+      {"none", "no tokenizer"},   {"no_vocab", "no tokenizer"},
+  };
+  for (const auto& [name, meaning] : kModels) {
+    if (name == model) return " (" + std::string(meaning) + ")";
+  }
+  return {};
+}
+
 // Turns a vocabulary into what tokenizer.json would say.
 class Converter {
  public:
@@ -66,8 +80,10 @@ class Converter {
   Status read_model() {
     is_llama_ = in_.model == "llama";
     if (!is_llama_ && in_.model != "gpt2") {
-      return refuse("model", in_quotes(in_.model), std::string("\"gpt2\", \"llama\"; ") + kOriginal,
-                    StatusCode::kUnsupported);
+      return refuse(
+          "model", in_quotes(in_.model) + what_is(in_.model),
+          std::string("\"gpt2\" (byte-level BPE), \"llama\" (SentencePiece BPE); ") + kOriginal,
+          StatusCode::kUnsupported);
     }
     if (in_.remove_extra_whitespaces.value_or(false)) {
       return refuse("remove_extra_whitespaces", "true", std::string("false; ") + kOriginal,

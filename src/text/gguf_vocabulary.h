@@ -11,7 +11,8 @@
 //
 // Accepted models (`model`):
 //   gpt2   byte-level BPE. `merges` is required; `pre` names the family, whose normalizer and
-//          pre-tokenizer are those of the family's tokenizer.json (gguf_pre_kinds.cc lists them).
+//          pre-tokenizer are those of the family's tokenizer.json where that is known, else
+//          llama.cpp's (gguf_pre_kinds.cc lists them).
 //   llama  SentencePiece BPE with byte fallback (Llama 2, Mistral, TinyLlama). `scores` is
 //          required; the merges follow from them as in transformers' converter. `merges`, where the
 //          file has them, are taken instead. `pre` is not looked at. U+2581 is put before a text
@@ -59,7 +60,7 @@ struct GgufVocabulary {
 
   // tokenizer.ggml.add_bos_token and add_eos_token: whether encode() puts the token before or
   // behind a text if EncodeOptions says so. Absent, add_bos is llama.cpp's default: true for llama
-  // and for the kinds llama3, llama-v3, llama-bpe and tekken, else false; add_eos is false.
+  // and for the kinds with add_bos (gguf_pre_kinds.h), else false; add_eos is false.
   std::optional<bool> add_bos, add_eos;
   // tokenizer.ggml.add_space_prefix: whether a text starts with U+2581. Absent: true for llama.
   // gpt2 accepts no true.

@@ -164,6 +164,7 @@ TEST(GgufByteLevel, WholeWordsBeforeMergesWhereTheKindSaysSo) {
   };
   EXPECT_EQ(ids("llama-bpe"), (Ids{kUnused}));
   EXPECT_EQ(ids("tekken"), (Ids{kUnused}));
+  EXPECT_EQ(ids("youtu"), (Ids{kUnused}));
   EXPECT_EQ(ids("smaug-bpe"), (Ids{'c', 'c'}));
   EXPECT_EQ(ids("qwen2"), (Ids{'c', 'c'}));
 }
@@ -182,7 +183,7 @@ TEST(GgufByteLevel, EveryKindLoadsAndGivesTheTextBack) {
     const Tokenizer tokenizer = must_load(byte_level(name));
     EXPECT_EQ(tokenizer.decode(ids_of(tokenizer, sample)), sample);
   }
-  EXPECT_EQ(count, 22u);
+  EXPECT_EQ(count, text::gguf_pre_kinds().size());
 }
 
 TEST(GgufSentencePiece, MergesFollowFromScores) {
@@ -250,6 +251,15 @@ TEST(GgufVocabulary, BosAndEos) {
   EXPECT_EQ(ids_of(must_load(bytes), ""), Ids{});
   bytes.add_eos = true;
   EXPECT_EQ(ids_of(must_load(bytes), ""), (Ids{kEnd}));
+  // llama.cpp's default is BOS for some families; the file's own word goes before it.
+  bytes = byte_level("glm4");
+  EXPECT_EQ(ids_of(must_load(bytes), ""), Ids{});
+  bytes.add_bos = true;
+  EXPECT_EQ(ids_of(must_load(bytes), ""), (Ids{kEnd}));
+  bytes = byte_level("falcon3");
+  EXPECT_EQ(ids_of(must_load(bytes), ""), (Ids{kEnd}));
+  bytes.add_bos = false;
+  EXPECT_EQ(ids_of(must_load(bytes), ""), Ids{});
   bytes = byte_level("llama-bpe");
   bytes.bos = kTool;
   EXPECT_EQ(ids_of(must_load(bytes), ""), (Ids{kTool}));
@@ -299,9 +309,16 @@ TEST(GgufVocabulary, RefusesByteLevelOnes) {
   expect_refusals(
       byte_level(),
       {
-          {"model", kNo, [](auto& v) { v.model = "bert"; }, "model: found \"bert\""},
+          {"WordPiece", kNo, [](auto& v) { v.model = "bert"; },
+           "model: found \"bert\" (WordPiece); accepted: \"gpt2\" (byte-level BPE), \"llama\""},
+          {"unigram", kNo, [](auto& v) { v.model = "t5"; },
+           "model: found \"t5\" (SentencePiece's unigram model); accepted: "},
+          {"RWKV", kNo, [](auto& v) { v.model = "rwkv"; }, "model: found \"rwkv\" (RWKV's trie)"},
+          {"PLaMo 2", kNo, [](auto& v) { v.model = "plamo2"; },
+           "model: found \"plamo2\" (PLaMo 2's table); accepted: "},
+          {"an unknown model", kNo, [](auto& v) { v.model = "x"; }, "model: found \"x\"; acc"},
           {"no model", kNo, [](auto& v) { v.model.clear(); }, "model: found \"\""},
-          {"pre", kNo, [](auto& v) { v.pre = "x"; }, "pre: found \"x\"; accepted: default, gpt-2,"},
+          {"pre", kNo, [](auto& v) { v.pre = "x"; }, "pre: found \"x\"; accepted: gpt-2, phi-2,"},
           {"no pre", kNo, [](auto& v) { v.pre.clear(); }, "pre: found none"},
           {"prefix", kNo, [](auto& v) { v.add_space_prefix = true; }, "add_space_prefix: "},
           {"white space", kNo, [](auto& v) { v.remove_extra_whitespaces = true; },

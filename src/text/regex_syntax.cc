@@ -1,5 +1,8 @@
 #include "text/regex_syntax.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/status_macros.h"
 
 namespace forerun::text {
@@ -49,6 +52,17 @@ std::string_view posix_members(std::string_view name) {
     if (known.name == name) return known.members;
   }
   return {};
+}
+
+// The scripts of the patterns that tokenizers have.
+bool is_script(std::string_view name) {
+  static constexpr std::string_view kScripts[] = {
+      "Arabic",   "Armenian", "Bengali",   "Bopomofo",  "Cyrillic", "Devanagari",
+      "Ethiopic", "Georgian", "Greek",     "Gujarati",  "Gurmukhi", "Han",
+      "Hangul",   "Hebrew",   "Hiragana",  "Kannada",   "Katakana", "Khmer",
+      "Lao",      "Latin",    "Malayalam", "Mongolian", "Myanmar",  "Oriya",
+      "Sinhala",  "Tamil",    "Telugu",    "Thai",      "Tibetan"};
+  return std::find(std::begin(kScripts), std::end(kScripts), name) != std::end(kScripts);
 }
 
 class Translator {
@@ -136,12 +150,36 @@ class Translator {
         out_ += members_of(kind);
         out_ += "]";
         break;
+      case 'p':
+      case 'P':
+        property(kind);
+        return {};
       default:
         out_.push_back('\\');
         out_.push_back(kind);
     }
     at_ += 2;
     return {};
+  }
+
+  // \p{Han} is the script itself; PCRE2's has the characters that are used with the script as well.
+  void property(char kind) {
+    out_.push_back('\\');
+    out_.push_back(kind);
+    at_ += 2;
+    if (at_ >= pattern_.size() || pattern_[at_] != '{') return;
+    const size_t end = pattern_.find('}', at_);
+    if (end == std::string_view::npos) return;
+    std::string_view name = pattern_.substr(at_ + 1, end - at_ - 1);
+    out_.push_back('{');
+    if (name.starts_with('^')) {
+      out_.push_back('^');
+      name.remove_prefix(1);
+    }
+    if (is_script(name)) out_ += "sc:";
+    out_ += name;
+    out_.push_back('}');
+    at_ = end + 1;
   }
 
   // Between a word character and another, or within one kind.

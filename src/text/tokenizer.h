@@ -99,6 +99,7 @@ class Tokenizer {
  private:
   friend class Detokenizer;
   friend Status check_same_tokenizer(const Tokenizer& target, const Tokenizer& draft);
+  friend Result<std::string_view> gguf_pre_of(const Tokenizer& tokenizer);
   struct Impl;
   // `config`: a parsed tokenizer_config.json, or null.
   static Result<Tokenizer> build(const text::TokenizerJson& json,
@@ -115,5 +116,12 @@ class Tokenizer {
 // Refused: another text at the id of any ordinary token, an ordinary token that only one has, other
 // merges, another normalizer or pre-tokenizer. Sizes of embeddings play no role.
 Status check_same_tokenizer(const Tokenizer& target, const Tokenizer& draft);
+
+// What a GGUF file with the vocabulary of a byte-level tokenizer must say in tokenizer.ggml.pre:
+// the kind with the same normalizer, pre-tokenizer and use of merges (gguf_pre_kinds.h), the most
+// common one of several. Whether texts start with BOS is not compared, since such a file says that
+// in add_bos_token. kUnsupported, naming the fields of tokenizer.json, where there is no such kind.
+// The view is of static memory.
+Result<std::string_view> gguf_pre_of(const Tokenizer& tokenizer);
 
 }  // namespace forerun

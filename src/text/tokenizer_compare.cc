@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/printable.h"
+#include "text/canonical_json.h"
+#include "text/gguf_pre_kinds.h"
 #include "text/tokenizer_impl.h"
 
 namespace forerun {
@@ -19,6 +23,12 @@ Status different(const std::string& what) {
                 "draft and target have different tokenizers: " + what +
                     "; accepted: a draft with the target's vocabulary (special tokens and the size "
                     "of the embedding may differ)");
+}
+
+std::string splitting_of(const text::GgufPreKind& kind) {
+  const nlohmann::json document = {{"normalizer", text::normalizer_json(kind)},
+                                   {"pre_tokenizer", text::pre_tokenizer_json(kind)}};
+  return text::canonical_splitting(JsonValue(&document));
 }
 
 }  // namespace
@@ -45,6 +55,28 @@ Status check_same_tokenizer(const Tokenizer& target, const Tokenizer& draft) {
                      draft.impl_->splitting.substr(0, 200));
   }
   return {};
+}
+
+Result<std::string_view> gguf_pre_of(const Tokenizer& tokenizer) {
+  const Tokenizer::Impl& impl = *tokenizer.impl_;
+  bool splits_alike = false;
+  for (const text::GgufPreKind& kind : text::gguf_pre_kinds()) {
+    if (splitting_of(kind) != impl.splitting) continue;
+    if (kind.ignore_merges == impl.bpe.ignores_merges()) return kind.name;
+    splits_alike = true;
+  }
+  if (splits_alike) {
+    const char* const found = impl.bpe.ignores_merges() ? "true" : "false";
+    return Status(StatusCode::kUnsupported,
+                  std::string("tokenizer.json: model.ignore_merges: found ") + found +
+                      "; accepted: the other with this pre_tokenizer, since no kind of GGUF's "
+                      "tokenizer.ggml.pre has both");
+  }
+  return Status(StatusCode::kUnsupported,
+                "tokenizer.json: normalizer and pre_tokenizer: found " +
+                    in_quotes(impl.splitting.substr(0, 200)) +
+                    "; accepted: those of a kind of GGUF's tokenizer.ggml.pre, which are " +
+                    text::gguf_pre_kind_names());
 }
 
 }  // namespace forerun

@@ -49,11 +49,11 @@ class VocabularyBuilder {
     to().model = is_sentencepiece_ ? "llama" : "gpt2";
     to().pre = "default";
     if (!is_sentencepiece_) {
-      const text::GgufPreKind* const kind = text::find_gguf_pre_kind_of(*file_.document);
-      if (kind == nullptr) {
-        return refuse_tokenizer(file_.name, "a normalizer and pre-tokenizer");
+      const auto kind = gguf_pre_of(tokenizer_);
+      if (!kind.ok()) {
+        return kind.status().with_context(file_.name + "; or take a directory as the output");
       }
-      to().pre = kind->name;
+      to().pre = *kind;
     }
     unknown_ = model.value("unk_token", json()).is_string()
                    ? model.at("unk_token").get<std::string>()

@@ -89,6 +89,13 @@ TEST(Regex, SpeaksOniguruma) {
   EXPECT_TRUE(matches("[\\b]", "\b"));
   EXPECT_TRUE(matches("[[:alpha:]]", "\xe2\x92\xb6"));  // a circled letter
   EXPECT_TRUE(matches("[[:punct:]]", "\xe2\x82\xac"));  // the euro sign
+  // A script's characters, without those that it shares with others: the ideographic full stop.
+  EXPECT_TRUE(matches("\\p{Han}+", "\xe6\xbc\xa2\xe5\xad\x97"));
+  EXPECT_TRUE(matches("[^\\p{Han}]", "\xe3\x80\x82"));
+  EXPECT_TRUE(matches("\\P{Han}", "\xe3\x80\x82"));
+  EXPECT_TRUE(matches("\\p{^Han}", "\xe3\x80\x82"));
+  EXPECT_FALSE(matches("\\P{Han}", "\xe6\xbc\xa2"));
+  EXPECT_TRUE(matches("\\p{Lu}\\pL", "Ab"));
   for (const char* refused : {"[\\W]", "[[:graph:]]", "[[:^alpha:]]", "\\h", "[a[b]]", "[a&&b]",
                               "(?m:.)", "(*ACCEPT)", "[a", "\\"}) {
     EXPECT_FALSE(Regex::compile(refused).ok()) << refused;
