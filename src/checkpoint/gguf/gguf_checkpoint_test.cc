@@ -150,12 +150,14 @@ TEST_F(GgufCheckpointTest, RotaryFactorsAndEndsOfTurnsAreRead) {
   tokens[7] = "<|im_end|>";
   types[7] = 3;
   tokens[9] = "<|eot_id|>";  // an ordinary token: text
+  rig.value("tokenizer.ggml.eot_token_id", uint32_t{11});
+  rig.value("tokenizer.ggml.eom_token_id", uint32_t{12});
   rig.array("tokenizer.ggml.tokens", tokens).array("tokenizer.ggml.token_type", types);
   rig.write(file());
   const ModelConfig config = opened(file()).config();
   EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kFactors);
   EXPECT_EQ(config.rope_scaling.pair_factors, (std::vector<float>{1, 1, 1, 2, 4, 8, 8, 8}));
-  EXPECT_EQ(config.eos_token_ids, (std::vector<int32_t>{0, 7}));
+  EXPECT_EQ(config.eos_token_ids, (std::vector<int32_t>{0, 7, 11, 12}));
 }
 
 TEST_F(GgufCheckpointTest, YarnExtendsTheContext) {
@@ -191,6 +193,10 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
                  [](GgufRig& rig) { rig.value("general.type", "mmproj"); });
   expect_refused({"\"llama.expert_count\"", "may run it"},
                  [](GgufRig& rig) { rig.value("llama.expert_count", uint32_t{8}); });
+  expect_refused(
+      {"\"tokenizer.ggml.tokens\": found an array of 257 strings",
+       "at most one for each of the 256 rows of token_embd.weight"},
+      [](GgufRig& rig) { rig.array("tokenizer.ggml.tokens", std::vector<std::string>(257, "x")); });
   GgufRig other;
   other.value("general.architecture", "mamba").write(file());
   const Status refused = Checkpoint::open(file()).status();

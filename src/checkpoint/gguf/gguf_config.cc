@@ -68,8 +68,9 @@ std::string way_out(std::string_view architecture) {
 
 // Tokens that end a turn by their names: files name one end of text, models write several.
 constexpr std::string_view kEndsOfTurns[] = {
-    "<|eot_id|>", "<|eom_id|>", "<|im_end|>",    "<|end_of_text|>", "<|endoftext|>", "<|end|>",
-    "<|return|>", "<|call|>",   "<end_of_turn>", "<|EOT|>",         "<EOT>"};
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>",    "<|end_of_text|>",   "<|endoftext|>", "<|end|>",
+    "<|return|>", "<|call|>",   "<end_of_turn>", "<|EOT|>",           "<EOT>",         "_<EOT>",
+    "[EOT]",      "<|flush|>",  "<|calls|>",     "<end_of_utterance>"};
 constexpr int64_t kControlToken = 3;
 
 // Reads the keys of one architecture, "llama.block_count" as "block_count".
@@ -266,6 +267,12 @@ class ConfigReader {
     const auto tokens = fields_.strings("tokenizer.ggml.tokens");
     if (embedding != nullptr && embedding->shape.size() == 2) {
       config_.vocab_size = static_cast<int32_t>(std::min(embedding->shape[0], kMaxVocab));
+      if (tokens && static_cast<int64_t>(tokens->size()) > embedding->shape[0]) {
+        fields_.refuse("tokenizer.ggml.tokens",
+                       "at most one for each of the " + std::to_string(embedding->shape[0]) +
+                           " rows of token_embd.weight",
+                       StatusCode::kCorrupt);
+      }
     } else {
       config_.vocab_size = static_cast<int32_t>(tokens ? tokens->size() : 0);
     }

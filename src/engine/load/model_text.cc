@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/gguf/gguf_file.h"
 #include "text/gguf_vocabulary.h"
@@ -37,6 +38,15 @@ std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataRead
     names.emplace_back(name, std::string((*tokens)[static_cast<size_t>(*id)]));
   }
   return names;
+}
+
+// What a file without a template of the plain name has: "no chat template", or only other names.
+std::string named_templates(GgufMetadataReader& fields) {
+  const auto names = fields.strings("tokenizer.chat_templates");
+  if (!names || names->empty()) return "no chat template";
+  std::string list;
+  for (const std::string_view name : *names) (list += list.empty() ? "" : ", ") += name;
+  return "no chat template but " + printable(list);
 }
 
 }  // namespace
@@ -95,8 +105,8 @@ Result<ChatTemplateSources> load_chat_template_sources(const Checkpoint& checkpo
   sources.tool_use_where = sources.where + ".tool_use";
   if (!fields.ok()) return fields.status();
   if (!regular) {
-    return Status(StatusCode::kNotFound, checkpoint.path().string() +
-                                             ": found no chat template; accepted: metadata key " +
+    return Status(StatusCode::kNotFound, checkpoint.path().string() + ": found " +
+                                             named_templates(fields) + "; accepted: metadata key " +
                                              kTemplate);
   }
   sources.regular = *regular;

@@ -12,7 +12,9 @@ namespace forerun {
 
 // Fail with the file and the field or key at fault.
 Result<Tokenizer> load_tokenizer(const Checkpoint& checkpoint);
-// kNotFound where the checkpoint has no template.
+// kNotFound where the checkpoint has no template. In a GGUF file tokenizer.chat_template is the
+// regular one and tokenizer.chat_template.tool_use the one for tools; other named ones ("rag") are
+// not taken, as in a directory.
 Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint);
 // The same before it is parsed.
 Result<ChatTemplateSources> load_chat_template_sources(const Checkpoint& checkpoint);
