@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,12 +40,14 @@ struct Source {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const char* const kModels[] = {"gpt2", "llama", "llama", "bert"};
-  const char* const kPres[] = {"default",     "smollm", "llama-bpe",      "qwen2",        "tekken",
-                               "deepseek-v3", "gpt-4o", "deepseek-coder", "deepseek-llm", "?"};
+  const char* const kPres[] = {"default",  "smollm",       "llama-bpe",      "qwen2",
+                               "tekken",   "falcon",       "gpt-4o",         "kimi-k2",
+                               "afmoe",    "deepseek-llm", "viking",         "tiny_aya",
+                               "superbpe", "youtu",        "deepseek-coder", "?"};
   Source source{std::string_view(reinterpret_cast<const char*>(data), size)};
   forerun::GgufVocabulary vocabulary;
   vocabulary.model = kModels[source.byte() % 4];
-  vocabulary.pre = kPres[source.byte() % 10];
+  vocabulary.pre = kPres[source.byte() % std::size(kPres)];
   vocabulary.add_bos = source.flag();
   vocabulary.add_eos = source.flag();
   vocabulary.add_space_prefix = source.flag();
