@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/tensor_view.h"
@@ -27,7 +28,15 @@ const char* weight_format_name(WeightFormat format);
 // `activation` suit it. If not, LinearWeight::pair_bf16 must not be called.
 bool takes_bf16_pairs(Activation activation);
 
-struct GroupedBlock;  // formats/grouped_packer.h
+struct GroupedBlock;     // formats/grouped_packer.h
+struct GroupedIntegers;  // formats/integer_packer.h
+
+// A scale for every block of block_out x block_in weights.
+struct Fp8Scales {
+  MatrixView<const float> values;  // [ceil(out / block_out)][ceil(in / block_in)], up to 2^119
+  int64_t block_out;               // 1 or more
+  int64_t block_in;                // a multiple of 32, or at least `in`
+};
 
 // The weight of one linear layer, [out][in], in one of the formats. Movable. Immutable after
 // construction; used by many threads.
@@ -39,6 +48,10 @@ class LinearWeight {
   static LinearWeight view(MatrixView<const float> w);
   static LinearWeight view(MatrixView<const bf16> w);
   static LinearWeight view(MatrixView<const f16> w);
+
+  // FP8 e4m3 (without infinities): a weight is code * scale in f32. `codes` [out][in] must outlive
+  // the weight; they are read once to refuse NaN. The scales are copied.
+  static Result<LinearWeight> view_fp8(MatrixView<const uint8_t> codes, const Fp8Scales& scales);
 
   // Copies bf16 weights so that two inputs of a channel lie together, as bf16 dot instructions take
   // them.
@@ -65,12 +78,22 @@ class LinearWeight {
       WeightFormat format, int64_t out, int64_t in,
       const std::function<void(int64_t out, int64_t block, std::span<GroupedBlock> to)>& source);
 
+  // Packs integers in groups of inputs into the format that holds them exactly
+  // (formats/integer_packer.h, where an IntegerPacker does the same with many threads).
+  static Result<LinearWeight> pack_integers(int64_t out, int64_t in, const GroupedIntegers& source);
+
   int64_t out_features() const { return out_; }
   int64_t in_features() const { return in_; }
   WeightFormat format() const { return format_; }
   // Bytes that a kernel reads in one pass over the weight.
   size_t bytes() const { return bytes_; }
-  // Writes the dequantized weights of output channels [first, first + rows) to `w` [rows][in].
+  // The order in which kernels take the layer's inputs: the weight's input i is the layer's input
+  // order[i]. Empty: as they come. Valid as long as the weight. LinearInput::pack needs it.
+  std::span<const int32_t> input_order() const {
+    return input_order_ == nullptr ? std::span<const int32_t>() : *input_order_;
+  }
+  // Writes the dequantized weights of output channels [first, first + rows) to `w` [rows][in], the
+  // layer's inputs as they come.
   void dequantize(int64_t first, MatrixView<float> w) const;
 
   struct Storage;  // linear_weight.h, for the kernels
@@ -78,6 +101,7 @@ class LinearWeight {
 
  private:
   friend class GroupedPacker;
+  friend class IntegerPacker;
   template <class T>
   static LinearWeight view_as(WeightFormat format, MatrixView<const T> w);
 
@@ -86,7 +110,11 @@ class LinearWeight {
   WeightFormat format_ = WeightFormat::kF32;
   size_t bytes_ = 0;
   std::shared_ptr<const Storage> storage_;
+  std::shared_ptr<const std::vector<int32_t>> input_order_;
 };
+
+// Whether two weights take the inputs in the same order, so that one LinearInput serves both.
+bool same_input_order(std::span<const int32_t> a, std::span<const int32_t> b);
 
 // The input of one or several linear layers, rounded once (Activation) and laid out for the chosen
 // instruction set. Capacity grows on demand and never shrinks.
@@ -102,9 +130,10 @@ class LinearInput {
                WeightFormats formats = kAllWeightFormats);
   // Collective: packs `x` [rows][in] (members pack disjoint parts). The caller syncs before the
   // first linear() that reads it. `formats`: the formats of the weights that will be multiplied;
-  // the rows are laid out for these alone, so a weight of another format must not be used.
+  // the rows are laid out for these alone, so a weight of another format must not be used. `order`:
+  // the weights' input_order(), which all of them have; it must outlive the use of the input.
   void pack(const Team& team, MatrixView<const float> x, Activation activation,
-            WeightFormats formats = kAllWeightFormats);
+            WeightFormats formats = kAllWeightFormats, std::span<const int32_t> order = {});
 
   int64_t rows() const;
   int64_t in_features() const;
@@ -133,6 +162,11 @@ void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, 
 void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeight& up,
                     const LinearInput& x, std::span<const float> gate_bias,
                     std::span<const float> up_bias, MatrixView<float> y);
+// The same for weights with different orders of inputs: the same rows, packed for each of them.
+void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearInput& gate_x,
+                    const LinearWeight& up, const LinearInput& up_x,
+                    std::span<const float> gate_bias, std::span<const float> up_bias,
+                    MatrixView<float> y);
 
 // Reference twins: plain loops in double on dequantized weights, with inputs rounded by
 // `activation` (kInt8: quantized and dequantized). Single-threaded.

@@ -1,6 +1,7 @@
 #include "kernels/linear/linear_input.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdlib>
 #include <new>
 
@@ -186,9 +187,10 @@ void LinearInput::reserve(int64_t rows, int64_t in, Activation activation, Weigh
 }
 
 void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation activation,
-                       WeightFormats formats) {
+                       WeightFormats formats, std::span<const int32_t> order) {
   const int64_t rows = x.dim(0);
   const int64_t in = x.dim(1);
+  assert(order.empty() || static_cast<int64_t>(order.size()) == in);
   const InputLayout layout = InputLayout::plan(rows, in, activation, formats);
   const size_t bytes = layout.row_bytes() * static_cast<size_t>(rows);
   // Every member sees the same capacity and takes the same branch, since the capacity changes only
@@ -216,6 +218,7 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
     storage_->half_m_tiles = half_m_tiles;
     storage_->digit_m_tiles = digit_m_tiles;
     storage_->in = in;
+    storage_->order = order;
   }
   const WorkRange units = team.share(rows * layout.groups);
   MTileCursor in_floats(m_tiles);
@@ -225,9 +228,17 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
     const int64_t row = unit / layout.groups;
     const int64_t group = unit % layout.groups;
     const int64_t first = group * kInputGroup;
+    const int64_t count = std::min(in - first, kInputGroup);
     const RowPlaces places = {in_floats.at(row), in_halves.at(row), in_digits.at(row)};
-    kernels.pack_group(x.row(row) + first, std::min(in - first, kInputGroup),
-                       group_of(at, layout, kernels, places, group));
+    const float* from = x.row(row) + first;
+    float ordered[kInputGroup];
+    if (!order.empty()) {
+      for (int64_t idx = 0; idx < count; ++idx) {
+        ordered[idx] = x.row(row)[order[static_cast<size_t>(first + idx)]];
+      }
+      from = ordered;
+    }
+    kernels.pack_group(from, count, group_of(at, layout, kernels, places, group));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "kernels/linear/cpu/kernels.h"
 #include "kernels/linear/linear.h"
@@ -68,6 +69,7 @@ struct LinearInput::Storage {
   MTiles half_m_tiles = {};
   MTiles digit_m_tiles = {};
   int64_t in = 0;
+  std::span<const int32_t> order;
 };
 
 }  // namespace forerun

@@ -19,6 +19,7 @@
 
 #include "kernels/linear/formats/grouped.h"
 #include "kernels/linear/formats/grouped_packer.h"
+#include "kernels/linear/formats/integer_packer.h"
 #include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear.h"
 
@@ -127,6 +128,77 @@ inline TestWeight make_int4(int64_t out, int64_t in, int64_t group, Random& rand
   return made;
 }
 
+// Rows of codes lie 3 apart with NaNs between them; the last row ends at the guard page. The blocks
+// that share a scale follow from `random`.
+inline TestWeight make_fp8(int64_t out, int64_t in, Random& random) {
+  const int64_t stride = in + 3;
+  const int64_t count = out * stride - 3;
+  TestWeight made;
+  made.memory = std::make_unique<GuardedBytes>(static_cast<size_t>(count));
+  auto* codes = reinterpret_cast<uint8_t*>(made.memory->data());
+  for (int64_t idx = 0; idx < count; ++idx) {
+    const auto code = static_cast<uint8_t>(random.bits());
+    const bool is_nan = (code & 0x7f) == 0x7f;
+    codes[idx] = idx % stride < in ? static_cast<uint8_t>(code - (is_nan ? 1 : 0)) : 0x7f;
+  }
+  const int64_t block_out = random.bits() % 2 == 0 ? 1 : random.bits() % 2 == 0 ? 16 : 128;
+  const int64_t block_in = random.bits() % 2 == 0 ? 128 : random.bits() % 2 == 0 ? 32 : in;
+  const int64_t rows = (out + block_out - 1) / block_out;
+  const int64_t cols = (in + block_in - 1) / block_in;
+  std::vector<float> scales(static_cast<size_t>(rows * cols));
+  for (float& scale : scales) scale = 0.01f * random.normal();
+  made.weight = LinearWeight::view_fp8(
+                    MatrixView<const uint8_t>(codes, {out, in}, stride),
+                    {MatrixView<const float>(scales.data(), {rows, cols}), block_out, block_in})
+                    .value();
+  return made;
+}
+
+// Random integers, all of whose parts follow from `seed`. `zero_count`: zeros are below; 0: none.
+inline GroupedIntegers random_integers(int bits, int64_t group, DType scale_type,
+                                       int32_t zero_count, uint32_t seed) {
+  const auto hash = [seed](int64_t a, int64_t b, uint32_t salt) {
+    uint32_t state = seed + salt + static_cast<uint32_t>(a * 40503 + b) * 2654435761u;
+    state = (state ^ (state >> 16)) * 0x45d9f3bu;
+    return (state ^ (state >> 16)) * 0x45d9f3bu >> 12;
+  };
+  GroupedIntegers source;
+  source.bits = bits;
+  source.group = group;
+  source.scale_type = scale_type;
+  source.quants = [=](int64_t out, int64_t first, std::span<uint8_t> q) {
+    for (uint8_t& each : q) each = static_cast<uint8_t>(hash(out, first++, 1) % (1u << bits));
+  };
+  source.scales = [=](int64_t out, std::span<float> scales) {
+    int64_t at = 0;
+    for (float& scale : scales) {
+      const float value = static_cast<float>(hash(out, at++, 2) % 4096 + 1) * 1e-5f;
+      scale = scale_type == DType::kF16    ? to_float(to_f16(value))
+              : scale_type == DType::kBf16 ? round_to_bf16(value)
+                                           : value;
+    }
+  };
+  if (zero_count > 0) {
+    source.zeros = [=](int64_t out, std::span<int16_t> zeros) {
+      int64_t at = 0;
+      for (int16_t& zero : zeros) {
+        zero = static_cast<int16_t>(hash(out, at++, 3) % static_cast<uint32_t>(zero_count));
+      }
+    };
+  }
+  return source;
+}
+
+inline TestWeight make_int8_groups(int64_t out, int64_t in, int64_t group, Random& random) {
+  const bool whole = group > 0 && group % 32 == 0 && in % group == 0;
+  const DType type = random.bits() % 2 == 0 ? DType::kF16 : DType::kBf16;
+  TestWeight made;
+  made.weight = LinearWeight::pack_integers(
+                    out, in, random_integers(8, whole ? group : in, type, 257, random.bits()))
+                    .value();
+  return made;
+}
+
 // The smallest number of inputs from `in` on that a grouped format can have.
 inline int64_t whole_blocks(WeightFormat format, int64_t in) {
   if (!is_grouped(format)) return in;
@@ -145,6 +217,9 @@ inline GroupedBlock random_block(const GroupedFormat& format, uint32_t seed, int
   };
   made.d = half(0.01f);
   made.dmin = half(0.02f);
+  if (format.scale == GroupScale::kBf16) {
+    made.d = std::bit_cast<uint16_t>(to_bf16(0.01f * random.normal()));
+  }
   if (format.scale == GroupScale::kE8m0) made.d = static_cast<uint16_t>(118 + random.bits() % 10);
   const bool nibbles = format.scale == GroupScale::kNibbles;
   for (int group = 0; group < 16; ++group) {
@@ -179,6 +254,10 @@ inline TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int6
       return make_view<f16>(out, in, random);
     case WeightFormat::kInt4:
       return make_int4(out, in, group, random);
+    case WeightFormat::kFp8:
+      return make_fp8(out, in, random);
+    case WeightFormat::kInt8Groups:
+      return make_int8_groups(out, in, group, random);
     case WeightFormat::kBf16Pairs: {
       const TestWeight source = make_view<bf16>(out, in, random);
       const int64_t stride = in + 3;

@@ -1,6 +1,8 @@
 #include "kernels/linear/linear_weight.h"
 
+#include <algorithm>
 #include <cassert>
+#include <vector>
 
 #include "kernels/linear/formats/weight_formats.h"
 
@@ -19,9 +21,18 @@ std::byte* allocate_blocks(LinearWeight::Storage& storage, int64_t out, size_t& 
 void LinearWeight::dequantize(int64_t first, MatrixView<float> w) const {
   assert(first >= 0 && first + w.dim(0) <= out_ && w.dim(1) == in_);
   const auto dequantize_row = weight_format_info(format_).dequantize;
+  const std::span<const int32_t> order = input_order();
+  std::vector<float> packed(order.size());
   for (int64_t row = 0; row < w.dim(0); ++row) {
-    dequantize_row(*storage_, first + row, in_, w.row(row));
+    float* const to = w.row(row);
+    dequantize_row(*storage_, first + row, in_, order.empty() ? to : packed.data());
+    for (size_t idx = 0; idx < order.size(); ++idx) to[order[idx]] = packed[idx];
   }
+}
+
+bool same_input_order(std::span<const int32_t> a, std::span<const int32_t> b) {
+  if (a.data() == b.data() && a.size() == b.size()) return true;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
 }  // namespace forerun

@@ -14,6 +14,8 @@ enum class WeightFormat : uint8_t {
   kInt8,
   kInt4,
   kBf16Pairs,
+  kFp8,
+  kInt8Groups,
   kQ4_0,
   kQ4_1,
   kQ5_0,
@@ -27,8 +29,9 @@ enum class WeightFormat : uint8_t {
   kIq4Nl,
   kIq4Xs,
   kMxfp4,
+  kQ4_0Bf16,
 };
-inline constexpr uint32_t kWeightFormatCount = 19;
+inline constexpr uint32_t kWeightFormatCount = 22;
 
 // A set of formats, as bits.
 using WeightFormats = uint32_t;

@@ -2,7 +2,7 @@
 // on plain pointers and do not know teams; linear/cpu/tiles.inc implements them over a vector type.
 //
 // Two families, both with a fixed order of summation per (row, output channel):
-//   dense   f32, bf16, f16 weights in place, [out][in]: lanes run over the inputs, with one
+//   dense   f32, bf16, f16, FP8 weights in place, [out][in]: lanes run over the inputs, with one
 //           accumulator per (row, out) for all inputs; its lanes are summed at the end in a fixed
 //           tree.
 //   packed  integer weights (linear_weight.h): lanes run over output channels; products are summed
@@ -73,6 +73,12 @@ struct DenseTask {
   float* sums;
   int64_t sums_stride;  // floats
   float* scratch;       // dense_scratch_floats(rows, outs) floats, 64-byte aligned
+  // FP8: the scales times 2^8, one for every `scale_outs` channels and `scale_inputs` inputs.
+  const float* scales;    // of the weight's channel 0
+  int64_t scales_stride;  // floats, from `scale_outs` channels to the next
+  int64_t first_out;      // the weight's channel at `w`
+  int64_t scale_outs;
+  int64_t scale_inputs;  // a multiple of 2 * float_lanes
 };
 
 // The same for `out_blocks` blocks of 16 channels.
@@ -132,6 +138,9 @@ struct IntegerKernels {
   void (*floats)(const PackedTask&);
 };
 
+// WeightFormatInfo::kernel of the first line of kGroupedFormats.
+inline constexpr int32_t kFirstGroupedKernel = 3;
+
 struct GroupedKernels {
   IntegerKernels of[kGroupedFormatCount];
   // Rows of an M tile of words (PackedGroup::digit_words). Inputs of two digits become words from
@@ -149,11 +158,11 @@ struct LinearKernels {
   // AMX tiles; register tiles of m_tile_rows rows multiply all layouts.
   int32_t tile_rows;
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);
-  void (*dense[3])(const DenseTask&);  // [f32, bf16, f16]
+  void (*dense[4])(const DenseTask&);  // [f32, bf16, f16, FP8]
   // Multiplies bf16 pairs by bf16 inputs (`halves`) with a bf16 dot instruction; null: there is no
   // such instruction.
   void (*bf16_pairs)(const PackedTask&);
-  IntegerKernels integers[2];  // [int8, int4]
+  IntegerKernels integers[kFirstGroupedKernel];  // [int8, int4, int8 groups]
   const GroupedKernels* grouped;
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);
@@ -175,7 +184,8 @@ extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without 
 
 // The kernels of a WeightFormatInfo whose kind is kIntegers.
 inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32_t kernel) {
-  return kernel < 2 ? kernels.integers[kernel] : kernels.grouped->of[kernel - 2];
+  return kernel < kFirstGroupedKernel ? kernels.integers[kernel]
+                                      : kernels.grouped->of[kernel - kFirstGroupedKernel];
 }
 
 // The table of current_isa(), or the table that a test has put in its place.

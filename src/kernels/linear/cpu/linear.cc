@@ -120,6 +120,11 @@ void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const 
   task.sums = sums;
   task.sums_stride = tile.sums_stride;
   task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.m_tiles.rows, tile.outs));
+  task.scales = stored.scales.data();
+  task.scales_stride = stored.scales_stride;
+  task.first_out = tile.out;
+  task.scale_outs = stored.scale_outs;
+  task.scale_inputs = stored.scale_inputs;
   kernels.dense[weight_format_info(weight.format()).kernel](task);
 }
 
@@ -203,15 +208,23 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
 }
 
 // A plan whose tiles suit the kernels of two weights.
-TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearWeight& other,
-                    const LinearInput& x) {
+TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x,
+                    const LinearWeight& other, const LinearInput& other_x) {
   TilePlan plan = plan_tiles(team, weight, x);
-  const TilePlan of_other = plan_tiles(team, other, x);
+  const TilePlan of_other = plan_tiles(team, other, other_x);
   // Where the kernels divide the rows into different M tiles, a tile has all rows.
   const bool same = plan.m_tiles.count == of_other.m_tiles.count;
   plan.outs = std::min(plan.outs, of_other.outs);
   plan.max_m_tiles = same ? std::min(plan.max_m_tiles, of_other.max_m_tiles) : plan.m_tiles.count;
   return plan;
+}
+
+void check_shapes([[maybe_unused]] const LinearWeight& weight,
+                  [[maybe_unused]] const LinearInput& x,
+                  [[maybe_unused]] const MatrixView<float>& y) {
+  assert(x.in_features() == weight.in_features());
+  assert(same_input_order(x.storage().order, weight.input_order()));
+  assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
 }
 
 // Calls `work` with every tile of this member's channels.
@@ -248,8 +261,7 @@ void replace_linear_kernels_for_test(const LinearKernels* kernels) {
 
 void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, MatrixView<float> y,
             const LinearEpilogue& epilogue) {
-  assert(x.in_features() == weight.in_features());
-  assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
+  check_shapes(weight, x, y);
   if (x.rows() == 0) return;
   const LinearKernels& kernels = linear_kernels();
   for_each_tile(team, plan_tiles(team, weight, x), weight.out_features(), [&](const Tile& tile) {
@@ -273,19 +285,25 @@ void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, 
 void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeight& up,
                     const LinearInput& x, std::span<const float> gate_bias,
                     std::span<const float> up_bias, MatrixView<float> y) {
-  assert(x.in_features() == gate.in_features() && x.in_features() == up.in_features());
-  assert(gate.out_features() == up.out_features());
-  assert(y.dim(0) == x.rows() && y.dim(1) == gate.out_features());
-  if (x.rows() == 0) return;
+  gate_up_swiglu(team, gate, x, up, x, gate_bias, up_bias, y);
+}
+
+void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearInput& gate_x,
+                    const LinearWeight& up, const LinearInput& up_x,
+                    std::span<const float> gate_bias, std::span<const float> up_bias,
+                    MatrixView<float> y) {
+  check_shapes(gate, gate_x, y);
+  check_shapes(up, up_x, y);
+  if (gate_x.rows() == 0) return;
   const LinearKernels& kernels = linear_kernels();
-  const TilePlan plan = plan_tiles(team, gate, up, x);
+  const TilePlan plan = plan_tiles(team, gate, gate_x, up, up_x);
   for_each_tile(team, plan, gate.out_features(), [&](const Tile& tile) {
     Tile up_tile = tile;
-    if (tile.m_tiles.rows == x.rows()) up_tile.m_tiles = m_tiles_of(up, x);
+    if (tile.m_tiles.rows == up_x.rows()) up_tile.m_tiles = m_tiles_of(up, up_x);
     float* gate_sums = floats_of(scratch().sums, tile.m_tiles.rows * tile.sums_stride);
     float* up_sums = floats_of(scratch().other_sums, tile.m_tiles.rows * tile.sums_stride);
-    tile_sums(kernels, gate, x, tile, gate_sums);
-    tile_sums(kernels, up, x, up_tile, up_sums);
+    tile_sums(kernels, gate, gate_x, tile, gate_sums);
+    tile_sums(kernels, up, up_x, up_tile, up_sums);
     SwigluTask task = {};
     task.gate = gate_sums;
     task.up = up_sums;

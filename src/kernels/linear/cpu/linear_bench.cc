@@ -18,6 +18,7 @@
 #include "kernels/linear/cpu/kernels.h"
 #include "kernels/linear/formats/grouped.h"
 #include "kernels/linear/formats/grouped_packer.h"
+#include "kernels/linear/formats/integer_packer.h"
 #include "kernels/linear/linear.h"
 
 namespace forerun {
@@ -79,6 +80,37 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
         MatrixView<const float>(scales.data(), {shape.in / group, shape.out}), group);
     return layer;
   }
+  if (format == WeightFormat::kInt8Groups) {
+    GroupedIntegers source;
+    source.bits = 8;
+    source.group = shape.in % 128 == 0 ? 128 : 64;
+    source.quants = [&state](int64_t, int64_t, std::span<uint8_t> q) {
+      for (uint8_t& each : q) each = static_cast<uint8_t>(next_bits(state));
+    };
+    source.scales = [](int64_t, std::span<float> scales) {
+      std::fill(scales.begin(), scales.end(), 0.0078125f);
+    };
+    source.zeros = [&state](int64_t, std::span<int16_t> zeros) {
+      for (int16_t& zero : zeros) zero = static_cast<int16_t>(next_bits(state) % 256);
+    };
+    layer.weight = LinearWeight::pack_integers(shape.out, shape.in, source).value();
+    return layer;
+  }
+  if (format == WeightFormat::kFp8) {
+    layer.source.resize(static_cast<size_t>(count / 4));
+    // Magnitudes in [1, 2).
+    for (uint32_t& word : layer.source) word = 0x38383838u | (next_bits(state) & 0x87878787u);
+    const int64_t rows = (shape.out + 127) / 128;
+    const int64_t cols = (shape.in + 127) / 128;
+    const std::vector<float> scales(static_cast<size_t>(rows * cols), 0.01f);
+    layer.weight =
+        LinearWeight::view_fp8(
+            MatrixView<const uint8_t>(reinterpret_cast<const uint8_t*>(layer.source.data()),
+                                      {shape.out, shape.in}),
+            {MatrixView<const float>(scales.data(), {rows, cols}), 128, 128})
+            .value();
+    return layer;
+  }
   if (is_grouped(format)) {
     const GroupedFormat& grouped = grouped_format(format);
     if (shape.in % block_inputs(grouped) != 0) return layer;
@@ -89,7 +121,9 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
               q = static_cast<uint8_t>(next_bits(state) >> (32 - grouped.bits));
             for (int8_t& scale : block.scale) scale = static_cast<int8_t>(next_bits(state) % 16);
             for (int8_t& min : block.min) min = static_cast<int8_t>(next_bits(state) % 16);
-            block.d = block.dmin = grouped.scale == GroupScale::kE8m0 ? 120 : 0x2000;
+            block.d = block.dmin = grouped.scale == GroupScale::kE8m0   ? 120
+                                   : grouped.scale == GroupScale::kBf16 ? 0x3c00
+                                                                        : 0x2000;
           }
         });
     return layer;
@@ -203,11 +237,18 @@ void register_all() {
         ->UseRealTime();
   }
   std::vector<std::pair<WeightFormat, Activation>> precisions = {
-      {WeightFormat::kBf16Pairs, Activation::kBf16}, {WeightFormat::kBf16, Activation::kBf16},
-      {WeightFormat::kInt4, Activation::kBf16},      {WeightFormat::kInt4, Activation::kInt8},
-      {WeightFormat::kInt8, Activation::kBf16},      {WeightFormat::kInt8, Activation::kInt8},
-      {WeightFormat::kF16, Activation::kBf16},       {WeightFormat::kF32, Activation::kF32},
+      {WeightFormat::kBf16Pairs, Activation::kBf16},
+      {WeightFormat::kBf16, Activation::kBf16},
+      {WeightFormat::kInt4, Activation::kBf16},
+      {WeightFormat::kInt4, Activation::kInt8},
+      {WeightFormat::kInt8, Activation::kBf16},
+      {WeightFormat::kInt8, Activation::kInt8},
+      {WeightFormat::kF16, Activation::kBf16},
+      {WeightFormat::kF32, Activation::kF32},
       {WeightFormat::kInt4, Activation::kF32},
+      {WeightFormat::kFp8, Activation::kBf16},
+      {WeightFormat::kInt8Groups, Activation::kBf16},
+      {WeightFormat::kInt8Groups, Activation::kInt8},
   };
   for (const GroupedFormat& format : kGroupedFormats) {
     precisions.emplace_back(format.format, Activation::kBf16);

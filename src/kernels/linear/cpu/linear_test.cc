@@ -156,9 +156,8 @@ void check_row_invariance() {
       Random random(5);
       constexpr int64_t kRows = kSanitized ? 64 : 1024;
       // More than one pass, and a tail.
-      const int64_t in = format == WeightFormat::kInt4 ? 608
-                         : is_grouped(format)          ? whole_blocks(format, 608)
-                                                       : 613;
+      const bool has_groups = format == WeightFormat::kInt4 || format == WeightFormat::kInt8Groups;
+      const int64_t in = has_groups ? 608 : is_grouped(format) ? whole_blocks(format, 608) : 613;
       const int64_t out = format == WeightFormat::kInt4 ? 56 : 53;
       const TestWeight made = make_weight(format, out, in, 32, random);
       PaddedMatrix x = random_input(kRows, in, random);

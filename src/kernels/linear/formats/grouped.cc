@@ -38,6 +38,11 @@ GroupScales group_scales(const GroupedFormat& format, const std::byte* header, i
   switch (format.scale) {
     case GroupScale::kF16:
       return {half_at(scale + 2 * channel), minima ? half_at(min + 2 * channel) : 0.0f};
+    case GroupScale::kBf16: {
+      bf16 d;
+      std::memcpy(&d, scale + 2 * channel, sizeof(d));
+      return {to_float(d), 0.0f};
+    }
     case GroupScale::kE8m0:
       return {exponent_value(scale[channel]), 0.0f};
     case GroupScale::kTwoLevels:

@@ -1,19 +1,19 @@
-// The formats of GGUF files that kernels read as they are stored: small integers (quants) with
-// scales that groups of 16 or 32 inputs share. A format is one line of kGroupedFormats.
+// The formats that kernels read as files have them, most of them GGUF's: small integers (quants)
+// with scales that groups of 16 or 32 inputs share. A format is one line of kGroupedFormats.
 //
 // A weight is, in f32, each operation rounded,
 //
 //   scale * float(level(q) - zero) [- min]       level(q) = code_book[q], or q without a code book
 //
-// One level: `scale` is the group's own f16 or exponent; a minimum is an f16 that is added. Two
-// levels: 256 inputs share the f16 d and dmin; scale = d * (int8 of the group), min = dmin * (int8
-// of the group).
+// One level: `scale` is the group's own f16, bf16 or exponent; a minimum is an f16 that is added.
+// Two levels: 256 inputs share the f16 d and dmin; scale = d * (int8 of the group), min = dmin *
+// (int8 of the group).
 //
 // Memory (linear_weight.h has the blocks of 16 output channels): a block is a sequence of sections
 // of section_inputs(format) inputs, each a header and then a unit for every 32 inputs. The inputs
 // are padded with zeros to whole sections. A header, for all 16 channels:
 //
-//   kF16:        d of each group (16 f16), then the minima of each group likewise
+//   kF16, kBf16: d of each group (16 f16 or bf16), then the minima of each group likewise
 //   kE8m0:       one byte a group and channel: e stands for 2^(e - 128)
 //   kTwoLevels:  d, then dmin if there are minima (16 f16); int8 scales of each group, then int8
 //                minima of each group
@@ -39,7 +39,7 @@
 
 namespace forerun {
 
-enum class GroupScale : uint8_t { kF16, kE8m0, kTwoLevels, kNibbles };
+enum class GroupScale : uint8_t { kF16, kBf16, kE8m0, kTwoLevels, kNibbles };
 enum class GroupMin : uint8_t { kNone, kAdded, kSubtracted };
 
 // Sixteen levels, not all 0.
@@ -78,11 +78,16 @@ inline constexpr GroupedFormat kGroupedFormats[] = {
     {WeightFormat::kIq4Nl, "iq4_nl", 4, 32, 128, GroupScale::kF16, GroupMin::kNone, kIq4Book},
     {WeightFormat::kIq4Xs, "iq4_xs", 4, 32, 128, GroupScale::kTwoLevels, GroupMin::kNone, kIq4Book},
     {WeightFormat::kMxfp4, "mxfp4", 4, 32, 12, GroupScale::kE8m0, GroupMin::kNone, kFp4Book},
+    {WeightFormat::kQ4_0Bf16, "q4_0_bf16", 4, 32, 8, GroupScale::kBf16},
 };
 inline constexpr int kGroupedFormatCount = sizeof(kGroupedFormats) / sizeof(kGroupedFormats[0]);
 
 constexpr bool has_two_levels(const GroupedFormat& format) {
   return format.scale == GroupScale::kTwoLevels || format.scale == GroupScale::kNibbles;
+}
+// Whether a group has a scale of 16 bits.
+constexpr bool has_halves(const GroupedFormat& format) {
+  return format.scale == GroupScale::kF16 || format.scale == GroupScale::kBf16;
 }
 constexpr bool has_code_book(const GroupedFormat& format) { return format.book.levels[1] != 0; }
 constexpr bool has_min(const GroupedFormat& format) { return format.min != GroupMin::kNone; }
@@ -108,7 +113,7 @@ constexpr int level_bits(const GroupedFormat& format) {
 
 // Offsets in a header of one group's scales and minima.
 constexpr int64_t scale_offset(const GroupedFormat& format, int64_t group) {
-  if (format.scale == GroupScale::kF16) return group * 32;
+  if (has_halves(format)) return group * 32;
   const int levels = !has_two_levels(format) ? 0 : has_min(format) ? 64 : 32;
   return levels + group * 16;
 }

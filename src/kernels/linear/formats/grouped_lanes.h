@@ -41,6 +41,7 @@ void store_header(const Block* blocks, int64_t channel, std::byte* header) {
     std::byte* const min = header + min_offset(format, group);
     switch (format.scale) {
       case GroupScale::kF16:
+      case GroupScale::kBf16:
         store_half(scale + 2 * channel, blocks[group].d);
         if (has_min(format)) store_half(min + 2 * channel, blocks[group].dmin);
         break;

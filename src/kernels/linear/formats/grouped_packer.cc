@@ -123,7 +123,7 @@ GroupedPacker::GroupedPacker(WeightFormat format, int64_t out, int64_t in)
   data_ = allocate_blocks(*storage_, out, bytes_);
 }
 
-void GroupedPacker::pack(int64_t first, int64_t outs, const GroupSource& source) {
+void GroupedPacker::pack(int64_t first, int64_t outs, const GroupSource& source) const {
   const GroupedFormat& format = grouped_format(format_);
   assert(first % kBlockOuts == 0 && first + outs <= out_);
   assert(outs % kBlockOuts == 0 || first + outs == out_);

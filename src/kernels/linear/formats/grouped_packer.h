@@ -16,7 +16,7 @@ struct GroupedBlock {
   uint8_t q[256];    // [inputs]: quants, below 1 << bits
   int8_t scale[16];  // [groups]: integer scales of two levels
   int8_t min[16];    // [groups]: integer minima of two levels
-  uint16_t d;        // bits of an f16, or the exponent's 8 bits
+  uint16_t d;        // bits of an f16 or a bf16, or the exponent's 8 bits
   uint16_t dmin;     // bits of an f16: dmin, or the minimum that is added
 };
 
@@ -33,7 +33,7 @@ class GroupedPacker {
 
   // Packs output channels [first, first + outs). `first` is a multiple of kBlockOuts, and so is
   // `outs`, except at the end. Holds a few hundred inputs of one channel at a time.
-  void pack(int64_t first, int64_t outs, const GroupSource& source);
+  void pack(int64_t first, int64_t outs, const GroupSource& source) const;
 
   // The memory of output channels [first, first + 16), `first` a multiple of 16, for code that
   // writes their sections itself (grouped_lanes.h). It stays where it is; channels past `out` and

@@ -26,6 +26,7 @@ float expected_weight(const std::string& name, const GroupedBlock& block, int64_
   const int q = block.q[in];
   const auto number = [](int value) { return static_cast<float>(value); };
   if (name == "q4_0") return d * number(q - 8);
+  if (name == "q4_0_bf16") return to_float(std::bit_cast<bf16>(block.d)) * number(q - 8);
   if (name == "q5_0") return d * number(q - 16);
   if (name == "q8_0") return d * number(q - 128);
   if (name == "q4_1" || name == "q5_1") return d * number(q) + m;
@@ -45,9 +46,9 @@ float expected_weight(const std::string& name, const GroupedBlock& block, int64_
   return kNan;
 }
 
-// Bits a weight in a GGUF file.
+// Bits a weight in a file.
 double stored_bits(const std::string& name) {
-  if (name == "q4_0" || name == "iq4_nl" || name == "q4_k") return 4.5;
+  if (name == "q4_0" || name == "q4_0_bf16" || name == "iq4_nl" || name == "q4_k") return 4.5;
   if (name == "q4_1") return 5.0;
   if (name == "q5_0" || name == "q5_k") return 5.5;
   if (name == "q5_1") return 6.0;
@@ -134,7 +135,9 @@ TEST(Grouped, SumsOfTheLargestIntegersAreExact) {
                 for (uint8_t& q : at.q)
                   q = static_cast<uint8_t>(out % 2 == 0 ? (1 << format.bits) - 1 : 0);
                 for (int8_t& scale : at.scale) scale = 1;
-                at.d = format.scale == GroupScale::kE8m0 ? 128 : 0x3c00;
+                at.d = format.scale == GroupScale::kE8m0   ? 128
+                       : format.scale == GroupScale::kBf16 ? 0x3f80
+                                                           : 0x3c00;
               }
             });
         std::vector<float> all(static_cast<size_t>(16 * kIn));

@@ -1,7 +1,6 @@
-// AWQ's int4: a zero point and a scale per group of inputs.
+// int4: a zero point and a scale per group of inputs, and AWQ's packing of it.
 #include <bit>
 #include <cassert>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -20,13 +19,6 @@ void unpack_awq(int32_t word, uint8_t (&values)[8]) {
   for (int nibble = 0; nibble < 8; ++nibble) {
     values[kAwqColumn[nibble]] = static_cast<uint8_t>((bits >> (4 * nibble)) & 15u);
   }
-}
-
-// A scale rounded to nearest, so that its low bits can hold a zero point.
-uint32_t scale_word(float scale, uint8_t zero) {
-  uint32_t bits = std::bit_cast<uint32_t>(scale);
-  if (std::isfinite(scale)) bits = (bits + 8u) & ~kZeroPointMask;
-  return (bits & ~kZeroPointMask) | zero;
 }
 
 int64_t int4_chunk_bytes(int64_t chunk) { return kVectorBytes + chunk / 8 * kVectorBytes; }
@@ -74,7 +66,8 @@ LinearWeight LinearWeight::from_awq(MatrixView<const int32_t> qweight,
       if (offset == 0) {
         unpack_awq(qzeros.row(in / group)[word_idx], values);
         for (int64_t column = 0; column < 8; ++column) {
-          const uint32_t word = scale_word(scales.row(in / group)[out + column], values[column]);
+          const uint32_t word =
+              scale_word(scales.row(in / group)[out + column], values[column], kZeroPointMask);
           std::memcpy(lanes + column * 4, &word, sizeof(word));
         }
       }

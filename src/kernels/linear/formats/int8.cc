@@ -1,4 +1,4 @@
-// int8 with one scale per output channel.
+// int8 with one scale per output channel, or with a scale and a zero point per group of inputs.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -76,6 +76,22 @@ void dequantize_int8(const LinearWeight::Storage& storage, int64_t out, int64_t 
   for (int64_t idx = 0; idx < in; ++idx) {
     const std::byte byte = block[kVectorBytes + idx / 4 * kVectorBytes + lane + idx % 4];
     row[idx] = static_cast<float>(static_cast<int32_t>(byte) - 128) * scale;
+  }
+}
+
+void dequantize_int8_groups(const LinearWeight::Storage& storage, int64_t out, int64_t in,
+                            float* row) {
+  const int64_t lane = out % kBlockOuts * 4;
+  const int64_t chunk_bytes = kVectorBytes + storage.chunk / 4 * kVectorBytes;
+  const std::byte* block = storage.data + out / kBlockOuts * storage.block_bytes;
+  for (int64_t idx = 0; idx < in; ++idx) {
+    const std::byte* chunk = block + idx / storage.chunk * chunk_bytes;
+    const uint32_t word = load_word(chunk + lane);
+    const int64_t offset = idx % storage.chunk;
+    const std::byte byte = chunk[kVectorBytes + offset / 4 * kVectorBytes + lane + offset % 4];
+    const int32_t zero = static_cast<int32_t>(word & kWideZeroMask);
+    row[idx] = static_cast<float>(static_cast<int32_t>(byte) - zero) *
+               std::bit_cast<float>(word & ~kWideZeroMask);
   }
 }
 

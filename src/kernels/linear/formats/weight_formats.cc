@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "kernels/linear/cpu/kernels.h"
 #include "kernels/linear/formats/grouped.h"
 
 namespace forerun {
@@ -15,6 +16,8 @@ constexpr WeightFormatInfo kOthers[] = {
     {WeightFormat::kInt8, "int8", WeightKind::kIntegers, 0, dequantize_int8},
     {WeightFormat::kInt4, "int4", WeightKind::kIntegers, 1, dequantize_int4},
     {WeightFormat::kBf16Pairs, "bf16_pairs", WeightKind::kPairs, 0, dequantize_bf16_pairs},
+    {WeightFormat::kFp8, "fp8", WeightKind::kDense, 3, dequantize_fp8},
+    {WeightFormat::kInt8Groups, "int8_groups", WeightKind::kIntegers, 2, dequantize_int8_groups},
 };
 constexpr size_t kOtherCount = std::size(kOthers);
 
@@ -29,7 +32,8 @@ constexpr auto make_table(std::index_sequence<kIndices...> /*grouped*/) {
   for (size_t idx = 0; idx < kOtherCount; ++idx) table[idx] = kOthers[idx];
   ((table[kOtherCount + kIndices] = {kGroupedFormats[kIndices].format,
                                      kGroupedFormats[kIndices].name, WeightKind::kIntegers,
-                                     2 + int32_t{kIndices}, dequantize_row<kIndices>}),
+                                     kFirstGroupedKernel + int32_t{kIndices},
+                                     dequantize_row<kIndices>}),
    ...);
   return table;
 }
@@ -54,13 +58,17 @@ const WeightFormatInfo& weight_format_info(WeightFormat format) {
 }
 
 int64_t block_bytes(WeightFormat format, int64_t in, int64_t chunk) {
+  const int64_t padded = round_up(in, kInputPad);
+  const int64_t chunks = round_up(padded, chunk) / chunk;
   switch (format) {
     case WeightFormat::kInt8:
-      return kVectorBytes + round_up(in, kInputPad) / 4 * kVectorBytes;
+      return kVectorBytes * (1 + padded / 4);
+    case WeightFormat::kInt8Groups:
+      return kVectorBytes * (chunks + padded / 4);
     case WeightFormat::kInt4:
-      return in / chunk * (kVectorBytes + chunk / 8 * kVectorBytes);
+      return kVectorBytes * (chunks + padded / 8);
     case WeightFormat::kBf16Pairs:
-      return round_up(in, kInputPad) / 2 * kVectorBytes;
+      return kVectorBytes * (padded / 2);
     default:
       break;
   }
@@ -70,7 +78,7 @@ int64_t block_bytes(WeightFormat format, int64_t in, int64_t chunk) {
 
 int64_t weight_bytes(WeightFormat format, int64_t out, int64_t in, int64_t chunk) {
   if (weight_format_info(format).kind == WeightKind::kDense) {
-    return out * in * (format == WeightFormat::kF32 ? 4 : 2);
+    return out * in * (format == WeightFormat::kF32 ? 4 : format == WeightFormat::kFp8 ? 1 : 2);
   }
   return round_up(out, kBlockOuts) / kBlockOuts * block_bytes(format, in, chunk);
 }

@@ -31,16 +31,20 @@ std::span<const WeightFormatInfo> weight_format_table();
 const WeightFormatInfo& weight_format_info(WeightFormat format);
 
 // Bytes of a block of 16 output channels with `in` inputs, in a format that is repacked. `chunk`:
-// the inputs that share a scale, of int4 alone.
+// the inputs that share a scale, of int4 and int8_groups alone.
 int64_t block_bytes(WeightFormat format, int64_t in, int64_t chunk = kInputGroup);
-// Bytes of a weight [out][in]: what LinearWeight::bytes() is once it is made.
+// Bytes of a weight [out][in]: what LinearWeight::bytes() is once it is made. FP8's scales come on
+// top.
 int64_t weight_bytes(WeightFormat format, int64_t out, int64_t in, int64_t chunk = kInputGroup);
 
 void dequantize_f32(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
 void dequantize_bf16(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
 void dequantize_f16(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
+void dequantize_fp8(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
 void dequantize_int8(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
 void dequantize_int4(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
+void dequantize_int8_groups(const LinearWeight::Storage& storage, int64_t out, int64_t in,
+                            float* row);
 void dequantize_bf16_pairs(const LinearWeight::Storage& storage, int64_t out, int64_t in,
                            float* row);
 
