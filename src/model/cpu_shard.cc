@@ -110,41 +110,54 @@ void CpuShard::plan(const ForwardChunk& chunk) {
 }
 
 const LinearInput& CpuShard::pack(const Team& team, MatrixView<const float> x,
-                                  WeightFormats formats) {
+                                  const InputNeeds& needs) {
   if (x.dim(0) <= kMaxOwnRows) {
     const Team alone(0, 1, nullptr);
-    LinearInput& own = buffers_.own_input(team.rank());
-    own.pack(alone, x, activation_, formats);
+    LinearInput& own = buffers_.own_input(team.rank(), needs.second);
+    own.pack(alone, x, activation_, needs.formats, needs.order);
     return own;
   }
-  LinearInput& shared = buffers_.shared_input();
-  shared.pack(team, x, activation_, formats);
+  LinearInput& shared = buffers_.shared_input(needs.second);
+  shared.pack(team, x, activation_, needs.formats, needs.order);
   team.sync();  // all rows packed
   return shared;
 }
 
 const LinearInput& CpuShard::pack_normalized(const Team& team, int64_t num_rows,
-                                             std::span<const float> weight, WeightFormats formats) {
+                                             std::span<const float> weight,
+                                             const InputNeeds& needs) {
   const MatrixView<const float> x = hidden(num_rows);
   if (num_rows <= kMaxOwnRows) {
     const MatrixView<float> own = buffers_.own_normalized(team.rank(), num_rows);
     rms_norm(Team(0, 1, nullptr), x, weight, config_.rms_norm_eps, own);
-    return pack(team, own, formats);
+    return pack(team, own, needs);
   }
   const MatrixView<float> shared = buffers_.normalized(num_rows);
   rms_norm(team, x, weight, config_.rms_norm_eps, shared);
   team.sync();  // all rows normalized
-  return pack(team, shared, formats);
+  return pack(team, shared, needs);
+}
+
+const LinearInput& CpuShard::repack_if_needed(const Team& team, int64_t num_rows,
+                                              const LayerWeights& layer, const LinearWeight& weight,
+                                              const LinearInput& packed,
+                                              std::span<const int32_t>& order) {
+  if (same_input_order(weight.input_order(), order)) return packed;
+  order = weight.input_order();
+  team.sync();  // nobody reads the packed input any more
+  return pack_normalized(team, num_rows, layer.input_norm,
+                         {formats_of(layer.q, layer.k, layer.v), order});
 }
 
 void CpuShard::add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
                            MatrixView<const float> inputs, std::span<const float> bias,
                            MatrixView<float> partial, MatrixView<float> x) {
+  const InputNeeds needs = {formats_of(weight), weight.input_order()};
   if (peers.degree() == 1) {
-    linear(team, weight, pack(team, inputs, formats_of(weight)), x, {bias, x.data(), rounds()});
+    linear(team, weight, pack(team, inputs, needs), x, {bias, x.data(), rounds()});
   } else {
     if (weight.in_features() > 0) {
-      linear(team, weight, pack(team, inputs, formats_of(weight)), partial);
+      linear(team, weight, pack(team, inputs, needs), partial);
     } else {
       const WorkRange columns = team.share(partial.dim(1), 16);
       for (int64_t row = 0; row < partial.dim(0); ++row) {
@@ -199,9 +212,16 @@ void CpuShard::run_mlp(const Team& team, Collectives& peers, const LayerWeights&
                        int64_t num_rows) {
   const MatrixView<float> mlp = buffers_.mlp(num_rows);
   if (part_.mlp.size() > 0) {
+    const LinearWeight& gate = layer.gate;
+    const LinearWeight& up = layer.up;
     const LinearInput& input = pack_normalized(team, num_rows, layer.post_attention_norm,
-                                               formats_of(layer.gate, layer.up));
-    gate_up_swiglu(team, layer.gate, layer.up, input, layer.gate_bias, layer.up_bias, mlp);
+                                               {formats_of(gate, up), gate.input_order()});
+    const LinearInput* up_input = &input;
+    if (!same_input_order(gate.input_order(), up.input_order())) {
+      up_input = &pack_normalized(team, num_rows, layer.post_attention_norm,
+                                  {formats_of(gate, up), up.input_order(), /*second=*/true});
+    }
+    gate_up_swiglu(team, gate, input, up, *up_input, layer.gate_bias, layer.up_bias, mlp);
   }
   team.sync();  // all of mlp written; nobody reads x or the packed input any more
   add_product(team, peers, layer.down, mlp, layer.down_bias, buffers_.mlp_partial(num_rows),
@@ -242,10 +262,12 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
   const bool has_heads = part_.heads.size() > 0;
 
   const LinearInput* input = nullptr;
+  std::span<const int32_t> order = layer.k.input_order();
   if (has_heads) {
-    input =
-        &pack_normalized(team, num_rows, layer.input_norm, formats_of(layer.q, layer.k, layer.v));
+    input = &pack_normalized(team, num_rows, layer.input_norm,
+                             {formats_of(layer.q, layer.k, layer.v), order});
     linear(team, layer.k, *input, buffers_.k(num_rows), {layer.k_bias});
+    input = &repack_if_needed(team, num_rows, layer, layer.v, *input, order);
     linear(team, layer.v, *input, buffers_.v(num_rows), {layer.v_bias});
   }
   if (narrows) {
@@ -253,11 +275,13 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
     keep_wanted_rows(team, chunk);
     team.sync();  // x holds the wanted rows
     if (num_q > 0 && has_heads) {
-      input = &pack_normalized(team, num_q, layer.input_norm, formats_of(layer.q));
+      order = layer.q.input_order();
+      input = &pack_normalized(team, num_q, layer.input_norm, {formats_of(layer.q), order});
     }
   }
   if (!has_heads) return;
   if (num_q > 0) {
+    input = &repack_if_needed(team, num_q, layer, layer.q, *input, order);
     linear(team, layer.q, *input, buffers_.own_heads(buffers_.q(num_q)), {layer.q_bias});
   }
   team.sync();  // q, k, v complete
@@ -293,7 +317,8 @@ void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
   const int64_t width = weights_.head.out_features();
   if (num_wanted == 0 || width == 0) return;
   const LinearInput& input =
-      pack_normalized(team, num_wanted, weights_.final_norm, formats_of(weights_.head));
+      pack_normalized(team, num_wanted, weights_.final_norm,
+                      {formats_of(weights_.head), weights_.head.input_order()});
   linear(team, weights_.head, input,
          {logits_.get() + chunk.first_logits_row * width, {num_wanted, width}});
 }

@@ -111,10 +111,21 @@ class CpuShard {
   void add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
                    MatrixView<const float> inputs, std::span<const float> bias,
                    MatrixView<float> partial, MatrixView<float> x);
+  // What the weights of an input ask of it.
+  struct InputNeeds {
+    WeightFormats formats;
+    std::span<const int32_t> order;
+    bool second = false;  // leave the first input as it is
+  };
   // The packed input of the next linear layers: x, or its normalization. Synced where it must be.
-  const LinearInput& pack(const Team& team, MatrixView<const float> x, WeightFormats formats);
+  const LinearInput& pack(const Team& team, MatrixView<const float> x, const InputNeeds& needs);
   const LinearInput& pack_normalized(const Team& team, int64_t num_rows,
-                                     std::span<const float> weight, WeightFormats formats);
+                                     std::span<const float> weight, const InputNeeds& needs);
+  // `packed`, whose order of inputs is `order`, if the weight has the same; else packed again for
+  // it, and the order replaced.
+  const LinearInput& repack_if_needed(const Team& team, int64_t num_rows, const LayerWeights& layer,
+                                      const LinearWeight& weight, const LinearInput& packed,
+                                      std::span<const int32_t>& order);
 
   MatrixView<float> hidden(int64_t rows) { return buffers_.hidden(rows); }
   bool rounds() const { return activation_ != Activation::kF32; }

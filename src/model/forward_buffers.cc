@@ -28,10 +28,10 @@ void ForwardBuffers::reserve(const ModelConfig& config, const DeviceShard& shard
     for (Floats& partial : partials_) partial = floats(kMaxChunkRows, hidden_size_);
   }
   const int64_t widest = std::max({hidden_size_, q_size_, mlp_size_});
-  shared_input_.reserve(kMaxChunkRows, widest, activation);
+  shared_inputs_[0].reserve(kMaxChunkRows, widest, activation);
   members_.resize(static_cast<size_t>(team_size));
   for (Member& member : members_) {
-    member.input.reserve(kMaxOwnRows, widest, activation);
+    member.inputs[0].reserve(kMaxOwnRows, widest, activation);
     member.normalized = floats(kMaxOwnRows, hidden_size_);
   }
 }

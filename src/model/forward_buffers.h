@@ -48,9 +48,13 @@ class ForwardBuffers {
     return view(partials_[1], rows, hidden_size_);
   }
 
-  LinearInput& shared_input() { return shared_input_; }
+  // `second`: another input, for weights that take the same rows in another order. It has no memory
+  // until it is packed.
+  LinearInput& shared_input(bool second = false) { return shared_inputs_[second ? 1 : 0]; }
   // A team member's own input, for up to kMaxOwnRows rows.
-  LinearInput& own_input(int32_t rank) { return members_[static_cast<size_t>(rank)].input; }
+  LinearInput& own_input(int32_t rank, bool second = false) {
+    return members_[static_cast<size_t>(rank)].inputs[second ? 1 : 0];
+  }
   MatrixView<float> own_normalized(int32_t rank, int64_t rows) const {
     return view(members_[static_cast<size_t>(rank)].normalized, rows, hidden_size_);
   }
@@ -58,7 +62,7 @@ class ForwardBuffers {
  private:
   using Floats = std::unique_ptr<float[]>;
   struct Member {
-    LinearInput input;
+    std::array<LinearInput, 2> inputs;
     Floats normalized;
   };
   static MatrixView<float> view(const Floats& data, int64_t rows, int64_t width) {
@@ -69,7 +73,7 @@ class ForwardBuffers {
   int64_t own_begin_ = 0, own_size_ = 0;  // in q
   Floats hidden_, normalized_, q_, k_, v_, attended_, mlp_;
   std::array<Floats, 2> partials_;
-  LinearInput shared_input_;
+  std::array<LinearInput, 2> shared_inputs_;
   std::vector<Member> members_;
 };
 
