@@ -41,11 +41,14 @@ bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats
   return true;
 }
 
-bool takes_digit_words(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
+bool takes_digit_words(const LinearKernels& kernels, int64_t rows, int32_t digit_count,
+                       WeightFormats formats) {
   if (rows < kernels.grouped->min_word_rows) return false;
   for (const WeightFormatInfo& info : weight_format_table()) {
     if (info.kind != WeightKind::kIntegers || !wants(formats, info)) continue;
-    if (integer_kernels(kernels, info.kernel).words == nullptr) return false;
+    const IntegerKernels& integers = integer_kernels(kernels, info.kernel);
+    if (integers.words == nullptr) return false;
+    if (digit_count == 1 && !integers.words_of_one_digit) return false;
   }
   return true;
 }
@@ -101,9 +104,9 @@ PackedGroup group_of(const InputRows& at, const InputLayout& layout, const Linea
   }
   if (at.digits != nullptr) {
     const int64_t entry = (in_digits.first + in_digits.row) * layout.scale_stride + group;
-    const int64_t row_bytes = out.digit_tiles ? 64 : 4 * layout.digit_count;
+    const int64_t row_bytes = out.digit_tiles ? 64 : 4 * layout.input_bytes;
     out.digits = at.digits + in_digits.first * layout.digit_bytes +
-                 group * kInputGroup * in_digits.rows * layout.digit_count +
+                 group * kInputGroup * in_digits.rows * layout.input_bytes +
                  in_digits.row * row_bytes;
     out.scale = at.scales + entry;
     if (at.sums_16 != nullptr) out.sums_16 = at.sums_16 + 8 * entry;
@@ -142,11 +145,12 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
   if (halves) layout.half_bytes = padded * 2;
   if (integers && activation != Activation::kF32) {
     layout.digit_count = activation == Activation::kInt8 ? 1 : 2;
-    layout.digit_bytes = padded * layout.digit_count;
     layout.has_sums_16 = wants_sums_16(formats);
     layout.digit_tiles = takes_digit_tiles(linear_kernels(), rows, formats);
-    layout.digit_words = layout.digit_count == 2 && !layout.digit_tiles &&
-                         takes_digit_words(linear_kernels(), rows, formats);
+    layout.digit_words = !layout.digit_tiles &&
+                         takes_digit_words(linear_kernels(), rows, layout.digit_count, formats);
+    layout.input_bytes = layout.digit_words ? 2 : layout.digit_count;
+    layout.digit_bytes = padded * layout.input_bytes;
     layout.scale_stride = (layout.groups + 15) / 16 * 16;
   }
   return layout;

@@ -46,7 +46,8 @@ struct PackedGroup {
   // digits `digit_m_tile_height` * 64 bytes later, and the next 64 inputs another
   // `digit_m_tile_height` * 64 bytes later.
   bool digit_tiles;
-  // The digits of an input are one 16-bit word instead, of inputs 0, 2, 1 and 3 of each four.
+  // The digit or digits of an input are one 16-bit word instead, of inputs 0, 2, 1 and 3 of each
+  // four.
   bool digit_words;
   float* scale;       // [1] scale of the digits
   int32_t* sums_16;   // [8] sums of the quantized inputs over 16 (null: not wanted), 32, 64 and 128
@@ -135,6 +136,7 @@ struct IntegerKernels {
   void (*tile_digits[2])(const PackedTask&);  // by AMX; null: no AMX tiles
   // Multiplies inputs laid out as words; null: there is no such kernel.
   void (*words)(const PackedTask&);
+  bool words_of_one_digit;  // words are faster than inputs of one digit too
   void (*floats)(const PackedTask&);
 };
 
@@ -143,8 +145,8 @@ inline constexpr int32_t kFirstGroupedKernel = 3;
 
 struct GroupedKernels {
   IntegerKernels of[kGroupedFormatCount];
-  // Rows of an M tile of words (PackedGroup::digit_words). Inputs of two digits become words from
-  // min_word_rows rows on, if all of their weights are grouped.
+  // Rows of an M tile of words (PackedGroup::digit_words). Inputs become words from min_word_rows
+  // rows on, if the kernels of all their weights take them.
   int32_t word_rows;
   int32_t min_word_rows;
 };
