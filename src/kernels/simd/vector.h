@@ -94,7 +94,7 @@ concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, f
   { V::max_lane_int(i) } -> Same<int32_t>;
   // (sum, a, b): sum + a.low * b.low + a.high * b.high of the lanes' signed 16-bit halves.
   { V::dot_halves(i, i, i) } -> Same<typename V::I>;
-  // Of the lanes' 16-bit halves, modulo 2^16.
+  // The lanes' 16-bit halves, modulo 2^16.
   { V::sub_halves(i, i) } -> Same<typename V::I>;
   { V::mul_halves(i, i) } -> Same<typename V::I>;
   // The sum of each of four vectors' lanes, in floats[0] to [3].
