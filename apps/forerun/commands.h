@@ -20,6 +20,7 @@ Command add_generate(CLI::App& app);
 Command add_chat(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_convert(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_trace(CLI::App& app);
 Command add_serve(CLI::App& app);

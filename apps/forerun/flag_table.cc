@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "convert/output_format.h"
 #include "engine/load/numerics_options.h"
 #include "forerun/speculation_options.h"
 
@@ -24,6 +25,7 @@ std::vector<std::string> choices_of(const std::string& flag) {
   if (flag == "--weights") return weight_names();
   if (flag == "--draft-weights") return draft_weight_names();
   if (flag == "--activations") return {"bf16", "f32", "int8"};
+  if (flag == "--to" || flag == "--embedding" || flag == "--head") return output_format_names();
   if (flag == "--seed") return {"random"};
   return {};
 }
