@@ -7,7 +7,7 @@ in a process of its own with OMP_WAIT_POLICY=active (without it its threads now 
 barriers and it decodes many times slower), which is stopped while Forerun runs.
 
     pip install llama-cpp-python numpy
-    tools/to_gguf.py models/demo-target /tmp/demo-q4_1.gguf --type q4_1
+    forerun convert models/demo-target /tmp/demo-q4_1.gguf --to q4_1 --embedding bf16
     bench/compare_llama_cpp.py --gguf /tmp/demo-q4_1.gguf --model models/demo-target \
         --draft models/demo-draft --prompts bench/workloads/code.jsonl
 """

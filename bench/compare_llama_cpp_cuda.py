@@ -5,7 +5,7 @@
 head as stored (bf16) and with one of 8 bits on both sides (int8 in groups of 64, Q8_0), and prompts of 512 and
 2,048. llama.cpp is timed by its own llama-bench, with and without flash attention and with micro-batches of 512
 and 2,048, of which the fastest counts; Forerun by decoder_cuda_bench (a call, host and logits included) and
-prefill_cuda_bench. Needs numpy and gguf.
+prefill_cuda_bench.
 
     cmake -B llama -S llama.cpp -DGGML_CUDA=ON && cmake --build llama --target llama-bench
     bench/compare_llama_cpp_cuda.py --llama-bench llama/bin/llama-bench --out FILE
@@ -27,6 +27,8 @@ from recorder import Recorder, gpus, record_sections, relative
 CONTEXT = 1000
 PROMPTS = (512, 2048)
 GENERATED = 128
+# What llama.cpp gets in place of a dtype.
+GGUF_TYPES = {"int4": "q4_1", "bf16": "bf16"}
 # Targets: Forerun's rate as a multiple of llama.cpp's, and its ms a token.
 TARGETS = {"int4": (2.35, 1.45), "bf16": (1.28, 3.70)}
 
@@ -47,16 +49,15 @@ HEADS = (
 )
 
 
-def to_gguf(rec: Recorder, model: Path, head: Head) -> Path | None:
+def to_gguf(rec: Recorder, model: Path, dtype: str, head: Head) -> Path | None:
     """The model as a file for llama.cpp beside it; None, noted, where that fails."""
     path = model.parent / f"{model.name}-{head.gguf_dtype}-head.gguf"
-    if not path.exists():
-        command = [sys.executable, "tools/to_gguf.py", str(model), f"{path}.part"]
-        command += ["--embedding-dtype", head.gguf_dtype]
-        if rec.attempt(command) is None:
-            return None
-        Path(f"{path}.part").rename(path)
-    return path
+    forerun = rec.program("forerun")
+    if path.exists() or forerun is None:
+        return path if path.exists() else None
+    command = [str(forerun), "convert", str(model), str(path), "--to", GGUF_TYPES[dtype]]
+    done = rec.attempt([*command, "--embedding", head.gguf_dtype])
+    return path if done is not None else None
 
 
 def llama_rates(
@@ -108,7 +109,7 @@ def measure(rec: Recorder, dtype: str) -> None:
     model = GpuModel("llama-3.1-8b", dtype)
     with suppress(NotMadeError), on_disk(rec, model) as (path,):
         for head in HEADS:
-            gguf = to_gguf(rec, path, head)
+            gguf = to_gguf(rec, path, dtype, head)
             llama_figures = llama_rates(rec, gguf, head.prompts) if gguf else {}
             ours = our_rates(rec, path, head)
             if gguf and not rec.args.keep:

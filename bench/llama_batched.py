@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,17 +57,8 @@ def to_gguf(rec: Recorder, checkpoint: Path, dtype: str) -> Path | None:
     if out.exists():
         return out
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_suffix(".part")
-    if (
-        rec.attempt(
-            [sys.executable, "tools/to_gguf.py", str(checkpoint), str(partial), "--dtype", dtype]
-        )
-        is None
-    ):
-        partial.unlink(missing_ok=True)
-        return None
-    partial.rename(out)
-    return out
+    command = [rec.args.forerun, "convert", str(checkpoint), str(out), "--to", dtype]
+    return out if rec.attempt([*command, "--embedding", "bf16"]) is not None else None
 
 
 def run_batched(
