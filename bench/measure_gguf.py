@@ -263,9 +263,7 @@ def measure(rec: Recorder, kind: str) -> None:
             )
 
 
-SECTIONS = {
-    kind: lambda rec, kind=kind: measure(rec, kind) for kind in ("q4_0", "q4_k_m", "q8_0")
-}
+SECTIONS = {kind: lambda rec, kind=kind: measure(rec, kind) for kind in ("q4_0", "q4_k_m", "q8_0")}
 
 
 def prepare(args: argparse.Namespace) -> None:

@@ -153,9 +153,7 @@ def _compressed(name: str, made: Integers, options: Options) -> list[PlannedTens
     if options.layout == "int8":
         bytes_of = (made.q.astype(np.int32) - middle).astype(np.int8)
         tensors.append(planned(f"{name}.weight", "I8", bytes_of))
-        zeros = planned(
-            f"{name}.weight_zero_point", "I8", (made.zeros - middle).astype(np.int8)
-        )
+        zeros = planned(f"{name}.weight_zero_point", "I8", (made.zeros - middle).astype(np.int8))
     else:
         tensors.append(planned(f"{name}.weight_packed", "I32", packed_words(made.q, options.bits)))
         shape = np.array(made.q.shape, dtype=np.int64)

