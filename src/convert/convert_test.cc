@@ -71,7 +71,8 @@ TEST(OutputFormats, AreThoseWithAnEncoder) {
 TEST_F(Convert, EveryWeightIsTheEncodedOne) {
   const Checkpoint input = toy();
   for (const char* const name : {"q8_0", "q4_1"}) {
-    ConvertOptions options{.to = format_named(name)};
+    ConvertOptions options;
+    options.to = format_named(name);
     options.replace = true;
     options.num_threads = 3;
     const auto done = convert_checkpoint(input, out("out.gguf"), options);
@@ -98,7 +99,8 @@ TEST_F(Convert, EveryWeightIsTheEncodedOne) {
 TEST_F(Convert, AnEarlyEndLeavesWhatWasThere) {
   const Checkpoint input = toy();
   ASSERT_TRUE(write_text(out("out.gguf"), "before").ok());
-  ConvertOptions options{.to = format_named("f32")};
+  ConvertOptions options;
+  options.to = format_named("f32");
   options.replace = true;
   options.is_cancelled = [] { return true; };
   EXPECT_EQ(convert_checkpoint(input, out("out.gguf"), options).status().code(),
