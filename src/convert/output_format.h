@@ -20,7 +20,7 @@ struct OutputFormat {
   Kind kind = Kind::kFloat;
   DType dtype = DType::kBf16;               // of kFloat
   const BlockFormatInfo* blocks = nullptr;  // of kBlocks
-  // Of kAwq: inputs that share a scale; 0: as many as in the input if it is AWQ, else 128.
+  // How many inputs share a scale in AWQ; 0: as many as in the input if it is AWQ, else 128.
   int32_t group_size = 0;
 
   bool is_float() const { return kind == Kind::kFloat; }

@@ -37,9 +37,9 @@ class GgufWriter {
 
   // What the file begins with; offsets() count from the end of it.
   std::string header() const;
-  // Of the tensors, in the order in which they were added.
+  // One offset for each tensor, in the order in which they were added.
   std::span<const uint64_t> offsets() const { return offsets_; }
-  // Of the tensors together.
+  // The bytes of all tensors together, with the gaps between them.
   uint64_t data_bytes() const { return data_bytes_; }
 
  private:
