@@ -98,7 +98,7 @@ Command add_convert(CLI::App& app) {
   command->add_flag("--force", flags->force, "Replace an output that is there");
   command->footer(
       "Example:\n  forerun convert models/demo-target target.gguf --to q8_0\n"
-      "  forerun convert Qwen2.5-0.5B-Instruct draft.gguf --to q4_0 --embedding q4_0");
+      "  forerun convert models/demo-draft draft-int4 --to awq:64");
   return {command, [flags] { return run_convert(*flags); }};
 }
 

@@ -97,21 +97,23 @@ class VocabularyBuilder {
     }
   }
 
-  // The earlier a token is merged, the higher its score; those that nothing is merged to come last.
+  // SentencePiece's vocabularies are in the order of their scores; runs of U+2581 have the lowest
+  // one. Where a vocabulary is not, the comparison of the result with the original finds it.
   void score_tokens() {
     to().scores.assign(to().tokens.size(), 0.0f);
     for (size_t id = 0; id < to().types.size(); ++id) {
-      if (to().types[id] == kPlain) to().scores[id] = kNeverMerged;
+      if (to().types[id] != kPlain) continue;
+      to().scores[id] = is_run_of_marks(to().tokens[id]) ? kNeverMerged : -static_cast<float>(id);
     }
-    float score = 0;
-    for (const text::MergeEntry& merge : file_.merges) {
-      const std::string joined =
-          std::string(file_.view(merge.left)) + std::string(file_.view(merge.right));
-      const auto id = tokenizer_.token_id(joined);
-      if (!id) continue;
-      float& own = to().scores[static_cast<size_t>(*id)];
-      if (own == kNeverMerged) own = score -= 1.0f;
+  }
+
+  static bool is_run_of_marks(std::string_view token) {
+    constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
+    if (token.size() <= kSpaceMark.size()) return false;
+    for (size_t at = 0; at < token.size(); at += kSpaceMark.size()) {
+      if (token.substr(at, kSpaceMark.size()) != kSpaceMark) return false;
     }
+    return true;
   }
 
   // What the tokenizer puts before and behind each text.
