@@ -328,12 +328,14 @@ const char* check_weights() {
     const uint32_t high = static_cast<uint32_t>(of(half(in.i[n], 1), half(in.j[n], 1)));
     return (high << 16) | (low & 0xffffu);
   };
-  if (!ints_are<V>(V::sub_halves(i, j),
-                   [&](int n) { return of_halves(n, [](int a, int b) { return a - b; }); })) {
+  if (!ints_are<V>(V::sub_halves(i, j), [&](int n) {
+        return of_halves(n, [](int left, int right) { return left - right; });
+      })) {
     return "sub_halves";
   }
-  if (!ints_are<V>(V::mul_halves(i, j),
-                   [&](int n) { return of_halves(n, [](int a, int b) { return a * b; }); })) {
+  if (!ints_are<V>(V::mul_halves(i, j), [&](int n) {
+        return of_halves(n, [](int left, int right) { return left * right; });
+      })) {
     return "mul_halves";
   }
   float pairs[2 * kMaxLanes];
