@@ -17,6 +17,7 @@ import json
 import os
 import shlex
 import statistics
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,11 +32,11 @@ from recorder import ROOT, Recorder, record_sections, relative
 sys.path.insert(0, str(ROOT / "tools"))
 
 from model_shapes import ModelShape, shape_named  # noqa: E402
-from to_gguf import add_tokenizer  # noqa: E402
 
 Type = gguf.GGMLQuantizationType
 SHAPE = "llama-3.2-1b"
 TOKENIZER = ROOT / "models/demo-target"
+TOKENIZER_KEYS = ("model", "pre", "tokens", "token_type", "merges", "eos_token_id")
 RMS = 0.02  # of the weights
 # By type: where a block has f16 scales, and the value that gives RMS for random bits.
 SCALES = {
@@ -102,7 +103,24 @@ def random_rows(rng: np.random.Generator, kind: Type, outputs: int, inputs: int)
     return data.reshape(outputs, -1)
 
 
-def write_model(path: Path, kind: str) -> None:
+def add_tokenizer(rec: Recorder, writer: gguf.GGUFWriter, rows: int) -> None:
+    """The demo target's, with unused tokens up to `rows`."""
+    source = Path(rec.args.models).resolve() / "tokenizer.gguf"
+    command = [rec.args.forerun, "convert", str(TOKENIZER), str(source), "--to", "q8_0", "--force"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    fields = gguf.GGUFReader(source).fields
+    values = {key: fields[f"tokenizer.ggml.{key}"].contents() for key in TOKENIZER_KEYS}
+    source.unlink()
+    unused = [f"[PAD{row}]" for row in range(len(values["tokens"]), rows)]
+    writer.add_tokenizer_model(values["model"])
+    writer.add_tokenizer_pre(values["pre"])
+    writer.add_token_list(values["tokens"] + unused)
+    writer.add_token_types(values["token_type"] + [gguf.TokenType.UNUSED] * len(unused))
+    writer.add_token_merges(values["merges"])
+    writer.add_eos_token_id(values["eos_token_id"])
+
+
+def write_model(rec: Recorder, path: Path, kind: str) -> None:
     shape = shape_named(SHAPE)
     rng = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
@@ -119,8 +137,7 @@ def write_model(path: Path, kind: str) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(500000.0)
     writer.add_vocab_size(shape.vocab_size)
-    config = json.loads((TOKENIZER / "config.json").read_text(encoding="utf-8"))
-    add_tokenizer(writer, TOKENIZER, {**config, "vocab_size": shape.vocab_size}, None)
+    add_tokenizer(rec, writer, shape.vocab_size)
     ones = np.ones(shape.hidden_size, dtype=np.float32)
     writer.add_tensor("output_norm.weight", ones)
     for layer in range(shape.num_layers):
@@ -141,7 +158,7 @@ def model_file(rec: Recorder, kind: str) -> Path:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
-        write_model(partial, kind)
+        write_model(rec, partial, kind)
         partial.rename(path)
     return path
 

@@ -201,9 +201,15 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
   FORERUN_RETURN_IF_ERROR(check_readable(tensor));
   const std::optional<WeightFormat> format = override_format(override_);
   if (packs_as_stored(tensor, part) && (!format || format == kernel_format(tensor))) {
-    to = pack_as_stored(tensor, part);
-    checkpoint_.release_pages(tensor);
-    return {};
+    Result<LinearWeight> packed = pack_as_stored(tensor, part);
+    if (packed.ok()) {
+      to = std::move(*packed);
+      if (to.format() != WeightFormat::kFp8) checkpoint_.release_pages(tensor);
+      return {};
+    }
+    if (packed.status().code() != StatusCode::kUnsupported) {
+      return packed.status().with_context("tensor " + std::string(tensor.name));
+    }
   }
   const int64_t width = tensor.shape[1];
   if (!keeps_elements(tensor, override_)) {

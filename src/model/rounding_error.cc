@@ -16,7 +16,7 @@ namespace forerun {
 namespace {
 
 // Rows of one thread: too few for requantize() to start threads of its own.
-constexpr int64_t kPortion = 64;
+constexpr int64_t kErrorRows = 64;
 
 // The stored weight of a module, whatever stores it.
 Result<FillRows> stored_rows(const Checkpoint& checkpoint, ModuleId module) {
@@ -66,16 +66,16 @@ Result<RoundingError> rounding_error(const Checkpoint& checkpoint, const ModuleR
   const ModuleId source = read.is_tied_head ? ModuleId{ModuleKind::kEmbedding} : read.module.id;
   FORERUN_ASSIGN_OR_RETURN(const FillRows fill, stored_rows(checkpoint, source));
   const int64_t out = read.module.out, in = read.module.in;
-  const int64_t portions = (out + kPortion - 1) / kPortion;
+  const int64_t portions = (out + kErrorRows - 1) / kErrorRows;
   // Summed in the order of the rows, so that the figures do not depend on the threads.
   std::vector<RoundingError> errors(static_cast<size_t>(portions));
   std::vector<Status> failures(static_cast<size_t>(portions));
   std::atomic<int64_t> next = 0;
   const auto run = [&](bool reports) {
-    std::vector<float> values(static_cast<size_t>(std::min(kPortion, out) * in));
+    std::vector<float> values(static_cast<size_t>(std::min(kErrorRows, out) * in));
     for (int64_t portion = next++; portion < portions; portion = next++) {
-      const int64_t first = portion * kPortion;
-      const MatrixView<float> rows(values.data(), {std::min(kPortion, out - first), in});
+      const int64_t first = portion * kErrorRows;
+      const MatrixView<float> rows(values.data(), {std::min(kErrorRows, out - first), in});
       fill(first, rows);
       auto error = portion_error(*read.rounded_to, rows);
       if (error.ok()) errors[static_cast<size_t>(portion)] = *error;

@@ -28,8 +28,9 @@ int64_t packed_bytes(const RawTensor& tensor);
 // where the format can.
 bool packs_as_stored(const RawTensor& tensor, const ModulePart& part);
 
-// Packs a part of a quantized weight for which packs_as_stored() holds, blocks by as many threads
-// as there are cores.
-LinearWeight pack_as_stored(const RawTensor& tensor, const ModulePart& part);
+// Packs a part of a quantized weight for which packs_as_stored() holds, by as many threads as there
+// are cores. FP8 stays where it is: the checkpoint must outlive the weight. kUnsupported where
+// kernels have no place for a value: such weights are widened. kCorrupt where a value is no number.
+Result<LinearWeight> pack_as_stored(const RawTensor& tensor, const ModulePart& part);
 
 }  // namespace forerun

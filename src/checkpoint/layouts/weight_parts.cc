@@ -279,12 +279,12 @@ void WeightParts::widen(int64_t out, int64_t first, int64_t count, float* to) co
   }
 }
 
-std::optional<GroupedIntegers> WeightParts::integers(int64_t first_out, int64_t last_out,
+std::optional<StoredIntegers> WeightParts::integers(int64_t first_out, int64_t last_out,
                                                      int64_t first_in, int64_t last_in) const {
   const int64_t ins = last_in - first_in;
   if (layout().quants == nullptr || ins == 0) return std::nullopt;
   if (!order_.empty() && ins != parts_.in) return std::nullopt;
-  GroupedIntegers range{.outs = last_out - first_out,
+  StoredIntegers range{.outs = last_out - first_out,
                         .ins = ins,
                         .bits = parts_.bits,
                         .group = parts_.group,
@@ -327,7 +327,7 @@ std::optional<AwqTensors> WeightParts::awq_gemm() const {
                     .group_size = parts_.group};
 }
 
-void GroupedIntegers::quants(int64_t out, int64_t first, int64_t count, uint8_t* to) const {
+void StoredIntegers::quants(int64_t out, int64_t first, int64_t count, uint8_t* to) const {
   const PartTensors& layer = parts->parts_;
   if (order.empty()) {
     return parts->layout().quants(layer, first_out + out, first_in + first, count, to);
@@ -338,14 +338,14 @@ void GroupedIntegers::quants(int64_t out, int64_t first, int64_t count, uint8_t*
   }
 }
 
-void GroupedIntegers::scales(int64_t out, float* to) const {
+void StoredIntegers::scales(int64_t out, float* to) const {
   for (int64_t i = 0; i < groups(); ++i) {
     const int64_t stored = (first_in + i * group) / parts->parts_.group;
     to[i] = parts->layout().scale(parts->parts_, first_out + out, stored);
   }
 }
 
-void GroupedIntegers::zeros(int64_t out, int16_t* to) const {
+void StoredIntegers::zeros(int64_t out, int16_t* to) const {
   for (int64_t i = 0; i < groups(); ++i) {
     const int64_t stored = (first_in + i * group) / parts->parts_.group;
     to[i] = parts->layout().zero(parts->parts_, first_out + out, stored);

@@ -26,7 +26,7 @@ class WeightParts;
 // Whole numbers of 4 or 8 bits in groups of inputs that share a scale and a zero: a range of a
 // layer's outputs and inputs, both counted from 0. Refers to its WeightParts, which must outlive
 // it.
-struct GroupedIntegers {
+struct StoredIntegers {
   int64_t outs = 0;
   int64_t ins = 0;
   int32_t bits = 4;                    // 4 or 8
@@ -112,7 +112,7 @@ class WeightParts {
   // For packers: a range of outputs and of inputs. Nothing for floats, and nothing for a part of
   // the inputs where groups do not lie one after another (GPTQ's desc_act): widen those. A range
   // that cuts groups has smaller ones, with repeated scales.
-  std::optional<GroupedIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
+  std::optional<StoredIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
                                           int64_t last_in) const;
   // For packers of e4m3; nothing for integers.
   std::optional<ScaledFloats> floats() const;
@@ -120,7 +120,7 @@ class WeightParts {
   std::optional<AwqTensors> awq_gemm() const;
 
  private:
-  friend struct GroupedIntegers;
+  friend struct StoredIntegers;
   Status find_part(const TensorTable& table, const std::string& module, const LayerScheme& scheme,
                    size_t part);
   Status read_order(const RawTensor& groups_of_inputs, bool wanted);

@@ -138,6 +138,12 @@ struct BlockScales {
 
 }  // namespace
 
+IntegerPlan plan_integers(int64_t out, int64_t in, const GroupedIntegers& source) {
+  const ScaleFacts facts{.symmetric = !source.zeros};
+  const WeightFormat format = *choose_format(in, source, facts);  // scales without bits fit
+  return {format, weight_bytes(format, out, in, chunk_of(in, source.group))};
+}
+
 IntegerPacker::IntegerPacker(LinearWeight weight, GroupedIntegers source)
     : weight_(std::move(weight)), source_(std::move(source)) {}
 

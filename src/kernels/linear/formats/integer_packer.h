@@ -32,6 +32,14 @@ struct GroupedIntegers {
   std::shared_ptr<const std::vector<int32_t>> order;
 };
 
+struct IntegerPlan {
+  WeightFormat format;
+  int64_t bytes;
+};
+// The format and the size that IntegerPacker chooses where zeros, if there are any, are below 16
+// and differ, and scales fit: for memory plans. Reads no value.
+IntegerPlan plan_integers(int64_t out, int64_t in, const GroupedIntegers& source);
+
 // Chooses the kernel format that holds every weight exactly and packs into it. One exception: an
 // f32 scale of 4-bit weights is rounded to 20 bits of mantissa. Formats, and bytes for `group`
 // inputs of a channel (`chunk`: the largest power of two up to 128 that divides the group; 128 if
