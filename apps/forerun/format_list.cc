@@ -29,10 +29,16 @@ std::vector<FormatLine> float_lines() {
           {"BF16", "16", files, kAsStored, kAsStored}};
 }
 
-// Formats whose weights are several tensors of a safetensors file.
+// Formats whose weights are several tensors of a safetensors file; bits with groups of 128, or
+// with a scale for each output (int8, FP8).
 std::vector<FormatLine> layout_lines() {
-  return {{"AWQ int4, \"gemm\"", "4.16 (groups of 128)", "safetensors", kAsStored,
-           "as stored; rounded to bf16 unless groups are of 128"}};
+  const std::string file = "safetensors";
+  return {{"AWQ int4, \"gemm\"", "4.16", file, kAsStored,
+           "as stored; rounded to bf16 unless groups are of 128"},
+          {"AWQ int4, \"gemv\", \"gemv_fast\"", "4.16", file, kAsStored, kRoundedOnGpus},
+          {"GPTQ int4, int8", "4.16, 8.19", file, kAsStored, kRoundedOnGpus},
+          {"compressed-tensors int4, int8", "4.12, 8.12", file, kAsStored, kRoundedOnGpus},
+          {"FP8 (e4m3) by tensor, output or block", "8", file, kAsStored, kRoundedOnGpus}};
 }
 
 double stored_bits(const BlockFormatInfo& blocks) {

@@ -16,13 +16,12 @@ namespace {
 constexpr int32_t kDefaultAwqGroup = 128;
 constexpr int64_t kOutputsOfAwqWord = 8;
 
-bool is_smaller_than_a_byte(const OutputFormat& format) {
-  return format.kind == OutputFormat::Kind::kBlocks &&
-         format.blocks->bytes < format.blocks->weights;
+bool is_smaller_than_a_byte(const FileFormat& format) {
+  return format.kind == FileFormat::Kind::kBlocks && format.blocks->bytes < format.blocks->weights;
 }
 
-OutputFormat q8_0() {
-  return {.kind = OutputFormat::Kind::kBlocks, .blocks = &block_format(BlockFormat::kQ8_0)};
+FileFormat q8_0() {
+  return {.kind = FileFormat::Kind::kBlocks, .blocks = &block_format(BlockFormat::kQ8_0)};
 }
 
 // Whether rounding to `dtype` changes none of the values.
@@ -43,7 +42,7 @@ class Planner {
   Result<ConversionPlan> run() {
     FORERUN_RETURN_IF_ERROR(check_formats());
     to_ = options_.to;
-    if (to_.kind == OutputFormat::Kind::kAwq) {
+    if (to_.kind == FileFormat::Kind::kAwq) {
       if (to_.group_size == 0) to_.group_size = group_of_input();
       plan_.directory.awq_group_size = to_.group_size;
       plan_.directory.dtype = wide_format({ModuleKind::kEmbedding}).dtype;
@@ -69,14 +68,14 @@ class Planner {
   };
 
   Status check_formats() const {
-    const std::pair<const char*, std::optional<OutputFormat>> formats[] = {
+    const std::pair<const char*, std::optional<FileFormat>> formats[] = {
         {"--to", options_.to}, {"--embedding", options_.embedding}, {"--head", options_.head}};
     for (const auto& [flag, format] : formats) {
       if (!format) continue;
       const bool is_weight = std::string_view(flag) == "--to";
       const bool fits =
-          format->is_float() || (is_gguf_ ? format->kind == OutputFormat::Kind::kBlocks
-                                          : is_weight && format->kind == OutputFormat::Kind::kAwq);
+          format->is_float() || (is_gguf_ ? format->kind == FileFormat::Kind::kBlocks
+                                          : is_weight && format->kind == FileFormat::Kind::kAwq);
       if (fits) continue;
       return Status(StatusCode::kInvalidArgument,
                     std::string(flag) + ": found " + output_format_name(*format) + "; accepted " +
@@ -93,14 +92,16 @@ class Planner {
   }
 
   int32_t group_of_input() const {
-    const QuantizationConfig& stored = config_.quantization;
-    const bool is_kept = stored.kind == QuantizationConfig::Kind::kAwq && stored.group_size > 0;
-    return is_kept ? stored.group_size : kDefaultAwqGroup;
+    const RawTensor* const weight = input_.weight({ModuleKind::kQ, 0});
+    if (weight != nullptr && weight->parts != nullptr) {
+      if (const auto awq = weight->parts->awq_gemm()) return static_cast<int32_t>(awq->group_size);
+    }
+    return kDefaultAwqGroup;
   }
 
   // What embedding, head and layers that AWQ cannot hold get where nothing was asked for.
-  OutputFormat wide_format(ModuleId module) const {
-    if (to_.kind != OutputFormat::Kind::kAwq) return is_smaller_than_a_byte(to_) ? q8_0() : to_;
+  FileFormat wide_format(ModuleId module) const {
+    if (to_.kind != FileFormat::Kind::kAwq) return is_smaller_than_a_byte(to_) ? q8_0() : to_;
     const RawTensor* const weight = input_.weight(module);
     const bool is_stored = weight != nullptr && weight->blocks == nullptr;
     return {.dtype = is_stored ? weight->dtype : DType::kF16};
@@ -148,7 +149,7 @@ class Planner {
     return {};
   }
 
-  OutputFormat format_of(const Module& module) const {
+  FileFormat format_of(const Module& module) const {
     if (module.type == ModuleType::kEmbedding) {
       return options_.embedding.value_or(wide_format(module.id));
     }
@@ -160,9 +161,9 @@ class Planner {
 
   Status add_weight(const Module& module) {
     FORERUN_ASSIGN_OR_RETURN(WeightSource source, WeightSource::make(input_, module.id));
-    OutputFormat format = format_of(module);
+    FileFormat format = format_of(module);
     const std::string name = name_of(module.id);
-    if (format.kind == OutputFormat::Kind::kAwq) {
+    if (format.kind == FileFormat::Kind::kAwq) {
       if (source.awq() && source.awq()->group_size == format.group_size) {
         for (const ModuleTensor& part : input_.tensors_of(module.id)) {
           if (!part.name.ends_with(".bias")) {
@@ -191,7 +192,7 @@ class Planner {
   }
 
   // Layers of one shape share a line.
-  void note(const std::string& name, const WeightSource& source, const OutputFormat& format,
+  void note(const std::string& name, const WeightSource& source, const FileFormat& format,
             const std::string& found) {
     const std::string text = std::to_string(source.rows()) + " x " +
                              std::to_string(source.columns()) + ", " + found + "; written as " +
@@ -221,7 +222,7 @@ class Planner {
   const ModelConfig& config_;
   bool is_gguf_;
   const ConvertOptions& options_;
-  OutputFormat to_;
+  FileFormat to_;
   int64_t interleaved_head_ = 0;  // of the output
   std::vector<Note> notes_;
   ConversionPlan plan_;

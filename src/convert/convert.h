@@ -19,11 +19,11 @@
 namespace forerun {
 
 struct ConvertOptions {
-  OutputFormat to;  // of the linear layers
+  FileFormat to;  // of the linear layers
   // Unset: in a GGUF file, Q8_0 where `to` has fewer than 8 bits, else `to`; beside AWQ, the
   // input's own floats, or f16 where the input has blocks. A head without a format of its own takes
   // the one that `embedding` names.
-  std::optional<OutputFormat> embedding, head;
+  std::optional<FileFormat> embedding, head;
   bool replace = false;  // an output that is there
   int num_threads = 0;   // 0: one for each core, 16 at most
   // Called by the calling thread, with a fraction in [0, 1].

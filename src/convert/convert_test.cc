@@ -21,7 +21,7 @@
 namespace forerun {
 namespace {
 
-OutputFormat format_named(std::string_view name) {
+FileFormat format_named(std::string_view name) {
   auto format = parse_output_format("--to", name);
   EXPECT_TRUE(format.ok()) << format.status().message();
   return *format;

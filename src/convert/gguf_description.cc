@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's block formats
 
 // llama.cpp's number for a file most of whose weights have a format.
-uint32_t file_type(const OutputFormat& format) {
+uint32_t file_type(const FileFormat& format) {
   if (format.is_float()) {
     if (format.dtype == DType::kF32) return 0;
     return format.dtype == DType::kF16 ? 1 : 32;
@@ -51,7 +51,7 @@ bool describes_storage(std::string_view key) {
 }
 
 // Keeps the order, so that a file whose formats stay is copied byte for byte.
-void copy_metadata(const GgufFile& file, const OutputFormat& format, GgufWriter& writer) {
+void copy_metadata(const GgufFile& file, const FileFormat& format, GgufWriter& writer) {
   constexpr const char* kFileType = "general.file_type";
   constexpr const char* kVersion = "general.quantization_version";
   for (const GgufValue& value : file.metadata().values()) {
@@ -73,7 +73,7 @@ class Describer {
   Describer(const Checkpoint& input, GgufWriter& writer, std::vector<std::string>& notes)
       : input_(input), config_(input.config()), writer_(writer), notes_(notes) {}
 
-  Status run(const OutputFormat& format) {
+  Status run(const FileFormat& format) {
     FORERUN_ASSIGN_OR_RETURN(const GgufArchitecture architecture, gguf_architecture(config_));
     prefix_ = std::string(architecture.name) + ".";
     writer_.add("general.architecture", architecture.name);
@@ -255,7 +255,7 @@ class Describer {
 
 }  // namespace
 
-Status describe_in_gguf(const Checkpoint& input, const OutputFormat& format, GgufWriter& writer,
+Status describe_in_gguf(const Checkpoint& input, const FileFormat& format, GgufWriter& writer,
                         std::vector<std::string>& notes) {
   if (input.gguf() != nullptr) {
     copy_metadata(*input.gguf(), format, writer);

@@ -17,7 +17,7 @@ namespace forerun {
 // Adds the metadata of a file with the input's model whose linear layers have `format`. Metadata of
 // a GGUF input are copied, but for those that describe its own formats and parts. Adds a line to
 // `notes` for what cannot be said. kUnsupported where the file could not describe the model.
-Status describe_in_gguf(const Checkpoint& input, const OutputFormat& format, GgufWriter& writer,
+Status describe_in_gguf(const Checkpoint& input, const FileFormat& format, GgufWriter& writer,
                         std::vector<std::string>& notes);
 
 // What the frequencies of rope are divided by, [head_dim / 2]: the tensor rope_freqs.weight, which

@@ -22,14 +22,14 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-std::vector<OutputFormat> all_formats() {
-  std::vector<OutputFormat> formats;
+std::vector<FileFormat> all_formats() {
+  std::vector<FileFormat> formats;
   for (const DType dtype : kFloats) formats.push_back({.dtype = dtype});
   for (const BlockFormatInfo& blocks : block_formats()) {
     if (block_encoder(blocks.format) == nullptr) continue;
-    formats.push_back({.kind = OutputFormat::Kind::kBlocks, .blocks = &blocks});
+    formats.push_back({.kind = FileFormat::Kind::kBlocks, .blocks = &blocks});
   }
-  formats.push_back({.kind = OutputFormat::Kind::kAwq});
+  formats.push_back({.kind = FileFormat::Kind::kAwq});
   return formats;
 }
 
@@ -37,30 +37,30 @@ std::vector<OutputFormat> all_formats() {
 
 std::vector<std::string> output_format_names() {
   std::vector<std::string> names;
-  for (const OutputFormat& format : all_formats()) names.push_back(output_format_name(format));
+  for (const FileFormat& format : all_formats()) names.push_back(output_format_name(format));
   return names;
 }
 
-std::string output_format_name(const OutputFormat& format) {
+std::string output_format_name(const FileFormat& format) {
   switch (format.kind) {
-    case OutputFormat::Kind::kFloat:
+    case FileFormat::Kind::kFloat:
       return std::string(dtype_name(format.dtype));
-    case OutputFormat::Kind::kBlocks:
+    case FileFormat::Kind::kBlocks:
       return lower_case(format.blocks->name);
-    case OutputFormat::Kind::kAwq:
+    case FileFormat::Kind::kAwq:
       break;
   }
   return std::string(kAwqName);
 }
 
-Result<OutputFormat> parse_output_format(std::string_view flag, std::string_view text) {
+Result<FileFormat> parse_output_format(std::string_view flag, std::string_view text) {
   const std::string wanted = lower_case(text);
-  for (const OutputFormat& format : all_formats()) {
+  for (const FileFormat& format : all_formats()) {
     if (output_format_name(format) == wanted) return format;
   }
   for (const auto& [name, group_size] : kAwqGroups) {
     if (wanted != std::string(kAwqName) + ":" + std::string(name)) continue;
-    return OutputFormat{.kind = OutputFormat::Kind::kAwq, .group_size = group_size};
+    return FileFormat{.kind = FileFormat::Kind::kAwq, .group_size = group_size};
   }
   std::string accepted;
   for (const std::string& name : output_format_names()) accepted += name + ", ";

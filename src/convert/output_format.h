@@ -15,7 +15,7 @@
 
 namespace forerun {
 
-struct OutputFormat {
+struct FileFormat {
   enum class Kind : uint8_t { kFloat, kBlocks, kAwq };
   Kind kind = Kind::kFloat;
   DType dtype = DType::kBf16;               // of kFloat
@@ -24,16 +24,16 @@ struct OutputFormat {
   int32_t group_size = 0;
 
   bool is_float() const { return kind == Kind::kFloat; }
-  bool operator==(const OutputFormat&) const = default;
+  bool operator==(const FileFormat&) const = default;
 };
 
 // "f32", "bf16", "f16", the block formats such as "q8_0", "awq": what parse_output_format() takes.
 std::vector<std::string> output_format_names();
 
 // "q8_0", "awq" or "awq:GROUP". Messages begin with `flag`.
-Result<OutputFormat> parse_output_format(std::string_view flag, std::string_view text);
+Result<FileFormat> parse_output_format(std::string_view flag, std::string_view text);
 
 // "bf16", "q8_0" or "awq".
-std::string output_format_name(const OutputFormat& format);
+std::string output_format_name(const FileFormat& format);
 
 }  // namespace forerun

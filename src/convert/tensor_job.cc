@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/dtype.h"
@@ -121,9 +122,9 @@ class VectorJob : public TensorJob {
 // A part is some rows, whole heads where they are reordered.
 class WeightJob : public TensorJob {
  public:
-  WeightJob(std::string name, WeightSource from, const OutputFormat& format, RowOrder order)
+  WeightJob(std::string name, WeightSource from, const FileFormat& format, RowOrder order)
       : from_(std::move(from)), order_(order) {
-    const bool is_blocks = format.kind == OutputFormat::Kind::kBlocks;
+    const bool is_blocks = format.kind == FileFormat::Kind::kBlocks;
     outputs_ = {{std::move(name),
                  is_blocks ? DType::kBlocks : format.dtype,
                  format.blocks,
@@ -134,9 +135,7 @@ class WeightJob : public TensorJob {
     const RawTensor* const dense = from_.dense();
     is_copy_ = dense != nullptr && dense->dtype == outputs_[0].dtype &&
                dense->blocks == outputs_[0].blocks;
-    is_q4_1_of_awq_ = is_blocks && format.blocks->format == BlockFormat::kQ4_1 && from_.awq() &&
-                      from_.awq()->group_size % kQ4_1Weights == 0 &&
-                      from_.awq()->scales->dtype == DType::kF16;
+    if (is_blocks && format.blocks->format == BlockFormat::kQ4_1) find_nibbles();
   }
 
   int64_t num_parts() const override { return divided_up(from_.rows(), part_rows_); }
@@ -152,8 +151,8 @@ class WeightJob : public TensorJob {
     Status encoded;
     if (is_copy_) {
       copy_rows(first, count, to);
-    } else if (is_q4_1_of_awq_) {
-      encode_awq(first, count, to);
+    } else if (nibbles_) {
+      encode_nibbles(first, count, to);
     } else {
       encoded = encode_rows(first, count, to);
     }
@@ -185,23 +184,33 @@ class WeightJob : public TensorJob {
     return {};
   }
 
+  // Keeps the quantized values of layers with 4 bits whose groups are whole blocks of Q4_1.
+  void find_nibbles() {
+    nibbles_ = from_.integers();
+    if (!nibbles_) return;
+    const bool fits = nibbles_->bits == 4 && nibbles_->group % kQ4_1Weights == 0 &&
+                      nibbles_->scale_dtype == DType::kF16 && nibbles_->order.empty();
+    if (!fits) nibbles_.reset();
+  }
+
   // A block of Q4_1 is d * q + m: the scale, the quantized values as they are, and -zero * scale,
   // of which only the last is rounded.
-  void encode_awq(int64_t first, int64_t count, std::byte* to) const {
-    const AwqTensors& awq = *from_.awq();
-    const int64_t columns = from_.columns();
-    std::vector<uint8_t> rows(static_cast<size_t>(count * columns));
-    unpack_awq(awq, first, count, 0, columns, rows.data());
+  void encode_nibbles(int64_t first, int64_t count, std::byte* to) const {
+    std::vector<uint8_t> quants(static_cast<size_t>(from_.columns()));
+    std::vector<float> scales(static_cast<size_t>(nibbles_->groups()));
+    std::vector<int16_t> zeros(scales.size());
     for (int64_t row = 0; row < count; ++row) {
       const int64_t weight_row = order_.weight_row(first + row);
-      const uint8_t* q = rows.data() + (weight_row - first) * columns;
-      for (int64_t column = 0; column < columns; column += kQ4_1Weights, q += kQ4_1Weights) {
-        const int64_t group = column / awq.group_size;
-        const float scale = awq_scale(awq, group, weight_row);
-        const auto zero = static_cast<float>(awq_zero(awq, group, weight_row));
-        store_u16(to_f16(scale).bits, to);
-        store_u16(to_f16(-zero * scale).bits, to + 2);
+      nibbles_->quants(weight_row, 0, from_.columns(), quants.data());
+      nibbles_->scales(weight_row, scales.data());
+      nibbles_->zeros(weight_row, zeros.data());
+      const uint8_t* q = quants.data();
+      for (int64_t column = 0; column < from_.columns(); column += kQ4_1Weights) {
+        const auto group = static_cast<size_t>(column / nibbles_->group);
+        store_u16(to_f16(scales[group]).bits, to);
+        store_u16(to_f16(-static_cast<float>(zeros[group]) * scales[group]).bits, to + 2);
         for (int64_t i = 0; i < 16; ++i) to[4 + i] = static_cast<std::byte>(q[i] | q[16 + i] << 4);
+        q += kQ4_1Weights;
         to += outputs_[0].blocks->bytes;
       }
     }
@@ -210,7 +219,8 @@ class WeightJob : public TensorJob {
   WeightSource from_;
   RowOrder order_;
   int64_t part_rows_ = 0;
-  bool is_copy_ = false, is_q4_1_of_awq_ = false;
+  bool is_copy_ = false;
+  std::optional<StoredIntegers> nibbles_;
 };
 
 }  // namespace
@@ -247,7 +257,7 @@ std::unique_ptr<TensorJob> write_vector(std::string name, std::vector<float> val
 }
 
 std::unique_ptr<TensorJob> convert_weight(std::string name, WeightSource from,
-                                          const OutputFormat& format, RowOrder order) {
+                                          const FileFormat& format, RowOrder order) {
   return std::make_unique<WeightJob>(std::move(name), std::move(from), format, order);
 }
 

@@ -70,7 +70,7 @@ std::unique_ptr<TensorJob> write_vector(std::string name, std::vector<float> val
 // Floats or blocks. Where the input has the format already, its bytes are copied; AWQ becomes Q4_1
 // with its quantized values unchanged where its groups are multiples of 32.
 std::unique_ptr<TensorJob> convert_weight(std::string name, WeightSource from,
-                                          const OutputFormat& format, RowOrder order);
+                                          const FileFormat& format, RowOrder order);
 // AWQ, rounded to nearest; `module` is the name without ".qweight". A group's range contains zero.
 // group_size divides the columns, and 8 the rows.
 std::unique_ptr<TensorJob> quantize_to_awq(const std::string& module, WeightSource from,

@@ -1,5 +1,4 @@
-// The weight of one module of the input as f32, whether it is stored as floats, blocks or AWQ's
-// three tensors.
+// The weight of one module of the input as f32, however it is stored.
 //
 // Thread rules: const methods may be called from many threads. The checkpoint must outlive this.
 #pragma once
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/layouts/weight_parts.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -18,11 +18,14 @@ class WeightSource {
   // A weight of two dimensions.
   static Result<WeightSource> make(const Checkpoint& checkpoint, ModuleId module);
 
-  int64_t rows() const { return rows_; }
-  int64_t columns() const { return columns_; }
-  // The tensor, or null where the weight is AWQ.
-  const RawTensor* dense() const { return dense_; }
-  const std::optional<AwqTensors>& awq() const { return awq_; }
+  int64_t rows() const { return weight_->shape[0]; }
+  int64_t columns() const { return weight_->shape[1]; }
+  // The tensor, or null where several store the weight.
+  const RawTensor* dense() const { return weight_->parts == nullptr ? weight_ : nullptr; }
+  // The tensors of AutoAWQ's "gemm" version.
+  std::optional<AwqTensors> awq() const;
+  // All of the weight as integers of 4 or 8 bits in groups.
+  std::optional<StoredIntegers> integers() const;
   // All tensors that hold the weight.
   std::vector<const RawTensor*> tensors() const;
 
@@ -31,16 +34,7 @@ class WeightSource {
             float* to) const;
 
  private:
-  const RawTensor* dense_ = nullptr;
-  std::optional<AwqTensors> awq_;
-  int64_t rows_ = 0, columns_ = 0;
+  const RawTensor* weight_ = nullptr;
 };
-
-// The quantized values 0..15 of AWQ weights, [num_rows][in_features].
-void unpack_awq(const AwqTensors& awq, int64_t first_row, int64_t num_rows, int64_t first_column,
-                int64_t num_columns, uint8_t* to);
-// The zero point and the scale of row `row` in group `group`.
-uint8_t awq_zero(const AwqTensors& awq, int64_t group, int64_t row);
-float awq_scale(const AwqTensors& awq, int64_t group, int64_t row);
 
 }  // namespace forerun
