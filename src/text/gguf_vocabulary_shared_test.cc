@@ -237,7 +237,9 @@ TEST_P(SharedGgufVocabulary, TokensAndFlags) {
 TEST_P(SharedGgufVocabulary, ItsKindIsFoundInTokenizerJson) {
   const auto kind = gguf_pre_of(*json_);
   EXPECT_EQ(kind.ok(), owned_->vocabulary.model == "gpt2");
-  if (kind.ok()) EXPECT_EQ(*kind, owned_->vocabulary.pre);
+  if (kind.ok()) {
+    EXPECT_EQ(*kind, owned_->vocabulary.pre);
+  }
 }
 
 TEST_P(SharedGgufVocabulary, CountsAsTheSameTokenizer) {
