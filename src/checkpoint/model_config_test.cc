@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 
 #include "checkpoint/testing.h"
@@ -178,6 +179,23 @@ struct RefusalCase {
 constexpr const char* kWaysOut[] = {"may run it", "save_pretrained(OUT)", "take the original",
                                     "quantize the original"};
 
+void expect_refused(std::span<const RefusalCase> cases) {
+  for (const RefusalCase& test : cases) {
+    const Status status = refused(minimal(test.family, test.more));
+    EXPECT_EQ(status.code(), test.code) << status.message();
+    EXPECT_EQ(status.message().rfind("config.json: field ", 0), 0u) << status.message();
+    for (const char* part : test.parts) {
+      EXPECT_NE(status.message().find(part), std::string::npos)
+          << status.message() << "\n lacks " << part;
+    }
+    if (test.code != StatusCode::kUnsupported) continue;
+    // What cannot be read says what to do.
+    EXPECT_TRUE(std::any_of(std::begin(kWaysOut), std::end(kWaysOut), [&](const char* way_out) {
+      return status.message().find(way_out) != std::string::npos;
+    })) << status.message();
+  }
+}
+
 TEST(ModelConfig, RefusalsNameFieldFoundAndAccepted) {
   const RefusalCase cases[] = {
       {"llama",
@@ -246,6 +264,12 @@ TEST(ModelConfig, RefusalsNameFieldFoundAndAccepted) {
        R"("rope_theta":1.5,"rope_parameters":{"rope_theta":2})",
        StatusCode::kInvalidArgument,
        {"\"rope_parameters.rope_theta\"", "2", "1.5"}},
+  };
+  expect_refused(cases);
+}
+
+TEST(ModelConfig, RefusalsOfQuantizationSayWhatIsAccepted) {
+  const RefusalCase cases[] = {
       {"llama",
        R"("quantization_config":{"quant_method":"gptq","bits":3})",
        StatusCode::kUnsupported,
@@ -351,20 +375,7 @@ TEST(ModelConfig, RefusalsNameFieldFoundAndAccepted) {
        StatusCode::kInvalidArgument,
        {"quantization_config.group_size", "0", "divisor"}},
   };
-  for (const RefusalCase& test : cases) {
-    const Status status = refused(minimal(test.family, test.more));
-    EXPECT_EQ(status.code(), test.code) << status.message();
-    EXPECT_EQ(status.message().rfind("config.json: field ", 0), 0u) << status.message();
-    for (const char* part : test.parts) {
-      EXPECT_NE(status.message().find(part), std::string::npos)
-          << status.message() << "\n lacks " << part;
-    }
-    if (test.code != StatusCode::kUnsupported) continue;
-    // What cannot be read says what to do.
-    EXPECT_TRUE(std::any_of(std::begin(kWaysOut), std::end(kWaysOut), [&](const char* way_out) {
-      return status.message().find(way_out) != std::string::npos;
-    })) << status.message();
-  }
+  expect_refused(cases);
 }
 
 TEST(ModelConfig, EveryRequiredFieldIsNamedWhenMissing) {

@@ -280,20 +280,20 @@ void WeightParts::widen(int64_t out, int64_t first, int64_t count, float* to) co
 }
 
 std::optional<StoredIntegers> WeightParts::integers(int64_t first_out, int64_t last_out,
-                                                     int64_t first_in, int64_t last_in) const {
+                                                    int64_t first_in, int64_t last_in) const {
   const int64_t ins = last_in - first_in;
   if (layout().quants == nullptr || ins == 0) return std::nullopt;
   if (!order_.empty() && ins != parts_.in) return std::nullopt;
   StoredIntegers range{.outs = last_out - first_out,
-                        .ins = ins,
-                        .bits = parts_.bits,
-                        .group = parts_.group,
-                        .scale_dtype = parts_[layout().scale_part].dtype,
-                        .has_zeros = has_zeros_,
-                        .order = order_,
-                        .parts = this,
-                        .first_out = first_out,
-                        .first_in = first_in};
+                       .ins = ins,
+                       .bits = parts_.bits,
+                       .group = parts_.group,
+                       .scale_dtype = parts_[layout().scale_part].dtype,
+                       .has_zeros = has_zeros_,
+                       .order = order_,
+                       .parts = this,
+                       .first_out = first_out,
+                       .first_in = first_in};
   const bool is_in_one_group = first_in / parts_.group == (last_in - 1) / parts_.group;
   range.group = is_in_one_group ? ins : std::gcd(parts_.group, std::gcd(first_in, ins));
   return range;

@@ -113,7 +113,7 @@ class WeightParts {
   // the inputs where groups do not lie one after another (GPTQ's desc_act): widen those. A range
   // that cuts groups has smaller ones, with repeated scales.
   std::optional<StoredIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
-                                          int64_t last_in) const;
+                                         int64_t last_in) const;
   // For packers of e4m3; nothing for integers.
   std::optional<ScaledFloats> floats() const;
   // For the packers that unpack AutoAWQ's words themselves; nothing for other layouts.

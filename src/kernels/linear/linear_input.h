@@ -34,7 +34,7 @@ struct InputLayout {
   int64_t float_bytes = 0;  // per row; 0: the layout is absent
   int64_t half_bytes = 0;
   int64_t digit_bytes = 0;
-  int64_t input_bytes = 0;  // of an input's digits
+  int64_t input_bytes = 0;   // of an input's digits
   int64_t scale_stride = 0;  // f32 scales and i32 sums: elements per row
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
