@@ -103,7 +103,8 @@ class Planner {
   FileFormat wide_format(ModuleId module) const {
     if (to_.kind != FileFormat::Kind::kAwq) return is_smaller_than_a_byte(to_) ? q8_0() : to_;
     const RawTensor* const weight = input_.weight(module);
-    const bool is_stored = weight != nullptr && weight->blocks == nullptr;
+    const bool is_stored =
+        weight != nullptr && weight->blocks == nullptr && weight->parts == nullptr;
     return {.dtype = is_stored ? weight->dtype : DType::kF16};
   }
 

@@ -190,7 +190,8 @@ void read_awq_fields(FieldReader& fields, QuantizationConfig& quantization) {
   const char* bits_field = fields.has("bits") ? "bits" : "w_bit";
   LayerScheme scheme;
   scheme.bits = static_cast<int32_t>(fields.integer(bits_field, 1, 64).value_or(4));
-  if (scheme.bits != 4) fields.refuse(bits_field, "4", StatusCode::kUnsupported);
+  if (scheme.bits != 4)
+    fields.refuse(bits_field, "4; " + std::string(kTakeTheOriginal), StatusCode::kUnsupported);
 
   scheme.layout = &kAwqGemm;
   const std::string version = lower_case(fields.string("version").value_or("gemm"));
@@ -216,7 +217,8 @@ void read_awq_fields(FieldReader& fields, QuantizationConfig& quantization) {
                   "-1, 32, 64 or from 128 on, as AutoAWQ's version " + version + " writes");
   }
   if (!fields.boolean("zero_point").value_or(true)) {
-    fields.refuse("zero_point", "true; AutoAWQ's layouts always store zero points",
+    fields.refuse("zero_point",
+                  "true, as AutoAWQ's layouts have it; " + std::string(kTakeTheOriginal),
                   StatusCode::kUnsupported);
   }
   read_left_out(fields, "modules_to_not_convert", quantization);

@@ -181,8 +181,9 @@ void read_group(FieldReader& group, const std::string& format_of_all, LayerSchem
   if (scheme.targets.empty()) group.refuse("targets", "a list of layers, such as [\"Linear\"]");
   for (const std::string& target : scheme.targets) {
     if (!is_readable_pattern(target)) {
-      group.refuse("targets", "names of layers and simple patterns", StatusCode::kUnsupported,
-                   in_quotes(target));
+      group.refuse("targets",
+                   "names of layers and simple patterns; " + std::string(kTakeTheOriginal),
+                   StatusCode::kUnsupported, in_quotes(target));
     }
   }
   auto weights = group.object("weights");
@@ -197,10 +198,13 @@ void read_group(FieldReader& group, const std::string& format_of_all, LayerSchem
   const bool is_float = scheme.layout == &kScaledFloats;
   const bool fits = format == "naive-quantized" || (format == "float-quantized") == is_float;
   if (!fits) {
-    group.refuse("format",
-                 is_float ? "\"float-quantized\", for weights of type \"float\""
-                          : "\"pack-quantized\" or \"int-quantized\", for weights of type \"int\"",
-                 StatusCode::kUnsupported, in_quotes(format));
+    group.refuse(
+        "format",
+        std::string(is_float ? "\"float-quantized\", for weights of type \"float\"; "
+                             : "\"pack-quantized\" or \"int-quantized\", for weights of type "
+                               "\"int\"; ") +
+            std::string(kTakeTheOriginal),
+        StatusCode::kUnsupported, in_quotes(format));
   }
 }
 

@@ -121,10 +121,10 @@ void read_gptq_fields(FieldReader& fields, QuantizationConfig& quantization) {
   const std::string format = fields.string(format_field).value_or("gptq");
   if (fields.truthy("is_marlin_format") || (format != "gptq" && format != "gptq_v2")) {
     const bool is_flag = format == "gptq" || format == "gptq_v2";
-    fields.refuse(is_flag ? "is_marlin_format" : format_field,
-                  "\"gptq\" or \"gptq_v2\", not repacked for a kernel; take the checkpoint that it "
-                  "was repacked from",
-                  StatusCode::kUnsupported);
+    fields.refuse(
+        is_flag ? "is_marlin_format" : format_field,
+        "\"gptq\" or \"gptq_v2\", not repacked for a kernel; " + std::string(kTakeTheOriginal),
+        StatusCode::kUnsupported);
   }
   scheme.zeros_lack_one = format != "gptq_v2";
   read_dynamic(fields, quantization);

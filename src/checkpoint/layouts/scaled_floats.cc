@@ -60,7 +60,8 @@ void read_fp8_fields(FieldReader& fields, QuantizationConfig& quantization) {
   if (const auto block = fields.integers("weight_block_size", 1, 1 << 20)) {
     if (*block != std::vector<int64_t>{128, 128}) {
       fields.refuse("weight_block_size",
-                    "[128, 128], or null for scales of outputs or of the whole tensor",
+                    "[128, 128], or null for scales of outputs or of the whole tensor; " +
+                        std::string(kTakeTheOriginal),
                     StatusCode::kUnsupported, list_text(*block));
     }
     scheme.block_size = 128;

@@ -66,8 +66,8 @@ bool is_left_out(const QuantizationConfig& quantization, std::string_view module
 void read_left_out(FieldReader& fields, std::string_view field, QuantizationConfig& quantization) {
   for (const std::string& pattern : fields.strings(field).value_or(std::vector<std::string>())) {
     if (!is_readable_pattern(pattern)) {
-      fields.refuse(field, "names of layers and simple patterns", StatusCode::kUnsupported,
-                    in_quotes(pattern));
+      fields.refuse(field, "names of layers and simple patterns; " + std::string(kTakeTheOriginal),
+                    StatusCode::kUnsupported, in_quotes(pattern));
     }
     quantization.left_out.push_back(pattern);
   }
