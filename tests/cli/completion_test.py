@@ -10,7 +10,18 @@ import unittest
 import process
 from process import run
 
-COMMANDS = ("generate", "chat", "serve", "bench", "inspect", "convert", "plan", "trace", "completion", "man")
+COMMANDS = (
+    "generate",
+    "chat",
+    "serve",
+    "bench",
+    "inspect",
+    "convert",
+    "plan",
+    "trace",
+    "completion",
+    "man",
+)
 
 
 class Completion(process.CommandLine):
