@@ -20,6 +20,8 @@ const LinearKernels& default_kernels() {
 #if defined(__x86_64__)
     case Isa::kAvx2:
       return kLinearAvx2;
+#endif
+#if defined(__x86_64__) && !defined(FORERUN_WITHOUT_AVX512)
     case Isa::kAvx512:
       return kLinearAvx512;
     case Isa::kAvx512Bf16:

@@ -16,7 +16,7 @@
 
 namespace forerun {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FORERUN_WITHOUT_AVX512)
 extern const LinearKernels kLinearBf16DotEmulated;
 #endif
 
@@ -245,7 +245,7 @@ TEST(Isa, TheForcedInstructionSetRuns) {
   EXPECT_STREQ(linear_kernels().name, forced);
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FORERUN_WITHOUT_AVX512)
 TEST(Bf16Dot, EmulatedInstructionPassesTheSameTests) {
   if (!isa_is_supported(Isa::kAvx512)) GTEST_SKIP() << "needs AVX-512";
   if (current_isa() != Isa::kAvx512) GTEST_SKIP() << "run with FORERUN_ISA=avx512";
