@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "commands.h"
 #include "convert/output_format.h"
+#include "engine/load/numerics_options.h"
 #include "interrupt.h"
 #include "terminal.h"
 
@@ -22,13 +23,6 @@ struct ConvertFlags {
   std::string to, embedding, head;
   bool force = false;
 };
-
-// "f32, bf16, ...": what --to takes.
-std::string format_names() {
-  std::string names;
-  for (const std::string& name : output_format_names()) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
 
 Result<ConvertOptions> convert_options(const ConvertFlags& flags) {
   ConvertOptions options;
@@ -88,7 +82,7 @@ Command add_convert(CLI::App& app) {
   command->add_option("output", flags->output,
                       "OUT.gguf for a GGUF file, any other name for a directory of safetensors");
   command->add_option("--to", flags->to,
-                      "Format of the linear layers: " + format_names() +
+                      "Format of the linear layers: " + list_of(output_format_names()) +
                           ". A directory takes floats, and awq with groups of 128 inputs or "
                           "awq:64, awq:32; a GGUF file takes floats and blocks");
   command->add_option("--embedding", flags->embedding,

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/lower_case.h"
 #include "base/printable.h"
 #include "checkpoint/config_sections.h"
 #include "checkpoint/layouts/weight_layout.h"

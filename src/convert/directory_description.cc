@@ -4,8 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <optional>
@@ -44,12 +42,6 @@ std::string pretty(const ordered_json& json) {
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-Result<std::string> read_whole(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 void set_format(ordered_json& config, const DirectoryFormat& format) {
   bool is_stated = false;
   for (const char* const field : {"dtype", "torch_dtype"}) {
@@ -58,7 +50,7 @@ void set_format(ordered_json& config, const DirectoryFormat& format) {
     is_stated = true;
   }
   if (!is_stated) config["torch_dtype"] = torch_name(format.dtype);
-  config.erase("quantization_config");
+  for (const char* const field : {"quantization_config", "compression_config"}) config.erase(field);
   if (format.awq_group_size == 0) return;
   std::vector<std::string> kept = {"lm_head"};
   kept.insert(kept.end(), format.kept_modules.begin(), format.kept_modules.end());
@@ -70,7 +62,7 @@ void set_format(ordered_json& config, const DirectoryFormat& format) {
 // Those of a directory.
 Result<NamedTexts> copied_files(const Checkpoint& input, const DirectoryFormat& format) {
   NamedTexts files;
-  FORERUN_ASSIGN_OR_RETURN(const std::string text, read_whole(input.path() / "config.json"));
+  FORERUN_ASSIGN_OR_RETURN(const std::string text, read_side_file(input.path() / "config.json"));
   ordered_json config = ordered_json::parse(text, nullptr, false);
   if (!config.is_object()) {
     return Status(StatusCode::kCorrupt, (input.path() / "config.json").string() +
@@ -82,11 +74,11 @@ Result<NamedTexts> copied_files(const Checkpoint& input, const DirectoryFormat& 
   for (const auto& entry : std::filesystem::directory_iterator(input.path(), error)) {
     const std::string name = entry.path().filename().string();
     if (!is_side_file(name)) continue;
-    FORERUN_ASSIGN_OR_RETURN(std::string bytes, read_whole(entry.path()));
+    FORERUN_ASSIGN_OR_RETURN(std::string bytes, read_side_file(entry.path()));
     files.emplace_back(name, std::move(bytes));
   }
   if (std::filesystem::exists(input.path() / kToolUseTemplate, error)) {
-    FORERUN_ASSIGN_OR_RETURN(std::string bytes, read_whole(input.path() / kToolUseTemplate));
+    FORERUN_ASSIGN_OR_RETURN(std::string bytes, read_side_file(input.path() / kToolUseTemplate));
     files.emplace_back(kToolUseTemplate, std::move(bytes));
   }
   return files;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -11,7 +9,9 @@
 #include "base/status_macros.h"
 #include "checkpoint/gguf/gguf_config.h"
 #include "checkpoint/gguf/gguf_file.h"
+#include "convert/output_files.h"
 #include "engine/load/model_text.h"
+#include "forerun/sampling_fields.h"
 #include "model/rope_frequencies.h"
 #include "text/tokenizer_conversion.h"
 
@@ -36,12 +36,6 @@ uint32_t file_type(const FileFormat& format) {
     default:
       return 1024;  // "guessed"
   }
-}
-
-Result<std::string> read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 // Keys of a file that say how it is stored, not what the model is, and that the output lacks.
@@ -150,22 +144,23 @@ class Describer {
     const SamplingOptions& sampling = defaults_.sampling;
     // A file that sets no temperature is greedy.
     if (!defaults_.do_sample.value_or(sampling.temperature.has_value())) return {};
-    const auto add = [&](const char* name, const auto& value) {
-      if (value) writer_.add(std::string("general.sampling.") + name, *value);
-    };
-    writer_.add("general.sampling.temp", sampling.temperature.value_or(1.0f));
-    add("top_k", sampling.top_k);
-    add("top_p", sampling.top_p);
-    add("min_p", sampling.min_p);
-    add("penalty_repeat", sampling.repetition_penalty);
+    if (!sampling.temperature) writer_.add(gguf_sampling_key("temperature"), 1.0f);
+    for_each_sampling_field([&](const auto& field) {
+      if (const auto& value = sampling.*field.option) {
+        writer_.add(gguf_sampling_key(field.name), *value);
+      }
+    });
+    if (sampling.repetition_penalty || sampling.presence_penalty || sampling.frequency_penalty) {
+      writer_.add(kGgufPenaltyLast, int32_t{-1});
+    }
     return {};
   }
 
   Status describe_tokenizer() {
     const std::filesystem::path file = input_.path() / "tokenizer.json";
     FORERUN_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::load(input_.path()));
-    FORERUN_ASSIGN_OR_RETURN(const std::string bytes, read_text(file));
-    const auto settings = read_text(input_.path() / "tokenizer_config.json");
+    FORERUN_ASSIGN_OR_RETURN(const std::string bytes, read_side_file(file));
+    const auto settings = read_side_file(input_.path() / "tokenizer_config.json");
     FORERUN_ASSIGN_OR_RETURN(
         const OwnedGgufVocabulary owned,
         to_gguf_vocabulary(bytes, file.string(), settings.ok() ? settings.value() : std::string(),

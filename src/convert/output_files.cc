@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -93,6 +95,12 @@ Status refuse_input(const Checkpoint& input, const fs::path& path) {
 
 bool is_side_file(std::string_view name) {
   return std::find(std::begin(kSideFiles), std::end(kSideFiles), name) != std::end(kSideFiles);
+}
+
+Result<std::string> read_side_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path& out,

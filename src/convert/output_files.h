@@ -55,6 +55,8 @@ class OutputFiles {
   std::vector<File> files_;
 };
 
+// A whole small file of the input.
+Result<std::string> read_side_file(const std::filesystem::path& path);
 // Whether a checkpoint's directory has such a file beside its weights: tokenizer.json and the like.
 bool is_side_file(std::string_view name);
 

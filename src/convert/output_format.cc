@@ -1,9 +1,9 @@
 #include "convert/output_format.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "base/lower_case.h"
 #include "base/printable.h"
 #include "checkpoint/blocks/encode_blocks.h"
 
@@ -14,13 +14,6 @@ constexpr DType kFloats[] = {DType::kF32, DType::kBf16, DType::kF16};
 constexpr std::pair<std::string_view, int32_t> kAwqGroups[] = {
     {"32", 32}, {"64", 64}, {"128", 128}};
 constexpr std::string_view kAwqName = "awq";
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
 
 std::vector<FileFormat> all_formats() {
   std::vector<FileFormat> formats;
@@ -46,7 +39,7 @@ std::string output_format_name(const FileFormat& format) {
     case FileFormat::Kind::kFloat:
       return std::string(dtype_name(format.dtype));
     case FileFormat::Kind::kBlocks:
-      return lower_case(format.blocks->name);
+      return lower_case(std::string(format.blocks->name));
     case FileFormat::Kind::kAwq:
       break;
   }
@@ -54,7 +47,7 @@ std::string output_format_name(const FileFormat& format) {
 }
 
 Result<FileFormat> parse_output_format(std::string_view flag, std::string_view text) {
-  const std::string wanted = lower_case(text);
+  const std::string wanted = lower_case(std::string(text));
   for (const FileFormat& format : all_formats()) {
     if (output_format_name(format) == wanted) return format;
   }

@@ -1,13 +1,10 @@
 #include "model/block_packing.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <thread>
-#include <vector>
 
 #include "checkpoint/blocks/block_fields.h"
-#include "device/cpu/team.h"
+#include "device/cpu/portions.h"
 #include "kernels/linear/formats/grouped_packer.h"
 #include "kernels/linear/linear_weight.h"
 #include "model/block_lanes.h"
@@ -144,19 +141,12 @@ LinearWeight pack_blocks(const RawTensor& tensor, const ModulePart& part) {
   const int64_t blocks = (outs + kBlockOuts - 1) / kBlockOuts;
   const int64_t portion = std::max<int64_t>(
       1, kPortionBytes / std::max<int64_t>(1, kBlockOuts * block_count * stored.bytes));
-  std::atomic<int64_t> next = 0;
-  const auto pack_portions = [&] {
-    for (int64_t begin; (begin = next.fetch_add(portion, std::memory_order_relaxed)) < blocks;) {
-      const int64_t end = std::min(blocks, begin + portion);
-      for (int64_t block = begin; block < end; ++block) pack_block(block * kBlockOuts);
+  share_portions((blocks + portion - 1) / portion, blocks / portion, [&](Portions& portions) {
+    while (const auto index = portions.next()) {
+      const int64_t end = std::min(blocks, (*index + 1) * portion);
+      for (int64_t block = *index * portion; block < end; ++block) pack_block(block * kBlockOuts);
     }
-  };
-  const auto cores = static_cast<int64_t>(available_cores().size());
-  const int64_t threads = std::clamp<int64_t>(blocks / portion, 1, std::max<int64_t>(1, cores));
-  std::vector<std::thread> others;
-  for (int64_t thread = 1; thread < threads; ++thread) others.emplace_back(pack_portions);
-  pack_portions();
-  for (std::thread& other : others) other.join();
+  });
   return packer.finish();
 }
 

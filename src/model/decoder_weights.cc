@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
 #include "checkpoint/layouts/weight_parts.h"
@@ -90,6 +91,8 @@ class Loader {
   Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
   Status load_embedding(const RawTensor& tensor);
+  // Remembers a weight that becomes f32 though its description has a kernel format.
+  void note_widened(const RawTensor& tensor, const std::string& why);
   // Converts a weight to its overridden format.
   Status convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
   // Whether kernels read the weight's elements in the format that they are stored in.
@@ -152,7 +155,13 @@ class Loader {
   double done_bytes_ = 0;
   DecoderWeights out_;
   std::optional<ReadAhead> ahead_;
+  std::string first_widened_;  // the tensor, and why it is not in the format that was planned
+  int64_t num_widened_ = 0;
 };
+
+void Loader::note_widened(const RawTensor& tensor, const std::string& why) {
+  if (num_widened_++ == 0) first_widened_ = "tensor " + std::string(tensor.name) + ": " + why;
+}
 
 std::vector<ReadAhead::Bytes> Loader::copied_tensors() const {
   std::vector<ReadAhead::Bytes> copied;
@@ -210,6 +219,10 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
     if (packed.status().code() != StatusCode::kUnsupported) {
       return packed.status().with_context("tensor " + std::string(tensor.name));
     }
+    note_widened(tensor, packed.status().message());
+  } else if (format ? part.in.size() % input_multiple(*format) != 0
+                    : kernel_format(tensor).has_value()) {
+    note_widened(tensor, "devices divide its inputs within a block or group");
   }
   const int64_t width = tensor.shape[1];
   if (!keeps_elements(tensor, override_)) {
@@ -306,6 +319,12 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   out_.layers.resize(static_cast<size_t>(layers_.size()));
   for (const Module& module : decoder_modules(config)) {
     if (layers_.holds(module.id, config)) FORERUN_RETURN_IF_ERROR(load_module(module, shard));
+  }
+  if (num_widened_ > 0) {
+    const int64_t others = num_widened_ - 1;
+    log_line(LogLevel::kWarning,
+             first_widened_ + "; it is read as f32" +
+                 (others > 0 ? ", and so are " + std::to_string(others) + " others" : ""));
   }
   if (progress_) progress_(1.0);
   return std::move(out_);

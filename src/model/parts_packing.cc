@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
-#include "device/cpu/team.h"
+#include "device/cpu/portions.h"
 #include "kernels/linear/formats/integer_packer.h"
 #include "kernels/linear/linear_weight.h"
 
@@ -92,7 +90,8 @@ GroupedIntegers source_of(StoredIntegers range) {
     source.zeros = [held](int64_t out, std::span<int16_t> to) { held->zeros(out, to.data()); };
   }
   if (!held->order.empty()) {
-    source.order = std::shared_ptr<const std::vector<int32_t>>(held, &held->order);
+    source.order =
+        std::make_shared<const std::vector<int32_t>>(held->order.begin(), held->order.end());
   }
   return source;
 }
@@ -105,18 +104,13 @@ Result<LinearWeight> pack_integers(StoredIntegers range) {
   const int64_t outs = range.outs, ins = range.ins;
   FORERUN_ASSIGN_OR_RETURN(IntegerPacker packer,
                            IntegerPacker::create(outs, ins, source_of(std::move(range))));
-  std::atomic<int64_t> next = 0;
-  const auto pack_portions = [&] {
-    for (int64_t first; (first = next.fetch_add(kPortionOuts)) < outs;) {
+  const int64_t count = (outs + kPortionOuts - 1) / kPortionOuts;
+  share_portions(count, outs / kPortionOuts, [&](Portions& portions) {
+    while (const auto index = portions.next()) {
+      const int64_t first = *index * kPortionOuts;
       packer.pack(first, std::min(kPortionOuts, outs - first));
     }
-  };
-  const auto cores = static_cast<int64_t>(available_cores().size());
-  const int64_t threads = std::clamp<int64_t>(outs / kPortionOuts, 1, std::max<int64_t>(1, cores));
-  std::vector<std::thread> others;
-  for (int64_t thread = 1; thread < threads; ++thread) others.emplace_back(pack_portions);
-  pack_portions();
-  for (std::thread& other : others) other.join();
+  });
   return packer.finish();
 }
 
@@ -157,7 +151,7 @@ Result<LinearWeight> view_floats(const ScaledFloats& floats, const ModulePart& p
 
 std::optional<PartsPlan> plan_parts(const WeightParts& parts) {
   const int64_t out = parts.out_features(), in = parts.in_features();
-  if (parts.floats()) return PartsPlan{WeightFormat::kFp8, parts.stored_bytes()};
+  if (parts.are_floats()) return PartsPlan{WeightFormat::kFp8, parts.stored_bytes()};
   const auto range = parts.integers(0, out, 0, in);
   if (!range || !packs_integers(*range)) return std::nullopt;
   const IntegerPlan plan = plan_integers(out, in, source_of(*range));

@@ -4,13 +4,12 @@
 #include <atomic>
 #include <cmath>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/dtype.h"
 #include "checkpoint/blocks/block_format.h"
 #include "checkpoint/blocks/encode_blocks.h"
-#include "device/cpu/team.h"
+#include "device/cpu/portions.h"
 #include "kernels/linear/formats/grouped.h"
 #include "kernels/linear/formats/grouped_packer.h"
 #include "kernels/linear/formats/weight_formats.h"
@@ -50,26 +49,15 @@ bool can_make(WeightFormat format) {
 // Calls take(first, rows) for portions of the rows, on as many threads as there are cores.
 template <class Take>
 void for_portions(int64_t out, int64_t in, const FillRows& fill, const Take& take) {
-  const auto run = [&](int64_t begin, int64_t end) {
-    std::vector<float> values(static_cast<size_t>(std::min(kPortion, end - begin) * in));
-    for (int64_t first = begin; first < end; first += kPortion) {
-      const MatrixView<float> rows(values.data(), {std::min(kPortion, end - first), in});
+  share_portions((out + kPortion - 1) / kPortion, out / kMinRows, [&](Portions& portions) {
+    std::vector<float> values(static_cast<size_t>(std::min(kPortion, out) * in));
+    while (const auto portion = portions.next()) {
+      const int64_t first = *portion * kPortion;
+      const MatrixView<float> rows(values.data(), {std::min(kPortion, out - first), in});
       fill(first, rows);
       take(first, rows);
     }
-  };
-  const auto cores = static_cast<int64_t>(available_cores().size());
-  const int64_t threads = std::clamp<int64_t>(out / kMinRows, 1, std::max<int64_t>(1, cores));
-  const int64_t portions = (out + kPortion - 1) / kPortion;
-  const auto first_of = [&](int64_t thread) {
-    return std::min(out, portions * thread / threads * kPortion);
-  };
-  std::vector<std::thread> others;
-  for (int64_t thread = 1; thread < threads; ++thread) {
-    others.emplace_back([&, thread] { run(first_of(thread), first_of(thread + 1)); });
-  }
-  run(0, first_of(1));
-  for (std::thread& other : others) other.join();
+  });
 }
 
 bool fit_f16(MatrixView<float> rows) {

@@ -1,7 +1,6 @@
 #include "model/rounding_error.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -9,7 +8,7 @@
 
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
-#include "device/cpu/team.h"
+#include "device/cpu/portions.h"
 #include "model/requantize.h"
 
 namespace forerun {
@@ -70,28 +69,21 @@ Result<RoundingError> rounding_error(const Checkpoint& checkpoint, const ModuleR
   // Summed in the order of the rows, so that the figures do not depend on the threads.
   std::vector<RoundingError> errors(static_cast<size_t>(portions));
   std::vector<Status> failures(static_cast<size_t>(portions));
-  std::atomic<int64_t> next = 0;
-  const auto run = [&](bool reports) {
+  const std::thread::id caller = std::this_thread::get_id();
+  share_portions(portions, portions, [&](Portions& queue) {
     std::vector<float> values(static_cast<size_t>(std::min(kErrorRows, out) * in));
-    for (int64_t portion = next++; portion < portions; portion = next++) {
-      const int64_t first = portion * kErrorRows;
+    while (const auto portion = queue.next()) {
+      const int64_t first = *portion * kErrorRows;
       const MatrixView<float> rows(values.data(), {std::min(kErrorRows, out - first), in});
       fill(first, rows);
       auto error = portion_error(*read.rounded_to, rows);
-      if (error.ok()) errors[static_cast<size_t>(portion)] = *error;
-      failures[static_cast<size_t>(portion)] = error.status();
-      if (reports && progress) {
-        progress(static_cast<double>(portion) / static_cast<double>(portions));
+      if (error.ok()) errors[static_cast<size_t>(*portion)] = *error;
+      failures[static_cast<size_t>(*portion)] = error.status();
+      if (progress && std::this_thread::get_id() == caller) {
+        progress(static_cast<double>(*portion) / static_cast<double>(portions));
       }
     }
-  };
-  const auto cores = static_cast<int64_t>(available_cores().size());
-  std::vector<std::thread> others;
-  for (int64_t thread = 1; thread < std::min(cores, portions); ++thread) {
-    others.emplace_back(run, false);
-  }
-  run(true);
-  for (std::thread& other : others) other.join();
+  });
   for (const ModuleTensor& each : checkpoint.tensors_of(source)) {
     checkpoint.release_pages(*each.tensor);
   }

@@ -26,8 +26,6 @@ constexpr size_t kMaxStringBytes = size_t{1} << 30;
 constexpr const char* kOriginal =
     "open the model's Hugging Face directory, whose tokenizer.json says all of this";
 
-enum Type : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
-
 // The kinds of tokenizers that Forerun does not have, for messages.
 std::string what_is(std::string_view model) {
   constexpr std::pair<std::string_view, std::string_view> kModels[] = {
@@ -153,12 +151,13 @@ class Converter {
   bool is_no_token(size_t id) const {
     const std::string_view token = in_.tokens[id];
     return token.empty() ||
-           (in_.types[id] == kUnused && token == "[PAD" + std::to_string(id) + "]");
+           (in_.types[id] == GgufVocabulary::kUnused && token == "[PAD" + std::to_string(id) + "]");
   }
 
   bool is_added(size_t id) const {
     const int32_t type = in_.types[id];
-    return type == kUnknown || type == kControl || type == kUserDefined;
+    return type == GgufVocabulary::kUnknown || type == GgufVocabulary::kControl ||
+           type == GgufVocabulary::kUserDefined;
   }
 
   Status read_tokens() {
@@ -168,7 +167,7 @@ class Converter {
     tokens_.reserve(in_.tokens.size(), bytes + bytes / 8);
     spans_.resize(in_.tokens.size());
     for (size_t id = 0; id < in_.tokens.size(); ++id) {
-      if (in_.types[id] < kNormal || in_.types[id] > kByte) {
+      if (in_.types[id] < GgufVocabulary::kNormal || in_.types[id] > GgufVocabulary::kByte) {
         return refuse("token_type[" + std::to_string(id) + "]", std::to_string(in_.types[id]),
                       "1 to 6");
       }
@@ -187,7 +186,7 @@ class Converter {
                           "at most " + std::to_string(text::kMaxAddedTokenBytes),
                           StatusCode::kUnsupported);
     }
-    if (is_llama_ && in_.types[id] == kByte && !is_byte_name(token)) {
+    if (is_llama_ && in_.types[id] == GgufVocabulary::kByte && !is_byte_name(token)) {
       return refuse_token(id, in_quotes(token) + " of the type of byte tokens",
                           "\"<0x00>\" to \"<0xFF>\"");
     }
@@ -212,7 +211,7 @@ class Converter {
   // Gemma's runs of U+2581 are user-defined tokens, which llama.cpp's converter writes as spaces,
   // since it looks for them before it turns the text's spaces into U+2581.
   bool has_spaces_for_marks(size_t id) const {
-    return is_llama_ && !adds_prefix_ && in_.types[id] == kUserDefined;
+    return is_llama_ && !adds_prefix_ && in_.types[id] == GgufVocabulary::kUserDefined;
   }
 
   static bool is_byte_name(std::string_view token) {
@@ -254,7 +253,8 @@ class Converter {
     std::vector<uint8_t> may_join(in_.tokens.size(), 0);
     for (size_t id = 0; id < in_.tokens.size(); ++id) {
       const int32_t type = in_.types[id];
-      may_join[id] = type == kNormal || type == kUserDefined || type == kUnused;
+      may_join[id] = type == GgufVocabulary::kNormal || type == GgufVocabulary::kUserDefined ||
+                     type == GgufVocabulary::kUnused;
     }
     const std::vector<text::IdPair> merges = text::derive_merges(tokens_, in_.scores, may_join);
     out_.merges.reserve(merges.size());
@@ -300,7 +300,7 @@ class Converter {
       if (!is_added(id) || is_no_token(id)) continue;
       list.push_back({{"id", id},
                       {"content", out_.view(spans_[id])},
-                      {"special", in_.types[id] != kUserDefined},
+                      {"special", in_.types[id] != GgufVocabulary::kUserDefined},
                       // Sought in text whose spaces have become U+2581.
                       {"normalized", has_spaces_for_marks(id)}});
     }
@@ -317,7 +317,7 @@ class Converter {
     document["pre_tokenizer"] = nullptr;
     const int32_t instruction = tokens_.find("[INST]");
     if (adds_prefix_ && instruction >= 0 &&
-        in_.types[static_cast<size_t>(instruction)] == kControl) {
+        in_.types[static_cast<size_t>(instruction)] == GgufVocabulary::kControl) {
       document["pre_tokenizer"] = {{"type", "Metaspace"},
                                    {"replacement", kMark},
                                    {"prepend_scheme", "first"},

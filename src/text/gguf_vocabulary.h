@@ -50,6 +50,8 @@ struct GgufVocabulary {
   std::string model;  // tokenizer.ggml.model
   std::string pre;    // tokenizer.ggml.pre; empty if absent
 
+  enum TokenType : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
   std::vector<std::string_view> tokens;  // tokenizer.ggml.tokens, by id
   std::vector<int32_t> types;            // tokenizer.ggml.token_type, by id
   std::vector<float> scores;             // tokenizer.ggml.scores, by id; gpt2: may be absent

@@ -18,16 +18,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The types of tokens in a GGUF file; gguf_vocabulary.h says what each means.
-enum TokenType : int32_t {
-  kPlain = 1,
-  kUnknownToken,
-  kSpecial,
-  kUserToken,
-  kUnusedToken,
-  kByteToken
-};
-
 constexpr float kNeverMerged = -1e9f;
 
 Status refuse_tokenizer(const std::string& name, const std::string& found) {
@@ -73,11 +63,12 @@ class VocabularyBuilder {
   }
 
   int32_t type_of(int32_t id, std::string_view token) const {
-    if (token.empty()) return kUnusedToken;
-    if (is_sentencepiece_ && token == unknown_) return kUnknownToken;
-    if (tokenizer_.is_special(id)) return kSpecial;
-    if (added_.contains(id)) return kUserToken;
-    return is_sentencepiece_ && is_byte_name(token) ? kByteToken : kPlain;
+    if (token.empty()) return GgufVocabulary::kUnused;
+    if (is_sentencepiece_ && token == unknown_) return GgufVocabulary::kUnknown;
+    if (tokenizer_.is_special(id)) return GgufVocabulary::kControl;
+    if (added_.contains(id)) return GgufVocabulary::kUserDefined;
+    return is_sentencepiece_ && is_byte_name(token) ? GgufVocabulary::kByte
+                                                    : GgufVocabulary::kNormal;
   }
 
   void list_tokens(int32_t count) {
@@ -102,7 +93,7 @@ class VocabularyBuilder {
   void score_tokens() {
     to().scores.assign(to().tokens.size(), 0.0f);
     for (size_t id = 0; id < to().types.size(); ++id) {
-      if (to().types[id] != kPlain) continue;
+      if (to().types[id] != GgufVocabulary::kNormal) continue;
       to().scores[id] = is_run_of_marks(to().tokens[id]) ? kNeverMerged : -static_cast<float>(id);
     }
   }

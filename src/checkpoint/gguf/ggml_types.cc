@@ -78,6 +78,13 @@ std::optional<GgmlLayout> ggml_layout(uint32_t type) {
   return std::nullopt;
 }
 
+std::optional<uint32_t> ggml_type_of(DType dtype) {
+  for (const PlainType& plain : kPlainTypes) {
+    if (plain.dtype == dtype) return plain.type;
+  }
+  return std::nullopt;
+}
+
 std::optional<DType> ggml_dtype(uint32_t type) {
   const PlainType* const plain = find_plain_type(type);
   return plain == nullptr ? std::nullopt : plain->dtype;

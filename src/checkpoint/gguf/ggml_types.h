@@ -30,5 +30,7 @@ std::optional<GgmlLayout> ggml_layout(uint32_t type);
 
 // F32, F16, BF16, I8, I16, I32 and I64; else unset.
 std::optional<DType> ggml_dtype(uint32_t type);
+// The type of such elements; unset where ggml has none.
+std::optional<uint32_t> ggml_type_of(DType dtype);
 
 }  // namespace forerun

@@ -6,15 +6,10 @@
 #include <system_error>
 #include <vector>
 
+#include "base/lower_case.h"
+
 namespace forerun {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 // The name without ".gguf" and without the "-00001-of-00003" of a first part; empty for what is no
 // model of its own.
@@ -30,8 +25,8 @@ std::string model_name(const std::string& file) {
 }
 
 bool is_quantized_as(const std::string& name, std::string_view quantization) {
-  const std::string whole = lower(name);
-  const std::string end = lower(quantization);
+  const std::string whole = lower_case(name);
+  const std::string end = lower_case(std::string(quantization));
   if (end.empty()) return true;
   if (!whole.ends_with(end)) return false;
   if (whole.size() == end.size()) return true;

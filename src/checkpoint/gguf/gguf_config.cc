@@ -45,17 +45,6 @@ const Architecture* find_architecture(std::string_view name) {
 }
 
 constexpr std::string_view kSampling = "general.sampling.";
-constexpr const char* kPenaltyLast = "general.sampling.penalty_last_n";
-
-// The key of a sampling field, by its name in sampling_fields.h.
-std::string sampling_key(std::string_view field) {
-  std::string name(field);
-  if (field == "temperature") name = "temp";
-  if (field == "repetition_penalty") name = "penalty_repeat";
-  if (field == "presence_penalty") name = "penalty_present";
-  if (field == "frequency_penalty") name = "penalty_freq";
-  return std::string(kSampling) + name;
-}
 
 // What to do with a file of an architecture that is not read.
 std::string way_out(std::string_view architecture) {
@@ -343,12 +332,21 @@ class ConfigReader {
 
 Result<ModelConfig> read_gguf_config(const GgufFile& file) { return ConfigReader(file).run(); }
 
+std::string gguf_sampling_key(std::string_view field) {
+  std::string name(field);
+  if (field == "temperature") name = "temp";
+  if (field == "repetition_penalty") name = "penalty_repeat";
+  if (field == "presence_penalty") name = "penalty_present";
+  if (field == "frequency_penalty") name = "penalty_freq";
+  return std::string(kSampling) + name;
+}
+
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
   GgufMetadataReader fields = file.metadata_reader();
   GenerationDefaults defaults;
   std::vector<std::string> applied;
   for_each_sampling_field([&](const auto& field) {
-    const std::string key = sampling_key(field.name);
+    const std::string key = gguf_sampling_key(field.name);
     applied.push_back(key);
     auto& option = defaults.sampling.*field.option;
     if constexpr (std::is_same_v<std::decay_t<decltype(*option)>, float>) {
@@ -359,7 +357,7 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
     }
   });
   // How many tokens the penalties look back at: here all; 0 switches them off.
-  const auto last = fields.integer(kPenaltyLast, INT32_MIN, INT32_MAX);
+  const auto last = fields.integer(kGgufPenaltyLast, INT32_MIN, INT32_MAX);
   SamplingOptions& sampling = defaults.sampling;
   if (last == 0) {
     sampling.repetition_penalty.reset();
@@ -368,7 +366,7 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
   }
   const bool penalizes =
       sampling.repetition_penalty || sampling.presence_penalty || sampling.frequency_penalty;
-  if (!penalizes || last.value_or(0) <= 0) applied.emplace_back(kPenaltyLast);
+  if (!penalizes || last.value_or(0) <= 0) applied.emplace_back(kGgufPenaltyLast);
   if (!fields.ok()) return fields.status();
   for (const GgufValue& value : file.metadata().values()) {
     if (!value.key.starts_with(kSampling)) continue;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "checkpoint/gguf/gguf_file.h"
@@ -23,6 +24,11 @@ Result<ModelConfig> read_gguf_config(const GgufFile& file);
 // general.sampling.*: what newer converters keep of generation_config.json. Absent keys are unset;
 // those that nothing here applies, such as mirostat, are named.
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file);
+
+// The key of a sampling field, by its name in forerun/sampling_fields.h: "general.sampling.temp".
+std::string gguf_sampling_key(std::string_view field);
+// How many of the last tokens the penalties look at; -1: all, as they do here.
+inline constexpr const char* kGgufPenaltyLast = "general.sampling.penalty_last_n";
 
 // Rows of a head whose rows of Q and K lie interleaved (RawTensor::interleaved_head); 0 for
 // architectures whose rows lie in order.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "base/lower_case.h"
 #include "checkpoint/layouts/weight_layout.h"
 
 namespace forerun {
@@ -190,8 +191,9 @@ void read_awq_fields(FieldReader& fields, QuantizationConfig& quantization) {
   const char* bits_field = fields.has("bits") ? "bits" : "w_bit";
   LayerScheme scheme;
   scheme.bits = static_cast<int32_t>(fields.integer(bits_field, 1, 64).value_or(4));
-  if (scheme.bits != 4)
+  if (scheme.bits != 4) {
     fields.refuse(bits_field, "4; " + std::string(kTakeTheOriginal), StatusCode::kUnsupported);
+  }
 
   scheme.layout = &kAwqGemm;
   const std::string version = lower_case(fields.string("version").value_or("gemm"));

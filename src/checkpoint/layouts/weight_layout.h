@@ -92,7 +92,6 @@ void read_left_out(FieldReader& fields, std::string_view field, QuantizationConf
 inline constexpr std::string_view kTakeTheOriginal =
     "take the original bf16 or f16 checkpoint, a GGUF file of it, or another quantization of it";
 
-std::string lower_case(std::string text);
 // "[128, 128]"
 std::string list_text(const std::vector<int64_t>& values);
 inline int64_t divided(int64_t count, int64_t unit) { return (count + unit - 1) / unit; }

@@ -1,6 +1,4 @@
 // The table of layouts, and which layer has which.
-#include <algorithm>
-#include <cctype>
 #include <string>
 
 #include "base/printable.h"
@@ -71,12 +69,6 @@ void read_left_out(FieldReader& fields, std::string_view field, QuantizationConf
     }
     quantization.left_out.push_back(pattern);
   }
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 std::string list_text(const std::vector<int64_t>& values) {

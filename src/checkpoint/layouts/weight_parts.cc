@@ -235,7 +235,7 @@ int64_t WeightParts::stored_bytes() const {
 }
 
 void WeightParts::widen(int64_t out, int64_t first, int64_t count, float* to) const {
-  if (layout().quants == nullptr) {
+  if (are_floats()) {
     const RawTensor& codes = parts_[0];
     const std::byte* const row = codes.bytes.data() + out * parts_.in;
     const int64_t block = parts_.block == 0 ? parts_.in : parts_.block;
@@ -282,7 +282,7 @@ void WeightParts::widen(int64_t out, int64_t first, int64_t count, float* to) co
 std::optional<StoredIntegers> WeightParts::integers(int64_t first_out, int64_t last_out,
                                                     int64_t first_in, int64_t last_in) const {
   const int64_t ins = last_in - first_in;
-  if (layout().quants == nullptr || ins == 0) return std::nullopt;
+  if (are_floats() || ins == 0) return std::nullopt;
   if (!order_.empty() && ins != parts_.in) return std::nullopt;
   StoredIntegers range{.outs = last_out - first_out,
                        .ins = ins,
@@ -299,8 +299,10 @@ std::optional<StoredIntegers> WeightParts::integers(int64_t first_out, int64_t l
   return range;
 }
 
+bool WeightParts::are_floats() const { return layout().quants == nullptr; }
+
 std::optional<ScaledFloats> WeightParts::floats() const {
-  if (layout().quants != nullptr) return std::nullopt;
+  if (!are_floats()) return std::nullopt;
   ScaledFloats floats{.codes = &parts_[0], .scales = {}};
   const bool is_tensors =
       parts_[layout().scale_part].bytes.size() == dtype_bytes(parts_[layout().scale_part].dtype);

@@ -33,7 +33,7 @@ struct StoredIntegers {
   int64_t group = 0;                   // inputs that share a scale; divides `ins`
   DType scale_dtype = DType::kF16;     // as stored: kF16, kBf16 or kF32
   bool has_zeros = false;              // else every zero is 1 << (bits - 1)
-  std::vector<int32_t> order;          // empty, or a permutation: input i here is input order[i]
+  std::span<const int32_t> order;      // empty, or a permutation: input i here is input order[i]
   const WeightParts* parts = nullptr;  // these three say where the range lies
   int64_t first_out = 0;
   int64_t first_in = 0;
@@ -114,6 +114,8 @@ class WeightParts {
   // that cuts groups has smaller ones, with repeated scales.
   std::optional<StoredIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
                                          int64_t last_in) const;
+  // Whether the weight is numbers of e4m3, not integers.
+  bool are_floats() const;
   // For packers of e4m3; nothing for integers.
   std::optional<ScaledFloats> floats() const;
   // For the packers that unpack AutoAWQ's words themselves; nothing for other layouts.

@@ -9,9 +9,8 @@
 //         4 bits; chunk / 8 vectors: byte j of a lane has input j in its low, 4 + j in its high
 //         nibble }
 //   int8: block = { 16 f32 scales; padded_in / 4 vectors: byte j of a lane is input j plus 128 }
-//   int8 groups: like int4, but the zero point has the low 9 bits of the scale word, and byte j of
-//   a
-//         lane is input j
+//   int8 groups: like int4, but the zero point takes the low 9 bits of the scale word, and byte j
+//         of a lane is input j
 //
 // The last chunk of a block is shorter if it would exceed padded_in.
 //
