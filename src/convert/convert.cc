@@ -23,7 +23,6 @@ namespace {
 
 constexpr uint64_t kMaxShardBytes = 5'000'000'000;
 constexpr int kMaxThreads = 16;
-constexpr uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlBf16 = 30;
 
 // Where an output tensor lies.
 struct Place {
@@ -32,9 +31,7 @@ struct Place {
 };
 
 uint32_t ggml_type_of(const OutputTensor& tensor) {
-  if (tensor.blocks != nullptr) return tensor.blocks->ggml_type;
-  if (tensor.dtype == DType::kF32) return kGgmlF32;
-  return tensor.dtype == DType::kF16 ? kGgmlF16 : kGgmlBf16;
+  return tensor.blocks != nullptr ? tensor.blocks->ggml_type : *ggml_type_of(tensor.dtype);
 }
 
 // Encodes the parts of all jobs on several threads and writes them.
@@ -53,6 +50,9 @@ class JobRunner {
   }
 
   Status run(const ConvertOptions& options) {
+    const auto is_cancelled = [&] { return options.is_cancelled && options.is_cancelled(); };
+    const Status cancelled(StatusCode::kCancelled, "interrupted");
+    if (is_cancelled()) return cancelled;  // small inputs are done before the loop asks
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int wanted = options.num_threads > 0 ? options.num_threads : std::max(1, cores);
     running_ = std::min(wanted, kMaxThreads);
@@ -64,9 +64,9 @@ class JobRunner {
       ended_.wait_for(lock, std::chrono::milliseconds(50));
       lock.unlock();
       if (options.on_progress) options.on_progress(static_cast<double>(written_) / total);
-      const bool is_cancelled = options.is_cancelled && options.is_cancelled();
+      const bool stops = is_cancelled();
       lock.lock();
-      if (is_cancelled && status_.ok()) fail(Status(StatusCode::kCancelled, "interrupted"));
+      if (stops) fail(cancelled);
     }
     return status_;
   }

@@ -101,11 +101,36 @@ class Convert(process.CommandLine):
         path = self.convert(golden, "golden.gguf", "--to", "bf16", "--head", "f32")
         self.assertRegex(run("inspect", path, "--tensors").stdout, r"\noutput.weight +f32")
 
+    def test_sampling_defaults_come_back(self):
+        source = self.folder / "source"
+        shutil.copytree(DRAFT, source)
+        wanted = {"temperature": 0.7, "top_k": 20, "min_p": 0.05, "repetition_penalty": 1.25}
+        defaults = {"eos_token_id": 0, "do_sample": True, **wanted}
+        (source / "generation_config.json").write_text(json.dumps(defaults))
+        file = self.convert(source, "draft.gguf", "--to", "bf16")
+        back = self.convert(file, "draft", "--to", "bf16")
+        found = json.loads((back / "generation_config.json").read_text())
+        self.assertEqual({key: found.get(key) for key in wanted}, wanted)
+        self.assertNotIn("general.sampling", generate("--prompt", "x", model=file).stderr)
+
+    def test_no_description_of_quantization_is_left(self):
+        source = self.folder / "source"
+        shutil.copytree(ROOT / "tests" / "goldens" / "llama-awq-g32", source)
+        config = json.loads((source / "config.json").read_text())
+        config["compression_config"] = config.pop("quantization_config")
+        (source / "config.json").write_text(json.dumps(config))
+        plain = self.convert(source, "plain", "--to", "bf16")
+        self.succeeded(run("inspect", plain))
+        self.assertFalse(
+            {"compression_config", "quantization_config"}
+            & set(json.loads((plain / "config.json").read_text()))
+        )
+
     def test_rows_that_are_no_whole_blocks(self):
         golden = ROOT / "tests" / "goldens" / "llama-awq-g32"
         done = run("convert", golden, self.folder / "golden", "--to", "awq:128")
         self.succeeded(done)
-        self.assertRegex(done.stderr, r"no AWQ of groups of 128; written as bf16|f16|f32")
+        self.assertRegex(done.stderr, r"no AWQ of groups of 128; written as (bf16|f16|f32)")
         self.assertTrue(self.succeeded(run("inspect", self.folder / "golden")))
 
     def test_windows_and_rope_come_back(self):
