@@ -30,27 +30,38 @@ bool wants_sums_16(WeightFormats formats) {
   return false;
 }
 
-// All weights of an input share one layout of digits, so the most demanding format decides.
-bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
-  if (kernels.tile_rows == 0) return false;
+// Whether all integer formats among `formats` have kernels of which `has` is true.
+template <class Has>
+bool all_have(WeightFormats formats, const Has& has) {
   for (const WeightFormatInfo& info : weight_format_table()) {
-    if (info.kind != WeightKind::kIntegers || !wants(formats, info)) continue;
-    const int32_t min_rows = integer_kernels(kernels, info.kernel).min_tile_rows;
-    if (min_rows == 0 || rows < min_rows) return false;
+    if (info.kind == WeightKind::kIntegers && wants(formats, info) && !has(info.kernel))
+      return false;
   }
   return true;
 }
 
-bool takes_digit_words(const LinearKernels& kernels, int64_t rows, int32_t digit_count,
-                       WeightFormats formats) {
-  if (rows < kernels.grouped->min_word_rows) return false;
-  for (const WeightFormatInfo& info : weight_format_table()) {
-    if (info.kind != WeightKind::kIntegers || !wants(formats, info)) continue;
-    const IntegerKernels& integers = integer_kernels(kernels, info.kernel);
-    if (integers.words == nullptr) return false;
-    if (digit_count == 1 && !integers.words_of_one_digit) return false;
+// All weights of an input share one layout of digits, so the most demanding format decides.
+DigitLayout digit_layout_of(const LinearKernels& kernels, int64_t rows, int32_t digit_count,
+                            WeightFormats formats) {
+  if (kernels.tile_rows > 0 && all_have(formats, [&](int32_t kernel) {
+        return rows >= tile_kernels(kernels, kernel).min_rows[digit_count - 1];
+      })) {
+    const bool as_bf16 = digit_count == 2 && all_have(formats, [&](int32_t kernel) {
+                           return tile_kernels(kernels, kernel).bf16_digits != nullptr;
+                         });
+    return as_bf16 ? DigitLayout::kBf16Tiles : DigitLayout::kTiles;
   }
-  return true;
+  if (rows >= kernels.grouped->min_word_rows && all_have(formats, [&](int32_t kernel) {
+        const IntegerKernels& integers = integer_kernels(kernels, kernel);
+        return integers.words != nullptr && (digit_count == 2 || integers.words_of_one_digit);
+      })) {
+    return DigitLayout::kWords;
+  }
+  return DigitLayout::kFours;
+}
+
+bool is_for_tiles(DigitLayout layout) {
+  return layout == DigitLayout::kTiles || layout == DigitLayout::kBf16Tiles;
 }
 
 // An M tile and a row, counted from the tile's first row.
@@ -90,8 +101,7 @@ PackedGroup group_of(const InputRows& at, const InputLayout& layout, const Linea
   out.m_tile_height = in_floats.rows;
   out.half_m_tile_height = in_halves.rows;
   out.digit_m_tile_height = in_digits.rows;
-  out.digit_tiles = layout.digit_tiles;
-  out.digit_words = layout.digit_words;
+  out.digit_layout = layout.digit_layout;
   out.round_to_bf16 = layout.round_to_bf16;
   out.digit_count = layout.digit_count;
   if (at.floats != nullptr) {
@@ -104,7 +114,7 @@ PackedGroup group_of(const InputRows& at, const InputLayout& layout, const Linea
   }
   if (at.digits != nullptr) {
     const int64_t entry = (in_digits.first + in_digits.row) * layout.scale_stride + group;
-    const int64_t row_bytes = out.digit_tiles ? 64 : 4 * layout.input_bytes;
+    const int64_t row_bytes = is_for_tiles(layout.digit_layout) ? 64 : 4 * layout.input_bytes;
     out.digits = at.digits + in_digits.first * layout.digit_bytes +
                  group * kInputGroup * in_digits.rows * layout.input_bytes +
                  in_digits.row * row_bytes;
@@ -146,10 +156,8 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
   if (integers && activation != Activation::kF32) {
     layout.digit_count = activation == Activation::kInt8 ? 1 : 2;
     layout.has_sums_16 = wants_sums_16(formats);
-    layout.digit_tiles = takes_digit_tiles(linear_kernels(), rows, formats);
-    layout.digit_words = !layout.digit_tiles &&
-                         takes_digit_words(linear_kernels(), rows, layout.digit_count, formats);
-    layout.input_bytes = layout.digit_words ? 2 : layout.digit_count;
+    layout.digit_layout = digit_layout_of(linear_kernels(), rows, layout.digit_count, formats);
+    layout.input_bytes = layout.digit_layout == DigitLayout::kWords ? 2 : layout.digit_count;
     layout.digit_bytes = padded * layout.input_bytes;
     layout.scale_stride = (layout.groups + 15) / 16 * 16;
   }
@@ -211,9 +219,10 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
   };
   const MTiles m_tiles = m_tiles_of(kernels.m_tile_rows);
   const MTiles half_m_tiles = kernels.tile_rows > 0 ? m_tiles_of(kernels.tile_rows) : m_tiles;
-  const MTiles digit_m_tiles = layout.digit_tiles   ? half_m_tiles
-                               : layout.digit_words ? m_tiles_of(kernels.grouped->word_rows)
-                                                    : m_tiles;
+  const MTiles digit_m_tiles = is_for_tiles(layout.digit_layout) ? half_m_tiles
+                               : layout.digit_layout == DigitLayout::kWords
+                                   ? m_tiles_of(kernels.grouped->word_rows)
+                                   : m_tiles;
   if (team.rank() == 0) {
     storage_->layout = layout;
     storage_->at = at;

@@ -39,8 +39,7 @@ struct InputLayout {
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
   bool has_sums_16 = false;
-  bool digit_tiles = false;  // see PackedGroup
-  bool digit_words = false;  // see PackedGroup
+  DigitLayout digit_layout = DigitLayout::kFours;
 
   static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
   size_t row_bytes() const;

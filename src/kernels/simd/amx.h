@@ -15,12 +15,13 @@ namespace {
 
 // Eight registers of up to 16 rows of 64 bytes.
 struct AmxTiles {
-  // Sets the number of rows of each register. A configuration takes 0.1 us.
-  FORERUN_INLINE void configure(const int64_t (&rows)[8]) {
+  // Sets the number of rows of each register and the bytes of a row, up to 64. A configuration
+  // takes 0.1 us.
+  FORERUN_INLINE void configure(const int64_t (&rows)[8], const int64_t (&row_bytes)[8]) {
     Config config = {};
     config.palette = 1;
     for (int tile = 0; tile < 8; ++tile) {
-      config.row_bytes[tile] = 64;
+      config.row_bytes[tile] = static_cast<uint16_t>(row_bytes[tile]);
       config.rows[tile] = static_cast<uint8_t>(rows[tile]);
     }
     asm volatile("ldtilecfg %0" ::"m"(config));
@@ -50,6 +51,11 @@ struct AmxTiles {
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_int8() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
+  }
+  // Likewise, of signed weights.
+  template <int kSums, int kInputs, int kWeights>
+  FORERUN_INLINE void dot_signed() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
   }
 
  private:

@@ -43,6 +43,7 @@ struct Avx512 {
   FORERUN_INLINE I max_int(I a, I b) { return _mm512_max_epi32(a, b); }
   FORERUN_INLINE I or_int(I a, I b) { return _mm512_or_si512(a, b); }
   FORERUN_INLINE I dot_halves(I sum, I a, I b) { return _mm512_dpwssd_epi32(sum, a, b); }
+  FORERUN_INLINE I sub_bytes(I a, I b) { return _mm512_sub_epi8(a, b); }
   FORERUN_INLINE I sub_halves(I a, I b) { return _mm512_sub_epi16(a, b); }
   FORERUN_INLINE I mul_halves(I a, I b) { return _mm512_mullo_epi16(a, b); }
   FORERUN_INLINE I and_int(I a, I b) { return _mm512_and_si512(a, b); }
@@ -115,6 +116,10 @@ struct Avx512 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
   FORERUN_INLINE I lookup_bytes(I table, I indices) { return _mm512_shuffle_epi8(table, indices); }
+  // Entries of 16 bits by the low 5 bits of each index.
+  FORERUN_INLINE I lookup_halves(I table, I indices) {
+    return _mm512_permutexvar_epi16(indices, table);
+  }
   FORERUN_INLINE void store_low_halves(uint16_t* p, I v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
   }

@@ -23,6 +23,7 @@ using Tiles = simd::AmxTiles;
 }  // namespace
 }  // namespace amx
 
-constinit const LinearKernels kLinearAmx = amx::make_tile_kernels("amx", kGroupedAvx512);
+constinit const LinearKernels kLinearAmx =
+    amx::make_tile_kernels("amx", kGroupedAvx512, kGroupedTilesAmx);
 
 }  // namespace forerun

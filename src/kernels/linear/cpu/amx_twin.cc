@@ -19,6 +19,7 @@ using Tiles = simd::EmulatedTiles;
 }  // namespace
 }  // namespace amx_twin
 
-constinit const LinearKernels kLinearAmxTwin = amx_twin::make_tile_kernels("amx", kGroupedAvx512);
+constinit const LinearKernels kLinearAmxTwin =
+    amx_twin::make_tile_kernels("amx", kGroupedAvx512, kGroupedTilesAmxTwin);
 
 }  // namespace forerun

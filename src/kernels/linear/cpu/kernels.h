@@ -33,22 +33,33 @@ struct MTiles {
   }
 };
 
+// How the digits of the quantized inputs lie.
+enum class DigitLayout : uint8_t {
+  // Digits of four inputs together, `digit_m_tile_height` times that apart.
+  kFours,
+  // The digit or digits of an input are one 16-bit word, of inputs 0, 2, 1 and 3 of each four.
+  kWords,
+  // For AMX tiles of bytes: the high digits of 64 inputs in order, their low digits
+  // `digit_m_tile_height` * 64 bytes later, and the next 64 inputs another `digit_m_tile_height` *
+  // 64 bytes later.
+  kTiles,
+  // For AMX tiles of bf16: the two digits of an input are one bf16, of inputs 0, 2, 1 and 3 of each
+  // four, in runs of 32 inputs, `digit_m_tile_height` * 64 bytes apart. Quantized bf16 inputs have
+  // at
+  // most 8 significant bits, so it is exact.
+  kBf16Tiles,
+};
+
 // The destination of a group of kInputGroup inputs of one row; a null pointer omits that layout.
 // Inputs past the end are zero.
 struct PackedGroup {
   float* floats;     // vectors of float_lanes, `m_tile_height` vectors apart
   uint16_t* halves;  // bf16 bits in order, runs of 32 inputs, `half_m_tile_height` * 32 apart
-  int8_t* digits;    // digits of four inputs together, `digit_m_tile_height` times that apart
+  int8_t* digits;    // see DigitLayout
   int64_t m_tile_height;
   int64_t half_m_tile_height;
   int64_t digit_m_tile_height;
-  // Digits are laid out for AMX tiles instead: the high digits of 64 inputs in order, their low
-  // digits `digit_m_tile_height` * 64 bytes later, and the next 64 inputs another
-  // `digit_m_tile_height` * 64 bytes later.
-  bool digit_tiles;
-  // The digit or digits of an input are one 16-bit word instead, of inputs 0, 2, 1 and 3 of each
-  // four.
-  bool digit_words;
+  DigitLayout digit_layout;
   float* scale;       // [1] scale of the digits
   int32_t* sums_16;   // [8] sums of the quantized inputs over 16 (null: not wanted), 32, 64 and 128
   int32_t* sums_32;   // [4] inputs, negated, in two 16-bit halves: sum = 128 * high + low,
@@ -128,24 +139,33 @@ struct SwigluTask {
 
 // The kernels of one format of integer weights.
 struct IntegerKernels {
-  // Smallest number of rows whose digits are multiplied by AMX tiles, at most m_tile_rows + 1;
-  // `digits` multiplies fewer rows, with the same bits, since integers are exact either way. 0: the
-  // format has no kernels for AMX tiles.
-  int32_t min_tile_rows;
-  void (*digits[2])(const PackedTask&);       // [digit_count - 1]
-  void (*tile_digits[2])(const PackedTask&);  // by AMX; null: no AMX tiles
+  void (*digits[2])(const PackedTask&);  // [digit_count - 1]
   // Multiplies inputs laid out as words; null: there is no such kernel.
   void (*words)(const PackedTask&);
   bool words_of_one_digit;  // words are faster than inputs of one digit too
   void (*floats)(const PackedTask&);
 };
 
+// The kernels of one format of integer weights for AMX tiles.
+struct TileKernels {
+  // Smallest number of rows that tiles multiply [digit_count - 1]. IntegerKernels multiply fewer
+  // rows, with the same bits, since integers are exact either way.
+  int32_t min_rows[2];
+  void (*digits[2])(const PackedTask&);  // [digit_count - 1], DigitLayout::kTiles
+  // DigitLayout::kBf16Tiles, with the same bits; null: there is no such kernel.
+  void (*bf16_digits)(const PackedTask&);
+};
+
 // WeightFormatInfo::kernel of the first line of kGroupedFormats.
 inline constexpr int32_t kFirstGroupedKernel = 3;
 
+struct GroupedTileKernels {
+  TileKernels of[kGroupedFormatCount];
+};
+
 struct GroupedKernels {
   IntegerKernels of[kGroupedFormatCount];
-  // Rows of an M tile of words (PackedGroup::digit_words). Inputs become words from min_word_rows
+  // Rows of an M tile of DigitLayout::kWords. Inputs become words from min_word_rows
   // rows on, if the kernels of all their weights take them.
   int32_t word_rows;
   int32_t min_word_rows;
@@ -166,6 +186,9 @@ struct LinearKernels {
   void (*bf16_pairs)(const PackedTask&);
   IntegerKernels integers[kFirstGroupedKernel];  // [int8, int4, int8 groups]
   const GroupedKernels* grouped;
+  // Null: there are no AMX tiles.
+  const TileKernels* integer_tiles;  // [kFirstGroupedKernel], like `integers`
+  const GroupedTileKernels* grouped_tiles;
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);
 };
@@ -180,6 +203,8 @@ extern const GroupedKernels kGroupedAvx512;
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512Bf16;
+extern const GroupedTileKernels kGroupedTilesAmx;
+extern const GroupedTileKernels kGroupedTilesAmxTwin;
 extern const LinearKernels kLinearAmx;
 extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without tile registers
 #endif
@@ -188,6 +213,12 @@ extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without 
 inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32_t kernel) {
   return kernel < kFirstGroupedKernel ? kernels.integers[kernel]
                                       : kernels.grouped->of[kernel - kFirstGroupedKernel];
+}
+
+// Likewise, where there are AMX tiles.
+inline const TileKernels& tile_kernels(const LinearKernels& kernels, int32_t kernel) {
+  return kernel < kFirstGroupedKernel ? kernels.integer_tiles[kernel]
+                                      : kernels.grouped_tiles->of[kernel - kFirstGroupedKernel];
 }
 
 // The table of current_isa(), or the table that a test has put in its place.

@@ -84,7 +84,9 @@ bool takes_tiles(const LinearKernels& kernels, const LinearWeight& weight,
                  const InputLayout& layout) {
   if (kernels.tile_rows == 0) return false;
   const WeightKind kind = kind_of(weight);
-  return kind == WeightKind::kPairs || (kind == WeightKind::kIntegers && layout.digit_tiles);
+  if (kind == WeightKind::kPairs) return true;
+  return kind == WeightKind::kIntegers && (layout.digit_layout == DigitLayout::kTiles ||
+                                           layout.digit_layout == DigitLayout::kBf16Tiles);
 }
 
 // The M tiles of the rows as this weight's kernels read them.
@@ -170,9 +172,16 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
                                                : input.at.sums_128;
   task.input_sums_stride = layout.scale_stride * per_group;
   task.input_sums = input_sums + tile.row * task.input_sums_stride;
-  if (layout.digit_words) return integers.words(task);
-  const auto& multiply = layout.digit_tiles ? integers.tile_digits : integers.digits;
-  multiply[layout.digit_count - 1](task);
+  switch (layout.digit_layout) {
+    case DigitLayout::kFours:
+      return integers.digits[layout.digit_count - 1](task);
+    case DigitLayout::kWords:
+      return integers.words(task);
+    case DigitLayout::kTiles:
+      return tile_kernels(kernels, info.kernel).digits[layout.digit_count - 1](task);
+    case DigitLayout::kBf16Tiles:
+      return tile_kernels(kernels, info.kernel).bf16_digits(task);
+  }
 }
 
 void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
@@ -192,7 +201,7 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
     plan.grain = long_enough ? kStreamOuts : kBlockOuts;
     return plan;
   }
-  if (kind_of(weight) == WeightKind::kIntegers && layout.digit_words) {
+  if (kind_of(weight) == WeightKind::kIntegers && layout.digit_layout == DigitLayout::kWords) {
     plan.max_m_tiles = kMaxTileRows / plan.m_tiles.begin(1);
     plan.outs = kWordOuts;
     plan.grain = long_enough ? kWordOuts : kBlockOuts;
