@@ -12,6 +12,7 @@
 #include "base/noise.h"
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/layouts/toy_layouts.h"
 #include "checkpoint/modules.h"
 
 namespace forerun {
@@ -199,6 +200,10 @@ StoredTensor packed(std::string name, int64_t rows, int64_t columns, const Value
   return tensor;
 }
 
+std::string module_of(const std::string& weight) {
+  return weight.substr(0, weight.size() - std::string_view(".weight").size());
+}
+
 void add_awq(const ToySpec& spec, const ToyTensor& wanted, std::vector<StoredTensor>& tensors) {
   const AwqLayer layer(spec, wanted);
   if (spec.quantization == ToySpec::Quantization::kAwqDequantized) {
@@ -215,8 +220,7 @@ void add_awq(const ToySpec& spec, const ToyTensor& wanted, std::vector<StoredTen
     tensors.push_back(std::move(weight));
     return;
   }
-  const std::string module =
-      wanted.name.substr(0, wanted.name.size() - std::string_view(".weight").size());
+  const std::string module = module_of(wanted.name);
   tensors.push_back(packed(module + ".qweight", layer.in(), layer.out(),
                            [&](int64_t row, int64_t column) { return layer.nibble(row, column); }));
   tensors.push_back(
@@ -315,7 +319,10 @@ std::vector<StoredTensor> toy_tensors(const ToySpec& spec) {
   std::vector<StoredTensor> tensors;
   for (const ToyTensor& wanted : unquantized_tensors(spec)) {
     const bool is_linear = wanted.type == ModuleType::kLinear && !wanted.is_bias;
-    if (is_linear && spec.quantization != ToySpec::Quantization::kNone) {
+    if (is_linear && spec.layout != nullptr) {
+      write_toy_layer(module_of(wanted.name),
+                      toy_layer(spec, wanted.name, wanted.shape[0], wanted.shape[1]), tensors);
+    } else if (is_linear && spec.quantization != ToySpec::Quantization::kNone) {
       add_awq(spec, wanted, tensors);
     } else {
       tensors.push_back(float_tensor(spec, wanted));
@@ -367,6 +374,7 @@ std::string toy_config_json(const ToySpec& spec) {
                                      {"version", "gemm"},
                                      {"zero_point", true}};
   }
+  if (spec.layout != nullptr) config["quantization_config"] = Json::parse(spec.layout->config);
   return config.dump(2);
 }
 

@@ -1,4 +1,4 @@
-// Toy checkpoints for tests: any family, dtype and AWQ, with random weights that are a pure
+// Toy checkpoints for tests: any family, dtype and layout, with random weights that are a pure
 // function of (seed, tensor name, element), so the same spec gives the same files everywhere.
 // Linked by tests only (forerun_checkpoint_testing).
 //
@@ -19,6 +19,8 @@
 #include "forerun/status.h"
 
 namespace forerun {
+
+struct ToyLayout;  // layouts/toy_layouts.h
 
 struct ToySpec {
   std::string family = "llama";  // or "qwen2", "qwen3", "mistral"
@@ -52,6 +54,8 @@ struct ToySpec {
   Quantization quantization = Quantization::kNone;
   int32_t awq_group_size = 32;  // divides every layer's inputs; -1 is one group
   DType awq_scale_dtype = DType::kF16;
+
+  const ToyLayout* layout = nullptr;  // linear layers in it; in place of `quantization`
 
   // Not empty: a GGUF file (gguf/toy_gguf.h) whose matrices have these formats in turn; only for
   // callers that write one.

@@ -201,7 +201,7 @@ class WeightJob : public TensorJob {
     std::vector<int16_t> zeros(scales.size());
     for (int64_t row = 0; row < count; ++row) {
       const int64_t weight_row = order_.weight_row(first + row);
-      nibbles_->quants(weight_row, 0, from_.columns(), quants.data());
+      nibbles_->quants(weight_row, {quants.data(), {1, from_.columns()}});
       nibbles_->scales(weight_row, scales.data());
       nibbles_->zeros(weight_row, zeros.data());
       const uint8_t* q = quants.data();

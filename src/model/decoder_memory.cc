@@ -5,6 +5,7 @@
 #include "checkpoint/modules.h"
 #include "kernels/linear/formats/weight_formats.h"
 #include "model/kv_storage.h"
+#include "model/requantize.h"
 #include "model/weight_packing.h"
 
 namespace forerun {
@@ -12,26 +13,38 @@ namespace {
 
 int64_t bytes_of(const RawTensor* tensor) { return tensor == nullptr ? 0 : stored_bytes(*tensor); }
 
-// Bytes of a linear layer or of the head after the override.
-int64_t linear_bytes(const Checkpoint& checkpoint, ModuleId module, int64_t out, int64_t in,
-                     WeightOverride weights) {
-  if (const auto format = override_format(weights)) return weight_bytes(*format, out, in);
-  const RawTensor* const tensor = checkpoint.weight(module);
-  if (tensor == nullptr) return 0;
-  if (tensor->blocks == nullptr && tensor->parts == nullptr) return bytes_of(tensor);
-  return has_kernel(*tensor, /*on_gpus=*/false) ? packed_bytes(*tensor) : out * in * 4;
+// What a vector of floats takes.
+int64_t vector_bytes(const ModulePart& part) {
+  return part.out.size() * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t scaled(int64_t bytes, double share) {
-  return static_cast<int64_t>(static_cast<double>(bytes) * share);
+WeightFormat plain_format(DType dtype) {
+  if (dtype == DType::kBf16) return WeightFormat::kBf16;
+  return dtype == DType::kF16 ? WeightFormat::kF16 : WeightFormat::kF32;
+}
+
+// Bytes of a part of a linear layer or of the head after the override: LinearWeight::bytes().
+int64_t linear_bytes(const RawTensor* tensor, const ModulePart& part, WeightOverride weights,
+                     Activation activation) {
+  const int64_t outs = part.out.size(), ins = part.in.size();
+  if (tensor == nullptr || outs == 0 || ins == 0) return 0;
+  const bool is_quantized = tensor->blocks != nullptr || tensor->parts != nullptr;
+  WeightFormat format = WeightFormat::kF32;
+  if (const auto rounded = override_format(weights)) {
+    if (ins % input_multiple(*rounded) == 0) format = *rounded;
+  } else if (is_quantized) {
+    if (const auto packed = packed_bytes(*tensor, part)) return *packed;
+  } else {
+    format = plain_format(tensor->dtype);
+  }
+  const bool is_paired = format == WeightFormat::kBf16 && takes_bf16_pairs(activation);
+  return weight_bytes(is_paired ? WeightFormat::kBf16Pairs : format, outs, ins);
 }
 
 MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                   Activation activation, const DeviceShard& shard,
                                   const LayerRange& layers) {
   const ModelConfig& config = checkpoint.config();
-  const double head_share =
-      static_cast<double>(shard.vocab.size()) / static_cast<double>(config.vocab_size);
   const RawTensor* embedding = checkpoint.weight({ModuleKind::kEmbedding});
   const bool head_is_copied =
       head_override(weights) != WeightOverride::kAsStored ||
@@ -40,22 +53,21 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
   MemoryNeed memory;
   for (const Module& module : decoder_modules(config)) {
     if (!layers.holds(module.id, config)) continue;
-    memory.weight_bytes += bytes_of(module.has_bias ? checkpoint.bias(module.id) : nullptr);
+    const ModulePart part = module_part(module, shard, config);
+    if (module.has_bias) memory.weight_bytes += vector_bytes(part);
     if (module.type == ModuleType::kLinear || module.type == ModuleType::kHead) {
       const WeightOverride how =
           module.type == ModuleType::kHead ? head_override(weights) : layers_override(weights);
-      memory.weight_bytes += scaled(linear_bytes(checkpoint, module.id, module.out, module.in, how),
-                                    module_share(module, shard, config));
-    } else if (module.type != ModuleType::kEmbedding ||
-               (shard.vocab.begin == 0 && (layers.embeds || !head_is_copied))) {
-      memory.weight_bytes += bytes_of(checkpoint.weight(module.id));
+      memory.weight_bytes += linear_bytes(checkpoint.weight(module.id), part, how, activation);
+    } else if (module.type == ModuleType::kNorm) {
+      memory.weight_bytes += vector_bytes(part);
+    } else if (shard.vocab.begin == 0 && (layers.embeds || !head_is_copied)) {
+      memory.weight_bytes += bytes_of(embedding);
     }
   }
   if (config.tied_embeddings && head_is_copied && layers.heads) {
-    memory.weight_bytes +=
-        scaled(linear_bytes(checkpoint, {ModuleKind::kEmbedding}, config.vocab_size,
-                            config.hidden_size, head_override(weights)),
-               head_share);
+    memory.weight_bytes += linear_bytes(embedding, {shard.vocab, {0, config.hidden_size}},
+                                        head_override(weights), activation);
   }
   const DType kv_dtype = activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
   memory.kv_block_bytes = kv_block_bytes(config, layers.size(), shard.kv_heads.size(), kv_dtype);

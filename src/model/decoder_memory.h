@@ -1,4 +1,5 @@
-// The host memory that a decoder will take, from the checkpoint's description alone.
+// The host memory that a decoder will take: from the checkpoint's description, and where that
+// leaves a kernel format open (model/parts_packing.h), from zeros and scales.
 #pragma once
 
 #include <vector>

@@ -209,19 +209,14 @@ Status Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWei
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_readable(tensor));
   const std::optional<WeightFormat> format = override_format(override_);
-  if (packs_as_stored(tensor, part) && (!format || format == kernel_format(tensor))) {
+  if (packed_bytes(tensor, part) && (!format || format == kernel_format(tensor))) {
     Result<LinearWeight> packed = pack_as_stored(tensor, part);
-    if (packed.ok()) {
-      to = std::move(*packed);
-      if (to.format() != WeightFormat::kFp8) checkpoint_.release_pages(tensor);
-      return {};
-    }
-    if (packed.status().code() != StatusCode::kUnsupported) {
-      return packed.status().with_context("tensor " + std::string(tensor.name));
-    }
-    note_widened(tensor, packed.status().message());
-  } else if (format ? part.in.size() % input_multiple(*format) != 0
-                    : kernel_format(tensor).has_value()) {
+    if (!packed.ok()) return packed.status().with_context("tensor " + std::string(tensor.name));
+    to = std::move(*packed);
+    if (to.format() != WeightFormat::kFp8) checkpoint_.release_pages(tensor);
+    return {};
+  }
+  if (format ? part.in.size() % input_multiple(*format) != 0 : kernel_format(tensor).has_value()) {
     note_widened(tensor, "devices divide its inputs within a block or group");
   }
   const int64_t width = tensor.shape[1];

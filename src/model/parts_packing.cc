@@ -11,6 +11,7 @@
 #include "checkpoint/float_tensor.h"
 #include "device/cpu/portions.h"
 #include "kernels/linear/formats/integer_packer.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear_weight.h"
 
 namespace forerun {
@@ -78,13 +79,12 @@ GroupedIntegers source_of(StoredIntegers range) {
   GroupedIntegers source{.bits = held->bits,
                          .group = held->group,
                          .scale_type = held->scale_dtype,
+                         .has_short_scales = held->has_short_scales,
                          .quants = {},
                          .scales = {},
                          .zeros = {},
                          .order = {}};
-  source.quants = [held](int64_t out, int64_t first, std::span<uint8_t> q) {
-    held->quants(out, first, std::ssize(q), q.data());
-  };
+  source.quants = [held](int64_t first, MatrixView<uint8_t> q) { held->quants(first, q); };
   source.scales = [held](int64_t out, std::span<float> to) { held->scales(out, to.data()); };
   if (held->has_zeros) {
     source.zeros = [held](int64_t out, std::span<int16_t> to) { held->zeros(out, to.data()); };
@@ -94,10 +94,6 @@ GroupedIntegers source_of(StoredIntegers range) {
         std::make_shared<const std::vector<int32_t>>(held->order.begin(), held->order.end());
   }
   return source;
-}
-
-bool packs_integers(const StoredIntegers& range) {
-  return range.group == range.ins || range.group % kInputPad == 0;
 }
 
 Result<LinearWeight> pack_integers(StoredIntegers range) {
@@ -126,9 +122,20 @@ bool packs_floats(const ScaledFloats& floats, const ModulePart& part) {
   return block == part.in.size() || block % kInputPad == 0;
 }
 
+// The blocks of a part: their extents, and how many it has each way.
+struct FloatBlocks {
+  int64_t out, in, rows, columns;
+  int64_t count() const { return rows * columns; }
+};
+
+FloatBlocks blocks_of(const ScaledFloats& floats, const ModulePart& part) {
+  const int64_t in = block_of_part(floats, part);
+  const int64_t out = std::gcd(floats.block_out, part.out.begin);
+  return {out, in, (part.out.size() + out - 1) / out, (part.in.size() + in - 1) / in};
+}
+
 Result<LinearWeight> view_floats(const ScaledFloats& floats, const ModulePart& part) {
-  const int64_t block_in = block_of_part(floats, part);
-  const int64_t block_out = std::gcd(floats.block_out, part.out.begin);
+  const auto [block_out, block_in, rows, columns] = blocks_of(floats, part);
   const int64_t outs = part.out.size(), ins = part.in.size();
   std::vector<float> scales;
   for (int64_t out = 0; out < outs; out += block_out) {
@@ -139,8 +146,6 @@ Result<LinearWeight> view_floats(const ScaledFloats& floats, const ModulePart& p
   const int64_t width = floats.codes->shape[1];
   const auto* const codes = reinterpret_cast<const uint8_t*>(floats.codes->bytes.data()) +
                             part.out.begin * width + part.in.begin;
-  const int64_t rows = (outs + block_out - 1) / block_out;
-  const int64_t columns = (ins + block_in - 1) / block_in;
   return LinearWeight::view_fp8(MatrixView<const uint8_t>(codes, {outs, ins}, width),
                                 {.values = MatrixView<const float>(scales.data(), {rows, columns}),
                                  .block_out = block_out,
@@ -149,19 +154,22 @@ Result<LinearWeight> view_floats(const ScaledFloats& floats, const ModulePart& p
 
 }  // namespace
 
-std::optional<PartsPlan> plan_parts(const WeightParts& parts) {
-  const int64_t out = parts.out_features(), in = parts.in_features();
-  if (parts.are_floats()) return PartsPlan{WeightFormat::kFp8, parts.stored_bytes()};
-  const auto range = parts.integers(0, out, 0, in);
-  if (!range || !packs_integers(*range)) return std::nullopt;
-  const IntegerPlan plan = plan_integers(out, in, source_of(*range));
-  return PartsPlan{plan.format, plan.bytes};
-}
-
-bool packs_parts(const WeightParts& parts, const ModulePart& part) {
-  if (const auto floats = parts.floats()) return packs_floats(*floats, part);
+std::optional<PartsPlan> plan_parts(const WeightParts& parts, const ModulePart& part) {
+  const int64_t outs = part.out.size(), ins = part.in.size();
+  if (const auto floats = parts.floats()) {
+    if (!packs_floats(*floats, part)) return std::nullopt;
+    const FloatBlocks blocks = blocks_of(*floats, part);
+    return PartsPlan{WeightFormat::kFp8, weight_bytes(WeightFormat::kFp8, outs, ins) +
+                                             blocks.count() * int64_t{sizeof(float)}};
+  }
+  if (const auto awq = parts.awq_gemm(); awq && packs_awq(*awq, part)) {
+    const int64_t chunk = std::gcd(group_of_part(*awq, part), kInputGroup);
+    return PartsPlan{WeightFormat::kInt4, weight_bytes(WeightFormat::kInt4, outs, ins, chunk)};
+  }
   const auto range = parts.integers(part.out.begin, part.out.end, part.in.begin, part.in.end);
-  return range && packs_integers(*range);
+  if (!range || (range->group != ins && range->group % kInputPad != 0)) return std::nullopt;
+  const Result<IntegerPlan> plan = plan_integers(outs, ins, source_of(*range));
+  return plan.ok() ? std::optional(PartsPlan{plan->format, plan->bytes}) : std::nullopt;
 }
 
 Result<LinearWeight> pack_parts(const WeightParts& parts, const ModulePart& part) {

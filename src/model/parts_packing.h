@@ -12,21 +12,18 @@
 
 namespace forerun {
 
-// What pack_parts() makes of a whole layer, by its description alone. The zero points of a file may
-// turn out to be all in the middle, and then the weight may be smaller.
+// What pack_parts() makes of a part of a layer.
 struct PartsPlan {
   WeightFormat format;
-  int64_t bytes;
+  int64_t bytes;  // LinearWeight::bytes()
 };
-// Nothing where kernels have no format.
-std::optional<PartsPlan> plan_parts(const WeightParts& parts);
+// Nothing where kernels have no format for the part: it is widened. Which format it is can depend
+// on zeros and scales, of the whole layer (WeightParts::integers): all devices have the same,
+// unless they divide groups.
+std::optional<PartsPlan> plan_parts(const WeightParts& parts, const ModulePart& part);
 
-// Whether pack_parts() takes this part of the layer.
-bool packs_parts(const WeightParts& parts, const ModulePart& part);
-
-// Packs a part for which packs_parts() holds, by as many threads as there are cores. FP8 stays
-// where it is: the checkpoint must outlive the weight. kUnsupported where a value has no place in
-// any format: such weights are widened. kCorrupt where a value is no number.
+// Packs a part that has a plan, by as many threads as there are cores. FP8 stays where it is: the
+// checkpoint must outlive the weight. kCorrupt where a value is no number.
 Result<LinearWeight> pack_parts(const WeightParts& parts, const ModulePart& part);
 
 }  // namespace forerun

@@ -6,11 +6,16 @@
 #include "model/parts_packing.h"
 
 namespace forerun {
+namespace {
+
+ModulePart whole(const RawTensor& tensor) { return {{0, tensor.shape[0]}, {0, tensor.shape[1]}}; }
+
+}  // namespace
 
 std::optional<WeightFormat> kernel_format(const RawTensor& tensor) {
   if (tensor.blocks != nullptr) return kernel_format(tensor.blocks->format);
   if (tensor.parts == nullptr) return std::nullopt;
-  const auto plan = plan_parts(*tensor.parts);
+  const auto plan = plan_parts(*tensor.parts, whole(tensor));
   return plan ? std::optional(plan->format) : std::nullopt;
 }
 
@@ -21,13 +26,17 @@ bool has_kernel(const RawTensor& tensor, bool on_gpus) {
   return awq && awq->group_size == kGpuInt4Group && awq->scales->dtype == DType::kF16;
 }
 
-int64_t packed_bytes(const RawTensor& tensor) {
-  if (tensor.parts != nullptr) return plan_parts(*tensor.parts)->bytes;
-  return weight_bytes(*kernel_format(tensor.blocks->format), tensor.shape[0], tensor.shape[1]);
+std::optional<int64_t> packed_bytes(const RawTensor& tensor, const ModulePart& part) {
+  if (tensor.parts != nullptr) {
+    const auto plan = plan_parts(*tensor.parts, part);
+    return plan ? std::optional(plan->bytes) : std::nullopt;
+  }
+  if (!packs_blocks(tensor, part)) return std::nullopt;
+  return weight_bytes(*kernel_format(tensor.blocks->format), part.out.size(), part.in.size());
 }
 
-bool packs_as_stored(const RawTensor& tensor, const ModulePart& part) {
-  return tensor.parts != nullptr ? packs_parts(*tensor.parts, part) : packs_blocks(tensor, part);
+std::optional<int64_t> packed_bytes(const RawTensor& tensor) {
+  return packed_bytes(tensor, whole(tensor));
 }
 
 Result<LinearWeight> pack_as_stored(const RawTensor& tensor, const ModulePart& part) {

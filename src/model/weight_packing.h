@@ -21,16 +21,15 @@ std::optional<WeightFormat> kernel_format(const RawTensor& tensor);
 // Whether kernels of a backend read the weight as it is stored, where devices cut it well. False
 // for plain weights.
 bool has_kernel(const RawTensor& tensor, bool on_gpus);
-// The bytes that has_kernel() weights take on processors.
-int64_t packed_bytes(const RawTensor& tensor);
+// The bytes that pack_as_stored() allocates for a part or for all of a weight. Nothing for plain
+// weights, and where there is no kernel format or blocks and groups are cut where it cannot be:
+// such weights are widened.
+std::optional<int64_t> packed_bytes(const RawTensor& tensor, const ModulePart& part);
+std::optional<int64_t> packed_bytes(const RawTensor& tensor);
 
-// Whether pack_as_stored() takes the part: there is a kernel format, and blocks and groups are cut
-// where the format can.
-bool packs_as_stored(const RawTensor& tensor, const ModulePart& part);
-
-// Packs a part of a quantized weight for which packs_as_stored() holds, by as many threads as there
-// are cores. FP8 stays where it is: the checkpoint must outlive the weight. kUnsupported where
-// kernels have no place for a value: such weights are widened. kCorrupt where a value is no number.
+// Packs a part of a quantized weight that has packed_bytes(), by as many threads as there are
+// cores. FP8 stays where it is: the checkpoint must outlive the weight. kCorrupt where a value is
+// no number.
 Result<LinearWeight> pack_as_stored(const RawTensor& tensor, const ModulePart& part);
 
 }  // namespace forerun

@@ -2,6 +2,7 @@
 // The e4m3 weights of float-quantized and naive-quantized are those of scaled_floats.cc.
 //
 // Activations are never quantized here, whatever the scheme says about them.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -63,11 +64,11 @@ void packed_quants(const PartTensors& layer, int64_t out, int64_t first, int64_t
                    uint8_t* to) {
   const int64_t quants = packed_in_a_word(layer);
   const int64_t words = divided(layer.in, quants);
-  const uint32_t mask = (1u << layer.bits) - 1u;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t in = first + i;
+  for (int64_t in = first; in < first + count;) {
     const auto word = element_at<uint32_t>(layer[kIntWeight], out * words + in / quants);
-    to[i] = static_cast<uint8_t>((word >> (in % quants * layer.bits)) & mask);
+    const int64_t end = std::min((in / quants + 1) * quants, first + count);
+    unpack_inputs(word, layer.bits, in % quants, end - in, to + in - first);
+    in = end;
   }
 }
 
@@ -215,7 +216,7 @@ const WeightLayout kPackedIntegers = {.method = "compressed-tensors",
                                       .parts = kPackedParts,
                                       .out_unit = any_extent,
                                       .in_unit = any_extent,
-                                      .quants = packed_quants,
+                                      .quants = quants_by_row<packed_quants>,
                                       .zero = packed_zero,
                                       .scale = output_scale,
                                       .scale_part = kIntScale,
@@ -225,7 +226,7 @@ const WeightLayout kBytes = {.method = "compressed-tensors",
                              .parts = kByteParts,
                              .out_unit = any_extent,
                              .in_unit = any_extent,
-                             .quants = byte_quants,
+                             .quants = quants_by_row<byte_quants>,
                              .zero = byte_zero,
                              .scale = output_scale,
                              .scale_part = kIntScale,

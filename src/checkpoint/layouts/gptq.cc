@@ -1,5 +1,6 @@
 // GPTQ as AutoGPTQ and GPTQModel write it: 4 or 8 bits, in order of inputs or sorted by activation
 // ("desc_act").
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -35,15 +36,17 @@ uint32_t quant_of(uint32_t word, int64_t index, int32_t bits) {
   return (word >> (index * bits)) & ((1u << bits) - 1u);
 }
 
-void gptq_quants(const PartTensors& layer, int64_t out, int64_t first, int64_t count, uint8_t* to) {
-  const int64_t quants = quants_a_word(layer);
-  uint32_t word = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t in = first + i;
-    if (i == 0 || in % quants == 0) {
-      word = element_at<uint32_t>(layer[kGptqQweight], in / quants * layer.out + out);
+// A row of words has a word of each output: those of all asked for are read before the next row.
+void gptq_quants(const PartTensors& layer, int64_t out, int64_t first, MatrixView<uint8_t> to) {
+  const int64_t quants = quants_a_word(layer), last = first + to.dim(1);
+  for (int64_t in = first; in < last;) {
+    const int64_t row = in / quants;
+    const int64_t end = std::min((row + 1) * quants, last);
+    for (int64_t o = 0; o < to.dim(0); ++o) {
+      const auto word = element_at<uint32_t>(layer[kGptqQweight], row * layer.out + out + o);
+      unpack_inputs(word, layer.bits, in % quants, end - in, to.row(o) + in - first);
     }
-    to[i] = static_cast<uint8_t>(quant_of(word, in % quants, layer.bits));
+    in = end;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/tensor_view.h"
 #include "checkpoint/layouts/weight_parts.h"
 #include "checkpoint/model_config.h"
 #include "json/field_reader.h"
@@ -55,9 +56,9 @@ struct WeightLayout {
   // The layer's extents must be multiples of these.
   int64_t (*out_unit)(const PartTensors& layer);
   int64_t (*in_unit)(const PartTensors& layer);
-  // Integers: quants of inputs [first, first + count) of an output, in the file's order. Null for
-  // floats, whose codes are the first part.
-  void (*quants)(const PartTensors& layer, int64_t out, int64_t first, int64_t count, uint8_t* to);
+  // Integers: quants of outputs from `out` on and inputs from `in` on, in the file's order, for
+  // `to` [outputs][inputs]. Null for floats, whose codes are the first part.
+  void (*quants)(const PartTensors& layer, int64_t out, int64_t in, MatrixView<uint8_t> to);
   int16_t (*zero)(const PartTensors& layer, int64_t out, int64_t group);
   // The scale of a group, or of a block of inputs.
   float (*scale)(const PartTensors& layer, int64_t out, int64_t group);
@@ -105,5 +106,35 @@ T element_at(const RawTensor& tensor, int64_t index) {
 }
 // An element of f16, bf16 or f32.
 float float_at(const RawTensor& tensor, int64_t index);
+
+// WeightLayout::quants of a layout whose outputs lie apart, by a function for `count` inputs of
+// one.
+template <void (*kRow)(const PartTensors& layer, int64_t out, int64_t in, int64_t count,
+                       uint8_t* to)>
+void quants_by_row(const PartTensors& layer, int64_t out, int64_t in, MatrixView<uint8_t> to) {
+  for (int64_t row = 0; row < to.dim(0); ++row) {
+    kRow(layer, out + row, in, to.dim(1), to.row(row));
+  }
+}
+
+// The quants of a word, the lowest bits first: 8 of 4 bits or 4 of 8 bits.
+inline void unpack_word(uint32_t word, int32_t bits, uint8_t* to) {
+  if (bits == 8) {
+    std::memcpy(to, &word, sizeof word);
+    return;
+  }
+  uint64_t spread = word;
+  spread = (spread | spread << 16) & 0x0000ffff0000ffffu;
+  spread = (spread | spread << 8) & 0x00ff00ff00ff00ffu;
+  spread = (spread | spread << 4) & 0x0f0f0f0f0f0f0f0fu;
+  std::memcpy(to, &spread, sizeof spread);
+}
+// `count` of them, from number `first` on.
+inline void unpack_inputs(uint32_t word, int32_t bits, int64_t first, int64_t count, uint8_t* to) {
+  if (count == 32 / bits) return unpack_word(word, bits, to);
+  uint8_t all[8];
+  unpack_word(word, bits, all);
+  std::memcpy(to, all + first, static_cast<size_t>(count));
+}
 
 }  // namespace forerun

@@ -1,6 +1,7 @@
 #include "checkpoint/layouts/weight_parts.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -255,7 +256,7 @@ void WeightParts::widen(int64_t out, int64_t first, int64_t count, float* to) co
       const int64_t end = std::min(first + count, (group + 1) * parts_.group);
       while (in < end) {
         const int64_t portion = std::min(kPortion, end - in);
-        layout().quants(parts_, out, in, portion, quants);
+        layout().quants(parts_, out, in, {quants, {1, portion}});
         for (int64_t i = 0; i < portion; ++i) *to++ = dequantized(quants[i], zero, scale);
         in += portion;
       }
@@ -270,7 +271,7 @@ void WeightParts::widen(int64_t out, int64_t first, int64_t count, float* to) co
   }
   for (int64_t in = first; in < first + count;) {
     const int64_t portion = std::min(kPortion, first + count - in);
-    layout().quants(parts_, out, in, portion, quants);
+    layout().quants(parts_, out, in, {quants, {1, portion}});
     for (int64_t i = 0; i < portion; ++i) {
       const auto group = static_cast<size_t>(group_of_[static_cast<size_t>(in + i)]);
       *to++ = dequantized(quants[i], zeros[group], scales[group]);
@@ -289,7 +290,8 @@ std::optional<StoredIntegers> WeightParts::integers(int64_t first_out, int64_t l
                        .bits = parts_.bits,
                        .group = parts_.group,
                        .scale_dtype = parts_[layout().scale_part].dtype,
-                       .has_zeros = has_zeros_,
+                       .has_zeros = has_zeros_beside_middle(),
+                       .has_short_scales = has_short_scales(),
                        .order = order_,
                        .parts = this,
                        .first_out = first_out,
@@ -297,6 +299,36 @@ std::optional<StoredIntegers> WeightParts::integers(int64_t first_out, int64_t l
   const bool is_in_one_group = first_in / parts_.group == (last_in - 1) / parts_.group;
   range.group = is_in_one_group ? ins : std::gcd(parts_.group, std::gcd(first_in, ins));
   return range;
+}
+
+bool WeightParts::has_zeros_beside_middle() const {
+  if (!has_zeros_) return false;
+  Answer answer = has_zeros_beside_middle_;
+  if (answer == Answer::kUnknown) {
+    const int16_t middle = static_cast<int16_t>(1 << (parts_.bits - 1));
+    answer = Answer::kNo;
+    for (int64_t at = 0; at < parts_.groups * parts_.out && answer == Answer::kNo; ++at) {
+      const int16_t zero = layout().zero(parts_, at % parts_.out, at / parts_.out);
+      if (zero != middle) answer = Answer::kYes;
+    }
+    has_zeros_beside_middle_ = answer;
+  }
+  return answer == Answer::kYes;
+}
+
+bool WeightParts::has_short_scales() const {
+  constexpr uint32_t kLowBits = 0x1ff;  // of an f32 whose mantissa has more than 15 bits
+  if (parts_.bits != 8 || parts_[layout().scale_part].dtype != DType::kF32) return true;
+  Answer answer = has_short_scales_;
+  if (answer == Answer::kUnknown) {
+    answer = Answer::kYes;
+    for (int64_t at = 0; at < parts_.groups * parts_.out && answer == Answer::kYes; ++at) {
+      const float scale = layout().scale(parts_, at % parts_.out, at / parts_.out);
+      if ((std::bit_cast<uint32_t>(scale) & kLowBits) != 0) answer = Answer::kNo;
+    }
+    has_short_scales_ = answer;
+  }
+  return answer == Answer::kYes;
 }
 
 bool WeightParts::are_floats() const { return layout().quants == nullptr; }
@@ -329,14 +361,17 @@ std::optional<AwqTensors> WeightParts::awq_gemm() const {
                     .group_size = parts_.group};
 }
 
-void StoredIntegers::quants(int64_t out, int64_t first, int64_t count, uint8_t* to) const {
-  const PartTensors& layer = parts->parts_;
-  if (order.empty()) {
-    return parts->layout().quants(layer, first_out + out, first_in + first, count, to);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t in = order[static_cast<size_t>(first + i)];
-    parts->layout().quants(layer, first_out + out, in, 1, to + i);
+void StoredIntegers::quants(int64_t first, MatrixView<uint8_t> to) const {
+  const auto stored = parts->layout().quants;
+  if (order.empty()) return stored(parts->parts_, first_out + first, first_in, to);
+  const int64_t stride = to.outer_stride();
+  std::vector<uint8_t> unordered(static_cast<size_t>(to.dim(0) * stride));
+  const MatrixView<uint8_t> from(unordered.data(), to.shape(), stride);
+  stored(parts->parts_, first_out + first, 0, from);
+  for (int64_t out = 0; out < to.dim(0); ++out) {
+    const uint8_t* const row = from.row(out);
+    uint8_t* const ordered = to.row(out);
+    for (int64_t i = 0; i < ins; ++i) ordered[i] = row[order[static_cast<size_t>(i)]];
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/tensor_view.h"
 #include "checkpoint/checkpoint.h"
 
 namespace forerun {
@@ -32,15 +34,17 @@ struct StoredIntegers {
   int32_t bits = 4;                    // 4 or 8
   int64_t group = 0;                   // inputs that share a scale; divides `ins`
   DType scale_dtype = DType::kF16;     // as stored: kF16, kBf16 or kF32
-  bool has_zeros = false;              // else every zero is 1 << (bits - 1)
+  bool has_zeros = false;              // else every zero of the layer is 1 << (bits - 1)
+  bool has_short_scales = true;        // no scale of the layer has more than 15 bits of mantissa
   std::span<const int32_t> order;      // empty, or a permutation: input i here is input order[i]
   const WeightParts* parts = nullptr;  // these three say where the range lies
   int64_t first_out = 0;
   int64_t first_in = 0;
 
   int64_t groups() const { return ins / group; }
-  // Inputs [first, first + count) of output `out`, 0 .. 2^bits - 1, in the order of `order`.
-  void quants(int64_t out, int64_t first, int64_t count, uint8_t* to) const;
+  // All inputs of outputs from `first` on, 0 .. 2^bits - 1, in the order of `order`, for `to`
+  // [outputs][ins]. Takes the least time for 16 outputs or more at once.
+  void quants(int64_t first, MatrixView<uint8_t> to) const;
   // groups() values of output `out` each. Zeros lie in 0 .. 2^bits: GPTQ adds one to what it
   // stores.
   void scales(int64_t out, float* to) const;
@@ -111,7 +115,8 @@ class WeightParts {
 
   // For packers: a range of outputs and of inputs. Nothing for floats, and nothing for a part of
   // the inputs where groups do not lie one after another (GPTQ's desc_act): widen those. A range
-  // that cuts groups has smaller ones, with repeated scales.
+  // that cuts groups has smaller ones, with repeated scales. The first call may read all zeros of
+  // the layer, or all scales if they are f32 and the integers have 8 bits.
   std::optional<StoredIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
                                          int64_t last_in) const;
   // Whether the weight is numbers of e4m3, not integers.
@@ -127,6 +132,11 @@ class WeightParts {
                    size_t part);
   Status read_order(const RawTensor& groups_of_inputs, bool wanted);
   const WeightLayout& layout() const { return *layout_; }
+  // Whether a zero is not 1 << (bits - 1).
+  bool has_zeros_beside_middle() const;
+  bool has_short_scales() const;
+
+  enum class Answer : uint8_t { kUnknown, kNo, kYes };
 
   const WeightLayout* layout_ = nullptr;
   std::string name_;
@@ -137,6 +147,9 @@ class WeightParts {
   std::vector<int32_t> group_of_;  // [in] the group of an input
   std::vector<int32_t> order_;     // [in] inputs sorted by group
   RawTensor tensor_;
+  // What integers() has found out.
+  mutable std::atomic<Answer> has_zeros_beside_middle_ = Answer::kUnknown;
+  mutable std::atomic<Answer> has_short_scales_ = Answer::kUnknown;
 };
 
 }  // namespace forerun

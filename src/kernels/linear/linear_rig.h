@@ -166,8 +166,13 @@ inline GroupedIntegers random_integers(int bits, int64_t group, DType scale_type
   source.bits = bits;
   source.group = group;
   source.scale_type = scale_type;
-  source.quants = [=](int64_t out, int64_t first, std::span<uint8_t> q) {
-    for (uint8_t& each : q) each = static_cast<uint8_t>(hash(out, first++, 1) % (1u << bits));
+  source.has_short_scales = scale_type != DType::kF32;
+  source.quants = [=](int64_t first, MatrixView<uint8_t> q) {
+    for (int64_t out = 0; out < q.dim(0); ++out) {
+      for (int64_t in = 0; in < q.dim(1); ++in) {
+        q.row(out)[in] = static_cast<uint8_t>(hash(first + out, in, 1) % (1u << bits));
+      }
+    }
   };
   source.scales = [=](int64_t out, std::span<float> scales) {
     int64_t at = 0;

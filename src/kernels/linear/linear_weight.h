@@ -6,7 +6,7 @@
 // sums need no reduction across lanes:
 //
 //   int4: block = in / chunk times { 16 words: the scale's f32 bits with the zero point in the low
-//         4 bits; chunk / 8 vectors: byte j of a lane has input j in its low, 4 + j in its high
+//         5 bits; chunk / 8 vectors: byte j of a lane has input j in its low, 4 + j in its high
 //         nibble }
 //   int8: block = { 16 f32 scales; padded_in / 4 vectors: byte j of a lane is input j plus 128 }
 //   int8 groups: like int4, but the zero point takes the low 9 bits of the scale word, and byte j
@@ -21,7 +21,7 @@
 // Grouped formats have blocks of the same 16 channels, which formats/grouped_formats.h describes.
 //
 // Channels past `out` have weights of 0. Scales of int4 that come from f16 or bf16 keep all their
-// bits; an f32 scale is rounded to 20 bits of mantissa.
+// bits; an f32 scale is rounded to 19 bits of mantissa.
 #pragma once
 
 #include <bit>
@@ -40,7 +40,7 @@ inline constexpr int64_t kBlockOuts = 16;       // output channels per block
 inline constexpr int64_t kInputGroup = 128;     // inputs that share one scale in LinearInput
 inline constexpr int64_t kInputPad = 32;        // int8, pairs: inputs are padded to a multiple
 inline constexpr int64_t kVectorBytes = 64;     // 16 lanes of 32 bits
-inline constexpr uint32_t kZeroPointMask = 15;  // bits of an int4 scale word
+inline constexpr uint32_t kZeroPointMask = 31;  // bits of an int4 scale word
 inline constexpr uint32_t kWideZeroMask = 511;  // bits of a scale word of int8 groups
 
 struct LinearWeight::Storage {

@@ -6,6 +6,7 @@
 // FORERUN_BENCH_THREADS sets the team's size (default: every available core, pinned).
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -84,8 +85,11 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
     GroupedIntegers source;
     source.bits = 8;
     source.group = shape.in % 128 == 0 ? 128 : 64;
-    source.quants = [&state](int64_t, int64_t, std::span<uint8_t> q) {
-      for (uint8_t& each : q) each = static_cast<uint8_t>(next_bits(state));
+    source.quants = [&state](int64_t, MatrixView<uint8_t> q) {
+      for (int64_t out = 0; out < q.dim(0); ++out) {
+        std::generate_n(q.row(out), q.dim(1),
+                        [&] { return static_cast<uint8_t>(next_bits(state)); });
+      }
     };
     source.scales = [](int64_t, std::span<float> scales) {
       std::fill(scales.begin(), scales.end(), 0.0078125f);

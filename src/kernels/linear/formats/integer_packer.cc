@@ -21,12 +21,11 @@ int64_t chunk_of(int64_t in, int64_t group) {
   return group == in ? kInputGroup : std::gcd(group, kInputGroup);
 }
 
-// What all scales and zeros have in common.
-struct ScaleFacts {
-  bool symmetric = true;
-  int32_t largest_zero = 0;
-  uint32_t scale_bits = 0;  // bits that any scale has set
-};
+Status long_scales() {
+  return {StatusCode::kUnsupported,
+          "scales: found f32 with more than 15 bits of mantissa for 8-bit groups; accepted: "
+          "f16, bf16, f32 with their precision, or f32 for symmetric channels"};
+}
 
 Status check_source(int64_t in, const GroupedIntegers& source) {
   if (source.bits != 4 && source.bits != 8) {
@@ -54,8 +53,9 @@ Status check_source(int64_t in, const GroupedIntegers& source) {
                                     " inputs; accepted: " + std::to_string(in)};
 }
 
-Result<ScaleFacts> scan_scales(int64_t out, int64_t in, const GroupedIntegers& source) {
-  ScaleFacts facts;
+// All values of scales and zeros, for the format that was chosen.
+Status check_values(int64_t out, int64_t in, const GroupedIntegers& source, WeightFormat format) {
+  uint32_t scale_bits = 0;  // that any scale has set
   const auto groups = static_cast<size_t>(in == 0 ? 0 : in / source.group);
   const int32_t middle = 1 << (source.bits - 1);
   std::vector<float> scales(groups);
@@ -74,31 +74,23 @@ Result<ScaleFacts> scan_scales(int64_t out, int64_t in, const GroupedIntegers& s
                                                 " in output channel " + std::to_string(channel) +
                                                 "; accepted: 0 to " + std::to_string(2 * middle));
       }
-      facts.symmetric = facts.symmetric && zeros[group] == middle;
-      facts.largest_zero = std::max<int32_t>(facts.largest_zero, zeros[group]);
-      facts.scale_bits |= std::bit_cast<uint32_t>(scales[group]);
+      scale_bits |= std::bit_cast<uint32_t>(scales[group]);
     }
   }
-  return facts;
+  const bool is_long = (scale_bits & kWideZeroMask) != 0;
+  return format == WeightFormat::kInt8Groups && is_long ? long_scales() : Status();
 }
 
-Result<WeightFormat> choose_format(int64_t in, const GroupedIntegers& source,
-                                   const ScaleFacts& facts) {
-  if (source.bits == 8 && facts.symmetric && source.group == in) return WeightFormat::kInt8;
-  if (facts.symmetric && chunk_of(in, source.group) == 32) {
+Result<WeightFormat> choose_format(int64_t in, const GroupedIntegers& source) {
+  const bool is_symmetric = !source.zeros;
+  if (source.bits == 8 && is_symmetric && source.group == in) return WeightFormat::kInt8;
+  if (is_symmetric && chunk_of(in, source.group) == 32) {
     if (source.bits == 4 && source.scale_type == DType::kF16) return WeightFormat::kQ4_0;
     if (source.bits == 4 && source.scale_type == DType::kBf16) return WeightFormat::kQ4_0Bf16;
     if (source.group == 32 && source.scale_type == DType::kF16) return WeightFormat::kQ8_0;
   }
-  if (source.bits == 4 && facts.largest_zero <= static_cast<int32_t>(kZeroPointMask)) {
-    return WeightFormat::kInt4;
-  }
-  if ((facts.scale_bits & kWideZeroMask) != 0) {
-    return Status(
-        StatusCode::kUnsupported,
-        "scales: found f32 with more than 15 bits of mantissa for 8-bit groups; accepted: "
-        "f16, bf16, f32 with their precision, or f32 for symmetric channels");
-  }
+  if (source.bits == 4) return WeightFormat::kInt4;
+  if (!source.has_short_scales) return long_scales();
   return WeightFormat::kInt8Groups;
 }
 
@@ -138,10 +130,9 @@ struct BlockScales {
 
 }  // namespace
 
-IntegerPlan plan_integers(int64_t out, int64_t in, const GroupedIntegers& source) {
-  const ScaleFacts facts{.symmetric = !source.zeros};
-  const WeightFormat format = *choose_format(in, source, facts);  // scales without bits fit
-  return {format, weight_bytes(format, out, in, chunk_of(in, source.group))};
+Result<IntegerPlan> plan_integers(int64_t out, int64_t in, const GroupedIntegers& source) {
+  FORERUN_ASSIGN_OR_RETURN(const WeightFormat format, choose_format(in, source));
+  return IntegerPlan{format, weight_bytes(format, out, in, chunk_of(in, source.group))};
 }
 
 IntegerPacker::IntegerPacker(LinearWeight weight, GroupedIntegers source)
@@ -149,11 +140,11 @@ IntegerPacker::IntegerPacker(LinearWeight weight, GroupedIntegers source)
 
 Result<IntegerPacker> IntegerPacker::create(int64_t out, int64_t in, GroupedIntegers source) {
   FORERUN_RETURN_IF_ERROR(check_source(in, source));
-  FORERUN_ASSIGN_OR_RETURN(const ScaleFacts facts, scan_scales(out, in, source));
   LinearWeight weight;
   weight.out_ = out;
   weight.in_ = in;
-  FORERUN_ASSIGN_OR_RETURN(weight.format_, choose_format(in, source, facts));
+  FORERUN_ASSIGN_OR_RETURN(weight.format_, choose_format(in, source));
+  FORERUN_RETURN_IF_ERROR(check_values(out, in, source, weight.format_));
   IntegerPacker packer(std::move(weight), std::move(source));
   packer.allocate();
   return packer;
@@ -174,22 +165,27 @@ void IntegerPacker::allocate() {
 void IntegerPacker::pack(int64_t first, int64_t outs) const {
   assert(first % kBlockOuts == 0 && first + outs <= weight_.out_);
   assert(outs % kBlockOuts == 0 || first + outs == weight_.out_);
+  // Rows a power of two apart would share the few lines of one set of the cache.
+  const int64_t stride = round_up(weight_.in_, kVectorBytes) + kVectorBytes;
+  std::vector<uint8_t> quants(static_cast<size_t>(std::min(kBlockOuts, outs) * stride));
   for (int64_t out = first; out < first + outs; out += kBlockOuts) {
     const int64_t channels = std::min(kBlockOuts, first + outs - out);
+    const MatrixView<uint8_t> q(quants.data(), {channels, weight_.in_}, stride);
+    source_.quants(out, q);
     if (grouped_) {
-      pack_grouped_block(out, channels);
+      pack_grouped_block(out, q);
     } else {
-      pack_block(out, channels);
+      pack_block(out, q);
     }
   }
 }
 
-void IntegerPacker::pack_block(int64_t first, int64_t outs) const {
+void IntegerPacker::pack_block(int64_t first, MatrixView<const uint8_t> q) const {
+  const int64_t outs = q.dim(0);
   const BlockScales block(first, outs, weight_.in_, source_);
   const WeightFormat format = weight_.format_;
   const uint32_t zero_mask = format == WeightFormat::kInt4 ? kZeroPointMask : kWideZeroMask;
   std::byte* chunk = data_ + first / kBlockOuts * storage_->block_bytes;
-  uint8_t q[kInputGroup] = {};
   for (int64_t begin = 0; begin < weight_.in_; begin += storage_->chunk) {
     const int64_t count = std::min(storage_->chunk, weight_.in_ - begin);
     const int64_t padded = round_up(count, kInputPad);
@@ -204,21 +200,27 @@ void IntegerPacker::pack_block(int64_t first, int64_t outs) const {
                 : scale_word(block.scales[at], static_cast<uint32_t>(block.zeros[at]), zero_mask);
         std::memcpy(chunk + 4 * channel, &word, sizeof(word));
       }
-      source_.quants(first + channel, begin, {q, static_cast<size_t>(count)});
-      std::fill(q + count, q + padded, uint8_t{0});
-      store_quants(format, q, padded, vectors + 4 * channel);
+      std::byte* const lane = vectors + 4 * channel;
+      if (count == padded) {
+        store_quants(format, q.row(channel) + begin, count, lane);
+        continue;
+      }
+      uint8_t last[kInputGroup] = {};
+      std::copy_n(q.row(channel) + begin, count, last);
+      store_quants(format, last, padded, lane);
     }
     chunk = vectors + padded / (format == WeightFormat::kInt4 ? 8 : 4) * kVectorBytes;
   }
 }
 
-void IntegerPacker::pack_grouped_block(int64_t first, int64_t outs) const {
+void IntegerPacker::pack_grouped_block(int64_t first, MatrixView<const uint8_t> q) const {
+  const int64_t outs = q.dim(0);
   const BlockScales block(first, outs, weight_.in_, source_);
   const bool is_bf16 = source_.scale_type == DType::kBf16;
   grouped_->pack(first, outs, [&](int64_t out, int64_t index, std::span<GroupedBlock> to) {
     for (GroupedBlock& each : to) {
       const int64_t begin = index++ * 32;
-      source_.quants(out, begin, {each.q, 32});
+      std::copy_n(q.row(out - first) + begin, 32, each.q);
       const float scale = block.scales[block.at(out - first, begin / source_.group)];
       each.d = is_bf16 ? std::bit_cast<uint16_t>(to_bf16(scale))
                        : std::bit_cast<uint16_t>(to_f16(scale));

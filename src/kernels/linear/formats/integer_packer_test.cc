@@ -39,7 +39,8 @@ constexpr Option kOptions[] = {
     {4, DType::kF16, 16, 128, WeightFormat::kInt4},
     {4, DType::kBf16, 16, 384, WeightFormat::kInt4},
     {4, DType::kF16, 16, 0, WeightFormat::kInt4},
-    {4, DType::kF16, 17, 128, WeightFormat::kInt8Groups},
+    {4, DType::kF16, 17, 32, WeightFormat::kInt4},  // GPTQ's files can have a zero point of 16
+    {4, DType::kBf16, 17, 128, WeightFormat::kInt4},
     {8, DType::kF16, 0, 32, WeightFormat::kQ8_0},
     {8, DType::kBf16, 0, 32, WeightFormat::kInt8Groups},
     {8, DType::kF16, 0, 128, WeightFormat::kInt8Groups},
@@ -73,6 +74,10 @@ TEST(Integers, EveryOptionHasTheBitsOfItsFormula) {
       const Result<LinearWeight> packed = LinearWeight::pack_integers(kChannels, in, source);
       ASSERT_TRUE(packed.ok()) << packed.status().message();
       EXPECT_STREQ(weight_format_name(packed->format()), weight_format_name(option.expected));
+      const Result<IntegerPlan> plan = plan_integers(kChannels, in, source);
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      EXPECT_EQ(plan->format, packed->format());
+      EXPECT_EQ(plan->bytes, static_cast<int64_t>(packed->bytes()));
       std::vector<float> w(static_cast<size_t>(kChannels * in));
       packed->dequantize(0, MatrixView<float>(w.data(), {kChannels, in}));
       const auto groups = static_cast<size_t>(in / group);
@@ -80,7 +85,7 @@ TEST(Integers, EveryOptionHasTheBitsOfItsFormula) {
         std::vector<uint8_t> q(static_cast<size_t>(in));
         std::vector<float> scales(groups);
         std::vector<int16_t> zeros(groups, option.bits == 4 ? 8 : 128);
-        source.quants(out, 0, q);
+        source.quants(out, MatrixView<uint8_t>(q.data(), {1, in}));
         source.scales(out, scales);
         if (source.zeros) source.zeros(out, zeros);
         for (int64_t k = 0; k < in; ++k) {
@@ -97,8 +102,8 @@ TEST(Integers, KernelsReadAboutAsManyBytesAsAFileHas) {
   constexpr int64_t kOut = 64;
   constexpr int64_t kIn = 1152;
   for (const Option& option : kOptions) {
-    // A zero point of 16 takes twice the bytes, groups of 96 have scales of 32 inputs.
-    if (option.zero_count == 17 || (option.group == 96 && option.zero_count > 0)) continue;
+    // Groups of 96 have scales of 32 inputs.
+    if (option.group == 96 && option.zero_count > 0) continue;
     SCOPED_TRACE(name_of(option, kIn));
     const int64_t group = option.group == 0 ? kIn : option.group;
     const LinearWeight packed =
@@ -210,21 +215,19 @@ TEST(Integers, RangesOfChannelsPackToTheSameWeight) {
   }
 }
 
-TEST(Integers, AnF32ScaleOf4BitsIsRoundedTo20BitsOfMantissa) {
+TEST(Integers, AnF32ScaleOf4BitsIsRoundedTo19BitsOfMantissa) {
   GroupedIntegers source = random_integers(4, 64, DType::kF32, 16, 5);
   source.scales = [](int64_t, std::span<float> scales) {
-    std::fill(scales.begin(), scales.end(), 1.0f + 0x1p-19f + 0x1p-21f);
+    std::fill(scales.begin(), scales.end(), 1.0f + 0x1p-18f + 0x1p-20f);
   };
-  source.quants = [](int64_t, int64_t, std::span<uint8_t> q) {
-    std::fill(q.begin(), q.end(), uint8_t{5});
-  };
+  source.quants = [](int64_t, MatrixView<uint8_t> q) { std::fill_n(q.row(0), q.dim(1), 5); };
   source.zeros = [](int64_t, std::span<int16_t> zeros) {
     std::fill(zeros.begin(), zeros.end(), int16_t{4});
   };
   const LinearWeight weight = LinearWeight::pack_integers(1, 64, source).value();
   float w[64];
   weight.dequantize(0, MatrixView<float>(w, {1, 64}));
-  EXPECT_EQ(w[63], 1.0f + 0x1p-19f);
+  EXPECT_EQ(w[63], 1.0f + 0x1p-18f);
 }
 
 TEST(Integers, WhatCannotBePackedIsRefused) {
@@ -257,6 +260,9 @@ TEST(Integers, WhatCannotBePackedIsRefused) {
   };
   source.scale_type = DType::kF32;
   EXPECT_NE(message(128, source).find("15 bits of mantissa"), std::string::npos);
+  source.has_short_scales = false;
+  EXPECT_NE(message(128, source).find("15 bits of mantissa"), std::string::npos);
+  EXPECT_EQ(plan_integers(5, 128, source).status().code(), StatusCode::kUnsupported);
   const auto order = [&](std::vector<int32_t> inputs) {
     source = good;
     source.order = std::make_shared<const std::vector<int32_t>>(std::move(inputs));

@@ -1,0 +1,64 @@
+// Linear layers of toy checkpoints in every layout of this folder, written bit by bit by formulas
+// that share no code with the readers. Linked by tests only (forerun_checkpoint_testing).
+//
+// Thread rules: the table is constant; functions are pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/testing.h"
+
+namespace forerun {
+
+enum class ToyPacking : uint8_t { kGemm, kGemv, kGemvFast, kGptq, kPacked, kBytes, kFp8 };
+
+// A layout with its options; ToySpec::layout.
+struct ToyLayout {
+  const char* name;
+  ToyPacking packing;
+  int bits = 4;
+  int64_t group = 64;             // 0: all inputs; kFp8: blocks of 128
+  bool has_zeros = true;          // else the middle, in no tensor
+  bool has_middle_zeros = false;  // a tensor of zeros that are all in the middle
+  int added_zero = 0;             // GPTQ stores one less
+  bool has_order = false;         // inputs are dealt to groups
+  const char* scale_dtype = "F16";
+  const char* config;             // quantization_config
+  int64_t scale_rank = 2;         // of one scale an output, or 0 and 1: one of the tensor
+  const char* expected;           // name of the format
+  bool has_byte_zeros = false;    // older compressed-tensors
+  bool is_inverse_name = false;   // weight_scale_inv
+  bool has_short_scales = false;  // f32 scales that bf16 has room for
+};
+
+// Every layout of weight_layouts() and every option that its kernel formats depend on. A test fails
+// where a layout has no line here.
+std::span<const ToyLayout> toy_layouts();
+const ToyLayout& toy_layout(std::string_view name);
+
+// A layer before it is packed.
+struct ToyLayer {
+  int64_t out, in, group, groups;  // kFp8: groups are blocks of inputs
+  uint64_t seed;
+  float perturbation;  // the share of quants that another seed draws
+  uint64_t perturbed_seed;
+  ToyLayout layout;
+
+  uint32_t quant(int64_t o, int64_t i) const;  // kFp8: a code that is a number
+  int zero(int64_t o, int64_t g) const;
+  float scale(int64_t o, int64_t g) const;  // kFp8: of a block of outputs and one of inputs
+  int64_t group_of(int64_t i) const;
+  float value(int64_t o, int64_t i) const;
+};
+
+// The layer of spec.layout. `weight_name`: "model.layers.0.mlp.up_proj.weight"
+ToyLayer toy_layer(const ToySpec& spec, std::string_view weight_name, int64_t out, int64_t in);
+// Its tensors, under the module's name.
+void write_toy_layer(const std::string& module, const ToyLayer& layer,
+                     std::vector<StoredTensor>& to);
+
+}  // namespace forerun
