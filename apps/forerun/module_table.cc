@@ -26,10 +26,8 @@ std::string kind_name(const ModuleRead& read) {
 }
 
 ModuleRow::Read read_of(const ModuleRead& read) {
-  const char* const change = read.change == WeightChange::kNone      ? "as stored"
-                             : read.change == WeightChange::kWidened ? "widened"
-                                                                     : "rounded";
-  return {.format = read.read_as, .change = change, .bytes = read.read_bytes};
+  return {
+      .format = read.read_as, .change = weight_change_name(read.change), .bytes = read.read_bytes};
 }
 
 bool alike(const ModuleRow& left, const ModuleRow& right) {

@@ -20,7 +20,7 @@ struct ModuleRow {
   int64_t stored_bytes = 0;  // 0 for a tied head: the embedding's count already
   struct Read {
     std::string format;  // empty: refused
-    std::string change;  // "as stored", "widened" or "rounded"
+    std::string change;  // weight_change_name()
     int64_t bytes = 0;
   };
   Read processors, gpus;

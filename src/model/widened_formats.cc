@@ -64,7 +64,9 @@ class Reads {
     made.read_bytes = weight_bytes(format, made.module.out, columns);
     if (format == format_as_stored(tensor)) {
       const bool is_packed = tensor.blocks != nullptr || tensor.parts != nullptr;
-      if (is_packed) made.read_bytes = packed_bytes(tensor);
+      if (is_packed) made.read_bytes = packed_bytes(tensor).value_or(made.read_bytes);
+      const bool is_larger = 10 * made.read_bytes > 11 * made.stored_bytes;
+      if (tensor.parts != nullptr && is_larger) made.change = WeightChange::kEnlarged;
       return;
     }
     made.change = format == WeightFormat::kF32 ? WeightChange::kWidened : WeightChange::kRounded;
@@ -156,12 +158,26 @@ std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const L
   return formats;
 }
 
+const char* weight_change_name(WeightChange change) {
+  switch (change) {
+    case WeightChange::kNone:
+      return "as stored";
+    case WeightChange::kEnlarged:
+      return "enlarged";
+    case WeightChange::kWidened:
+      return "widened";
+    case WeightChange::kRounded:
+      return "rounded";
+  }
+  return "";
+}
+
 std::string describe(const std::vector<WidenedFormat>& formats) {
   std::string text;
   for (const WidenedFormat& each : formats) {
     text += (text.empty() ? "" : "; ") + each.stored + " (" + megabytes(each.stored_bytes) +
-            ") is " + (each.change == WeightChange::kRounded ? "rounded" : "widened") + " to " +
-            each.read_as + " (" + megabytes(each.read_bytes) + ")";
+            ") is " + weight_change_name(each.change) + " to " + each.read_as + " (" +
+            megabytes(each.read_bytes) + ")";
   }
   return text;
 }

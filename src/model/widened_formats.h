@@ -1,6 +1,6 @@
-// What a backend reads in place of what the files store: which weights it widens or rounds when it
-// loads them, and what that costs. For start-up lines and `forerun inspect`; from the checkpoint's
-// description alone.
+// What a backend reads in place of what the files store: which weights it enlarges, widens or
+// rounds when it loads them, and what that costs. For start-up lines and `forerun inspect`. Of
+// weights it reads no more than zeros and scales.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -17,10 +17,14 @@
 namespace forerun {
 
 enum class WeightChange : uint8_t {
-  kNone,     // the same values, perhaps repacked
-  kWidened,  // the same values in more bytes
-  kRounded,  // other values
+  kNone,      // the same values, perhaps repacked
+  kEnlarged,  // the same, in a kernel format of more than 1.1 times the bytes of a layer's tensors
+  kWidened,   // the same values as f32
+  kRounded,   // other values
 };
+
+// "as stored", "enlarged", "widened", "rounded"
+const char* weight_change_name(WeightChange change);
 
 // How the weight of a module is read by one device that holds all of it, with activations in bf16.
 struct ModuleRead {
@@ -49,8 +53,8 @@ struct WidenedFormat {
   int64_t read_bytes = 0;
 };
 
-// Sums of module_reads() over what is widened or rounded, norms excepted. Empty where everything is
-// read as it is stored.
+// Sums of module_reads() over what changes, norms excepted. Empty where everything is read as it is
+// stored.
 std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const LayerRange& stage,
                                            bool on_gpus,
                                            WeightOverride weights = WeightOverride::kAsStored);
