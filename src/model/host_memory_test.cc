@@ -5,15 +5,19 @@
 
 #include <cmath>
 #include <numbers>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/gguf/toy_gguf.h"
+#include "checkpoint/layouts/toy_layouts.h"
 #include "checkpoint/testing.h"
 #include "kernels/linear/formats/grouped.h"
 #include "model/decoder_memory.h"
 #include "model/kv_storage.h"
 #include "model/rope_frequencies.h"
+#include "model/widened_formats.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -131,6 +135,97 @@ TEST(DecoderMemory, GroupedWeightsCountTheBytesThatKernelsRead) {
   EXPECT_EQ(estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kF32)
                 .weight_bytes,
             bytes);
+}
+
+// The bytes that a device's weights take, and the formats of its linear layers.
+int64_t bytes_of(const DecoderWeights& weights, std::set<WeightFormat>& formats) {
+  auto bytes = static_cast<int64_t>(weights.head.bytes());
+  const auto add = [&](const std::vector<float>& values) {
+    bytes += std::ssize(values) * static_cast<int64_t>(sizeof(float));
+  };
+  add(weights.final_norm);
+  for (const LayerWeights& layer : weights.layers) {
+    for (const LinearWeight* weight :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+      bytes += static_cast<int64_t>(weight->bytes());
+      formats.insert(weight->format());
+    }
+    for (const auto* values : {&layer.input_norm, &layer.post_attention_norm, &layer.q_norm,
+                               &layer.k_norm, &layer.q_bias, &layer.k_bias, &layer.v_bias,
+                               &layer.o_bias, &layer.gate_bias, &layer.up_bias, &layer.down_bias}) {
+      add(*values);
+    }
+  }
+  return bytes;
+}
+
+ToySpec memory_spec(const ToyLayout* layout) {
+  ToySpec spec;
+  spec.num_layers = 1;
+  spec.hidden_size = 192;
+  spec.intermediate_size = 384;
+  spec.num_heads = 12;
+  spec.num_kv_heads = 6;
+  spec.dtype = DType::kBf16;
+  spec.layout = layout;
+  if (layout == nullptr) spec.family = "qwen2";  // has biases
+  return spec;
+}
+
+// Each device of one and of two, which cut groups, blocks and orders of inputs.
+TEST(DecoderMemory, EveryLayoutTakesWhatIsPlanned) {
+  ToyLayout of_96 = toy_layout("packed_zeros");
+  of_96.name = "groups of 96";
+  of_96.group = 96;
+  of_96.config =
+      R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"a":)"
+      R"({"targets":["Linear"],"weights":{"num_bits":4,"group_size":96,"symmetric":false}}}})";
+  std::vector<const ToyLayout*> layouts = {nullptr, &of_96};
+  for (const ToyLayout& layout : toy_layouts()) layouts.push_back(&layout);
+  std::set<WeightFormat> formats;
+  for (const ToyLayout* const layout : layouts) {
+    SCOPED_TRACE(layout == nullptr ? "bf16" : layout->name);
+    const TempDir dir;
+    ASSERT_TRUE(write_toy_checkpoint(dir.path(), memory_spec(layout)).ok());
+    const auto checkpoint = Checkpoint::open(dir.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const ModelConfig& config = checkpoint->config();
+    const LayerRange all = LayerRange::all(config);
+    for (const auto& [degree, activation] :
+         {std::pair(1, Activation::kBf16), std::pair(1, Activation::kF32),
+          std::pair(2, Activation::kBf16)}) {
+      const ShardPlan plan = make_shard_plan(config, degree, config.vocab_size).value();
+      const auto needs =
+          estimate_group_memory(*checkpoint, WeightOverride::kAsStored, activation, plan, all);
+      for (size_t rank = 0; rank < plan.devices.size(); ++rank) {
+        SCOPED_TRACE(testing::Message() << "device " << rank << " of " << degree);
+        const auto weights = load_decoder_weights(*checkpoint, WeightOverride::kAsStored,
+                                                  activation, plan.devices[rank], all, {});
+        ASSERT_TRUE(weights.ok()) << weights.status().message();
+        int64_t bytes = bytes_of(*weights, formats);
+        if (rank == 0) bytes += stored_bytes(*checkpoint->weight({ModuleKind::kEmbedding}));
+        EXPECT_EQ(needs[rank].weight_bytes, bytes);
+        if (degree == 1) {
+          int64_t read = 0;
+          for (const ModuleRead& each :
+               module_reads(*checkpoint, all, WeightOverride::kAsStored, /*on_gpus=*/false)) {
+            if (each.module.id.kind == ModuleKind::kDown) read += each.read_bytes;
+          }
+          EXPECT_TRUE(layout == nullptr ||
+                      read == static_cast<int64_t>(weights->layers[0].down.bytes()));
+        }
+      }
+    }
+    const std::string changes = describe(widened_formats(*checkpoint, all, /*on_gpus=*/false));
+    const bool grows = layout == &of_96;
+    EXPECT_EQ(changes.find("is enlarged to int4") != changes.npos, grows) << changes;
+  }
+  // All formats that safetensors files have kernels for, and what is widened.
+  for (const WeightFormat format :
+       {WeightFormat::kInt4, WeightFormat::kInt8, WeightFormat::kInt8Groups, WeightFormat::kQ4_0,
+        WeightFormat::kQ4_0Bf16, WeightFormat::kQ8_0, WeightFormat::kFp8, WeightFormat::kF32}) {
+    EXPECT_TRUE(formats.contains(format)) << weight_format_name(format);
+  }
 }
 
 // Llama 3.1's published parameters: short wavelengths stay, long ones are stretched eightfold.
