@@ -1,14 +1,17 @@
 // The promise: under rule `match` every strategy, source, tree shape, precision and batch size
 // gives, token for token, what plain decoding gives, greedy and sampled. The whole product runs on
-// two-layer toys; a slice on the demo pair. Groups of devices are in lossless_groups_test.cc.
+// two-layer toys; a slice on the demo pair, and on a toy of every layout of quantized files. Groups
+// of devices are in lossless_groups_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "checkpoint/layouts/toy_layouts.h"
 #include "lossless/lossless_cases.h"
 
 namespace forerun::testing {
@@ -93,6 +96,67 @@ TEST_P(Lossless, ConcurrentRolesEqualPlainDecoding) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Lossless, ::testing::Range(size_t{0}, precisions().size()),
                          [](const auto& tested) { return precisions()[tested.param].name; });
+
+// Every layout of quantized safetensors files: greedy and sampled, on one device and on a group of
+// two that divides its weights.
+class LosslessLayouts : public ::testing::TestWithParam<const ToyLayout*> {};
+
+TEST_P(LosslessLayouts, TreesEqualPlainDecoding) {
+  Precision precision{.name = GetParam()->name, .spec = precisions().front().spec};
+  precision.spec.hidden_size = 128;
+  precision.spec.intermediate_size = 192;
+  precision.spec.num_heads = 8;
+  precision.spec.num_kv_heads = 4;
+  precision.spec.layout = GetParam();
+  const ToyPair pair(precision.spec, 0.04f);
+  const std::vector<std::string> processors = two_processors();
+  std::vector<std::string> placements = {one_processor()};
+  if (!processors.empty() && !on_gpu()) {
+    placements.push_back(processors.front() + "," + processors.back());
+  }
+  auto turn = static_cast<size_t>(GetParam() - toy_layouts().data()) * 5;
+  int64_t accepted = 0, rejected = 0;
+  for (const std::string& devices : placements) {
+    const auto engine = make_engine(pair.target(), pair.draft(), precision, devices);
+    ASSERT_NE(engine, nullptr);
+    for (const uint64_t seed : {uint64_t{0}, uint64_t{3}}) {
+      Request request = request_of(seed, seed > 0);
+      set_length(request, 20);
+      request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+      const Output plain = complete(*engine, request);
+      ASSERT_TRUE(plain.error.ok()) << plain.error.message();
+      std::vector<Request> requests;
+      for (const char* const strategy : {"serial_tree", "parallel_tree"}) {
+        std::vector<Request> policies = by_every_policy(request, precision, strategy);
+        ASSERT_FALSE(policies.empty()) << strategy;
+        // Two of them; the layouts together meet all.
+        for (Request& each : slice(policies, std::max<size_t>(1, policies.size() / 2), turn)) {
+          requests.push_back(std::move(each));
+        }
+      }
+      ++turn;
+      const std::vector<Output> outputs = complete_together(*engine, requests);
+      ASSERT_EQ(outputs.size(), requests.size());
+      for (size_t idx = 0; idx < outputs.size(); ++idx) {
+        expect_same(plain, outputs[idx], devices + " " + describe(requests[idx]));
+        accepted += outputs[idx].stats.accepted_tokens;
+        rejected += outputs[idx].stats.drafted_tokens - outputs[idx].stats.accepted_tokens;
+      }
+    }
+    EXPECT_TRUE(releases_its_kv(*engine));
+  }
+  EXPECT_GT(accepted, 10);
+  EXPECT_GT(rejected, 10);
+}
+
+std::vector<const ToyLayout*> every_layout() {
+  std::vector<const ToyLayout*> all;
+  for (const ToyLayout& layout : toy_layouts()) all.push_back(&layout);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, LosslessLayouts, ::testing::ValuesIn(every_layout()),
+                         [](const auto& tested) { return std::string(tested.param->name); });
 
 TEST(LosslessEnds, StopStringsEndTokensAndLengthCutAlike) {
   const Precision precision = precisions().front();
