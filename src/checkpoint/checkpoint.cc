@@ -122,7 +122,12 @@ Checkpoint::~Checkpoint() = default;
 
 const std::filesystem::path& Checkpoint::path() const { return impl_->path; }
 std::string Checkpoint::name() const {
-  return (impl_->gguf != nullptr ? impl_->path.stem() : impl_->path.filename()).string();
+  if (impl_->gguf != nullptr) return impl_->path.stem().string();
+  // Also of "." and of a path that ends with a slash.
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(impl_->path, error);
+  const std::filesystem::path plain = (whole / "").lexically_normal().parent_path();
+  return plain.filename().string();
 }
 const GgufFile* Checkpoint::gguf() const { return impl_->gguf.get(); }
 Result<GenerationDefaults> Checkpoint::generation_defaults() const {
