@@ -159,6 +159,12 @@ class Describer {
   Status describe_tokenizer() {
     const std::filesystem::path file = input_.path() / "tokenizer.json";
     FORERUN_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::load(input_.path()));
+    if (tokenizer.vocab_size() > config_.vocab_size) {
+      return refuse("a tokenizer of " + std::to_string(tokenizer.vocab_size()) +
+                        " tokens for an embedding of " + std::to_string(config_.vocab_size) +
+                        " rows",
+                    "at most one token for each row");
+    }
     FORERUN_ASSIGN_OR_RETURN(const std::string bytes, read_side_file(file));
     const auto settings = read_side_file(input_.path() / "tokenizer_config.json");
     FORERUN_ASSIGN_OR_RETURN(
@@ -209,7 +215,7 @@ class Describer {
     if (first != ends.end()) std::rotate(ends.begin(), first, first + 1);
     if (ends.empty() && vocabulary.eos) ends.push_back(*vocabulary.eos);
     token("bos_token_id", vocabulary.bos ? vocabulary.bos : config_.bos_token_id);
-    token("unknown_token_id", vocabulary.unk);
+    token("unknown_token_id", vocabulary.unk ? vocabulary.unk : named("unk_token"));
     token("padding_token_id", named("pad_token"));
     constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
     for (size_t i = 0; i < ends.size(); ++i) {
