@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/terminal_text.h"
 #include "checkpoint/checkpoint.h"
 #include "commands.h"
 #include "convert/output_format.h"
@@ -64,9 +65,12 @@ Status run_convert(const ConvertFlags& flags) {
   options.is_cancelled = [] { return InterruptGuard::interrupted(); };
   const Result<Conversion> done = convert_checkpoint(input, flags.output, options);
   bar.clear();
+  if (done.status().code() == StatusCode::kCancelled) {
+    std::cerr << "forerun: interrupted; no output was written\n";
+  }
   if (!done.ok()) return done.status();
-  for (const std::string& note : done->notes) std::cerr << note << '\n';
-  std::cerr << flags.output << ": " << format_bytes(static_cast<double>(done->bytes))
+  for (const std::string& note : done->notes) std::cerr << terminal_text(note) << '\n';
+  std::cerr << terminal_text(flags.output) << ": " << format_bytes(static_cast<double>(done->bytes))
             << " of weights\n";
   return Status();
 }

@@ -11,6 +11,7 @@
 
 #include "base/status_macros.h"
 #include "checkpoint/gguf/ggml_types.h"
+#include "checkpoint/gguf/gguf_split.h"
 #include "checkpoint/gguf/gguf_writer.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/weight_files.h"
@@ -21,7 +22,6 @@
 namespace forerun {
 namespace {
 
-constexpr uint64_t kMaxShardBytes = 5'000'000'000;
 constexpr int kMaxThreads = 16;
 
 // Where an output tensor lies.
@@ -32,6 +32,11 @@ struct Place {
 
 uint32_t ggml_type_of(const OutputTensor& tensor) {
   return tensor.blocks != nullptr ? tensor.blocks->ggml_type : *ggml_type_of(tensor.dtype);
+}
+
+Status check_cancelled(const ConvertOptions& options) {
+  if (!options.is_cancelled || !options.is_cancelled()) return {};
+  return Status(StatusCode::kCancelled, "interrupted");
 }
 
 // Encodes the parts of all jobs on several threads and writes them.
@@ -50,9 +55,6 @@ class JobRunner {
   }
 
   Status run(const ConvertOptions& options) {
-    const auto is_cancelled = [&] { return options.is_cancelled && options.is_cancelled(); };
-    const Status cancelled(StatusCode::kCancelled, "interrupted");
-    if (is_cancelled()) return cancelled;  // small inputs are done before the loop asks
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int wanted = options.num_threads > 0 ? options.num_threads : std::max(1, cores);
     running_ = std::min(wanted, kMaxThreads);
@@ -64,9 +66,9 @@ class JobRunner {
       ended_.wait_for(lock, std::chrono::milliseconds(50));
       lock.unlock();
       if (options.on_progress) options.on_progress(static_cast<double>(written_) / total);
-      const bool stops = is_cancelled();
+      Status stop = check_cancelled(options);
       lock.lock();
-      if (stops) fail(cancelled);
+      if (!stop.ok()) fail(std::move(stop));
     }
     return status_;
   }
@@ -130,6 +132,8 @@ Status write_jobs(const Checkpoint& input, const ConversionPlan& plan, OutputFil
   FORERUN_RETURN_IF_ERROR(JobRunner(input, plan, files, std::move(places)).run(options));
   const WeightFiles inputs(input, [](ModuleId) { return true; });
   FORERUN_RETURN_IF_ERROR(inputs.check());
+  FORERUN_RETURN_IF_ERROR(files.sync());
+  FORERUN_RETURN_IF_ERROR(check_cancelled(options));
   return files.commit();
 }
 
@@ -159,7 +163,7 @@ Status write_directory(const Checkpoint& input, const std::filesystem::path& out
       tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
     }
   }
-  const SafetensorsLayout layout = lay_out_safetensors(tensors, kMaxShardBytes);
+  const SafetensorsLayout layout = lay_out_safetensors(tensors, options.max_shard_bytes);
   uint64_t bytes = 0;
   for (const SafetensorsFile& file : layout.files) bytes += file.bytes;
   for (const auto& [name, text] : texts) bytes += text.size();
@@ -189,6 +193,13 @@ bool is_gguf_name(const std::filesystem::path& out) { return out.extension() == 
 Result<Conversion> convert_checkpoint(const Checkpoint& input, const std::filesystem::path& out,
                                       const ConvertOptions& options) {
   const bool is_gguf = is_gguf_name(out);
+  if (const auto part = parse_gguf_part_name(out.filename().string())) {
+    return Status(StatusCode::kInvalidArgument,
+                  out.string() + ": found the name of part " + std::to_string(part->part) + " of " +
+                      std::to_string(part->num_parts) +
+                      "; accepted: another name, since a GGUF file is written whole "
+                      "(llama-gguf-split splits it)");
+  }
   FORERUN_ASSIGN_OR_RETURN(ConversionPlan plan, plan_conversion(input, is_gguf, options));
   FORERUN_RETURN_IF_ERROR(is_gguf ? write_gguf(input, out, plan, options)
                                   : write_directory(input, out, plan, options));

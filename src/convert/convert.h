@@ -24,6 +24,9 @@ struct ConvertOptions {
   // input's own floats, or f16 where the input has blocks. A head without a format of its own takes
   // the one that `embedding` names.
   std::optional<FileFormat> embedding, head;
+  // A file of a directory holds weights of at most so many bytes, or one tensor. A GGUF file is
+  // never split.
+  uint64_t max_shard_bytes = 5'000'000'000;
   bool replace = false;  // an output that is there
   int num_threads = 0;   // 0: one for each core, 16 at most
   // Called by the calling thread, with a fraction in [0, 1].

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,6 +109,31 @@ TEST_F(Convert, AnEarlyEndLeavesWhatWasThere) {
             StatusCode::kCancelled);
   EXPECT_EQ(std::filesystem::file_size(out("out.gguf")), 6u);
   EXPECT_FALSE(std::filesystem::exists(out("out.gguf.part")));
+}
+
+TEST_F(Convert, ShardsHoldWhatOneFileHolds) {
+  ASSERT_TRUE(write_toy_checkpoint(dir_.path() / "toy", ToySpec()).ok());
+  const auto input = Checkpoint::open(dir_.path() / "toy");
+  ASSERT_TRUE(input.ok()) << input.status().message();
+  ConvertOptions options;
+  options.to = format_named("f16");
+  ASSERT_TRUE(convert_checkpoint(*input, out("one"), options).ok());
+  options.max_shard_bytes = 10'000;
+  ASSERT_TRUE(convert_checkpoint(*input, out("shards"), options).ok());
+  EXPECT_FALSE(std::filesystem::exists(out("shards") / "model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(out("shards") / "model.safetensors.index.json"));
+  const auto one = Checkpoint::open(out("one"));
+  const auto shards = Checkpoint::open(out("shards"));
+  ASSERT_TRUE(shards.ok()) << shards.status().message();
+  ASSERT_EQ(one->tensors().size(), shards->tensors().size());
+  std::set<std::filesystem::path> names;
+  for (size_t idx = 0; idx < one->tensors().size(); ++idx) {
+    const RawTensor& tensor = shards->tensors()[idx];
+    EXPECT_EQ(tensor.name, one->tensors()[idx].name);
+    EXPECT_TRUE(std::ranges::equal(tensor.bytes, one->tensors()[idx].bytes)) << tensor.name;
+    names.insert(shards->file_of(tensor));
+  }
+  EXPECT_GT(names.size(), 2u);
 }
 
 TEST(GgufWriter, WritesWhatTheReaderReads) {

@@ -1,6 +1,8 @@
 #include "convert/output_files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,14 +62,16 @@ Status check_contents(const fs::path& dir) {
 
 Status check_replaceable(const fs::path& path, bool is_directory) {
   std::error_code error;
-  if (fs::is_directory(path, error) != is_directory ||
-      (!is_directory && !fs::is_regular_file(path, error))) {
-    return Status(StatusCode::kInvalidArgument,
-                  path.string() + ": found " +
-                      (fs::is_directory(path, error) ? "a directory" : "no directory") +
-                      "; accepted: another name (OUT.gguf is a file, other names are directories)");
+  const bool found_directory = fs::is_directory(path, error);
+  if (found_directory == is_directory && (is_directory || fs::is_regular_file(path, error))) {
+    return is_directory ? check_contents(path) : Status();
   }
-  return is_directory ? check_contents(path) : Status();
+  return Status(StatusCode::kInvalidArgument,
+                path.string() + ": found " +
+                    (found_directory                    ? "a directory"
+                     : fs::is_regular_file(path, error) ? "a file"
+                                                        : "neither a file nor a directory") +
+                    "; accepted: another name (OUT.gguf is a file, other names are directories)");
 }
 
 bool is_same(const fs::path& one, const fs::path& other) {
@@ -75,20 +79,51 @@ bool is_same(const fs::path& one, const fs::path& other) {
   return fs::equivalent(one, other, error) && !error;
 }
 
+// Whether `file`, with symbolic links resolved, lies in the directory `dir`.
+bool lies_in(const fs::path& file, const fs::path& dir) {
+  std::error_code error;
+  const fs::path real = fs::canonical(file, error);
+  return !error && is_same(real.parent_path(), dir);
+}
+
 Status refuse_input(const Checkpoint& input, const fs::path& path) {
-  bool is_input = is_same(input.path(), path);
-  for (const RawTensor& tensor : input.tensors()) {
-    is_input = is_input || is_same(input.file_of(tensor), path);
-    if (input.gguf() == nullptr) break;  // its files are within its directory
-  }
+  std::vector<fs::path> files;
+  std::error_code error;
   if (input.gguf() != nullptr) {
-    for (const MappedFile& file : input.gguf()->files()) {
-      is_input = is_input || is_same(file.path(), path);
-    }
+    for (const MappedFile& file : input.gguf()->files()) files.push_back(file.path());
+  } else {
+    for (const auto& entry : fs::directory_iterator(input.path(), error)) files.push_back(entry);
   }
-  if (!is_input) return {};
+  bool is_input = is_same(input.path(), path);
+  for (const fs::path& file : files) is_input = is_input || is_same(file, path);
+  if (!is_input && std::none_of(files.begin(), files.end(),
+                                [&](const fs::path& file) { return lies_in(file, path); })) {
+    return {};
+  }
   return Status(StatusCode::kInvalidArgument,
-                path.string() + ": is the input; accepted: another name for the output");
+                path.string() + (is_input ? ": is the input" : ": holds files of the input") +
+                    "; accepted: another name for the output");
+}
+
+// Gives the name `out` to the directory `part`. What had it is removed.
+int replace_directory(const fs::path& part, const fs::path& out) {
+  std::error_code error;
+  if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, out.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(part, error);
+    return 0;
+  }
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system that cannot exchange names, such as NFS.
+  fs::path aside = out;
+  aside += ".old";
+  if (::rename(out.c_str(), aside.c_str()) != 0) return errno;
+  if (::rename(part.c_str(), out.c_str()) != 0) {
+    const int failure = errno;
+    ::rename(aside.c_str(), out.c_str());
+    return failure;
+  }
+  fs::remove_all(aside, error);
+  return 0;
 }
 
 }  // namespace
@@ -112,38 +147,68 @@ Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path&
   files.is_directory_ = is_directory;
   files.replace_ = replace;
   files.needed_bytes_ = needed_bytes;
-  for (const fs::path& path : {files.out_, files.part_}) {
-    FORERUN_RETURN_IF_ERROR(refuse_input(input, path));
-  }
+  FORERUN_RETURN_IF_ERROR(files.check_names(input));
   std::error_code error;
-  if (fs::exists(fs::symlink_status(files.out_, error))) {
-    if (!replace) {
-      return Status(StatusCode::kInvalidArgument,
-                    files.out_.string() +
-                        ": is there; accepted: another name, or --force to "
-                        "replace it");
-    }
-    FORERUN_RETURN_IF_ERROR(check_replaceable(files.out_, is_directory));
-  }
-  if (fs::exists(fs::symlink_status(files.part_, error))) {
-    FORERUN_RETURN_IF_ERROR(check_replaceable(files.part_, is_directory));
-    fs::remove_all(files.part_, error);
-  }
   const fs::path parent = files.out_.has_parent_path() ? files.out_.parent_path() : fs::path(".");
   if (!fs::is_directory(parent, error)) {
     return Status(StatusCode::kNotFound, parent.string() + ": no such directory");
   }
+  FORERUN_RETURN_IF_ERROR(files.remove_old_part());
   const fs::space_info room = fs::space(parent, error);
   if (!error && room.available < needed_bytes) {
     return Status(StatusCode::kResourceExhausted,
                   files.out_.string() + ": needs " + in_units(needed_bytes) + "; found " +
                       in_units(room.available) + " free on its file system");
   }
-  if (is_directory && !fs::create_directory(files.part_, error)) {
-    return Status(StatusCode::kInvalidArgument, files.part_.string() + ": " + error.message());
-  }
-  files.is_open_ = true;
+  FORERUN_RETURN_IF_ERROR(files.create_part());
   return files;
+}
+
+Status OutputFiles::check_names(const Checkpoint& input) const {
+  if (out_.filename() == "." || out_.filename() == "..") {
+    return Status(StatusCode::kInvalidArgument,
+                  out_.string() + ": found no name of its own; accepted: a name such as ../NAME");
+  }
+  for (const fs::path& path : {out_, part_}) FORERUN_RETURN_IF_ERROR(refuse_input(input, path));
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(out_, error))) return {};
+  if (!replace_) {
+    return Status(StatusCode::kInvalidArgument,
+                  out_.string() + ": is there; accepted: another name, or --force to replace it");
+  }
+  return check_replaceable(out_, is_directory_);
+}
+
+Status OutputFiles::remove_old_part() const {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(part_, error))) return {};
+  FORERUN_RETURN_IF_ERROR(check_replaceable(part_, is_directory_));
+  const int old = ::open(part_.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_locked = old >= 0 && ::flock(old, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (old >= 0) ::close(old);
+  if (is_locked) {
+    return Status(StatusCode::kInvalidArgument,
+                  part_.string() +
+                      ": found another conversion that is writing it; accepted: "
+                      "another name, or the same once the other has ended");
+  }
+  fs::remove_all(part_, error);
+  return error ? failed(part_, error.value()) : Status();
+}
+
+Status OutputFiles::create_part() {
+  if (is_directory_) {
+    if (::mkdir(part_.c_str(), 0777) != 0) return failed(part_, errno);
+  } else {
+    const int created = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (created < 0) return failed(part_, errno);
+    ::close(created);
+  }
+  is_open_ = true;
+  // File systems without locks do without.
+  lock_ = ::open(part_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock_ >= 0) static_cast<void>(::flock(lock_, LOCK_EX | LOCK_NB));
+  return {};
 }
 
 OutputFiles::OutputFiles(OutputFiles&& other) noexcept
@@ -152,6 +217,7 @@ OutputFiles::OutputFiles(OutputFiles&& other) noexcept
       is_directory_(other.is_directory_),
       replace_(other.replace_),
       is_open_(std::exchange(other.is_open_, false)),
+      lock_(std::exchange(other.lock_, -1)),
       needed_bytes_(other.needed_bytes_),
       files_(std::exchange(other.files_, {})) {}
 
@@ -160,7 +226,8 @@ OutputFiles::~OutputFiles() {
     if (file.descriptor >= 0) ::close(file.descriptor);
   }
   std::error_code error;
-  if (is_open_) std::filesystem::remove_all(part_, error);
+  if (is_open_) fs::remove_all(part_, error);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 Status OutputFiles::failed(const fs::path& path, int error) const {
@@ -201,20 +268,21 @@ Status OutputFiles::write_text(std::string_view name, std::string_view text) {
   return write(file_idx, 0, std::as_bytes(std::span(text)));
 }
 
-Status OutputFiles::commit() {
+Status OutputFiles::sync() {
   for (File& file : files_) {
     if (::fdatasync(file.descriptor) != 0 && errno != EINVAL) return failed(file.path, errno);
     if (::close(std::exchange(file.descriptor, -1)) != 0) return failed(file.path, errno);
   }
+  return {};
+}
+
+Status OutputFiles::commit() {
   std::error_code error;
-  if (is_directory_ && replace_ && fs::exists(out_, error)) {
-    // The old directory gets the name of the new one, and goes.
-    if (::renameat2(AT_FDCWD, part_.c_str(), AT_FDCWD, out_.c_str(), RENAME_EXCHANGE) == 0) {
-      return {};
-    }
-    fs::remove_all(out_, error);
-  }
-  if (std::rename(part_.c_str(), out_.c_str()) != 0) return failed(out_, errno);
+  const bool replaces_directory = is_directory_ && replace_ && fs::exists(out_, error);
+  const int failure = replaces_directory                           ? replace_directory(part_, out_)
+                      : ::rename(part_.c_str(), out_.c_str()) == 0 ? 0
+                                                                   : errno;
+  if (failure != 0) return failed(out_, failure);
   is_open_ = false;
   return {};
 }

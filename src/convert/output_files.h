@@ -20,9 +20,10 @@ namespace forerun {
 
 class OutputFiles {
  public:
-  // Refuses an `out` that is there, unless `replace`; one that is a file of the input, always; and
-  // a directory that holds anything but the files of a checkpoint, always. Removes what an earlier,
-  // broken conversion has left. `needed_bytes` is compared with the room on the file system.
+  // Refuses an `out` that is there, unless `replace`. Refuses always: an `out` that is the input or
+  // holds a file of it; a directory that holds anything but the files of a checkpoint; an OUT.part
+  // that another process is writing. Removes what an earlier, broken conversion has left.
+  // `needed_bytes` is compared with the room on the file system.
   static Result<OutputFiles> create(const Checkpoint& input, const std::filesystem::path& out,
                                     bool is_directory, bool replace, uint64_t needed_bytes);
   // Removes everything unless commit() has succeeded.
@@ -36,17 +37,23 @@ class OutputFiles {
   Status write(size_t file_idx, uint64_t offset, std::span<const std::byte> bytes) const;
   // A whole small file.
   Status write_text(std::string_view name, std::string_view text);
-  // Makes sure that the files are on the disk, closes them and gives them their name.
+  // Makes sure that the files are on the disk and closes them.
+  Status sync();
+  // After sync(): gives the files their name. Where it fails, `out` is what it was.
   Status commit();
 
  private:
   OutputFiles() = default;
+  Status check_names(const Checkpoint& input) const;
+  Status remove_old_part() const;
+  Status create_part();
   Status failed(const std::filesystem::path& path, int error) const;
 
   std::filesystem::path out_, part_;
   bool is_directory_ = false;
   bool replace_ = false;
   bool is_open_ = false;  // part_ is there and is ours
+  int lock_ = -1;         // a descriptor of part_, locked while it is ours
   uint64_t needed_bytes_ = 0;
   struct File {
     std::filesystem::path path;
