@@ -5,10 +5,14 @@ tests/gguf/gguf_test.py compares what is written with the gguf package.
 Usage: convert_test.py PATH_OF_FORERUN [unittest options]
 """
 
+import fcntl
 import json
+import os
 import resource
 import shutil
 import signal
+import struct
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -27,6 +31,93 @@ def tensors_of(folder):
                 first, end = entry["data_offsets"]
                 found[name] = (entry["dtype"], entry["shape"], data[begin + first : begin + end])
     return found
+
+
+def write_tensors(path, tensors):
+    header, end = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(data)]}
+        end += len(data)
+    text = json.dumps(header).encode()
+    data = b"".join(data for _, _, data in tensors.values())
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_shards(source, folder, count):
+    """A copy of the checkpoint whose tensors lie in so many files, in no order."""
+    folder.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.suffix != ".safetensors":
+            shutil.copy(path, folder)
+    tensors = list(tensors_of(source).items())
+    names = {}
+    for idx in range(count):
+        file = f"model-{idx + 1:05}-of-{count:05}.safetensors"
+        part = dict(tensors[idx::count])
+        write_tensors(folder / file, part)
+        names |= dict.fromkeys(part, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    return sorted(folder.glob("*.safetensors"))
+
+
+def split_gguf(path, count):
+    """The parts of the file, as llama-gguf-split names and describes them."""
+    data = path.read_bytes()
+    _, version, num_tensors, num_values = struct.unpack_from("<4sIQQ", data)
+    widths = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def after_string(at):
+        return at + 8 + struct.unpack_from("<Q", data, at)[0]
+
+    def after_value(kind, at):
+        if kind == 8:
+            return after_string(at)
+        if kind != 9:
+            return at + widths[kind]
+        kind, length = struct.unpack_from("<IQ", data, at)
+        at += 12
+        for _ in range(length):
+            at = after_value(kind, at)
+        return at
+
+    at = 24
+    for _ in range(num_values):
+        at = after_string(at)
+        at = after_value(struct.unpack_from("<I", data, at)[0], at + 4)
+    values = data[24:at]
+    entries = []  # all but the offset, and the offset
+    for _ in range(num_tensors):
+        begin, at = at, after_string(at)
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4
+        entries.append((data[begin:at], struct.unpack_from("<Q", data, at)[0]))
+        at += 8
+    body = data[(at + 31) // 32 * 32 :]
+    ends = [offset for _, offset in entries[1:]] + [len(body)]
+    parts = []
+    for idx in range(count):
+        own = [(*entry, end) for entry, end in zip(entries, ends, strict=True)][idx::count]
+        header = struct.pack("<4sIQQ", b"GGUF", version, len(own), 3 + (idx == 0) * num_values)
+        header += values if idx == 0 else b""
+        for key, kind, form, value in (
+            (b"split.no", 2, "<H", idx),
+            (b"split.count", 2, "<H", count),
+            (b"split.tensors.count", 5, "<i", num_tensors),
+        ):
+            header += struct.pack("<Q", len(key)) + key + struct.pack("<I", kind)
+            header += struct.pack(form, value)
+        tensors = b""
+        for entry, begin, end in own:
+            header += entry + struct.pack("<Q", len(tensors))
+            tensors += body[begin:end].ljust((end - begin + 31) // 32 * 32, b"\0")
+        parts.append(path.with_name(f"{path.stem}-{idx + 1:05}-of-{count:05}.gguf"))
+        parts[-1].write_bytes(header.ljust((len(header) + 31) // 32 * 32, b"\0") + tensors)
+    return parts
+
+
+def in_namespace(script, *args):
+    """Runs a shell script that may mount file systems, which nobody else sees."""
+    command = ["unshare", "-rm", "sh", "-ec", script, "sh", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 class Convert(process.CommandLine):
@@ -168,6 +259,182 @@ class Convert(process.CommandLine):
         link.symlink_to(path)
         for out in (path, link):
             self.refused(run("convert", path, out, "--to", "q8_0", "--force"), "is the input")
+
+    def test_shards_of_a_directory(self):
+        # Of one name, which a GGUF file states.
+        sharded = self.folder / "shards" / DRAFT.name
+        shards = write_shards(DRAFT, sharded, 3)
+        for name, kind in (("whole.gguf", "q4_0"), ("whole", "f16")):
+            whole = self.convert(DRAFT, name, "--to", kind)
+            same = self.convert(sharded, "same-" + name, "--to", kind)
+            if whole.is_dir():
+                self.assertTrue(tensors_of(whole) == tensors_of(same))
+                self.assertFalse((same / "model.safetensors.index.json").exists())
+            else:
+                self.assertTrue(whole.read_bytes() == same.read_bytes())
+        left = sorted(self.folder.iterdir())
+
+        def refused(*words):
+            for name in ("x.gguf", "x"):
+                done = run("convert", sharded, self.folder / name, "--to", "bf16")
+                self.refused(done, shards[1].name, *words)
+            self.assertEqual(sorted(self.folder.iterdir()), left)
+
+        data = shards[1].read_bytes()
+        shards[1].unlink()
+        refused("No such file")
+        shards[1].write_bytes(data[:-1])
+        refused("bytes")
+        shutil.copy(shards[0], shards[1])
+        refused("not found, though .*index.json")
+
+    def test_parts_of_a_gguf_file(self):
+        whole = self.convert(DRAFT, "draft.gguf", "--to", "q4_1")
+        parts = split_gguf(whole, 3)
+        for name, kind in (("again.gguf", "q8_0"), ("draft", "f16")):
+            wanted = self.convert(whole, name, "--to", kind)
+            found = self.convert(parts[0], "split-" + name, "--to", kind)
+            if wanted.is_dir():
+                self.assertTrue(tensors_of(found) == tensors_of(wanted))
+                for file in ("config.json", "tokenizer.json"):
+                    self.assertEqual((found / file).read_text(), (wanted / file).read_text())
+            else:
+                self.assertTrue(found.read_bytes() == wanted.read_bytes())
+        left = sorted(set(self.folder.iterdir()) - set(parts))
+
+        def refused(*words):
+            for name in ("x.gguf", "x"):
+                done = run("convert", parts[0], self.folder / name, "--to", "bf16")
+                self.refused(done, *words)
+            self.assertEqual(sorted(set(self.folder.iterdir()) - set(parts)), left)
+
+        for out in parts:
+            done = run("convert", parts[0], out, "--to", "bf16", "--force")
+            self.refused(done, out.name, "found the name of part", "written whole")
+        data = parts[1].read_bytes()
+        parts[1].unlink()
+        refused(parts[1].name, "part 2 of 3", "all parts in one folder")
+        parts[1].write_bytes(data[:-64])
+        refused(parts[1].name, "bytes")
+        shutil.copy(parts[2], parts[1])
+        refused(parts[1].name, "found part 3 of 3", "accepted: part 2 of 3")
+
+    def test_a_name_that_is_no_name(self):
+        folder = self.convert(DRAFT, "draft", "--to", "bf16")
+        for out in (".", "./", ".."):
+            done = run("convert", DRAFT, out, "--to", "f32", "--force", cwd=folder)
+            self.refused(done, "found no name of its own")
+        self.assertEqual(tensors_of(folder)["model.embed_tokens.weight"][0], "BF16")
+        self.assertEqual(list(self.folder.iterdir()), [folder])
+
+    def test_the_name_of_a_model(self):
+        # With a slash at the end, which a shell adds, and seen from within.
+        wanted = self.convert(DRAFT, "draft.gguf", "--to", "q8_0").read_bytes()
+        self.assertIn(b"demo-draft", wanted)
+        for name in (f"{DRAFT}/", "."):
+            out = self.folder / "again.gguf"
+            self.succeeded(run("convert", name, out, "--to", "q8_0", "--force", cwd=DRAFT))
+            self.assertTrue(out.read_bytes() == wanted)
+
+    def test_odd_names(self):
+        there = self.convert(DRAFT, "ein Modell, 模型 é.gguf", "--to", "bf16")
+        back = self.convert(there, "zurück 1", "--to", "bf16")
+        self.assertTrue(tensors_of(back) == tensors_of(DRAFT))
+        done = run("convert", back, os.fsencode(self.folder) + b"/a\xff\n.gguf", "--to", "q8_0")
+        self.succeeded(done)
+        self.assertIn("a\\xff", done.stderr)
+
+    def test_two_at_once(self):
+        for name in ("draft.gguf", "draft"):
+            part = self.folder / (name + ".part")
+            part.mkdir() if name == "draft" else part.touch()
+            lock = os.open(part, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.refused(
+                run("convert", DRAFT, self.folder / name, "--to", "bf16"), "another conversion"
+            )
+            self.assertEqual(list(self.folder.iterdir()), [part])
+            os.close(lock)
+            shutil.rmtree(self.convert(DRAFT, name, "--to", "bf16"), ignore_errors=True)
+            (self.folder / "draft.gguf").unlink(missing_ok=True)
+
+    def test_a_link_into_the_output(self):
+        out = self.convert(DRAFT, "out", "--to", "bf16")
+        model = self.folder / "model"
+        shutil.copytree(DRAFT, model)
+        (model / "model.safetensors").unlink()
+        (model / "model.safetensors").symlink_to(out / "model.safetensors")
+        before = tensors_of(model)
+        self.refused(run("convert", model, out, "--to", "f32", "--force"), "files of the input")
+        self.assertTrue(tensors_of(model) == before)
+
+    def test_a_vocabulary_with_too_few_rows(self):
+        model = self.folder / "model"
+        shutil.copytree(DRAFT, model)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | {"vocab_size": 8000}))
+        tensors = tensors_of(model)
+        dtype, (rows, width), data = tensors["model.embed_tokens.weight"]
+        data = data[: len(data) // rows * 8000]
+        tensors["model.embed_tokens.weight"] = (dtype, (8000, width), data)
+        write_tensors(model / "model.safetensors", tensors)
+        self.refused(
+            run("convert", model, self.folder / "x.gguf", "--to", "bf16"),
+            "8192 tokens for an embedding of 8000 rows",
+        )
+        self.assertEqual(list(self.folder.iterdir()), [model])
+
+    def test_file_systems_that_take_nothing(self):
+        if in_namespace("mount -t tmpfs none /tmp").returncode != 0:
+            self.skipTest("this user may not mount a tmpfs")
+        needed = sum(
+            file.stat().st_size for file in self.convert(DRAFT, "d", "--to", "f32").iterdir()
+        )
+        # A page each is lost at the ends of files, which nothing accounts for beforehand.
+        just = (needed + 4095) // 4096 * 4096
+        place = self.folder / "place"
+        place.mkdir()
+        script = (
+            'mount -t tmpfs -o "$1" none "$2"; shift; cd "$1"; shift; '
+            'rc=0; "$@" || rc=$?; ls -A; exit $rc'
+        )
+        for options, out, words in (
+            ("size=1m", "x.gguf", r"x.gguf: needs \d+\.\d MB; found 1\.0 MB free"),
+            ("size=1m", "x", r"x: needs \d+\.\d MB; found 1\.0 MB free"),
+            (f"size={just}", "x", r"x.part/.*: no space left; the output needs"),
+            ("nr_inodes=3", "x", r"x.part/.*: no space left; the output needs"),
+            ("ro", "x.gguf", "x.gguf.part: Read-only file system"),
+            ("ro", "x", "x.part: Read-only file system"),
+        ):
+            with self.subTest(options + " " + out):
+                command = (process.forerun(), "convert", DRAFT, out, "--to", "f32")
+                done = in_namespace(script, options, place, *command)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                lines = [x for x in done.stderr.splitlines() if not x.startswith("converting:")]
+                self.assertEqual(len(lines), 1, done.stderr)
+                self.assertRegex(lines[0], words)
+                self.assertEqual(done.stdout, "")
+
+    def test_a_mount_point_stays(self):
+        if in_namespace("mount -t tmpfs none /tmp").returncode != 0:
+            self.skipTest("this user may not mount a tmpfs")
+        out = self.convert(DRAFT, "draft", "--to", "bf16")
+        script = 'mount --bind "$1" "$1"; shift; exec "$@"'
+        command = (process.forerun(), "convert", DRAFT, out, "--to", "f32", "--force")
+        done = in_namespace(script, out, *command)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("draft: Device or resource busy", done.stderr)
+        self.assertEqual(tensors_of(out)["model.embed_tokens.weight"][0], "BF16")
+        self.assertEqual(list(self.folder.iterdir()), [out])
+
+    def test_a_folder_that_may_not_be_written(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may write everywhere")
+        place = self.folder / "place"
+        place.mkdir(mode=0o555)
+        for name in ("x.gguf", "x"):
+            done = run("convert", DRAFT, place / name, "--to", "bf16")
+            self.refused(done, name + ".part: Permission denied")
 
     def test_a_write_that_fails_leaves_nothing(self):
         def limit():

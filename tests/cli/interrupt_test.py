@@ -5,6 +5,8 @@ Usage: interrupt_test.py PATH_OF_FORERUN [unittest options]
 """
 
 import json
+import math
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,7 +15,7 @@ import time
 from pathlib import Path
 
 import process
-from process import TARGET
+from process import DRAFT, TARGET
 
 LONG_PROMPT = "def f(x):\n    return x + 1\n" * 500
 
@@ -188,6 +190,50 @@ class Interrupt(process.CommandLine):
             running.communicate(timeout=60)
             self.assertEqual(running.returncode, 130)
             self.assertIn("traceEvents", json.loads(out.read_text()))
+
+    def test_convert_leaves_nothing(self):
+        # A feed-forward layer of zeros that takes no room on the disk and a while to encode.
+        width = 1 << 21
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model"
+            model.mkdir()
+            for path in DRAFT.iterdir():
+                shutil.copy(path, model)
+            config = json.loads((model / "config.json").read_text())
+            config |= {"num_hidden_layers": 1, "intermediate_size": width}
+            (model / "config.json").write_text(json.dumps(config))
+            data = (DRAFT / "model.safetensors").read_bytes()
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            tensors, end = {}, 0
+            for name, entry in header.items():
+                if "layers.1." in name or "layers.2." in name or name == "__metadata__":
+                    continue
+                shape = [width if extent == 512 else extent for extent in entry["shape"]]
+                begin, end = end, end + 2 * math.prod(shape)
+                tensors[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+            text = json.dumps(tensors).encode()
+            with (model / "model.safetensors").open("wb") as file:
+                file.write(len(text).to_bytes(8, "little") + text)
+                file.truncate(8 + len(text) + end)
+            (Path(folder) / "x.gguf").write_text("mine")
+            for number, out, flags in (
+                (signal.SIGINT, "x.gguf", ("--to", "q4_1", "--force")),
+                (signal.SIGTERM, "x", ("--to", "awq:32")),
+            ):
+                running = self.start("convert", model, Path(folder) / out, *flags)
+                part = Path(folder) / (out + ".part")
+                while not part.exists():
+                    self.assertIsNone(running.poll())
+                    time.sleep(0.005)
+                running.send_signal(number)
+                _, stderr = running.communicate(timeout=60)
+                self.assertEqual(running.returncode, 128 + number, stderr)
+                lines = [x for x in stderr.splitlines() if not x.startswith("converting:")]
+                self.assertEqual(lines, ["forerun: interrupted; no output was written"])
+                self.assertEqual(
+                    sorted(path.name for path in Path(folder).iterdir()), ["model", "x.gguf"]
+                )
+                self.assertEqual((Path(folder) / "x.gguf").read_text(), "mine")
 
 
 if __name__ == "__main__":
