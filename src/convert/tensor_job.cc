@@ -17,11 +17,19 @@ namespace {
 constexpr int64_t kPartFloats = int64_t{1} << 20;
 constexpr int64_t kPartBytes = int64_t{4} << 20;
 constexpr int64_t kQ4_1Weights = 32;  // of a block
+constexpr float kMaxF16 = 65504.0f;
 
 Status refuse_value(const std::string& name, const std::string& found,
                     const std::string& accepted) {
   return Status(StatusCode::kCorrupt,
                 "tensor " + in_quotes(name) + ": found " + found + "; accepted: " + accepted);
+}
+
+// A block has its scales and minima in f16.
+Status refuse_scale(const OutputTensor& tensor) {
+  return refuse_value(
+      tensor.name, "weights beyond the range of the scales of " + std::string(tensor.blocks->name),
+      "smaller weights, or f32 or bf16");
 }
 
 int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
@@ -51,13 +59,20 @@ Status encode_floats(const OutputTensor& tensor, const float* from, int64_t coun
 
 Status encode_row(const OutputTensor& tensor, const float* from, int64_t count, std::byte* to) {
   if (tensor.blocks == nullptr) return encode_floats(tensor, from, count, to);
+  float largest = 0;
   for (int64_t i = 0; i < count; ++i) {
+    largest = std::max(largest, std::abs(from[i]));
     if (std::isfinite(from[i])) continue;
     return refuse_value(tensor.name, "a weight that is infinite or not a number",
                         "finite weights, or f32, bf16 or f16");
   }
-  block_encoder(tensor.blocks->format)(from, count / tensor.blocks->weights, to);
-  return {};
+  const int64_t num_blocks = count / tensor.blocks->weights;
+  block_encoder(tensor.blocks->format)(from, num_blocks, to);
+  if (largest <= kMaxF16) return {};
+  std::vector<float> decoded(static_cast<size_t>(count));
+  tensor.blocks->decode(to, num_blocks, decoded.data());
+  if (std::ranges::all_of(decoded, [](float value) { return std::isfinite(value); })) return {};
+  return refuse_scale(tensor);
 }
 
 class CopyJob : public TensorJob {
@@ -152,7 +167,7 @@ class WeightJob : public TensorJob {
     if (is_copy_) {
       copy_rows(first, count, to);
     } else if (nibbles_) {
-      encode_nibbles(first, count, to);
+      encoded = encode_nibbles(first, count, to);
     } else {
       encoded = encode_rows(first, count, to);
     }
@@ -195,7 +210,7 @@ class WeightJob : public TensorJob {
 
   // A block of Q4_1 is d * q + m: the scale, the quantized values as they are, and -zero * scale,
   // of which only the last is rounded.
-  void encode_nibbles(int64_t first, int64_t count, std::byte* to) const {
+  Status encode_nibbles(int64_t first, int64_t count, std::byte* to) const {
     std::vector<uint8_t> quants(static_cast<size_t>(from_.columns()));
     std::vector<float> scales(static_cast<size_t>(nibbles_->groups()));
     std::vector<int16_t> zeros(scales.size());
@@ -207,13 +222,19 @@ class WeightJob : public TensorJob {
       const uint8_t* q = quants.data();
       for (int64_t column = 0; column < from_.columns(); column += kQ4_1Weights) {
         const auto group = static_cast<size_t>(column / nibbles_->group);
-        store_u16(to_f16(scales[group]).bits, to);
-        store_u16(to_f16(-static_cast<float>(zeros[group]) * scales[group]).bits, to + 2);
+        const f16 scale = to_f16(scales[group]);
+        const f16 minimum = to_f16(-static_cast<float>(zeros[group]) * scales[group]);
+        if (!std::isfinite(to_float(scale)) || !std::isfinite(to_float(minimum))) {
+          return refuse_scale(outputs_[0]);
+        }
+        store_u16(scale.bits, to);
+        store_u16(minimum.bits, to + 2);
         for (int64_t i = 0; i < 16; ++i) to[4 + i] = static_cast<std::byte>(q[i] | q[16 + i] << 4);
         q += kQ4_1Weights;
         to += outputs_[0].blocks->bytes;
       }
     }
+    return {};
   }
 
   WeightSource from_;

@@ -384,6 +384,28 @@ class Convert(process.CommandLine):
         )
         self.assertEqual(list(self.folder.iterdir()), [model])
 
+    def test_weights_beyond_the_range_of_scales(self):
+        # Finite in bf16 and in AWQ, but not as blocks, whose scales and minima are f16.
+        for source, name, bits, kinds in (
+            (DRAFT, "model.layers.1.mlp.up_proj.weight", 0x7F61, ("q8_0", "q4_0", "q4_1")),
+            (TARGET, "model.layers.1.mlp.up_proj.scales", 0x7B53, ("q4_1",)),
+        ):
+            model = self.folder / "model"
+            shutil.copytree(source, model)
+            tensors = tensors_of(model)
+            dtype, shape, data = tensors[name]
+            tensors[name] = (dtype, shape, struct.pack("<H", bits) + data[2:])
+            write_tensors(model / "model.safetensors", tensors)
+            for kind in kinds:
+                done = run("convert", model, self.folder / "x.gguf", "--to", kind)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(
+                    done.stderr.splitlines()[-1],
+                    rf"blk.1.ffn_up.weight.*beyond the range of the scales of {kind.upper()}",
+                )
+                self.assertEqual(list(self.folder.iterdir()), [model])
+            shutil.rmtree(model)
+
     def test_file_systems_that_take_nothing(self):
         if in_namespace("mount -t tmpfs none /tmp").returncode != 0:
             self.skipTest("this user may not mount a tmpfs")
