@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "checkpoint/gguf/gguf_file.h"
+#include "checkpoint/mapped_file.h"
 
 namespace forerun {
 namespace {
@@ -133,9 +133,9 @@ bool is_side_file(std::string_view name) {
 }
 
 Result<std::string> read_side_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  FORERUN_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
+  return std::string(std::string_view(text, file.bytes().size()));
 }
 
 Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path& out,

@@ -384,6 +384,21 @@ class Convert(process.CommandLine):
         )
         self.assertEqual(list(self.folder.iterdir()), [model])
 
+    def test_side_files_that_are_no_files(self):
+        model = self.folder / "model"
+        shutil.copytree(DRAFT, model)
+        for make, words in (
+            (os.mkdir, "not a regular file"),
+            (os.mkfifo, "not a regular file"),
+            (lambda path: os.symlink("nowhere", path), "No such file"),
+        ):
+            path = model / "merges.txt"
+            make(path)
+            done = run("convert", model, self.folder / "x", "--to", "bf16", timeout=30)
+            self.refused(done, f"merges.txt: {words}")
+            self.assertEqual(list(self.folder.iterdir()), [model])
+            path.rmdir() if make is os.mkdir else path.unlink()
+
     def test_weights_beyond_the_range_of_scales(self):
         # Finite in bf16 and in AWQ, but not as blocks, whose scales and minima are f16.
         for source, name, bits, kinds in (
