@@ -15,7 +15,9 @@ TARGET = ROOT / "models" / "demo-target"
 DRAFT = ROOT / "models" / "demo-draft"
 # Keeps the tests from reading or writing the user's files.
 HOME = tempfile.TemporaryDirectory()
-os.environ.update(XDG_CACHE_HOME=HOME.name, HOME=HOME.name)
+# Where step costs are stored: ctest names one folder for all tests, so that they measure once.
+CACHE = os.environ.get("FORERUN_TEST_CACHE", HOME.name)
+os.environ.update(XDG_CACHE_HOME=CACHE, HOME=HOME.name)
 
 _forerun = ""
 

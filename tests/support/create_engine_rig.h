@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -10,8 +11,12 @@
 
 namespace forerun::testing {
 
-// Fails the test and returns null if the engine cannot be created.
-inline std::unique_ptr<Engine> create_engine(const EngineOptions& options) {
+// Fails the test and returns null if the engine cannot be created. Unless the options say where
+// step costs are stored, that is the folder which FORERUN_TEST_CACHE names, so that the engines of
+// a test measure once.
+inline std::unique_ptr<Engine> create_engine(EngineOptions options) {
+  const char* const cache = std::getenv("FORERUN_TEST_CACHE");
+  if (cache != nullptr && options.cost_cache.empty()) options.cost_cache = cache;
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;
