@@ -14,6 +14,7 @@
 #include "forerun/engine.h"
 #include "strategies/every_policy.h"
 #include "support/create_engine_rig.h"
+#include "support/test_part.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -170,10 +171,11 @@ void ManyRequests::play_waves(const Setting& setting, const std::vector<Output>&
 class ManyRequestsToToys : public ManyRequests {
  protected:
   static void SetUpTestSuite() {
+    const uint64_t requests = test_part() > 1 ? 200 : 500;
     pair_ = new ToyPair(drafted_toy());
     // K and V, layers, KV heads, width, bf16; of either model.
     setting_ = new Setting{pair_->target(), pair_->draft(), 2 * (2 * 2 * 2 * 16 * 2),
-                           kSanitized ? 25u : 500u, kSanitized ? 40 : 130};
+                           kSanitized ? 25u : requests, kSanitized ? 40 : 130};
     solo_ = new std::vector<Output>(alone(*setting_));
   }
   static void TearDownTestSuite() {

@@ -60,7 +60,7 @@ TEST_P(LosslessBatchPipelined, EveryRequestGivesItsOwnPlainTokens) {
   if (on_gpu()) GTEST_SKIP() << "stages on processors";
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  constexpr uint64_t kSeedsEach = 3;
+  const uint64_t seeds_each = test_part() == 1 ? 3 : 1;
   int64_t accepted = 0;
   uint64_t seed = 0;
   for (const int32_t at_once : {1, 4, 16}) {
@@ -74,7 +74,7 @@ TEST_P(LosslessBatchPipelined, EveryRequestGivesItsOwnPlainTokens) {
       std::vector<Request> requests;
       for (const SpeculationOptions& policy : policies_of(
                "pipelined", every_policy({}, {.verify_tokens = width, .draft_width = width}))) {
-        for (uint64_t turn = 0; turn < kSeedsEach; ++turn) {
+        for (uint64_t turn = 0; turn < seeds_each; ++turn) {
           requests.push_back(plain_request(seed++ % kSeeds));
           requests.back().speculation = policy;
         }
@@ -90,7 +90,7 @@ TEST_P(LosslessBatchPipelined, EveryRequestGivesItsOwnPlainTokens) {
     }
     EXPECT_TRUE(releases_its_kv(*engine));
   }
-  EXPECT_GT(accepted, 500);
+  EXPECT_GT(accepted, in_part(500));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, LosslessBatchPipelined, ::testing::Values(2, 3, 4, 8));

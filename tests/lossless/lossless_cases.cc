@@ -216,4 +216,15 @@ std::vector<Request> slice(const std::vector<Request>& requests, size_t step, si
   return sliced;
 }
 
+std::vector<Request> part_of(const std::vector<Request>& requests, size_t turn) {
+  return slice(requests, test_part(), turn);
+}
+
+bool runs(size_t turn) { return turn % test_part() == 0; }
+
+int64_t in_part(int64_t least) {
+  const auto part = static_cast<int64_t>(test_part());
+  return part == 1 ? least : least / (2 * part);
+}
+
 }  // namespace forerun::testing

@@ -4,6 +4,10 @@
 // A new strategy, source or shape is included through its line in the table; a new precision must
 // be added to precisions().
 //
+// FORERUN_TEST_PART=4 runs a fourth of the product: of every pair of parameters (precision and
+// policy, policy and seed, stages and precision, ...) something still runs. Without it all of it
+// runs.
+//
 // FORERUN_TEST_DEVICES names the target's devices instead of processors (lossless_gpu_test:
 // cuda:0), FORERUN_TEST_DRAFT_DEVICES those of a draft beside it.
 #pragma once
@@ -14,6 +18,7 @@
 #include <vector>
 
 #include "forerun/engine.h"
+#include "support/test_part.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -51,5 +56,12 @@ std::vector<Request> by_every_policy(Request request, const Precision& precision
 // Every `step`-th request; `turn` chooses the first one, so that consecutive turns cover all
 // requests.
 std::vector<Request> slice(const std::vector<Request>& requests, size_t step, size_t turn);
+// slice() with step test_part(): all requests where everything is to run.
+std::vector<Request> part_of(const std::vector<Request>& requests, size_t turn);
+// Whether combination number `turn` is among those that are to run: every test_part()-th is.
+bool runs(size_t turn);
+// What the part that runs must have more of, where the whole product has more than `least`: half of
+// its share, since combinations differ.
+int64_t in_part(int64_t least);
 
 }  // namespace forerun::testing

@@ -40,7 +40,8 @@ TEST_P(Lossless, EveryPolicyEqualsPlainDecoding) {
     const Output plain = complete(*engine, request);
     ASSERT_TRUE(plain.error.ok()) << plain.error.message();
     ASSERT_TRUE(plain.tokens.size() == 40u || !request.ignore_eos);
-    const std::vector<Request> requests = by_every_policy(request, precision);
+    const std::vector<Request> requests =
+        part_of(by_every_policy(request, precision), GetParam() + seed);
     const std::vector<Output> outputs = complete_together(*engine, requests);
     ASSERT_EQ(outputs.size(), requests.size());
     for (size_t idx = 0; idx < outputs.size(); ++idx) {
@@ -50,8 +51,8 @@ TEST_P(Lossless, EveryPolicyEqualsPlainDecoding) {
     }
   }
   // The drafts must have been worth verifying, and must have been wrong often enough.
-  EXPECT_GT(accepted, 2000);
-  EXPECT_GT(rejected, 2000);
+  EXPECT_GT(accepted, in_part(2000));
+  EXPECT_GT(rejected, in_part(2000));
   EXPECT_EQ(engine->kv_blocks_in_use(), 0);
 }
 
@@ -74,8 +75,10 @@ TEST_P(Lossless, ConcurrentRolesEqualPlainDecoding) {
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*plain_engine, request);
     // The other strategies run on split devices as well, beside these: all of them in 13 turns.
-    std::vector<Request> requests = by_every_policy(request, precision, "parallel_tree");
-    const std::vector<Request> others = slice(by_every_policy(request, precision), 13, seed);
+    std::vector<Request> requests =
+        part_of(by_every_policy(request, precision, "parallel_tree"), GetParam() + seed);
+    const std::vector<Request> others =
+        part_of(slice(by_every_policy(request, precision), 13, seed), GetParam());
     requests.insert(requests.end(), others.begin(), others.end());
     const size_t at_once = size_t{1} << seed % 3;
     for (size_t begin = 0; begin < requests.size(); begin += at_once) {
@@ -90,7 +93,7 @@ TEST_P(Lossless, ConcurrentRolesEqualPlainDecoding) {
       }
     }
   }
-  EXPECT_GT(accepted, 500);
+  EXPECT_GT(accepted, in_part(500));
   EXPECT_TRUE(releases_its_kv(*engine));
 }
 
@@ -252,7 +255,11 @@ TEST(LosslessDemoPair, ASliceOfTheProduct) {
       request.sampling.seed = seed;
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
-      expect_all_give(plain, *engine, slice(by_every_policy(request, Precision{}), 6, turn++));
+      const size_t part = test_part();
+      expect_all_give(
+          plain, *engine,
+          slice(by_every_policy(request, Precision{}), 6 * part, turn * part + turn % part));
+      ++turn;
     }
   }
 }
@@ -275,7 +282,8 @@ TEST(LosslessDemoPair, Concurrent) {
     request.sampling.seed = seed;
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*engine, request);
-    for (const Request& parallel : by_every_policy(request, Precision{}, "parallel_tree")) {
+    for (const Request& parallel :
+         part_of(by_every_policy(request, Precision{}, "parallel_tree"), seed)) {
       const Output output = complete(*engine, parallel);
       expect_same(plain, output, describe(parallel));
       EXPECT_GT(output.stats.draft_steps, 0);
