@@ -224,7 +224,7 @@ bool runs(size_t turn) { return turn % test_part() == 0; }
 
 int64_t in_part(int64_t least) {
   const auto part = static_cast<int64_t>(test_part());
-  return part == 1 ? least : least / (2 * part);
+  return part == 1 ? least : least / (4 * part);
 }
 
 }  // namespace forerun::testing
