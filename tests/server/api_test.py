@@ -339,7 +339,9 @@ class Api(serving.ServerTest):
         body = {"max_tokens": 200, "temperature": 0.9, "prompt": "An entry: "}
         for seed in range(4):
             texts = set()
-            for strategy in STRATEGIES:
+            for turn, strategy in enumerate(STRATEGIES):
+                if turn > 0 and not serving.runs(turn, seed):
+                    continue
                 asked = {**body, "seed": seed, "strategy": strategy, "response_format": form}
                 status, _, answer = self.server.post("/v1/completions", asked)
                 if status == 400:

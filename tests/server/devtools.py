@@ -191,7 +191,7 @@ class Page:
             raise RuntimeError(f"{expression}: {json.dumps(result['exceptionDetails'])}")
         return result["result"].get("value")
 
-    def wait(self, expression, seconds=20):
+    def wait(self, expression, seconds=60):
         """Until the expression holds; returns what it gives."""
         end = time.monotonic() + seconds
         while True:

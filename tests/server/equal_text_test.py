@@ -3,6 +3,8 @@ gets alone by plain decoding, sampled with seeds, of formats and tool calls incl
 
     equal_text_test.py FORERUN [--prompts N]    more prompts than CI has time for (200: the target)
 
+FORERUN_TEST_PART=4 sends a fourth of the calls: each setting some prompts, each prompt by some.
+
 From 100 prompts on also with each model on its own processor, the target in stages, and the engine
 in its own process.
 """
@@ -38,7 +40,12 @@ class EqualText(unittest.TestCase):
     def compare(self, server, settings, load=LOAD):
         """Every call by every one of the settings, `load` at a time, in any order. Returns how many
         guesses of each were right."""
-        jobs = [(setting, idx) for setting in settings for idx in range(len(self.calls))]
+        jobs = [
+            (setting, idx)
+            for turn, setting in enumerate(settings)
+            for idx in range(len(self.calls))
+            if serving.runs(turn, idx)
+        ]
         random.Random(5).shuffle(jobs)
 
         def call(job):

@@ -213,7 +213,8 @@ class Plain(serving.ServerTest):
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         slow.connect((self.server.host, self.server.port))
-        body = json.dumps({**LONG, "stream": True, "return_speculation": True}).encode()
+        body = {**LONG, "max_tokens": 1000, "stream": True, "return_speculation": True}
+        body = json.dumps(body).encode()
         slow.sendall(raw("POST", "/v1/completions", body))
         for _ in range(5):
             self.server.completion("def g(", max_tokens=16, temperature=0)

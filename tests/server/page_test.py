@@ -216,7 +216,7 @@ class PageTest(serving.ServerTest):
         self.assertEqual(self.page.evaluate("all('.answer .token').length"), 5)
 
     def test_a_message_takes_the_place_of_a_comparison(self):
-        self.set(temperature=0, max_tokens=2000)
+        self.set(temperature=0, max_tokens=400)
         self.ask()
         self.page.evaluate("byId('compare').click()")
         self.page.wait("!byId('compare-stop').hidden")

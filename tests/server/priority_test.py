@@ -9,7 +9,19 @@ import serving
 COMPLETIONS = "/v1/completions"
 
 
-class Limits(serving.ServerTest):
+class OwnServers(serving.ServerTest):
+    """Each test has a server of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        pass
+
+    @classmethod
+    def tearDownClass(cls):
+        pass
+
+
+class Limits(OwnServers):
     def test_a_client_may_lower_its_priority_alone(self):
         with serving.Server() as server:
             for priority in (0, 5, 1_000_000):
@@ -54,10 +66,10 @@ class Limits(serving.ServerTest):
                     serving.Server("--api-key-file", keys).__enter__()
 
 
-class Turns(serving.ServerTest):
+class Turns(OwnServers):
     def test_an_urgent_request_does_not_wait_for_eight_others(self):
         bodies = [
-            {"prompt": f"Chapter {number}.", "max_tokens": 400, "seed": number, "ignore_eos": True}
+            {"prompt": f"Chapter {number}.", "max_tokens": 160, "seed": number, "ignore_eos": True}
             for number in range(8)
         ]
         flags = ("--max-requests", "8", "--min-priority", "-5")

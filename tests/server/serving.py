@@ -21,9 +21,18 @@ TARGET = ROOT / "models" / "demo-target"
 DRAFT = ROOT / "models" / "demo-draft"
 PYTHON = ROOT / "build" / "venv" / "bin" / "python"  # with requirements.txt, see scripts/test
 HOME = tempfile.TemporaryDirectory()  # nothing of the user's is read or written
+# Where step costs are stored: ctest names one folder for all tests, so that they measure once.
+CACHE = os.environ.get("FORERUN_TEST_CACHE", HOME.name)
+# Of a product of cases every PART-th runs, so that each value of either side still does.
+PART = int(os.environ.get("FORERUN_TEST_PART", "1"))
 SKIPPED = 77
 
 _forerun = ""
+
+
+def runs(*turns):
+    """Whether the combination of these indices is in the part of a product that runs."""
+    return sum(turns) % PART == 0
 
 
 class Server:
@@ -31,7 +40,7 @@ class Server:
 
     def __init__(self, *flags, env=None, draft=True, model=TARGET):
         self.flags = [str(flag) for flag in flags]
-        self.env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name, **(env or {})}
+        self.env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": CACHE, **(env or {})}
         if "--port" not in self.flags:
             self.flags += ["--port", "0"]
         self.draft = ["--draft", str(DRAFT if draft is True else draft)] if draft else []
