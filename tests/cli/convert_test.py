@@ -134,7 +134,8 @@ class Convert(process.CommandLine):
 
     def text(self, model):
         prompt = ("--prompt", "def add(a, b):", "--max-tokens", 12, "--temperature", 0)
-        done = generate(*prompt, "--no-echo", "--activations", "f32", model=model)
+        short = ("--context", 512)  # Steps are measured five times as soon
+        done = generate(*prompt, *short, "--no-echo", "--activations", "f32", model=model)
         return self.succeeded(done).stdout
 
     def test_bf16_comes_back_bit_for_bit(self):
@@ -182,7 +183,8 @@ class Convert(process.CommandLine):
         config = json.loads((again / "config.json").read_text())
         self.assertEqual(config["quantization_config"]["group_size"], 64)
         self.assertTrue(self.text(again))
-        done = generate("--prompt", "x = ", "--draft", small, "--max-tokens", 8, model=TARGET)
+        args = ("--prompt", "x = ", "--max-tokens", 8, "--context", 512)
+        done = generate(*args, "--draft", small, model=TARGET)
         self.succeeded(done)
 
     def test_formats_of_embedding_and_head(self):

@@ -145,6 +145,8 @@ class Generate(process.CommandLine):
                 accept,
                 "--stages",
                 2,
+                "--context",
+                512,
                 "--temperature",
                 0,
                 "--compare",
@@ -232,6 +234,8 @@ class Generate(process.CommandLine):
             "--temperature",
             0.8,
             "--compare",
+            "--context",
+            512,
             "--target-devices",
             target,
             *draft,
@@ -375,9 +379,9 @@ class Generate(process.CommandLine):
         self.assertEqual(len(json.loads(done.stdout)["tokens"]), 4)
 
     def test_auto_says_which_split_it_keeps(self):
-        done = generate(
-            "--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json"
-        )
+        small = ROOT / "tests" / "goldens" / "llama3"  # every split of it is measured at once
+        args = ("--prompt", "def f(", "--max-tokens", 8, "--auto", "--json")
+        done = generate("--draft", small, *args, model=small)
         self.succeeded(done)
         for word in ("both models sequentially", "forecast", "kept: ", "numeric fingerprint: "):
             self.assertIn(word, done.stderr)
@@ -430,6 +434,8 @@ class QuantizedLayouts(process.CommandLine):
             0,
             "--activations",
             "f32",
+            "--context",  # a short one: Steps are measured five times as soon
+            512,
             "--json",
             model=model,
         )

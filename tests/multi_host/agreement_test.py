@@ -29,10 +29,12 @@ DIGESTS = COSTS / "tensor-digests"
 TENSOR = "model.layers.9.mlp.up_proj.qweight"
 
 
-def generate(*args, model=TARGET, tokens=8):
+def generate(*args, model=TARGET, tokens=8, context=512):
+    """A short context: Steps are measured five times as soon."""
     return [
         *(FORERUN, "generate", "--model", model, "--prompt", "def f(", "--max-tokens", tokens),
-        *("--temperature", 0, "--strategy", "autoregressive", "--cost-cache", COSTS, *args),
+        *("--temperature", 0, "--strategy", "autoregressive", "--cost-cache", COSTS),
+        *("--context", context, *args),
     ]
 
 
@@ -220,7 +222,9 @@ class Hangs(unittest.TestCase):
         launch = Launch(
             mpirun_command(3)
             + generate(
-                "--stages", 2, "--ignore-eos", "--step-s", 5, "--link-delay-ms", 5, tokens=4000
+                *("--stages", 2, "--ignore-eos", "--step-s", 5, "--link-delay-ms", 5),
+                tokens=4000,
+                context=8192,
             )
         )
         self.addCleanup(launch.close)

@@ -82,6 +82,8 @@ def batch(*args):
         lines,
         "--max-tokens",
         40,
+        "--context",  # a short one: Steps are measured five times as soon
+        512,
         "--cost-cache",
         Path(CACHE.name) / "costs",
         *SAMPLING,
