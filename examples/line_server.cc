@@ -221,6 +221,7 @@ int main(int argc, char** argv) {
   forerun::EngineOptions options;
   options.model = argv[1];
   options.draft = argv[2];
+  options.cost_cache = forerun::default_cost_cache();  // later starts need not measure
   auto queue = forerun::CompletionQueue::create();
   auto engine = forerun::Engine::create(options);
   if (!engine.ok() || !queue.ok()) {

@@ -24,6 +24,7 @@ class LineServer(unittest.TestCase):
 
     def setUp(self):
         self.scratch = tempfile.TemporaryDirectory()
+        cache = os.environ.get("FORERUN_TEST_CACHE", self.scratch.name)
         self.path = os.path.join(self.scratch.name, "lines")
         self.server = subprocess.Popen(
             [
@@ -35,6 +36,7 @@ class LineServer(unittest.TestCase):
             ],
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "XDG_CACHE_HOME": cache},
         )
         self.assertEqual(self.server.stdout.readline(), "listening\n")
 

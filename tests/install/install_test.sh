@@ -5,6 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+export XDG_CACHE_HOME=${FORERUN_TEST_CACHE:-$scratch}
 cmake --build "$1" --target installable >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 cmake --install "$1" --prefix "$scratch/usr" >/dev/null
 # The library shows what include/forerun declares, under its version, and nothing of its insides.
