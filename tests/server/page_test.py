@@ -154,7 +154,7 @@ class PageTest(serving.ServerTest):
     # Answers
 
     def test_text_streams_and_is_the_servers(self):
-        self.set(temperature=0, max_tokens=2000)
+        self.set(temperature=0, max_tokens=1200)
         self.send()
         first = self.page.wait("lastText().length")
         self.assertTrue(self.page.evaluate("!byId('stop').hidden && byId('send').hidden"))
@@ -173,14 +173,14 @@ class PageTest(serving.ServerTest):
         body = {
             "messages": [{"role": "user", "content": MESSAGE}],
             "temperature": 0,
-            "max_tokens": 2000,
+            "max_tokens": 1200,
         }
         status, _, answer = self.server.post("/v1/chat/completions", body)
         self.assertEqual(status, 200)
         self.assertEqual(
             self.page.evaluate("lastText()"), answer["choices"][0]["message"]["content"]
         )
-        self.assertIn("2,000 tokens", self.page.evaluate("all('.figures')[0].textContent"))
+        self.assertIn("1,200 tokens", self.page.evaluate("all('.figures')[0].textContent"))
 
     def test_escape_stops_midway(self):
         self.set(temperature=0, max_tokens=7000)

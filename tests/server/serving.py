@@ -90,7 +90,7 @@ class Server:
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) / 1024
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=180):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def socket(self, timeout=60):
