@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "forerun/engine.h"
@@ -12,11 +13,13 @@
 namespace forerun::testing {
 
 // Fails the test and returns null if the engine cannot be created. Unless the options say where
-// step costs are stored, that is the folder which FORERUN_TEST_CACHE names, so that the engines of
-// a test measure once.
+// step costs are stored, they are where `forerun` stores them with FORERUN_TEST_CACHE as the user's
+// cache, so that all tests measure once.
 inline std::unique_ptr<Engine> create_engine(EngineOptions options) {
   const char* const cache = std::getenv("FORERUN_TEST_CACHE");
-  if (cache != nullptr && options.cost_cache.empty()) options.cost_cache = cache;
+  if (cache != nullptr && options.cost_cache.empty()) {
+    options.cost_cache = std::string(cache) + "/forerun/step-costs";
+  }
   auto engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;
