@@ -3,7 +3,6 @@
 #   forerun_test(<name> SOURCES ... [DEPS ...] [LABELS fast|slow|long|long_sanitized|gpu|cuda_host|multi_host ...] [SHARDS n])
 #   forerun_bench(<name> SOURCES ... [DEPS ...])
 #   forerun_cuda_bench(<name> SOURCES ... [DEPS ...])
-#   forerun_instruction_set(avx2|avx512|avx512_bf16|amx <source> ...)   x86 kernels (src/kernels/simd)
 
 include(GNUInstallDirs)
 include(CTest)
@@ -65,6 +64,7 @@ target_compile_definitions(forerun_flags INTERFACE FORERUN_VERSION="${PROJECT_VE
 # ../shared/data beside it. Relative, so that a compiler cache serves every clone.
 target_compile_definitions(forerun_flags INTERFACE FORERUN_SOURCE_DIR=".")
 
+include(ForerunIsa)
 include(ForerunUnity)
 include(ForerunQuick)
 
@@ -74,27 +74,6 @@ add_custom_target(threads_tests)
 # All code that only a CUDA compiler sees: what a machine without a GPU can still check.
 # `ctest -L cuda_host` runs those of its tests that need no GPU.
 add_custom_target(cuda_code)
-
-# Compiles sources for an instruction set as src/kernels/isa.h has it; the rest of the program stays portable.
-function(forerun_instruction_set isa)
-  if(NOT isa MATCHES "^(avx2|avx512|avx512_bf16|amx)$")
-    message(FATAL_ERROR "instruction set: found ${isa}; accepted: avx2, avx512, avx512_bf16 or amx")
-  endif()
-  set(flags -mavx2 -mfma -mf16c)
-  if(NOT isa STREQUAL avx2)
-    list(APPEND flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # g++ 12 warns about the deliberately undefined operands inside its own intrinsics (its bug 105593).
-      list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)
-    endif()
-  endif()
-  if(isa STREQUAL avx512_bf16)
-    list(APPEND flags -mavx512bf16)
-  elseif(isa STREQUAL amx)
-    list(APPEND flags -mamx-tile -mamx-bf16 -mamx-int8)
-  endif()
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
-endfunction()
 
 function(forerun_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})

@@ -4,9 +4,8 @@
 #   forerun_compile_together(<target>)   after its sources are known
 
 function(forerun_compile_together target)
-  # Sources of kernels are compiled for different instruction sets; private names of the server's and the supervisor's
-  # sources collide.
-  if(FORERUN_UNITY AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(kernels|sampling|server|supervisor)")
+  # Private names of the server's and the supervisor's sources collide.
+  if(FORERUN_UNITY AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(server|supervisor)")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endfunction()

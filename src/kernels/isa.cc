@@ -99,6 +99,12 @@ Choice choose() {
     if (!isa_is_emulated(isa)) choice.isa = isa;
     usable += (usable.empty() ? "" : ", ") + std::string(isa_name(isa));
   }
+  if (usable.empty()) {
+    choice.status = Status(StatusCode::kUnsupported,
+                           "instruction set: found a processor that lacks what this build is for; "
+                           "accepted: a processor like the one that it was built on");
+    return choice;
+  }
   const char* wanted = std::getenv("FORERUN_ISA");
   if (wanted == nullptr || *wanted == '\0') return choice;
   for (Isa isa : kAllIsas) {
@@ -140,6 +146,7 @@ const char* isa_name(Isa isa) {
 }
 
 bool isa_is_supported(Isa isa) {
+  if (!isa_is_built(isa)) return false;
 #if defined(__x86_64__)
   switch (isa) {
     case Isa::kScalar:
@@ -149,8 +156,9 @@ bool isa_is_supported(Isa isa) {
     case Isa::kAvx512:
       return x86_features().avx512;
     case Isa::kAvx512Bf16:
-    case Isa::kAmx:
       return x86_features().avx512_bf16;
+    case Isa::kAmx:
+      return x86_features().tiles || (kAmxTwinIsBuilt && x86_features().avx512_bf16);
   }
   return false;
 #else
@@ -179,6 +187,12 @@ Status restrict_isa(Isa isa) {
     return Status(StatusCode::kInvalidArgument,
                   std::string("instruction set: found ") + isa_name(isa) +
                       "; accepted in this process: those up to " + isa_name(current_isa()));
+  }
+  if (!isa_is_built(isa)) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("instruction set: found ") + isa_name(isa) +
+                      "; accepted in this build: " + isa_name(current_isa()) +
+                      " (the preset cpu-release builds all)");
   }
   restricted = static_cast<uint8_t>(isa);
   return {};

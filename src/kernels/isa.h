@@ -17,7 +17,28 @@ enum class Isa : uint8_t {
   kAmx,         // kAvx512Bf16 and AMX tiles in bf16 and int8 (Sapphire Rapids)
 };
 
+// Whether this build has kernels for `isa`. FORERUN_BUILT_ISAS, which the preset demo sets, has bit
+// n for the instruction set n of Isa; without it, all instruction sets of the architecture are
+// built.
+constexpr bool isa_is_built(Isa isa) {
+#if defined(FORERUN_BUILT_ISAS)
+  return ((FORERUN_BUILT_ISAS >> static_cast<int>(isa)) & 1) != 0;
+#elif defined(__x86_64__)
+  return isa <= Isa::kAmx;
+#else
+  return isa == Isa::kScalar;
+#endif
+}
+
+// Whether this build has the kernels that emulate AMX.
+#if defined(__x86_64__) && !defined(FORERUN_BUILT_ISAS)
+inline constexpr bool kAmxTwinIsBuilt = true;
+#else
+inline constexpr bool kAmxTwinIsBuilt = false;
+#endif
+
 const char* isa_name(Isa isa);
+// Whether this processor and this build have `isa`.
 bool isa_is_supported(Isa isa);
 // Whether `isa` is only emulated, by slow kernels with the same bits: kAmx on a processor with
 // AVX512_BF16 that has no AMX tiles, or whose operating system does not permit them. An emulated
@@ -25,7 +46,8 @@ bool isa_is_supported(Isa isa);
 bool isa_is_emulated(Isa isa);
 // The instruction set in use. FORERUN_ISA is read on the first call; if it names an unknown
 // instruction set or one that this processor lacks, check_isa() returns an error and the best
-// instruction set is used instead.
+// instruction set is used instead. Where this processor has none that is built, check_isa() returns
+// kUnsupported, and kernels must not be called.
 Isa current_isa();
 Status check_isa();
 

@@ -8,7 +8,7 @@
 namespace forerun {
 
 // Makes current_isa() return `isa` from now on. Must be called before any kernel has run.
-// kInvalidArgument: `isa` comes after current_isa() in the order of Isa.
+// kInvalidArgument: `isa` comes after current_isa() in the order of Isa, or is not built.
 Status restrict_isa(Isa isa);
 
 }  // namespace forerun

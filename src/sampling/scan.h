@@ -59,10 +59,9 @@ struct ScanKernels {
 const ScanKernels& scan_kernels();
 
 const ScanKernels& scan_kernels_scalar();
-#if defined(__x86_64__)
+// Defined where isa_is_built() (kernels/isa.h).
 const ScanKernels& scan_kernels_avx2();
 const ScanKernels& scan_kernels_avx512();
-#endif
 
 // The scale of fixed-point weights (base/token_weight.h).
 inline constexpr double kFixedWeightScale = 0x1p40;

@@ -97,18 +97,13 @@ const ScanKernels& scan_kernels_scalar() {
 }
 
 const ScanKernels& scan_kernels() {
-#if defined(__x86_64__)
-  switch (current_isa()) {
-    case Isa::kScalar:
-      return scan_kernels_scalar();
-    case Isa::kAvx2:
-      return scan_kernels_avx2();
-    case Isa::kAvx512:
-    case Isa::kAvx512Bf16:
-    case Isa::kAmx:
-      return scan_kernels_avx512();
+  const Isa isa = current_isa();
+  if constexpr (isa_is_built(Isa::kAvx512) || isa_is_built(Isa::kAvx512Bf16)) {
+    if (isa >= Isa::kAvx512) return scan_kernels_avx512();
   }
-#endif
+  if constexpr (isa_is_built(Isa::kAvx2)) {
+    if (isa == Isa::kAvx2) return scan_kernels_avx2();
+  }
   return scan_kernels_scalar();
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "kernels/attention/cpu/tile.h"
@@ -59,23 +60,22 @@ int64_t member_floats(int64_t queries, int64_t padded_dim) {
 }  // namespace
 
 const AttentionKernels& attention_kernels() {
-#if defined(__x86_64__)
-  switch (current_isa()) {
-    case Isa::kScalar:
-      return attention_kernels_scalar();
-    case Isa::kAvx2:
-      return attention_kernels_avx2();
-    case Isa::kAvx512:
-      return attention_kernels_avx512();
-    case Isa::kAvx512Bf16:
-    case Isa::kAmx: {
+  const Isa isa = current_isa();
+  if constexpr (isa_is_built(Isa::kAvx512Bf16)) {
+    if (isa == Isa::kAvx512Bf16 || isa == Isa::kAmx) {
       static const AttentionKernels kernels{attention_kernels_avx512().f32,
                                             attention_kernels_bf16_dot()};
       return kernels;
     }
   }
-#endif
-  return attention_kernels_scalar();
+  if constexpr (isa_is_built(Isa::kAvx512)) {
+    if (isa == Isa::kAvx512) return attention_kernels_avx512();
+  }
+  if constexpr (isa_is_built(Isa::kAvx2)) {
+    if (isa == Isa::kAvx2) return attention_kernels_avx2();
+  }
+  if constexpr (isa_is_built(Isa::kScalar)) return attention_kernels_scalar();
+  std::abort();  // check_isa() has refused this processor
 }
 
 void AttentionPlan::build(std::span<const AttentionRow> rows, int32_t num_heads,

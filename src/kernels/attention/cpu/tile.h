@@ -65,10 +65,9 @@ const AttentionKernels& attention_kernels();
 void copy_key(const std::byte* from, std::byte* to, int64_t head_bytes);
 
 const AttentionKernels& attention_kernels_scalar();
-#if defined(__x86_64__)
+// Defined where isa_is_built() (kernels/isa.h).
 const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avx512();
 const AttentionTypeKernels& attention_kernels_bf16_dot();  // for bf16 caches, by AVX512_BF16
-#endif
 
 }  // namespace forerun

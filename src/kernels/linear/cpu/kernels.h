@@ -197,7 +197,7 @@ constexpr int64_t dense_scratch_floats(int64_t rows, int64_t outs) { return rows
 
 extern const GroupedKernels kGroupedScalar;
 extern const LinearKernels kLinearScalar;
-#if defined(__x86_64__)
+// Defined where isa_is_built() (kernels/isa.h).
 extern const GroupedKernels kGroupedAvx2;
 extern const GroupedKernels kGroupedAvx512;
 extern const LinearKernels kLinearAvx2;
@@ -207,7 +207,6 @@ extern const GroupedTileKernels kGroupedTilesAmx;
 extern const GroupedTileKernels kGroupedTilesAmxTwin;
 extern const LinearKernels kLinearAmx;
 extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without tile registers
-#endif
 
 // The kernels of a WeightFormatInfo whose kind is kIntegers.
 inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32_t kernel) {

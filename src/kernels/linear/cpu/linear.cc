@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cstdlib>
 
 #include "kernels/isa.h"
 #include "kernels/linear/cpu/kernels.h"
@@ -16,22 +17,28 @@ namespace {
 std::atomic<const LinearKernels*> replaced_kernels{nullptr};
 
 const LinearKernels& default_kernels() {
-  switch (current_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-      return kLinearAvx2;
-#endif
-#if defined(__x86_64__) && !defined(FORERUN_WITHOUT_AVX512)
-    case Isa::kAvx512:
-      return kLinearAvx512;
-    case Isa::kAvx512Bf16:
-      return kLinearAvx512Bf16;
-    case Isa::kAmx:
-      return isa_is_emulated(Isa::kAmx) ? kLinearAmxTwin : kLinearAmx;
-#endif
-    default:
-      return kLinearScalar;
+  const Isa isa = current_isa();
+#if !defined(FORERUN_WITHOUT_AVX512)
+  if constexpr (isa_is_built(Isa::kAmx)) {
+    if (isa == Isa::kAmx) {
+      if constexpr (kAmxTwinIsBuilt) {
+        if (isa_is_emulated(isa)) return kLinearAmxTwin;
+      }
+      return kLinearAmx;
+    }
   }
+  if constexpr (isa_is_built(Isa::kAvx512Bf16)) {
+    if (isa == Isa::kAvx512Bf16) return kLinearAvx512Bf16;
+  }
+  if constexpr (isa_is_built(Isa::kAvx512)) {
+    if (isa == Isa::kAvx512) return kLinearAvx512;
+  }
+#endif
+  if constexpr (isa_is_built(Isa::kAvx2)) {
+    if (isa == Isa::kAvx2) return kLinearAvx2;
+  }
+  if constexpr (isa_is_built(Isa::kScalar)) return kLinearScalar;
+  std::abort();  // check_isa() has refused this processor
 }
 
 // A tile has as many rows as have packed inputs that fit in the L2 cache beside some weights, and

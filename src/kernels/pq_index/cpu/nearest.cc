@@ -1,23 +1,21 @@
 #include "kernels/pq_index/cpu/nearest.h"
 
+#include <cstdlib>
+
 #include "kernels/isa.h"
 
 namespace forerun {
 
 NearestKernel nearest_kernel() {
-#if defined(__x86_64__)
-  switch (current_isa()) {
-    case Isa::kScalar:
-      return nearest_scalar;
-    case Isa::kAvx2:
-      return nearest_avx2;
-    case Isa::kAvx512:
-    case Isa::kAvx512Bf16:
-    case Isa::kAmx:
-      return nearest_avx512;
+  const Isa isa = current_isa();
+  if constexpr (isa_is_built(Isa::kAvx512) || isa_is_built(Isa::kAvx512Bf16)) {
+    if (isa >= Isa::kAvx512) return nearest_avx512;
   }
-#endif
-  return nearest_scalar;
+  if constexpr (isa_is_built(Isa::kAvx2)) {
+    if (isa == Isa::kAvx2) return nearest_avx2;
+  }
+  if constexpr (isa_is_built(Isa::kScalar)) return nearest_scalar;
+  std::abort();  // check_isa() has refused this processor
 }
 
 }  // namespace forerun

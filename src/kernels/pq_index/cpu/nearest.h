@@ -29,9 +29,8 @@ using NearestKernel = void (*)(const NearestCall& call);
 NearestKernel nearest_kernel();
 
 void nearest_scalar(const NearestCall& call);
-#if defined(__x86_64__)
+// Defined where isa_is_built() (kernels/isa.h).
 void nearest_avx2(const NearestCall& call);
 void nearest_avx512(const NearestCall& call);
-#endif
 
 }  // namespace forerun
