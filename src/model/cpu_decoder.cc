@@ -30,6 +30,8 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   const LayerRange layers = options.layers.value_or(LayerRange::all(config));
   FORERUN_RETURN_IF_ERROR(
       check_layer_range(layers, config).with_context(checkpoint.path().string()));
+  FORERUN_RETURN_IF_ERROR(
+      check_taps(options.taps, layers, config).with_context(checkpoint.path().string()));
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
@@ -38,11 +40,15 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   DeviceMemory memory = host_memory();  // all devices share it
   memory.needs =
       estimate_group_memory(checkpoint, options.weights, options.activation, *plan, layers);
+  const DType hidden_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
+  TapStore taps(std::move(options.taps), config.hidden_size, hidden_dtype);
+  memory.needs.front().buffer_bytes += taps.bytes();
   FORERUN_RETURN_IF_ERROR(
       check_memory({&memory, 1}, options.kv_blocks).with_context(checkpoint.path().string()));
 
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, layers, options.activation, group));
   decoder->kv_blocks_ = options.kv_blocks;
+  decoder->taps_ = std::move(taps);
   decoder->files_ =
       WeightFiles(checkpoint, [&](ModuleId module) { return layers.holds(module, config); });
   decoder->chunk_.reserve();
@@ -101,6 +107,7 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   chunk_.sequences = step.sequences;
   if (!layers_.embeds) chunk_.hidden_in = step.hidden.bytes.data() + begin * hidden_row_bytes();
   if (!layers_.heads) chunk_.hidden_out = hidden_.data() + begin * hidden_row_bytes();
+  fill_taps(step, begin, end);
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;
@@ -122,8 +129,25 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   }
 }
 
+void CpuDecoder::fill_taps(const Step& step, size_t begin, size_t end) {
+  const auto first_from = [&step](size_t row_idx) {
+    return std::partition_point(step.taps.begin(), step.taps.end(), [row_idx](const StepTap& tap) {
+      return static_cast<size_t>(tap.row) < row_idx;
+    });
+  };
+  chunk_.taps = {first_from(begin), first_from(end)};
+  chunk_.tap_store = &taps_;
+  const auto last = taps_.after_layers();
+  chunk_.keeps_all_rows =
+      std::find(last.begin(), last.end(), config_.num_layers) != last.end() &&
+      std::any_of(chunk_.taps.begin(), chunk_.taps.end(), [&step](const StepTap& tap) {
+        return !step.rows[static_cast<size_t>(tap.row)].wants_logits;
+      });
+}
+
 Status CpuDecoder::forward(const Step& step) {
-  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, hidden_dtype_, kv_blocks()));
+  FORERUN_RETURN_IF_ERROR(
+      check_step(step, config_, layers_, hidden_dtype_, kv_blocks(), taps_.places()));
   logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
                                [](const StepRow& row) { return row.wants_logits; });
   if (layers_.heads) {

@@ -20,6 +20,7 @@
 #include "model/cpu_shard.h"
 #include "model/decoder.h"
 #include "model/decoder_weights.h"
+#include "model/tap_store.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -32,6 +33,7 @@ struct CpuDecoderOptions {
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
+  TapOptions taps;  // what Steps may keep of their rows; none by default
   // Gets the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
 };
@@ -39,8 +41,8 @@ struct CpuDecoderOptions {
 class CpuDecoder : public Decoder {
  public:
   // `checkpoint` and `group` must outlive the decoder. Its parts follow the shard plan of the
-  // group's degree; fails as make_shard_plan and check_layer_range do. Refuses a KV cache that does
-  // not fit into memory beside the weights, with the figures (kResourceExhausted).
+  // group's degree; fails as make_shard_plan, check_layer_range and check_taps do. Refuses a KV
+  // cache that does not fit into memory beside the weights, with the figures (kResourceExhausted).
   static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, CpuDeviceGroup* group,
                                                CpuDecoderOptions options);
 
@@ -59,6 +61,8 @@ class CpuDecoder : public Decoder {
   int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;
+  // Where Steps' taps are; no places where the options have none. Lives as long as the decoder.
+  const TapStore& taps() const { return taps_; }
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:
@@ -70,6 +74,7 @@ class CpuDecoder : public Decoder {
         group_(group) {}
   static size_t chunk_end(const Step& step, size_t begin);
   void fill_chunk(const Step& step, size_t begin, size_t end);
+  void fill_taps(const Step& step, size_t begin, size_t end);
   size_t hidden_row_bytes() const {
     return static_cast<size_t>(config_.hidden_size) *
            static_cast<size_t>(dtype_bytes(hidden_dtype_));
@@ -85,6 +90,7 @@ class CpuDecoder : public Decoder {
   std::vector<std::unique_ptr<CpuShard>> shards_;  // by rank
   ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
+  TapStore taps_;
   std::vector<std::byte> hidden_;  // only without the head; grown to the largest Step so far
   size_t hidden_rows_ = 0;
 };

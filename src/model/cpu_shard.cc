@@ -303,13 +303,44 @@ void CpuShard::run_layer(const Team& team, Collectives& peers, const ForwardChun
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
   const auto num_rows = static_cast<int64_t>(chunk.rows.size());
   const auto num_wanted = static_cast<int64_t>(chunk.wanted.size());
-  const bool narrows = layers_.heads && layer_idx + 1 == layers_.size() && num_wanted < num_rows;
+  const bool narrows = layer_idx + 1 == layers_.size() && narrows_last_layer(chunk);
   const int64_t num_q = narrows ? num_wanted : num_rows;
   run_attention(team, chunk, layer_idx, narrows);
   if (num_q == 0) return;
   add_product(team, peers, layer.o, buffers_.own_heads(buffers_.attended(num_q)), layer.o_bias,
               buffers_.attention_partial(num_q), hidden(num_q));
   run_mlp(team, peers, layer, num_q);
+}
+
+bool CpuShard::narrows_last_layer(const ForwardChunk& chunk) const {
+  return layers_.heads && !chunk.keeps_all_rows && chunk.wanted.size() < chunk.rows.size();
+}
+
+// Every member reads what it may itself overwrite next (keep_wanted_rows), or what nobody
+// overwrites before the next barrier.
+void CpuShard::keep_taps(const Team& team, const ForwardChunk& chunk, int32_t after_layers) {
+  TapStore& store = *chunk.tap_store;
+  const WorkRange columns = team.share(config_.hidden_size, 16);
+  const bool narrowed = after_layers == config_.num_layers && narrows_last_layer(chunk);
+  for (size_t tap_idx = 0; tap_idx < store.after_layers().size(); ++tap_idx) {
+    if (store.after_layers()[tap_idx] != after_layers) continue;
+    for (const StepTap& tap : chunk.taps) {
+      int64_t row = tap.row - chunk.first_row;
+      if (narrowed) {
+        row =
+            std::lower_bound(chunk.wanted.begin(), chunk.wanted.end(), row) - chunk.wanted.begin();
+      }
+      const float* const x = hidden(row + 1).row(row);
+      std::byte* const to = store.tap(tap.place, tap_idx);
+      if (rounds()) {
+        // Rounding again changes nothing: every addition has left values of the type.
+        std::transform(x + columns.begin, x + columns.end,
+                       reinterpret_cast<bf16*>(to) + columns.begin, to_bf16);
+      } else {
+        std::copy(x + columns.begin, x + columns.end, reinterpret_cast<float*>(to) + columns.begin);
+      }
+    }
+  }
 }
 
 void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
@@ -352,9 +383,16 @@ void CpuShard::run(const Team& team, Collectives& peers, const ForwardChunk& chu
   } else {
     read_hidden(team, chunk);
   }
-  team.sync();  // x complete
+  team.sync();                                                 // x complete
+  const bool taps = !chunk.taps.empty() && peers.rank() == 0;  // all devices have the same x
+  if (taps && layers_.embeds) keep_taps(team, chunk, 0);
   for (int32_t layer_idx = 0; layer_idx < layers_.size(); ++layer_idx) {
     run_layer(team, peers, chunk, layer_idx);
+    if (taps) keep_taps(team, chunk, layers_.begin + layer_idx + 1);
+  }
+  if (layers_.heads && chunk.keeps_all_rows && !chunk.wanted.empty()) {
+    keep_wanted_rows(team, chunk);
+    team.sync();  // x holds the wanted rows
   }
   if (layers_.heads) {
     run_head(team, chunk);

@@ -26,6 +26,7 @@
 #include "model/kv_storage.h"
 #include "model/layer_range.h"
 #include "model/shard_plan.h"
+#include "model/tap_store.h"
 
 namespace forerun {
 
@@ -47,6 +48,10 @@ struct ForwardChunk {
   std::span<const KvSelection> selections;  // selections whose rows the chunk has
   std::span<const StepSequence> sequences;  // the Step's
   int32_t first_row = 0;                    // the chunk's first row in the Step
+  std::span<const StepTap> taps;            // of the chunk's rows, which are counted as the Step's
+  TapStore* tap_store = nullptr;
+  // Rows that want no logits go through the whole last layer as well, because of taps behind it.
+  bool keeps_all_rows = false;
   // Only in a stage; elements of the activation type, [rows][hidden]. The chunk's rows come in
   // `hidden_in`, unless the stage embeds, and are left in `hidden_out`, unless it has the head.
   const std::byte* hidden_in = nullptr;
@@ -104,6 +109,10 @@ class CpuShard {
                          const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
   void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
   void run_head(const Team& team, const ForwardChunk& chunk);
+  // Whether the last layer leaves the wanted rows alone in x.
+  bool narrows_last_layer(const ForwardChunk& chunk) const;
+  // Copies what x holds of the tapped rows after so many of the model's layers, if it is tapped.
+  void keep_taps(const Team& team, const ForwardChunk& chunk, int32_t after_layers);
   // Read x from, and write x to, the rows that go between stages. Synced where it must be.
   void read_hidden(const Team& team, const ForwardChunk& chunk);
   void write_hidden(const Team& team, const ForwardChunk& chunk);

@@ -134,25 +134,20 @@ void add(Vector& to, const Vector& from) {
   for (size_t index = 0; index < to.size(); ++index) to[index] += from[index];
 }
 
-}  // namespace
-
-std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
-                                     UnseenPositions unseen) {
+// The hidden rows of `tokens` after the first `num_layers` layers.
+std::vector<Vector> run_layers(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
+                               UnseenPositions unseen, int32_t num_layers) {
   const ModelConfig& config = checkpoint.config();
   const auto hidden = static_cast<size_t>(config.hidden_size);
   const auto head_dim = static_cast<size_t>(config.head_dim);
   const double eps = config.rms_norm_eps;
   const Vector embedding = read_tensor(checkpoint.weight({ModuleKind::kEmbedding}));
-  const Vector head =
-      config.tied_embeddings ? embedding : read_tensor(checkpoint.weight({ModuleKind::kHead}));
-  const Vector final_norm = read_tensor(checkpoint.weight({ModuleKind::kFinalNorm}));
-
   std::vector<Vector> rows;
   for (const int32_t token : tokens) {
     const auto begin = embedding.begin() + static_cast<int64_t>(token) * config.hidden_size;
     rows.emplace_back(begin, begin + config.hidden_size);
   }
-  for (size_t layer_idx = 0; layer_idx < static_cast<size_t>(config.num_layers); ++layer_idx) {
+  for (size_t layer_idx = 0; layer_idx < static_cast<size_t>(num_layers); ++layer_idx) {
     const Layer layer = read_layer(checkpoint, layer_idx);
     std::vector<Vector> keys, values;
     for (size_t position = 0; position < rows.size(); ++position) {
@@ -188,8 +183,30 @@ std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<con
       add(row, multiply(layer.down, gate, layer.bdown));
     }
   }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<double> reference_hidden(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
+                                     int32_t after_layers) {
+  std::vector<double> hidden;
+  for (const Vector& row : run_layers(checkpoint, tokens, {}, after_layers)) {
+    hidden.insert(hidden.end(), row.begin(), row.end());
+  }
+  return hidden;
+}
+
+std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
+                                     UnseenPositions unseen) {
+  const ModelConfig& config = checkpoint.config();
+  const auto hidden = static_cast<size_t>(config.hidden_size);
+  const double eps = config.rms_norm_eps;
+  const Vector head = read_tensor(
+      checkpoint.weight({config.tied_embeddings ? ModuleKind::kEmbedding : ModuleKind::kHead}));
+  const Vector final_norm = read_tensor(checkpoint.weight({ModuleKind::kFinalNorm}));
   std::vector<double> logits;
-  for (Vector& row : rows) {
+  for (Vector& row : run_layers(checkpoint, tokens, unseen, config.num_layers)) {
     normalize(row.data(), hidden, final_norm, eps);
     const Vector part = multiply(head, row, {});
     logits.insert(logits.end(), part.begin(), part.end());

@@ -115,11 +115,37 @@ Status check_hidden(const Step& step, const ModelConfig& config, DType dtype) {
                     " values a row");
 }
 
+Status check_taps_of(const Step& step, int64_t tap_places) {
+  if (!step.taps.empty() && tap_places == 0) {
+    return Status(StatusCode::kInvalidArgument, "step: found taps of " +
+                                                    std::to_string(step.taps.size()) +
+                                                    " rows; accepted: none, for a model that was "
+                                                    "loaded without taps");
+  }
+  const auto num_rows = static_cast<int64_t>(step.rows.size());
+  int64_t first = 0;  // that may come next
+  for (const StepTap& tap : step.taps) {
+    if (tap.row < first || tap.row >= num_rows) {
+      return Status(StatusCode::kInvalidArgument,
+                    "step taps: found row " + std::to_string(tap.row) +
+                        "; accepted: " + std::to_string(first) + " to " +
+                        std::to_string(num_rows - 1) + ", ascending");
+    }
+    if (tap.place < 0 || tap.place >= tap_places) {
+      return out_of_range(static_cast<size_t>(tap.row), "place of its taps", tap.place, 0,
+                          tap_places - 1);
+    }
+    first = int64_t{tap.row} + 1;
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_step(const Step& step, const ModelConfig& config, const LayerRange& layers,
-                  DType hidden_dtype, int64_t kv_blocks) {
+                  DType hidden_dtype, int64_t kv_blocks, int64_t tap_places) {
   if (!layers.embeds) FORERUN_RETURN_IF_ERROR(check_hidden(step, config, hidden_dtype));
+  FORERUN_RETURN_IF_ERROR(check_taps_of(step, tap_places));
   const auto num_sequences = static_cast<int32_t>(step.sequences.size());
   for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
     const StepRow& row = step.rows[row_idx];

@@ -76,11 +76,20 @@ struct HiddenRows {
   std::span<const std::byte> bytes = {};  // [rows][width]
 };
 
+// A row whose taps are kept: its hidden states behind the layers that the decoder taps, in a place
+// of the decoder's store (model/tap_store.h). They never leave the device.
+struct StepTap {
+  int32_t row = 0;
+  int32_t place = 0;
+};
+
 struct Step {
   std::vector<StepSequence> sequences;
   std::vector<StepRow> rows;  // a row comes after every row of the Step that it sees
   std::vector<int32_t> ancestors;
   std::vector<KvSelection> selections;  // in the order of their rows
+  // Rows whose taps are kept, ascending, each in a place of its own; only for a decoder that taps.
+  std::vector<StepTap> taps;
   // Input of a pipeline stage that does not embed: a hidden row for every row, whose token is then
   // ignored. Valid while the Step runs.
   HiddenRows hidden;
@@ -90,6 +99,7 @@ struct Step {
     rows.clear();
     ancestors.clear();
     selections.clear();
+    taps.clear();
     hidden = {};
   }
 };
