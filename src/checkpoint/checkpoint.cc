@@ -82,6 +82,7 @@ struct Checkpoint::Impl {
   TensorTable table;
   std::shared_ptr<const GgufFile> gguf;  // null for a directory
   PartsOfModules parts = {};
+  std::vector<int32_t> draft_tokens = {};
 };
 
 namespace {
@@ -93,7 +94,48 @@ Result<Checkpoint::Impl> open_directory(const std::filesystem::path& dir) {
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
   // transformers, too, uses a head that differs from the embedding, whatever config.json says.
   if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
-  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}};
+  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}, {}};
+}
+
+// A head that uses the target's embedding or head works in the target's width.
+Status check_shared_modules(const TensorTable& table, const ModelConfig& config) {
+  const Eagle3Config& head = *config.eagle3;
+  const auto refuse = [&](ModuleKind kind, const std::string& accepted) {
+    return Status(StatusCode::kNotFound, table.main_file().string() + ": tensor \"" +
+                                             table.spelling(weight_name({kind})) +
+                                             "\": not found; accepted: " + accepted);
+  };
+  if (!head.own_head && head.draft_vocab_size != config.vocab_size) {
+    return refuse(ModuleKind::kHead, "a head of " + std::to_string(head.draft_vocab_size) +
+                                         " rows, as draft_vocab_size says, or draft_vocab_size " +
+                                         std::to_string(config.vocab_size) +
+                                         ", to use the target's head");
+  }
+  if (!(head.own_head && head.own_embedding) && config.hidden_size != head.target_hidden_size) {
+    return refuse(head.own_embedding ? ModuleKind::kHead : ModuleKind::kEmbedding,
+                  "one of width " + std::to_string(config.hidden_size) +
+                      ", as hidden_size says: the target's is " +
+                      std::to_string(head.target_hidden_size) + " wide");
+  }
+  if (table.find(bias_name({ModuleKind::kTapProjection})) != nullptr) {
+    return Status(StatusCode::kUnsupported,
+                  table.main_file().string() + ": tensor \"" +
+                      table.spelling(bias_name({ModuleKind::kTapProjection})) +
+                      "\": found a bias; accepted: a projection without one");
+  }
+  return Status();
+}
+
+Result<Checkpoint::Impl> open_eagle3_directory(const std::filesystem::path& dir) {
+  FORERUN_RETURN_IF_ERROR(check_directory(dir));
+  FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_eagle3_config(dir));
+  FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
+  FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
+  config.eagle3->own_embedding = table.find(weight_name({ModuleKind::kEmbedding})) != nullptr;
+  config.eagle3->own_head = table.find(weight_name({ModuleKind::kHead})) != nullptr;
+  FORERUN_RETURN_IF_ERROR(check_shared_modules(table, config));
+  FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, read_draft_tokens(table, config));
+  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}, std::move(tokens)};
 }
 
 Result<Checkpoint::Impl> open_gguf(const std::filesystem::path& path) {
@@ -101,7 +143,7 @@ Result<Checkpoint::Impl> open_gguf(const std::filesystem::path& path) {
   auto file = std::make_shared<const GgufFile>(std::move(opened));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_config(*file));
   TensorTable table = TensorTable::of_gguf(file, interleaved_head(*file, config));
-  return Checkpoint::Impl{path, std::move(config), std::move(table), std::move(file), {}};
+  return Checkpoint::Impl{path, std::move(config), std::move(table), std::move(file), {}, {}};
 }
 
 }  // namespace
@@ -111,6 +153,15 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
   FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config, impl.parts));
   if (!impl.config.dtype_stated) {
     impl.config.dtype = impl.table.find(weight_name({ModuleKind::kEmbedding}))->dtype;
+  }
+  return Checkpoint(std::make_unique<Impl>(std::move(impl)));
+}
+
+Result<Checkpoint> Checkpoint::open_eagle3(const std::filesystem::path& dir) {
+  FORERUN_ASSIGN_OR_RETURN(Impl impl, open_eagle3_directory(dir));
+  FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config, impl.parts));
+  if (!impl.config.dtype_stated) {
+    impl.config.dtype = impl.table.find(weight_name({ModuleKind::kFinalNorm}))->dtype;
   }
   return Checkpoint(std::make_unique<Impl>(std::move(impl)));
 }
@@ -135,6 +186,7 @@ Result<GenerationDefaults> Checkpoint::generation_defaults() const {
                                 : read_generation_defaults(impl_->path);
 }
 const ModelConfig& Checkpoint::config() const { return impl_->config; }
+std::span<const int32_t> Checkpoint::draft_tokens() const { return impl_->draft_tokens; }
 
 void Checkpoint::extend_positions(int32_t max_position) {
   impl_->config.max_position = std::max(impl_->config.max_position, max_position);

@@ -84,6 +84,10 @@ class Checkpoint {
   // are refused by name, with what to convert them with. Reads no weight.
   static Result<Checkpoint> open(const std::filesystem::path& path);
 
+  // Opens an EAGLE-3 head, a directory like the above. What it takes from its target
+  // (Eagle3Config::own_embedding, own_head) is not among its modules.
+  static Result<Checkpoint> open_eagle3(const std::filesystem::path& dir);
+
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();
@@ -100,6 +104,10 @@ class Checkpoint {
   void extend_positions(int32_t max_position);
   // The checkpoint's own sampling defaults; read anew with each call.
   Result<GenerationDefaults> generation_defaults() const;
+
+  // Of an EAGLE-3 head: the target's token for each row of its head, [draft_vocab_size]; empty
+  // where every row has the token's number.
+  std::span<const int32_t> draft_tokens() const;
 
   // Pointers live as long as the Checkpoint; null where there is no such tensor. Where several
   // tensors store a weight, weight() describes it as one, of DType::kParts.

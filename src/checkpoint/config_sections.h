@@ -26,4 +26,7 @@ void read_quantization(FieldReader& fields, ModelConfig& config);
 // Sets sliding_window for every layer.
 void read_sliding_window(FieldReader& fields, ModelConfig& config);
 
+// Sets what the layers are: shape, dtype, biases and norms, rope, windows; expects model_type.
+void read_layers(FieldReader& fields, ModelConfig& config);
+
 }  // namespace forerun

@@ -212,6 +212,15 @@ void read_special_tokens(FieldReader& fields, const Family& family, ModelConfig&
   }
 }
 
+void read_layers_of(FieldReader& fields, const Family& family, ModelConfig& config) {
+  refuse_other_computations(fields);
+  read_dtype(fields, config);
+  read_shape(fields, family, config);
+  read_biases_and_norms(fields, config);
+  read_rope(fields, config);
+  read_sliding_window(fields, config);
+}
+
 Result<ModelConfig> read_document(const JsonDocument& document) {
   FieldReader fields(document.root());
   const Family* family = read_family(fields);
@@ -219,19 +228,20 @@ Result<ModelConfig> read_document(const JsonDocument& document) {
   ModelConfig config;
   config.model_type = family->model_type;
   config.architecture = family->architecture;
-  refuse_other_computations(fields);
   read_quantization(fields, config);
-  read_dtype(fields, config);
-  read_shape(fields, *family, config);
-  read_biases_and_norms(fields, config);
-  read_rope(fields, config);
-  read_sliding_window(fields, config);
+  read_layers_of(fields, *family, config);
   read_special_tokens(fields, *family, config);
   if (!fields.ok()) return fields.status();
   return config;
 }
 
 }  // namespace
+
+void read_layers(FieldReader& fields, ModelConfig& config) {
+  for (const Family& family : kFamilies) {
+    if (config.model_type == family.model_type) return read_layers_of(fields, family, config);
+  }
+}
 
 Result<ModelConfig> parse_model_config(std::string_view text, std::string source) {
   FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,

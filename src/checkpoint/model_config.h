@@ -74,6 +74,34 @@ struct QuantizationConfig {
 // What layers are stored in, "awq-int4" or "Q4_K, Q6_K"; empty where nothing is quantized.
 std::string stored_formats(const QuantizationConfig& quantization);
 
+// What makes a decoder an EAGLE-3 head: it guesses from hidden states of a target, its taps.
+struct Eagle3Config {
+  // The norm of the taps in front of their projection.
+  enum class NormOfTaps : uint8_t {
+    kNone,
+    kTogether,  // one, over all taps side by side ("norm_before_fc")
+    kEach,      // one for each of three taps ("fc_norm")
+  };
+
+  int32_t target_hidden_size = 0;
+  int32_t draft_vocab_size = 0;  // rows of its head; the tokens: Checkpoint::draft_tokens()
+  // As the file numbers them; empty: those after 2, L/2 and L - 3 of the target's L layers.
+  std::vector<int32_t> tap_layers;
+  // A number names the layer whose output a tap is; otherwise how many layers are in front of it.
+  bool taps_name_outputs = false;
+  NormOfTaps norm_of_taps = NormOfTaps::kNone;
+  bool norm_before_residual = false;   // the residual stream starts as the normalized feature
+  bool feeds_back_normalized = false;  // its own features have gone through the final norm
+  // Otherwise it uses the target's.
+  bool own_embedding = true;
+  bool own_head = true;
+
+  int32_t num_taps() const {
+    return tap_layers.empty() ? 3 : static_cast<int32_t>(tap_layers.size());
+  }
+  int64_t taps_width() const { return int64_t{num_taps()} * target_hidden_size; }
+};
+
 struct ModelConfig {
   std::string model_type;      // "llama", "qwen2", "qwen3", "mistral"
   std::string architecture;    // "LlamaForCausalLM", ...
@@ -110,6 +138,9 @@ struct ModelConfig {
 
   QuantizationConfig quantization;
 
+  // Of a head alone (read_eagle3_config()). vocab_size then counts the target's tokens.
+  std::optional<Eagle3Config> eagle3;
+
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
 };
@@ -132,6 +163,16 @@ Result<ModelConfig> read_model_config(const std::filesystem::path& dir);
 
 // The same from the text of a config.json; `source` is what messages call it.
 Result<ModelConfig> parse_model_config(std::string_view text, std::string source);
+
+// Reads the config.json of an EAGLE-3 head, in the layouts of SpecForge, of vLLM and AngelSlim, and
+// of speculators, which keeps the layer in "transformer_layer_config". `own_embedding` and
+// `own_head` stay true, since only the tensors tell.
+Result<ModelConfig> read_eagle3_config(const std::filesystem::path& dir);
+Result<ModelConfig> parse_eagle3_config(std::string_view text, std::string source);
+
+// After how many of the target's layers each tap of a head is taken. kInvalidArgument, with what
+// was found and what is accepted, where the head does not fit the target: width, tokens or layers.
+Result<std::vector<int32_t>> fit_eagle3(const ModelConfig& head, const ModelConfig& target);
 
 // Reads `dir`/generation_config.json; everything unset where the file is absent.
 Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path& dir);

@@ -24,6 +24,12 @@ bool sound_schemes(const forerun::QuantizationConfig& quantization) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto head = forerun::parse_eagle3_config(text, "config.json");
+  if (head.ok() && (!head->eagle3 || head->eagle3->draft_vocab_size < 1 ||
+                    head->eagle3->draft_vocab_size > head->vocab_size ||
+                    head->eagle3->num_taps() < 1 || head->eagle3->target_hidden_size < 1)) {
+    std::abort();
+  }
   const auto config = forerun::parse_model_config(text, "config.json");
   if (!config.ok()) {
     const forerun::Status status = config.status();

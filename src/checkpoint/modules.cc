@@ -25,12 +25,48 @@ constexpr ModuleRow kRows[] = {
      ShardAxis::kVocab,
      false,
      {"model.embed_tokens", "token_embd"}},
+    {ModuleKind::kTapNorms,
+     ModuleType::kNorm,
+     false,
+     ShardAxis::kWhole,
+     false,
+     {"model.input_norm", "enc.output_norm"}},
+    {ModuleKind::kTapNormLow,
+     ModuleType::kNorm,
+     false,
+     ShardAxis::kWhole,
+     false,
+     {"model.fc_norm.0", "fc_norm.0"}},
+    {ModuleKind::kTapNormMiddle,
+     ModuleType::kNorm,
+     false,
+     ShardAxis::kWhole,
+     false,
+     {"model.fc_norm.1", "fc_norm.1"}},
+    {ModuleKind::kTapNormHigh,
+     ModuleType::kNorm,
+     false,
+     ShardAxis::kWhole,
+     false,
+     {"model.fc_norm.2", "fc_norm.2"}},
+    {ModuleKind::kTapProjection,
+     ModuleType::kLinear,
+     false,
+     ShardAxis::kWhole,
+     false,
+     {"model.fc", "fc"}},
     {ModuleKind::kInputNorm,
      ModuleType::kNorm,
      true,
      ShardAxis::kWhole,
      false,
      {"input_layernorm", "attn_norm"}},
+    {ModuleKind::kHiddenNorm,
+     ModuleType::kNorm,
+     true,
+     ShardAxis::kWhole,
+     false,
+     {"hidden_norm", "attn_norm_2"}},
     {ModuleKind::kQ,
      ModuleType::kLinear,
      true,
@@ -105,8 +141,15 @@ std::string_view name_in(const ModuleRow& row, ModuleNaming naming) {
 int64_t out_of(ModuleKind kind, const ModelConfig& config) {
   switch (kind) {
     case ModuleKind::kEmbedding:
-    case ModuleKind::kHead:
       return config.vocab_size;
+    case ModuleKind::kHead:
+      return config.eagle3 ? config.eagle3->draft_vocab_size : config.vocab_size;
+    case ModuleKind::kTapNorms:
+      return config.eagle3 ? config.eagle3->taps_width() : 0;
+    case ModuleKind::kTapNormLow:
+    case ModuleKind::kTapNormMiddle:
+    case ModuleKind::kTapNormHigh:
+      return config.eagle3 ? config.eagle3->target_hidden_size : 0;
     case ModuleKind::kQ:
       return int64_t{config.num_heads} * config.head_dim;
     case ModuleKind::kK:
@@ -118,7 +161,9 @@ int64_t out_of(ModuleKind kind, const ModelConfig& config) {
     case ModuleKind::kGate:
     case ModuleKind::kUp:
       return config.intermediate_size;
+    case ModuleKind::kTapProjection:
     case ModuleKind::kInputNorm:
+    case ModuleKind::kHiddenNorm:
     case ModuleKind::kO:
     case ModuleKind::kPostAttentionNorm:
     case ModuleKind::kDown:
@@ -128,10 +173,17 @@ int64_t out_of(ModuleKind kind, const ModelConfig& config) {
   return config.hidden_size;
 }
 
-int64_t in_of(const ModuleRow& row, const ModelConfig& config) {
+int64_t in_of(const ModuleRow& row, int32_t layer, const ModelConfig& config) {
   if (row.type == ModuleType::kNorm) return 0;
   if (row.kind == ModuleKind::kO) return int64_t{config.num_heads} * config.head_dim;
   if (row.kind == ModuleKind::kDown) return config.intermediate_size;
+  if (config.eagle3) {
+    if (row.kind == ModuleKind::kTapProjection) return config.eagle3->taps_width();
+    // The embedding and the feature, side by side.
+    const bool is_qkv =
+        row.kind == ModuleKind::kQ || row.kind == ModuleKind::kK || row.kind == ModuleKind::kV;
+    if (is_qkv && layer == 0) return int64_t{2} * config.hidden_size;
+  }
   return config.hidden_size;
 }
 
@@ -152,16 +204,36 @@ bool has_bias(ModuleKind kind, const ModelConfig& config) {
   }
 }
 
-bool is_there(ModuleKind kind, const ModelConfig& config) {
-  if (kind == ModuleKind::kQNorm || kind == ModuleKind::kKNorm) return config.qk_norm;
-  return kind != ModuleKind::kHead || !config.tied_embeddings;
+bool is_there(ModuleKind kind, int32_t layer, const ModelConfig& config) {
+  const std::optional<Eagle3Config>& eagle3 = config.eagle3;
+  switch (kind) {
+    case ModuleKind::kQNorm:
+    case ModuleKind::kKNorm:
+      return config.qk_norm;
+    case ModuleKind::kEmbedding:
+      return !eagle3 || eagle3->own_embedding;
+    case ModuleKind::kHead:
+      return eagle3 ? eagle3->own_head : !config.tied_embeddings;
+    case ModuleKind::kTapNorms:
+      return eagle3 && eagle3->norm_of_taps == Eagle3Config::NormOfTaps::kTogether;
+    case ModuleKind::kTapNormLow:
+    case ModuleKind::kTapNormMiddle:
+    case ModuleKind::kTapNormHigh:
+      return eagle3 && eagle3->norm_of_taps == Eagle3Config::NormOfTaps::kEach;
+    case ModuleKind::kTapProjection:
+      return eagle3.has_value();
+    case ModuleKind::kHiddenNorm:
+      return eagle3 && layer == 0;
+    default:
+      return true;
+  }
 }
 
 Module make_module(const ModuleRow& row, int32_t layer, const ModelConfig& config) {
   return {.id = {row.kind, layer},
           .type = row.type,
           .out = out_of(row.kind, config),
-          .in = in_of(row, config),
+          .in = in_of(row, layer, config),
           .has_bias = has_bias(row.kind, config),
           .axis = row.axis,
           .divides_inputs = row.divides_inputs};
@@ -182,9 +254,14 @@ std::vector<int64_t> Module::shape() const {
 std::vector<Module> decoder_modules(const ModelConfig& config) {
   std::vector<Module> modules;
   const auto add = [&](ModuleKind kind, int32_t layer) {
-    if (is_there(kind, config)) modules.push_back(make_module(row_of(kind), layer, config));
+    if (is_there(kind, layer, config)) modules.push_back(make_module(row_of(kind), layer, config));
   };
   add(ModuleKind::kEmbedding, -1);
+  for (const ModuleKind kind :
+       {ModuleKind::kTapNorms, ModuleKind::kTapNormLow, ModuleKind::kTapNormMiddle,
+        ModuleKind::kTapNormHigh, ModuleKind::kTapProjection}) {
+    add(kind, -1);
+  }
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const ModuleRow& row : kRows) {
       if (row.in_layer) add(row.kind, layer);

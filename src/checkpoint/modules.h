@@ -17,7 +17,13 @@ namespace forerun {
 
 enum class ModuleKind : uint8_t {
   kEmbedding,
+  kTapNorms,  // of an EAGLE-3 head, like the next two: the norm of all taps side by side
+  kTapNormLow,
+  kTapNormMiddle,
+  kTapNormHigh,
+  kTapProjection,
   kInputNorm,
+  kHiddenNorm,  // of the feature, in the first layer of an EAGLE-3 head
   kQ,
   kK,
   kV,
@@ -57,7 +63,8 @@ struct Module {
   std::vector<int64_t> shape() const;
 };
 
-// Embedding first, then the layers in order, final norm, head (absent where it is tied).
+// Embedding first, then what a head makes of taps, the layers in order, final norm, head (absent
+// where it is tied). An EAGLE-3 head has neither embedding nor head where it uses the target's.
 std::vector<Module> decoder_modules(const ModelConfig& config);
 
 // The bytes of a weight of a module that has a scheme: its quant and its share of a 32-bit scale

@@ -186,7 +186,8 @@ class Checker {
   Status check_nothing_left() const {
     for (const RawTensor& tensor : table_.tensors()) {
       const bool in_layer = tensor.name.starts_with("model.layers.") ||
-                            tensor.name.starts_with("layers.") || tensor.name.starts_with("blk.");
+                            tensor.name.starts_with("layers.") ||
+                            tensor.name.starts_with("midlayer.") || tensor.name.starts_with("blk.");
       if (!in_layer || used_.contains(tensor.name) || is_ignorable(tensor.name)) continue;
       return in_file(
           tensor,
@@ -226,6 +227,55 @@ bool has_head_of_its_own(const TensorTable& table) {
   return head->dtype != embedding->dtype || head->shape != embedding->shape ||
          head->bytes.size() != embedding->bytes.size() ||
          std::memcmp(head->bytes.data(), embedding->bytes.data(), head->bytes.size()) != 0;
+}
+
+Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table,
+                                               const ModelConfig& config) {
+  const int64_t rows = config.eagle3->draft_vocab_size;
+  const RawTensor* const tensor = table.find("d2t");
+  if (tensor == nullptr) {
+    if (rows == config.vocab_size) return std::vector<int32_t>();
+    return Status(StatusCode::kNotFound, table.main_file().string() +
+                                             ": tensor \"d2t\": not found; accepted: a token for " +
+                                             "each of the " + std::to_string(rows) +
+                                             " rows that draft_vocab_size says");
+  }
+  const auto refuse = [&](const std::string& found, const std::string& accepted) {
+    return disagreement(tensor->name, found, accepted)
+        .with_context(table.file_of(*tensor).string());
+  };
+  const size_t width = dtype_bytes(tensor->dtype);
+  if (tensor->dtype != DType::kI64 && tensor->dtype != DType::kI32) {
+    return refuse(std::string(format_name(*tensor)), "i64 or i32");
+  }
+  if (tensor->shape != std::vector<int64_t>{rows}) {
+    return refuse("shape " + shape_text(tensor->shape), shape_text({{rows}}));
+  }
+  std::vector<int32_t> tokens;
+  std::vector<bool> taken(static_cast<size_t>(config.vocab_size));
+  for (int64_t row = 0; row < rows; ++row) {
+    const std::byte* const from = tensor->bytes.data() + static_cast<size_t>(row) * width;
+    int64_t distance = 0;
+    if (width == sizeof(distance)) {
+      std::memcpy(&distance, from, width);
+    } else {
+      int32_t narrow = 0;
+      std::memcpy(&narrow, from, width);
+      distance = narrow;
+    }
+    // Compared before it is added, since the sum may overflow.
+    const bool fits = distance >= -row && distance < config.vocab_size - row;
+    if (!fits || taken[static_cast<size_t>(row + distance)]) {
+      return refuse("row " + std::to_string(row) + " and " + std::to_string(distance) +
+                        (fits ? ", the token of another row" : ""),
+                    "sums from 0 to " + std::to_string(config.vocab_size - 1) + ", each once");
+    }
+    taken[static_cast<size_t>(row + distance)] = true;
+    tokens.push_back(static_cast<int32_t>(row + distance));
+  }
+  const bool same = tokens.back() == rows - 1 && std::is_sorted(tokens.begin(), tokens.end());
+  if (same) tokens.clear();  // every row has its own number
+  return tokens;
 }
 
 Status check_tensors(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts) {

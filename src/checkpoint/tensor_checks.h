@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/layouts/weight_parts.h"
@@ -19,6 +20,10 @@ namespace forerun {
 // for the layers whose weight several tensors store.
 using PartsOfModules = std::map<std::pair<ModuleKind, int32_t>, WeightParts>;
 Status check_tensors(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts);
+
+// Of an EAGLE-3 head: the target's token for each row of its head, from "d2t", which has the
+// distances from a row's number to its token's. Empty where every row has the token's number.
+Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table, const ModelConfig& config);
 
 // Whether there is an lm_head.weight that is no copy of the embedding. Reads both until they
 // differ.

@@ -17,6 +17,9 @@ namespace forerun {
 namespace {
 
 constexpr std::string_view kPrefix = "model.";
+// What EAGLE-3 heads call their first layer.
+constexpr std::string_view kFirstLayer = "model.layers.0.";
+constexpr std::string_view kMidlayer = "midlayer.";
 constexpr int64_t kMaxIndexBytes = 100'000'000;
 
 using ShardMap = std::map<std::string, std::vector<std::string>>;  // shard to tensor names
@@ -142,8 +145,11 @@ void TensorTable::finish() {
   }
   sort_tensors();
   const std::string embedding = weight_name({ModuleKind::kEmbedding});
+  // A head may have no embedding, but has a projection of taps.
   bare_names_ =
-      find(embedding) == nullptr && find_spelled(embedding.substr(kPrefix.size())) != nullptr;
+      find(embedding) == nullptr &&
+      (find_spelled(embedding.substr(kPrefix.size())) != nullptr || any_begins_with("fc."));
+  has_midlayer_ = any_begins_with(kMidlayer);
 }
 
 void TensorTable::sort_tensors() {
@@ -157,8 +163,18 @@ std::string TensorTable::spelling(std::string_view name) const {
     if (!found) return std::string(name);
     return module_name(found->id, ModuleNaming::kGguf) + "." + std::string(found->part);
   }
+  if (has_midlayer_ && name.starts_with(kFirstLayer)) {
+    return std::string(kMidlayer).append(name.substr(kFirstLayer.size()));
+  }
   if (bare_names_ && name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   return std::string(name);
+}
+
+bool TensorTable::any_begins_with(std::string_view prefix) const {
+  const auto it = std::lower_bound(
+      tensors_.begin(), tensors_.end(), prefix,
+      [](const RawTensor& tensor, std::string_view key) { return tensor.name < key; });
+  return it != tensors_.end() && it->name.starts_with(prefix);
 }
 
 const RawTensor* TensorTable::find_spelled(std::string_view name) const {

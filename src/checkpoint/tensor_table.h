@@ -33,8 +33,9 @@ class TensorTable {
   static TensorTable of_gguf(std::shared_ptr<const GgufFile> file, int64_t interleaved_head);
 
   // `name` is Hugging Face's, whatever the files call the tensor: where they name tensors without
-  // "model." in front (as base models without a head do), "model.x" finds "x", and in GGUF files
-  // "model.norm.weight" finds "output_norm.weight". Null where there is no such tensor, or only one
+  // "model." in front (as base models without a head and EAGLE-3 heads do), "model.x" finds "x", in
+  // such heads "model.layers.0.x" finds "midlayer.x", and in GGUF files "model.norm.weight" finds
+  // "output_norm.weight". Null where there is no such tensor, or only one
   // whose dtype Forerun has no type for.
   const RawTensor* find(std::string_view name) const;
   // In the order of the names that the files use.
@@ -64,6 +65,7 @@ class TensorTable {
   const MappedFile* mapped_file(const RawTensor& tensor) const;
   // By the name that the files use.
   const RawTensor* find_spelled(std::string_view name) const;
+  bool any_begins_with(std::string_view prefix) const;
 
   std::filesystem::path main_file_;
   std::vector<MappedFile> files_;
@@ -73,6 +75,7 @@ class TensorTable {
   std::map<std::string, std::string, std::less<>> foreign_;  // name to dtype
   ModuleNaming naming_ = ModuleNaming::kHuggingFace;
   bool bare_names_ = false;
+  bool has_midlayer_ = false;
 };
 
 }  // namespace forerun

@@ -35,6 +35,7 @@ ModelConfig describe(const ToySpec& spec) {
   config.qkv_bias = spec.family == "qwen2" || spec.attention_bias;
   config.o_bias = spec.family != "qwen2" && spec.attention_bias;
   config.mlp_bias = spec.mlp_bias;
+  if (spec.eagle3) config.eagle3 = toy_eagle3(spec);
   return config;
 }
 
@@ -297,6 +298,59 @@ const char* torch_name(DType dtype) {
   return dtype == DType::kF16 ? "float16" : "float32";
 }
 
+void add_token_maps(const ToySpec& spec, std::vector<StoredTensor>& tensors) {
+  const int64_t rows = toy_eagle3(spec).draft_vocab_size;
+  if (rows == spec.vocab_size) return;
+  StoredTensor distances = allocate("d2t", "I64", sizeof(int64_t), {rows});
+  StoredTensor known = allocate("t2d", "BOOL", 1, {spec.vocab_size});
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t token = row * spec.vocab_size / rows;
+    store(distances.bytes, row, token - row);
+    known.bytes[static_cast<size_t>(token)] = std::byte{1};
+  }
+  tensors.push_back(std::move(distances));
+  tensors.push_back(std::move(known));
+}
+
+// SpecForge calls the first layer "midlayer"; no layout has "model." in front of its names.
+std::string head_tensor_name(const ToySpec& spec, std::string name) {
+  constexpr std::string_view kModel = "model.";
+  constexpr std::string_view kLayer = "layers.0.";
+  if (name.starts_with(kModel)) name.erase(0, kModel.size());
+  if (spec.head_layout == ToySpec::HeadLayout::kSpeculators || !name.starts_with(kLayer)) {
+    return name;
+  }
+  return name.replace(0, kLayer.size(), "midlayer.");
+}
+
+Json head_json(const ToySpec& spec, Json layer) {
+  const Eagle3Config head = toy_eagle3(spec);
+  const bool nested = spec.head_layout == ToySpec::HeadLayout::kSpeculators;
+  const bool spec_forge = spec.head_layout == ToySpec::HeadLayout::kSpecForge;
+  Json config;
+  if (nested) {
+    layer.erase("architectures");
+    config["transformer_layer_config"] = std::move(layer);
+    config["speculators_model_type"] = "eagle3";
+  } else {
+    config = std::move(layer);
+  }
+  config["architectures"] = {nested       ? "Eagle3Speculator"
+                             : spec_forge ? "LlamaForCausalLMEagle3"
+                                          : "Eagle3LlamaForCausalLM"};
+  config["draft_vocab_size"] = head.draft_vocab_size;
+  config["target_hidden_size"] = head.target_hidden_size;
+  config["norm_before_residual"] = head.norm_before_residual;
+  config["norm_before_fc"] = head.norm_of_taps == Eagle3Config::NormOfTaps::kTogether;
+  config["fc_norm"] = head.norm_of_taps == Eagle3Config::NormOfTaps::kEach;
+  if (!spec_forge) config["norm_output"] = head.feeds_back_normalized;
+  if (!head.tap_layers.empty()) {
+    Json& place = head.taps_name_outputs ? config["eagle_config"] : config;
+    place["eagle_aux_hidden_state_layer_ids"] = head.tap_layers;
+  }
+  return config;
+}
+
 Status write_shards(const std::filesystem::path& dir, int32_t num_shards,
                     std::span<const StoredTensor> tensors) {
   Json index;
@@ -331,8 +385,16 @@ std::vector<StoredTensor> toy_tensors(const ToySpec& spec) {
   constexpr std::string_view kPrefix = "model.";
   for (StoredTensor& tensor : tensors) {
     if (spec.bare_names && tensor.name.starts_with(kPrefix)) tensor.name.erase(0, kPrefix.size());
+    if (spec.eagle3) tensor.name = head_tensor_name(spec, std::move(tensor.name));
   }
+  if (spec.eagle3) add_token_maps(spec, tensors);
   return tensors;
+}
+
+Eagle3Config toy_eagle3(const ToySpec& spec) {
+  Eagle3Config head = *spec.eagle3;
+  if (head.draft_vocab_size == 0) head.draft_vocab_size = spec.vocab_size;
+  return head;
 }
 
 std::string toy_config_json(const ToySpec& spec) {
@@ -375,6 +437,7 @@ std::string toy_config_json(const ToySpec& spec) {
                                      {"zero_point", true}};
   }
   if (spec.layout != nullptr) config["quantization_config"] = Json::parse(spec.layout->config);
+  if (spec.eagle3) config = head_json(spec, std::move(config));
   return config.dump(2);
 }
 

@@ -73,6 +73,13 @@ struct ToySpec {
   bool transformers5_config = false;  // rope_parameters and dtype in place of the older fields
   bool bare_names = false;            // tensor names without "model." in front
   std::vector<int32_t> nan_embeddings = {};  // tokens whose embedding is NaN
+
+  // An EAGLE-3 head: its layers have the shape above, vocab_size counts the target's tokens.
+  // draft_vocab_size 0: the same; if smaller, row i stands for token i * vocab_size /
+  // draft_vocab_size.
+  enum class HeadLayout : uint8_t { kSpecForge, kAngelSlim, kSpeculators };
+  HeadLayout head_layout = HeadLayout::kSpecForge;
+  std::optional<Eagle3Config> eagle3;
 };
 
 // A tensor as it goes into a safetensors file.
@@ -90,6 +97,9 @@ std::string toy_config_json(const ToySpec& spec);
 // Writes the tensors in the given order.
 Status write_safetensors(const std::filesystem::path& file, std::span<const StoredTensor> tensors);
 Status write_text(const std::filesystem::path& file, const std::string& text);
+
+// What a toy head's spec means: draft_vocab_size set.
+Eagle3Config toy_eagle3(const ToySpec& spec);
 
 // Creates `dir` and writes config.json, generation_config.json and the weights into it; no
 // tokenizer. Files of the same names are overwritten.
