@@ -105,8 +105,8 @@ class Checkpoint {
   // The checkpoint's own sampling defaults; read anew with each call.
   Result<GenerationDefaults> generation_defaults() const;
 
-  // Of an EAGLE-3 head: the target's token for each row of its head, [draft_vocab_size]; empty
-  // where every row has the token's number.
+  // The target's token for each row of an EAGLE-3 head's LM head, [draft_vocab_size]; empty where
+  // every row has the token's number.
   std::span<const int32_t> draft_tokens() const;
 
   // Pointers live as long as the Checkpoint; null where there is no such tensor. Where several

@@ -138,7 +138,7 @@ struct ModelConfig {
 
   QuantizationConfig quantization;
 
-  // Of a head alone (read_eagle3_config()). vocab_size then counts the target's tokens.
+  // Set for a head alone (read_eagle3_config()). vocab_size then counts the target's tokens.
   std::optional<Eagle3Config> eagle3;
 
   std::optional<int32_t> bos_token_id;

@@ -21,8 +21,8 @@ namespace forerun {
 using PartsOfModules = std::map<std::pair<ModuleKind, int32_t>, WeightParts>;
 Status check_tensors(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts);
 
-// Of an EAGLE-3 head: the target's token for each row of its head, from "d2t", which has the
-// distances from a row's number to its token's. Empty where every row has the token's number.
+// The target's token for each row of an EAGLE-3 head's LM head, from "d2t", which has the distances
+// from a row's number to its token's. Empty where every row has the token's number.
 Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table, const ModelConfig& config);
 
 // Whether there is an lm_head.weight that is no copy of the embedding. Reads both until they

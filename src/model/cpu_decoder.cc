@@ -32,9 +32,14 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
       check_layer_range(layers, config).with_context(checkpoint.path().string()));
   FORERUN_RETURN_IF_ERROR(
       check_taps(options.taps, layers, config).with_context(checkpoint.path().string()));
+  if (config.eagle3) {
+    FORERUN_RETURN_IF_ERROR(check_head(config, options, layers, group->degree())
+                                .with_context(checkpoint.path().string()));
+  }
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
+  if (config.eagle3) live_vocab = config.eagle3->draft_vocab_size;  // rows of its LM head
   auto plan = make_shard_plan(config, group->degree(), live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
   DeviceMemory memory = host_memory();  // all devices share it
@@ -49,6 +54,7 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, layers, options.activation, group));
   decoder->kv_blocks_ = options.kv_blocks;
   decoder->taps_ = std::move(taps);
+  decoder->target_taps_ = options.target_taps;
   decoder->files_ =
       WeightFiles(checkpoint, [&](ModuleId module) { return layers.holds(module, config); });
   decoder->chunk_.reserve();
@@ -64,6 +70,8 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
     part.activation = options.activation;
     part.weights = options.weights;
     part.kv_blocks = options.kv_blocks;
+    part.target = options.target;
+    part.target_taps = options.target_taps;
     std::function<void(double)> progress;
     if (options.progress) {
       progress = [&](double fraction) { options.progress((rank + fraction) / degree); };
@@ -73,6 +81,32 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
     decoder->shards_.push_back(std::move(shard));
   }
   return std::unique_ptr<Decoder>(std::move(decoder));
+}
+
+Status CpuDecoder::check_head(const ModelConfig& config, const CpuDecoderOptions& options,
+                              const LayerRange& layers, int32_t degree) {
+  const auto refuse = [](const std::string& found, const std::string& accepted) {
+    return Status(StatusCode::kInvalidArgument,
+                  "EAGLE-3 head: found " + found + "; accepted: " + accepted);
+  };
+  if (options.target == nullptr || options.target_taps == nullptr) {
+    return refuse("no target", "a target with taps, without which a head cannot run");
+  }
+  if (degree != 1) return refuse(std::to_string(degree) + " devices", "one");
+  if (layers != LayerRange::all(config)) return refuse(describe(layers, config), "all layers");
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> wanted,
+                           fit_eagle3(config, options.target->config()));
+  const auto tapped = options.target_taps->after_layers();
+  if (!std::equal(wanted.begin(), wanted.end(), tapped.begin(), tapped.end()) ||
+      options.target_taps->hidden_size() != config.eagle3->target_hidden_size) {
+    return refuse("other taps of the target", "those that fit_eagle3() names");
+  }
+  const std::vector<int32_t>& own = options.taps.after_layers;
+  if (!own.empty() && own != std::vector<int32_t>{config.num_layers}) {
+    return refuse("a tap of its own after " + std::to_string(own.front()) + " layers",
+                  "one, after all " + std::to_string(config.num_layers));
+  }
+  return {};
 }
 
 int64_t CpuDecoder::kv_block_bytes() const {
@@ -137,6 +171,10 @@ void CpuDecoder::fill_taps(const Step& step, size_t begin, size_t end) {
   };
   chunk_.taps = {first_from(begin), first_from(end)};
   chunk_.tap_store = &taps_;
+  chunk_.features = {};
+  if (!step.features.empty()) {
+    chunk_.features = std::span(step.features).subspan(begin, end - begin);
+  }
   const auto last = taps_.after_layers();
   chunk_.keeps_all_rows =
       std::find(last.begin(), last.end(), config_.num_layers) != last.end() &&
@@ -146,8 +184,9 @@ void CpuDecoder::fill_taps(const Step& step, size_t begin, size_t end) {
 }
 
 Status CpuDecoder::forward(const Step& step) {
-  FORERUN_RETURN_IF_ERROR(
-      check_step(step, config_, layers_, hidden_dtype_, kv_blocks(), taps_.places()));
+  FORERUN_RETURN_IF_ERROR(check_step(
+      step, config_, layers_, hidden_dtype_, kv_blocks(),
+      {.taps = taps_.places(), .features = target_taps_ == nullptr ? 0 : target_taps_->places()}));
   logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
                                [](const StepRow& row) { return row.wants_logits; });
   if (layers_.heads) {

@@ -33,6 +33,10 @@ struct CpuDecoderOptions {
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
+  // Only for an EAGLE-3 head: the model that it guesses for, whose embedding and LM head it uses
+  // where it has none of its own, and that model's taps. Both must outlive the decoder.
+  const Checkpoint* target = nullptr;
+  const TapStore* target_taps = nullptr;
   TapOptions taps;  // what Steps may keep of their rows; none by default
   // Gets the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
@@ -72,6 +76,9 @@ class CpuDecoder : public Decoder {
         layers_(layers),
         hidden_dtype_(activation == Activation::kF32 ? DType::kF32 : DType::kBf16),
         group_(group) {}
+  // Whether an EAGLE-3 head's options are there and fit.
+  static Status check_head(const ModelConfig& config, const CpuDecoderOptions& options,
+                           const LayerRange& layers, int32_t degree);
   static size_t chunk_end(const Step& step, size_t begin);
   void fill_chunk(const Step& step, size_t begin, size_t end);
   void fill_taps(const Step& step, size_t begin, size_t end);
@@ -91,6 +98,7 @@ class CpuDecoder : public Decoder {
   ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
   TapStore taps_;
+  const TapStore* target_taps_ = nullptr;  // of an EAGLE-3 head
   std::vector<std::byte> hidden_;  // only without the head; grown to the largest Step so far
   size_t hidden_rows_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/dtype.h"
@@ -25,6 +26,18 @@ template <class From, class To, class Convert>
 void convert_share(const Team& team, int64_t count, const From* from, To* to, Convert convert) {
   const WorkRange share = team.share(count);
   std::transform(from + share.begin, from + share.end, to + share.begin, convert);
+}
+
+// What a place of a store holds, as f32.
+void widen_place(const TapStore& store, int32_t place, float* to) {
+  const std::byte* const row = store.row(place);
+  if (store.dtype() == DType::kBf16) {
+    const auto* const from = reinterpret_cast<const bf16*>(row);
+    std::transform(from, from + store.width(), to, [](bf16 value) { return to_float(value); });
+  } else {
+    const auto* const from = reinterpret_cast<const float*>(row);
+    std::copy(from, from + store.width(), to);
+  }
 }
 
 }  // namespace
@@ -55,7 +68,8 @@ CpuShard::CpuShard(const ModelConfig& config, const CpuShardOptions& options, co
       num_kv_heads_(static_cast<int32_t>(options.part.kv_heads.size())),
       activation_(options.activation),
       team_size_(options.team_size),
-      rope_(rope) {
+      rope_(rope),
+      target_taps_(options.target_taps) {
   buffers_.reserve(config_, part_, options.degree, activation_, team_size_);
   if (num_kv_heads_ > 0) {
     attention_scratch_.reserve(team_size_, num_slots(), num_kv_heads_, config_.head_dim);
@@ -70,9 +84,15 @@ Result<std::unique_ptr<CpuShard>> CpuShard::load(const Checkpoint& checkpoint,
                                                  const std::function<void(double)>& progress) {
   const ModelConfig& config = checkpoint.config();
   std::unique_ptr<CpuShard> shard(new CpuShard(config, options, rope));
-  FORERUN_ASSIGN_OR_RETURN(shard->weights_,
-                           load_decoder_weights(checkpoint, options.weights, options.activation,
-                                                options.part, options.layers, progress));
+  FORERUN_ASSIGN_OR_RETURN(
+      shard->weights_,
+      load_decoder_weights(checkpoint, options.weights, options.activation, options.part,
+                           options.layers, progress, options.target));
+  shard->draft_tokens_ = checkpoint.draft_tokens();
+  if (!shard->draft_tokens_.empty()) {
+    shard->draft_logits_ = std::make_unique_for_overwrite<float[]>(
+        static_cast<size_t>(kMaxChunkRows) * shard->draft_tokens_.size());
+  }
   const DType kv_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
   FORERUN_ASSIGN_OR_RETURN(
       shard->kv_, KvStorage::create(config, options.layers.size(), options.part.kv_heads.size(),
@@ -83,15 +103,14 @@ Result<std::unique_ptr<CpuShard>> CpuShard::load(const Checkpoint& checkpoint,
 void CpuShard::reserve_logits(int64_t rows) {
   if (rows <= logits_capacity_) return;
   const int64_t capacity = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
-  logits_ = std::make_unique_for_overwrite<float[]>(
-      static_cast<size_t>(capacity * weights_.head.out_features()));
+  logits_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(capacity * logits_width()));
   logits_capacity_ = capacity;  // only once the memory is allocated
 }
 
 LogitsPart CpuShard::logits(int64_t rows) const {
   if (!layers_.heads) return {};
-  return {MatrixView<const float>(logits_.get(), {rows, part_.vocab.size()},
-                                  weights_.head.out_features()),
+  const int64_t tokens = draft_tokens_.empty() ? part_.vocab.size() : logits_width();
+  return {MatrixView<const float>(logits_.get(), {rows, tokens}, logits_width()),
           static_cast<TokenId>(part_.vocab.begin)};
 }
 
@@ -138,6 +157,13 @@ const LinearInput& CpuShard::pack_normalized(const Team& team, int64_t num_rows,
   return pack(team, shared, needs);
 }
 
+const LinearInput& CpuShard::pack_attention_input(const Team& team, int64_t num_rows,
+                                                  const LayerWeights& layer,
+                                                  const InputNeeds& needs) {
+  if (layer.hidden_norm.empty()) return pack_normalized(team, num_rows, layer.input_norm, needs);
+  return pack(team, buffers_.joined(num_rows), needs);
+}
+
 const LinearInput& CpuShard::repack_if_needed(const Team& team, int64_t num_rows,
                                               const LayerWeights& layer, const LinearWeight& weight,
                                               const LinearInput& packed,
@@ -145,8 +171,8 @@ const LinearInput& CpuShard::repack_if_needed(const Team& team, int64_t num_rows
   if (same_input_order(weight.input_order(), order)) return packed;
   order = weight.input_order();
   team.sync();  // nobody reads the packed input any more
-  return pack_normalized(team, num_rows, layer.input_norm,
-                         {formats_of(layer.q, layer.k, layer.v), order});
+  return pack_attention_input(team, num_rows, layer,
+                              {formats_of(layer.q, layer.k, layer.v), order});
 }
 
 void CpuShard::add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
@@ -170,14 +196,18 @@ void CpuShard::add_product(const Team& team, Collectives& peers, const LinearWei
 }
 
 void CpuShard::keep_wanted_rows(const Team& team, const ForwardChunk& chunk) {
-  // Members move columns of their own, so rows may slide over one another.
-  const WorkRange columns = team.share(config_.hidden_size, 16);
-  const MatrixView<float> x = hidden(static_cast<int64_t>(chunk.rows.size()));
-  for (size_t to = 0; to < chunk.wanted.size(); ++to) {
-    const float* from = x.row(chunk.wanted[to]);
-    std::copy(from + columns.begin, from + columns.end,
-              x.row(static_cast<int64_t>(to)) + columns.begin);
-  }
+  const auto keep = [&](MatrixView<float> rows) {
+    // Members move columns of their own, so rows may slide over one another.
+    const WorkRange columns = team.share(rows.dim(1), 16);
+    for (size_t to = 0; to < chunk.wanted.size(); ++to) {
+      const float* from = rows.row(chunk.wanted[to]);
+      std::copy(from + columns.begin, from + columns.end,
+                rows.row(static_cast<int64_t>(to)) + columns.begin);
+    }
+  };
+  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
+  keep(hidden(num_rows));
+  if (config_.eagle3) keep(buffers_.joined(num_rows));
 }
 
 void CpuShard::rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
@@ -264,8 +294,8 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
   const LinearInput* input = nullptr;
   std::span<const int32_t> order = layer.k.input_order();
   if (has_heads) {
-    input = &pack_normalized(team, num_rows, layer.input_norm,
-                             {formats_of(layer.q, layer.k, layer.v), order});
+    input = &pack_attention_input(team, num_rows, layer,
+                                  {formats_of(layer.q, layer.k, layer.v), order});
     linear(team, layer.k, *input, buffers_.k(num_rows), {layer.k_bias});
     input = &repack_if_needed(team, num_rows, layer, layer.v, *input, order);
     linear(team, layer.v, *input, buffers_.v(num_rows), {layer.v_bias});
@@ -276,7 +306,7 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
     team.sync();  // x holds the wanted rows
     if (num_q > 0 && has_heads) {
       order = layer.q.input_order();
-      input = &pack_normalized(team, num_q, layer.input_norm, {formats_of(layer.q), order});
+      input = &pack_attention_input(team, num_q, layer, {formats_of(layer.q), order});
     }
   }
   if (!has_heads) return;
@@ -350,8 +380,89 @@ void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
   const LinearInput& input =
       pack_normalized(team, num_wanted, weights_.final_norm,
                       {formats_of(weights_.head), weights_.head.input_order()});
-  linear(team, weights_.head, input,
-         {logits_.get() + chunk.first_logits_row * width, {num_wanted, width}});
+  const bool spreads = !draft_tokens_.empty();
+  float* const to = spreads ? draft_logits_.get() : logits_.get() + chunk.first_logits_row * width;
+  linear(team, weights_.head, input, {to, {num_wanted, width}});
+  if (!spreads) return;
+  team.sync();  // the logits of the draft's tokens are complete
+  spread_logits(team, chunk);
+}
+
+void CpuShard::spread_logits(const Team& team, const ForwardChunk& chunk) {
+  const auto num_drafts = static_cast<int64_t>(draft_tokens_.size());
+  const WorkRange rows = team.share(static_cast<int64_t>(chunk.wanted.size()));
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* const from = draft_logits_.get() + row * num_drafts;
+    float* const to = logits_.get() + (chunk.first_logits_row + row) * logits_width();
+    std::fill(to, to + logits_width(), -std::numeric_limits<float>::infinity());
+    for (int64_t draft = 0; draft < num_drafts; ++draft) {
+      to[draft_tokens_[static_cast<size_t>(draft)]] = from[draft];
+    }
+  }
+}
+
+void CpuShard::read_features(const ForwardChunk& chunk, int64_t begin, int64_t end) {
+  const Eagle3Config& head = *config_.eagle3;
+  const std::span<const float> norms = weights_.tap_norms;
+  const size_t norm_width =
+      head.norm_of_taps == Eagle3Config::NormOfTaps::kEach ? norms.size() / 3 : norms.size();
+  int64_t taps = 0;
+  for (int64_t row = 0; row < end; ++row) {
+    const StepFeature& feature = chunk.features[static_cast<size_t>(row)];
+    const int64_t tap_row = taps;
+    taps += feature.is_own ? 0 : 1;
+    if (row < begin) continue;
+    if (feature.is_own) {
+      float* const x = hidden(row + 1).row(row);
+      widen_place(*chunk.tap_store, feature.place, x);
+      if (!head.feeds_back_normalized) continue;
+      rms_norm_row(x, weights_.final_norm, config_.rms_norm_eps, x);
+    } else {
+      float* const to = buffers_.taps(tap_row + 1).row(tap_row);
+      widen_place(*target_taps_, feature.place, to);
+      for (size_t first = 0; first < norms.size(); first += norm_width) {
+        rms_norm_row(to + first, norms.subspan(first, norm_width), config_.rms_norm_eps,
+                     to + first);
+      }
+    }
+  }
+}
+
+void CpuShard::begin_with_features(const Team& team, const ForwardChunk& chunk) {
+  const LayerWeights& layer = weights_.layers.front();
+  const int64_t width = config_.hidden_size;
+  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
+  const WorkRange rows = team.share(num_rows);
+  const MatrixView<float> x = hidden(num_rows);
+  const MatrixView<float> joined = buffers_.joined(num_rows);
+  read_features(chunk, rows.begin, rows.end);
+  embedding(team, weights_.embedding, chunk.tokens, rounds(),
+            {joined.data(), {num_rows, width}, joined.outer_stride()});
+  team.sync();  // all features and embeddings have been read
+  const auto num_taps = static_cast<int64_t>(
+      std::count_if(chunk.features.begin(), chunk.features.end(),
+                    [](const StepFeature& feature) { return !feature.is_own; }));
+  const MatrixView<float> projected = buffers_.normalized(num_taps);
+  if (num_taps > 0) {
+    const LinearWeight& weight = weights_.tap_projection;
+    linear(team, weight,
+           pack(team, buffers_.taps(num_taps), {formats_of(weight), weight.input_order()}),
+           projected);
+    team.sync();  // all taps are projected
+  }
+  const auto to_stream = [this](float value) { return rounds() ? round_to_bf16(value) : value; };
+  int64_t taps = 0;
+  for (int64_t row = 0; row < rows.end; ++row) {
+    const bool is_own = chunk.features[static_cast<size_t>(row)].is_own;
+    const float* const feature = is_own ? x.row(row) : projected.row(taps++);
+    if (row < rows.begin) continue;
+    std::transform(feature, feature + width, x.row(row), to_stream);
+    float* const left = joined.row(row);
+    rms_norm_row(left, layer.input_norm, config_.rms_norm_eps, left);
+    rms_norm_row(x.row(row), layer.hidden_norm, config_.rms_norm_eps, left + width);
+    if (!config_.eagle3->norm_before_residual) continue;
+    std::transform(left + width, left + 2 * width, x.row(row), to_stream);
+  }
 }
 
 void CpuShard::read_hidden(const Team& team, const ForwardChunk& chunk) {
@@ -377,7 +488,9 @@ void CpuShard::write_hidden(const Team& team, const ForwardChunk& chunk) {
 }
 
 void CpuShard::run(const Team& team, Collectives& peers, const ForwardChunk& chunk) {
-  if (layers_.embeds) {
+  if (config_.eagle3) {
+    begin_with_features(team, chunk);
+  } else if (layers_.embeds) {
     embedding(team, weights_.embedding, chunk.tokens, rounds(),
               hidden(static_cast<int64_t>(chunk.rows.size())));
   } else {

@@ -48,6 +48,7 @@ struct ForwardChunk {
   std::span<const KvSelection> selections;  // selections whose rows the chunk has
   std::span<const StepSequence> sequences;  // the Step's
   int32_t first_row = 0;                    // the chunk's first row in the Step
+  std::span<const StepFeature> features;    // of the chunk's rows; only in an EAGLE-3 head
   std::span<const StepTap> taps;            // of the chunk's rows, which are counted as the Step's
   TapStore* tap_store = nullptr;
   // Rows that want no logits go through the whole last layer as well, because of taps behind it.
@@ -69,6 +70,9 @@ struct CpuShardOptions {
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
   int64_t kv_blocks = 0;
+  // Only for an EAGLE-3 head; both outlive the shard.
+  const Checkpoint* target = nullptr;
+  const TapStore* target_taps = nullptr;
 };
 
 class CpuShard {
@@ -108,7 +112,15 @@ class CpuShard {
   void rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
                          const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
   void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
+  // What an EAGLE-3 head does in place of looking up embeddings: leaves features in x, and the
+  // input of the first layer in buffers_.joined.
+  void begin_with_features(const Team& team, const ForwardChunk& chunk);
+  // Reads the features of the rows from `begin` to `end` - 1: own ones into x, taps of the target,
+  // normalized, into buffers_.taps, one behind the other.
+  void read_features(const ForwardChunk& chunk, int64_t begin, int64_t end);
   void run_head(const Team& team, const ForwardChunk& chunk);
+  // Puts the logits of a smaller vocabulary where the target's tokens are.
+  void spread_logits(const Team& team, const ForwardChunk& chunk);
   // Whether the last layer leaves the wanted rows alone in x.
   bool narrows_last_layer(const ForwardChunk& chunk) const;
   // Copies what x holds of the tapped rows after so many of the model's layers, if it is tapped.
@@ -130,6 +142,9 @@ class CpuShard {
   const LinearInput& pack(const Team& team, MatrixView<const float> x, const InputNeeds& needs);
   const LinearInput& pack_normalized(const Team& team, int64_t num_rows,
                                      std::span<const float> weight, const InputNeeds& needs);
+  // The packed input of the layer's q, k and v.
+  const LinearInput& pack_attention_input(const Team& team, int64_t num_rows,
+                                          const LayerWeights& layer, const InputNeeds& needs);
   // `packed`, whose order of inputs is `order`, if the weight has the same; else packed again for
   // it, and the order replaced.
   const LinearInput& repack_if_needed(const Team& team, int64_t num_rows, const LayerWeights& layer,
@@ -137,6 +152,9 @@ class CpuShard {
                                       std::span<const int32_t>& order);
 
   MatrixView<float> hidden(int64_t rows) { return buffers_.hidden(rows); }
+  int64_t logits_width() const {
+    return draft_tokens_.empty() ? weights_.head.out_features() : config_.vocab_size;
+  }
   bool rounds() const { return activation_ != Activation::kF32; }
   // Query heads that the device's KV heads serve: its own and padding.
   int32_t num_slots() const { return num_kv_heads_ * group_; }
@@ -155,7 +173,10 @@ class CpuShard {
   KvSelectionScratch selection_scratch_;
   AttentionPlan plan_, wanted_plan_;
   ForwardBuffers buffers_;
-  std::unique_ptr<float[]> logits_;  // [rows][rows of the head]
+  const TapStore* const target_taps_;
+  std::span<const int32_t> draft_tokens_;  // Checkpoint::draft_tokens()
+  std::unique_ptr<float[]> draft_logits_;  // [rows of a chunk][draft tokens], if there are any
+  std::unique_ptr<float[]> logits_;        // [rows][logits_width()]
   int64_t logits_capacity_ = 0;
 };
 

@@ -38,6 +38,8 @@ std::vector<float>* norm_of(LayerWeights& layer, ModuleKind kind) {
       return &layer.q_norm;
     case ModuleKind::kKNorm:
       return &layer.k_norm;
+    case ModuleKind::kHiddenNorm:
+      return &layer.hidden_norm;
     default:
       return nullptr;
   }
@@ -72,8 +74,10 @@ LinearPlace linear_of(LayerWeights& layer, ModuleKind kind) {
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, WeightOverride weights, Activation activation,
-         const LayerRange& layers, const std::function<void(double)>& progress)
+         const LayerRange& layers, const std::function<void(double)>& progress,
+         const Checkpoint* target)
       : checkpoint_(checkpoint),
+        target_(target),
         layers_(layers),
         weights_(weights),
         pairs_(takes_bf16_pairs(activation)),
@@ -90,7 +94,12 @@ class Loader {
   Status load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to);
   Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
+  // A module outside of the layers.
+  Status load_outer_module(const Module& module, const Part& part);
   Status load_embedding(const RawTensor& tensor);
+  // The tensors of the embedding and of the LM head, its own or the target's.
+  Result<const RawTensor*> embedding_tensor() const;
+  Result<const RawTensor*> head_tensor() const;
   // Remembers a weight that becomes f32 though its description has a kernel format.
   void note_widened(const RawTensor& tensor, const std::string& why);
   // Converts a weight to its overridden format.
@@ -146,6 +155,7 @@ class Loader {
   }
 
   const Checkpoint& checkpoint_;
+  const Checkpoint* const target_;  // of an EAGLE-3 head
   const LayerRange layers_;
   const WeightOverride weights_;
   WeightOverride override_ = WeightOverride::kAsStored;  // of the tensor that is being loaded
@@ -259,21 +269,45 @@ Status Loader::load_linear(ModuleId module, const Part& part, LinearWeight& to) 
 
 Status Loader::load_module(const Module& module, const DeviceShard& shard) {
   const Part part = module_part(module, shard, checkpoint_.config());
-  const bool in_layer = module.id.layer >= 0;
-  LayerWeights none;
-  LayerWeights& layer =
-      in_layer ? out_.layers[static_cast<size_t>(module.id.layer - layers_.begin)] : none;
+  if (module.id.layer < 0) return load_outer_module(module, part);
+  LayerWeights& layer = out_.layers[static_cast<size_t>(module.id.layer - layers_.begin)];
   if (module.type == ModuleType::kNorm) {
-    std::vector<float>& to = in_layer ? *norm_of(layer, module.id.kind) : out_.final_norm;
     FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module.id));
-    return load_vector(*tensor, part.out, to);
+    return load_vector(*tensor, part.out, *norm_of(layer, module.id.kind));
   }
-  if (module.type != ModuleType::kLinear) return {};  // embedding and head: see run()
   const LinearPlace to = linear_of(layer, module.id.kind);
   FORERUN_RETURN_IF_ERROR(load_linear(module.id, part, *to.weight));
   if (!module.has_bias) return {};
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* bias, require_bias(checkpoint_, module.id));
   return load_vector(*bias, part.out, *to.bias);
+}
+
+Status Loader::load_outer_module(const Module& module, const Part& part) {
+  if (module.id.kind == ModuleKind::kTapProjection) {
+    return load_linear(module.id, part, out_.tap_projection);
+  }
+  if (module.type != ModuleType::kNorm) return {};  // embedding and head: see run()
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module.id));
+  if (module.id.kind == ModuleKind::kFinalNorm) {
+    return load_vector(*tensor, part.out, out_.final_norm);
+  }
+  std::vector<float> norm;
+  FORERUN_RETURN_IF_ERROR(load_vector(*tensor, part.out, norm));
+  out_.tap_norms.insert(out_.tap_norms.end(), norm.begin(), norm.end());
+  return {};
+}
+
+Result<const RawTensor*> Loader::embedding_tensor() const {
+  const auto& eagle3 = checkpoint_.config().eagle3;
+  return require_weight(eagle3 && !eagle3->own_embedding ? *target_ : checkpoint_,
+                        {ModuleKind::kEmbedding});
+}
+
+Result<const RawTensor*> Loader::head_tensor() const {
+  const auto& eagle3 = checkpoint_.config().eagle3;
+  const Checkpoint& source = eagle3 && !eagle3->own_head ? *target_ : checkpoint_;
+  const bool is_tied = source.config().tied_embeddings;
+  return require_weight(source, {is_tied ? ModuleKind::kEmbedding : ModuleKind::kHead});
 }
 
 Status Loader::load_embedding(const RawTensor& tensor) {
@@ -297,16 +331,15 @@ Status Loader::load_embedding(const RawTensor& tensor) {
 
 Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   const ModelConfig& config = checkpoint_.config();
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
-                           require_weight(checkpoint_, {ModuleKind::kEmbedding}));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding, embedding_tensor());
   const Part head{shard.vocab, {0, config.hidden_size}};
   // The head first: converting it takes the most memory of all tensors for a moment.
   ahead_.emplace(copied_tensors(), kReadAheadBytes, read_mapped_pages);
   override_ = head_override(weights_);
-  if (layers_.heads && !config.tied_embeddings) {
-    FORERUN_RETURN_IF_ERROR(load_linear({ModuleKind::kHead}, head, out_.head));
-  } else if (layers_.heads && shard.vocab.size() > 0) {
-    FORERUN_RETURN_IF_ERROR(load_plain(*embedding, head, out_.head));
+  if (layers_.heads && shard.vocab.size() > 0) {
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, head_tensor());
+    FORERUN_RETURN_IF_ERROR(load_plain(*tensor, head, out_.head));
+    if (tensor != embedding) done(*tensor);
   }
   if (layers_.embeds) FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
   if (layers_.holds({ModuleKind::kEmbedding}, config)) done(*embedding);
@@ -330,8 +363,9 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, const DeviceShard& shard,
                                             const LayerRange& layers,
-                                            const std::function<void(double)>& progress) {
-  return Loader(checkpoint, weights, activation, layers, progress).run(shard);
+                                            const std::function<void(double)>& progress,
+                                            const Checkpoint* target) {
+  return Loader(checkpoint, weights, activation, layers, progress, target).run(shard);
 }
 
 }  // namespace forerun

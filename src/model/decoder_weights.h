@@ -26,6 +26,9 @@ namespace forerun {
 struct LayerWeights {
   std::vector<float> input_norm, post_attention_norm;  // [hidden]
   std::vector<float> q_norm, k_norm;                   // [head_dim], or empty
+  // [hidden], in the first layer of an EAGLE-3 head, whose q, k and v have inputs of twice the
+  // width; else empty.
+  std::vector<float> hidden_norm;
   // Rows of q are the device's query heads, those of k and v its KV heads, those of gate and up its
   // MLP columns; o and down have all rows, and their inputs are the outputs of the device's q and
   // gate.
@@ -37,6 +40,9 @@ struct LayerWeights {
 struct DecoderWeights {
   // All rows, where the checkpoint maps them: devices share the host. Only in a stage that embeds.
   EmbeddingTable embedding;
+  // Only in an EAGLE-3 head: taps of the target, side by side, become a feature.
+  std::vector<float> tap_norms;      // [width of the taps], or empty
+  LinearWeight tap_projection;       // [hidden][width of the taps]
   std::vector<LayerWeights> layers;  // the stage's, from 0
   std::vector<float> final_norm;     // [hidden]; like the head, only in a stage that has it
   // [the device's rows][hidden]
@@ -49,10 +55,12 @@ struct DecoderWeights {
 // (`weights`: any but kInt4Head); touches nothing else of the checkpoint. Weights used in place are
 // views of the mapped rows and columns; int8 and repacked parts are the device's own. `progress`
 // gets the fraction done, in [0, 1], on the calling thread. The checkpoint must outlive the
-// weights.
+// weights, and so must `target`, whose embedding and LM head an EAGLE-3 head takes where it has
+// none of its own; unused otherwise.
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, const DeviceShard& shard,
                                             const LayerRange& layers,
-                                            const std::function<void(double)>& progress);
+                                            const std::function<void(double)>& progress,
+                                            const Checkpoint* target = nullptr);
 
 }  // namespace forerun

@@ -27,7 +27,13 @@ void ForwardBuffers::reserve(const ModelConfig& config, const DeviceShard& shard
   if (degree > 1) {
     for (Floats& partial : partials_) partial = floats(kMaxChunkRows, hidden_size_);
   }
-  const int64_t widest = std::max({hidden_size_, q_size_, mlp_size_});
+  int64_t widest = std::max({hidden_size_, q_size_, mlp_size_});
+  if (config.eagle3) {
+    taps_width_ = config.eagle3->taps_width();
+    taps_ = floats(kMaxChunkRows, taps_width_);
+    joined_ = floats(kMaxChunkRows, 2 * hidden_size_);
+    widest = std::max({widest, taps_width_, 2 * hidden_size_});
+  }
   shared_inputs_[0].reserve(kMaxChunkRows, widest, activation);
   members_.resize(static_cast<size_t>(team_size));
   for (Member& member : members_) {

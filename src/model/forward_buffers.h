@@ -29,6 +29,10 @@ class ForwardBuffers {
 
   MatrixView<float> hidden(int64_t rows) const { return view(hidden_, rows, hidden_size_); }
   MatrixView<float> normalized(int64_t rows) const { return view(normalized_, rows, hidden_size_); }
+  // Only for an EAGLE-3 head: taps of its target, side by side, and the input of its first layer,
+  // [embedding | feature] of twice the width.
+  MatrixView<float> taps(int64_t rows) const { return view(taps_, rows, taps_width_); }
+  MatrixView<float> joined(int64_t rows) const { return view(joined_, rows, 2 * hidden_size_); }
   // All query heads that the device's KV heads serve; those of other devices stay zero.
   MatrixView<float> q(int64_t rows) const { return view(q_, rows, q_size_); }
   MatrixView<float> k(int64_t rows) const { return view(k_, rows, kv_size_); }
@@ -70,8 +74,9 @@ class ForwardBuffers {
   }
 
   int64_t hidden_size_ = 0, q_size_ = 0, kv_size_ = 0, mlp_size_ = 0;
+  int64_t taps_width_ = 0;
   int64_t own_begin_ = 0, own_size_ = 0;  // in q
-  Floats hidden_, normalized_, q_, k_, v_, attended_, mlp_;
+  Floats hidden_, normalized_, taps_, joined_, q_, k_, v_, attended_, mlp_;
   std::array<Floats, 2> partials_;
   std::array<LinearInput, 2> shared_inputs_;
   std::vector<Member> members_;

@@ -7,8 +7,18 @@ namespace forerun {
 
 bool LayerRange::holds(ModuleId module, const ModelConfig& config) const {
   if (module.layer >= 0) return module.layer >= begin && module.layer < end;
-  if (module.kind == ModuleKind::kEmbedding) return embeds || (heads && config.tied_embeddings);
-  return heads;  // the final norm and the head
+  switch (module.kind) {
+    case ModuleKind::kEmbedding:
+      return embeds || (heads && config.tied_embeddings);
+    case ModuleKind::kTapNorms:
+    case ModuleKind::kTapNormLow:
+    case ModuleKind::kTapNormMiddle:
+    case ModuleKind::kTapNormHigh:
+    case ModuleKind::kTapProjection:
+      return embeds;
+    default:
+      return heads;  // the final norm and the head
+  }
 }
 
 std::string describe(const LayerRange& range, const ModelConfig& config) {

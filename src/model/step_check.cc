@@ -140,12 +140,32 @@ Status check_taps_of(const Step& step, int64_t tap_places) {
   return {};
 }
 
+Status check_features(const Step& step, const StepPorts& ports) {
+  const size_t wanted = ports.features == 0 ? 0 : step.rows.size();
+  if (step.features.size() != wanted) {
+    return Status(StatusCode::kInvalidArgument,
+                  "step: found features of " + std::to_string(step.features.size()) +
+                      " rows; accepted: " +
+                      (wanted == 0 ? "none, for a model that takes none"
+                                   : "of all " + std::to_string(wanted)));
+  }
+  for (size_t row_idx = 0; row_idx < step.features.size(); ++row_idx) {
+    const StepFeature& feature = step.features[row_idx];
+    const int64_t places = feature.is_own ? ports.taps : ports.features;
+    if (feature.place < 0 || feature.place >= places) {
+      return out_of_range(row_idx, "place of its feature", feature.place, 0, places - 1);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_step(const Step& step, const ModelConfig& config, const LayerRange& layers,
-                  DType hidden_dtype, int64_t kv_blocks, int64_t tap_places) {
+                  DType hidden_dtype, int64_t kv_blocks, const StepPorts& ports) {
   if (!layers.embeds) FORERUN_RETURN_IF_ERROR(check_hidden(step, config, hidden_dtype));
-  FORERUN_RETURN_IF_ERROR(check_taps_of(step, tap_places));
+  FORERUN_RETURN_IF_ERROR(check_taps_of(step, ports.taps));
+  FORERUN_RETURN_IF_ERROR(check_features(step, ports));
   const auto num_sequences = static_cast<int32_t>(step.sequences.size());
   for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
     const StepRow& row = step.rows[row_idx];

@@ -11,11 +11,17 @@
 
 namespace forerun {
 
+// The places that Steps may name.
+struct StepPorts {
+  int64_t taps = 0;      // of the decoder's own store; 0: it taps nothing
+  int64_t features = 0;  // of the target's store; 0: the decoder takes no features
+};
+
 // kInvalidArgument on a token, position, slot, block or ancestor list out of range, naming the row.
 // In a stage that does not embed also on hidden rows other than the Step's, of `hidden_dtype`; on
-// taps that are not in the order of the rows or lie beyond `tap_places`, 0 where nothing is tapped.
+// taps that are not in the order of the rows, and on places of taps and features beyond `ports`.
 Status check_step(const Step& step, const ModelConfig& config, const LayerRange& layers,
-                  DType hidden_dtype, int64_t kv_blocks, int64_t tap_places = 0);
+                  DType hidden_dtype, int64_t kv_blocks, const StepPorts& ports = {});
 
 // kInvalidArgument unless no move goes to a higher slot and both lists ascend.
 Status check_kv_moves(std::span<const KvMove> moves);

@@ -83,6 +83,12 @@ struct StepTap {
   int32_t place = 0;
 };
 
+// The hidden row that a row of a trained head starts from: that of the token before it.
+struct StepFeature {
+  bool is_own = false;  // from the head's own taps; otherwise from its target's
+  int32_t place = 0;    // in that store; no tap of this Step is kept there
+};
+
 struct Step {
   std::vector<StepSequence> sequences;
   std::vector<StepRow> rows;  // a row comes after every row of the Step that it sees
@@ -90,6 +96,8 @@ struct Step {
   std::vector<KvSelection> selections;  // in the order of their rows
   // Rows whose taps are kept, ascending, each in a place of its own; only for a decoder that taps.
   std::vector<StepTap> taps;
+  // One for each row; only for a model that takes features.
+  std::vector<StepFeature> features;
   // Input of a pipeline stage that does not embed: a hidden row for every row, whose token is then
   // ignored. Valid while the Step runs.
   HiddenRows hidden;
@@ -100,6 +108,7 @@ struct Step {
     ancestors.clear();
     selections.clear();
     taps.clear();
+    features.clear();
     hidden = {};
   }
 };
