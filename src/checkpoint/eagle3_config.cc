@@ -19,14 +19,14 @@ constexpr int64_t kMaxHeadConfigBytes = 16 << 20;
 constexpr size_t kMaxTaps = 8;
 
 constexpr const char* kSpecForge = "LlamaForCausalLMEagle3";
-constexpr const char* kArchitectures[] = {kSpecForge, "Eagle3LlamaForCausalLM", "Eagle3Speculator",
-                                          "Eagle3DraftModel"};
+constexpr const char* kHeadArchitectures[] = {kSpecForge, "Eagle3LlamaForCausalLM",
+                                              "Eagle3Speculator", "Eagle3DraftModel"};
 
 std::string read_architecture(FieldReader& fields) {
   const auto stated = fields.strings("architectures");
   const std::string found = stated && !stated->empty() ? stated->front() : "";
-  const bool known = std::find(std::begin(kArchitectures), std::end(kArchitectures), found) !=
-                     std::end(kArchitectures);
+  const bool known = std::find(std::begin(kHeadArchitectures), std::end(kHeadArchitectures),
+                               found) != std::end(kHeadArchitectures);
   if (!known && fields.string("speculators_model_type").value_or("") != "eagle3") {
     fields.refuse("architectures",
                   "LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM, Eagle3Speculator or "
