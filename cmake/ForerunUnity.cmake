@@ -7,5 +7,7 @@ function(forerun_compile_together target)
   # Private names of the server's and the supervisor's sources collide.
   if(FORERUN_UNITY AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(server|supervisor)")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    # To g++ each source of a unit is a header, whose private types others might see.
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
   endif()
 endfunction()
