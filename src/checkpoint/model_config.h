@@ -85,7 +85,7 @@ struct Eagle3Config {
 
   int32_t target_hidden_size = 0;
   int32_t draft_vocab_size = 0;  // rows of its head; the tokens: Checkpoint::draft_tokens()
-  // As the file numbers them; empty: those after 2, L/2 and L - 3 of the target's L layers.
+  // Numbers of layers from the file. If there are none, taps follow layers 2, L/2 and L - 3 of L.
   std::vector<int32_t> tap_layers;
   // A number names the layer whose output a tap is; otherwise how many layers are in front of it.
   bool taps_name_outputs = false;

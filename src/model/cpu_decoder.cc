@@ -39,8 +39,10 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
-  if (config.eagle3) live_vocab = config.eagle3->draft_vocab_size;  // rows of its LM head
-  auto plan = make_shard_plan(config, group->degree(), live_vocab);
+  // The rows of the LM head. Those of a reduced vocabulary are not in the order of the tokens.
+  const bool is_reduced = !checkpoint.draft_tokens().empty();
+  auto plan = make_shard_plan(config, group->degree(),
+                              is_reduced ? config.eagle3->draft_vocab_size : live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
   DeviceMemory memory = host_memory();  // all devices share it
   memory.needs =
@@ -70,6 +72,7 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
     part.activation = options.activation;
     part.weights = options.weights;
     part.kv_blocks = options.kv_blocks;
+    part.live_vocab = live_vocab;
     part.target = options.target;
     part.target_taps = options.target_taps;
     std::function<void(double)> progress;
@@ -175,9 +178,9 @@ void CpuDecoder::fill_taps(const Step& step, size_t begin, size_t end) {
   if (!step.features.empty()) {
     chunk_.features = std::span(step.features).subspan(begin, end - begin);
   }
-  const auto last = taps_.after_layers();
+  const auto tapped = taps_.after_layers();
   chunk_.keeps_all_rows =
-      std::find(last.begin(), last.end(), config_.num_layers) != last.end() &&
+      std::find(tapped.begin(), tapped.end(), config_.num_layers) != tapped.end() &&
       std::any_of(chunk_.taps.begin(), chunk_.taps.end(), [&step](const StepTap& tap) {
         return !step.rows[static_cast<size_t>(tap.row)].wants_logits;
       });

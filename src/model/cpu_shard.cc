@@ -69,6 +69,7 @@ CpuShard::CpuShard(const ModelConfig& config, const CpuShardOptions& options, co
       activation_(options.activation),
       team_size_(options.team_size),
       rope_(rope),
+      live_vocab_(options.live_vocab),
       target_taps_(options.target_taps) {
   buffers_.reserve(config_, part_, options.degree, activation_, team_size_);
   if (num_kv_heads_ > 0) {
@@ -396,7 +397,8 @@ void CpuShard::spread_logits(const Team& team, const ForwardChunk& chunk) {
     float* const to = logits_.get() + (chunk.first_logits_row + row) * logits_width();
     std::fill(to, to + logits_width(), -std::numeric_limits<float>::infinity());
     for (int64_t draft = 0; draft < num_drafts; ++draft) {
-      to[draft_tokens_[static_cast<size_t>(draft)]] = from[draft];
+      const int32_t token = draft_tokens_[static_cast<size_t>(draft)];
+      if (token < live_vocab_) to[token] = from[draft];
     }
   }
 }
@@ -496,8 +498,9 @@ void CpuShard::run(const Team& team, Collectives& peers, const ForwardChunk& chu
   } else {
     read_hidden(team, chunk);
   }
-  team.sync();                                                 // x complete
-  const bool taps = !chunk.taps.empty() && peers.rank() == 0;  // all devices have the same x
+  team.sync();  // x complete
+  // All devices have the same x.
+  const bool taps = !chunk.taps.empty() && peers.rank() == 0;
   if (taps && layers_.embeds) keep_taps(team, chunk, 0);
   for (int32_t layer_idx = 0; layer_idx < layers_.size(); ++layer_idx) {
     run_layer(team, peers, chunk, layer_idx);

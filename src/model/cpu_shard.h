@@ -70,6 +70,7 @@ struct CpuShardOptions {
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
   int64_t kv_blocks = 0;
+  int32_t live_vocab = 0;  // see CpuDecoderOptions
   // Only for an EAGLE-3 head; both outlive the shard.
   const Checkpoint* target = nullptr;
   const TapStore* target_taps = nullptr;
@@ -119,7 +120,7 @@ class CpuShard {
   // normalized, into buffers_.taps, one behind the other.
   void read_features(const ForwardChunk& chunk, int64_t begin, int64_t end);
   void run_head(const Team& team, const ForwardChunk& chunk);
-  // Puts the logits of a smaller vocabulary where the target's tokens are.
+  // Puts the logits of a reduced vocabulary where the target's tokens are.
   void spread_logits(const Team& team, const ForwardChunk& chunk);
   // Whether the last layer leaves the wanted rows alone in x.
   bool narrows_last_layer(const ForwardChunk& chunk) const;
@@ -153,7 +154,7 @@ class CpuShard {
 
   MatrixView<float> hidden(int64_t rows) { return buffers_.hidden(rows); }
   int64_t logits_width() const {
-    return draft_tokens_.empty() ? weights_.head.out_features() : config_.vocab_size;
+    return draft_tokens_.empty() ? weights_.head.out_features() : live_vocab_;
   }
   bool rounds() const { return activation_ != Activation::kF32; }
   // Query heads that the device's KV heads serve: its own and padding.
@@ -173,6 +174,7 @@ class CpuShard {
   KvSelectionScratch selection_scratch_;
   AttentionPlan plan_, wanted_plan_;
   ForwardBuffers buffers_;
+  const int32_t live_vocab_;
   const TapStore* const target_taps_;
   std::span<const int32_t> draft_tokens_;  // Checkpoint::draft_tokens()
   std::unique_ptr<float[]> draft_logits_;  // [rows of a chunk][draft tokens], if there are any

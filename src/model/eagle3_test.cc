@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -270,7 +271,7 @@ class Eagle3 : public testing::TestWithParam<size_t> {
     tokens_ = toy_tokens(kTokens + 4, kVocab);
   }
 
-  void load(int32_t threads) {
+  void load(int32_t threads, std::optional<int32_t> live_vocab = {}) {
     auto checkpoint = Checkpoint::open(target_dir_.path());
     ASSERT_TRUE(checkpoint.ok());
     taps_ = fit_eagle3(head_->config(), checkpoint->config()).value();
@@ -284,6 +285,7 @@ class Eagle3 : public testing::TestWithParam<size_t> {
     options.target = target_.checkpoint.get();
     options.target_taps = &dynamic_cast<const CpuDecoder&>(*target_.decoder).taps();
     options.taps = {.after_layers = {head_->config().num_layers}, .places = 9};
+    options.live_vocab = live_vocab;
     devices_ = std::move(*CpuDeviceGroup::create_unpinned({threads}));
     auto decoder = CpuDecoder::load(*head_, devices_.get(), options);
     ASSERT_TRUE(decoder.ok()) << decoder.status().message();
@@ -410,6 +412,27 @@ TEST_P(Eagle3, PrefixAndTreeMatchTheModule) {
       }
     }
     EXPECT_EQ(checked, expected.size());
+  }
+}
+
+TEST_P(Eagle3, LogitsBeyondTheLiveVocabularyAreImpossible) {
+  constexpr int32_t kLive = kVocab / 2 + 7;
+  std::vector<std::vector<float>> logits;
+  for (const std::optional<int32_t> live : {std::optional<int32_t>(), std::optional(kLive)}) {
+    load(2, live);
+    ASSERT_NE(decoder_, nullptr);
+    read_text();
+    const std::vector<int32_t> table = {0, 1};
+    Step step;
+    step.sequences.push_back({table.data()});
+    step.rows.push_back(row_of(tokens_[1], 1));
+    step.rows.back().wants_logits = true;
+    step.features.push_back({.is_own = false, .place = 3});
+    ASSERT_TRUE(decoder_->forward(step).ok());
+    logits.push_back(copy_logits(*decoder_));
+  }
+  for (size_t token = 0; token < static_cast<size_t>(kVocab); ++token) {
+    EXPECT_EQ(logits[1][token], token < kLive ? logits[0][token] : -INFINITY) << token;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "exec/stages/stage_pipeline.h"
 
+#include <cassert>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ Status StagePipeline::move_kv(const StepSequence& sequence, std::span<const KvMo
 uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
                               std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                               const std::function<void(PipelineEvent)>* tell) {
+  assert(step.taps.empty() && step.features.empty());
   next_->step = ++issued_;
   next_->add_rows(step);
   next_->whole = !rejections.empty();
@@ -36,6 +38,11 @@ uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
 
 Status StagePipeline::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
+  if (!step.taps.empty() || !step.features.empty()) {
+    return Status(StatusCode::kUnsupported,
+                  "step: found taps or features of rows; accepted: none, since stages hand on "
+                  "hidden rows alone");
+  }
   issue(step, tasks, rejections, {}, &tell_ran_);
   if (meanwhile) meanwhile();
   std::vector<PipelineEvent> events;

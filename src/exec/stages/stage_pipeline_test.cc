@@ -58,6 +58,19 @@ TEST(StagePipeline, OneStepAtATime) {
   }
 }
 
+TEST(StagePipeline, RefusesTapsAndFeatures) {
+  Pipeline made(2);
+  OneRow row(5, 7, 0);
+  row.step.taps.push_back({.row = 0, .place = 0});
+  const Status tapped = made.pipeline->run(row.step, {&row.task, 1}, {}, {});
+  EXPECT_EQ(tapped.code(), StatusCode::kUnsupported) << tapped.message();
+  row.step.taps.clear();
+  row.step.features.push_back({});
+  EXPECT_FALSE(made.pipeline->run(row.step, {&row.task, 1}, {}, {}).ok());
+  row.step.features.clear();
+  EXPECT_TRUE(made.pipeline->run(row.step, {&row.task, 1}, {}, {}).ok());
+}
+
 // Stages meet at a gate that opens only when all of them are at work: the last one on the first
 // Step, the one before it on the second, and so on.
 TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {

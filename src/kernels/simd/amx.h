@@ -52,7 +52,7 @@ struct AmxTiles {
   FORERUN_INLINE void dot_int8() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
   }
-  // Likewise, of signed weights.
+  // Adds products of signed inputs by signed weights, four elements a row of kWeights.
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_signed() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));

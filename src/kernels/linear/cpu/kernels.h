@@ -214,7 +214,7 @@ inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32
                                       : kernels.grouped->of[kernel - kFirstGroupedKernel];
 }
 
-// Likewise, where there are AMX tiles.
+// The AMX tile kernels of the same WeightFormatInfo, if `kernels` has any (tile_rows > 0).
 inline const TileKernels& tile_kernels(const LinearKernels& kernels, int32_t kernel) {
   return kernel < kFirstGroupedKernel ? kernels.integer_tiles[kernel]
                                       : kernels.grouped_tiles->of[kernel - kFirstGroupedKernel];
