@@ -96,7 +96,7 @@ TEST(Roofline, IsWhatOneH200Measures) {
   }
 }
 
-// cuda-attention-batches.json: attention of one layer; what more of the cache adds to a Step.
+// attention_cuda_bench --batches: attention of one layer; what more of the cache adds to a Step.
 TEST(Roofline, ReadsLargeCachesAsFastAsOneH200) {
   const StepCosts costs = costs_of(llama_8b(), "h200");
   const auto attention = [&](int32_t sequences, int32_t rows) {
