@@ -24,6 +24,7 @@ class DecoderStepRunner : public StepRunner {
   int32_t live_vocab() const override { return live_vocab_; }
   int64_t kv_blocks() const override { return decoder_->kv_blocks(); }
   int64_t kv_block_bytes() const override { return decoder_->kv_block_bytes(); }
+  int64_t tap_places() const override { return decoder_->tap_places(); }
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {

@@ -19,6 +19,7 @@ class ForwardingRunner : public Base {
   int32_t live_vocab() const override { return inner_->live_vocab(); }
   int64_t kv_blocks() const override { return inner_->kv_blocks(); }
   int64_t kv_block_bytes() const override { return inner_->kv_block_bytes(); }
+  int64_t tap_places() const override { return inner_->tap_places(); }
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
     return inner_->move_kv(sequence, moves);
   }

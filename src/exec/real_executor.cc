@@ -26,11 +26,12 @@ constexpr std::chrono::microseconds kMaskLooks{200};
 // A role's worker, and its thread where it has one; calls reach the worker in order.
 class RealExecutor::RoleThread {
  public:
-  // `outbox`: results of threaded roles on their way to next().
-  RoleThread(Role role, StepRunner* runner, const RealExecutorOptions& options,
+  // `target`: the target's worker, where this role reads its hidden states. `outbox`: results of
+  // threaded roles on their way to next().
+  RoleThread(Role role, StepRunner* runner, RoleWorker* target, const RealExecutorOptions& options,
              Mailbox<FinishedItem>* outbox)
       : worker_(role, runner, StepScheduler(role, options.budget, options.costs), options.on_step,
-                options.trace),
+                options.trace, target),
         outbox_(outbox),
         threaded_(options.threaded[static_cast<size_t>(role)]),
         inbox_(options.spin) {
@@ -191,8 +192,10 @@ RealExecutor::RealExecutor(RealExecutorOptions options)
     const auto role = static_cast<size_t>(role_idx);
     runners_[role] = std::move(options.runners[role]);
     if (!runners_[role]) continue;
+    const auto& target = roles_[static_cast<size_t>(Role::kTarget)];
+    RoleWorker* const read_worker = target == nullptr ? nullptr : target->inline_worker();
     roles_[role] = std::make_unique<RoleThread>(static_cast<Role>(role_idx), runners_[role].get(),
-                                                options, &outbox_);
+                                                read_worker, options, &outbox_);
   }
 }
 

@@ -1,7 +1,8 @@
 // Runs work on real devices. Each role has a runner, which runs on a thread of its own or on the
 // thread that calls next().
 //
-// Two roles whose runners share devices must not both be threaded. Where roles run inline, next()
+// Two roles whose runners share devices must not both be threaded; neither may be where the draft
+// is a trained head, which reads what the target's rows leave. Where roles run inline, next()
 // chooses whose Step comes next (exec/role_turns.h).
 #pragma once
 

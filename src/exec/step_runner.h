@@ -64,6 +64,11 @@ class StepRunner {
   virtual int32_t live_vocab() const = 0;
   virtual int64_t kv_blocks() const = 0;
   virtual int64_t kv_block_bytes() const = 0;
+  // Places for hidden states that Steps may keep (Step::taps); 0: they keep none.
+  virtual int64_t tap_places() const { return 0; }
+  // Whether the model is a trained head, whose rows start from its target's hidden states
+  // (Step::features).
+  bool takes_features() const { return config().eagle3.has_value(); }
   // Runs the Step and the tasks on its logits. Returns the Step's error; a task's own error goes to
   // its status. run() and move_kv() are called from one thread at a time.
   virtual Status run(const Step& step, std::span<RowTask> tasks,

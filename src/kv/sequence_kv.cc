@@ -7,6 +7,9 @@
 namespace forerun {
 namespace {
 
+// Numbers of texts (PrefixCache::Page) count up from 0 and from kFirstPrefixSalt, never this far.
+constexpr int kFirstTokenShift = 40;
+
 int32_t blocks_for(int32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
 }  // namespace
@@ -16,12 +19,30 @@ SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache, 
   blocks_.reserve(static_cast<size_t>(blocks_for(max_tokens)));
 }
 
-SequenceKv::~SequenceKv() {
+SequenceKv::~SequenceKv() { release_all(); }
+
+void SequenceKv::release_all() {
   // Blocks are released from the end of the text, so that later blocks are forgotten before earlier
   // ones.
   for (size_t block_idx = blocks_.size(); block_idx-- > 0;) {
     if (blocks_[block_idx] >= 0) pool_->release(blocks_[block_idx]);
   }
+  blocks_.clear();
+}
+
+void SequenceKv::skip_first(TokenId token) {
+  assert(end_position() == 0 && tree_.empty() && pending_.empty());
+  first_position_ = 1;
+  published_text_ += (static_cast<uint64_t>(token) + 1) << kFirstTokenShift;
+}
+
+void SequenceKv::restart_at(int32_t position) {
+  assert(tree_.empty() && pending_.empty());
+  release_all();
+  prefix_tokens_.clear();
+  prefix_length_ = let_go_ = let_go_end_ = 0;
+  first_position_ = position;
+  stop_sharing();
 }
 
 Status SequenceKv::reserve(int32_t rows) {
@@ -51,7 +72,7 @@ int32_t SequenceKv::append_tree(NodeId node, int32_t parent_idx, TokenId token, 
   assert(blocks_for(length() + 1) <= static_cast<int32_t>(blocks_.size()));
   const auto tree_idx = static_cast<int32_t>(tree_.size());
   const int32_t position =
-      parent_idx < 0 ? prefix_length_ : tree_[static_cast<size_t>(parent_idx)].position + 1;
+      parent_idx < 0 ? end_position() : tree_[static_cast<size_t>(parent_idx)].position + 1;
   tree_.push_back({node, parent_idx, position, token, prefix_length_ + tree_idx, sparse});
   index_.insert(node, tree_idx);
   return tree_idx;

@@ -29,7 +29,8 @@ class SequenceKv {
     int32_t position = 0;
     TokenId token = 0;
     int32_t stored_slot = 0;  // where its KV lies until take_moves()
-    bool sparse = false;      // computed through a view of the prefix
+    // Computed through a view of the prefix, or from a hidden state of a draft head's own.
+    bool sparse = false;
   };
 
   // `pool` and `cache` must outlive the object. `max_tokens`: the block table's capacity is
@@ -40,8 +41,12 @@ class SequenceKv {
   SequenceKv(const SequenceKv&) = delete;
   SequenceKv& operator=(const SequenceKv&) = delete;
 
+  // Of the tokens with KV: slots 0 to prefix_length() - 1.
   int32_t prefix_length() const { return prefix_length_; }
   std::span<const TokenId> prefix() const { return prefix_tokens_; }
+  // The position of the token in slot 0, and that behind the prefix.
+  int32_t first_position() const { return first_position_; }
+  int32_t end_position() const { return first_position_ + prefix_length_; }
   std::span<const TreeRow> tree_rows() const { return tree_; }
   int32_t length() const { return prefix_length_ + static_cast<int32_t>(tree_.size()); }
   // -1 for blocks that have been let go.
@@ -58,6 +63,12 @@ class SequenceKv {
   // Appends a tree row behind the others and returns its index. `node` is new; `parent_idx` as in
   // TreeRow, so is `sparse`. Needs reserve()d room.
   int32_t append_tree(NodeId node, int32_t parent_idx, TokenId token, bool sparse = false);
+  // The text's first token has no row (a draft head has none for it): slot 0 is for position 1, and
+  // blocks are shared only among texts that begin with this token. Needs an empty sequence.
+  void skip_first(TokenId token);
+  // Gives up all KV: the prefix begins anew, at this position. Blocks are no longer shared, since
+  // they begin at other positions than those of other sequences.
+  void restart_at(int32_t position);
   // Takes back the rows appended last, down to these sizes.
   void truncate(int32_t prefix_length, int32_t tree_size);
 
@@ -108,6 +119,7 @@ class SequenceKv {
 
  private:
   void rebuild_index();
+  void release_all();
 
   BlockPool* pool_;
   PrefixCache* cache_;
@@ -120,6 +132,7 @@ class SequenceKv {
   std::vector<KvMove> pending_;     // of rows committed since take_moves()
   std::vector<int32_t> new_index_;  // scratch
   int32_t prefix_length_ = 0;
+  int32_t first_position_ = 0;
   int32_t let_go_ = 0;  // blocks
   int32_t let_go_end_ = 0;
 };

@@ -54,13 +54,14 @@ class CpuDecoder : public Decoder {
   LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   int64_t kv_block_bytes() const override;  // on all devices together
+  int64_t tap_places() const override { return taps_.places(); }
   // Fails (kInvalidArgument) on a token, position, slot or block out of range, before anything is
   // run. Also fails as CpuDeviceGroup::run does, or as MappedFile::check does where a file of its
   // weights has changed; then the KV of the Step's rows is undefined.
   Status forward(const Step& step) override;
-  bool selects_kv() const override { return true; }
+  bool selects_kv() const override { return !config_.eagle3; }
   double kv_reads_per_selection() const override { return 6.0; }  // measured
-  bool quantizes_keys() const override { return config_.head_dim >= 8; }
+  bool quantizes_keys() const override { return selects_kv() && config_.head_dim >= 8; }
   Status check_weights() const override { return files_.check(); }
   int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }
   LogitsPart logits(int32_t rank) const override;

@@ -34,6 +34,8 @@ class Decoder {
   // Blocks of kKvBlockTokens tokens that the KV storage holds.
   virtual int64_t kv_blocks() const = 0;
   virtual int64_t kv_block_bytes() const = 0;  // K and V of all its layers
+  // Places of its TapStore, in which Steps may keep rows' hidden states (Step::taps).
+  virtual int64_t tap_places() const { return 0; }
   // Runs `step`: writes every row's KV to its slot, and leaves the logits of rows that want them,
   // in row order. Rows may be any number. A row's result does not depend on the other rows, except
   // on those that choose the KV that it sees (Step::selections; kInvalidArgument if selects_kv() is

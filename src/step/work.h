@@ -106,6 +106,9 @@ struct WorkItem {
   // none of its rows has KV, and the result says so (left_out). Until the result comes, nothing
   // else is submitted for the role.
   float gain = std::numeric_limits<float>::infinity();
+  // Draft items of a trained head: the executor leaves them out in the same way where the target's
+  // hidden states before the first guess are gone (exec/role/feature_rows.h).
+  bool needs_features = false;
   // kTopK rows rank by the target's noise. The strategy sets this by the request's plan.
   bool shared_noise = true;
   // Target items of a strategy that has several under way. An entry notice is wanted

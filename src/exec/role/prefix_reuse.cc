@@ -15,7 +15,7 @@ bool PrefixReuse::skip_cached(RoleSequence& sequence, PendingItem& item) {
   // At least one row is run, so that the item's turn gives a result.
   const size_t last = rows.size() - 1;
   if (!sequence.kv.can_adopt() || item.rows_done + kKvBlockTokens > last ||
-      rows[item.rows_done].position != sequence.kv.prefix_length()) {
+      rows[item.rows_done].position != sequence.kv.end_position()) {
     return false;
   }
   // Block by block: a prompt that waits for its turn is looked at in every Step.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/role/pending_item.h"
+#include "exec/role/row_taps.h"
 #include "forerun/status.h"
 #include "kv/sequence_kv.h"
 #include "sampling/logits_processor.h"
@@ -35,14 +36,15 @@ struct SeenKv {
 };
 
 struct RoleSequence {
-  // `head_dim`: the model's.
+  // `head_dim`: the model's. `tap_places`: null where the model keeps no hidden states.
   RoleSequence(SequenceId sequence, const SequenceSpec& sequence_spec, BlockPool* pool,
-               PrefixCache* cache, int32_t head_dim)
+               PrefixCache* cache, int32_t head_dim, TapPlaces* tap_places = nullptr)
       : id(sequence),
         spec(sequence_spec),
         looks_back(needs_history(sequence_spec.sampling) || sequence_spec.constraint != nullptr),
         kv(pool, sequence_spec.max_tokens, sequence_spec.share_prefix ? cache : nullptr,
            sequence_spec.prefix_salt),
+        taps(tap_places),
         constrained(sequence_spec.constraint == nullptr ? nullptr
                                                         : sequence_spec.constraint->start()),
         pool_(pool),
@@ -53,6 +55,7 @@ struct RoleSequence {
   const SequenceSpec spec;
   const bool looks_back;  // its sampler looks at the history
   SequenceKv kv;
+  RowTaps taps;  // hidden states of its rows
   // Kept only if `looks_back`: the counts of the prefix's tokens, and the constraint's state after
   // those of them that are output.
   TokenCounts counts;

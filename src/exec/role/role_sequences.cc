@@ -7,7 +7,7 @@ namespace forerun {
 void RoleSequences::open(SequenceId id, const SequenceSpec& spec) {
   SequenceSpec own = spec;
   if (role_ == Role::kDraft) own.sampling.prompt_logprobs = -1;
-  auto opened = std::make_unique<RoleSequence>(id, own, pool_, cache_, head_dim_);
+  auto opened = std::make_unique<RoleSequence>(id, own, pool_, cache_, head_dim_, tap_places_);
   opened->arrival = ++openings_;
   sequences_.insert(id, std::move(opened));
 }

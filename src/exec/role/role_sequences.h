@@ -9,6 +9,7 @@
 
 #include "base/id_map.h"
 #include "exec/role/role_sequence.h"
+#include "exec/role/row_taps.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "step/types.h"
@@ -18,9 +19,10 @@ namespace forerun {
 
 class RoleSequences {
  public:
-  // `pool` and `cache` must outlive the object. `head_dim`: the model's.
-  RoleSequences(Role role, BlockPool* pool, PrefixCache* cache, int32_t head_dim)
-      : role_(role), pool_(pool), cache_(cache), head_dim_(head_dim) {}
+  // Everything pointed to must outlive the object. `head_dim`, `tap_places`: as RoleSequence's.
+  RoleSequences(Role role, BlockPool* pool, PrefixCache* cache, int32_t head_dim,
+                TapPlaces* tap_places)
+      : role_(role), pool_(pool), cache_(cache), head_dim_(head_dim), tap_places_(tap_places) {}
 
   // `id` is not open.
   void open(SequenceId id, const SequenceSpec& spec);
@@ -58,6 +60,7 @@ class RoleSequences {
   BlockPool* const pool_;
   PrefixCache* const cache_;
   const int32_t head_dim_;
+  TapPlaces* const tap_places_;
   IdMap<RoleSequence> sequences_;
   std::vector<std::unique_ptr<RoleSequence>> closed_;  // with Steps under way
   std::vector<RoleSequence*> ready_;

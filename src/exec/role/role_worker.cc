@@ -39,7 +39,8 @@ void begin(StepUnderWay& step) {
 }  // namespace
 
 RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,
-                       std::function<void(const StepRecord&)> on_step, bool trace)
+                       std::function<void(const StepRecord&)> on_step, bool trace,
+                       RoleWorker* target)
     : role_(role),
       runner_(runner),
       scheduler_(scheduler),
@@ -47,7 +48,11 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
       trace_(trace),
       pool_(runner->kv_blocks()),
       prefix_cache_(&pool_),
-      sequences_(role, &pool_, &prefix_cache_, runner->config().head_dim),
+      tap_places_(runner->tap_places()),
+      sequences_(role, &pool_, &prefix_cache_, runner->config().head_dim,
+                 runner->tap_places() > 0 ? &tap_places_ : nullptr),
+      features_(runner->takes_features() ? std::optional<FeatureRows>(&target->sequences_)
+                                         : std::nullopt),
       edits_(role, runner),
       finisher_(role, &sequences_),
       composer_({.scheduler = &scheduler_,
@@ -55,9 +60,10 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
                  .edits = &edits_,
                  .finisher = &finisher_,
                  .pool = &pool_,
+                 .features = features(),
                  .traces = trace}),
       measurer_(role, runner, &pool_) {
-  spare_.push_back(std::make_unique<StepUnderWay>(role, runner->config().vocab_size));
+  spare_.push_back(make_step());
 }
 
 void RoleWorker::set_pipelined(std::function<void(PipelineEvent)> tell) {
@@ -103,9 +109,7 @@ std::unique_ptr<StepUnderWay> RoleWorker::compose_step(const StepComposer::Limit
                                                        std::vector<FinishedItem>& finished) {
   const int64_t start_ns = steady_ns();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
-  if (spare_.empty()) {
-    spare_.push_back(std::make_unique<StepUnderWay>(role_, runner_->config().vocab_size));
-  }
+  if (spare_.empty()) spare_.push_back(make_step());
   std::unique_ptr<StepUnderWay> step = std::move(spare_.back());
   spare_.pop_back();
   step->clear();

@@ -29,11 +29,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/role/feature_rows.h"
 #include "exec/role/item_finisher.h"
 #include "exec/role/role_sequences.h"
+#include "exec/role/row_taps.h"
 #include "exec/role/sequence_edits.h"
 #include "exec/role/step_composer.h"
 #include "exec/role/step_measurer.h"
@@ -50,9 +53,11 @@ namespace forerun {
 class RoleWorker {
  public:
   // `runner` must outlive the worker. `on_step` may be empty; it is called after every Step on the
-  // worker's thread, with items and CPU time if `trace`.
+  // worker's thread, with items and CPU time if `trace`. `target`: the target's worker, on the same
+  // thread; only where the runner takes features.
   RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,
-             std::function<void(const StepRecord&)> on_step, bool trace = false);
+             std::function<void(const StepRecord&)> on_step, bool trace = false,
+             RoleWorker* target = nullptr);
 
   // `sequence` is not open.
   void open(SequenceId sequence, const SequenceSpec& spec) { sequences_.open(sequence, spec); }
@@ -96,6 +101,10 @@ class RoleWorker {
   }
 
  private:
+  const FeatureRows* features() const { return features_ ? &*features_ : nullptr; }
+  std::unique_ptr<StepUnderWay> make_step() const {
+    return std::make_unique<StepUnderWay>(role_, runner_->config().vocab_size, features());
+  }
   // Composes a Step into a free one. Null where there is nothing to run.
   std::unique_ptr<StepUnderWay> compose_step(const StepComposer::Limits& limits, int64_t held_up,
                                              std::vector<FinishedItem>& finished);
@@ -115,7 +124,9 @@ class RoleWorker {
   const bool trace_;
   BlockPool pool_;
   PrefixCache prefix_cache_;
+  TapPlaces tap_places_;
   RoleSequences sequences_;
+  std::optional<FeatureRows> features_;  // only of a trained head
   SequenceEdits edits_;
   ItemFinisher finisher_;
   StepComposer composer_;

@@ -19,6 +19,8 @@ Status SequenceEdits::commit(RoleSequence& sequence, const std::vector<NodeId>& 
                                                " was run through a view and not verified");
     }
     sequence.count_token(row.token, row.position);
+    // A head's own hidden states serve guesses alone.
+    if (sequence.taps.keeps() && role_ == Role::kTarget) sequence.taps.commit(node, row.position);
   }
   return sequence.kv.commit(nodes);
 }
@@ -27,6 +29,9 @@ Status SequenceEdits::apply(RoleSequence& sequence, const std::vector<Edit>& edi
   for (const Edit& edit : edits) {
     FORERUN_RETURN_IF_ERROR(edit.kind == Edit::Kind::kKeep ? sequence.kv.keep(edit.nodes)
                                                            : commit(sequence, edit.nodes));
+  }
+  if (!edits.empty() && sequence.taps.keeps()) {
+    sequence.taps.keep_nodes([&](NodeId node) { return sequence.kv.find(node) >= 0; });
   }
   sequence.kv.take_moves(moves_);
   if (!moves_.empty()) {

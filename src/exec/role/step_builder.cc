@@ -32,6 +32,8 @@ StepBuilder::Mark StepBuilder::mark() const {
           .sequences = step_.sequences.size(),
           .selections = step_.selections.size(),
           .ancestors = step_.ancestors.size(),
+          .taps = step_.taps.size(),
+          .features = step_.features.size(),
           .tasks = tasks_.size(),
           .rejection_rows = rejection_rows_.size(),
           .logits_rows = logits_rows_,
@@ -45,6 +47,8 @@ void StepBuilder::rewind(const Mark& mark) {
   step_.sequences.resize(mark.sequences);
   step_.selections.resize(mark.selections);
   step_.ancestors.resize(mark.ancestors);
+  step_.taps.resize(mark.taps);
+  step_.features.resize(mark.features);
   tasks_.resize(mark.tasks);
   task_origins_.resize(mark.tasks);
   rejection_rows_.resize(mark.rejection_rows);
@@ -84,6 +88,10 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     if (status.ok()) continue;
     rewind(before);
     sequence.kv.truncate(prefix_length, tree_size);
+    if (sequence.taps.keeps()) {
+      sequence.taps.forget_from(sequence.kv.end_position());
+      sequence.taps.keep_nodes([&](NodeId node) { return sequence.kv.find(node) >= 0; });
+    }
     item.result.rows.resize(results);
     item.result.scores.resize(scores);
     return status;
@@ -97,6 +105,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   }
   kv_tokens_ += context;
   step_.sequences.push_back({seen_.block_table});
+  if (features_ != nullptr) features_->forget_used(sequence);
   item.rows_done = last;
   return {};
 }
@@ -165,7 +174,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   StepRow out;
   out.token = row.token;
   out.position = row.position;
-  out.visible = row.position + 1 - seen_.skipped_tokens;
+  out.visible = row.position + 1 - sequence.kv.first_position() - seen_.skipped_tokens;
   out.sequence_idx = static_cast<int32_t>(step_.sequences.size());
   int32_t tree_idx = -1;
   FORERUN_RETURN_IF_ERROR(row.node == kNoNode ? add_prefix_row(sequence, row, out)
@@ -186,11 +195,32 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   if (rejection_row) {
     FORERUN_RETURN_IF_ERROR(add_rejection_row(sequence, item, row_idx, path));
   }
+  if (features_ != nullptr) {
+    step_.features.push_back(features_->feature_of(sequence, item, row_idx));
+    if (step_.features.back().place < 0) {
+      return internal("the row at position " + std::to_string(row.position) +
+                      " starts from hidden states that were not kept");
+    }
+  }
+  if (sequence.taps.keeps()) add_tap(sequence, row);
   if (out.wants_logits) ++logits_rows_;
   context_tokens_ = std::max(context_tokens_, out.visible);
   attended_tokens_ += out.visible;
   step_.rows.push_back(out);
   return {};
+}
+
+void StepBuilder::add_tap(RoleSequence& sequence, const WorkRow& row) {
+  int32_t place = -1;
+  if (row.node != kNoNode) {
+    // Rows through a view of the target never become text.
+    if (role_ == Role::kDraft || seen_.skipped_tokens == 0)
+      place = sequence.taps.add_node(row.node);
+  } else if (role_ == Role::kTarget &&
+             row.position + TapPlaces::kMaxKept >= sequence.spec.prompt_tokens) {
+    place = sequence.taps.add_prefix(row.position);
+  }
+  if (place >= 0) step_.taps.push_back({.row = rows(), .place = place});
 }
 
 Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) {
@@ -199,9 +229,9 @@ Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, S
                     " while the tree region holds " +
                     std::to_string(sequence.kv.tree_rows().size()) + " rows");
   }
-  if (row.position != sequence.kv.prefix_length()) {
+  if (row.position != sequence.kv.end_position()) {
     return internal("prefix row at position " + std::to_string(row.position) +
-                    "; the prefix continues at " + std::to_string(sequence.kv.prefix_length()));
+                    "; the prefix continues at " + std::to_string(sequence.kv.end_position()));
   }
   if (seen_.skipped_tokens > 0) {
     if (role_ == Role::kTarget) {
@@ -229,14 +259,16 @@ Status StepBuilder::add_tree_row(RoleSequence& sequence, const WorkRow& row, Ste
                     std::to_string(row.parent) + ", which has no KV");
   }
   const int32_t expected = parent_idx < 0
-                               ? kv.prefix_length()
+                               ? kv.end_position()
                                : kv.tree_rows()[static_cast<size_t>(parent_idx)].position + 1;
   if (row.position != expected) {
     return internal("node " + std::to_string(row.node) + " at position " +
                     std::to_string(row.position) + "; its parent puts it at " +
                     std::to_string(expected));
   }
-  *tree_idx = kv.append_tree(row.node, parent_idx, row.token, seen_.skipped_tokens > 0);
+  const bool is_sparse =
+      seen_.skipped_tokens > 0 || (features_ != nullptr && row.parent != kNoNode);
+  *tree_idx = kv.append_tree(row.node, parent_idx, row.token, is_sparse);
   out.slot = kv.slot_of(*tree_idx) - seen_.skipped_tokens;
   out.boundary = kv.prefix_length() - seen_.skipped_tokens;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());

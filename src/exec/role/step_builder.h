@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/role/feature_rows.h"
 #include "exec/role/role_sequence.h"
 #include "exec/step_runner.h"
 #include "forerun/status.h"
@@ -19,8 +20,10 @@ namespace forerun {
 
 class StepBuilder {
  public:
-  // `vocab`: ids that the role's embedding has.
-  StepBuilder(Role role, int32_t vocab) : role_(role), vocab_(vocab) {}
+  // `vocab`: ids that the role's embedding has. `features`: of a trained head's rows, else null;
+  // must outlive the object.
+  StepBuilder(Role role, int32_t vocab, const FeatureRows* features)
+      : role_(role), vocab_(vocab), features_(features) {}
 
   void clear();
   int32_t rows() const { return static_cast<int32_t>(step_.rows.size()); }
@@ -69,7 +72,7 @@ class StepBuilder {
 
   // The sizes of a Step so far, to which rewind() returns where an item cannot be added.
   struct Mark {
-    size_t rows, sequences, selections, ancestors, tasks, rejection_rows;
+    size_t rows, sequences, selections, ancestors, taps, features, tasks, rejection_rows;
     int32_t logits_rows, context_tokens;
     int64_t kv_tokens, attended_tokens;
   };
@@ -81,6 +84,8 @@ class StepBuilder {
   // Runs the last `count` tokens of the prefix once more.
   void add_last_tokens(const RoleSequence& sequence, int32_t count);
   Status add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx);
+  // Keeps the hidden states of the row, which is added next, where others may start from them.
+  void add_tap(RoleSequence& sequence, const WorkRow& row);
   Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out);
   Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);
   PathRange add_path(const RoleSequence& sequence, int32_t tree_idx);
@@ -94,6 +99,7 @@ class StepBuilder {
 
   const Role role_;
   const int32_t vocab_;
+  const FeatureRows* const features_;
   SeenKv seen_;            // what the rows of the item being added see
   int32_t first_row_ = 0;  // the first of these rows, in the Step
   int32_t observers_ = 0;  // how many of these rows, the first ones, choose

@@ -35,6 +35,7 @@ StepComposer::StepComposer(const Parts& parts)
       sequences_(*parts.sequences),
       edits_(*parts.edits),
       finisher_(*parts.finisher),
+      features_(parts.features),
       traces_(parts.traces),
       memory_(parts.pool),
       filter_(parts.scheduler, parts.finisher) {}
@@ -157,7 +158,15 @@ bool StepComposer::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& 
       continue;
     }
     if (sequence.spec.constraint != nullptr) MaskWaits::find_states(sequence, item);
+    if (features_ != nullptr && !features_->begin(sequence, item)) {
+      finisher_.finish_next(sequence, finished);
+      continue;
+    }
     if (prefixes_.skip_cached(sequence, item)) return true;
+    if (features_ != nullptr && !features_->pass_over_missing(sequence, item)) {
+      finisher_.finish_next(sequence, finished);
+      continue;
+    }
     if (!masks_.leave_out_late_guesses(sequence, item)) return false;
     const bool is_prompt = sequence.reads_prompt();
     const int32_t count = piece_rows(sequence, item, is_prompt);

@@ -42,7 +42,8 @@ class StepComposer {
     SequenceEdits* edits = nullptr;
     ItemFinisher* finisher = nullptr;
     const BlockPool* pool = nullptr;
-    bool traces = false;  // Steps note whose rows they have
+    const FeatureRows* features = nullptr;  // of a trained head's rows, else null
+    bool traces = false;                    // Steps note whose rows they have
   };
   explicit StepComposer(const Parts& parts);
 
@@ -95,6 +96,7 @@ class StepComposer {
   RoleSequences& sequences_;
   SequenceEdits& edits_;
   ItemFinisher& finisher_;
+  const FeatureRows* const features_;
   const bool traces_;
   TurnOrder turns_;
   PrefixReuse prefixes_;

@@ -17,7 +17,8 @@
 namespace forerun {
 
 struct StepUnderWay {
-  StepUnderWay(Role role, int32_t vocab) : builder(role, vocab) {}
+  StepUnderWay(Role role, int32_t vocab, const FeatureRows* features)
+      : builder(role, vocab, features) {}
 
   // An item's next rows, in the order in which they were added. Both stay where they are until the
   // Step has retired.
