@@ -1,5 +1,6 @@
 #include "strategies/draft_kv.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace forerun {
@@ -16,6 +17,10 @@ void DraftKv::move_root(TokenTree& tree, std::span<const NodeId> path, NodeId ne
   tree.nodes_with_kv(Role::kDraft, kept);
   const size_t had_kv = kept.size();
   std::vector<NodeId> committed;
+  if (is_head_) {
+    next = kNoNode;
+    path = path.first(std::min<size_t>(path.size(), 1));
+  }
   // KV is closed under parents: the part of the path that has it comes first.
   for (NodeId node : path) {
     if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) committed.push_back(node);

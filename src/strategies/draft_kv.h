@@ -15,7 +15,10 @@ namespace forerun {
 class DraftKv {
  public:
   // `draft_vocab`: token ids at or past it are fed to the draft as its last id; 0: no limit.
-  explicit DraftKv(int32_t draft_vocab) : draft_vocab_(draft_vocab) {}
+  // `is_head`: the draft is a trained head, which runs accepted guesses again once the target's
+  // hidden states before them are known.
+  explicit DraftKv(int32_t draft_vocab, bool is_head = false)
+      : draft_vocab_(draft_vocab), is_head_(is_head) {}
 
   // The first `prefix` tokens of the text are in the draft's KV already.
   void start(int32_t prefix) { prefix_ = prefix; }
@@ -36,8 +39,8 @@ class DraftKv {
   // The root moves down `path` (the root first) to `next`, the last node's child that carries the
   // newly verified token, or, where the tree has none, to a new root at `position`. Nodes that the
   // draft has run (or is running) become prefix where they are on the path, stay where they are in
-  // next's subtree, and are dropped otherwise. Replaces `kept` by the nodes that stay in the
-  // draft's KV.
+  // next's subtree, and are dropped otherwise; of a head's, the root alone becomes prefix, and all
+  // others are dropped. Replaces `kept` by the nodes that stay in the draft's KV.
   void move_root(TokenTree& tree, std::span<const NodeId> path, NodeId next, TokenId token,
                  int32_t position, std::vector<NodeId>& kept);
 
@@ -49,6 +52,7 @@ class DraftKv {
 
  private:
   const int32_t draft_vocab_;
+  const bool is_head_;
   int32_t prefix_ = 0;
   std::vector<Edit> edits_;
   std::vector<NodeId> scratch_;

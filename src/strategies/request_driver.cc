@@ -75,7 +75,8 @@ bool RequestDriver::take_result(WorkResult& result) {
 void RequestDriver::note(WorkItem& item) {
   ledger_.note(item);
   if (item.role == Role::kTarget && wants_something(item)) ++target_items_;
-  if (item.role == Role::kDraft && std::isfinite(item.gain)) offered_tag_ = item.tag;
+  const bool may_be_left_out = std::isfinite(item.gain) || item.needs_features;
+  if (item.role == Role::kDraft && may_be_left_out) offered_tag_ = item.tag;
   item.tag |= strategy_number_ << kTagBits;
 }
 

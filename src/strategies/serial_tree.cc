@@ -72,6 +72,7 @@ Status SerialTree::check(SpeculationPlan& plan) {
 std::unique_ptr<Strategy> SerialTree::make(const SpeculationPlan& plan,
                                            const StrategyParts& parts) {
   const SerialTreeConfig config{.has_draft_model = plan.source.model,
+                                .draft_is_head = plan.models.draft_is_head,
                                 .accept = plan.accept.rule,
                                 .target_vocab = plan.models.target_vocab,
                                 .draft_vocab = plan.models.draft_vocab,
@@ -86,7 +87,7 @@ SerialTree::SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSour
     : config_(config),
       guesses_(std::move(source), config.accept, config.target_vocab),
       growth_(std::move(growth)),
-      draft_kv_(config.draft_vocab),
+      draft_kv_(config.draft_vocab, config.draft_is_head),
       verification_(config.accept) {}
 
 WorkItem SerialTree::make_item(Role role) {
@@ -214,6 +215,7 @@ void SerialTree::submit_draft_item(StrategyOutput& out) {
   }
   missing_rows_ = static_cast<int32_t>(item.rows.size());
   item.gain = growth_->gain();
+  item.needs_features = config_.draft_is_head;
   item.rows.reserve(item.rows.size() + requests_.size());
   for (const LeafRequest& request : requests_) {
     item.rows.push_back({.token = draft_kv_.token(tree_.token(request.node)),

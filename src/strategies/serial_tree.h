@@ -31,6 +31,7 @@ namespace forerun {
 
 struct SerialTreeConfig {
   bool has_draft_model = true;
+  bool draft_is_head = false;
   AcceptRule accept = AcceptRule::kMatch;
   int32_t target_vocab = 0;  // as in ModelFacts
   int32_t draft_vocab = 0;

@@ -26,6 +26,7 @@ struct StrategyEntry;
 // Facts of the models by which options are checked.
 struct ModelFacts {
   bool has_draft_model = true;
+  bool draft_is_head = false;  // a trained head, which reads the target's hidden states
   // Token ids that the models know; 0: no limit. Guesses beyond the target's are dropped. A token
   // that the draft does not know is fed to the draft as its last known id: its guesses get worse
   // for a while, the output stays what it is.

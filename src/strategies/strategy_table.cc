@@ -12,22 +12,24 @@ namespace forerun {
 namespace {
 
 template <class Policy>
-constexpr StrategyEntry entry(const char* name, const char* help, bool needs_draft_model) {
-  return {name, help, needs_draft_model, Policy::uses, Policy::check, Policy::make};
+constexpr StrategyEntry entry(const char* name, const char* help, bool needs_draft_model,
+                              bool takes_head) {
+  return {name, help, needs_draft_model, takes_head, Policy::uses, Policy::check, Policy::make};
 }
 
 constexpr StrategyEntry kStrategies[] = {
-    entry<Autoregressive>("autoregressive", "plain decoding, a token a Step", false),
-    entry<SerialTree>("serial_tree", "drafting a tree, then verifying it", false),
+    entry<Autoregressive>("autoregressive", "plain decoding, a token a Step", false, false),
+    entry<SerialTree>("serial_tree", "drafting a tree, then verifying it", false, true),
     entry<SparseSelf>(
         "sparse_self",
         "the target drafts through a view of its own KV, by itself or checking what a "
         "source guesses, then verifies",
-        false),
+        false, false),
     entry<ParallelTree>("parallel_tree",
-                        "drafting and verifying at the same time; pays with draft devices", true),
+                        "drafting and verifying at the same time; pays with draft devices", true,
+                        false),
     entry<Pipelined>("pipelined", "a tree fills the stages of a pipeline; pays with --stages",
-                     false),
+                     false, false),
 };
 
 }  // namespace
@@ -46,6 +48,14 @@ std::string strategy_names(bool with_draft_model) {
   for (const StrategyEntry& strategy : kStrategies) {
     if (strategy.needs_draft_model && !with_draft_model) continue;
     names += (names.empty() ? "" : ", ") + std::string(strategy.name);
+  }
+  return names;
+}
+
+std::string head_strategy_names() {
+  std::string names;
+  for (const StrategyEntry& strategy : kStrategies) {
+    if (strategy.takes_head) names += (names.empty() ? "" : ", ") + std::string(strategy.name);
   }
   return names;
 }

@@ -16,6 +16,7 @@ struct StrategyEntry {
   const char* name;
   const char* help;  // one line: what a round is
   bool needs_draft_model;
+  bool takes_head;  // the draft model may be a trained head (ModelFacts::draft_is_head)
   // Which options the strategy uses for a tree of this shape, with or without a source asked for.
   // Other options are refused if they are set.
   OptionSet (*uses)(const TreeShape& shape, bool has_source);
@@ -30,6 +31,8 @@ std::span<const StrategyEntry> strategy_table();
 const StrategyEntry* find_strategy(const std::string& name);  // null: there is none
 // For messages: "autoregressive, serial_tree".
 std::string strategy_names(bool with_draft_model = true);
+// Those in which a trained head may guess.
+std::string head_strategy_names();
 
 // `options` without the ones that the strategy does not use for their shape and source. Misspelt
 // shapes count as adaptive.
