@@ -166,6 +166,10 @@ Result<Checkpoint> Checkpoint::open_eagle3(const std::filesystem::path& dir) {
   return Checkpoint(std::make_unique<Impl>(std::move(impl)));
 }
 
+Result<Checkpoint> Checkpoint::open_draft(const std::filesystem::path& path) {
+  return describes_eagle3(path) ? open_eagle3(path) : open(path);
+}
+
 Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;

@@ -88,6 +88,9 @@ class Checkpoint {
   // (Eagle3Config::own_embedding, own_head) is not among its modules.
   static Result<Checkpoint> open_eagle3(const std::filesystem::path& dir);
 
+  // Opens what may guess for a target: an EAGLE-3 head where config.json names one, else a model.
+  static Result<Checkpoint> open_draft(const std::filesystem::path& path);
+
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
   ~Checkpoint();

@@ -22,12 +22,23 @@ constexpr const char* kSpecForge = "LlamaForCausalLMEagle3";
 constexpr const char* kHeadArchitectures[] = {kSpecForge, "Eagle3LlamaForCausalLM",
                                               "Eagle3Speculator", "Eagle3DraftModel"};
 
-std::string read_architecture(FieldReader& fields) {
+// The architecture that is named, or "".
+std::string stated_architecture(FieldReader& fields) {
   const auto stated = fields.strings("architectures");
-  const std::string found = stated && !stated->empty() ? stated->front() : "";
+  return stated && !stated->empty() ? stated->front() : "";
+}
+
+bool is_head(FieldReader& fields, const std::string& architecture) {
+  return std::find(std::begin(kHeadArchitectures), std::end(kHeadArchitectures), architecture) !=
+             std::end(kHeadArchitectures) ||
+         fields.string("speculators_model_type").value_or("") == "eagle3";
+}
+
+std::string read_architecture(FieldReader& fields) {
+  const std::string found = stated_architecture(fields);
   const bool known = std::find(std::begin(kHeadArchitectures), std::end(kHeadArchitectures),
                                found) != std::end(kHeadArchitectures);
-  if (!known && fields.string("speculators_model_type").value_or("") != "eagle3") {
+  if (!is_head(fields, found)) {
     fields.refuse("architectures",
                   "LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM, Eagle3Speculator or "
                   "Eagle3DraftModel, of an EAGLE-3 head",
@@ -153,6 +164,13 @@ Result<ModelConfig> read_eagle3_config(const std::filesystem::path& dir) {
   FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
                            JsonDocument::read(dir / "config.json", kMaxHeadConfigBytes));
   return read_head(document);
+}
+
+bool describes_eagle3(const std::filesystem::path& dir) {
+  const auto document = JsonDocument::read(dir / "config.json", kMaxHeadConfigBytes);
+  if (!document.ok()) return false;
+  FieldReader fields(document->root());
+  return is_head(fields, stated_architecture(fields)) && fields.ok();
 }
 
 Result<std::vector<int32_t>> fit_eagle3(const ModelConfig& config, const ModelConfig& target) {

@@ -168,6 +168,8 @@ Result<ModelConfig> parse_model_config(std::string_view text, std::string source
 // of speculators, which keeps the layer in "transformer_layer_config". `own_embedding` and
 // `own_head` stay true, since only the tensors tell.
 Result<ModelConfig> read_eagle3_config(const std::filesystem::path& dir);
+// Whether the directory's config.json names an EAGLE-3 head; false where there is none to read.
+bool describes_eagle3(const std::filesystem::path& dir);
 Result<ModelConfig> parse_eagle3_config(std::string_view text, std::string source);
 
 // After how many of the target's layers each tap of a head is taken. kInvalidArgument, with what

@@ -214,7 +214,7 @@ Status EngineImpl::start() {
   }
   costs_.set(std::move(known.costs));
   if (options_.hosts == nullptr) {
-    formats_.emplace(opened_->target.tokenizer, opened_->target.eos_token_ids());
+    formats_.emplace(opened_->target.tokenizer(), opened_->target.eos_token_ids());
   }
   load_ = std::make_unique<LoadMeter>(options_.max_waiting_requests < 0
                                           ? -1

@@ -45,8 +45,8 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
                               is_reduced ? config.eagle3->draft_vocab_size : live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
   DeviceMemory memory = host_memory();  // all devices share it
-  memory.needs =
-      estimate_group_memory(checkpoint, options.weights, options.activation, *plan, layers);
+  memory.needs = estimate_group_memory(checkpoint, options.weights, options.activation, *plan,
+                                       layers, options.target);
   const DType hidden_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
   TapStore taps(std::move(options.taps), config.hidden_size, hidden_dtype);
   memory.needs.front().buffer_bytes += taps.bytes();

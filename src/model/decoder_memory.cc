@@ -86,11 +86,19 @@ MemoryNeed estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride 
 
 std::vector<MemoryNeed> estimate_group_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                               Activation activation, const ShardPlan& plan,
-                                              const LayerRange& layers) {
+                                              const LayerRange& layers, const Checkpoint* target) {
   std::vector<MemoryNeed> devices;
   for (const DeviceShard& shard : plan.devices) {
     devices.push_back(estimate_device_memory(checkpoint, weights, activation, shard, layers));
     devices.back().name = "device " + std::to_string(devices.size() - 1);
+  }
+  const auto& head = checkpoint.config().eagle3;
+  if (head && !head->own_head && target != nullptr) {
+    const bool tied = target->config().tied_embeddings;
+    const RawTensor* const shared =
+        target->weight({tied ? ModuleKind::kEmbedding : ModuleKind::kHead});
+    const ModulePart rows{{0, head->draft_vocab_size}, {0, checkpoint.config().hidden_size}};
+    devices.front().weight_bytes += linear_bytes(shared, rows, head_override(weights), activation);
   }
   return devices;
 }

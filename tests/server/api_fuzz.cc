@@ -48,7 +48,7 @@ struct Stage {
       value_of(bench::NullEngine::create({.model = kModel}));
   OpenedModel target = value_of(open_model(kModel));
   ChatFormat format = value_of(find_chat_format(*engine, "hermes", "think"));
-  OutputFormats formats{target.tokenizer, target.eos_token_ids()};
+  OutputFormats formats{target.tokenizer(), target.eos_token_ids()};
   SeedSource seeds;
   ServerFacts facts;
 

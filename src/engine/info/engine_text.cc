@@ -18,7 +18,7 @@ Result<std::string> EngineText::token_bytes(int32_t token) const {
                                                     "; accepted: 0 to " +
                                                     std::to_string(vocab_size - 1));
   }
-  std::optional<std::string> bytes = target_.tokenizer.token_bytes(token);
+  std::optional<std::string> bytes = target_.tokenizer().token_bytes(token);
   if (bytes) return std::move(*bytes);
   return Status(StatusCode::kNotFound,
                 "token: found " + std::to_string(token) + ", an id without a token");
@@ -27,8 +27,8 @@ Result<std::string> EngineText::token_bytes(int32_t token) const {
 std::vector<std::string> EngineText::control_tokens() const {
   std::vector<std::string> names;
   for (int32_t token = 0; token < target_.live_vocab(); ++token) {
-    if (!target_.tokenizer.is_special(token)) continue;
-    if (auto name = target_.tokenizer.token_bytes(token)) names.push_back(std::move(*name));
+    if (!target_.tokenizer().is_special(token)) continue;
+    if (auto name = target_.tokenizer().token_bytes(token)) names.push_back(std::move(*name));
   }
   return names;
 }

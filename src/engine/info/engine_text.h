@@ -19,7 +19,7 @@ class EngineText {
   // most requests need none.
   explicit EngineText(const OpenedModel& target);
 
-  const Tokenizer& tokenizer() const { return target_.tokenizer; }
+  const Tokenizer& tokenizer() const { return target_.tokenizer(); }
   // These do what Engine's functions of the same names do.
   Result<std::string> token_bytes(int32_t token) const;
   std::vector<std::string> control_tokens() const;

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "checkpoint/weight_files.h"
 #include "engine/load/gpu.h"
+#include "engine/load/tap_plan.h"
 #include "model/cpu_decoder.h"
 #include "model/held_tensors.h"
 #include "model/widened_formats.h"
@@ -57,8 +58,10 @@ std::function<void(double)> progress_of(const ModelsToLoad& models, Role role,
   };
 }
 
+// `target`: the target's decoder on processors, or null; a trained head reads its hidden states.
 Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role role,
-                                              int64_t kv_blocks, const PlacedStage& stage) {
+                                              int64_t kv_blocks, const PlacedStage& stage,
+                                              const Decoder* target) {
   const OpenedModel& opened = *models.of(role).opened;
   if (!stage.gpus.empty()) {
     return load_on_gpus(opened.checkpoint, stage.layers, stage.gpus, kv_blocks, opened.live_vocab(),
@@ -70,12 +73,18 @@ Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role r
   options.weights = models.of(role).weights;
   options.kv_blocks = kv_blocks;
   options.live_vocab = opened.live_vocab();
+  options.taps = planned_taps(models, role);
+  if (opened.is_head()) {
+    options.target = &models.of(Role::kTarget).opened->checkpoint;
+    options.target_taps = &dynamic_cast<const CpuDecoder&>(*target).taps();
+  }
   options.progress = progress_of(models, role, stage.layers);
   return CpuDecoder::load(opened.checkpoint, stage.devices, std::move(options));
 }
 
-Status load_stage(const ModelsToLoad& models, Role role, int64_t kv_blocks, PlacedStage& stage) {
-  Result<std::unique_ptr<Decoder>> decoder = load_decoder(models, role, kv_blocks, stage);
+Status load_stage(const ModelsToLoad& models, Role role, int64_t kv_blocks, PlacedStage& stage,
+                  const Decoder* target) {
+  Result<std::unique_ptr<Decoder>> decoder = load_decoder(models, role, kv_blocks, stage, target);
   // Checked before the decoder: where a file has changed meanwhile, an error in its content is only
   // a consequence.
   const Checkpoint& checkpoint = models.of(role).opened->checkpoint;
@@ -98,7 +107,8 @@ Status load_stages(const ModelsToLoad& models, const MemoryPlan& memory, PlacedM
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     for (PlacedStage& stage : placed.of(role).stages) {
       if (!stage.is_here) continue;
-      FORERUN_RETURN_IF_ERROR(load_stage(models, role, memory.kv_blocks(role), stage));
+      const Decoder* const target = placed.of(Role::kTarget).stages.front().decoder.get();
+      FORERUN_RETURN_IF_ERROR(load_stage(models, role, memory.kv_blocks(role), stage, target));
     }
   }
   return {};

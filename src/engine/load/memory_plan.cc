@@ -12,9 +12,6 @@
 namespace forerun {
 namespace {
 
-// Tree rows beside a sequence's own tokens.
-constexpr int32_t kTreeReserveTokens = 256;
-
 // In a pipeline each stage may have two items of 64 rows under way, and the rows of two more are
 // verified but not yet committed.
 int32_t tree_tokens(int32_t target_stages) {

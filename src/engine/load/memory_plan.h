@@ -12,6 +12,10 @@
 
 namespace forerun {
 
+// Rows of a token tree that each request has room for beside its text, where nothing is cut into
+// stages.
+inline constexpr int32_t kTreeReserveTokens = 256;
+
 struct MemoryPlan {
   std::vector<DeviceMemory> memories;  // with the needs of both models' parts
   int32_t max_context_tokens = 0;

@@ -16,6 +16,7 @@ ModelFacts facts_of(const OpenedModels& opened) {
   const int32_t head_dim = opened.target.checkpoint.config().head_dim;
   return {
       .has_draft_model = draft != nullptr,
+      .draft_is_head = draft != nullptr && draft->is_head(),
       .target_vocab = opened.target.live_vocab(),
       .draft_vocab = draft != nullptr ? draft->live_vocab() : 0,
       .has_window = {has_window(opened.target), draft != nullptr && has_window(*draft)},

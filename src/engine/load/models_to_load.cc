@@ -7,12 +7,42 @@
 #include "engine/load/numerics_options.h"
 
 namespace forerun {
+namespace {
+
+// A trained head reads hidden states where the target's rows leave them.
+Status check_head_placement(const EngineOptions& options, const Placement& placement) {
+  const auto refused = [&options](const std::string& found, const std::string& accepted) {
+    return Status(StatusCode::kUnsupported, "draft " + options.draft +
+                                                " is a trained head, which runs on its target's "
+                                                "devices: found " +
+                                                found + "; accepted with it: " + accepted);
+  };
+  if (placement.on_hosts) return refused("several hosts", "one");
+  if (placement.target.num_stages() > 1) {
+    return refused(std::to_string(placement.target.num_stages()) + " stages",
+                   "a target that is not cut");
+  }
+  if (placement.draft) return refused("draft devices '" + options.draft_devices + "'", "none");
+  if (placement.target.on_gpus()) {
+    return refused("devices '" + options.devices + "'", "processors");
+  }
+  if (placement.target.degree() > 1) {
+    return refused("devices '" + options.devices + "', a group of " +
+                       std::to_string(placement.target.degree()),
+                   "one device");
+  }
+  if (!options.emulate.empty()) return refused("a machine to emulate", "none");
+  return {};
+}
+
+}  // namespace
 
 Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placement& placement,
                                     const OpenedModels& opened) {
   FORERUN_ASSIGN_OR_RETURN(NumericsOptions numerics, parse_numerics(options));
   const OpenedModel* const draft = opened.draft_or_null();
   if (draft != nullptr) {
+    if (draft->is_head()) FORERUN_RETURN_IF_ERROR(check_head_placement(options, placement));
     if (options.draft_window > 0 && has_window(*draft)) {
       return Status(StatusCode::kInvalidArgument,
                     "draft_window: found " + std::to_string(options.draft_window) +

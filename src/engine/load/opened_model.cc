@@ -14,7 +14,7 @@ namespace forerun {
 
 int32_t OpenedModel::live_vocab() const {
   const ModelConfig& config = checkpoint.config();
-  return std::min({tokenizer.vocab_size(), config.vocab_size,
+  return std::min({tokenizer().vocab_size(), config.vocab_size,
                    config.live_vocab_size.value_or(config.vocab_size)});
 }
 
@@ -31,7 +31,26 @@ Result<OpenedModel> open_model(const std::string& model) {
   FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(path));
   FORERUN_ASSIGN_OR_RETURN(Tokenizer tokenizer, load_tokenizer(checkpoint));
   FORERUN_ASSIGN_OR_RETURN(GenerationDefaults defaults, checkpoint.generation_defaults());
-  return OpenedModel{std::move(checkpoint), std::move(tokenizer), std::move(defaults)};
+  return OpenedModel{std::move(checkpoint), std::make_shared<const Tokenizer>(std::move(tokenizer)),
+                     std::move(defaults)};
+}
+
+Result<OpenedModel> open_draft(const EngineOptions& options, const OpenedModel& target) {
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_checkpoint(options.draft));
+  FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open_draft(path));
+  if (!checkpoint.config().eagle3) {
+    FORERUN_ASSIGN_OR_RETURN(Tokenizer tokenizer, load_tokenizer(checkpoint));
+    const Status same = check_same_tokenizer(target.tokenizer(), tokenizer);
+    if (!same.ok()) {
+      return same.with_context("draft " + options.draft + " has another tokenizer than " +
+                               options.model);
+    }
+    return OpenedModel{
+        std::move(checkpoint), std::make_shared<const Tokenizer>(std::move(tokenizer)), {}};
+  }
+  const auto taps = fit_eagle3(checkpoint.config(), target.checkpoint.config());
+  if (!taps.ok()) return taps.status().with_context("draft " + options.draft);
+  return OpenedModel{std::move(checkpoint), target.shared_tokenizer, {}};
 }
 
 // The draft's defaults choose nothing.
@@ -51,12 +70,7 @@ Result<OpenedModels> open_models(const EngineOptions& options) {
   tell_defaults_not_applied(target);
   OpenedModels models{std::move(target), std::nullopt};
   if (options.draft.empty()) return models;
-  FORERUN_ASSIGN_OR_RETURN(models.draft, open_model(options.draft));
-  const Status same = check_same_tokenizer(models.target.tokenizer, models.draft->tokenizer);
-  if (!same.ok()) {
-    return same.with_context("draft " + options.draft + " has another tokenizer than " +
-                             options.model);
-  }
+  FORERUN_ASSIGN_OR_RETURN(models.draft, open_draft(options, models.target));
   return models;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +17,11 @@ namespace forerun {
 // A model whose weights are not loaded yet: sizes and compatibility are decided from it.
 struct OpenedModel {
   Checkpoint checkpoint;
-  Tokenizer tokenizer;
+  std::shared_ptr<const Tokenizer> shared_tokenizer;  // a trained head has its target's
   GenerationDefaults defaults;
+
+  const Tokenizer& tokenizer() const { return *shared_tokenizer; }
+  bool is_head() const { return checkpoint.config().eagle3.has_value(); }
 
   // Token ids that may be fed and sampled: the smaller of the tokenizer's and the embedding's
   // number.
@@ -35,7 +39,8 @@ struct OpenedModels {
   const OpenedModel* draft_or_null() const { return draft ? &*draft : nullptr; }
 };
 
-// Opens both models of the options. Fails where their tokenizers differ.
+// Opens both models of the options. Fails where their tokenizers differ, or where the draft is a
+// trained head of another model.
 Result<OpenedModels> open_models(const EngineOptions& options);
 
 // SamplingParams with the checkpoint's own defaults applied. Greedy where the checkpoint has none,

@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "engine/load/gpu.h"
+#include "engine/load/tap_plan.h"
 #include "hosts/hosts.h"
 #include "model/decoder_memory.h"
 #include "model/device_memory.h"
@@ -111,8 +112,10 @@ Status StageMemories::add_needs_to(DeviceMemory& memory, Role role, const std::s
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, stage.degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
-  const std::vector<MemoryNeed> needs =
-      estimate_group_memory(checkpoint, model.weights, models_.activation, *plan, stage.layers);
+  std::vector<MemoryNeed> needs =
+      estimate_group_memory(checkpoint, model.weights, models_.activation, *plan, stage.layers,
+                            &models_.of(Role::kTarget).opened->checkpoint);
+  needs.front().buffer_bytes += tap_bytes(models_, role);
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     add_need(memory, role, stage_name, needs, rank);
   }

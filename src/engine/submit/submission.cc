@@ -95,7 +95,7 @@ Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
       FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
     }
     samples.push_back(std::make_unique<ActiveRequest>(request, sampling, constraint, plan,
-                                                      target.tokenizer, info.eos_token_ids));
+                                                      target.tokenizer(), info.eos_token_ids));
     FORERUN_RETURN_IF_ERROR(samples.back()->resume());
   }
   return samples;
