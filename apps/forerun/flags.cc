@@ -97,7 +97,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
           "Checkpoint directory, GGUF file, or org/name or org/name@revision in the local Hugging "
           "Face cache; :QUANTIZATION behind a name chooses one of its GGUF files")
       ->required();
-  command.add_option("-d,--draft", options.draft, "Draft model's checkpoint (same tokenizer)");
+  command.add_option("-d,--draft", options.draft,
+                     "Draft model's checkpoint (same tokenizer), or a trained head of the model");
   add_speculation_flags(command, options.speculation);
   command.add_option(
       "--target-devices,--devices", options.devices,

@@ -30,7 +30,7 @@ Result<ModelPair> ModelPair::load(const std::string& target, const std::string& 
         CpuDecoder::load(pair.models[idx]->checkpoint, pair.devices.get(), std::move(options)));
   }
   FORERUN_RETURN_IF_ERROR(
-      check_same_tokenizer(pair.models[0]->tokenizer, pair.models[1]->tokenizer));
+      check_same_tokenizer(pair.models[0]->tokenizer(), pair.models[1]->tokenizer()));
   pair.live_vocab = std::min(pair.models[0]->live_vocab(), pair.models[1]->live_vocab());
   return pair;
 }

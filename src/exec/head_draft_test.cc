@@ -25,16 +25,16 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 // A toy target with a toy head on the same device.
 struct Models {
   explicit Models(int64_t places, int64_t own_places = 64) {
-    ToySpec target;
-    target.num_layers = 6;
-    ToySpec head;
-    head.num_layers = 1;
-    head.seed = 7;
-    head.eagle3.emplace();
-    head.eagle3->target_hidden_size = 64;
-    head.eagle3->own_embedding = head.eagle3->own_head = false;
-    EXPECT_TRUE(write_toy_checkpoint(target_dir.path(), target).ok());
-    EXPECT_TRUE(write_toy_checkpoint(head_dir.path(), head).ok());
+    ToySpec target_spec;
+    target_spec.num_layers = 6;
+    ToySpec head_spec;
+    head_spec.num_layers = 1;
+    head_spec.seed = 7;
+    head_spec.eagle3.emplace();
+    head_spec.eagle3->target_hidden_size = 64;
+    head_spec.eagle3->own_embedding = head_spec.eagle3->own_head = false;
+    EXPECT_TRUE(write_toy_checkpoint(target_dir.path(), target_spec).ok());
+    EXPECT_TRUE(write_toy_checkpoint(head_dir.path(), head_spec).ok());
     auto opened = Checkpoint::open_draft(head_dir.path());
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     checkpoint = std::make_unique<Checkpoint>(std::move(*opened));
@@ -47,13 +47,13 @@ struct Models {
         .places = places};
     auto loaded = LoadedDecoder::open(target_dir.path(), 1, options);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-    this->target = std::move(*loaded);
-    options.target = this->target.checkpoint.get();
-    options.target_taps = &dynamic_cast<const CpuDecoder&>(*this->target.decoder).taps();
+    target = std::move(*loaded);
+    options.target = target.checkpoint.get();
+    options.target_taps = &dynamic_cast<const CpuDecoder&>(*target.decoder).taps();
     options.taps = {.after_layers = {1}, .places = own_places};
-    auto decoder = CpuDecoder::load(*checkpoint, this->target.devices.get(), options);
+    auto decoder = CpuDecoder::load(*checkpoint, target.devices.get(), options);
     EXPECT_TRUE(decoder.ok()) << decoder.status().message();
-    this->head = std::move(*decoder);
+    head = std::move(*decoder);
   }
 
   const TempDir target_dir, head_dir;
@@ -151,7 +151,10 @@ class HeadDraft : public testing::Test {
     text_ = std::move(text);
     id_ = id;
     drafted_ = 0;
-    root_committed_ = true;
+    root_ = 0;
+    next_node_ = 1;
+    target_edits_.clear();
+    draft_edits_.clear();
   }
 
   WorkResult run(WorkItem item) {
@@ -164,7 +167,8 @@ class HeadDraft : public testing::Test {
 
   // All but the last token, which is the root.
   WorkResult read_prompt() {
-    WorkItem item{.role = Role::kTarget};
+    WorkItem item;
+    item.role = Role::kTarget;
     for (int32_t position = 0; position + 1 < length(); ++position) {
       item.rows.push_back({.token = text_[static_cast<size_t>(position)], .position = position});
     }
@@ -174,7 +178,9 @@ class HeadDraft : public testing::Test {
 
   // Draft items for the root and its guesses. Nodes have the ids that follow `root_`.
   Guesses draft() {
-    WorkItem item{.role = Role::kDraft, .needs_features = true};
+    WorkItem item;
+    item.role = Role::kDraft;
+    item.needs_features = true;
     item.edits = std::exchange(draft_edits_, {});
     for (; drafted_ + 1 < length(); ++drafted_) {
       item.rows.push_back({.token = text_[static_cast<size_t>(drafted_)], .position = drafted_});
@@ -190,7 +196,9 @@ class HeadDraft : public testing::Test {
     left_out_ = first.left_out;
     reused_ = first.reused_rows;
     if (first.rows.empty()) return guesses;
-    WorkItem second{.role = Role::kDraft, .needs_features = true};
+    WorkItem second;
+    second.role = Role::kDraft;
+    second.needs_features = true;
     for (const Candidate& guess : first.rows[0].top) {
       guesses.root.push_back(guess.token);
       second.rows.push_back({.token = guess.token,
@@ -211,7 +219,8 @@ class HeadDraft : public testing::Test {
   // The target runs the root and two guesses of a row, of which `accepted` are taken, and the text
   // goes on with `next`.
   void verify(const Guesses& guesses, int32_t accepted, TokenId next) {
-    WorkItem item{.role = Role::kTarget};
+    WorkItem item;
+    item.role = Role::kTarget;
     item.edits = std::exchange(target_edits_, {});
     const std::vector<TokenId> tokens = {text_.back(), guesses.root[1], guesses.below[1][2]};
     const std::vector<NodeId> nodes = {root_, root_ + 2, next_node_};
@@ -241,7 +250,6 @@ class HeadDraft : public testing::Test {
   SequenceId id_ = 0;
   std::vector<TokenId> text_;
   int32_t drafted_ = 0;
-  bool root_committed_ = true;
   bool left_out_ = false;
   int32_t reused_ = 0;
   NodeId root_ = 0, next_node_ = 1;
@@ -270,7 +278,8 @@ TEST_F(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
   read_prompt();
   // Plain decoding: the draft runs nothing.
   for (int32_t round = 0; round < 90; ++round) {
-    WorkItem item{.role = Role::kTarget};
+    WorkItem item;
+    item.role = Role::kTarget;
     item.rows.push_back({.token = text_.back(), .position = length() - 1, .want = Want::kSample});
     run(std::move(item));
     text_.push_back((round * 11 + 3) % kVocab);
@@ -290,8 +299,6 @@ TEST_F(HeadDraft, SharedPrefixesAreNotRunAgain) {
   std::vector<TokenId> other = text;
   for (size_t idx = 170; idx < other.size(); ++idx) other[idx] = (other[idx] + 1) % kVocab;
   open(2, other, /*share_prefix=*/true);
-  next_node_ = 1;
-  draft_edits_.clear();
   EXPECT_EQ(read_prompt().reused_rows, 128);
   EXPECT_EQ(draft(), expected_guesses(other));
   EXPECT_EQ(reused_, 128);
@@ -299,7 +306,6 @@ TEST_F(HeadDraft, SharedPrefixesAreNotRunAgain) {
   std::vector<TokenId> third = text;
   third[0] = (third[0] + 1) % kVocab;
   open(3, third, /*share_prefix=*/true);
-  next_node_ = 1;
   EXPECT_EQ(read_prompt().reused_rows, 0);
   EXPECT_EQ(draft(), expected_guesses(third));
   EXPECT_EQ(reused_, 0);
@@ -309,11 +315,13 @@ TEST_F(HeadDraft, TheContextBeginsAnewWhereHiddenStatesAreGone) {
   start(100);
   open(1, toy_tokens(150, kVocab));
   read_prompt();
-  // 149 rows ran with 100 places: when none was left, the rows before the last 64 were forgotten.
+  // 149 rows ran with 100 places. Rows 100 and 136 found none left, and all but 64 in front of them
+  // were forgotten: the hidden state of token 72 is the first that is there.
+  constexpr int32_t kFirst = 136 - TapPlaces::kMinKept + 1;
   const Guesses guesses = draft();
-  EXPECT_EQ(guesses, expected_guesses(text_, 100 - TapPlaces::kMinKept + 1));
+  EXPECT_EQ(guesses, expected_guesses(text_, kFirst));
   verify(guesses, 1, 9);
-  EXPECT_EQ(draft(), expected_guesses(text_, 100 - TapPlaces::kMinKept + 1));
+  EXPECT_EQ(draft(), expected_guesses(text_, kFirst));
 }
 
 TEST_F(HeadDraft, AGuessWithoutAHiddenStateBeforeItIsLeftOut) {
@@ -322,7 +330,8 @@ TEST_F(HeadDraft, AGuessWithoutAHiddenStateBeforeItIsLeftOut) {
   EXPECT_EQ(draft().root.size(), 0u);
   EXPECT_TRUE(left_out_);
   // The target then runs the token, and the head can guess behind the next.
-  WorkItem item{.role = Role::kTarget};
+  WorkItem item;
+  item.role = Role::kTarget;
   item.rows.push_back({.token = 5, .position = 0, .want = Want::kSample});
   run(std::move(item));
   text_.push_back(17);

@@ -195,8 +195,11 @@ std::vector<Request> by_every_policy(Request request, const Precision& precision
   const bool greedy = request.sampling.temperature == 0.0f;
   const bool has_window = precision.spec.sliding_window > 0;
   const bool quantizes_keys = !on_gpu();
-  const ModelFacts models{.has_window = {has_window, has_window},
-                          .quantizes_keys = {quantizes_keys, quantizes_keys}};
+  const bool head = precision.draft_is_head;
+  const ModelFacts models{.draft_is_head = head,
+                          .has_window = {has_window, has_window},
+                          .selects_kv = {true, !head},
+                          .quantizes_keys = {quantizes_keys, quantizes_keys && !head}};
   const PolicySettings settings{.shared_noise = *request.sampling.seed % 2 == 0};
   std::vector<SpeculationOptions> policies =
       greedy ? every_policy(models, settings) : every_exact_policy(models, settings);

@@ -31,6 +31,7 @@ struct Precision {
   ToySpec spec;
   std::string weights = "as_stored";
   std::string activations = "bf16";
+  bool draft_is_head = false;  // the draft is a trained head
 };
 std::vector<Precision> precisions();
 

@@ -76,7 +76,7 @@ Result<TriedSplits> try_splits(const ModelsToLoad& to_load, const Placement& who
   if (options.on_progress) {
     trials.on_progress = [&options](double done) { options.on_progress("trying splits", done); };
   }
-  const Tokenizer& tokenizer = to_load.of(Role::kTarget).opened->tokenizer;
+  const Tokenizer& tokenizer = to_load.of(Role::kTarget).opened->tokenizer();
   for (const char* text : {"def main(args):\n    ", "The old house stood at the end of the"}) {
     FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
                              tokenizer.encode(text, {.add_special_tokens = true}));

@@ -1,0 +1,185 @@
+// The promise with trained heads as drafts: every policy that takes one gives what plain decoding
+// gives, whatever the head's layout, alone and in batches, on shared prefixes, after preemption and
+// while requests change their options. Random heads are hardly ever right; lossless_real_head_test
+// has one that is.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lossless/lossless_cases.h"
+
+namespace forerun::testing {
+namespace {
+
+struct HeadCase {
+  Precision precision;  // with the target's spec
+  ToySpec head;
+};
+
+std::vector<HeadCase> head_cases() {
+  using Norm = Eagle3Config::NormOfTaps;
+  HeadCase plain;
+  plain.precision.name = "shared_embedding_and_head";
+  plain.precision.draft_is_head = true;
+  plain.precision.spec = drafted_toy();
+  plain.precision.spec.num_layers = 6;
+  plain.head = drafted_toy();
+  plain.head.num_layers = 1;
+  plain.head.seed = 7;
+  plain.head.eagle3.emplace();
+  plain.head.eagle3->target_hidden_size = plain.precision.spec.hidden_size;
+  plain.head.eagle3->own_embedding = plain.head.eagle3->own_head = false;
+  std::vector<HeadCase> all = {plain};
+
+  HeadCase next = plain;
+  next.precision.name = "fewer_tokens_int8";
+  next.precision.activations = "int8";
+  next.head.eagle3->draft_vocab_size = 100;
+  next.head.eagle3->own_head = true;
+  next.head.eagle3->norm_of_taps = Norm::kEach;
+  all.push_back(next);
+
+  next = plain;
+  next.precision.name = "two_layers_of_another_width_f32";
+  next.precision.activations = "f32";
+  next.precision.spec.family = "qwen3";
+  next.head.head_layout = ToySpec::HeadLayout::kSpeculators;
+  next.head.family = "qwen3";
+  next.head.hidden_size = 48;
+  next.head.num_heads = 6;
+  next.head.num_layers = 2;
+  next.head.eagle3->own_embedding = next.head.eagle3->own_head = true;
+  next.head.eagle3->norm_before_residual = true;
+  next.head.eagle3->feeds_back_normalized = true;
+  all.push_back(next);
+
+  // Prompts and answers are longer than the head's window.
+  next = plain;
+  next.precision.name = "a_short_context";
+  next.precision.spec.family = "qwen2";
+  next.head.head_layout = ToySpec::HeadLayout::kAngelSlim;
+  next.head.max_position = 192;
+  all.push_back(next);
+  return all;
+}
+
+class LosslessHeads : public ::testing::TestWithParam<size_t> {
+ protected:
+  LosslessHeads() : tested_(head_cases()[GetParam()]), pair_(tested_.precision.spec, tested_.head) {
+    if (on_gpu()) return;
+    options_.max_active_requests = 12;
+    engine_ = make_engine(pair_.target(), pair_.draft(), tested_.precision, one_processor(), "",
+                          options_);
+  }
+
+  const HeadCase tested_;
+  const ToyPair pair_;
+  EngineOptions options_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(LosslessHeads, EveryPolicyEqualsPlainDecoding) {
+  if (on_gpu()) GTEST_SKIP() << "heads on processors";
+  ASSERT_NE(engine_, nullptr);
+  int64_t accepted = 0, rejected = 0, draft_steps = 0;
+  for (uint64_t seed = 0; seed < 17; ++seed) {
+    Request request = request_of(seed, seed > 0);
+    if (seed % 5 == 3) set_length(request, 300);
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    const Output plain = complete(*engine_, request);
+    ASSERT_TRUE(plain.error.ok()) << plain.error.message();
+    const std::vector<Request> requests =
+        part_of(by_every_policy(request, tested_.precision), GetParam() + seed);
+    const std::vector<Output> outputs = complete_together(*engine_, requests);
+    ASSERT_EQ(outputs.size(), requests.size());
+    for (size_t idx = 0; idx < outputs.size(); ++idx) {
+      expect_same(plain, outputs[idx], tested_.precision.name + " " + describe(requests[idx]));
+      if (requests[idx].speculation->source != "model") continue;
+      accepted += outputs[idx].stats.accepted_tokens;
+      rejected += outputs[idx].stats.drafted_tokens - outputs[idx].stats.accepted_tokens;
+      draft_steps += outputs[idx].stats.draft_steps;
+    }
+  }
+  EXPECT_GT(draft_steps, in_part(2000));
+  EXPECT_GT(accepted, in_part(20));
+  EXPECT_GT(rejected, in_part(2000));
+  EXPECT_EQ(engine_->kv_blocks_in_use(), 0);
+}
+
+// Requests that share a beginning, of several samples each, on KV memory that runs short.
+TEST_P(LosslessHeads, UnderLoad) {
+  if (on_gpu()) GTEST_SKIP() << "heads on processors";
+  ASSERT_NE(engine_, nullptr);
+  const std::string shared(130, 'a');
+  std::vector<Request> requests;
+  std::vector<Output> plain;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Request request = request_of(seed, seed % 3 != 0);
+    request.prompt = shared + std::get<std::string>(request.prompt);
+    set_length(request, 120);
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    plain.push_back(complete(*engine_, request));
+    ASSERT_TRUE(plain.back().error.ok()) << plain.back().error.message();
+    const std::vector<Request> policies =
+        by_every_policy(request, tested_.precision, "serial_tree");
+    request.speculation = policies[seed % policies.size()].speculation;
+    requests.push_back(std::move(request));
+  }
+  options_.kv_memory_bytes = engine_->info().kv_bytes / options_.max_active_requests * 2;
+  const auto tight =
+      make_engine(pair_.target(), pair_.draft(), tested_.precision, one_processor(), "", options_);
+  ASSERT_NE(tight, nullptr);
+  int32_t preemptions = 0;
+  for (int wave = 0; wave < 3; ++wave) {
+    const std::vector<Output> outputs = complete_together(*tight, requests);
+    ASSERT_EQ(outputs.size(), requests.size());
+    for (size_t idx = 0; idx < outputs.size(); ++idx) {
+      expect_same(plain[idx], outputs[idx], describe(requests[idx]));
+      preemptions += outputs[idx].stats.preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 0) << "memory was to run short";
+  EXPECT_TRUE(releases_its_kv(*tight));
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, LosslessHeads, ::testing::Range(size_t{0}, head_cases().size()),
+                         [](const auto& tested) {
+                           return head_cases()[tested.param].precision.name;
+                         });
+
+// What a head cannot do yet, or does not fit, is refused in a line.
+TEST(HeadRefusals, SayWhatWouldBeAccepted) {
+  if (on_gpu()) GTEST_SKIP() << "heads on processors";
+  const HeadCase tested = head_cases().front();
+  const ToyPair pair(tested.precision.spec, tested.head);
+  EngineOptions options;
+  options.model = pair.target();
+  options.draft = pair.draft();
+  options.devices = one_processor();
+  const auto refusal = [&options] {
+    const auto engine = Engine::create(options);
+    return engine.ok() ? std::string("created") : engine.status().message();
+  };
+  options.draft_devices = one_processor();
+  EXPECT_NE(refusal().find("is a trained head, which runs on its target's devices: found draft "
+                           "devices"),
+            std::string::npos)
+      << refusal();
+  options.draft_devices.clear();
+  options.speculation.strategy = "parallel_tree";
+  EXPECT_NE(refusal().find("accepted with it: strategy serial_tree, or source"), std::string::npos)
+      << refusal();
+  options.speculation = {};
+  ToySpec narrow = tested.precision.spec;
+  narrow.hidden_size = 32;
+  const ToyPair misfit(narrow, tested.head);
+  options.model = misfit.target();
+  EXPECT_NE(refusal().find("field \"target_hidden_size\": found 64; accepted: 32"),
+            std::string::npos)
+      << refusal();
+}
+
+}  // namespace
+}  // namespace forerun::testing
