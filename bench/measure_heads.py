@@ -22,6 +22,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def read_prompts(path: Path, count: int | None) -> list[dict]:
 def serving(forerun: Path, model: str, head: str, flags: list[str]) -> Iterator[str]:
     """A server on a port of its own; yields its address."""
     command = [str(forerun), "serve", "--model", model, "--draft", head, "--port", "0", *flags]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             for line in server.stdout:
@@ -85,15 +86,17 @@ def serving(forerun: Path, model: str, head: str, flags: list[str]) -> Iterator[
                 if found:
                     yield found.group()
                     return
-            raise SystemExit("the server ended: " + (server.stderr.read() if server.stderr else ""))
+            raise SystemExit("the server did not start: see above")
         finally:
             server.terminate()
 
 
-def ask(address: str, prompt: dict, temperature: float, speculation: dict, tokens: int) -> dict:
+def ask(
+    address: str, model: str, prompt: dict, temperature: float, speculation: dict, tokens: int
+) -> dict:
     options = {key: value for key, value in speculation.items() if key != "strategy"}
     body = {
-        "model": "any",
+        "model": Path(model).stem if model.endswith(".gguf") else Path(model).name,
         "messages": [{"role": "user", "content": prompt["text"]}],
         "temperature": temperature,
         "seed": prompt["number"],
@@ -164,6 +167,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--temperatures", nargs="+", type=float, default=list(TEMPERATURES))
+    parser.add_argument(
+        "--at-once", type=int, default=1, help="requests; with more than 1 times mean nothing"
+    )
     parser.add_argument("--flags", default="", help="further flags of forerun serve, in one text")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no prompt after that")
     parser.add_argument("--out", type=Path)
@@ -180,22 +186,29 @@ def main() -> None:
         "head": Path(args.head).name,
         "flags": args.flags,
         "tokens": args.tokens,
+        "at_once": args.at_once,
         "sections": [],
     }
     with serving(args.forerun, args.model, args.head, args.flags.split()) as address:
         for temperature in args.temperatures:
             rows = []
             share = until if temperature == args.temperatures[-1] else (time.monotonic() + until) / 2
-            for prompt in prompts:
+
+            def answer(prompt: dict, temperature: float = temperature, share: float = share) -> None:
                 if time.monotonic() > share:
-                    break
+                    return
                 row = {"group": prompt["group"]}
                 for method in args.methods:
-                    row[method] = ask(address, prompt, temperature, METHODS[method], args.tokens)
+                    row[method] = ask(
+                        address, args.model, prompt, temperature, METHODS[method], args.tokens
+                    )
                 texts = {row[method].pop("text") for method in args.methods}
                 if len(texts) > 1:
-                    raise SystemExit(f"prompt {prompt['number']}: the methods' answers differ: {texts}")
+                    raise SystemExit(f"prompt {prompt['number']}: answers differ: {texts}")
                 rows.append(row)
+
+            with ThreadPoolExecutor(args.at_once) as pool:
+                list(pool.map(answer, prompts))
             table = tabulate(rows, args.methods)
             show(temperature, table, args.methods)
             record["sections"].append(
