@@ -500,6 +500,38 @@ class SmolLm2(GgufTest):
                 self.succeeded(run(_forerun, "convert", self.model, converted, "--to", form))
                 self.assertEqual(text(converted), wanted)
 
+    def test_a_head_guesses_and_changes_no_text(self):
+        head = ROOT / "../shared/data/heads/smollm2-135m-instruct-eagle3"
+        if not head.is_dir():
+            raise unittest.SkipTest(f"{head} is absent: no head for SmolLM2")
+        requests = [
+            {"id": f"{t['id']} {temperature}", "prompt": t["prompt"], "temperature": temperature, "seed": 5}
+            for t in self.golden["texts"][::3]
+            if "prompt" in t
+            for temperature in (0, 0.8)
+        ]
+        self.assertGreaterEqual(len(requests), 4)
+        tree = ("--shape", "best", "--verify-tokens", 16, "--draft-width", 8, "--draft-depth", 7)
+
+        def replies(*how):
+            done = run(
+                *(_forerun, "generate", "--model", self.model, "--draft", head, "--batch", "-"),
+                *("--max-tokens", 64, "--ignore-eos", "--context", 512, *how),
+                input="".join(json.dumps(request) + "\n" for request in requests),
+                text=True,
+            )
+            return [json.loads(line) for line in self.succeeded(done).stdout.splitlines()]
+
+        plain = replies("--strategy", "autoregressive")
+        for how in (("--strategy", "serial_tree", *tree), ("--strategy", "auto")):
+            found = replies(*how)
+            self.assertEqual([r["tokens"] for r in found], [r["tokens"] for r in plain], how)
+            if how[1] != "auto":  # which may decode plainly on a busy machine
+                steps = sum(reply["target_steps"] for reply in found)
+                tokens = sum(len(reply["tokens"]) for reply in found)
+                print(f"a head: {tokens / steps:.2f} tokens a step")
+                self.assertGreater(tokens, 1.8 * steps)
+
     def test_texts_part_only_where_margins_are_small(self):
         margins = [3.0, 0.01, 2.0]
         self.assertEqual(agreeing_steps([4, 5, 6], margins, [4, 5, 6], 0.05), (3, True))
