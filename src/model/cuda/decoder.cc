@@ -109,6 +109,15 @@ class NoEdits : public StepEdits {
   RowEdits none_;
 };
 
+// Where the decoder `has` something that not every pass does: adds each pass with it.
+void add_variants(bool has, bool PassKeyCuda::*does, std::vector<PassKeyCuda>& passes) {
+  const size_t count = has ? passes.size() : 0;
+  for (size_t i = 0; i < count; ++i) {
+    passes.push_back(passes[i]);
+    passes.back().*does = true;
+  }
+}
+
 bool wants_logits(const StepRow& row) { return row.wants_logits; }
 
 }  // namespace
@@ -136,6 +145,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   if (!plan.ok()) return plan.status().with_context(where);
   const LayerRange layers = options.layers.value_or(LayerRange::all(config));
   FORERUN_RETURN_IF_ERROR(check_layer_range(layers, config).with_context(where));
+  FORERUN_RETURN_IF_ERROR(check_taps(options.taps, layers, config).with_context(where));
   if (!layers.heads) {
     for (DeviceShard& part : plan->devices) part.vocab = {};
   }
@@ -158,8 +168,9 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
 
 Result<int> DecoderCuda::prepare_graph_passes() {
   const int64_t max_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
-  const std::vector<PassKeyCuda> passes =
+  std::vector<PassKeyCuda> passes =
       graph_passes_cuda(shape_.attention, max_context, max_pass_rows_);
+  add_variants(taps_.places() > 0, &PassKeyCuda::keeps_taps, passes);
   const auto prepare_all = [&](ShardCuda& shard) -> Status {
     for (const PassKeyCuda& pass : passes) {
       if (pass.wanted > 0 && !layers_.heads) continue;
@@ -175,6 +186,7 @@ DecoderCuda::~DecoderCuda() {
   const GpusInUse all = GpusInUse::everywhere();
   logits_.reset();
   shards_.clear();
+  taps_ = {};
   maxima_.reset();
   peers_.reset();
   pinned_step_ = {};
@@ -188,6 +200,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   const bool shares_gpus = std::set<int32_t>(devices_.begin(), devices_.end()).size() < degree;
   if (shares_gpus) max_pass_rows_ = kSharedPassRows;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
+  FORERUN_ASSIGN_OR_RETURN(taps_, TapStoreCuda::allocate(options.taps, config_.hidden_size));
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
   const size_t hidden_bytes = kMaxPassRows * hidden_row_bytes();
@@ -235,7 +248,8 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
                                  .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,
                                  .ranks_with_head = ranks_with_head,
-                                 .shares_gpu = shares_gpus};
+                                 .shares_gpu = shares_gpus,
+                                 .taps = rank == 0 && taps_.places() > 0 ? &taps_ : nullptr};
     statuses[rank] = guarded([&]() -> Status {
       FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
       return {};
@@ -346,7 +360,9 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),
                         .wanted = pass_bucket(block_.num_wanted()),
                         .kernel = block_.kernel(),
-                        .shared_prefix = block_.shared_prefix()};
+                        .shared_prefix = block_.shared_prefix(),
+                        .keeps_taps = block_.keeps_taps(),
+                        .projects_taps = block_.projects_taps()};
   if (std::any_of(shards_.begin(), shards_.end(),
                   [&](const auto& shard) { return shard->must_prepare(key); })) {
     const GpusInUse all = GpusInUse::everywhere();
@@ -385,7 +401,8 @@ Status DecoderCuda::forward(const Step& step) {
 
 Status DecoderCuda::forward_summarized(const Step& step, std::span<const RowQuery> queries,
                                        const StepEdits& edits, const Meanwhile& meanwhile) {
-  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_));
+  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_,
+                                     {.taps = taps_.places(), .features = 0}));
   const auto wanted =
       layers_.heads ? std::count_if(step.rows.begin(), step.rows.end(), wants_logits) : 0;
   if (!layers_.heads) {

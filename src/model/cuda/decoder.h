@@ -20,6 +20,7 @@
 #include "model/cuda/shard.h"
 #include "model/cuda/step_block.h"
 #include "model/cuda/step_logits.h"
+#include "model/cuda/tap_store.h"
 #include "model/decoder.h"
 #include "model/shard_plan.h"
 
@@ -38,6 +39,7 @@ class DecoderCuda : public Decoder {
   bool selects_kv() const override { return max_pass_rows_ >= kKvBlockTokens; }
   double kv_reads_per_selection() const override { return 24.0; }  // measured on an H200
   int64_t kv_block_bytes() const override;                         // on all GPUs together
+  int64_t tap_places() const override { return taps_.places(); }
   Status forward(const Step& step) override;
   Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
                             const StepEdits& edits, const Meanwhile& meanwhile) override;
@@ -47,11 +49,15 @@ class DecoderCuda : public Decoder {
   HiddenRows hidden() const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
+  // Where Steps' taps are; no places where the options have none. Lives as long as the decoder.
+  const TapStoreCuda& taps() const { return taps_; }
+
   // For measuring: one GPU's shard, and a repetition of the last pass, `times` in a row.
   int32_t num_shards() const { return static_cast<int32_t>(shards_.size()); }
   ShardCuda& shard(int32_t rank) { return *shards_[static_cast<size_t>(rank)]; }
   Result<float> time_replays(int times);  // ms, on the first GPU
-  // Makes the graphs of graph_passes_cuda(), which load() does; returns their number per shard.
+  // Makes the graphs of graph_passes_cuda(), with what the decoder may keep and without, which
+  // load() does; returns their number per shard.
   Result<int> prepare_graph_passes();
 
  private:
@@ -90,6 +96,7 @@ class DecoderCuda : public Decoder {
   std::optional<PeerGroup> peers_;                  // only with several GPUs
   std::optional<PeerGroup> maxima_;                 // the same, for summaries of their logits
   std::unique_ptr<CpuDevice> threads_;              // one thread per GPU
+  TapStoreCuda taps_;                               // on the first GPU
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
   std::unique_ptr<StepLogitsCuda> logits_;
 };

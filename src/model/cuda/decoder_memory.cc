@@ -12,6 +12,7 @@
 #include "model/cuda/load_decoder.h"
 #include "model/cuda/shard.h"
 #include "model/cuda/slice_uploader.h"
+#include "model/cuda/tap_store.h"
 #include "model/device_memory.h"
 
 namespace forerun::cuda {
@@ -107,10 +108,12 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(
-      const std::vector<MemoryNeed> needs,
+      std::vector<MemoryNeed> needs,
       estimate_decoder_cuda_memory(checkpoint, plan,
                                    options.layers.value_or(LayerRange::all(checkpoint.config())),
                                    options.weights));
+  needs.front().buffer_bytes +=
+      TapStoreCuda::bytes_of(options.taps, checkpoint.config().hidden_size);
   std::vector<DeviceMemory> memories;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     const std::string name = "cuda:" + std::to_string(options.devices[rank]);

@@ -14,6 +14,7 @@
 #include "model/device_memory.h"
 #include "model/layer_range.h"
 #include "model/shard_plan.h"
+#include "model/tap_store.h"
 
 namespace forerun::cuda {
 
@@ -30,6 +31,7 @@ struct DecoderCudaOptions {
   // or kInt4Head (128), for drafts, where the head is a large part of the bytes and nobody compares
   // bits. Only where hidden_size is a multiple of the group.
   WeightOverride weights = WeightOverride::kAsStored;
+  TapOptions taps;  // what Steps may keep of their rows; none by default
   // Gets the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
 };

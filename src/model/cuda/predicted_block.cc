@@ -16,6 +16,11 @@ bool decodes(const Step& step, size_t row_idx) {
   return alone && row.wants_logits && row.boundary == row.visible && row.slot == row.visible - 1;
 }
 
+// Whether the Step has rows alone, of which nothing else must be predicted.
+bool is_plain(const Step& step) {
+  return step.selections.empty() && step.taps.empty() && step.features.empty();
+}
+
 int32_t blocks_up_to(int32_t slot) { return slot / kTilePositions + 1; }
 
 }  // namespace
@@ -24,7 +29,7 @@ void PredictedBlockCuda::predict(const Step& step, int32_t max_rows, const StepS
                                  RopeTable& rope) {
   has_predicted_ = false;
   const size_t count = step.rows.size();
-  if (count < kFewestRows || count > static_cast<size_t>(max_rows) || !step.selections.empty()) {
+  if (count < kFewestRows || count > static_cast<size_t>(max_rows) || !is_plain(step)) {
     return;
   }
   size_t in_tables = 0;
@@ -62,7 +67,7 @@ void PredictedBlockCuda::predict(const Step& step, int32_t max_rows, const StepS
 }
 
 bool PredictedBlockCuda::is_predicted(const Step& step) const {
-  if (!has_predicted_ || step.rows.size() != ahead_.rows.size() || !step.selections.empty()) {
+  if (!has_predicted_ || step.rows.size() != ahead_.rows.size() || !is_plain(step)) {
     return false;
   }
   for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {

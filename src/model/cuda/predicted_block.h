@@ -15,9 +15,9 @@ namespace forerun::cuda {
 class PredictedBlockCuda {
  public:
   // Predicts the Step after `step`. Predicts nothing if one of its rows is not the only one of its
-  // sequence, sees more than its prefix or wants no logits, if rows choose KV, or if there are more
-  // than `max_rows`, or so few that building a block takes no time. Prepares `rope` for the next
-  // positions.
+  // sequence, sees more than its prefix or wants no logits, if rows choose KV, keep taps or have
+  // features, or if there are more than `max_rows`, or so few that building a block takes no time.
+  // Prepares `rope` for the next positions.
   void predict(const Step& step, int32_t max_rows, const StepShapeCuda& shape, RopeTable& rope);
   // Whether `step` is the predicted Step. If so, exchanges `block` for what build() would have made
   // of it. Either way forgets what was predicted.

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/cuda/embedding.h"
+#include "kernels/features/cuda/keep_taps.h"
 #include "kernels/kv_select/cuda/kv_select.h"
 #include "kernels/linear/cuda/gather.h"
 #include "kernels/logits_summary/cuda/logits_summary.h"
@@ -31,6 +32,7 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_kv_select_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_logits_summary_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_keep_taps_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
   FORERUN_ASSIGN_OR_RETURN(shard->weights_,

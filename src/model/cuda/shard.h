@@ -23,18 +23,21 @@
 #include "model/cuda/decoder_weights.h"
 #include "model/cuda/shard_layout.h"
 #include "model/cuda/step_block.h"
+#include "model/cuda/tap_store.h"
 #include "model/decoder_weights.h"
 #include "model/layer_range.h"
 
 namespace forerun::cuda {
 
 // The key of a pass's graph: its rows and its rows that want logits, both rounded up (pass_bucket),
-// and the variant of attention.
+// the variant of attention, and what only some passes do.
 struct PassKeyCuda {
   int32_t rows = 0;
   int32_t wanted = 0;
   AttentionKernel kernel = AttentionKernel::kSplitKv;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
+  bool keeps_taps = false;
+  bool projects_taps = false;  // in a trained head: rows start from taps of the target
   auto operator<=>(const PassKeyCuda&) const = default;
 };
 
@@ -57,6 +60,7 @@ struct ShardCudaOptions {
   // neither let its successors start nor ask for more than half of a multiprocessor, because the
   // other part's kernels would find no room.
   bool shares_gpu = false;
+  const TapStoreCuda* taps = nullptr;  // where passes keep taps; null: nowhere
 };
 
 // The place where a pass leaves whole rows of logits: f32 [queries.size()][stride], page-locked.
@@ -76,7 +80,7 @@ struct HostHidden {
 
 class ShardCuda {
  public:
-  // `options.step` and `options.peers` must outlive the shard. `progress` gets the fraction of the
+  // The pointers of `options` must outlive the shard. `progress` gets the fraction of the
   // weights loaded.
   static Result<std::unique_ptr<ShardCuda>> load(const Checkpoint& checkpoint,
                                                  const ShardCudaOptions& options,
@@ -134,6 +138,7 @@ class ShardCuda {
         hidden_in_(options.hidden_in),
         peers_(options.peers),
         ranks_with_head_(options.ranks_with_head),
+        taps_(options.taps),
         layout_(shard_layout_cuda(config, options.part)),
         stream_(std::move(stream)) {
     if (options.maxima != nullptr) {
@@ -149,6 +154,8 @@ class ShardCuda {
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
   Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
   Status submit_selections(const PagedKvCuda& kv);
+  // Keeps what `hidden_` holds after so many of the model's layers, where that is tapped.
+  Status submit_taps(int32_t after_layers, const PassKeyCuda& key);
   Status submit_head(const PassKeyCuda& key);
   // Submits the copy of some rows of logits into their columns of `rows`.
   Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
@@ -168,6 +175,7 @@ class ShardCuda {
   const PeerMailboxes* peers_;
   std::optional<PeerMailboxes> maxima_;
   uint32_t ranks_with_head_;
+  const TapStoreCuda* taps_;
   const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;

@@ -2,6 +2,7 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/cuda/embedding.h"
+#include "kernels/features/cuda/keep_taps.h"
 #include "kernels/kv_select/cuda/kv_select.h"
 #include "kernels/linear/cuda/gather.h"
 #include "kernels/logits_summary/cuda/logits_summary.h"
@@ -185,6 +186,25 @@ Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
   return {};
 }
 
+Status ShardCuda::submit_taps(int32_t after_layers, const PassKeyCuda& key) {
+  if (!key.keeps_taps || taps_ == nullptr) return {};
+  for (size_t tap_idx = 0; tap_idx < taps_->after_layers().size(); ++tap_idx) {
+    if (taps_->after_layers()[tap_idx] != after_layers) continue;
+    FORERUN_RETURN_IF_ERROR(keep_taps_cuda(
+        {.step = step_.data(),
+         .count_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, num_taps)),
+         .taps_offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, taps_offset)),
+         .hidden = hidden_.as<__nv_bfloat16>(),
+         .hidden_stride = linear_input_stride(config_.hidden_size, key.rows),
+         .store = taps_->tap(tap_idx),
+         .store_stride = taps_->width(),
+         .dim = config_.hidden_size,
+         .rows = key.rows},
+        stream_.get()));
+  }
+  return {};
+}
+
 Status ShardCuda::submit(const PassKeyCuda& key) {
   const int32_t rows = key.rows;
   FORERUN_RETURN_IF_ERROR(embedding_cuda(
@@ -203,8 +223,10 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
        .to_clear = arrivals_.as<uint32_t>(),
        .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
       stream_.get()));
+  if (layers_.embeds) FORERUN_RETURN_IF_ERROR(submit_taps(0, key));
   for (size_t layer_idx = 0; layer_idx < weights_.layers.size(); ++layer_idx) {
     FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, key));
+    FORERUN_RETURN_IF_ERROR(submit_taps(layers_.begin + static_cast<int32_t>(layer_idx) + 1, key));
   }
   return key.wanted == 0 || !layout_.has_head() ? Status() : submit_head(key);
 }

@@ -79,6 +79,30 @@ size_t StepBlockCuda::pass_end(const Step& step, size_t begin, int32_t max_rows)
   return end;
 }
 
+void StepBlockCuda::list_taps(const Step& step, size_t begin, size_t end) {
+  taps_.clear();
+  for (const StepTap& tap : step.taps) {
+    const auto row = static_cast<size_t>(tap.row);
+    if (row >= begin && row < end) {
+      taps_.push_back({.row = static_cast<int32_t>(row - begin), .place = tap.place});
+    }
+  }
+}
+
+void StepBlockCuda::list_features(const Step& step, size_t begin, size_t end) {
+  features_.clear();
+  projects_taps_ = false;
+  if (step.features.empty()) return;
+  features_.resize(static_cast<size_t>(pass_bucket(static_cast<int32_t>(end - begin))));
+  for (size_t row_idx = begin; row_idx < end; ++row_idx) {
+    const StepFeature& from = step.features[row_idx];
+    projects_taps_ = projects_taps_ || !from.is_own;
+    features_[row_idx - begin] = {
+        .source = from.is_own ? RowFeatureCuda::kOwn : RowFeatureCuda::kTarget,
+        .place = from.place};
+  }
+}
+
 void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
                           std::span<const RowQuery> queries, const StepShapeCuda& shape,
                           RopeTable& rope) {
@@ -174,6 +198,11 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
         writer.append(std::span(from.blocks, static_cast<size_t>(from.chosen / kTilePositions)));
     ++selection;
   }
+  list_taps(step, begin, end);
+  list_features(step, begin, end);
+  header.num_taps = static_cast<int32_t>(taps_.size());
+  header.taps_offset = writer.append(std::span<const TapPlaceCuda>(taps_));
+  header.features_offset = writer.append(std::span<const RowFeatureCuda>(features_));
   header.num_wanted = num_wanted_;
   header.queries_offset = writer.append(queries.first(static_cast<size_t>(num_wanted_)));
   header.bytes = static_cast<int32_t>(bytes_.size());

@@ -10,6 +10,8 @@
 #include "forerun/status.h"
 #include "kernels/attention/cuda/attention.h"
 #include "kernels/attention/cuda/plan.h"
+#include "kernels/features/cuda/keep_taps.h"
+#include "kernels/features/cuda/row_features.h"
 #include "kernels/logits_summary/logits_summary.h"
 #include "kernels/logits_summary/row_edits.h"
 #include "kernels/rope/rope.h"
@@ -34,6 +36,10 @@ struct alignas(16) StepHeaderCuda {
   int32_t num_wanted = 0;
   int32_t queries_offset = 0;  // [num_wanted] RowQuery
   int32_t edits_offset = 0;    // RowEditsCuda, as many as queries refer to
+  int32_t num_taps = 0;
+  int32_t taps_offset = 0;      // [num_taps] TapPlaceCuda
+  int32_t features_offset = 0;  // RowFeatureCuda, pass_bucket() of them, in a trained head
+  int32_t unused = 0;
   // The rows' tokens, pass_bucket() of them; then, from wanted_offset() on, the rows that want
   // logits, ascending, as many as their bucket. The block ends there.
   int32_t tokens[2 * kMaxPassRows] = {};
@@ -83,8 +89,8 @@ class StepBlockCuda {
 
   // Replaces tokens, queries and the contents of block tables by those of `step`. All of its rows
   // must be like those that the block was built for in position, slot, what they see and whether
-  // they want logits. No row has ancestors, each has a sequence of its own, and nothing is
-  // selected.
+  // they want logits. No row has ancestors, taps or a feature, each has a sequence of its own, and
+  // nothing is selected.
   void refill(const Step& step, std::span<const RowQuery> queries);
 
   // Appends the edits that the pass's `queries` for summaries refer to; once, after build() or
@@ -98,14 +104,24 @@ class StepBlockCuda {
   AttentionKernel kernel() const { return plan_.kernel; }
   SharedPrefix shared_prefix() const { return plan_.shared_prefix; }
   std::span<const PassSelectionCuda> selections() const { return selections_; }
+  bool keeps_taps() const { return !taps_.empty(); }
+  // Whether a row starts from taps of the target.
+  bool projects_taps() const { return projects_taps_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
+  // Fill taps_ and features_ with those of rows [begin, end).
+  void list_taps(const Step& step, size_t begin, size_t end);
+  void list_features(const Step& step, size_t begin, size_t end);
+
   std::vector<AttentionRow> rows_;
   AttentionPlanCuda plan_;
   int32_t num_wanted_ = 0;
   bool embeds_ = true;
   std::vector<PassSelectionCuda> selections_;
+  std::vector<TapPlaceCuda> taps_;
+  std::vector<RowFeatureCuda> features_;
+  bool projects_taps_ = false;
   std::vector<std::byte> bytes_;
 };
 
