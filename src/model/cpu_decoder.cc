@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "model/decoder_memory.h"
+#include "model/head_ports.h"
 #include "model/host_memory.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
@@ -88,28 +89,14 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
 
 Status CpuDecoder::check_head(const ModelConfig& config, const CpuDecoderOptions& options,
                               const LayerRange& layers, int32_t degree) {
-  const auto refuse = [](const std::string& found, const std::string& accepted) {
-    return Status(StatusCode::kInvalidArgument,
-                  "EAGLE-3 head: found " + found + "; accepted: " + accepted);
-  };
   if (options.target == nullptr || options.target_taps == nullptr) {
-    return refuse("no target", "a target with taps, without which a head cannot run");
+    return refuse_head("no target", "a target with taps, without which a head cannot run");
   }
-  if (degree != 1) return refuse(std::to_string(degree) + " devices", "one");
-  if (layers != LayerRange::all(config)) return refuse(describe(layers, config), "all layers");
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> wanted,
-                           fit_eagle3(config, options.target->config()));
-  const auto tapped = options.target_taps->after_layers();
-  if (!std::equal(wanted.begin(), wanted.end(), tapped.begin(), tapped.end()) ||
-      options.target_taps->hidden_size() != config.eagle3->target_hidden_size) {
-    return refuse("other taps of the target", "those that fit_eagle3() names");
-  }
-  const std::vector<int32_t>& own = options.taps.after_layers;
-  if (!own.empty() && own != std::vector<int32_t>{config.num_layers}) {
-    return refuse("a tap of its own after " + std::to_string(own.front()) + " layers",
-                  "one, after all " + std::to_string(config.num_layers));
-  }
-  return {};
+  if (degree != 1) return refuse_head(std::to_string(degree) + " devices", "one");
+  return check_head_ports(config, layers, options.taps,
+                          {.config = options.target->config(),
+                           .taps = options.target_taps->after_layers(),
+                           .tap_width = options.target_taps->hidden_size()});
 }
 
 int64_t CpuDecoder::kv_block_bytes() const {

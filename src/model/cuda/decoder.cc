@@ -18,6 +18,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "kernels/logits_summary/cuda/logits_summary.h"
 #include "model/cuda/graph_passes.h"
+#include "model/head_ports.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -126,6 +127,7 @@ DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& op
     : config_(config),
       layers_(options.layers.value_or(LayerRange::all(config))),
       devices_(options.devices),
+      target_(dynamic_cast<const DecoderCuda*>(options.target_decoder)),
       kv_blocks_(options.kv_blocks) {}
 
 Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpoint,
@@ -140,10 +142,14 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
+  const LayerRange layers = options.layers.value_or(LayerRange::all(config));
+  if (config.eagle3) {
+    FORERUN_RETURN_IF_ERROR(
+        check_head(config, options, layers).with_context(checkpoint.path().string()));
+  }
   auto plan = make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
   const auto& where = checkpoint.path().string();
   if (!plan.ok()) return plan.status().with_context(where);
-  const LayerRange layers = options.layers.value_or(LayerRange::all(config));
   FORERUN_RETURN_IF_ERROR(check_layer_range(layers, config).with_context(where));
   FORERUN_RETURN_IF_ERROR(check_taps(options.taps, layers, config).with_context(where));
   if (!layers.heads) {
@@ -166,11 +172,30 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   return decoder;
 }
 
+Status DecoderCuda::check_head(const ModelConfig& config, const DecoderCudaOptions& options,
+                               const LayerRange& layers) {
+  const auto* const target = dynamic_cast<const DecoderCuda*>(options.target_decoder);
+  if (options.target == nullptr || target == nullptr || target->taps_.places() == 0) {
+    return refuse_head("no target on GPUs", "one with taps, without which a head cannot run");
+  }
+  if (options.devices != std::vector<int32_t>{target->devices_.front()}) {
+    return refuse_head(
+        std::to_string(options.devices.size()) +
+            " devices, the first cuda:" + std::to_string(options.devices.front()),
+        "cuda:" + std::to_string(target->devices_.front()) + " alone, where its target keeps taps");
+  }
+  return check_head_ports(config, layers, options.taps,
+                          {.config = target->config_,
+                           .taps = target->taps_.after_layers(),
+                           .tap_width = target->taps_.hidden_size()});
+}
+
 Result<int> DecoderCuda::prepare_graph_passes() {
   const int64_t max_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
   std::vector<PassKeyCuda> passes =
       graph_passes_cuda(shape_.attention, max_context, max_pass_rows_);
   add_variants(taps_.places() > 0, &PassKeyCuda::keeps_taps, passes);
+  add_variants(target_ != nullptr, &PassKeyCuda::projects_taps, passes);
   const auto prepare_all = [&](ShardCuda& shard) -> Status {
     for (const PassKeyCuda& pass : passes) {
       if (pass.wanted > 0 && !layers_.heads) continue;
@@ -222,7 +247,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   }
   uint32_t ranks_with_head = 0;
   for (size_t rank = 0; rank < degree; ++rank) {
-    const bool has_head = shard_layout_cuda(config_, plan.devices[rank]).has_head();
+    const bool has_head = plan.devices[rank].vocab.size() > 0;
     ranks_with_head |= (has_head ? 1u : 0u) << rank;
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
@@ -249,7 +274,10 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,
                                  .ranks_with_head = ranks_with_head,
                                  .shares_gpu = shares_gpus,
-                                 .taps = rank == 0 && taps_.places() > 0 ? &taps_ : nullptr};
+                                 .taps = rank == 0 && taps_.places() > 0 ? &taps_ : nullptr,
+                                 .target = options.target,
+                                 .target_shard = target_ ? target_->shards_[0].get() : nullptr,
+                                 .target_taps = target_ ? &target_->taps_ : nullptr};
     statuses[rank] = guarded([&]() -> Status {
       FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
       return {};
@@ -401,8 +429,9 @@ Status DecoderCuda::forward(const Step& step) {
 
 Status DecoderCuda::forward_summarized(const Step& step, std::span<const RowQuery> queries,
                                        const StepEdits& edits, const Meanwhile& meanwhile) {
-  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_,
-                                     {.taps = taps_.places(), .features = 0}));
+  FORERUN_RETURN_IF_ERROR(
+      check_step(step, config_, layers_, DType::kBf16, kv_blocks_,
+                 {.taps = taps_.places(), .features = target_ ? target_->taps_.places() : 0}));
   const auto wanted =
       layers_.heads ? std::count_if(step.rows.begin(), step.rows.end(), wants_logits) : 0;
   if (!layers_.heads) {

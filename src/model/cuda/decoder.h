@@ -36,7 +36,7 @@ class DecoderCuda : public Decoder {
   LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   // Observers, half a block of rows, must be in one pass.
-  bool selects_kv() const override { return max_pass_rows_ >= kKvBlockTokens; }
+  bool selects_kv() const override { return !config_.eagle3 && max_pass_rows_ >= kKvBlockTokens; }
   double kv_reads_per_selection() const override { return 24.0; }  // measured on an H200
   int64_t kv_block_bytes() const override;                         // on all GPUs together
   int64_t tap_places() const override { return taps_.places(); }
@@ -62,6 +62,9 @@ class DecoderCuda : public Decoder {
 
  private:
   DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options);
+  // Whether an EAGLE-3 head's options are there and fit.
+  static Status check_head(const ModelConfig& config, const DecoderCudaOptions& options,
+                           const LayerRange& layers);
   Status load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
                      const ShardPlan& plan);
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
@@ -80,7 +83,8 @@ class DecoderCuda : public Decoder {
 
   ModelConfig config_;
   const LayerRange layers_;
-  std::vector<int32_t> devices_;  // by rank
+  std::vector<int32_t> devices_;         // by rank
+  const DecoderCuda* target_ = nullptr;  // of an EAGLE-3 head
   int64_t kv_blocks_;
   int32_t max_pass_rows_ = kMaxPassRows;
   RopeTable rope_;

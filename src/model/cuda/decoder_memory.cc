@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "model/cuda/fused_linear.h"
+#include "model/cuda/head_input.h"
 #include "model/cuda/load_decoder.h"
 #include "model/cuda/shard.h"
 #include "model/cuda/slice_uploader.h"
@@ -47,19 +48,24 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
 }
 
 Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
-                                 const LayerRange& layers, WeightOverride weights) {
+                                 const LayerRange& layers, WeightOverride weights,
+                                 const Checkpoint* target) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
   // In a last stage the embedding is there while the tied head is packed from it.
-  if (layers.holds({ModuleKind::kEmbedding}, config)) {
+  if (has_own_embedding(config) && layers.holds({ModuleKind::kEmbedding}, config)) {
     bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
   }
-  const FusedLinear head = head_linear(config, layout, weights);
+  const LmHeadSource lm_head = find_lm_head(checkpoint, target);
+  const FusedLinear head = head_linear(config, layout, weights, lm_head.module);
   if (layers.heads && config.tied_embeddings && head.outputs > 0) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
     bytes.packed += static_cast<int64_t>(plan.weight_bytes());
-  } else if (layers.heads && !config.tied_embeddings) {
-    FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, head, bytes));
+  } else if (layers.heads && !config.tied_embeddings && !may_share_lm_head(config, head, layout)) {
+    FORERUN_RETURN_IF_ERROR(add_linear(*lm_head.checkpoint, head, bytes));
+  }
+  if (config.eagle3) {
+    FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, tap_projection_linear(config), bytes));
   }
   for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
     const LayerLinears linears = layer_linears(config, layout, layer);
@@ -75,29 +81,33 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
-                                                             WeightOverride weights) {
+                                                             WeightOverride weights,
+                                                             const Checkpoint* target) {
   // The context of the process, kernels, graphs, and the rounding of allocations.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
   std::vector<MemoryNeed> memories;
   for (const DeviceShard& part : plan.devices) {
-    const ShardLayoutCuda layout = shard_layout_cuda(config, part);
+    const ShardLayoutCuda layout =
+        shard_layout_cuda(config, part, static_cast<int64_t>(checkpoint.draft_tokens().size()));
     MemoryNeed& memory = memories.emplace_back();
     memory.name = "device " + std::to_string(memories.size() - 1);
     FORERUN_ASSIGN_OR_RETURN(const WeightBytes bytes,
-                             weight_bytes(checkpoint, layout, layers, weights));
+                             weight_bytes(checkpoint, layout, layers, weights, target));
     memory.weight_bytes = bytes.packed;
     memory.staged_bytes = std::accumulate(bytes.staged.begin(), bytes.staged.end(), int64_t{0});
     const int64_t widths = 3 * int64_t{config.hidden_size} + layout.qkv_width +
                            int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
                            layout.attended_width + layout.mlp_in.total;
-    const int64_t logits = layers.heads ? kMaxPassRows * layout.logits_stride() * 4 : 0;
+    const int64_t spread = layout.spreads_logits() ? layout.head_stride() : 0;
+    const int64_t logits = layers.heads ? kMaxPassRows * (layout.logits_stride() + spread) * 4 : 0;
+    const int64_t of_features = config.eagle3 ? HeadInputCuda::buffer_bytes(config) : 0;
     // bf16 from every rank, to two mailboxes.
     const int64_t mailboxes =
         plan.degree() == 1 ? 0 : int64_t{4} * kMaxPassRows * config.hidden_size * plan.degree();
     const int64_t of_passes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
                               static_cast<int64_t>(LinearScratchBuffer::kBytes) +
-                              kMaxPassRows * widths * 2 + logits;
+                              kMaxPassRows * widths * 2 + logits + of_features;
     memory.buffer_bytes = std::max(of_passes, memory.staged_bytes) + mailboxes + kRest;
     const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
     memory.kv_block_bytes = layers.size() * layer.layer_bytes();
@@ -111,7 +121,7 @@ Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& 
       std::vector<MemoryNeed> needs,
       estimate_decoder_cuda_memory(checkpoint, plan,
                                    options.layers.value_or(LayerRange::all(checkpoint.config())),
-                                   options.weights));
+                                   options.weights, options.target));
   needs.front().buffer_bytes +=
       TapStoreCuda::bytes_of(options.taps, checkpoint.config().hidden_size);
   std::vector<DeviceMemory> memories;

@@ -11,7 +11,6 @@
 #include "checkpoint/float_tensor.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
-#include "model/cuda/fused_linear.h"
 #include "model/cuda/slice_uploader.h"
 #include "model/held_tensors.h"
 
@@ -24,18 +23,18 @@ int64_t whole_tiles(int64_t outputs) {
 
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, const LayerRange& layers,
-         WeightOverride weights, const std::function<void(double)>& progress, const Stream* stream,
-         SliceUploader uploader)
+  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
+         const DecoderWeightsOptionsCuda& options, const std::function<void(double)>& progress,
+         const Stream* stream, SliceUploader uploader)
       : checkpoint_(checkpoint),
         config_(checkpoint.config()),
         layout_(layout),
-        layers_(layers),
-        weights_(weights),
+        options_(options),
+        layers_(options.layers),
         progress_(progress),
         stream_(stream),
         uploader_(std::move(uploader)) {
-    total_bytes_ = static_cast<double>(held_bytes(checkpoint, layers));
+    total_bytes_ = static_cast<double>(held_bytes(checkpoint, layers_));
   }
 
   Result<DecoderWeightsCuda> run();
@@ -49,13 +48,19 @@ class Loader {
 
   Status load_layer(int32_t layer_idx, LayerWeightsCuda& layer);
   Status load_biases(int32_t layer_idx, LayerWeightsCuda& layer);
-  Status load_linear(const FusedLinear& linear, LinearWeightCuda& to);
+  Status load_linear(const Checkpoint& checkpoint, const FusedLinear& linear, LinearWeightCuda& to);
+  Status load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
+    return load_linear(checkpoint_, linear, to);
+  }
   Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
               LinearWeightCuda& to);
   Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
   Status load_embedding(DecoderWeightsCuda& to);
+  // What an EAGLE-3 head makes features with.
+  Status load_tap_projection(DecoderWeightsCuda& to);
   Status load_head(DecoderWeightsCuda& to);
-  Status load_norm(ModuleId module, DeviceBuffer& to);
+  Status load_norm(ModuleId module, DeviceBuffer& to) { return load_norms({module}, to); }
+  Status load_norms(const std::vector<ModuleId>& modules, DeviceBuffer& to);  // side by side
   Status load_bias(const std::vector<BiasPart>& parts, int64_t outputs, DeviceBuffer& to);
   void done(const RawTensor& tensor) {
     done_bytes_ += static_cast<double>(stored_bytes(tensor));
@@ -66,8 +71,8 @@ class Loader {
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   const ShardLayoutCuda& layout_;
+  const DecoderWeightsOptionsCuda& options_;
   const LayerRange layers_;
-  const WeightOverride weights_;
   const std::function<void(double)>& progress_;
   const Stream* stream_;
   SliceUploader uploader_;
@@ -105,9 +110,10 @@ Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
   return to.pack_bf16(weight, part.out.total, part.placement, part.first_output, stream_->get());
 }
 
-Status Loader::load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
+Status Loader::load_linear(const Checkpoint& checkpoint, const FusedLinear& linear,
+                           LinearWeightCuda& to) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
-                           find_sources(checkpoint_, linear));
+                           find_sources(checkpoint, linear));
   if (linear.outputs > 0) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
     FORERUN_ASSIGN_OR_RETURN(to, LinearWeightCuda::allocate(plan));
@@ -119,16 +125,20 @@ Status Loader::load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
           pack(sources[i], part, linear.in, to)
               .with_context(module_name(part.module, ModuleNaming::kHuggingFace)));
     }
-    done(sources[i].tensor());
+    if (&checkpoint == &checkpoint_) done(sources[i].tensor());
   }
   return {};
 }
 
-Status Loader::load_norm(ModuleId module, DeviceBuffer& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module));
-  FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
-  std::vector<float> values(static_cast<size_t>(tensor->shape[0]));
-  widen(*tensor, 0, tensor->shape[0], values.data());
+Status Loader::load_norms(const std::vector<ModuleId>& modules, DeviceBuffer& to) {
+  std::vector<float> values;
+  for (const ModuleId module : modules) {
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module));
+    FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
+    const size_t begin = values.size();
+    values.resize(begin + static_cast<size_t>(tensor->shape[0]));
+    widen(*tensor, 0, tensor->shape[0], values.data() + begin);
+  }
   FORERUN_ASSIGN_OR_RETURN(
       to, DeviceBuffer::allocate(values.size() * sizeof(float), "the weight of a normalization"));
   return to.upload(std::as_bytes(std::span(values)));
@@ -166,6 +176,9 @@ Status Loader::load_layer(int32_t layer_idx, LayerWeightsCuda& layer) {
   FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kInputNorm, layer_idx}, layer.input_norm));
   FORERUN_RETURN_IF_ERROR(
       load_norm({ModuleKind::kPostAttentionNorm, layer_idx}, layer.post_attention_norm));
+  if (config_.eagle3 && layer_idx == 0) {
+    FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kHiddenNorm, layer_idx}, layer.hidden_norm));
+  }
   const LayerLinears linears = layer_linears(config_, layout_, layer_idx);
   FORERUN_RETURN_IF_ERROR(load_linear(linears.qkv, layer.qkv));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.o, layer.o));
@@ -193,9 +206,25 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
   return {};
 }
 
+Status Loader::load_tap_projection(DecoderWeightsCuda& to) {
+  using enum ModuleKind;
+  FORERUN_RETURN_IF_ERROR(load_linear(tap_projection_linear(config_), to.tap_projection));
+  switch (config_.eagle3->norm_of_taps) {
+    case Eagle3Config::NormOfTaps::kNone:
+      return {};
+    case Eagle3Config::NormOfTaps::kTogether:
+      return load_norm({kTapNorms}, to.tap_norms);
+    case Eagle3Config::NormOfTaps::kEach:
+      break;
+  }
+  return load_norms({{kTapNormLow}, {kTapNormMiddle}, {kTapNormHigh}}, to.tap_norms);
+}
+
 Status Loader::load_head(DecoderWeightsCuda& to) {
-  const FusedLinear head = head_linear(config_, layout_, weights_);
-  if (!config_.tied_embeddings) return load_linear(head, to.head);
+  const LmHeadSource& source = options_.lm_head;
+  if (source.checkpoint == nullptr) return {};
+  const FusedLinear head = head_linear(config_, layout_, options_.weights, source.module);
+  if (!config_.tied_embeddings) return load_linear(*source.checkpoint, head, to.head);
   if (head.outputs == 0) return {};
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
   FORERUN_ASSIGN_OR_RETURN(to.head, LinearWeightCuda::allocate(plan));
@@ -207,9 +236,10 @@ Status Loader::load_head(DecoderWeightsCuda& to) {
 Result<DecoderWeightsCuda> Loader::run() {
   DecoderWeightsCuda out;
   // A tied head is packed from the embedding.
-  if (layers_.holds({ModuleKind::kEmbedding}, config_)) {
+  if (has_own_embedding(config_) && layers_.holds({ModuleKind::kEmbedding}, config_)) {
     FORERUN_RETURN_IF_ERROR(load_embedding(out));
   }
+  if (config_.eagle3) FORERUN_RETURN_IF_ERROR(load_tap_projection(out));
   if (layers_.heads) {
     FORERUN_RETURN_IF_ERROR(load_head(out));
     FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kFinalNorm}, out.final_norm));
@@ -232,12 +262,11 @@ Result<DecoderWeightsCuda> Loader::run() {
 
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
                                                      const ShardLayoutCuda& layout,
-                                                     const LayerRange& layers,
-                                                     WeightOverride weights,
+                                                     const DecoderWeightsOptionsCuda& options,
                                                      const std::function<void(double)>& progress) {
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
   FORERUN_ASSIGN_OR_RETURN(SliceUploader uploader, SliceUploader::create(&stream));
-  return Loader(checkpoint, layout, layers, weights, progress, &stream, std::move(uploader)).run();
+  return Loader(checkpoint, layout, options, progress, &stream, std::move(uploader)).run();
 }
 
 }  // namespace forerun::cuda

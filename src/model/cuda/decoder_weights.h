@@ -10,6 +10,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "forerun/status.h"
 #include "kernels/linear/cuda/linear.h"
+#include "model/cuda/fused_linear.h"
 #include "model/cuda/shard_layout.h"
 #include "model/decoder_weights.h"
 #include "model/layer_range.h"
@@ -20,25 +21,38 @@ struct LayerWeightsCuda {
   LinearWeightCuda qkv, o, gate_up, down;
   DeviceBuffer input_norm, post_attention_norm;  // f32 [hidden]
   DeviceBuffer q_norm, k_norm;                   // f32 [head_dim], or empty
+  // f32 [hidden], of the feature; only in the first layer of an EAGLE-3 head, whose qkv has inputs
+  // of twice the width.
+  DeviceBuffer hidden_norm;
   // bf16 [outputs], or empty; o_bias is whole on every GPU, for the sum of all.
   DeviceBuffer qkv_bias, o_bias;
 };
 
 struct DecoderWeightsCuda {
-  DeviceBuffer embedding;  // bf16 [vocab][hidden], whole on every GPU; only if it embeds
+  // bf16 [vocab][hidden], whole on every GPU; only if it embeds. An EAGLE-3 head may have none of
+  // its own, and no LM head.
+  DeviceBuffer embedding;
+  // Only in an EAGLE-3 head: taps of the target, side by side, become a feature.
+  DeviceBuffer tap_norms;                // f32 [width of the taps], or empty
+  LinearWeightCuda tap_projection;       // [hidden][width of the taps]
   std::vector<LayerWeightsCuda> layers;  // the stage's, from 0
   DeviceBuffer final_norm;               // f32 [hidden]; like the head, only in a stage that has it
   LinearWeightCuda head;                 // [the part's rows][hidden]
 };
 
+struct DecoderWeightsOptionsCuda {
+  LayerRange layers;
+  WeightOverride weights = WeightOverride::kAsStored;  // of the LM head (head_linear())
+  LmHeadSource lm_head;                                // without a checkpoint: none is loaded
+};
+
 // Loads a GPU's part of these layers onto the current device; touches nothing else of the
 // checkpoint. AWQ layers of group 128 stay int4, everything else becomes bf16, except the head
-// where `weights` says otherwise (head_linear()). Layers of which the part has nothing stay empty,
+// where `options.weights` says otherwise. Layers of which the part has nothing stay empty,
 // except that o and down then are zeros. `progress` gets the fraction done; it may be empty.
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
                                                      const ShardLayoutCuda& layout,
-                                                     const LayerRange& layers,
-                                                     WeightOverride weights,
+                                                     const DecoderWeightsOptionsCuda& options,
                                                      const std::function<void(double)>& progress);
 
 }  // namespace forerun::cuda

@@ -16,10 +16,12 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
   constexpr auto kPlain = OutputPlacement::kPlain;
   using enum ModuleKind;
   const Slice hidden = Slice::of_all(config.hidden_size);
+  // The first layer of an EAGLE-3 head reads the embedding and the feature, side by side.
+  const bool is_joined = config.eagle3 && layer == 0;
   return {.qkv = {.parts = {{{kQ, layer}, layout.q_out, kPlain, 0},
                             {{kK, layer}, layout.kv_out, kPlain, layout.k_offset},
                             {{kV, layer}, layout.kv_out, kPlain, layout.v_offset}},
-                  .in = hidden,
+                  .in = is_joined ? Slice::of_all(int64_t{2} * config.hidden_size) : hidden,
                   .outputs = layout.qkv_width,
                   .before_attention = true},
           .o = {.parts = {{{kO, layer}, hidden, kPlain, 0}},
@@ -35,15 +37,36 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
 }
 
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
-                        WeightOverride weights) {
+                        WeightOverride weights, ModuleKind stored_as) {
   std::optional<LinearFormat> rounded_to;
   if (weights == WeightOverride::kInt8Head) rounded_to = LinearFormat::kInt8Group64;
   if (weights == WeightOverride::kInt4Head) rounded_to = LinearFormat::kInt4Group128;
   if (rounded_to && config.hidden_size % unit_inputs(*rounded_to) != 0) rounded_to.reset();
-  return {.parts = {{{ModuleKind::kHead}, layout.head_out, OutputPlacement::kPlain, 0}},
+  return {.parts = {{{stored_as}, layout.head_out, OutputPlacement::kPlain, 0}},
           .in = Slice::of_all(config.hidden_size),
           .outputs = layout.head_out.total,
           .rounded_to = rounded_to};
+}
+
+FusedLinear tap_projection_linear(const ModelConfig& config) {
+  const Slice hidden = Slice::of_all(config.hidden_size);
+  return {.parts = {{{ModuleKind::kTapProjection}, hidden, OutputPlacement::kPlain, 0}},
+          .in = Slice::of_all(config.eagle3->taps_width()),
+          .outputs = config.hidden_size};
+}
+
+LmHeadSource find_lm_head(const Checkpoint& checkpoint, const Checkpoint* target) {
+  const auto& eagle3 = checkpoint.config().eagle3;
+  const Checkpoint& source =
+      eagle3 && !eagle3->own_head && target != nullptr ? *target : checkpoint;
+  return {.checkpoint = &source,
+          .module = source.config().tied_embeddings ? ModuleKind::kEmbedding : ModuleKind::kHead};
+}
+
+bool may_share_lm_head(const ModelConfig& config, const FusedLinear& lm_head,
+                       const ShardLayoutCuda& layout) {
+  return config.eagle3 && !config.eagle3->own_head && !lm_head.rounded_to &&
+         !layout.spreads_logits();
 }
 
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,

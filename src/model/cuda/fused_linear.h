@@ -41,11 +41,30 @@ struct LayerLinears {
   FusedLinear qkv, o, gate_up, down;
 };
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer);
-// The head, made of its own rows; with tied embeddings it is a copy of theirs, which cannot be
+// The LM head, made of its own rows; with tied embeddings it is a copy of theirs, which cannot be
 // looked up as a module. kInt4Head and kInt8Head round it if hidden_size is a multiple of the
-// group.
+// group. `stored_as`: kEmbedding where it is made of another model's embedding.
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
-                        WeightOverride weights);
+                        WeightOverride weights, ModuleKind stored_as = ModuleKind::kHead);
+// What makes features of an EAGLE-3 head's taps.
+FusedLinear tap_projection_linear(const ModelConfig& config);
+
+// Whether a decoder looks tokens up in an embedding of its own; a trained head may use its
+// target's.
+inline bool has_own_embedding(const ModelConfig& config) {
+  return !config.eagle3 || config.eagle3->own_embedding;
+}
+// Where the LM head of a decoder is stored: its checkpoint and module there.
+struct LmHeadSource {
+  const Checkpoint* checkpoint = nullptr;
+  ModuleKind module = ModuleKind::kHead;
+};
+// `target`: the model whose LM head an EAGLE-3 head takes that has none of its own.
+LmHeadSource find_lm_head(const Checkpoint& checkpoint, const Checkpoint* target);
+// Whether an EAGLE-3 head without an LM head of its own may read its target's where that lies:
+// where it is neither rounded nor reduced.
+bool may_share_lm_head(const ModelConfig& config, const FusedLinear& lm_head,
+                       const ShardLayoutCuda& layout);
 
 // Finds the layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,

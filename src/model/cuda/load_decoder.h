@@ -32,6 +32,11 @@ struct DecoderCudaOptions {
   // bits. Only where hidden_size is a multiple of the group.
   WeightOverride weights = WeightOverride::kAsStored;
   TapOptions taps;  // what Steps may keep of their rows; none by default
+  // Only for an EAGLE-3 head: the model that it guesses for, whose embedding and LM head it uses
+  // where it has none of its own, and that model's decoder with its taps, on GPUs of which the
+  // first is the head's. The decoder must outlive the head's.
+  const Checkpoint* target = nullptr;
+  const Decoder* target_decoder = nullptr;
   // Gets the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
 };
@@ -43,12 +48,14 @@ struct DecoderCudaOptions {
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
                                                    DecoderCudaOptions options);
 
-// The memory that each GPU's part of these layers takes, by rank, named "device 0" and so on. Fails
-// as loading does on a shape that the kernels do not take.
+// The memory that each GPU's part of these layers takes, without a store of taps, by rank, named
+// "device 0" and so on. `target`: as in the options; an EAGLE-3 head that may read its target's
+// LM head counts none. Fails as loading does on a shape that the kernels do not take.
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
-                                                             WeightOverride weights);
+                                                             WeightOverride weights,
+                                                             const Checkpoint* target = nullptr);
 // kResourceExhausted if a GPU has no room for its part and its cache; the message says what each
 // needs.
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,

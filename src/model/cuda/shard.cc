@@ -8,9 +8,11 @@
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/cuda/embedding.h"
 #include "kernels/features/cuda/keep_taps.h"
+#include "kernels/features/cuda/spread_logits.h"
 #include "kernels/kv_select/cuda/kv_select.h"
 #include "kernels/linear/cuda/gather.h"
 #include "kernels/logits_summary/cuda/logits_summary.h"
+#include "model/cuda/fused_linear.h"
 
 namespace forerun::cuda {
 
@@ -33,16 +35,55 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_logits_summary_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_keep_taps_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_head_input_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_spread_logits_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
-  std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
-  FORERUN_ASSIGN_OR_RETURN(shard->weights_,
-                           load_decoder_weights_cuda(checkpoint, shard->layout_, options.layers,
-                                                     options.weights, progress));
-  FORERUN_RETURN_IF_ERROR(shard->allocate(options.kv_blocks));
+  std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint, options, std::move(stream)));
+  FORERUN_RETURN_IF_ERROR(shard->load_weights(checkpoint, options, progress));
+  FORERUN_RETURN_IF_ERROR(shard->allocate(options));
+  if (shard->layout_.spreads_logits()) {
+    FORERUN_RETURN_IF_ERROR(shard->list_draft_columns(checkpoint.draft_tokens()));
+  }
   return shard;
 }
 
-Status ShardCuda::allocate(int64_t kv_blocks) {
+Status ShardCuda::load_weights(const Checkpoint& checkpoint, const ShardCudaOptions& options,
+                               const std::function<void(double)>& progress) {
+  embedding_tokens_ = config_.vocab_size;
+  LmHeadSource source = find_lm_head(checkpoint, options.target);
+  if (config_.eagle3) {
+    if (!has_own_embedding(config_)) {
+      shared_embedding_ = options.target_shard->embedding();
+      embedding_tokens_ = options.target_shard->embedding_tokens_;
+    }
+    const FusedLinear head = head_linear(config_, layout_, options.weights);
+    const LinearWeightCuda& shared = options.target_shard->lm_head();
+    // A part of a group's LM head is not enough.
+    if (may_share_lm_head(config_, head, layout_) && shared.plan().out_features == head.outputs) {
+      shared_lm_head_ = &shared;
+      source = {};
+    }
+  }
+  FORERUN_ASSIGN_OR_RETURN(
+      weights_, load_decoder_weights_cuda(
+                    checkpoint, layout_,
+                    {.layers = layers_, .weights = options.weights, .lm_head = source}, progress));
+  return {};
+}
+
+Status ShardCuda::list_draft_columns(std::span<const int32_t> draft_tokens) {
+  std::vector<int32_t> columns(static_cast<size_t>(layout_.num_tokens), -1);
+  for (size_t row = 0; row < draft_tokens.size(); ++row) {
+    const auto token = static_cast<size_t>(draft_tokens[row]);
+    if (token < columns.size()) columns[token] = static_cast<int32_t>(row);
+  }
+  FORERUN_ASSIGN_OR_RETURN(draft_columns_,
+                           DeviceBuffer::allocate(columns.size() * sizeof(int32_t),
+                                                  "the tokens of a reduced vocabulary"));
+  return draft_columns_.upload(std::as_bytes(std::span(columns)));
+}
+
+Status ShardCuda::allocate(const ShardCudaOptions& options) {
   layer_kv_bytes_ = layer_kv(0).layer_bytes();
   int multiprocessors = 0;
   FORERUN_CUDA_RETURN_IF_ERROR(
@@ -80,7 +121,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
     const char* purpose;
     bool clear;
   } buffers[] = {
-      {&kv_, static_cast<size_t>(kv_blocks * kv_block_bytes()), "the KV cache", false},
+      {&kv_, static_cast<size_t>(options.kv_blocks * kv_block_bytes()), "the KV cache", false},
       {&step_, kStepBytesCuda, "the data of a step", true},
       {&hidden_, rows_of(config_.hidden_size), "activations", true},
       {&scaled_, rows_of(config_.hidden_size), "activations", true},
@@ -95,11 +136,20 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
       {&arrivals_, arrivals, "flags of attention", true},
       {&logits_, static_cast<size_t>(kMaxPassRows * layout_.logits_stride()) * sizeof(float),
        "logits", true},
+      {&draft_logits_,
+       layout_.spreads_logits()
+           ? static_cast<size_t>(kMaxPassRows * layout_.head_stride()) * sizeof(float)
+           : 0,
+       "logits", true},
   };
   for (const auto& [buffer, bytes, purpose, clear] : buffers) {
     FORERUN_ASSIGN_OR_RETURN(*buffer, DeviceBuffer::allocate(bytes, purpose));
     if (!clear) continue;
     FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(buffer->data(), 0, bytes), "clearing buffers");
+  }
+  if (config_.eagle3) {
+    FORERUN_ASSIGN_OR_RETURN(head_input_,
+                             HeadInputCuda::create(config_, options.target_taps, options.taps));
   }
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");

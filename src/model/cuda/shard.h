@@ -21,6 +21,7 @@
 #include "kernels/logits_summary/logits_summary.h"
 #include "kernels/rms_norm/cuda/rms_norm.h"
 #include "model/cuda/decoder_weights.h"
+#include "model/cuda/head_input.h"
 #include "model/cuda/shard_layout.h"
 #include "model/cuda/step_block.h"
 #include "model/cuda/tap_store.h"
@@ -40,6 +41,8 @@ struct PassKeyCuda {
   bool projects_taps = false;  // in a trained head: rows start from taps of the target
   auto operator<=>(const PassKeyCuda&) const = default;
 };
+
+class ShardCuda;
 
 struct ShardCudaOptions {
   int32_t device = 0;
@@ -61,6 +64,10 @@ struct ShardCudaOptions {
   // other part's kernels would find no room.
   bool shares_gpu = false;
   const TapStoreCuda* taps = nullptr;  // where passes keep taps; null: nowhere
+  // Only in an EAGLE-3 head: its target, the target's part on the same GPU, and its taps there.
+  const Checkpoint* target = nullptr;
+  const ShardCuda* target_shard = nullptr;
+  const TapStoreCuda* target_taps = nullptr;
 };
 
 // The place where a pass leaves whole rows of logits: f32 [queries.size()][stride], page-locked.
@@ -107,6 +114,15 @@ class ShardCuda {
                 std::span<const PassSelectionCuda> selections = {},
                 const std::function<void()>& before_head = {});
   Status finish();
+  // What an EAGLE-3 head on the same GPU may use: bf16 [vocab][hidden], and [the part's
+  // rows][hidden].
+  const __nv_bfloat16* embedding() const {
+    return shared_embedding_ != nullptr ? shared_embedding_
+                                        : weights_.embedding.as<__nv_bfloat16>();
+  }
+  const LinearWeightCuda& lm_head() const {
+    return shared_lm_head_ != nullptr ? *shared_lm_head_ : weights_.head;
+  }
   // Logits of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
   // For a row of the last pass and this shard's tokens: the summary, if one was asked for, and a
@@ -129,8 +145,8 @@ class ShardCuda {
   const Stream& stream() const { return stream_; }
 
  private:
-  ShardCuda(const ModelConfig& config, const ShardCudaOptions& options, Stream stream)
-      : config_(config),
+  ShardCuda(const Checkpoint& checkpoint, const ShardCudaOptions& options, Stream stream)
+      : config_(checkpoint.config()),
         device_(options.device),
         shares_gpu_(options.shares_gpu),
         layers_(options.layers),
@@ -139,7 +155,8 @@ class ShardCuda {
         peers_(options.peers),
         ranks_with_head_(options.ranks_with_head),
         taps_(options.taps),
-        layout_(shard_layout_cuda(config, options.part)),
+        layout_(shard_layout_cuda(config_, options.part,
+                                  static_cast<int64_t>(checkpoint.draft_tokens().size()))),
         stream_(std::move(stream)) {
     if (options.maxima != nullptr) {
       maxima_ = *options.maxima;
@@ -147,10 +164,16 @@ class ShardCuda {
     }
     if (options.shares_gpu) edit_ = one_kernel_at_a_time;
   }
-  Status allocate(int64_t kv_blocks);
+  // Loads the weights, except those that an EAGLE-3 head reads where its target has them.
+  Status load_weights(const Checkpoint& checkpoint, const ShardCudaOptions& options,
+                      const std::function<void(double)>& progress);
+  Status allocate(const ShardCudaOptions& options);
+  // Fills `draft_columns_` for the tokens that the rows of a reduced LM head stand for.
+  Status list_draft_columns(std::span<const int32_t> draft_tokens);
   Status run(const PassKeyCuda& key, const std::function<void()>& before_head = {});
   // Submit all kernels of a pass (model/cuda/shard_pass.cc).
   Status submit(const PassKeyCuda& key);
+  Status submit_input(const PassKeyCuda& key);
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
   Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
   Status submit_selections(const PagedKvCuda& kv);
@@ -179,6 +202,9 @@ class ShardCuda {
   const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;
+  const __nv_bfloat16* shared_embedding_ = nullptr;  // the target's, in an EAGLE-3 head without one
+  const LinearWeightCuda* shared_lm_head_ = nullptr;
+  int32_t embedding_tokens_ = 0;
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   PassKeyCuda last_pass_;
@@ -196,6 +222,10 @@ class ShardCuda {
   DeviceBuffer wanted_scaled_, wanted_squares_;
   DeviceBuffer partials_, arrivals_;
   LinearScratchBuffer linear_scratch_;
+  HeadInputCuda head_input_;  // only in an EAGLE-3 head
+  // Only where logits are spread: f32 [kMaxPassRows][layout_.head_stride()]; and for each token its
+  // row of the LM head, int32 [num_tokens], -1 for none.
+  DeviceBuffer draft_logits_, draft_columns_;
   DeviceBuffer logits_;     // f32 [kMaxPassRows][layout_.logits_stride()]
   PinnedBuffer summaries_;  // LogitsSummary [kMaxPassRows]
   PinnedBuffer failed_;     // a word that kernels set

@@ -24,9 +24,11 @@ ShardRange times(ShardRange range, int64_t factor) {
 
 }  // namespace
 
-int64_t ShardLayoutCuda::logits_stride() const { return round_up(head_out.total, kTileOutputs); }
+int64_t ShardLayoutCuda::logits_stride() const { return round_up(num_tokens, kTileOutputs); }
+int64_t ShardLayoutCuda::head_stride() const { return round_up(head_out.total, kTileOutputs); }
 
-ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& part) {
+ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& part,
+                                  int64_t draft_rows) {
   const int64_t dim = config.head_dim;
   const int64_t group = config.num_heads / config.num_kv_heads;
   ShardLayoutCuda layout;
@@ -55,7 +57,7 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
   layout.mlp_in = {.from = part.mlp, .lead = 0, .total = inputs(part.mlp.size())};
 
   layout.num_tokens = part.vocab.size();
-  layout.head_out = Slice::of(part.vocab);
+  layout.head_out = draft_rows > 0 ? Slice::of_all(draft_rows) : Slice::of(part.vocab);
   return layout;
 }
 

@@ -43,17 +43,23 @@ struct ShardLayoutCuda {
   int64_t attended_offset = 0;
   int64_t attended_width = 0;
   Slice mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
-  // Rows of the head.
+  // Tokens that the part has logits of, and rows of the LM head. Only in an EAGLE-3 head with a
+  // reduced vocabulary are these fewer; their logits are then spread over the tokens.
   int64_t num_tokens = 0;
   Slice head_out;
 
   bool has_heads() const { return num_heads > 0; }
   bool has_mlp() const { return mlp_out.total > 0; }
   bool has_head() const { return num_tokens > 0; }
-  // Floats between two rows of its logits.
+  bool spreads_logits() const { return head_out.total != num_tokens; }
+  // Floats between two rows of its logits, and of what its LM head puts out.
   int64_t logits_stride() const;
+  int64_t head_stride() const;
 };
 
-ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& part);
+// `draft_rows`: rows of an LM head whose rows are not in the order of the tokens
+// (Checkpoint::draft_tokens()), all of them on one GPU; 0: the rows are the part's tokens.
+ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& part,
+                                  int64_t draft_rows = 0);
 
 }  // namespace forerun::cuda

@@ -3,6 +3,7 @@
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/cuda/embedding.h"
 #include "kernels/features/cuda/keep_taps.h"
+#include "kernels/features/cuda/spread_logits.h"
 #include "kernels/kv_select/cuda/kv_select.h"
 #include "kernels/linear/cuda/gather.h"
 #include "kernels/logits_summary/cuda/logits_summary.h"
@@ -42,11 +43,11 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int turn = static_cast<int>(layer_idx % 2);
   const bool last = layer_idx + 1 == weights_.layers.size();
   // The norm after a stage's last layer belongs to the next stage.
-  const NormOutputCuda next_input =
-      !last           ? norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
-                                       weights_.layers[layer_idx + 1].qkv)
-      : layers_.heads ? norm_of_hidden(weights_.final_norm, weights_.head)
-                      : NormOutputCuda();
+  const NormOutputCuda next_input = !last
+                                        ? norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
+                                                         weights_.layers[layer_idx + 1].qkv)
+                                    : layers_.heads ? norm_of_hidden(weights_.final_norm, lm_head())
+                                                    : NormOutputCuda();
   // x += W * input, of all GPUs
   const auto add_linear = [&](const LinearWeightCuda& weight, const uint16_t* input,
                               int64_t input_stride, const __nv_bfloat16* bias,
@@ -69,15 +70,18 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   };
 
   if (layout_.has_heads()) {
+    // A trained head's first layer reads what its input has normalized.
+    const bool is_joined = config_.eagle3 && layer_idx == 0;
     FORERUN_RETURN_IF_ERROR(linear_cuda(
         layer.qkv,
-        {.input = activations(scaled_),
-         .input_stride = hidden_stride,
+        {.input = is_joined ? head_input_.joined() : activations(scaled_),
+         .input_stride = is_joined ? linear_input_stride(2 * int64_t{config_.hidden_size}, rows)
+                                   : hidden_stride,
          .output = activations(qkv_out_),
          .output_stride = layout_.qkv_width,
          .rows = rows,
          .bias = bf16(layer.qkv_bias),
-         .norm = normed(),
+         .norm = is_joined ? NormInputCuda() : normed(),
          .shares_reduce_kernel = peers_ != nullptr,
          .footprint = shares_gpu_ ? LinearFootprint::kHalf : LinearFootprint::kBesideAttention,
          .scratch = linear_scratch()},
@@ -205,25 +209,37 @@ Status ShardCuda::submit_taps(int32_t after_layers, const PassKeyCuda& key) {
   return {};
 }
 
-Status ShardCuda::submit(const PassKeyCuda& key) {
+// A trained head has no norm of the embedding alone, but the look-up writes one wherever it runs.
+Status ShardCuda::submit_input(const PassKeyCuda& key) {
   const int32_t rows = key.rows;
+  const bool is_head = config_.eagle3.has_value();
   FORERUN_RETURN_IF_ERROR(embedding_cuda(
       {.source = pinned_step_,
        .target = step_.data(),
        .bytes_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, bytes)),
        .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
-       .table = layers_.embeds ? weights_.embedding.as<__nv_bfloat16>()
-                               : reinterpret_cast<const __nv_bfloat16*>(hidden_in_),
-       .table_tokens = layers_.embeds ? config_.vocab_size : kMaxPassRows,
+       .table = layers_.embeds ? embedding() : reinterpret_cast<const __nv_bfloat16*>(hidden_in_),
+       .table_tokens = layers_.embeds ? embedding_tokens_ : kMaxPassRows,
        .dim = config_.hidden_size,
-       .output = hidden_.as<__nv_bfloat16>(),
+       .output = is_head ? head_input_.embedded() : hidden_.as<__nv_bfloat16>(),
        .output_stride = linear_input_stride(config_.hidden_size, key.rows),
        .next_norm = norm_of_hidden(weights_.layers.front().input_norm, weights_.layers.front().qkv),
        .rows = rows,
        .to_clear = arrivals_.as<uint32_t>(),
        .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
       stream_.get()));
-  if (layers_.embeds) FORERUN_RETURN_IF_ERROR(submit_taps(0, key));
+  if (!is_head) return layers_.embeds ? submit_taps(0, key) : Status();
+  return head_input_.submit(config_, weights_,
+                            {.step = step_.data(),
+                             .residual = hidden_.as<__nv_bfloat16>(),
+                             .rows = rows,
+                             .projects_taps = key.projects_taps,
+                             .scratch = linear_scratch()},
+                            stream_);
+}
+
+Status ShardCuda::submit(const PassKeyCuda& key) {
+  FORERUN_RETURN_IF_ERROR(submit_input(key));
   for (size_t layer_idx = 0; layer_idx < weights_.layers.size(); ++layer_idx) {
     FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, key));
     FORERUN_RETURN_IF_ERROR(submit_taps(layers_.begin + static_cast<int32_t>(layer_idx) + 1, key));
@@ -251,18 +267,29 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
                                                 .rows = key.wanted},
                                                stream_.get()));
   }
+  const bool spreads = layout_.spreads_logits();
   FORERUN_RETURN_IF_ERROR(
-      linear_cuda(weights_.head,
+      linear_cuda(lm_head(),
                   {.input = gathers ? wanted_scaled_.as<uint16_t>() : scaled_.as<uint16_t>(),
                    .input_stride = gathers ? gathered_stride : stride,
                    .row_index = gathers ? nullptr : wanted,
-                   .output_f32 = logits_.as<float>(),
-                   .output_stride = layout_.logits_stride(),
+                   .output_f32 = (spreads ? draft_logits_ : logits_).as<float>(),
+                   .output_stride = layout_.head_stride(),
                    .rows = key.wanted,
                    .norm = {.squares = gathers ? wanted_squares_.as<float>() : squares_.as<float>(),
                             .eps = config_.rms_norm_eps},
                    .scratch = linear_scratch()},
                   stream_.get()));
+  if (spreads) {
+    FORERUN_RETURN_IF_ERROR(spread_logits_cuda({.drafts = draft_logits_.as<float>(),
+                                                .drafts_stride = layout_.head_stride(),
+                                                .column_of = draft_columns_.as<int32_t>(),
+                                                .logits = logits_.as<float>(),
+                                                .logits_stride = layout_.logits_stride(),
+                                                .tokens = static_cast<int32_t>(layout_.num_tokens),
+                                                .rows = key.wanted},
+                                               stream_.get()));
+  }
   return logits_summary_cuda(
       {.logits = logits_.as<float>(),
        .stride = layout_.logits_stride(),

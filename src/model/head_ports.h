@@ -1,0 +1,31 @@
+// Whether an EAGLE-3 head and its target fit where a decoder of the head meets them: the checks
+// that every backend makes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "checkpoint/model_config.h"
+#include "forerun/status.h"
+#include "model/layer_range.h"
+#include "model/tap_store.h"
+
+namespace forerun {
+
+// The target, as its decoder was loaded.
+struct HeadTarget {
+  const ModelConfig& config;
+  std::span<const int32_t> taps;  // its store's TapOptions::after_layers
+  int64_t tap_width = 0;          // of one tap
+};
+
+// kInvalidArgument "EAGLE-3 head: found ...; accepted: ...".
+Status refuse_head(const std::string& found, const std::string& accepted);
+
+// Refuses layers other than all, taps of the target other than those that fit_eagle3() names, and
+// taps of the head's own that are not behind all of its layers. Fails as fit_eagle3().
+Status check_head_ports(const ModelConfig& head, const LayerRange& layers, const TapOptions& own,
+                        const HeadTarget& target);
+
+}  // namespace forerun
