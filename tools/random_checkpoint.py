@@ -2,7 +2,9 @@
 
 For measuring forwards; grow_model.py makes checkpoints that speak. With --share N every layer has
 what one of N equal devices holds (heads, KV heads, FFN channels, vocabulary), so that one GPU can
-show what a model of several costs each of them, sums between devices left out. Needs numpy only.
+show what a model of several costs each of them, sums between devices left out. With --head N it
+writes an EAGLE-3 head for a target of the shape, as SpecForge lays it out: a layer of the target's
+size and an LM head of N tokens, without an embedding of its own. Needs numpy only.
 
 example: random_checkpoint.py --shape llama-3-70b --share 4 --dtype int4 --out /dev/shm/quarter
 """
@@ -54,22 +56,44 @@ def norm(name: str, width: int) -> PlannedTensor:
     return planned(f"{name}.weight", "BF16", to_bf16_bits(np.ones(width, dtype=np.float32)))
 
 
-def plan(shape: ModelShape, int4: bool, random: RandomBits) -> Iterator[PlannedTensor]:
-    """All tensors, in the order in which they are written."""
+def layer_linears(shape: ModelShape, attention_inputs: int) -> tuple[tuple[str, int, int], ...]:
+    """Name, outputs and inputs of each linear of a layer."""
     hidden, ffn = shape.hidden_size, shape.intermediate_size
     query, kv = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+    return (
+        ("self_attn.q_proj", query, attention_inputs),
+        ("self_attn.k_proj", kv, attention_inputs),
+        ("self_attn.v_proj", kv, attention_inputs),
+        ("self_attn.o_proj", hidden, query),
+        ("mlp.gate_proj", ffn, hidden),
+        ("mlp.up_proj", ffn, hidden),
+        ("mlp.down_proj", hidden, ffn),
+    )
+
+
+def plan_head(
+    shape: ModelShape, draft_vocab: int, int4: bool, random: RandomBits
+) -> Iterator[PlannedTensor]:
+    """All tensors of an EAGLE-3 head; row i of its LM head stands for every n-th token."""
+    hidden = shape.hidden_size
+    yield from linear("fc", hidden, 3 * hidden, int4, random)
+    for part, outputs, inputs in layer_linears(shape, 2 * hidden):
+        yield from linear(f"midlayer.{part}", outputs, inputs, int4, random)
+    for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm"):
+        yield norm(f"midlayer.{name}", hidden)
+    yield norm("norm", hidden)
+    yield matrix("lm_head", draft_vocab, hidden, random)
+    rows = np.arange(draft_vocab, dtype=np.int64)
+    yield planned("d2t", "I64", rows * shape.vocab_size // draft_vocab - rows)
+
+
+def plan(shape: ModelShape, int4: bool, random: RandomBits) -> Iterator[PlannedTensor]:
+    """All tensors, in the order in which they are written."""
+    hidden = shape.hidden_size
     yield matrix("model.embed_tokens", shape.vocab_size, hidden, random)
     for layer_idx in range(shape.num_layers):
         prefix = f"model.layers.{layer_idx}."
-        for part, outputs, inputs in (
-            ("self_attn.q_proj", query, hidden),
-            ("self_attn.k_proj", kv, hidden),
-            ("self_attn.v_proj", kv, hidden),
-            ("self_attn.o_proj", hidden, query),
-            ("mlp.gate_proj", ffn, hidden),
-            ("mlp.up_proj", ffn, hidden),
-            ("mlp.down_proj", hidden, ffn),
-        ):
+        for part, outputs, inputs in layer_linears(shape, hidden):
             yield from linear(prefix + part, outputs, inputs, int4, random)
             if shape.has_qkv_bias and part[-6:] in ("q_proj", "k_proj", "v_proj"):
                 yield tensors.vector(
@@ -82,7 +106,7 @@ def plan(shape: ModelShape, int4: bool, random: RandomBits) -> Iterator[PlannedT
         yield matrix("lm_head", shape.vocab_size, hidden, random)
 
 
-def config(shape: ModelShape, int4: bool) -> dict:
+def config(shape: ModelShape, int4: bool, head: int | None = None) -> dict:
     out = {
         "architectures": [ARCHITECTURES[shape.model_type]],
         "model_type": shape.model_type,
@@ -101,6 +125,13 @@ def config(shape: ModelShape, int4: bool) -> dict:
         "torch_dtype": "bfloat16",
         "eos_token_id": 2,
     }
+    if head is not None:
+        out |= {
+            "architectures": ["LlamaForCausalLMEagle3"],
+            "num_hidden_layers": 1,
+            "draft_vocab_size": head,
+            "tie_word_embeddings": False,
+        }
     if int4:
         out["quantization_config"] = awq_format.quantization_config(tensors.GROUP)
     return out
@@ -112,10 +143,20 @@ def write_random(
     int4: bool,
     seed: int = 0,
     max_shard_bytes: int = MAX_SHARD_BYTES,
+    head: int | None = None,
 ) -> int:
-    """Writes the checkpoint and returns its bytes. Raises ValueError where it cannot."""
-    all_tensors = list(plan(shape, int4, RandomBits(seed)))
-    return write_model(out, all_tensors, config(shape, int4), max_shard_bytes)
+    """Writes the checkpoint, or an EAGLE-3 head of `head` tokens for one, and returns its bytes.
+    Raises ValueError where it cannot."""
+    random = RandomBits(seed)
+    tensors_of = plan(shape, int4, random)
+    if head is not None:
+        if shape.model_type != "llama" or not 0 < head <= shape.vocab_size:
+            raise ValueError(
+                f"a head of {head} tokens for {shape.model_type}; accepted: 1 to "
+                f"{shape.vocab_size} tokens, for llama"
+            )
+        tensors_of = plan_head(shape, head, int4, random)
+    return write_model(out, list(tensors_of), config(shape, int4, head), max_shard_bytes)
 
 
 def main() -> int:
@@ -133,6 +174,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="directory to write")
     parser.add_argument("--share", type=int, default=1, help="of one of so many devices; 1 is all")
     parser.add_argument("--layers", type=int, help="instead of the shape's number of layers")
+    parser.add_argument("--head", type=int, help="write an EAGLE-3 head of so many tokens instead")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     begun = time.monotonic()
@@ -140,7 +182,7 @@ def main() -> int:
         shape = shape_named(args.shape).share(args.share)
         if args.layers is not None:
             shape = dataclasses.replace(shape, num_layers=args.layers)
-        written = write_random(args.out, shape, args.dtype == "int4", args.seed)
+        written = write_random(args.out, shape, args.dtype == "int4", args.seed, head=args.head)
     except (ValueError, FileNotFoundError) as error:
         print(f"random_checkpoint: {error}", file=sys.stderr)
         return 1

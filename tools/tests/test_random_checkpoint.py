@@ -57,6 +57,24 @@ class RandomCheckpointTest(unittest.TestCase):
             self.assertTrue(np.isfinite(logits).all())
             self.assertGreater(len(set(logits.argmax(axis=-1))), 1)
 
+    def test_a_head_is_one_layer_beside_its_features(self) -> None:
+        shape = ModelShape("llama", 256, 512, 3, 4, 2, 64, 1000, False)
+        for int4 in (False, True):
+            write_random(self.out / f"head-{int4}", shape, int4, head=96)
+        head = Checkpoint(self.out / "head-False")
+        self.assertEqual(head.config["draft_vocab_size"], 96)
+        self.assertEqual(head.raw("fc.weight").shape, (256, 768))
+        self.assertEqual(head.raw("midlayer.self_attn.k_proj.weight").shape, (128, 512))
+        self.assertEqual(head.raw("lm_head.weight").shape, (96, 256))
+        tokens = head.raw("d2t") + np.arange(96)
+        self.assertTrue((np.diff(tokens) > 0).all() and tokens[-1] < 1000)
+        self.assertEqual(
+            Checkpoint(self.out / "head-True").raw("midlayer.mlp.down_proj.qweight").shape,
+            (512, 32),
+        )
+        with self.assertRaisesRegex(ValueError, "a head of 96 tokens for qwen2"):
+            write_random(self.out / "none", SHAPE, False, head=96)
+
     def test_a_failed_block_is_an_error_and_no_hang(self) -> None:
         def blocks():
             yield np.zeros(3, dtype=np.uint16)
