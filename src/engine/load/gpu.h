@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "model/decoder_weights.h"
 #include "model/device_memory.h"
 #include "model/layer_range.h"
+#include "model/tap_store.h"
 
 namespace forerun {
 
@@ -38,16 +38,26 @@ Result<std::string> gpu_uuid(int32_t gpu);
 // kNotFound where there is no such GPU: the message names those that exist.
 Result<DeviceMemory> gpu_memory(int32_t gpu);
 // The memory that these layers of a model need on each of `degree` GPUs, by rank. `weights`:
-// kAsStored, kInt8Head or kInt4Head. Fails as make_shard_plan.
+// kAsStored, kInt8Head or kInt4Head. `target`: the model that a trained head guesses for. Fails as
+// make_shard_plan.
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
-                                                 WeightOverride weights);
-// Loads a shard of these layers on each of `gpus`, by rank. `progress` gets the fraction of the
-// weights that is loaded.
+                                                 WeightOverride weights, const Checkpoint* target);
+
+struct GpuDecoderOptions {
+  std::vector<int32_t> gpus;  // by rank; each gets a shard
+  LayerRange layers;
+  int64_t kv_blocks = 0;
+  int32_t live_vocab = 0;
+  WeightOverride weights = WeightOverride::kAsStored;
+  TapOptions taps;
+  // Only for a trained head: the model that it guesses for, and that model's decoder on GPUs, of
+  // which the first is the head's. The decoder must outlive the head's.
+  const Checkpoint* target = nullptr;
+  const Decoder* target_decoder = nullptr;
+  std::function<void(double)> progress;  // gets the fraction of the weights that is loaded
+};
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
-                                              const LayerRange& layers,
-                                              std::span<const int32_t> gpus, int64_t kv_blocks,
-                                              int32_t live_vocab, WeightOverride weights,
-                                              std::function<void(double)> progress);
+                                              GpuDecoderOptions options);
 
 }  // namespace forerun

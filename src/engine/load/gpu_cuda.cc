@@ -74,26 +74,26 @@ Result<DeviceMemory> gpu_memory(int32_t gpu) {
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
-                                                 WeightOverride weights) {
+                                                 WeightOverride weights, const Checkpoint* target) {
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());
-  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, layers, weights);
+  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, layers, weights, target);
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
-                                              const LayerRange& layers,
-                                              std::span<const int32_t> gpus, int64_t kv_blocks,
-                                              int32_t live_vocab, WeightOverride weights,
-                                              std::function<void(double)> progress) {
-  cuda::DecoderCudaOptions options;
-  options.devices.assign(gpus.begin(), gpus.end());
-  options.layers = layers;
-  options.kv_blocks = kv_blocks;
-  options.live_vocab = live_vocab;
-  options.weights = weights;
-  options.progress = std::move(progress);
-  return cuda::load_decoder_cuda(checkpoint, std::move(options));
+                                              GpuDecoderOptions options) {
+  cuda::DecoderCudaOptions on_gpus;
+  on_gpus.devices = std::move(options.gpus);
+  on_gpus.layers = options.layers;
+  on_gpus.kv_blocks = options.kv_blocks;
+  on_gpus.live_vocab = options.live_vocab;
+  on_gpus.weights = options.weights;
+  on_gpus.taps = std::move(options.taps);
+  on_gpus.target = options.target;
+  on_gpus.target_decoder = options.target_decoder;
+  on_gpus.progress = std::move(options.progress);
+  return cuda::load_decoder_cuda(checkpoint, std::move(on_gpus));
 }
 
 }  // namespace forerun

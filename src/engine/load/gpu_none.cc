@@ -24,17 +24,15 @@ Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/,
                                                  const LayerRange& /*layers*/, int32_t degree,
-                                                 WeightOverride /*weights*/) {
+                                                 WeightOverride /*weights*/,
+                                                 const Checkpoint* /*target*/) {
   return std::vector<MemoryNeed>(static_cast<size_t>(degree));
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& /*checkpoint*/,
-                                              const LayerRange& /*layers*/,
-                                              std::span<const int32_t> gpus, int64_t /*kv_blocks*/,
-                                              int32_t /*live_vocab*/, WeightOverride /*weights*/,
                                               // NOLINTNEXTLINE(*-value-param)
-                                              std::function<void(double)> /*progress*/) {
-  return refused(gpus.front());
+                                              GpuDecoderOptions options) {
+  return refused(options.gpus.front());
 }
 
 }  // namespace forerun

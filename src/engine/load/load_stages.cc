@@ -58,14 +58,26 @@ std::function<void(double)> progress_of(const ModelsToLoad& models, Role role,
   };
 }
 
-// `target`: the target's decoder on processors, or null; a trained head reads its hidden states.
+// `target`: the target's decoder, or null; a trained head on the same devices reads its hidden
+// states.
 Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role role,
                                               int64_t kv_blocks, const PlacedStage& stage,
                                               const Decoder* target) {
   const OpenedModel& opened = *models.of(role).opened;
   if (!stage.gpus.empty()) {
-    return load_on_gpus(opened.checkpoint, stage.layers, stage.gpus, kv_blocks, opened.live_vocab(),
-                        models.of(role).weights, progress_of(models, role, stage.layers));
+    GpuDecoderOptions options;
+    options.gpus = stage.gpus;
+    options.layers = stage.layers;
+    options.kv_blocks = kv_blocks;
+    options.live_vocab = opened.live_vocab();
+    options.weights = models.of(role).weights;
+    options.taps = planned_taps(models, role);
+    if (opened.is_head()) {
+      options.target = &models.of(Role::kTarget).opened->checkpoint;
+      options.target_decoder = target;
+    }
+    options.progress = progress_of(models, role, stage.layers);
+    return load_on_gpus(opened.checkpoint, std::move(options));
   }
   CpuDecoderOptions options;
   options.layers = stage.layers;

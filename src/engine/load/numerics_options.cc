@@ -1,5 +1,6 @@
 #include "engine/load/numerics_options.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -137,8 +138,11 @@ WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlaceme
   // guesses.
   const ModelConfig& config = draft.checkpoint.config();
   if (placement.on_gpus()) {
-    return int4_head_pays(config.hidden_size, draft.live_vocab()) ? WeightOverride::kInt4Head
-                                                                  : WeightOverride::kAsStored;
+    const int32_t rows = config.eagle3
+                             ? std::min(config.eagle3->draft_vocab_size, draft.live_vocab())
+                             : draft.live_vocab();
+    return int4_head_pays(config.hidden_size, rows) ? WeightOverride::kInt4Head
+                                                    : WeightOverride::kAsStored;
   }
   return config.quantization.kind == QuantizationConfig::Kind::kNone ? WeightOverride::kInt8
                                                                      : WeightOverride::kAsStored;

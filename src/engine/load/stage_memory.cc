@@ -70,9 +70,10 @@ Status StageMemories::add_on_gpus(Role role, const std::string& stage_name,
                                   const PlacedStage& stage) {
   const Checkpoint& checkpoint = models_.of(role).opened->checkpoint;
   FORERUN_ASSIGN_OR_RETURN(
-      const std::vector<MemoryNeed> needs,
+      std::vector<MemoryNeed> needs,
       gpu_memory_needs(checkpoint, stage.layers, static_cast<int32_t>(stage.gpus.size()),
-                       models_.of(role).weights));
+                       models_.of(role).weights, &models_.of(Role::kTarget).opened->checkpoint));
+  needs.front().buffer_bytes += tap_bytes(models_, role);
   for (size_t rank = 0; rank < stage.gpus.size(); ++rank) {
     const int32_t gpu = stage.gpus[rank];
     FORERUN_ASSIGN_OR_RETURN(
