@@ -131,10 +131,11 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                       "or int8_head")
       ->capture_default_str();
   command
-      .add_option("--draft-weights", options.draft_weights,
-                  "The same for the draft, or int4_head (the head alone, on a GPU), or auto (int8 "
-                  "unless quantized; on a GPU a large head int4); "
-                  "never changes a token")
+      .add_option(
+          "--draft-weights", options.draft_weights,
+          "The same for the draft, or on a GPU int4_head (the head alone) or int4, or auto (int8 "
+          "unless quantized; on a GPU a large head int4); "
+          "never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")
       ->capture_default_str();

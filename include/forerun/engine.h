@@ -78,7 +78,8 @@ struct EngineOptions {
   // Tokens are those of the converted weights.
   std::string weights = "as_stored";
   // The same for the draft model, or "int4_head" (GPUs only, hidden_size a multiple of 128: as
-  // stored but for the head, which becomes int4), or "auto": on processors int8 if the checkpoint
+  // stored but for the head, which becomes int4), or "int4" (the layers, too, as far as their
+  // inputs are multiples of 128), or "auto": on processors int8 if the checkpoint
   // is not quantized, on GPUs int4_head if the head has at least 64 MiB. Changes the acceptance
   // rate, never a token.
   std::string draft_weights = "auto";

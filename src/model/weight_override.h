@@ -23,6 +23,7 @@ enum class WeightOverride : uint8_t {
   kF32 = kFormats + static_cast<uint8_t>(WeightFormat::kF32),
   kBf16 = kFormats + static_cast<uint8_t>(WeightFormat::kBf16),
   kInt8 = kFormats + static_cast<uint8_t>(WeightFormat::kInt8),
+  kInt4 = kFormats + static_cast<uint8_t>(WeightFormat::kInt4),  // on GPUs only: for drafts
 };
 
 constexpr WeightOverride requantize_to(WeightFormat format) {

@@ -29,13 +29,15 @@ Result<Activation> parse_activation(const std::string& name) {
 constexpr const char* kAsStored = "as_stored";
 constexpr const char* kInt8Head = "int8_head";
 constexpr const char* kInt4Head = "int4_head";
+constexpr const char* kInt4 = "int4";
 constexpr const char* kChosen = "auto";
 
-// Unset for a name that weight_names() has not, but for int4_head.
+// Unset for a name that weight_names() has not, but for int4_head and int4.
 std::optional<WeightOverride> find_weights(const std::string& name) {
   if (name == kAsStored) return WeightOverride::kAsStored;
   if (name == kInt8Head) return WeightOverride::kInt8Head;
   if (name == kInt4Head) return WeightOverride::kInt4Head;
+  if (name == kInt4) return WeightOverride::kInt4;
   for (const WeightFormat format : requantizable_formats()) {
     if (name == weight_format_name(format)) return requantize_to(format);
   }
@@ -69,16 +71,21 @@ Status check_inputs(const std::string& found, WeightOverride weights, const Open
   return Status();
 }
 
+// Whether only a draft on GPUs may be rounded so.
+bool is_for_gpu_drafts(WeightOverride weights) {
+  return weights == WeightOverride::kInt4Head || weights == WeightOverride::kInt4;
+}
+
 // Fails where a GPU cannot compute with the model's weights, and says what it accepts.
 Status check_on_gpu(const std::string& found, WeightOverride weights, const OpenedModel& model,
                     const std::string& accepted) {
   const auto refused = [&found](const std::string& why) {
     return Status(StatusCode::kUnsupported, found + why);
   };
-  if (layers_override(weights) != WeightOverride::kAsStored) {
+  if (layers_override(weights) != WeightOverride::kAsStored && weights != WeightOverride::kInt4) {
     return refused("; accepted on a GPU: " + accepted);
   }
-  const int32_t group = weights == WeightOverride::kInt4Head   ? kInt4Group
+  const int32_t group = is_for_gpu_drafts(weights)             ? kInt4Group
                         : weights == WeightOverride::kInt8Head ? kInt8Group
                                                                : 1;
   const int32_t inputs = model.checkpoint.config().hidden_size;
@@ -102,6 +109,7 @@ std::vector<std::string> draft_weight_names() {
   std::vector<std::string> names = weight_names();
   names.insert(names.begin(), kChosen);
   names.emplace_back(kInt4Head);
+  names.emplace_back(kInt4);
   return names;
 }
 
@@ -116,8 +124,8 @@ std::string list_of(const std::vector<std::string>& names) {
 
 Result<WeightOverride> parse_weights(const std::string& name) {
   const std::optional<WeightOverride> weights = find_weights(name);
-  // Only drafts may have an int4 head: its logits are off by about a tenth.
-  if (weights && *weights != WeightOverride::kInt4Head) return *weights;
+  // Only drafts may be rounded to int4: logits are off by about a tenth.
+  if (weights && !is_for_gpu_drafts(*weights)) return *weights;
   return unknown_weights("weights", name, weight_names());
 }
 
@@ -154,17 +162,18 @@ Status check_numerics(const EngineOptions& options, const NumericsOptions& numer
   const bool target_on_gpus = placement.target.on_gpus();
   const bool draft_on_gpus = placement.of(Role::kDraft).on_gpus();
   const std::string found_draft = "draft_weights: found '" + options.draft_weights + "'";
-  if (options.draft_weights == "int4_head" && draft == nullptr) {
+  if (draft == nullptr && numerics.draft_weights && is_for_gpu_drafts(*numerics.draft_weights)) {
     return Status(StatusCode::kUnsupported, found_draft + ", but there is no draft model");
   }
   if (draft != nullptr) {
     const WeightOverride weights = numerics.draft_weights.value_or(WeightOverride::kAsStored);
     if (draft_on_gpus) {
-      FORERUN_RETURN_IF_ERROR(
-          check_on_gpu(found_draft, weights, *draft, "auto, as_stored, int8_head and int4_head"));
-    } else if (weights == WeightOverride::kInt4Head) {
+      FORERUN_RETURN_IF_ERROR(check_on_gpu(found_draft, weights, *draft,
+                                           "auto, as_stored, int8_head, int4_head and int4"));
+    } else if (is_for_gpu_drafts(weights)) {
       std::vector<std::string> accepted = draft_weight_names();
       std::erase(accepted, kInt4Head);
+      std::erase(accepted, kInt4);
       return Status(StatusCode::kUnsupported,
                     found_draft + "; accepted on processors: " + list_of(accepted));
     } else {

@@ -31,7 +31,7 @@ TEST(NumericsOptions, WeightsNameEveryFormatThatCanBeMade) {
 
 TEST(NumericsOptions, ARefusalListsWhatIsAccepted) {
   EngineOptions options;
-  for (const char* const found : {"q3_k", "int4_head", "bf16_pairs", "", "auto"}) {
+  for (const char* const found : {"q3_k", "int4_head", "int4", "bf16_pairs", "", "auto"}) {
     options.weights = found;
     const auto numerics = parse_numerics(options);
     ASSERT_FALSE(numerics.ok()) << found;
@@ -41,7 +41,7 @@ TEST(NumericsOptions, ARefusalListsWhatIsAccepted) {
   EXPECT_EQ(list_of({"a", "b", "c"}), "a, b and c");
   options.weights = "as_stored";
   options.draft_weights = "q3_k";
-  EXPECT_NE(parse_numerics(options).status().message().find("int8_head and int4_head"),
+  EXPECT_NE(parse_numerics(options).status().message().find("int8_head, int4_head and int4"),
             std::string::npos);
 }
 

@@ -35,7 +35,8 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
   };
   for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
     const Slice& out = linear.parts[i].out;
-    if (plan.format == LinearFormat::kInt4Group128 && sources[i].is_awq()) {
+    if (plan.format == LinearFormat::kInt4Group128 &&
+        packs_as_stored(linear.parts[i], linear.in, sources[i])) {
       const LinearSource::Int4 slices = sources[i].int4(out, linear.in);
       stage(0, slices.qweight.bytes());
       stage(1, slices.qzeros.bytes());
@@ -65,10 +66,10 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
     FORERUN_RETURN_IF_ERROR(add_linear(*lm_head.checkpoint, head, bytes));
   }
   if (config.eagle3) {
-    FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, tap_projection_linear(config), bytes));
+    FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, tap_projection_linear(config, weights), bytes));
   }
   for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
-    const LayerLinears linears = layer_linears(config, layout, layer);
+    const LayerLinears linears = layer_linears(config, layout, layer, weights);
     for (const FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
       FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, *linear, bytes));
     }

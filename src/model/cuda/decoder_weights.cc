@@ -82,7 +82,7 @@ class Loader {
 
 Status Loader::pack(const LinearSource& source, const FusedPart& part, const Slice& in,
                     LinearWeightCuda& to) {
-  if (to.plan().format == LinearFormat::kInt4Group128 && source.is_awq()) {
+  if (to.plan().format == LinearFormat::kInt4Group128 && packs_as_stored(part, in, source)) {
     const LinearSource::Int4 slices = source.int4(part.out, in);
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(slices.qweight, 0));
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(slices.qzeros, 1));
@@ -101,7 +101,8 @@ Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
                            LinearWeightCuda& to) {
   switch (to.plan().format) {
     case LinearFormat::kInt4Group128:
-      return to.round_bf16_to_int4(weight, part.out.total, stream_->get());
+      return to.round_bf16_to_int4(weight, part.out.total, part.placement, part.first_output,
+                                   stream_->get());
     case LinearFormat::kInt8Group64:
       return to.round_bf16_to_int8(weight, part.out.total, stream_->get());
     case LinearFormat::kBf16:
@@ -179,7 +180,7 @@ Status Loader::load_layer(int32_t layer_idx, LayerWeightsCuda& layer) {
   if (config_.eagle3 && layer_idx == 0) {
     FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kHiddenNorm, layer_idx}, layer.hidden_norm));
   }
-  const LayerLinears linears = layer_linears(config_, layout_, layer_idx);
+  const LayerLinears linears = layer_linears(config_, layout_, layer_idx, options_.weights);
   FORERUN_RETURN_IF_ERROR(load_linear(linears.qkv, layer.qkv));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.o, layer.o));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.gate_up, layer.gate_up));
@@ -208,7 +209,8 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
 
 Status Loader::load_tap_projection(DecoderWeightsCuda& to) {
   using enum ModuleKind;
-  FORERUN_RETURN_IF_ERROR(load_linear(tap_projection_linear(config_), to.tap_projection));
+  FORERUN_RETURN_IF_ERROR(
+      load_linear(tap_projection_linear(config_, options_.weights), to.tap_projection));
   switch (config_.eagle3->norm_of_taps) {
     case Eagle3Config::NormOfTaps::kNone:
       return {};

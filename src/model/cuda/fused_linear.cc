@@ -9,38 +9,50 @@ namespace {
 
 constexpr int64_t kOutputsOfWord = 8;  // what int4 outputs are packed by
 
+std::optional<LinearFormat> layer_rounding(WeightOverride weights, const Slice& in) {
+  constexpr LinearFormat kInt4 = LinearFormat::kInt4Group128;
+  if (weights != WeightOverride::kInt4 || in.total % unit_inputs(kInt4) != 0) return std::nullopt;
+  return kInt4;
+}
+
 }  // namespace
 
-LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
-                           int32_t layer) {
+LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer,
+                           WeightOverride weights) {
   constexpr auto kPlain = OutputPlacement::kPlain;
   using enum ModuleKind;
   const Slice hidden = Slice::of_all(config.hidden_size);
   // The first layer of an EAGLE-3 head reads the embedding and the feature, side by side.
   const bool is_joined = config.eagle3 && layer == 0;
-  return {.qkv = {.parts = {{{kQ, layer}, layout.q_out, kPlain, 0},
-                            {{kK, layer}, layout.kv_out, kPlain, layout.k_offset},
-                            {{kV, layer}, layout.kv_out, kPlain, layout.v_offset}},
-                  .in = is_joined ? Slice::of_all(int64_t{2} * config.hidden_size) : hidden,
-                  .outputs = layout.qkv_width,
-                  .before_attention = true},
-          .o = {.parts = {{{kO, layer}, hidden, kPlain, 0}},
-                .in = layout.o_in,
-                .outputs = config.hidden_size},
-          .gate_up = {.parts = {{{kGate, layer}, layout.mlp_out, OutputPlacement::kGate, 0},
-                                {{kUp, layer}, layout.mlp_out, OutputPlacement::kUp, 0}},
-                      .in = hidden,
-                      .outputs = 2 * layout.mlp_out.total},
-          .down = {.parts = {{{kDown, layer}, hidden, kPlain, 0}},
-                   .in = layout.mlp_in,
-                   .outputs = config.hidden_size}};
+  LayerLinears linears = {
+      .qkv = {.parts = {{{kQ, layer}, layout.q_out, kPlain, 0},
+                        {{kK, layer}, layout.kv_out, kPlain, layout.k_offset},
+                        {{kV, layer}, layout.kv_out, kPlain, layout.v_offset}},
+              .in = is_joined ? Slice::of_all(int64_t{2} * config.hidden_size) : hidden,
+              .outputs = layout.qkv_width,
+              .before_attention = true},
+      .o = {.parts = {{{kO, layer}, hidden, kPlain, 0}},
+            .in = layout.o_in,
+            .outputs = config.hidden_size},
+      .gate_up = {.parts = {{{kGate, layer}, layout.mlp_out, OutputPlacement::kGate, 0},
+                            {{kUp, layer}, layout.mlp_out, OutputPlacement::kUp, 0}},
+                  .in = hidden,
+                  .outputs = 2 * layout.mlp_out.total},
+      .down = {.parts = {{{kDown, layer}, hidden, kPlain, 0}},
+               .in = layout.mlp_in,
+               .outputs = config.hidden_size}};
+  for (FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
+    linear->rounded_to = layer_rounding(weights, linear->in);
+  }
+  return linears;
 }
 
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
                         WeightOverride weights, ModuleKind stored_as) {
   std::optional<LinearFormat> rounded_to;
   if (weights == WeightOverride::kInt8Head) rounded_to = LinearFormat::kInt8Group64;
-  if (weights == WeightOverride::kInt4Head) rounded_to = LinearFormat::kInt4Group128;
+  if (weights == WeightOverride::kInt4Head || weights == WeightOverride::kInt4)
+    rounded_to = LinearFormat::kInt4Group128;
   if (rounded_to && config.hidden_size % unit_inputs(*rounded_to) != 0) rounded_to.reset();
   return {.parts = {{{stored_as}, layout.head_out, OutputPlacement::kPlain, 0}},
           .in = Slice::of_all(config.hidden_size),
@@ -48,11 +60,13 @@ FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout
           .rounded_to = rounded_to};
 }
 
-FusedLinear tap_projection_linear(const ModelConfig& config) {
+FusedLinear tap_projection_linear(const ModelConfig& config, WeightOverride weights) {
   const Slice hidden = Slice::of_all(config.hidden_size);
+  const Slice in = Slice::of_all(config.eagle3->taps_width());
   return {.parts = {{{ModuleKind::kTapProjection}, hidden, OutputPlacement::kPlain, 0}},
-          .in = Slice::of_all(config.eagle3->taps_width()),
-          .outputs = config.hidden_size};
+          .in = in,
+          .outputs = config.hidden_size,
+          .rounded_to = layer_rounding(weights, in)};
 }
 
 LmHeadSource find_lm_head(const Checkpoint& checkpoint, const Checkpoint* target) {
@@ -79,12 +93,15 @@ Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
   return sources;
 }
 
+bool packs_as_stored(const FusedPart& part, const Slice& in, const LinearSource& source) {
+  const int64_t step = part.placement == OutputPlacement::kPlain ? kOutputsOfWord : 16;
+  return source.packs_as_int4(part.out, in, step);
+}
+
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources) {
   bool int4 = !linear.all_zero() && !sources.empty();
   for (size_t i = 0; i < sources.size(); ++i) {
-    const FusedPart& part = linear.parts[i];
-    const int64_t step = part.placement == OutputPlacement::kPlain ? kOutputsOfWord : 16;
-    int4 = int4 && sources[i].packs_as_int4(part.out, linear.in, step);
+    int4 = int4 && packs_as_stored(linear.parts[i], linear.in, sources[i]);
   }
   return plan_linear(
       int4 ? LinearFormat::kInt4Group128 : linear.rounded_to.value_or(LinearFormat::kBf16),

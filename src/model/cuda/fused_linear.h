@@ -40,14 +40,16 @@ struct FusedLinear {
 struct LayerLinears {
   FusedLinear qkv, o, gate_up, down;
 };
-LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer);
+// kInt4 rounds them where their inputs are whole groups.
+LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer,
+                           WeightOverride weights = WeightOverride::kAsStored);
 // The LM head, made of its own rows; with tied embeddings it is a copy of theirs, which cannot be
-// looked up as a module. kInt4Head and kInt8Head round it if hidden_size is a multiple of the
-// group. `stored_as`: kEmbedding where it is made of another model's embedding.
+// looked up as a module. kInt4, kInt4Head and kInt8Head round it if hidden_size is a multiple of
+// the group. `stored_as`: kEmbedding where it is made of another model's embedding.
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
                         WeightOverride weights, ModuleKind stored_as = ModuleKind::kHead);
-// What makes features of an EAGLE-3 head's taps.
-FusedLinear tap_projection_linear(const ModelConfig& config);
+// What makes features of an EAGLE-3 head's taps; kInt4 rounds it as a layer.
+FusedLinear tap_projection_linear(const ModelConfig& config, WeightOverride weights);
 
 // Whether a decoder looks tokens up in an embedding of its own; a trained head may use its
 // target's.
@@ -69,6 +71,8 @@ bool may_share_lm_head(const ModelConfig& config, const FusedLinear& lm_head,
 // Finds the layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
                                                const FusedLinear& linear);
+// Whether the int4 kernels take the part of a module as it is stored.
+bool packs_as_stored(const FusedPart& part, const Slice& in, const LinearSource& source);
 // Int4 if all modules can be int4, otherwise the format that it is rounded to, or bf16.
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
 

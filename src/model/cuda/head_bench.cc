@@ -2,11 +2,11 @@
 // replays and of whole calls.
 //
 //   head_cuda_bench TARGET_DIR HEAD_DIR [--rows 1,8,16,32] [--context 1000] [--json FILE]
-//                   [--int8-head] [--int4-head]
+//                   [--int8-head] [--int4-head] [--int4]
 //
 // A depth: rows of a tree that start from the head's own features, keep theirs and want logits.
 // A catch-up: rows of a prefix that start from taps of the target and keep their features.
-// --int8-head, --int4-head: the head's LM head becomes that.
+// --int8-head, --int4-head: the head's LM head becomes that; --int4: its layers, too.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -172,6 +172,8 @@ int main(int argc, char** argv) {
       }
     } else if (flag == "--int4-head") {
       arguments.weights = forerun::WeightOverride::kInt4Head;
+    } else if (flag == "--int4") {
+      arguments.weights = forerun::WeightOverride::kInt4;
     } else if (flag == "--int8-head") {
       arguments.weights = forerun::WeightOverride::kInt8Head;
     } else {

@@ -27,9 +27,10 @@ struct DecoderCudaOptions {
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
-  // kAsStored, or the rounding of a head that is stored as floats: kInt8Head (groups of 64 inputs)
-  // or kInt4Head (128), for drafts, where the head is a large part of the bytes and nobody compares
-  // bits. Only where hidden_size is a multiple of the group.
+  // kAsStored, or the rounding of an LM head that is stored as floats: kInt8Head (groups of 64
+  // inputs) or kInt4Head (128), for drafts, where it is a large part of the bytes and nobody
+  // compares bits. Only where hidden_size is a multiple of the group. kInt4 also rounds the layers
+  // that are stored otherwise, as far as their inputs are whole groups.
   WeightOverride weights = WeightOverride::kAsStored;
   TapOptions taps;  // what Steps may keep of their rows; none by default
   // Only for an EAGLE-3 head: the model that it guesses for, whose embedding and LM head it uses

@@ -53,12 +53,13 @@ class LinearWeightCuda {
   Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
                    int64_t first_output, cudaStream_t stream);
 
-  // Fills an int4 weight from bf16 [outputs][in], a multiple of 8 outputs, rounded to nearest. For
-  // each output and group of inputs, in f32: scale = f16((high - low) / 15) where low <= 0 <= high
-  // bound the group's weights; zero = min(round(-low / scale), 15); a weight becomes round(w /
-  // scale) + zero, clamped to [0, 15]. Ties round to even.
-  Status round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
-  // Fills an int8 weight in the same way, with any number of outputs: scale = f16(max / 127) where
+  // The same from bf16 [outputs][in] for an int4 weight, rounded to nearest. For each output and
+  // group of inputs, in f32: scale = f16((high - low) / 15) where low <= 0 <= high bound the
+  // group's weights; zero = min(round(-low / scale), 15); a weight becomes round(w / scale) + zero,
+  // clamped to [0, 15]. Ties round to even.
+  Status round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
+                            int64_t first_output, cudaStream_t stream);
+  // Fills an int8 weight in the same way, which is one source's: scale = f16(max / 127) where
   // `max` is the largest magnitude of the group; a weight becomes round(w / scale), clamped to
   // [-127, 127].
   Status round_bf16_to_int8(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);

@@ -45,9 +45,12 @@ __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget tar
   constexpr int kWarps = PackVector::kOfUnit / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
   const int lane = vector.lane;
-  for (int f = warp; f < 32 && vector.tile < target.tiles; f += kWarps) {
-    const int64_t output = vector.tile * 32 + f;
+  // Gate and up share a tile.
+  const int outputs = target.placement == OutputPlacement::kPlain ? 32 : 16;
+  for (int f = warp; f < outputs && vector.tile < target.tiles; f += kWarps) {
+    const int64_t output = vector.tile * outputs + f;
     if (output >= target.outputs) break;
+    const int slot = static_cast<int>(output % 32);
     const int64_t first = (output * target.unit_count + vector.unit) * 128 + lane * 4;
     float w[4];
     float low = 0.0f;
@@ -64,11 +67,11 @@ __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget tar
     const float zero = step > 0.0f ? fminf(rintf(-low / step), 15.0f) : 0.0f;
     for (int i = 0; i < 4; ++i) {
       const float q = step > 0.0f ? rintf(w[i] / step) + zero : 0.0f;
-      nibbles[place][f][lane * 4 + i] = static_cast<uint8_t>(fminf(fmaxf(q, 0.0f), 15.0f));
+      nibbles[place][slot][lane * 4 + i] = static_cast<uint8_t>(fminf(fmaxf(q, 0.0f), 15.0f));
     }
     if (lane == 0) {
-      zeros[place][f] = static_cast<uint8_t>(zero);
-      scales[place][f] = scale;
+      zeros[place][slot] = static_cast<uint8_t>(zero);
+      scales[place][slot] = scale;
     }
   }
   __syncthreads();
@@ -115,10 +118,11 @@ __global__ void round_to_int8_kernel(const __nv_bfloat16* weight, PackTarget tar
 }  // namespace
 
 Status LinearWeightCuda::round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs,
+                                            OutputPlacement placement, int64_t first_output,
                                             cudaStream_t stream) {
-  constexpr auto kPlain = OutputPlacement::kPlain;
-  FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kInt4Group128, outputs, kPlain, 0));
-  const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
+  FORERUN_RETURN_IF_ERROR(
+      check_pack(LinearFormat::kInt4Group128, outputs, placement, first_output));
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
   return launch(round_to_int4_kernel, pack_blocks(target), kPackThreads, stream,
                 "rounding a weight to int4", weight, target);
 }

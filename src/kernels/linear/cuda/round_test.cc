@@ -86,13 +86,62 @@ TEST(LinearRoundCuda, MakesTheIntegersOfPlainLoops) {
     ASSERT_OK(packed->pack_awq(qweight.as<uint32_t>(), qzeros.as<uint32_t>(), scales.as<__half>(),
                                out, OutputPlacement::kPlain, 0, stream->get()));
     const DeviceBuffer source = to_device(weight);
-    ASSERT_OK(made->round_bf16_to_int4(source.as<__nv_bfloat16>(), out, stream->get()));
+    ASSERT_OK(made->round_bf16_to_int4(source.as<__nv_bfloat16>(), out, OutputPlacement::kPlain, 0,
+                                       stream->get()));
     ASSERT_OK(stream->synchronize());
     std::vector<std::byte> a(plan->weight_bytes());
     std::vector<std::byte> b(plan->weight_bytes());
     ASSERT_EQ(cudaMemcpy(a.data(), packed->data(), a.size(), cudaMemcpyDeviceToHost), cudaSuccess);
     ASSERT_EQ(cudaMemcpy(b.data(), made->data(), b.size(), cudaMemcpyDeviceToHost), cudaSuccess);
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size()), 0) << in << " x " << out;
+  }
+}
+
+// Parts of a fused weight go where their integers would.
+TEST(LinearRoundCuda, PartsLieWhereTheirIntegersWould) {
+  SKIP_WITHOUT_GPUS(1);
+  constexpr int64_t kIn = 256;
+  struct Part {
+    int64_t outputs;
+    OutputPlacement placement;
+    int64_t first_output;
+  };
+  const std::vector<Part> fused[] = {
+      {{48, OutputPlacement::kPlain, 0}, {40, OutputPlacement::kPlain, 64}},
+      {{48, OutputPlacement::kGate, 0}, {48, OutputPlacement::kUp, 0}}};
+  for (const std::vector<Part>& parts : fused) {
+    const auto plan = plan_linear(LinearFormat::kInt4Group128, kIn, 104);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    std::vector<std::vector<std::byte>> made;
+    for (const bool rounds : {false, true}) {
+      auto weight = LinearWeightCuda::allocate(*plan);
+      ASSERT_TRUE(weight.ok());
+      ASSERT_EQ(cudaMemset(weight->mutable_data(), 0, plan->weight_bytes()), cudaSuccess);
+      for (const Part& part : parts) {
+        const auto values = random_bf16(
+            static_cast<size_t>(kIn * part.outputs), 0.05f,
+            static_cast<uint32_t>(part.first_output) + (part.placement == OutputPlacement::kUp));
+        const Int4Tensors integers = rounded(values, kIn, part.outputs);
+        const DeviceBuffer source = to_device(values);
+        const DeviceBuffer qweight = to_device(integers.qweight);
+        const DeviceBuffer qzeros = to_device(integers.qzeros);
+        const DeviceBuffer scales = to_device(integers.scales);
+        if (rounds) {
+          ASSERT_OK(weight->round_bf16_to_int4(source.as<__nv_bfloat16>(), part.outputs,
+                                               part.placement, part.first_output, nullptr));
+        } else {
+          ASSERT_OK(weight->pack_awq(qweight.as<uint32_t>(), qzeros.as<uint32_t>(),
+                                     scales.as<__half>(), part.outputs, part.placement,
+                                     part.first_output, nullptr));
+        }
+        ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      }
+      made.emplace_back(plan->weight_bytes());
+      ASSERT_EQ(cudaMemcpy(made.back().data(), weight->data(), made.back().size(),
+                           cudaMemcpyDeviceToHost),
+                cudaSuccess);
+    }
+    EXPECT_EQ(made[0], made[1]);
   }
 }
 
@@ -162,7 +211,8 @@ TEST(LinearRoundCuda, OutputsNeedNotBeWholeWords) {
     ASSERT_TRUE(plan.ok());
     auto rounded = LinearWeightCuda::allocate(*plan);
     ASSERT_TRUE(rounded.ok());
-    ASSERT_OK(rounded->round_bf16_to_int4(source.as<__nv_bfloat16>(), out, nullptr));
+    ASSERT_OK(rounded->round_bf16_to_int4(source.as<__nv_bfloat16>(), out, OutputPlacement::kPlain,
+                                          0, nullptr));
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     made.emplace_back(plan->weight_bytes());
     ASSERT_EQ(
@@ -186,11 +236,13 @@ TEST(LinearRoundCuda, RefusesOtherFormatsAndWidths) {
   ASSERT_TRUE(to_int8.ok());
   const DeviceBuffer source = to_device(random_bf16(128 * 64, 1.0f, 1));
   const auto* const weight = source.as<__nv_bfloat16>();
-  EXPECT_EQ(to_floats->round_bf16_to_int4(weight, 32, nullptr).code(),
+  EXPECT_EQ(to_floats->round_bf16_to_int4(weight, 32, OutputPlacement::kPlain, 0, nullptr).code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(to_int4->round_bf16_to_int4(weight, 64, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(to_int4->round_bf16_to_int4(weight, 64, OutputPlacement::kPlain, 0, nullptr).code(),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(to_int4->round_bf16_to_int8(weight, 32, nullptr).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(to_int8->round_bf16_to_int4(weight, 32, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(to_int8->round_bf16_to_int4(weight, 32, OutputPlacement::kPlain, 0, nullptr).code(),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(to_int8->round_bf16_to_int8(weight, 64, nullptr).code(), StatusCode::kInvalidArgument);
 }
 
