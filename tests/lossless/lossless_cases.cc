@@ -55,6 +55,11 @@ const ::testing::Environment* const kNamedGpus = ::testing::AddGlobalTestEnviron
 
 bool on_gpu() { return devices_asked_for("FORERUN_TEST_DEVICES").starts_with("cuda"); }
 
+bool on_several_gpus() {
+  return on_gpu() &&
+         devices_asked_for("FORERUN_TEST_DEVICES").find_first_of(",/") != std::string::npos;
+}
+
 std::vector<Precision> precisions() {
   std::vector<Precision> all;
   ToySpec bf16 = toy();

@@ -25,6 +25,7 @@ namespace forerun::testing {
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
+bool on_several_gpus();  // or in several stages
 
 struct Precision {
   std::string name;
