@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
 #include "model/layer_range.h"
@@ -18,6 +19,13 @@ struct HeadTarget {
   const ModelConfig& config;
   std::span<const int32_t> taps;  // its store's TapOptions::after_layers
   int64_t tap_width = 0;          // of one tap
+};
+
+// What a plan of memory on GPUs must know of the target: an EAGLE-3 head on one of its GPUs may
+// read its LM head where it lies, if it is whole there.
+struct TargetOfHead {
+  const Checkpoint* checkpoint = nullptr;  // null: the model is no head
+  int32_t gpus = 1;
 };
 
 // kInvalidArgument "EAGLE-3 head: found ...; accepted: ...".

@@ -55,9 +55,8 @@ const ::testing::Environment* const kNamedGpus = ::testing::AddGlobalTestEnviron
 
 bool on_gpu() { return devices_asked_for("FORERUN_TEST_DEVICES").starts_with("cuda"); }
 
-bool on_several_gpus() {
-  return on_gpu() &&
-         devices_asked_for("FORERUN_TEST_DEVICES").find_first_of(",/") != std::string::npos;
+bool on_gpu_stages() {
+  return on_gpu() && devices_asked_for("FORERUN_TEST_DEVICES").find('/') != std::string::npos;
 }
 
 std::vector<Precision> precisions() {

@@ -25,7 +25,7 @@ namespace forerun::testing {
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
-bool on_several_gpus();  // or in several stages
+bool on_gpu_stages();  // of a target that is cut
 
 struct Precision {
   std::string name;

@@ -71,7 +71,7 @@ std::vector<HeadCase> head_cases() {
 class LosslessHeads : public ::testing::TestWithParam<size_t> {
  protected:
   LosslessHeads() : tested_(head_cases()[GetParam()]), pair_(tested_.precision.spec, tested_.head) {
-    if (on_several_gpus()) return;
+    if (on_gpu_stages()) return;
     options_.max_active_requests = 12;
     engine_ = make_engine(pair_.target(), pair_.draft(), tested_.precision, one_processor(), "",
                           options_);
@@ -84,7 +84,7 @@ class LosslessHeads : public ::testing::TestWithParam<size_t> {
 };
 
 TEST_P(LosslessHeads, EveryPolicyEqualsPlainDecoding) {
-  if (on_several_gpus()) GTEST_SKIP() << "heads on one GPU";
+  if (on_gpu_stages()) GTEST_SKIP() << "heads of targets that are not cut";
   ASSERT_NE(engine_, nullptr);
   int64_t accepted = 0, rejected = 0, draft_steps = 0;
   for (uint64_t seed = 0; seed < 17; ++seed) {
@@ -113,7 +113,7 @@ TEST_P(LosslessHeads, EveryPolicyEqualsPlainDecoding) {
 
 // Requests that share a beginning, of several samples each, on KV memory that runs short.
 TEST_P(LosslessHeads, UnderLoad) {
-  if (on_several_gpus()) GTEST_SKIP() << "heads on one GPU";
+  if (on_gpu_stages()) GTEST_SKIP() << "heads of targets that are not cut";
   ASSERT_NE(engine_, nullptr);
   const std::string shared(130, 'a');
   std::vector<Request> requests;

@@ -12,6 +12,7 @@
 #include "model/decoder.h"
 #include "model/decoder_weights.h"
 #include "model/device_memory.h"
+#include "model/head_ports.h"
 #include "model/layer_range.h"
 #include "model/tap_store.h"
 
@@ -38,11 +39,11 @@ Result<std::string> gpu_uuid(int32_t gpu);
 // kNotFound where there is no such GPU: the message names those that exist.
 Result<DeviceMemory> gpu_memory(int32_t gpu);
 // The memory that these layers of a model need on each of `degree` GPUs, by rank. `weights`:
-// kAsStored, kInt8Head or kInt4Head. `target`: the model that a trained head guesses for. Fails as
-// make_shard_plan.
+// kAsStored, kInt8Head or, of a draft, kInt4Head or kInt4. Fails as make_shard_plan.
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
-                                                 WeightOverride weights, const Checkpoint* target);
+                                                 WeightOverride weights,
+                                                 const TargetOfHead& target);
 
 struct GpuDecoderOptions {
   std::vector<int32_t> gpus;  // by rank; each gets a shard

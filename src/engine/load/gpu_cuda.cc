@@ -74,7 +74,8 @@ Result<DeviceMemory> gpu_memory(int32_t gpu) {
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
-                                                 WeightOverride weights, const Checkpoint* target) {
+                                                 WeightOverride weights,
+                                                 const TargetOfHead& target) {
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.path().string());

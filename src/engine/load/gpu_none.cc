@@ -25,7 +25,7 @@ Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/,
                                                  const LayerRange& /*layers*/, int32_t degree,
                                                  WeightOverride /*weights*/,
-                                                 const Checkpoint* /*target*/) {
+                                                 const TargetOfHead& /*target*/) {
   return std::vector<MemoryNeed>(static_cast<size_t>(degree));
 }
 

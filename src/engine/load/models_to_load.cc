@@ -23,7 +23,7 @@ Status check_head_placement(const EngineOptions& options, const Placement& place
                    "a target that is not cut");
   }
   if (placement.draft) return refused("draft devices '" + options.draft_devices + "'", "none");
-  if (placement.target.degree() > 1) {
+  if (placement.target.degree() > 1 && !placement.target.on_gpus()) {
     return refused("devices '" + options.devices + "', a group of " +
                        std::to_string(placement.target.degree()),
                    "one device");

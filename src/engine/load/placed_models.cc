@@ -31,14 +31,19 @@ std::vector<int32_t> PlacedModels::gpus_here() const {
 
 namespace {
 
-// A draft that runs in turn with the target, on its processors or on those of its last stage.
-PlacedStage place_sequential_draft(const Checkpoint& checkpoint, const ModelPlacement& placement,
+// A draft that runs in turn with the target, on its processors or on those of its last stage. A
+// trained head is on the first of a group of GPUs, which keeps what it reads.
+PlacedStage place_sequential_draft(const OpenedModel& draft, const ModelPlacement& placement,
                                    CpuDeviceGroup* targets_devices) {
   PlacedStage stage;
-  stage.layers = LayerRange::all(checkpoint.config());
+  stage.layers = LayerRange::all(draft.checkpoint.config());
   stage.devices = targets_devices;
   stage.gpus = placement.gpus;
   stage.degree = placement.degree();
+  if (draft.is_head() && placement.on_gpus()) {
+    stage.gpus.resize(1);
+    stage.degree = 1;
+  }
   return stage;
 }
 
@@ -76,9 +81,8 @@ Result<PlacedModels> place_stages(const ModelsToLoad& models, const Placement& p
     model.opened = models.of(role).opened;
     if (model.opened == nullptr) continue;
     if (role == Role::kDraft && placement.sequential()) {
-      model.stages.push_back(
-          place_sequential_draft(model.opened->checkpoint, placement.of(role),
-                                 placed.of(Role::kTarget).stages.back().devices));
+      model.stages.push_back(place_sequential_draft(
+          *model.opened, placement.of(role), placed.of(Role::kTarget).stages.back().devices));
       continue;
     }
     FORERUN_RETURN_IF_ERROR(place_model(models, role, placement.of(role), placed));

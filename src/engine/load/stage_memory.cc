@@ -22,7 +22,8 @@ namespace {
 // The memories that stages lie in, each with the needs of the stages added so far.
 class StageMemories {
  public:
-  explicit StageMemories(const ModelsToLoad& models) : models_(models) {}
+  StageMemories(const ModelsToLoad& models, const PlacedModels& placed)
+      : models_(models), placed_(placed) {}
 
   // `stage_name`: for messages, behind the role's name: " stage 2", or empty.
   Status add(Role role, const std::string& stage_name, const PlacedStage& stage) {
@@ -44,6 +45,7 @@ class StageMemories {
                       const PlacedStage& stage);
 
   const ModelsToLoad& models_;
+  const PlacedModels& placed_;
   std::vector<DeviceMemory> memories_;
 };
 
@@ -69,10 +71,15 @@ void add_need(DeviceMemory& memory, Role role, const std::string& stage_name,
 Status StageMemories::add_on_gpus(Role role, const std::string& stage_name,
                                   const PlacedStage& stage) {
   const Checkpoint& checkpoint = models_.of(role).opened->checkpoint;
+  TargetOfHead target;
+  if (models_.of(role).opened->is_head()) {
+    target = {.checkpoint = &models_.of(Role::kTarget).opened->checkpoint,
+              .gpus = placed_.of(Role::kTarget).stages.back().degree};
+  }
   FORERUN_ASSIGN_OR_RETURN(
       std::vector<MemoryNeed> needs,
       gpu_memory_needs(checkpoint, stage.layers, static_cast<int32_t>(stage.gpus.size()),
-                       models_.of(role).weights, &models_.of(Role::kTarget).opened->checkpoint));
+                       models_.of(role).weights, target));
   needs.front().buffer_bytes += tap_bytes(models_, role);
   for (size_t rank = 0; rank < stage.gpus.size(); ++rank) {
     const int32_t gpu = stage.gpus[rank];
@@ -126,7 +133,7 @@ Status StageMemories::add_needs_to(DeviceMemory& memory, Role role, const std::s
 }  // namespace
 
 Result<MemoryPlan> plan_stage_memory(const ModelsToLoad& models, const PlacedModels& placed) {
-  StageMemories memories(models);
+  StageMemories memories(models, placed);
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     const std::vector<PlacedStage>& stages = placed.of(role).stages;
     for (size_t idx = 0; idx < stages.size(); ++idx) {

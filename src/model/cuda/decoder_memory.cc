@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
+#include "model/cuda/decoder.h"
 #include "model/cuda/fused_linear.h"
 #include "model/cuda/head_input.h"
 #include "model/cuda/load_decoder.h"
@@ -50,19 +51,20 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
 
 Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
                                  const LayerRange& layers, WeightOverride weights,
-                                 const Checkpoint* target) {
+                                 const TargetOfHead& target) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
   // In a last stage the embedding is there while the tied head is packed from it.
   if (has_own_embedding(config) && layers.holds({ModuleKind::kEmbedding}, config)) {
     bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
   }
-  const LmHeadSource lm_head = find_lm_head(checkpoint, target);
+  const LmHeadSource lm_head = find_lm_head(checkpoint, target.checkpoint);
   const FusedLinear head = head_linear(config, layout, weights, lm_head.module);
   if (layers.heads && config.tied_embeddings && head.outputs > 0) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
     bytes.packed += static_cast<int64_t>(plan.weight_bytes());
-  } else if (layers.heads && !config.tied_embeddings && !may_share_lm_head(config, head, layout)) {
+  } else if (layers.heads && !config.tied_embeddings &&
+             !(target.gpus == 1 && may_share_lm_head(config, head, layout))) {
     FORERUN_RETURN_IF_ERROR(add_linear(*lm_head.checkpoint, head, bytes));
   }
   if (config.eagle3) {
@@ -83,7 +85,7 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
                                                              WeightOverride weights,
-                                                             const Checkpoint* target) {
+                                                             const TargetOfHead& target) {
   // The context of the process, kernels, graphs, and the rounding of allocations.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
@@ -118,11 +120,12 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
 
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options) {
+  const auto* const target = dynamic_cast<const DecoderCuda*>(options.target_decoder);
   FORERUN_ASSIGN_OR_RETURN(
       std::vector<MemoryNeed> needs,
-      estimate_decoder_cuda_memory(checkpoint, plan,
-                                   options.layers.value_or(LayerRange::all(checkpoint.config())),
-                                   options.weights, options.target));
+      estimate_decoder_cuda_memory(
+          checkpoint, plan, options.layers.value_or(LayerRange::all(checkpoint.config())),
+          options.weights, {options.target, target == nullptr ? 1 : target->num_shards()}));
   needs.front().buffer_bytes +=
       TapStoreCuda::bytes_of(options.taps, checkpoint.config().hidden_size);
   std::vector<DeviceMemory> memories;

@@ -307,6 +307,23 @@ TEST_P(Eagle3Cuda, LogitsBeyondTheLiveVocabularyAreImpossible) {
   }
 }
 
+// The target's first GPU has its taps and its embedding, but only a part of its LM head.
+TEST_P(Eagle3Cuda, ATargetMayHaveSeveralGpus) {
+  DecoderCudaOptions options;
+  options.devices = {0, 1 % gpus_of_sm90()};
+  options.kv_blocks = 2;
+  options.taps = {.after_layers = target_layers(), .places = kTargetPlaces};
+  const auto target = DecoderCuda::load(*target_checkpoint_, options);
+  ASSERT_TRUE(target.ok()) << target.status().message();
+  read_text(**target);
+  const auto expected = load_head(head_options());
+  DecoderCudaOptions of_head = head_options();
+  of_head.target_decoder = target->get();
+  const auto head = load_head(of_head);
+  ASSERT_TRUE(expected && head);
+  EXPECT_LT(relative_difference(run(*head, kTokens).logits, run(*expected, kTokens).logits), 3e-2);
+}
+
 TEST_P(Eagle3Cuda, MisfitsAreRefused) {
   const auto refusal = [this](const DecoderCudaOptions& options) {
     return DecoderCuda::load(*head_checkpoint_, options).status().message();

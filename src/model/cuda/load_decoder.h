@@ -12,6 +12,7 @@
 #include "model/decoder.h"
 #include "model/decoder_weights.h"
 #include "model/device_memory.h"
+#include "model/head_ports.h"
 #include "model/layer_range.h"
 #include "model/shard_plan.h"
 #include "model/tap_store.h"
@@ -50,13 +51,12 @@ Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
                                                    DecoderCudaOptions options);
 
 // The memory that each GPU's part of these layers takes, without a store of taps, by rank, named
-// "device 0" and so on. `target`: as in the options; an EAGLE-3 head that may read its target's
-// LM head counts none. Fails as loading does on a shape that the kernels do not take.
+// "device 0" and so on. Fails as loading does on a shape that the kernels do not take.
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
                                                              WeightOverride weights,
-                                                             const Checkpoint* target = nullptr);
+                                                             const TargetOfHead& target = {});
 // kResourceExhausted if a GPU has no room for its part and its cache; the message says what each
 // needs.
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
