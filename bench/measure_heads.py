@@ -209,6 +209,9 @@ def main() -> None:
 
             with ThreadPoolExecutor(args.at_once) as pool:
                 list(pool.map(answer, prompts))
+            if len(rows) < 2:
+                print(f"temperature {temperature}: no time was left")
+                continue
             table = tabulate(rows, args.methods)
             show(temperature, table, args.methods)
             record["sections"].append(

@@ -91,7 +91,7 @@ void build_step(benchmark::State& state) {
   RoleSequence sequence(1, spec, &pool, nullptr, /*head_dim=*/64);
   if (!sequence.kv.reserve(1500).ok()) state.SkipWithError("reserve");
   for (int32_t position = 0; position < 1000; ++position) sequence.kv.append_prefix(0);
-  StepBuilder builder(Role::kTarget, 64);
+  StepBuilder builder(Role::kTarget, 64, nullptr);
   PendingItem item;
   item.item = tree_item(rows, 1000, 0);
   for (auto _ : state) {
