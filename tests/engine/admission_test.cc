@@ -34,7 +34,7 @@ class AdmissionByLoop : public ::testing::Test {
     request.prompt_tokens = std::move(prompt);
     request.share_prefix = share_prefix;
     request.max_new_tokens = 20;
-    readers_.push_back(submit_to_loop(*loop_, std::move(request), model_->tokenizer));
+    readers_.push_back(submit_to_loop(*loop_, std::move(request), model_->tokenizer()));
   }
 
   TempDir dir_;

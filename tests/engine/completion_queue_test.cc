@@ -176,7 +176,7 @@ class DroppedRequests : public ::testing::Test {
   void submit(std::shared_ptr<RequestChannel> channel) {
     Request request;
     request.prompt_tokens = {1, 2, 3};
-    submit_to_loop(*loop_, std::move(request), model_->tokenizer, std::move(channel));
+    submit_to_loop(*loop_, std::move(request), model_->tokenizer(), std::move(channel));
     ASSERT_EQ(executor_->opened(), ++submitted_);
   }
 
