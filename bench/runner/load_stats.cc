@@ -109,7 +109,7 @@ HostTime host_time_of(const Trace& trace) {
   for (const TraceTurn& turn : trace.turns) turn_ns += static_cast<double>(turn.cpu_ns);
   for (const TraceStep& step : trace.steps) {
     host.results += static_cast<int64_t>(step.items.size());
-    step_ns += static_cast<double>(step.host_ns);
+    step_ns += static_cast<double>(step.host_cpu_ns);
   }
   host.idle_us = spread_of(idle_us(trace));
   host.turn_us = ratio(1e-3 * turn_ns, static_cast<double>(host.results));

@@ -126,9 +126,9 @@ TEST(Summary, RequestsWithoutTokensCostTimeOnly) {
 TEST(HostTime, IsSharedByTheResults) {
   Trace trace;
   trace.steps.resize(2);
-  trace.steps[0].host_ns = 6'000;
+  trace.steps[0].host_cpu_ns = 6'000;
   trace.steps[0].items.resize(3);
-  trace.steps[1].host_ns = 2'000;
+  trace.steps[1].host_cpu_ns = 2'000;
   trace.steps[1].items.resize(1);
   trace.turns.resize(4);
   for (TraceTurn& turn : trace.turns) turn.cpu_ns = 5'000;

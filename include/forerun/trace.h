@@ -39,7 +39,7 @@ struct TraceStep {
   int32_t context_tokens = 0;  // the largest number of tokens that a row sees
   int64_t start_ns = 0;        // forward and sampling
   int64_t end_ns = 0;
-  int64_t host_ns = 0;  // edits, building the Step, collecting results: thread CPU time
+  int64_t host_cpu_ns = 0;  // edits, building the Step, collecting results: thread CPU time
   std::vector<TraceItem> items;
   std::vector<TraceStage> stages;  // in their order; of stages in this process, or emulated ones
 };

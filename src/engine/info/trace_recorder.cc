@@ -13,7 +13,7 @@ void TraceRecorder::add_step(const StepRecord& record) {
   step.context_tokens = record.context_tokens;
   step.start_ns = record.start_ns;
   step.end_ns = record.end_ns;
-  step.host_ns = record.host_cpu_ns;
+  step.host_cpu_ns = record.host_cpu_ns;
   step.items.assign(record.items.begin(), record.items.end());
   step.stages.assign(record.stages.begin(), record.stages.end());
   const std::lock_guard lock(mutex_);

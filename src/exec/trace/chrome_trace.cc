@@ -82,7 +82,7 @@ std::string field(const char* name, int64_t value) {
 
 void write_step(const TraceStep& step, Writer& writer) {
   std::string args = field("rows", step.rows) + "," + field("context", step.context_tokens) + "," +
-                     field("host_cpu_ns", step.host_ns) + ",\"items\":[";
+                     field("host_cpu_ns", step.host_cpu_ns) + ",\"items\":[";
   for (const TraceItem& item : step.items) {
     if (&item != step.items.data()) args += ",";
     args += "{" + field("request", static_cast<int64_t>(item.request)) + "," +

@@ -23,7 +23,7 @@ TraceStep step_of(bool draft, int64_t submit_ns, int64_t start_ns, int64_t end_n
   step.rows = draft ? 4 : 8;
   step.start_ns = start_ns;
   step.end_ns = end_ns;
-  step.host_ns = 5 * kUs;
+  step.host_cpu_ns = 5 * kUs;
   step.items.push_back({.request = 1, .rows = step.rows, .submit_ns = submit_ns});
   return step;
 }

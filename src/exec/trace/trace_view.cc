@@ -118,7 +118,7 @@ std::vector<TraceRound> rounds_of(const Trace& trace) {
   for (const TraceStep& step : trace.steps) {
     for (const TraceItem& item : step.items) {
       if (TraceRound* round = index.containing(item.request, step.end_ns)) {
-        round->host_cpu_ns += step.host_ns / static_cast<int64_t>(step.items.size());
+        round->host_cpu_ns += step.host_cpu_ns / static_cast<int64_t>(step.items.size());
       }
     }
   }
