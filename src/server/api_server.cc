@@ -1,5 +1,6 @@
 #include "server/api_server.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -9,10 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "server/api/chat_completions.h"
-#include "server/api/completions.h"
 #include "server/api/model_routes.h"
-#include "server/api/responses.h"
 #include "server/page/page_files.h"
 
 namespace forerun::server {
@@ -21,26 +19,19 @@ namespace {
 constexpr std::chrono::seconds kRetryAfter{1};
 constexpr const char* kEnding = "the server is ending";
 
-constexpr std::array<std::string_view, 6> kPosts = {"/v1/chat/completions", "/v1/completions",
-                                                    "/v1/embeddings",       "/tokenize",
-                                                    "/detokenize",          "/v1/responses"};
 constexpr std::array<std::string_view, 9> kGets = {"/",        "/health",    "/ready",
                                                    "/metrics", "/v1/models", "/props",
                                                    "/slots",   "/v1/health", "/version"};
 
-template <size_t N>
-bool contains(const std::array<std::string_view, N>& paths, std::string_view path) {
-  for (const std::string_view each : paths) {
-    if (each == path) return true;
-  }
-  return false;
+bool takes_get(std::string_view path) {
+  return std::find(kGets.begin(), kGets.end(), path) != kGets.end();
 }
-
-bool is_path(const std::string& path) { return contains(kPosts, path) || contains(kGets, path); }
+bool takes_post(std::string_view path) { return find_post_route(path) != nullptr; }
+bool is_path(std::string_view path) { return takes_post(path) || takes_get(path); }
 
 const char* methods_of(const std::string& path) {
-  if (contains(kPosts, path)) return "POST, OPTIONS";
-  return contains(kGets, path) ? "GET, HEAD, OPTIONS" : "GET, HEAD, POST, OPTIONS";
+  if (takes_post(path)) return "POST, OPTIONS";
+  return takes_get(path) ? "GET, HEAD, OPTIONS" : "GET, HEAD, POST, OPTIONS";
 }
 
 // RFC 9110, 9.3.7. AccessPolicy decides what a page of another origin may do.
@@ -53,20 +44,9 @@ HttpResponse options_of(const HttpRequest& request) {
 
 // A path as metrics name it: of a fixed set, whatever clients ask for.
 std::string route_of(const HttpRequest& request) {
-  if (contains(kPosts, request.path) || contains(kGets, request.path)) return request.path;
+  if (is_path(request.path)) return request.path;
   if (request.path.starts_with("/page/")) return "/page/";
   return request.path.starts_with("/v1/models/") ? "/v1/models/" : "other";
-}
-
-HttpResponse json_response(const Json& json) {
-  HttpResponse response;
-  response.body = json_line(json);
-  return response;
-}
-
-HttpResponse response_of(const JsonOrError& answer) {
-  if (const auto* error = std::get_if<ApiError>(&answer)) return error_response(*error);
-  return json_response(std::get<Json>(answer));
 }
 
 HttpResponse page_response(const PageFile& file) {
@@ -189,8 +169,9 @@ std::optional<HttpResponse> ApiServer::get(const HttpRequest& request) {
 
 void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   const bool is_get = request.method == "GET" || request.method == "HEAD";
-  if (request.method == "POST" && contains(kPosts, request.path)) {
-    return post(std::move(request), exchange);
+  if (request.method == "POST") {
+    const PostRoute* const route = find_post_route(request.path);
+    if (route != nullptr) return post(*route, std::move(request), exchange);
   }
   if (request.method == "OPTIONS") return respond(request, *exchange, options_of(request));
   if (is_get) {
@@ -212,7 +193,8 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
   respond(request, *exchange, std::move(response));
 }
 
-void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::post(const PostRoute& route, HttpRequest request,
+                     const std::shared_ptr<Exchange>& exchange) {
   if (draining_) {
     return respond(request, *exchange, error_response(api_error(503, kEnding)));
   }
@@ -220,15 +202,16 @@ void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& excha
     return respond(request, *exchange, std::move(*refusal));
   }
   const RequestPtr shared = std::make_shared<const HttpRequest>(std::move(request));
-  const bool taken =
-      workers_->try_post(static_cast<int64_t>(shared->body.size()), [this, shared, exchange] {
-        catch_defects(*shared, *exchange, [&] { run_post(shared, exchange); });
+  const bool taken = workers_->try_post(
+      static_cast<int64_t>(shared->body.size()), [this, &route, shared, exchange] {
+        catch_defects(*shared, *exchange, [&] { run_post(route, shared, exchange); });
       });
   if (!taken) refuse_as_full(*shared, *exchange);
 }
 
 void ApiServer::refuse_as_full(const HttpRequest& request, Exchange& exchange) {
-  ApiError error = api_error(429, "too many requests wait to be read; send this one again later");
+  ApiError error =
+      api_error(429, "too many requests wait to be read; send this request again later");
   error.retry_after = kRetryAfter;
   respond(request, exchange, error_response(error));
 }
@@ -244,30 +227,15 @@ void ApiServer::catch_defects(const HttpRequest& request, Exchange& exchange,
           error_response(api_error(500, "the server failed to read this request")));
 }
 
-void ApiServer::run_post(const RequestPtr& shared, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::run_post(const PostRoute& route, const RequestPtr& shared,
+                         const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = *shared;
   if (cut_off_) return respond(request, *exchange, error_response(api_error(503, kEnding)));
-  Engine& engine = client_->engine();
-  const std::string& path = request.path;
-  if (path == "/tokenize") {
-    return respond(request, *exchange,
-                   response_of(tokenize_json(engine, facts_, format_, request.body)));
+  PostOutcome outcome = route.read({client_->engine(), facts_, format_, request});
+  if (auto* const response = std::get_if<HttpResponse>(&outcome)) {
+    return respond(request, *exchange, std::move(*response));
   }
-  if (path == "/detokenize") {
-    return respond(request, *exchange, response_of(detokenize_json(engine, facts_, request.body)));
-  }
-  if (path == "/v1/embeddings") {
-    return respond(request, *exchange,
-                   error_response(api_error(501, path + ": this server does not support it")));
-  }
-  auto call = path == "/v1/completions" ? read_completion(engine, facts_, request.body, request.id)
-              : path == "/v1/responses"
-                  ? read_response(engine, facts_, format_, request.body, request.id)
-                  : read_chat_completion(engine, facts_, format_, request.body, request.id);
-  if (const auto* error = std::get_if<ApiError>(&call)) {
-    return respond(request, *exchange, error_response(*error));
-  }
-  prepare(shared, exchange, std::move(std::get<GenerationCall>(call)));
+  prepare(shared, exchange, std::move(std::get<GenerationCall>(outcome)));
 }
 
 void ApiServer::prepare(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange,

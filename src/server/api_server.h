@@ -13,6 +13,7 @@
 #include "forerun/engine.h"
 #include "server/api/chat_format.h"
 #include "server/api/generation.h"
+#include "server/api/post_routes.h"
 #include "server/api/server_facts.h"
 #include "server/engine_client.h"
 #include "server/http/access_policy.h"
@@ -45,13 +46,14 @@ class ApiServer {
   void handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   // Answers a GET request; nothing if there is no such path.
   std::optional<HttpResponse> get(const HttpRequest& request);
-  void post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
+  void post(const PostRoute& route, HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   using RequestPtr = std::shared_ptr<const HttpRequest>;
   // Does `work`, and answers with 500 or 503 where it throws.
   void catch_defects(const HttpRequest& request, Exchange& exchange,
                      const std::function<void()>& work);
   // On a thread of workers_.
-  void run_post(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange);
+  void run_post(const PostRoute& route, const RequestPtr& request,
+                const std::shared_ptr<Exchange>& exchange);
   // Compiles the call's output formats, on the thread for long work where they take long, and
   // generates.
   void prepare(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange,

@@ -502,9 +502,10 @@ class Api(serving.ServerTest):
         _, _, models = self.server.get("/v1/models")
         name = models["data"][0]["id"]
         self.assertEqual(self.server.get("/v1/models/" + name)[2]["id"], name)
-        self.refused(self.server.get("/v1/models/other"), 404, "other")
+        why = f"model: found 'other'; accepted: '{name}'"
+        self.refused(self.server.get("/v1/models/other"), 404, why)
         error = self.refused(
-            self.server.post("/v1/completions", {"model": "other", "prompt": "x"}), 404, "other"
+            self.server.post("/v1/completions", {"model": "other", "prompt": "x"}), 404, why
         )
         self.assertEqual(error["code"], "model_not_found")
         self.assertEqual(

@@ -234,19 +234,25 @@ void read_stream(OrderedFieldReader& fields, StreamFields& stream) {
       options->boolean("continuous_usage_stats").value_or(false) && stream.include_usage;
 }
 
+std::optional<ApiError> refuse_model(const ServerFacts& facts, const std::string& name) {
+  std::string accepted;
+  for (const std::string& served : facts.options.model_names) {
+    if (served == name) return std::nullopt;
+    accepted += (accepted.empty() ? "'" : ", '") + served + "'";
+  }
+  ApiError error = api_error(404, "model: found '" + name + "'; accepted: " + accepted);
+  error.param = "model";
+  error.code = "model_not_found";
+  return error;
+}
+
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts,
                                    Json* object) {
   if (auto error = parse_object(body, object)) return error;
   OrderedFieldReader fields{OrderedJsonValue(object)};
   const std::optional<std::string> model = fields.string("model");
   if (!fields.ok()) return api_error(fields.status());
-  const auto& names = facts.options.model_names;
-  if (!model || std::count(names.begin(), names.end(), *model) > 0) return std::nullopt;
-  ApiError error = api_error(404, "model: found '" + *model + "', this server has '" +
-                                      facts.model() + "' (GET /v1/models)");
-  error.param = "model";
-  error.code = "model_not_found";
-  return error;
+  return model ? refuse_model(facts, *model) : std::nullopt;
 }
 
 }  // namespace forerun::server

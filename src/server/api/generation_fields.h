@@ -58,6 +58,8 @@ std::optional<ApiError> tokenize_prompts(const Engine& engine, std::span<Request
 // are to be scored into tokens.
 std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,
                                      std::span<Request> prompts, const ParamNames& names);
+// 404 where `name` is none of the server's names of its model.
+std::optional<ApiError> refuse_model(const ServerFacts& facts, const std::string& name);
 // The object that a call's body holds; 400 where it holds none, 404 where it asks for another model
 // than this server's.
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts, Json* object);

@@ -35,6 +35,17 @@ Json choices_json(const std::vector<OptionChoice>& choices) {
 
 }  // namespace
 
+HttpResponse json_response(const Json& json) {
+  HttpResponse response;
+  response.body = json_line(json);
+  return response;
+}
+
+HttpResponse response_of(const JsonOrError& answer) {
+  if (const auto* error = std::get_if<ApiError>(&answer)) return error_response(*error);
+  return json_response(std::get<Json>(answer));
+}
+
 Json models_json(const ServerFacts& facts) {
   Json list = Json::array();
   for (const std::string& name : facts.options.model_names) list.push_back(described(facts, name));
@@ -42,12 +53,11 @@ Json models_json(const ServerFacts& facts) {
 }
 
 JsonOrError model_json(const ServerFacts& facts, const std::string& name) {
-  const auto& names = facts.options.model_names;
-  if (std::count(names.begin(), names.end(), name) > 0) return described(facts, name);
-  ApiError error =
-      api_error(404, "model: found '" + name + "', this server has '" + facts.model() + "'");
-  error.code = "model_not_found";
-  return error;
+  if (std::optional<ApiError> error = refuse_model(facts, name)) {
+    error->param.clear();  // the name comes in the path
+    return std::move(*error);
+  }
+  return described(facts, name);
 }
 
 Json props_json(const Engine& engine, const ServerFacts& facts) {

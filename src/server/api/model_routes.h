@@ -12,6 +12,8 @@
 namespace forerun::server {
 
 using JsonOrError = std::variant<Json, ApiError>;
+HttpResponse json_response(const Json& json);
+HttpResponse response_of(const JsonOrError& answer);
 
 // GET /v1/models and /v1/models/NAME
 Json models_json(const ServerFacts& facts);
