@@ -38,7 +38,7 @@ std::optional<DigestsByPlace> parse_kept_digests(std::string_view text, const Fi
 std::string write_kept_digests(const FileState& state, const DigestsByPlace& digests);
 
 // Reads and replaces the files of kept digests in a folder. Several processes may use the folder at
-// a time.
+// the same time.
 class KeptDigests {
  public:
   // `folder` empty: nothing is kept.

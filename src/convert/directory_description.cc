@@ -241,7 +241,7 @@ Result<std::string> written_tokenizer_config(const Checkpoint& input,
   return pretty(json);
 }
 
-// Those of a GGUF file.
+// The text files of a directory that is made of a GGUF file.
 Result<NamedTexts> written_files(const Checkpoint& input, const DirectoryFormat& format) {
   NamedTexts files;
   const auto add = [&](const char* name, Result<std::string> text) -> Status {

@@ -20,8 +20,8 @@ namespace forerun {
 Status describe_in_gguf(const Checkpoint& input, const FileFormat& format, GgufWriter& writer,
                         std::vector<std::string>& notes);
 
-// What the frequencies of rope are divided by, [head_dim / 2]: the tensor rope_freqs.weight, which
-// stands for Llama 3's scaling. Empty where the model has none.
+// The divisors of the rope frequencies, [head_dim / 2], as tensor rope_freqs.weight stores them to
+// express Llama 3's scaling. Empty if the model has no such scaling.
 std::vector<float> rope_factors(const ModelConfig& config);
 
 }  // namespace forerun

@@ -35,28 +35,27 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
   return {.kinds = 0, .vocab = live_vocab};
 }
 
-Status perform_task(const StepLogits& all, SamplerScratch& scratch, const RowTask& task,
+Status perform_task(const StepLogits& logits, SamplerScratch& scratch, const RowTask& task,
                     RowResult& result) {
-  const LogitsRow logits = all.row(task.logits_row);
+  const LogitsRow row = logits.row(task.logits_row);
   switch (task.want) {
     case Want::kNothing:
       return {};
     case Want::kSample: {
       SampledToken sampled;
-      const Status status = sample_token(logits, task.context, scratch, &sampled, &result.top);
+      const Status status = sample_token(row, task.context, scratch, &sampled, &result.top);
       result.token = sampled.token;
       result.logprob = sampled.logprob;
       return status;
     }
     case Want::kTopK:
-      return top_candidates(logits, task.context, task.count, task.shared_noise, scratch,
-                            &result.top);
+      return top_candidates(row, task.context, task.count, task.shared_noise, scratch, &result.top);
     case Want::kDraw:
-      return draw_candidates(logits, task.context, task.count, scratch, &result.top,
+      return draw_candidates(row, task.context, task.count, scratch, &result.top,
                              task.distribution);
     case Want::kScore:
       result.token = task.token;
-      return token_logprobs(logits, task.context.position, task.token, task.count, scratch,
+      return token_logprobs(row, task.context.position, task.token, task.count, scratch,
                             &result.logprob, &result.top);
   }
   return {};

@@ -1,5 +1,5 @@
 // One model on its devices, with the sampler behind it: runs a Step and answers what its rows want.
-// One implementation a backend.
+// Each backend has one implementation.
 #pragma once
 
 #include <cstdint>
@@ -130,7 +130,7 @@ struct StepLogits {
 // The query by which a task reads its row of `live_vocab` logits.
 RowQuery query_of(const RowTask& task, int32_t live_vocab);
 
-// Perform one task, for backends that sample on the host; for the others they define the result.
+// Perform one task. Used by backends that sample on the host; others must give the same results.
 // Where the vocabulary is divided among devices, every device calls them with the same task and a
 // `result` of its own. They neither read nor write the task's own `result` and `status`.
 Status perform_task(const StepLogits& logits, SamplerScratch& scratch, const RowTask& task,

@@ -10,7 +10,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr size_t kMaxStates = 20'000;
-constexpr uint64_t kWorkOfRange = 5;  // of GrammarLimits::max_work
+constexpr uint64_t kWorkOfRange = 5;  // units of GrammarLimits::max_work
 
 using StateSet = std::vector<uint32_t>;  // ascending
 

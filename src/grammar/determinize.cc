@@ -59,7 +59,7 @@ class SubsetConstruction {
     }
     if (!work_.spend(2 + set.size())) return work_.exceeded();
     const bool accepting = marks_[rule_.end - first_] == mark_;
-    // States that do nothing of their own would tell sets apart that are the same.
+    // States without bytes or calls are left out: sets that differ only in them are the same.
     std::erase_if(set, [&](uint32_t state) {
       const Nfa::State& s = nfa_.states[state];
       return s.bytes.empty() && s.calls.empty() && state != rule_.end && !rule_.is_head(state) &&

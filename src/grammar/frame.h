@@ -52,8 +52,8 @@ inline bool same_place(const Place& a, const Place& b) {
 // Sorts `places`, drops duplicates, and returns their hash.
 Hash128 make_canonical(std::vector<Place>& places);
 
-// A frame with counted references, of which the caller gets one; it takes one on each caller's
-// frame, which must be counted as well.
+// Makes a frame with a reference count, which is 1: the caller's. The frame holds a reference to
+// the frame of each of `callers`, which must have such a count as well.
 const Frame* new_counted_frame(Hash128 hash, std::span<const Place> callers);
 // Nothing for null and for frames that are not counted.
 void retain(const Frame* frame);

@@ -1,4 +1,4 @@
-// Grammar: which texts a reply may be. GrammarState: how far one text has come in it.
+// A Grammar says which texts a reply may be, a GrammarState how far one text has come in it.
 //
 // A grammar is compiled once, from a JSON schema (schema.h says what of it), as "any JSON object",
 // from a regular expression, or from a grammar text in GBNF (grammar_text.h says which), and is
@@ -52,10 +52,10 @@ class Grammar {
   // Fails as from_json_schema() does; messages hold line and column.
   static Result<Grammar> from_text(std::string_view text, const GrammarLimits& limits = {});
 
-  // Also takes rules that schemas define: JSON between fixed texts, as in tool calls.
+  // Like the above, but rules may also be JSON schemas: JSON between fixed texts, as in tool calls.
   // E.g. the text `root ::= "<tool_call>\n" call "\n</tool_call>"` and a schema named "call".
-  // Limits on the size of texts hold for each, all others for the whole. Schemas are read as
-  // SchemaReading::kIntent has them.
+  // Limits on text size apply to each text, all other limits to the whole grammar. Schemas are read
+  // with SchemaReading::kIntent.
   static Result<Grammar> from_text(std::string_view text, std::span<const NamedSchema> schemas,
                                    const GrammarLimits& limits = {});
 

@@ -1,7 +1,7 @@
 // Any bytes as a JSON schema and as a grammar text: refused or compiled, and then states, masks and
 // limits must hold up.
 //
-// The first byte chooses the reader. What stands behind the first zero byte is a text that the
+// The first byte chooses the reader. What comes after the first zero byte is a text that the
 // grammar is walked with.
 #include <algorithm>
 #include <cstddef>

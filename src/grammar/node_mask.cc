@@ -107,7 +107,7 @@ class NodeAnalysis {
     return {before.rounds, false, before.known};
   }
 
-  // Whether whatever is below `node` in the trie leaves the walk at the one place where it is.
+  // Whether the walk is at a single place and stays there, whichever bytes below `node` it reads.
   bool stays_below(const ByteTrie::Node& node) {
     const auto places = walker_.places();
     if (places.size() != 1 || walker_.escaped()) return false;

@@ -10,8 +10,9 @@ namespace forerun::grammar {
 
 enum class Verdict : uint8_t { kNo, kUnknown, kYes };
 
-// `schema` as the specification has it. kUnknown where that takes what is not supported; a format
-// counts as satisfied. `at`: where the schema stands. Fails as SchemaResolver::flattened().
+// Whether `value` satisfies `schema` by the specification. kUnknown where that depends on something
+// unsupported; a format counts as satisfied. `at`: the schema's place. Fails as
+// SchemaResolver::flattened().
 Result<Verdict> judge(SchemaResolver& resolver, const Json& schema, const Json& value,
                       const std::string& at, int depth = 0);
 

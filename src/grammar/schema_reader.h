@@ -92,7 +92,7 @@ class SchemaReader {
   // all.
   Result<std::optional<CharNfa>> read_texts(const Json& schema, const std::string& at);
   Result<bool> make_countable(CharNfa& nfa, uint32_t min, const std::string& at);
-  // `nfa`'s texts of min to max characters as a string in quotes.
+  // A JSON string in quotes: the texts of `nfa` that have min to max characters.
   Result<ExprId> quoted_texts(CharNfa nfa, uint32_t min, uint32_t max, const std::string& at);
 
   bool is_never(ExprId expr) const { return rules_.expr(expr).kind == Expr::Kind::kNever; }

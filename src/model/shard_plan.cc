@@ -39,7 +39,7 @@ int64_t input_unit(const ModelConfig& config) {
   return unit;
 }
 
-// Inputs at whose multiples a weight is best cut: whole blocks.
+// A weight is best cut at multiples of this many inputs, which are whole blocks.
 int64_t best_input_unit(const ModelConfig& config) {
   int64_t unit = std::max<int64_t>(input_unit(config), config.quantization.block_inputs);
   for (const LayerScheme& scheme : config.quantization.schemes) {

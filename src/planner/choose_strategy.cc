@@ -75,7 +75,7 @@ std::vector<Setting> predict(const CostTable& costs, const std::vector<double>& 
   return settings;
 }
 
-std::string line(const char* name, const Setting& setting, double plain_rate) {
+std::string report_line(const char* name, const Setting& setting, double plain_rate) {
   char text[128];
   if (setting.depth == 0) {
     std::snprintf(text, sizeof(text), "%-18s", name);
@@ -119,7 +119,7 @@ StrategyChoice choose_sequential(const PlannerInput& input) {
   }
   const Setting plain{1, 0, 0, 1.0, costs.at(Role::kTarget, 1)};
   choice.seconds_per_round = plain.seconds;
-  choice.report = line("autoregressive", plain, plain.rate());
+  choice.report = report_line("autoregressive", plain, plain.rate());
   if (!input.has_draft_model) {
     choice.report += std::string("no draft model: ") + kWithoutDraft + "\n";
     return choice;
@@ -129,7 +129,7 @@ StrategyChoice choose_sequential(const PlannerInput& input) {
       predict(costs, assumed ? kAssumedChances : input.rank_chances);
   const Setting best = settings.front();
   for (size_t i = 0; i < std::min(kListed, settings.size()); ++i) {
-    choice.report += line("serial_tree", settings[i], plain.rate());
+    choice.report += report_line("serial_tree", settings[i], plain.rate());
   }
   const char* basis = assumed ? "assumed" : "measured";
   double reachable = best.rate() / plain.rate();

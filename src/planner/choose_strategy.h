@@ -2,8 +2,8 @@
 // acceptance rate of draft tokens. Pure.
 //
 // The prediction for a setting: a round grows a draft tree in d draft Steps of w leaves, whose
-// nodes have average children (the best few children of a node are right with the chances in
-// `rank_chances`), and verifies the best bs nodes. Tokens a round = 1 + the sum of the nodes'
+// nodes all have the same children (a node's i-th best child is right with chance
+// `rank_chances[i]`), and verifies the best bs nodes. Tokens a round = 1 + the sum of the nodes'
 // chances; time = d draft Steps and one target Step, host included.
 #pragma once
 

@@ -113,8 +113,8 @@ TEST(MagicDecTables, EveryRowIsReproduced) {
 }
 
 TEST(MagicDecTables, NoRowNeedsTimesOfItsOwn) {
-  // The times come from costs that all rows of a pair of models share, not from the row: where rows
-  // repeat a load, medians. They must still be the printed ones.
+  // A row's times are computed from Step costs shared by all rows of a model pair (medians where
+  // rows repeat a load), yet must still equal the times that the row prints.
   for (const auto& [table, rows] : read_tables()) {
     for (const Row& row : rows) {
       const PublishedRound& printed = row.printed;

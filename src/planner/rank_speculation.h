@@ -50,7 +50,7 @@ SpeculationForecast forecast(const StepCosts& costs, const BatchLoad& load,
                              const std::vector<SpeculationCandidate>& candidates, int32_t index,
                              int32_t gamma, const RankOptions& options = {});
 
-// Forecasts of all settings, best first. Plain decoding stands before all that are not faster.
+// Forecasts of all settings, best first. Plain decoding precedes all that are not faster.
 std::vector<SpeculationForecast> rank_speculation(
     const StepCosts& costs, const BatchLoad& load,
     const std::vector<SpeculationCandidate>& candidates, const RankOptions& options = {});

@@ -19,7 +19,7 @@ namespace forerun {
 struct BatchLoad {
   int32_t sequences = 1;       // B
   int64_t context_tokens = 0;  // S, of each
-  // Free tokens of the KV cache: views with memory of their own can get as many.
+  // Tokens for which the KV cache has room: views with memory of their own can take so many.
   int64_t free_tokens = INT64_MAX;
 };
 

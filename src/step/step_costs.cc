@@ -20,7 +20,7 @@ constexpr double kForgets = 1e-3;
 // lasting.
 constexpr size_t kExceptions = 2;
 constexpr double kLasting = 1.25;
-// What a further row takes, relative to an entry's time, where there is no second entry to tell.
+// The time of a further row, relative to the entry's time, where there is only one entry.
 constexpr double kAssumedRowShare = 0.04;
 
 double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) {

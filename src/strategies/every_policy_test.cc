@@ -54,8 +54,8 @@ TEST(EveryPolicy, HasTheWholeProduct) {
   const size_t with_model =
       static_cast<size_t>(std::count_if(sources.begin(), sources.end(), names_the_model));
   EXPECT_EQ(policies_of("autoregressive", every_policy()).size(), 1u);
-  // The chain and two static shapes take rule `rejection`, with the model alone.
-  // Each view with the first shape and source.
+  // Every shape but `levels` with every source, three static shapes (the chain is one) with rule
+  // `rejection` and the model alone, and every view with the first shape and source.
   const size_t views = view_table().size();
   EXPECT_EQ(policies_of("serial_tree", every_policy()).size(),
             (shapes.size() - 1) * sources.size() + 3 + views);

@@ -22,7 +22,7 @@ GuessChain::GuessChain(const Config& config, std::unique_ptr<DraftSource> source
       acceptance_(std::move(shared)) {}
 
 void GuessChain::start(const RequestView& request) {
-  if (config_.most == 0) return;
+  if (config_.max_guesses == 0) return;
   tokens_.reserve(static_cast<size_t>(request.max_tokens));
   tokens_.assign(request.tokens.begin(), request.tokens.end());
   guess_list_.start(request.prompt_tokens);
@@ -30,14 +30,14 @@ void GuessChain::start(const RequestView& request) {
 }
 
 void GuessChain::add_verified(std::span<const EmittedToken> tokens) {
-  if (config_.most == 0) return;
+  if (config_.max_guesses == 0) return;
   for (const EmittedToken& token : tokens) tokens_.push_back(token.token);
 }
 
 void GuessChain::on_costs(const CostTable& costs) { costs_ = costs; }
 
 void GuessChain::prepare() {
-  if (config_.most == 0) return;
+  if (config_.max_guesses == 0) return;
   guess_list_.observe(tokens_);
   has_read_ = true;
 }
@@ -47,7 +47,7 @@ void GuessChain::begin(const TokenTree& tree, NodeId last, bool reads) {
   guesses_.clear();
   chances_.clear();
   num_rows_ = 0;
-  ended_ = config_.most == 0;
+  ended_ = config_.max_guesses == 0;
   reads_ = reads;
   for (int32_t row = tree.row(last) + 1; row < tree.size(); ++row) {
     ended_ = !take_guess(tree, tree.node_at(row)) || ended_;
@@ -69,7 +69,7 @@ bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
   if (!ended_ && reads_) prepare();
   while (!ended_) {
     // A guess is useless if max_tokens leaves no room for the token after it.
-    if (static_cast<int32_t>(num_rows_) >= config_.most ||
+    if (static_cast<int32_t>(num_rows_) >= config_.max_guesses ||
         tree.position(tip_) + 1 >= tree.max_position()) {
       break;
     }

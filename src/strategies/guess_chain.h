@@ -25,7 +25,7 @@ namespace forerun {
 class GuessChain : private GuessJudge {
  public:
   struct Config {
-    int32_t most = 0;  // guesses a check; 0: there is no source
+    int32_t max_guesses = 0;  // a check; 0: there is no source
     bool has_draft_model = false;
     int32_t target_vocab = 0;  // as in ModelFacts
     int32_t draft_vocab = 0;

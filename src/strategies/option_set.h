@@ -11,7 +11,8 @@
 
 namespace forerun {
 
-// The fields of SpeculationOptions beside the strategy's name, in the order of kSpeculationFields.
+// The fields of SpeculationOptions other than the strategy's name, in the order of
+// kSpeculationFields.
 enum class SpeculationOption : uint8_t {
   kSource,
   kShape,

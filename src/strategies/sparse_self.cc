@@ -35,7 +35,7 @@ std::unique_ptr<Strategy> SparseSelf::make(const SpeculationPlan& plan,
   Config config{
       .view = plan.view, .draft_depth = plan.draft_depth, .record_rounds = parts.record_rounds};
   if (plan.source.empty()) return std::make_unique<SparseSelf>(config);
-  config.guesses = {.most = plan.draft_width - 1,
+  config.guesses = {.max_guesses = plan.draft_width - 1,
                     .has_draft_model = plan.source.model,
                     .target_vocab = plan.models.target_vocab,
                     .draft_vocab = plan.models.draft_vocab,
@@ -46,7 +46,7 @@ std::unique_ptr<Strategy> SparseSelf::make(const SpeculationPlan& plan,
 SparseSelf::SparseSelf(const Config& config, std::unique_ptr<DraftSource> source,
                        std::shared_ptr<SharedAcceptance> shared)
     : config_(config),
-      tree_(config.draft_depth + config.guesses.most + 2),
+      tree_(config.draft_depth + config.guesses.max_guesses + 2),
       guesses_(config.guesses, std::move(source), std::move(shared)),
       verification_(AcceptRule::kMatch) {}
 

@@ -7,10 +7,10 @@
 // then the resulting KV edits, which go with the next item.
 // - A draft item is the row of the chain's last token, which brings the next one. Where there is a
 //   source (TriForce's hierarchy), it guesses first, and the item has a row for each guess too, at
-//   most draft_width in all: those that the view confirms, by the same rule by which the whole KV
-//   confirms its tokens, are drafted in one Step, and a token of the view's own behind them. So the
-//   chain may grow some tokens longer than γ (guess_chain.h).
-// - Draft rows are tree rows. Their KV lies behind the prefix and is not plain decoding's, since
+//   most draft_width in all: one Step confirms a run of guesses, by the rule that verification
+//   uses, and adds one token of the view's own. So the chain may grow some tokens longer than γ
+//   (guess_chain.h).
+// - Draft rows are tree rows. Their KV lies after the prefix and is not plain decoding's, since
 //   the rows do not see everything; the verification drops it and writes its own into the same
 //   slots.
 // - All items are the target's, except a draft model's, so draft and verification rows of several

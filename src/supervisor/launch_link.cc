@@ -23,7 +23,7 @@ constexpr int kOfSignals = 128;  // exit codes that are a signal's
 constexpr int kMaxSignals = 64;
 constexpr size_t kMaxComplaints = 64;
 constexpr size_t kShownComplaints = 4;  // where none names a rank
-// mpirun's word on who has died comes behind the end of that one's output.
+// mpirun reports which process has died only after the end of that process's output.
 constexpr milliseconds kLastWords{1500};
 constexpr milliseconds kUnspokenGrace{500};
 

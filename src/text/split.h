@@ -12,8 +12,8 @@
 
 namespace forerun::text {
 
-// Steps through the matches of `pattern` in `text` from left to right. An empty match right behind
-// the match before it is passed over. Keeps references to both.
+// Steps through the matches of `pattern` in `text` from left to right. An empty match directly
+// after the previous match is skipped. Keeps references to both.
 class MatchCursor {
  public:
   MatchCursor(const Regex& pattern, std::string_view text) : pattern_(pattern), text_(text) {}

@@ -12,7 +12,7 @@ namespace forerun::text {
 std::string python_lower(std::string_view text);
 std::string python_upper(std::string_view text);
 std::string python_casefold(std::string_view text);
-// Title case for a character behind an uncased one, lower case behind a cased one.
+// Title case for a character after an uncased one, lower case after a cased one.
 std::string python_title(std::string_view text);
 std::string python_capitalize(std::string_view text);
 std::string python_swapcase(std::string_view text);

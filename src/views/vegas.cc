@@ -9,8 +9,8 @@ constexpr int32_t kVegasObservers = 32;
 constexpr int32_t kVegasPooling = 5;
 // A verification chooses once this many tokens have come since the last choice, every few rounds.
 constexpr int32_t kTokensBetweenChoices = 16;
-// The block that the next token falls into, and a whole one: observers that are run once more lie
-// in them.
+// One block for the next token and one full block: together they hold the last tokens, which are
+// run once more as observers.
 constexpr int32_t kVegasMinTailBlocks = 2;
 // A tail grows until the next choice, by one block where the budget has room for it.
 constexpr int32_t kVegasMaxTailBlocks = kVegasMinTailBlocks + 1;

@@ -31,7 +31,7 @@ struct KvViewFacts {
   // The share of the KV cache that is read at every draft Step to choose tokens; all keys are one
   // half. For heads of 128 dimensions.
   double selection_share = 0.0;
-  // Acceptance rate of self-speculation at that budget, on PG-19 behind 32,000 tokens (MagicDec,
+  // Acceptance rate of self-speculation at that budget, on PG-19 at 32,000 tokens (MagicDec,
   // Table 6); 0: none is published that a plan may assume.
   double published_acceptance = 0.0;
   // A bound for benches to measure others by: never a candidate of strategy `auto`.

@@ -15,8 +15,8 @@ namespace forerun {
 
 // The version of the format of everything that processes read before they compare their builds:
 // frame headers, texts and a Status (wire_writer.h), greetings and reports (hosts), pings and
-// refusals (supervisor). It must change whenever one of these formats does; engine/load/
-// host_agreement.cc and the supervisor's first message refuse another build.
+// refusals (supervisor). It must change whenever one of these formats does; another build is
+// refused by engine/load/host_agreement.cc and by the supervisor's first message.
 inline constexpr uint16_t kFrameVersion = 3;
 inline constexpr size_t kFrameHeaderBytes = 23;
 

@@ -43,7 +43,7 @@ class GgufFile {
   // Its messages begin with the name of the first part. The reader must not be used once this
   // object has moved.
   GgufMetadataReader metadata_reader() const;
-  // Those of all parts, in the order of their names.
+  // The tensors of all parts, in the order of their names.
   std::span<const GgufFileTensor> tensors() const { return tensors_; }
   // Null where there is no such tensor.
   const GgufFileTensor* find(std::string_view name) const;

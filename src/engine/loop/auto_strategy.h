@@ -72,7 +72,7 @@ class AutoStrategy {
 
   const ResolvePlan resolve_;
   SpeculationChooser chooser_;
-  // By candidate and guesses.
+  // By candidate and number of guesses a round.
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
   int32_t candidate_ = -1;                          // of present_

@@ -34,7 +34,7 @@ class KvReservations {
     int64_t pages_to_take_ = 0;
   };
 
-  // The blocks that a running request has been reserved.
+  // The blocks that are reserved for a running request.
   struct Reservation {
     std::vector<uint64_t> pages;
     int64_t own_blocks = 0;

@@ -29,8 +29,8 @@ class OutputFormats {
   // Returns a constraint for one request; null for kAny. Compiles a new format on the calling
   // thread. Error messages begin with "output_format". May be called from any thread.
   Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
-  // Compiles the format and keeps what has come of it, an error as well. With `quick` it returns
-  // false where that takes more than some 30 ms, and has kept nothing; else true. From any thread.
+  // Compiles the format and keeps the result, also if that is an error. With `quick` it gives up
+  // after some 30 ms: then it keeps nothing and returns false. Else returns true. From any thread.
   bool prepare(const OutputFormat& format, bool quick);
 
  private:

@@ -22,7 +22,7 @@ bool wants(WeightFormats formats, WeightKind kind) {
   return false;
 }
 
-// Whether a weight's groups have 16 inputs.
+// Whether one of the formats has groups of 16 inputs.
 bool wants_sums_16(WeightFormats formats) {
   for (const GroupedFormat& format : kGroupedFormats) {
     if (format.group == 16 && (formats & weight_formats(format.format)) != 0) return true;

@@ -204,7 +204,7 @@ inline TestWeight make_int8_groups(int64_t out, int64_t in, int64_t group, Rando
   return made;
 }
 
-// The smallest number of inputs from `in` on that a grouped format can have.
+// `in` rounded up to a number of inputs that the format can have: whole blocks.
 inline int64_t whole_blocks(WeightFormat format, int64_t in) {
   if (!is_grouped(format)) return in;
   return round_up(in, block_inputs(grouped_format(format)));

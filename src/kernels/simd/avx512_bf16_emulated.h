@@ -20,7 +20,7 @@ struct EmulatedBf16 : Avx512 {
  private:
   FORERUN_INLINE F even(I pairs) { return flushed(even_bf16<Avx512>(pairs)); }
   FORERUN_INLINE F odd(I pairs) { return flushed(odd_bf16<Avx512>(pairs)); }
-  // Denormal numbers count as zero.
+  // `a` with zero in place of denormal numbers.
   FORERUN_INLINE F flushed(F a) {
     return zero_unless(_mm512_test_epi32_mask(as_int(a), set1_int(0x7f800000)), a);
   }

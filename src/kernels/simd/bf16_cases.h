@@ -1,5 +1,5 @@
-// What the operations of Avx512 have to give that only attention uses, and those of the types with
-// products of bf16: Avx512Bf16 and EmulatedBf16. In plain loops, as vector_cases.h.
+// Expected results of the Avx512 operations that only attention uses, and of the bf16 products of
+// Avx512Bf16 and EmulatedBf16. In plain loops, as in vector_cases.h.
 #pragma once
 
 #include <cstdint>
@@ -101,8 +101,8 @@ const char* check_bf16_products() {
   CaseInputs in = make_inputs();
   const auto bits = [](float x) { return __builtin_bit_cast(uint32_t, x); };
   in.a[4] = in.b[4] = 0x1p-130f;                    // denormal: counts as zero
-  in.a[5] = __builtin_bit_cast(float, 0x3f808000);  // ties: to the even one below,
-  in.a[6] = __builtin_bit_cast(float, 0x3f818000);  // and above
+  in.a[5] = __builtin_bit_cast(float, 0x3f808000);  // a tie whose even neighbour is below
+  in.a[6] = __builtin_bit_cast(float, 0x3f818000);  // a tie whose even neighbour is above
   const auto rounded = [&](float x) -> uint32_t {
     const uint32_t exact = bits(x);
     if (x != x) return (exact | 0x400000) >> 16;

@@ -1,5 +1,5 @@
-// What functions and templates cannot say: internal linkage with forced inlining, and unrolling of
-// loops, without which arrays of accumulators would not live in registers.
+// What functions and templates cannot express: internal linkage with forced inlining, and full
+// unrolling of loops, which keeps arrays of accumulators in registers.
 #pragma once
 
 #define FORERUN_INLINE [[gnu::always_inline]] static inline

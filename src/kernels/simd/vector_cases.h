@@ -1,4 +1,4 @@
-// What every operation of a vector type has to give, in plain loops. Included by one file an
+// Expected results of every operation of a vector type, in plain loops. Included by one file an
 // instruction set, so nothing of the standard library is called here (vector.h).
 #pragma once
 

@@ -87,10 +87,10 @@ class StepBlockCuda {
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
              const StepShapeCuda& shape, RopeTable& rope);
 
-  // Replaces tokens, queries and the contents of block tables by those of `step`. All of its rows
-  // must be like those that the block was built for in position, slot, what they see and whether
-  // they want logits. No row has ancestors, taps or a feature, each has a sequence of its own, and
-  // nothing is selected.
+  // Replaces tokens, queries and the contents of block tables by those of `step`. Each of its rows
+  // must have the position and slot, see the KV, and want logits or none as the row had for which
+  // the block was built. No row has ancestors, taps or a feature, each has a sequence of its own,
+  // and no KV is selected.
   void refill(const Step& step, std::span<const RowQuery> queries);
 
   // Appends the edits that the pass's `queries` for summaries refer to; once, after build() or

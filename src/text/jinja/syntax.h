@@ -200,7 +200,7 @@ class ExpressionParser {
   Result<ExprPtr> expression(bool with_condition = true);
   // The same, or several of them with commas between: a tuple.
   Result<ExprPtr> tuple(bool with_condition = true);
-  // "name | name(...)" behind a value that the caller has; null if there is no "|" and no name.
+  // "name | name(...)" after a value that the caller has; null if there is no "|" and no name.
   Result<ExprPtr> filters(ExprPtr value, bool starts_with_name = false);
 
  private:

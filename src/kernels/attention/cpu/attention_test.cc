@@ -160,8 +160,8 @@ class AttentionTiles : public ::testing::Test {
   static constexpr int64_t kDim = 96;
   static constexpr int32_t kQueries = 7;
 
-  // The results of a few queries on one tile that they see twice; the first query also merges what
-  // the second has seen.
+  // Runs the same tile twice for a few queries, merges the second query's state into the first's,
+  // and returns all outputs.
   static std::vector<float> run(DType dtype, const AttentionTypeKernels& kernels) {
     TestCache cache(dtype, 1, 1, kDim);
     const std::vector<int32_t> table = {0};

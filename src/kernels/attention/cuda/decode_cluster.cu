@@ -1,15 +1,15 @@
 // Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
 // one key/value head and merges them among themselves (docs/kernels/attention.md, kDecodeCluster).
 //
-// Every trip to the L2 costs 0.6 us. So what the plan says and the tiles of the prefix are
-// requested before the wait for the previous kernel. Then come queries and the step's own keys (one
-// trip), the products, the results to the other blocks' shared memory (each block merges an eighth
+// Every trip to the L2 costs 0.6 us. Hence the plan's data and the prefix tiles are requested
+// before the wait for the previous kernel. Then come queries and the step's own keys (one trip),
+// the products, the results to the other blocks' shared memory (each block merges an eighth
 // of the dimensions of every column), and the outputs.
 //  - a warpgroup takes a span at a time, with columns (one query head of one row each) as the
 //    64-row operand of wgmma: keys and values are read from shared memory once, whatever the number
 //    of rows (attention/cuda/decode_cluster_span.h);
 //  - the tile in which rows differ is scored likewise, with all keys that any row sees there; then
-//    one warp takes a row's own (attention/cuda/decode_cluster_tail.h);
+//    one warp attends to the keys that its row sees (attention/cuda/decode_cluster_tail.h);
 //  - results are received where keys and queries were: a warp announces that it reads them no more,
 //    and sends once all warps have announced it (attention/cuda/decode_cluster_exchange.h).
 #include <cuda_bf16.h>
@@ -33,11 +33,11 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Leaves room for a linear layer's threads of 112 registers; two blocks per multiprocessor have
-// fewer.
+// 144 leave room for a linear layer's block of 112 registers a thread beside it; with two blocks
+// per multiprocessor only 128 fit.
 constexpr int decode_cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
 
-// The thread's share of the block's eighth of the dimensions: two of a column, over all its spans.
+// The thread's share of the block's eighth: two dimensions of one column, merged over all spans.
 template <class Layout>
 struct MergeShare {
   DecodeClusterColumn<Layout> own_column;
@@ -179,7 +179,7 @@ Status prepare_attention_decode_cluster_cuda() {
 Status attention_decode_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
   const auto args = attention_args<DecodeClusterArgs>(call);
-  // The number of items that the plan makes of rows of one sequence; if there are more, clusters
+  // The number of the plan's items if all rows are of one sequence; if there are more, clusters
   // take the rest in turn.
   const bool wide = call.kernel == AttentionKernel::kWideDecodeCluster;
   const int query_tile_rows = decode_cluster_rows(args.row_columns, wide);

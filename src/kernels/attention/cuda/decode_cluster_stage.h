@@ -282,7 +282,7 @@ struct DecodeClusterStaging {
   static constexpr int kShares = DecodeClusterColumn<Layout>::kShares;
   StagedQuery<Layout> queries[kShares];
   StagedExtra<Layout> extra;
-  uint32_t shares = 0;  // a bit for each that is there
+  uint32_t shares = 0;  // bit i: the thread has a column in share i
 
   // Finds the addresses, when queries may still be incomplete, and requests the angles.
   __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const DecodeClusterWork& work,

@@ -104,8 +104,8 @@ struct ColumnQueries {
       from[i] = is_there
                     ? reinterpret_cast<const uint4*>(first(first_row + row) + head * kDim) + piece()
                     : nullptr;
-      // Loaded on every path: angles written on only some paths would keep their registers to the
-      // end.
+      // Loaded on every path: if only some paths wrote the angles, their registers would stay
+      // occupied to the end.
       if constexpr (kRotate) {
         angles[i].load(args.step, first_row + min(row, num_rows - 1), piece(), kDim);
       }

@@ -77,15 +77,15 @@ struct SharedRing {
     return shared + Layout::kRing + stage(of) * Layout::kStageBytes;
   }
   // Waits for half tile `of` and returns its address. Only for threads that have waited for all
-  // earlier half tiles in the same slot (or have been told of something that waited for them).
+  // earlier half tiles in the same slot, or have synchronized with a thread that has.
   __device__ __forceinline__ uint32_t wait_in_order(uint32_t of) const {
     barrier_wait(barrier(of), parity(of));
     return data(of);
   }
-  // The same for any thread. A warpgroup that has skipped an item may come before the slot's
-  // previous half tile has even landed, and a parity cannot tell phases that are two apart: so it
-  // waits until that half tile has been released. (That barrier is at most one phase behind: the
-  // warp that announced the item had requested all half tiles before it.)
+  // The same for any thread. A warpgroup that has skipped an item may arrive before the slot's
+  // previous half tile has even landed. Parity cannot distinguish phases that are two apart, so the
+  // warpgroup first waits until that half tile is released. (The release barrier is at most one
+  // phase behind: the warp that announced the item had requested all half tiles before it.)
   __device__ __forceinline__ uint32_t wait(uint32_t of) const {
     barrier_wait(barrier(of) + 8, parity(of) ^ 1);
     return wait_in_order(of);

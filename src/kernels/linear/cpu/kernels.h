@@ -37,16 +37,15 @@ struct MTiles {
 enum class DigitLayout : uint8_t {
   // Digits of four inputs together, `digit_m_tile_height` times that apart.
   kFours,
-  // The digit or digits of an input are one 16-bit word, of inputs 0, 2, 1 and 3 of each four.
+  // An input's digits form one 16-bit word; within every four inputs the order is 0, 2, 1, 3.
   kWords,
   // For AMX tiles of bytes: the high digits of 64 inputs in order, their low digits
   // `digit_m_tile_height` * 64 bytes later, and the next 64 inputs another `digit_m_tile_height` *
   // 64 bytes later.
   kTiles,
-  // For AMX tiles of bf16: the two digits of an input are one bf16, of inputs 0, 2, 1 and 3 of each
-  // four, in runs of 32 inputs, `digit_m_tile_height` * 64 bytes apart. Quantized bf16 inputs have
-  // at
-  // most 8 significant bits, so it is exact.
+  // For AMX tiles of bf16: the two digits of an input form one bf16. Within every four inputs the
+  // order is 0, 2, 1, 3; runs of 32 inputs lie `digit_m_tile_height` * 64 bytes apart. The bf16 is
+  // exact, since quantized bf16 inputs have at most 8 significant bits.
   kBf16Tiles,
 };
 
