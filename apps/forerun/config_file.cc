@@ -98,7 +98,8 @@ class Reader {
     if (const auto truth = node.as_boolean(); truth != nullptr && is_flag) {
       return truth->get() ? "true" : "false";
     }
-    if (is_flag) refuse(node.source(), "'" + name + "' is a flag; accepted: true or false");
+    if (is_flag)
+      refuse(node.source(), "'" + name + "': found a value for a flag; accepted: true or false");
     if (const auto* text = node.as_string()) return text->get();
     char digits[32];
     if (const auto* whole = node.as_integer()) {
@@ -108,8 +109,8 @@ class Reader {
       return {digits, std::to_chars(digits, digits + sizeof digits, number->get()).ptr};
     }
     refuse(node.source(), "'" + name +
-                              "' takes a value; accepted: a text, a number or, where the "
-                              "flag may repeat, a list of them");
+                              "': found neither text nor number; accepted: a string, a number "
+                              "or, where the flag may repeat, a list of them");
   }
 
   const CLI::App& app_;

@@ -95,7 +95,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option(
           "-m,--model", options.model,
           "Checkpoint directory, GGUF file, or org/name or org/name@revision in the local Hugging "
-          "Face cache; :QUANTIZATION behind a name chooses one of its GGUF files")
+          "Face cache; :QUANTIZATION after a name chooses one of its GGUF files")
       ->required();
   command.add_option("-d,--draft", options.draft,
                      "Draft model's checkpoint (same tokenizer), or a trained head of the model");

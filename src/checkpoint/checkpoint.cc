@@ -107,9 +107,9 @@ Status check_shared_modules(const TensorTable& table, const ModelConfig& config)
   };
   if (!head.own_head && head.draft_vocab_size != config.vocab_size) {
     return refuse(ModuleKind::kHead, "a head of " + std::to_string(head.draft_vocab_size) +
-                                         " rows, as draft_vocab_size says, or draft_vocab_size " +
-                                         std::to_string(config.vocab_size) +
-                                         ", to use the target's head");
+                                         " rows, as draft_vocab_size says, or, to use the "
+                                         "target's head, draft_vocab_size " +
+                                         std::to_string(config.vocab_size));
   }
   if (!(head.own_head && head.own_embedding) && config.hidden_size != head.target_hidden_size) {
     return refuse(head.own_embedding ? ModuleKind::kHead : ModuleKind::kEmbedding,

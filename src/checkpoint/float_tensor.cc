@@ -80,7 +80,7 @@ Status check_readable(const RawTensor& tensor) {
       return {};
     default:
       return Status(StatusCode::kUnsupported,
-                    "tensor " + std::string(tensor.name) + ": dtype " +
+                    "tensor " + std::string(tensor.name) + ": found dtype " +
                         std::string(dtype_name(tensor.dtype)) +
                         "; accepted: f32, bf16, f16, blocks and quantized layers");
   }

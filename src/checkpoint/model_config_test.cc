@@ -313,7 +313,7 @@ TEST(ModelConfig, RefusalsOfQuantizationSayWhatIsAccepted) {
       {"llama",
        R"("quantization_config":{"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"g":{"targets":["Linear"]}}})",
        StatusCode::kUnsupported,
-       {"config_groups.g.weights", "nothing", "activations are not quantized"}},
+       {"config_groups.g.weights", "nothing", "not the activations alone"}},
       {"llama",
        R"("quantization_config":{"quant_method":"compressed-tensors","format":"float-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"type":"float","strategy":"group","group_size":32}}}})",
        StatusCode::kUnsupported,

@@ -68,8 +68,7 @@ RopeScaling read_scaling(FieldReader& rope, FieldReader& fields, const ModelConf
     auto original = rope.integer("original_max_position_embeddings", 1, kMaxPosition);
     if (!original) original = fields.integer("original_max_position_embeddings", 1, kMaxPosition);
     if (!original && scaling.kind == RopeScaling::Kind::kLlama3) {
-      rope.refuse("original_max_position_embeddings",
-                  "an integer, which rope_type \"llama3\" needs");
+      rope.refuse("original_max_position_embeddings", "an integer, as rope_type \"llama3\" needs");
     }
     scaling.original_max_position = static_cast<int32_t>(original.value_or(config.max_position));
   }
@@ -78,7 +77,7 @@ RopeScaling read_scaling(FieldReader& rope, FieldReader& fields, const ModelConf
         static_cast<float>(config.max_position) / static_cast<float>(scaling.original_max_position);
   } else {
     if (!rope.has("factor")) {
-      rope.refuse("factor", "a number from 1, which rope_type \"" + type + "\" needs");
+      rope.refuse("factor", "a number of at least 1, as rope_type \"" + type + "\" needs");
     }
     scaling.factor = rope.number("factor", 1, kMaxFactor).value_or(1.0f);
   }

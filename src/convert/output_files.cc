@@ -167,14 +167,16 @@ Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path&
 Status OutputFiles::check_names(const Checkpoint& input) const {
   if (out_.filename() == "." || out_.filename() == "..") {
     return Status(StatusCode::kInvalidArgument,
-                  out_.string() + ": found no name of its own; accepted: a name such as ../NAME");
+                  out_.string() + ": found " + out_.filename().string() +
+                      " as the name; accepted: a name such as ../NAME");
   }
   for (const fs::path& path : {out_, part_}) FORERUN_RETURN_IF_ERROR(refuse_input(input, path));
   std::error_code error;
   if (!fs::exists(fs::symlink_status(out_, error))) return {};
   if (!replace_) {
-    return Status(StatusCode::kInvalidArgument,
-                  out_.string() + ": is there; accepted: another name, or --force to replace it");
+    return Status(
+        StatusCode::kInvalidArgument,
+        out_.string() + ": already exists; accepted: another name, or --force to replace it");
   }
   return check_replaceable(out_, is_directory_);
 }

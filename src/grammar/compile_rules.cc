@@ -189,7 +189,7 @@ class Assembly {
   std::vector<uint32_t> kept_;
 };
 
-// Orders the rules so that a rule stands behind those that may call it before they read a byte.
+// Orders the rules so that a rule comes after those that may call it before they read a byte.
 Status order_rules(Program& program) {
   enum class Mark : uint8_t { kNew, kOpen, kDone };
   const size_t count = program.rules.size();
@@ -263,9 +263,10 @@ Result<std::shared_ptr<const Program>> compile_rules(const RuleSet& rules, RuleI
   std::vector<bool> returns;
   FORERUN_RETURN_IF_ERROR(find_live(dfas, live, returns, work));
   if (!returns[root] && !nfa.rules[root].reads_empty) {
-    return Status(StatusCode::kInvalidArgument,
-                  "grammar: no finite text satisfies it; accepted: a grammar whose rule \"" +
-                      rules.rule_at(root).name + "\" can come to an end");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "grammar: found no finite text that satisfies it; accepted: a grammar whose rule \"" +
+            rules.rule_at(root).name + "\" can come to an end");
   }
   auto program = std::make_shared<Program>();
   Assembly(rules, nfa, dfas, live, returns, *program).run();

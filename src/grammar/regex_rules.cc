@@ -30,13 +30,14 @@ Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, R
     if (nfa.states[from].end) ends.push_back(from);
     if (rules.expr_count() > 4 * limits.max_expressions) {
       return Status(StatusCode::kResourceExhausted,
-                    "found more than " + std::to_string(4 * limits.max_expressions) +
-                        " transitions; accepted: fewer repetitions");
+                    "found an expression whose automaton has more than " +
+                        std::to_string(4 * limits.max_expressions) +
+                        " transitions; accepted: one with fewer or smaller repetitions");
     }
   }
   if (ends.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "it matches no text; accepted: an expression that matches some text");
+                  "found an expression that matches no text; accepted: one that matches some text");
   }
   const auto count = static_cast<uint32_t>(nfa.states.size());
   return rules.graph(count, std::move(edges), std::move(ends));

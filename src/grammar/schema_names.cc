@@ -1,4 +1,4 @@
-// Names of properties: patterns of them, and names that are not listed.
+// The names of properties: patternProperties, propertyNames, and names that no keyword lists.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -49,7 +49,7 @@ Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& 
   }
   for (const char* keyword : {"anyOf", "oneOf"}) {
     if (!names.contains(keyword)) continue;
-    return refuse_at(child_of(place, keyword), "alternatives of names",
+    return refuse_at(child_of(place, keyword), "alternatives under propertyNames",
                      "pattern, format, enum, const and lengths", StatusCode::kUnsupported);
   }
   std::vector<CharNfa> all;

@@ -30,12 +30,13 @@ Result<ExprId> SchemaReader::read(const Json& schema, const std::string& at, int
     return refuse_at(at, shown(schema), "a schema: an object, true or false");
   }
   if (depth > limits_.max_depth) {
-    return refuse_at(at, "a schema nested deeper", std::to_string(limits_.max_depth) + " levels",
+    return refuse_at(at, "a schema that is nested too deeply",
+                     "up to " + std::to_string(limits_.max_depth) + " levels",
                      StatusCode::kResourceExhausted);
   }
   if (rules_.expr_count() > limits_.max_expressions || rules_.rule_count() > limits_.max_rules) {
-    return refuse_at(at, "more of a schema",
-                     std::to_string(limits_.max_expressions) + " expressions and " +
+    return refuse_at(at, "a schema that is too large",
+                     "up to " + std::to_string(limits_.max_expressions) + " expressions and " +
                          std::to_string(limits_.max_rules) + " rules in all",
                      StatusCode::kResourceExhausted);
   }
@@ -87,7 +88,9 @@ Result<ExprId> SchemaReader::read_reference(const Json& ref, const std::string& 
 namespace {
 
 Status refuse_overlap(const std::string& at, size_t other) {
-  return refuse_at(at, "an alternative that may hold together with number " + std::to_string(other),
+  return refuse_at(at,
+                   "an alternative of oneOf that may match the same value as alternative " +
+                       std::to_string(other),
                    "anyOf, or alternatives that differ in type, in a required property's const or "
                    "enum, or in required properties under additionalProperties: false",
                    StatusCode::kUnsupported);
@@ -170,7 +173,7 @@ Result<ExprId> SchemaReader::read_values(const Json& schema, const std::string& 
       FORERUN_ASSIGN_OR_RETURN(const Verdict satisfies, judge(resolver_, rest, value, at));
       if (satisfies == Verdict::kNo) continue;
       if (satisfies == Verdict::kUnknown) {
-        return refuse_at(at, "values beside keywords that they cannot be judged by",
+        return refuse_at(at, "enum or const beside keywords that cannot be checked here",
                          "enum and const beside patterns, lengths, bounds and members",
                          StatusCode::kUnsupported);
       }

@@ -128,9 +128,10 @@ Result<ExprId> SchemaReader::quoted_texts(CharNfa nfa, uint32_t min, uint32_t ma
     }
     if (nfa.states[from].end) ends.push_back(from);
     if (rules_.expr_count() > 4 * limits_.max_expressions) {
-      return refuse_at(
-          at, "a pattern with more than " + std::to_string(4 * limits_.max_expressions) + " moves",
-          "fewer repetitions", StatusCode::kResourceExhausted);
+      return refuse_at(at,
+                       "a pattern whose automaton has more than " +
+                           std::to_string(4 * limits_.max_expressions) + " transitions",
+                       "one with fewer or smaller repetitions", StatusCode::kResourceExhausted);
     }
   }
   if (ends.empty()) return rules_.never();

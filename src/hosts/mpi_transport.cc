@@ -81,9 +81,9 @@ class MpiTransport : public Transport {
 
   Status send(int32_t to, Bytes message) override {
     if (message.size() > kMaxFrameBytes) {
-      return Status(StatusCode::kInvalidArgument, "a message of " + std::to_string(message.size()) +
-                                                      " bytes; accepted: at most " +
-                                                      std::to_string(kMaxFrameBytes));
+      return Status(StatusCode::kInvalidArgument,
+                    "found a message of " + std::to_string(message.size()) +
+                        " bytes; accepted: at most " + std::to_string(kMaxFrameBytes));
     }
     Sending& sending = sending_->emplace_back();
     sending.message = std::move(message);

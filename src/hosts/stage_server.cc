@@ -93,7 +93,8 @@ class StageServer {
     FORERUN_RETURN_IF_ERROR(from.finish());
     if (message_.step != served_ + 1) {
       return Status(StatusCode::kCorrupt, "found Step " + std::to_string(message_.step) +
-                                              "; accepted: " + std::to_string(served_ + 1));
+                                              " out of order; accepted: Step " +
+                                              std::to_string(served_ + 1));
     }
     StepTasks tasks;
     if (worker_.is_last()) FORERUN_RETURN_IF_ERROR(read_tasks(tasks, status));

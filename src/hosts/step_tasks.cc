@@ -92,8 +92,8 @@ template <class T>
 void visit_pointer(WireReader& visit, const char* name, const T*& thing, std::vector<T>& things) {
   const auto idx = visit.get<int32_t>(name);
   if (idx < -1 || idx >= static_cast<int64_t>(things.size())) {
-    return visit.fail(name,
-                      "found " + std::to_string(idx) + " of " + std::to_string(things.size()));
+    return visit.fail(name, "found " + std::to_string(idx) + "; accepted: -1 to " +
+                                std::to_string(static_cast<int64_t>(things.size()) - 1));
   }
   thing = idx < 0 ? nullptr : &things[static_cast<size_t>(idx)];
 }
@@ -107,7 +107,7 @@ void visit_path(WireReader& visit, std::span<const TokenId>& path, SharedThings&
   path = things.paths.back();
 }
 
-// History and path only where the parameters look at them.
+// History and path are sent only if the parameters look at them.
 template <class Visitor, class Things>
 void visit_context(Visitor& visit, MaybeConst<RowContext> auto& context, Things& things) {
   visit_pointer(visit, "parameters", context.params, things.params);

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kDraftView = "streaming_llm";  // of a draft model
 // Guesses for each check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
 constexpr int32_t kCheckedGuesses = 3;
-constexpr const char* kPublishedSource = "MagicDec, PG-19 behind 32,000 tokens";
+constexpr const char* kPublishedSource = "MagicDec, PG-19 at 32,000 tokens";
 
 struct GivenAcceptance {
   std::string text;

@@ -39,7 +39,7 @@ Status RecordedAcceptance::check(const RecordedText& text) const {
     const int32_t parent = text.branches[index].parent;
     if (parent < static_cast<int32_t>(index) && parent >= text.prompt_tokens - size) continue;
     return Status(StatusCode::kInvalidArgument,
-                  "recorded text: branch " + std::to_string(index) + " continues " +
+                  "recorded text: branch " + std::to_string(index) + ": found parent " +
                       std::to_string(parent) +
                       "; accepted: " + std::to_string(text.prompt_tokens - size) + " to " +
                       std::to_string(static_cast<int64_t>(index) - 1));

@@ -52,7 +52,8 @@ Result<AcceptSpec> parse_accept(const std::string& name) {
   for (const AcceptRuleEntry& entry : kAcceptRules) {
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
-  return Status(StatusCode::kInvalidArgument, "accept rule '" + name + "'; accepted: " + names +
+  return Status(StatusCode::kInvalidArgument, "accept rule: found '" + name +
+                                                  "'; accepted: " + names +
                                                   ", nucleus:P with P above 0 and at most 1");
 }
 

@@ -35,15 +35,15 @@ Status ParallelTree::check(SpeculationPlan& plan) {
   set_default_source(plan, "model");
   if (plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
-                  "shape '" + plan.shape.name +
-                      "' with strategy parallel_tree, whose tree grows on while it is verified; "
-                      "accepted with this strategy: adaptive, best");
+                  "shape: found '" + plan.shape.name +
+                      "'; accepted with strategy parallel_tree, whose tree keeps growing while it "
+                      "is verified: adaptive, best");
   }
   if (plan.accept.rule != AcceptRule::kMatch) {
     return Status(StatusCode::kInvalidArgument,
-                  "accept rule '" + plan.accept.name() +
-                      "' is not exact for strategy parallel_tree, which picks "
-                      "guesses by weight; accepted with this strategy: match");
+                  "accept rule: found '" + plan.accept.name() +
+                      "'; accepted with strategy parallel_tree, which picks guesses by weight: "
+                      "match");
   }
   return Status();
 }

@@ -17,7 +17,7 @@ constexpr int32_t kDefaultChildren = 16;
 constexpr int32_t kUnmeasuredWidth = 16;
 constexpr int32_t kMinPipelinedWidth = 4;
 constexpr int32_t kMaxPipelinedWidth = 64;
-// The highest least chance that is required of a node; the root's chance is 1.
+// Upper bound of the minimum chance required of a node; the root's chance is 1.
 constexpr float kMaxRequiredChance = 0.9f;
 // Beside other requests, a guess that is less likely than this is not sent: it gains next to
 // nothing and keeps the first stage busy when another request's root comes.
@@ -42,15 +42,15 @@ Status Pipelined::check(SpeculationPlan& plan) {
   set_default_source(plan, "model");
   if (plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
-                  "shape '" + plan.shape.name +
-                      "' with strategy pipelined, whose tree grows on while it is verified; "
-                      "accepted with this strategy: adaptive, best, levels");
+                  "shape: found '" + plan.shape.name +
+                      "'; accepted with strategy pipelined, whose tree keeps growing while it is "
+                      "verified: adaptive, best, levels");
   }
   if (plan.accept.rule == AcceptRule::kRejection) {
     return Status(
         StatusCode::kInvalidArgument,
-        "accept rule 'rejection' is not exact for strategy pipelined, which picks guesses "
-        "by weight; accepted with this strategy: match, relaxed, nucleus");
+        "accept rule: found 'rejection'; accepted with strategy pipelined, which picks guesses "
+        "by weight: match, relaxed, nucleus");
   }
   return Status();
 }

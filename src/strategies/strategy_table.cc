@@ -80,7 +80,7 @@ Status refuse_levels(const SpeculationPlan& plan) {
   if (plan.shape.kind != TreeShape::Kind::kLevels) return Status();
   return Status(
       StatusCode::kInvalidArgument,
-      "shape 'levels' with strategy " + std::string(plan.strategy->name) +
+      "shape: found 'levels' with strategy " + std::string(plan.strategy->name) +
           ", which verifies a whole tree at once; accepted with this shape: strategy pipelined");
 }
 

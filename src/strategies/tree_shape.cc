@@ -35,16 +35,16 @@ Result<std::vector<int32_t>> parse_children(const std::string& text) {
     const auto parsed = std::from_chars(list.data() + begin, list.data() + end, count);
     if (parsed.ec != std::errc() || parsed.ptr != list.data() + end || count < 1 ||
         count > kMaxTreeChildren) {
-      return refused_shape("shape '" + text + "'; accepted: " + tree_shape_names() +
+      return refused_shape("shape: found '" + text + "'; accepted: " + tree_shape_names() +
                            " (each 1 to " + std::to_string(kMaxTreeChildren) + ")");
     }
     children.push_back(count);
     level_nodes *= count;
     nodes += level_nodes;
     if (nodes > kMaxTreeRows) {
-      return refused_shape("shape '" + text + "' has more than " + std::to_string(kMaxTreeRows) +
-                           " nodes; accepted: up to " + std::to_string(kMaxTreeRows) +
-                           ", the root included");
+      return refused_shape("shape: found '" + text + "', which has more than " +
+                           std::to_string(kMaxTreeRows) + " nodes; accepted: up to " +
+                           std::to_string(kMaxTreeRows) + ", the root included");
     }
     begin = end + 1;
   }

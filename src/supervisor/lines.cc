@@ -20,7 +20,7 @@ Status LineCutter::push(std::string_view bytes, std::vector<std::string>& lines)
   }
   if (!too_long_) return {};
   rest_.clear();
-  return Status(StatusCode::kCorrupt, "found a longer line; accepted: lines of up to " +
+  return Status(StatusCode::kCorrupt, "found a line that is too long; accepted: up to " +
                                           std::to_string(longest_) + " bytes");
 }
 

@@ -147,7 +147,7 @@ Bytes frame_of(UpMessage::Kind kind, const std::string& payload) {
 TEST(Message, WhatIsNoneIsNamed) {
   const auto why = [](const Bytes& frame) { return read_up_message(frame).status().message(); };
   EXPECT_NE(why({}).find("message: mark: found 0 bytes"), std::string::npos);
-  EXPECT_NE(why(Bytes(40)).find("no message of Forerun's"), std::string::npos);
+  EXPECT_NE(why(Bytes(40)).find("not a message of Forerun"), std::string::npos);
   EXPECT_NE(why(frame_of(static_cast<UpMessage::Kind>(99), "")).find("kind: found 99; accepted"),
             std::string::npos);
   EXPECT_EQ(why(frame_of(UpMessage::Kind::kProgress, "")),

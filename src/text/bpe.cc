@@ -43,8 +43,9 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
                   json.name + ": model.vocab[" + in_quotes(token) + "]: found id " +
                       std::to_string(entry.id) +
                       (other < 0 ? ", which " + in_quotes(bpe.vocab_.text(entry.id)) +
-                                       " has; accepted: one token an id"
-                                 : " and " + std::to_string(other) + "; accepted: one id a token"));
+                                       " has; accepted: one token per id"
+                                 : ", and also id " + std::to_string(other) +
+                                       "; accepted: one id per token"));
   }
   const JsonValue model = json.root()["model"];
   if (!model["unk_token"].is_null()) {

@@ -184,7 +184,7 @@ TEST(JinjaErrors, NameTheLineAndTheCause) {
       {"{{ 12345678901234567890 + 1 }}", "an integer past 64 bits"},
       {"{% set ns = namespace() %}{% macro m() %}{% set ns.c = caller %}{% endmacro %}"
        "{% for x in [1] %}{% call m() %}{{ x }}{% endcall %}{% endfor %}{{ ns.c() }}",
-       "after the block that it was made in had ended"},
+       "after the block that defines it had ended"},
   };
   for (const auto& [source, expected] : cases) {
     EXPECT_NE(rendered(source).find(expected), std::string::npos)

@@ -271,7 +271,7 @@ class Converter {
       add_merge(pair.left, pair.right);
     }
     if (!differ) {
-      return refuse("scores", "the same for all tokens that others join to",
+      return refuse("scores", "the same score for all tokens that merges make",
                     "SentencePiece's scores, or tokenizer.ggml.merges", StatusCode::kUnsupported);
     }
     return {};

@@ -86,7 +86,7 @@ Status TokenDecoder::append(const JsonValue& field, int depth, TokenDecoder& out
     return {};
   }
   if (out.bytes_ != Bytes::kNone || out.fused_) {
-    return field.refuse("Fuse or Strip behind ByteLevel, ByteFallback or Fuse",
+    return field.refuse("Fuse or Strip after ByteLevel, ByteFallback or Fuse",
                         StatusCode::kUnsupported);
   }
   if (type == "ByteFallback") {
@@ -126,12 +126,12 @@ Status TokenDecoder::append_strip(const JsonValue& field) {
   }
   if (!fused_) {
     if (bytes_ != Bytes::kNone)
-      return field.refuse("Strip before ByteFallback or behind Fuse", StatusCode::kUnsupported);
+      return field.refuse("Strip before ByteFallback or after Fuse", StatusCode::kUnsupported);
     steps_.push_back(std::move(strip));
     return {};
   }
-  if (strip.stop != 0) return field["stop"].refuse("0 behind Fuse", StatusCode::kUnsupported);
-  if (strip_.start != 0) return field.refuse("one Strip behind Fuse", StatusCode::kUnsupported);
+  if (strip.stop != 0) return field["stop"].refuse("0 after Fuse", StatusCode::kUnsupported);
+  if (strip_.start != 0) return field.refuse("one Strip after Fuse", StatusCode::kUnsupported);
   strip_ = std::move(strip);
   return {};
 }

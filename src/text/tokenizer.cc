@@ -125,9 +125,9 @@ Result<Tokenizer> Tokenizer::build(const text::TokenizerJson& json,
                   json.name + ": added_tokens[" + std::to_string(i) + "]: found " +
                       in_quotes(added[i].content) + " at id " + std::to_string(added[i].id) +
                       (id_taken ? ", which " + in_quotes(impl->tokens.text(added[i].id)) + " has"
-                                : ", but elsewhere at id " +
+                                : ", which also has id " +
                                       std::to_string(impl->tokens.find(added[i].content))) +
-                      "; accepted: one token an id and one id a token");
+                      "; accepted: one token per id and one id per token");
   }
 
   impl->special.assign(static_cast<size_t>(impl->tokens.end_id()), 0);

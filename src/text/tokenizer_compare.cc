@@ -66,11 +66,11 @@ Result<std::string_view> gguf_pre_of(const Tokenizer& tokenizer) {
     splits_alike = true;
   }
   if (splits_alike) {
-    const char* const found = impl.bpe.ignores_merges() ? "true" : "false";
+    const bool found = impl.bpe.ignores_merges();
     return Status(StatusCode::kUnsupported,
-                  std::string("tokenizer.json: model.ignore_merges: found ") + found +
-                      "; accepted: the other with this pre_tokenizer, since no kind of GGUF's "
-                      "tokenizer.ggml.pre has both");
+                  std::string("tokenizer.json: model.ignore_merges: found ") +
+                      (found ? "true; accepted: false" : "false; accepted: true") +
+                      " with this pre_tokenizer: no tokenizer.ggml.pre combines the two");
   }
   return Status(StatusCode::kUnsupported,
                 "tokenizer.json: normalizer and pre_tokenizer: found " +

@@ -24,7 +24,7 @@ template <class Visitor>
 void visit_fields(Visitor& visit, MaybeConst<WholeHeader> auto& header) {
   visit("mark", header.mark);
   if (header.mark != kMark) {
-    return visit.fail("mark", "found bytes that are no message of Forerun's");
+    return visit.fail("mark", "found bytes that are not a message of Forerun");
   }
   visit("version", header.version);
   if (header.version != kFrameVersion) {

@@ -58,8 +58,8 @@ Result<bool> FrameCutter::cut_frame(size_t& at, std::vector<Bytes>& frames) {
   const size_t compared = std::min(rest.size(), mark.size());
   if (!std::equal(mark.begin(), mark.begin() + static_cast<ptrdiff_t>(compared), rest.begin())) {
     return Status(StatusCode::kCorrupt,
-                  "message: mark: found bytes that are no message of "
-                  "Forerun's");
+                  "message: mark: found bytes that are not a message of "
+                  "Forerun");
   }
   if (rest.size() < kFrameHeaderBytes) return false;
   FORERUN_ASSIGN_OR_RETURN(const uint64_t payload, frame_payload_bytes(rest));

@@ -72,8 +72,8 @@ TEST(FrameCutter, WhatIsNoFrameIsRefusedAtOnce) {
     EXPECT_EQ(text, "");
     return status.message();
   };
-  EXPECT_NE(why(bytes_of("m")).find("no message of Forerun's"), std::string::npos);
-  EXPECT_NE(why(bytes_of("FRRM")).find("no message of Forerun's"), std::string::npos);
+  EXPECT_NE(why(bytes_of("m")).find("not a message of Forerun"), std::string::npos);
+  EXPECT_NE(why(bytes_of("FRRM")).find("not a message of Forerun"), std::string::npos);
   EXPECT_NE(why(frame_of(std::string(101, 'x'))).find("accepted: up to 100"), std::string::npos);
   Bytes other = frame_of("");
   other[4] = std::byte{99};

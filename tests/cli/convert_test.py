@@ -239,12 +239,12 @@ class Convert(process.CommandLine):
     def test_what_is_there_stays(self):
         out = self.folder / "draft.gguf"
         out.write_text("mine")
-        self.refused(run("convert", DRAFT, out, "--to", "bf16"), "is there", "--force")
+        self.refused(run("convert", DRAFT, out, "--to", "bf16"), "already exists", "--force")
         self.assertEqual(out.read_text(), "mine")
         self.succeeded(run("convert", DRAFT, out, "--to", "bf16", "--force"))
         self.assertEqual(out.read_bytes()[:4], b"GGUF")
         folder = self.convert(DRAFT, "draft", "--to", "bf16")
-        self.refused(run("convert", DRAFT, folder, "--to", "f32"), "is there", "--force")
+        self.refused(run("convert", DRAFT, folder, "--to", "f32"), "already exists", "--force")
         self.succeeded(run("convert", DRAFT, folder, "--to", "f32", "--force"))
         self.assertEqual(tensors_of(folder)["model.norm.weight"][0], "BF16")
         self.assertEqual(tensors_of(folder)["model.embed_tokens.weight"][0], "F32")
@@ -325,7 +325,7 @@ class Convert(process.CommandLine):
         folder = self.convert(DRAFT, "draft", "--to", "bf16")
         for out in (".", "./", ".."):
             done = run("convert", DRAFT, out, "--to", "f32", "--force", cwd=folder)
-            self.refused(done, "found no name of its own")
+            self.refused(done, f"found {out.rstrip('/')} as the name")
         self.assertEqual(tensors_of(folder)["model.embed_tokens.weight"][0], "BF16")
         self.assertEqual(list(self.folder.iterdir()), [folder])
 

@@ -67,7 +67,7 @@ Result<std::filesystem::path> choose_gguf(const std::filesystem::path& dir,
   }
   return Status(StatusCode::kInvalidArgument,
                 dir.string() + ": found several models (" + found +
-                    "); accepted: one of these files, or the directory with a quantization behind "
+                    "); accepted: one of these files, or the directory with a quantization after "
                     "it, e.g. \":Q4_K_M\"");
 }
 

@@ -153,13 +153,13 @@ void read_weights(FieldReader& weights, const std::string& format, LayerScheme& 
                                        : "\"tensor\", \"channel\" or \"group\"");
   }
   scheme.has_zeros = !weights.boolean("symmetric").value_or(true);
-  if (is_float && scheme.has_zeros) return refuse("symmetric", "true, for floats");
+  if (is_float && scheme.has_zeros) return refuse("symmetric", "true with float weights");
   // "weight" and "static" say in which order a group's weights were rounded, and nothing more.
   if (!weights.truthy("actorder")) return;
   const std::string name =
       weights.choice("actorder", {"group", "dynamic", "weight", "static"}).value_or("weight");
   scheme.has_order = name == "group" || name == "dynamic";
-  if (scheme.has_order && is_float) refuse("actorder", "null, for floats");
+  if (scheme.has_order && is_float) refuse("actorder", "null with float weights");
 }
 
 void read_group(FieldReader& group, const std::string& format_of_all, LayerScheme& scheme) {
@@ -190,7 +190,7 @@ void read_group(FieldReader& group, const std::string& format_of_all, LayerSchem
   auto weights = group.object("weights");
   if (!weights) {
     group.refuse("weights",
-                 "a description of the weights (activations are not quantized here); " +
+                 "a description of how the weights are quantized, not the activations alone; " +
                      std::string(kTakeTheOriginal),
                  StatusCode::kUnsupported);
     return;

@@ -23,7 +23,8 @@ CpuDeviceGroup::~CpuDeviceGroup() = default;
 
 Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions options) {
   if (options.devices.empty()) {
-    return Status(StatusCode::kInvalidArgument, "a device group needs at least 1 device, found 0");
+    return Status(StatusCode::kInvalidArgument,
+                  "device group: found no device; accepted: at least 1");
   }
   auto impl = std::make_unique<Impl>();
   std::vector<int32_t> cores;
@@ -31,11 +32,16 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
   for (const CpuCores& device : options.devices) {
     const auto size =
         device.cores.empty() ? device.num_threads : static_cast<int32_t>(device.cores.size());
-    if (size < 1 || device.cores.empty() != options.devices.front().cores.empty()) {
+    const std::string name = "device " + std::to_string(impl->team_sizes.size()) + " of a group";
+    if (size < 1) {
       return Status(StatusCode::kInvalidArgument,
-                    "device " + std::to_string(impl->team_sizes.size()) + " of a group has " +
-                        std::to_string(size) +
-                        " threads; accepted: at least 1, pinned on every device or on none");
+                    name + ": found " + std::to_string(size) + " threads; accepted: at least 1");
+    }
+    const bool is_pinned = !device.cores.empty();
+    if (is_pinned != !options.devices.front().cores.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    name + ": found " + (is_pinned ? "" : "no ") +
+                        "pinned threads; accepted: pinned ones on all devices or on none");
     }
     cores.insert(cores.end(), device.cores.begin(), device.cores.end());
     impl->team_sizes.push_back(size);

@@ -16,7 +16,7 @@ constexpr int64_t kMaxFileBytes = 8 << 20;
 constexpr int64_t kMaxCount = 1 << 24;
 constexpr int64_t kMaxStages = 1024;
 constexpr double kMaxTime = 1e7;  // ms or us: some hours
-constexpr double kLeast = 1e-9;
+constexpr double kMinNumber = 1e-9;
 
 struct Model {
   std::string name;
@@ -31,7 +31,7 @@ double required_number(FieldReader& fields, std::string_view field, double max) 
     fields.refuse(field, "a number above 0");
     return 1.0;
   }
-  return fields.number(field, kLeast, max).value_or(1.0f);
+  return fields.number(field, kMinNumber, max).value_or(1.0f);
 }
 
 int32_t count(FieldReader& fields, std::string_view field, int32_t otherwise) {
@@ -178,7 +178,7 @@ StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>
   if (auto stages = fields.object("stages")) {
     read_stages(*stages, profile);
     if (!profile.separate_devices) {
-      fields.refuse("devices", "\"separate\" beside stages");
+      fields.refuse("devices", "\"separate\" with stages");
     }
   }
   profile.notes = fields.strings("notes").value_or(std::vector<std::string>{});

@@ -308,7 +308,7 @@ bool Connection::take_chunks() {
 void Connection::refuse_body() {
   request_.body = {};
   body_memory_ = nullptr;
-  fail(503, "body: the memory for the bodies of all requests is full; send it again later");
+  fail(503, "body: the memory for request bodies is full; send this request again later");
 }
 
 void Connection::handle() {

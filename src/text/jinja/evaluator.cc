@@ -273,8 +273,9 @@ Result<Value> Evaluator::call_macro(const Value::Macro& called, const Arguments&
   const bool is_gone =
       called.scope_index >= scopes_.size() || scopes_[called.scope_index].id != called.scope_id;
   if (is_gone) {
-    return Status(StatusCode::kUnsupported,
-                  macro.text + "(): found a call after the block that it was made in had ended");
+    return Status(StatusCode::kUnsupported, macro.text +
+                                                "(): found a call after the block that defines it "
+                                                "had ended; accepted: calls within that block");
   }
   std::string parameters;
   Arguments accepted;

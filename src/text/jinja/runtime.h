@@ -148,7 +148,7 @@ class Evaluator {
   struct Scope {
     Names names;
     uint64_t id = 0;    // never used again
-    size_t parent = 0;  // index of the scope behind it; its own: none
+    size_t parent = 0;  // index of the enclosing scope; its own: none
   };
 
   class DepthGuard {
@@ -160,7 +160,8 @@ class Evaluator {
     Status check() const {
       if (depth_ <= kMaxDepth) return {};
       return Status(StatusCode::kResourceExhausted,
-                    "template nests deeper than " + std::to_string(kMaxDepth) + " levels");
+                    "found a template that is nested too deeply; accepted: up to " +
+                        std::to_string(kMaxDepth) + " levels");
     }
 
    private:

@@ -127,11 +127,15 @@ Status prepare_rope_append_cuda() {
 }
 
 Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream) {
-  if (call.kv.head_dim % 4 != 0 || call.kv.head_dim > 256 || call.k_offset % 2 != 0 ||
-      call.v_offset % 2 != 0) {
-    return {StatusCode::kUnsupported, "rotation on a GPU: heads of " +
+  if (call.kv.head_dim % 4 != 0 || call.kv.head_dim > 256) {
+    return {StatusCode::kUnsupported, "rotation on a GPU: found heads of " +
                                           std::to_string(call.kv.head_dim) +
                                           " dimensions; accepted: multiples of 4 up to 256"};
+  }
+  if (call.k_offset % 2 != 0 || call.v_offset % 2 != 0) {
+    return {StatusCode::kUnsupported,
+            "rotation on a GPU: found keys at offset " + std::to_string(call.k_offset) +
+                ", values at " + std::to_string(call.v_offset) + "; accepted: even offsets"};
   }
   RopeAppendArgs args;
   args.step = call.step;
