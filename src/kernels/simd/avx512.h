@@ -42,7 +42,16 @@ struct Avx512 {
   FORERUN_INLINE I mul_int(I a, I b) { return _mm512_mullo_epi32(a, b); }
   FORERUN_INLINE I max_int(I a, I b) { return _mm512_max_epi32(a, b); }
   FORERUN_INLINE I or_int(I a, I b) { return _mm512_or_si512(a, b); }
-  FORERUN_INLINE I dot_halves(I sum, I a, I b) { return _mm512_dpwssd_epi32(sum, a, b); }
+  // With the intrinsics of these two, the compiler copies accumulators.
+  FORERUN_INLINE I dot_halves(I sum, I a, I b) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+  }
+  // (sum, a, b): sum + the products of the lanes' four bytes, unsigned in a and signed in b.
+  FORERUN_INLINE I dot_bytes(I sum, I a, I b) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+  }
   FORERUN_INLINE I sub_bytes(I a, I b) { return _mm512_sub_epi8(a, b); }
   FORERUN_INLINE I sub_halves(I a, I b) { return _mm512_sub_epi16(a, b); }
   FORERUN_INLINE I mul_halves(I a, I b) { return _mm512_mullo_epi16(a, b); }

@@ -16,9 +16,12 @@ using Vec = simd::Avx512;
 #include "kernels/linear/cpu/tiles_base.inc"
 //
 #include "kernels/linear/cpu/tiles_grouped.inc"
+//
+#include "kernels/linear/cpu/tiles_grouped_bytes.inc"
 }  // namespace
 }  // namespace avx512_grouped
 
-constinit const GroupedKernels kGroupedAvx512 = avx512_grouped::make_grouped_kernels();
+constinit const GroupedKernels kGroupedAvx512 =
+    avx512_grouped::with_byte_stretches(avx512_grouped::make_grouped_kernels());
 
 }  // namespace forerun

@@ -139,7 +139,9 @@ struct SwigluTask {
 // The kernels of one format of integer weights.
 struct IntegerKernels {
   void (*digits[2])(const PackedTask&);  // [digit_count - 1]
-  // Multiplies inputs laid out as words; null: there is no such kernel.
+  // digits[0] takes the inputs of several M tiles in passes, whose weights stay in the L1 cache.
+  bool digit_passes;
+  // Multiplies inputs laid out as words, likewise; null: there is no such kernel.
   void (*words)(const PackedTask&);
   bool words_of_one_digit;  // words are faster than inputs of one digit too
   void (*floats)(const PackedTask&);

@@ -52,8 +52,8 @@ constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles o
 constexpr int64_t kMaxDotRows = 256;
 constexpr int64_t kDotOuts = 256;
 constexpr int64_t kStreamOuts = 64;
-// Kernels for words take the inputs in passes too.
-constexpr int64_t kWordOuts = 128;
+// Other kernels that take the inputs in passes.
+constexpr int64_t kPassOuts = 128;
 
 struct Scratch {
   AlignedBuffer sums;
@@ -197,6 +197,15 @@ void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const L
   packed_sums(kernels, weight, x, tile, sums);
 }
 
+// Whether kernels without AMX tiles take the inputs in passes.
+bool takes_passes(const LinearWeight& weight, const InputLayout& layout, const MTiles& m_tiles) {
+  const WeightFormatInfo& info = weight_format_info(weight.format());
+  if (info.kind != WeightKind::kIntegers) return false;
+  if (layout.digit_layout == DigitLayout::kWords) return true;
+  return layout.digit_count == 1 && m_tiles.count > 1 &&
+         integer_kernels(linear_kernels(), info.kernel).digit_passes;
+}
+
 TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x) {
   const InputLayout& layout = x.storage().layout;
   const bool long_enough = weight.out_features() >= 1024 * team.size();
@@ -208,10 +217,10 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
     plan.grain = long_enough ? kStreamOuts : kBlockOuts;
     return plan;
   }
-  if (kind_of(weight) == WeightKind::kIntegers && layout.digit_layout == DigitLayout::kWords) {
+  if (takes_passes(weight, layout, plan.m_tiles)) {
     plan.max_m_tiles = kMaxTileRows / plan.m_tiles.begin(1);
-    plan.outs = kWordOuts;
-    plan.grain = long_enough ? kWordOuts : kBlockOuts;
+    plan.outs = kPassOuts;
+    plan.grain = long_enough ? kPassOuts : kBlockOuts;
     return plan;
   }
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
