@@ -17,30 +17,8 @@ import tempfile
 from pathlib import Path
 
 import process
+from edited_checkpoint import tensors_of, write_tensors
 from process import DRAFT, ROOT, TARGET, generate, run
-
-
-def tensors_of(folder):
-    """Dtype, shape and bytes of every tensor of a directory."""
-    found = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        data = path.read_bytes()
-        begin = 8 + int.from_bytes(data[:8], "little")
-        for name, entry in json.loads(data[8:begin]).items():
-            if name != "__metadata__":
-                first, end = entry["data_offsets"]
-                found[name] = (entry["dtype"], entry["shape"], data[begin + first : begin + end])
-    return found
-
-
-def write_tensors(path, tensors):
-    header, end = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(data)]}
-        end += len(data)
-    text = json.dumps(header).encode()
-    data = b"".join(data for _, _, data in tensors.values())
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def write_shards(source, folder, count):

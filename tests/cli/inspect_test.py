@@ -5,9 +5,10 @@ Usage: inspect_test.py PATH_OF_FORERUN [unittest options]
 
 import json
 import shutil
+import struct
 
 import process
-from edited_checkpoint import EditedCheckpoint
+from edited_checkpoint import EditedCheckpoint, tensors_of, write_tensors
 from process import DRAFT, TARGET, generate, run
 
 
@@ -49,6 +50,46 @@ class Inspect(EditedCheckpoint):
         self.assertRegex(widened, r"Processors: .*is widened to f32")
         self.refused(run("inspect", TARGET, "--weights", "q3_k"), "weights: found 'q3_k'", "q4_1")
         self.refused(run("inspect", "--devices", "--weights", "int8"), "--devices", "--weights")
+
+    def test_enlarged(self):
+        """int4 keeps a scale and a zero point for every 32 inputs of a group of 96."""
+        tensors = tensors_of(self.model)
+        out, width, group = 512, 192, 96
+        for layer in range(3):
+            name = f"model.layers.{layer}.mlp.up_proj.weight"
+            del tensors[name]
+            shapes = {
+                "packed": ("I32", [out, width // 8], bytes(range(256)) * (out * width // 512)),
+                "scale": ("BF16", [out, width // group], b"\x80\x3f" * (out * width // group)),
+                "zero_point": (
+                    "I32",
+                    [out // 8, width // group],
+                    b"\x47" * (out * width // group // 2),
+                ),
+                "shape": ("I64", [2], struct.pack("<2Q", out, width)),
+            }
+            tensors |= {f"{name}_{part}": tensor for part, tensor in shapes.items()}
+        write_tensors(self.model / "model.safetensors", tensors)
+        weights = {"num_bits": 4, "group_size": group, "symmetric": False}
+        self.edit_config(
+            quantization_config={
+                "quant_method": "compressed-tensors",
+                "format": "pack-quantized",
+                "config_groups": {"a": {"targets": ["re:.*up_proj"], "weights": weights}},
+            }
+        )
+        done = run("inspect", self.model)
+        self.succeeded(done)
+        self.assertRegex(
+            done.stdout, r"(?m)^mlp\.up_proj +0-2 +ct-int4 +155\.2 KB +int4, enlarged +184\.3 KB "
+        )
+        self.assertRegex(done.stdout, r"Processors: ct-int4 \(.*\) is enlarged to int4 \(")
+        rows = json.loads(run("inspect", self.model, "--json").stdout)["modules"]
+        changes = {row["modules"]: row["processors"] for row in rows}
+        self.assertEqual(
+            changes["mlp.up_proj"], {"format": "int4", "change": "enlarged", "bytes": 184320}
+        )
+        self.assertEqual(changes["mlp.gate_proj"]["change"], "as stored")
 
     def test_compare(self):
         nothing = run("inspect", TARGET, "--weights", "f32", "--compare")
