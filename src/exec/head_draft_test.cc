@@ -18,13 +18,13 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kVocab = 256;
+constexpr int32_t kHeadTokens = 256;
 constexpr int32_t kGuesses = 3;
-constexpr auto kTimeout = std::chrono::seconds(20);
+constexpr auto kHeadTimeout = std::chrono::seconds(20);
 
 // A toy target with a toy head on the same device.
-struct Models {
-  explicit Models(int64_t places, int64_t own_places = 64) {
+struct HeadAndTarget {
+  explicit HeadAndTarget(int64_t places, int64_t own_places = 64) {
     ToySpec target_spec;
     target_spec.num_layers = 6;
     ToySpec head_spec;
@@ -71,8 +71,8 @@ struct Guesses {
 };
 
 std::vector<TokenId> best_tokens(const float* logits) {
-  std::vector<TokenId> tokens(kVocab);
-  for (int32_t token = 0; token < kVocab; ++token) tokens[static_cast<size_t>(token)] = token;
+  std::vector<TokenId> tokens(kHeadTokens);
+  for (int32_t token = 0; token < kHeadTokens; ++token) tokens[static_cast<size_t>(token)] = token;
   std::partial_sort(tokens.begin(), tokens.begin() + kGuesses, tokens.end(),
                     [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
   tokens.resize(kGuesses);
@@ -82,7 +82,7 @@ std::vector<TokenId> best_tokens(const float* logits) {
 // Runs the head on the text directly. Its context begins at position `first`.
 Guesses expected_guesses(const std::vector<TokenId>& text, int32_t first = 1) {
   const auto length = static_cast<int32_t>(text.size());
-  Models models(length, kGuesses + 1);
+  HeadAndTarget models(length, kGuesses + 1);
   const std::vector<int32_t> table = SequenceDriver::blocks_for(length + kGuesses);
   Step step;
   step.sequences.push_back({table.data()});
@@ -120,7 +120,7 @@ Guesses expected_guesses(const std::vector<TokenId>& text, int32_t first = 1) {
   EXPECT_TRUE(models.head->forward(step).ok());
   const std::vector<float> logits = copy_logits(*models.head);
   for (int32_t guess = 0; guess < kGuesses; ++guess) {
-    guesses.below.push_back(best_tokens(logits.data() + ptrdiff_t{guess} * kVocab));
+    guesses.below.push_back(best_tokens(logits.data() + ptrdiff_t{guess} * kHeadTokens));
   }
   return guesses;
 }
@@ -129,13 +129,13 @@ Guesses expected_guesses(const std::vector<TokenId>& text, int32_t first = 1) {
 class HeadDraft : public testing::Test {
  protected:
   void start(int64_t places, int32_t row_budget = 512) {
-    models_ = std::make_unique<Models>(places);
+    models_ = std::make_unique<HeadAndTarget>(places);
     RealExecutorOptions setup;
     for (const Role role : {Role::kTarget, Role::kDraft}) {
       Decoder* const decoder =
           role == Role::kTarget ? models_->target.decoder.get() : models_->head.get();
       setup.runners[static_cast<size_t>(role)] =
-          std::make_unique<DecoderStepRunner>(decoder, models_->target.devices.get(), kVocab);
+          std::make_unique<DecoderStepRunner>(decoder, models_->target.devices.get(), kHeadTokens);
     }
     setup.budget.rows = row_budget;
     executor_ = std::make_unique<RealExecutor>(std::move(setup));
@@ -160,7 +160,7 @@ class HeadDraft : public testing::Test {
   WorkResult run(WorkItem item) {
     item.sequence = id_;
     executor_->submit(std::move(item));
-    auto result = executor_->next(kTimeout);
+    auto result = executor_->next(kHeadTimeout);
     EXPECT_TRUE(result && result->status.ok()) << (result ? result->status.message() : "none");
     return result.value_or(WorkResult());
   }
@@ -245,7 +245,7 @@ class HeadDraft : public testing::Test {
 
   int32_t length() const { return static_cast<int32_t>(text_.size()); }
 
-  std::unique_ptr<Models> models_;
+  std::unique_ptr<HeadAndTarget> models_;
   std::unique_ptr<RealExecutor> executor_;
   SequenceId id_ = 0;
   std::vector<TokenId> text_;
@@ -260,12 +260,12 @@ TEST_F(HeadDraft, GuessesAreTheHeadsOwnRoundAfterRound) {
   for (const int32_t row_budget : {512, 37}) {
     SCOPED_TRACE(row_budget);
     start(400, row_budget);
-    open(1, toy_tokens(150, kVocab));
+    open(1, toy_tokens(150, kHeadTokens));
     read_prompt();
     for (const int32_t accepted : {2, 0, 1, 2, 2}) {
       const Guesses guesses = draft();
       ASSERT_EQ(guesses, expected_guesses(text_)) << "after " << length() << " tokens";
-      verify(guesses, accepted, (length() * 7) % kVocab);
+      verify(guesses, accepted, (length() * 7) % kHeadTokens);
     }
     executor_->close(1);
     EXPECT_EQ(executor_->kv_usage(Role::kDraft).used_blocks, 0);
@@ -274,7 +274,7 @@ TEST_F(HeadDraft, GuessesAreTheHeadsOwnRoundAfterRound) {
 
 TEST_F(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
   start(400);
-  open(1, toy_tokens(40, kVocab));
+  open(1, toy_tokens(40, kHeadTokens));
   read_prompt();
   // Plain decoding: the draft runs nothing.
   for (int32_t round = 0; round < 90; ++round) {
@@ -282,14 +282,14 @@ TEST_F(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
     item.role = Role::kTarget;
     item.rows.push_back({.token = text_.back(), .position = length() - 1, .want = Want::kSample});
     run(std::move(item));
-    text_.push_back((round * 11 + 3) % kVocab);
+    text_.push_back((round * 11 + 3) % kHeadTokens);
   }
   EXPECT_EQ(draft(), expected_guesses(text_));
 }
 
 TEST_F(HeadDraft, SharedPrefixesAreNotRunAgain) {
   start(400);
-  const std::vector<TokenId> text = toy_tokens(200, kVocab);
+  const std::vector<TokenId> text = toy_tokens(200, kHeadTokens);
   open(1, text, /*share_prefix=*/true);
   read_prompt();
   const Guesses first = draft();
@@ -297,14 +297,14 @@ TEST_F(HeadDraft, SharedPrefixesAreNotRunAgain) {
   EXPECT_EQ(reused_, 0);
   // The same beginning, and another end.
   std::vector<TokenId> other = text;
-  for (size_t idx = 170; idx < other.size(); ++idx) other[idx] = (other[idx] + 1) % kVocab;
+  for (size_t idx = 170; idx < other.size(); ++idx) other[idx] = (other[idx] + 1) % kHeadTokens;
   open(2, other, /*share_prefix=*/true);
   EXPECT_EQ(read_prompt().reused_rows, 128);
   EXPECT_EQ(draft(), expected_guesses(other));
   EXPECT_EQ(reused_, 128);
   // Another first token: nothing is shared, though all of the head's rows have the same tokens.
   std::vector<TokenId> third = text;
-  third[0] = (third[0] + 1) % kVocab;
+  third[0] = (third[0] + 1) % kHeadTokens;
   open(3, third, /*share_prefix=*/true);
   EXPECT_EQ(read_prompt().reused_rows, 0);
   EXPECT_EQ(draft(), expected_guesses(third));
@@ -313,7 +313,7 @@ TEST_F(HeadDraft, SharedPrefixesAreNotRunAgain) {
 
 TEST_F(HeadDraft, TheContextBeginsAnewWhereHiddenStatesAreGone) {
   start(100);
-  open(1, toy_tokens(150, kVocab));
+  open(1, toy_tokens(150, kHeadTokens));
   read_prompt();
   // 149 rows ran with 100 places. Rows 100 and 136 found none left, and all but 64 in front of them
   // were forgotten: the hidden state of token 72 is the first that is there.
