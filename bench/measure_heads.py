@@ -5,9 +5,9 @@ the text alone and plain decoding: each prompt is answered by every method in tu
     bench/measure_heads.py --model SmolLM2-135M-Instruct.Q4_1.gguf --head DIR \\
         --prompts ../shared/data/prompts/spec_bench.jsonl --count 78 --out bench/results/heads-DATE.json
 
---prompts: a line of JSON each, with "category" and "turns"; the first turn is asked, without history. With --count the
-same number of each category is drawn, evenly spread. Greedy answers of all methods must be equal, and at 0.8 too, since a
-request's seed is the number of its prompt; the script fails where they are not. Cells that --out has already are kept.
+--prompts: a line of JSON each, with "category" and "turns"; the first turn is asked, without history. With --count
+the same number of each category is drawn, evenly spread. Answers of all methods must be equal, at 0.8 too, since a request's
+seed is the number of its prompt; the script fails where they are not.
 """
 
 from __future__ import annotations
@@ -158,12 +158,16 @@ def show(temperature: float, table: dict, methods: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--forerun", type=Path, default=ROOT / "build/cpu-release/bin/forerun")
     parser.add_argument("--model", required=True)
     parser.add_argument("--head", required=True)
     parser.add_argument("--prompts", type=Path, required=True)
-    parser.add_argument("--count", type=int, help="prompts, of all categories together; default: all")
+    parser.add_argument(
+        "--count", type=int, help="prompts, of all categories together; default: all"
+    )
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--temperatures", nargs="+", type=float, default=list(TEMPERATURES))
@@ -171,7 +175,9 @@ def main() -> None:
         "--at-once", type=int, default=1, help="requests; with more than 1 times mean nothing"
     )
     parser.add_argument("--flags", default="", help="further flags of forerun serve, in one text")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no prompt after that")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no prompt after that"
+    )
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
 
@@ -192,9 +198,13 @@ def main() -> None:
     with serving(args.forerun, args.model, args.head, args.flags.split()) as address:
         for temperature in args.temperatures:
             rows = []
-            share = until if temperature == args.temperatures[-1] else (time.monotonic() + until) / 2
+            share = (
+                until if temperature == args.temperatures[-1] else (time.monotonic() + until) / 2
+            )
 
-            def answer(prompt: dict, temperature: float = temperature, share: float = share) -> None:
+            def answer(
+                prompt: dict, temperature: float = temperature, share: float = share
+            ) -> None:
                 if time.monotonic() > share:
                     return
                 row = {"group": prompt["group"]}

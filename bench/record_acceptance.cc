@@ -46,8 +46,8 @@ SpeculationOptions wide_tree(const char* strategy) {
 Result<RecordedText> record(bench::ModelPair& pair, Executor& executor, RecordingRunner& draft,
                             const std::string& prompt, int32_t new_tokens) {
   OfflineRequest request;
-  FORERUN_ASSIGN_OR_RETURN(request.prompt,
-                           pair.models[0]->tokenizer().encode(prompt, {.add_special_tokens = true}));
+  FORERUN_ASSIGN_OR_RETURN(
+      request.prompt, pair.models[0]->tokenizer().encode(prompt, {.add_special_tokens = true}));
   request.new_tokens = new_tokens;
   request.sampling.temperature = 0.0f;
   SpeculationOptions plain{.strategy = "autoregressive"};

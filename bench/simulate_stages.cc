@@ -217,8 +217,8 @@ Result<std::vector<OfflineRequest>> requests_of(const bench::ModelPair& pair,
   std::vector<OfflineRequest> requests;
   for (const std::string& text : texts) {
     OfflineRequest& request = requests.emplace_back();
-    FORERUN_ASSIGN_OR_RETURN(request.prompt,
-                             pair.models[0]->tokenizer().encode(text, {.add_special_tokens = true}));
+    FORERUN_ASSIGN_OR_RETURN(
+        request.prompt, pair.models[0]->tokenizer().encode(text, {.add_special_tokens = true}));
     request.new_tokens = arguments.tokens;
     request.sampling.temperature = temperature;
     request.sampling.seed = requests.size();

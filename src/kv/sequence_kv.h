@@ -41,7 +41,7 @@ class SequenceKv {
   SequenceKv(const SequenceKv&) = delete;
   SequenceKv& operator=(const SequenceKv&) = delete;
 
-  // Of the tokens with KV: slots 0 to prefix_length() - 1.
+  // The tokens with KV lie in slots 0 to prefix_length() - 1.
   int32_t prefix_length() const { return prefix_length_; }
   std::span<const TokenId> prefix() const { return prefix_tokens_; }
   // The position of the token in slot 0, and that behind the prefix.

@@ -505,7 +505,12 @@ class SmolLm2(GgufTest):
         if not head.is_dir():
             raise unittest.SkipTest(f"{head} is absent: no head for SmolLM2")
         requests = [
-            {"id": f"{t['id']} {temperature}", "prompt": t["prompt"], "temperature": temperature, "seed": 5}
+            {
+                "id": f"{t['id']} {temperature}",
+                "prompt": t["prompt"],
+                "temperature": temperature,
+                "seed": 5,
+            }
             for t in self.golden["texts"][::3]
             if "prompt" in t
             for temperature in (0, 0.8)
