@@ -21,7 +21,7 @@ TEST(NumericsOptions, WeightsNameEveryFormatThatCanBeMade) {
     EXPECT_EQ(numerics->draft_weights, requantize_to(format));
   }
   EXPECT_EQ(weight_names().size(), requantizable_formats().size() + 2);
-  EXPECT_EQ(draft_weight_names().size(), requantizable_formats().size() + 4);
+  EXPECT_EQ(draft_weight_names().size(), requantizable_formats().size() + 5);
   for (const std::string& name : weight_names()) {
     EngineOptions options;
     options.weights = name;
