@@ -5,9 +5,9 @@ the text alone and plain decoding: each prompt is answered by every method in tu
     bench/measure_heads.py --model SmolLM2-135M-Instruct.Q4_1.gguf --head DIR \\
         --prompts ../shared/data/prompts/spec_bench.jsonl --count 78 --out bench/results/heads-DATE.json
 
---prompts: a line of JSON each, with "category" and "turns"; the first turn is asked, without history. With --count the same
-number of each category is drawn, evenly spread. The answers of all methods must be equal, at 0.8 too, since a prompt's
-number is the seed of its request; the script fails where they are not.
+--prompts: a line of JSON each, with "category" and "turns"; the first turn is asked, without history. With --count
+the same number of each category is drawn, evenly spread. The answers of all methods must be equal, at 0.8 too, since
+a prompt's number is the seed of its request; the script fails where they are not.
 """
 
 from __future__ import annotations
