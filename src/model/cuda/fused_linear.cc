@@ -24,27 +24,27 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
   const Slice hidden = Slice::of_all(config.hidden_size);
   // The first layer of an EAGLE-3 head reads the embedding and the feature, side by side.
   const bool is_joined = config.eagle3 && layer == 0;
-  LayerLinears linears = {
-      .qkv = {.parts = {{{kQ, layer}, layout.q_out, kPlain, 0},
-                        {{kK, layer}, layout.kv_out, kPlain, layout.k_offset},
-                        {{kV, layer}, layout.kv_out, kPlain, layout.v_offset}},
-              .in = is_joined ? Slice::of_all(int64_t{2} * config.hidden_size) : hidden,
-              .outputs = layout.qkv_width,
-              .before_attention = true},
-      .o = {.parts = {{{kO, layer}, hidden, kPlain, 0}},
-            .in = layout.o_in,
-            .outputs = config.hidden_size},
-      .gate_up = {.parts = {{{kGate, layer}, layout.mlp_out, OutputPlacement::kGate, 0},
-                            {{kUp, layer}, layout.mlp_out, OutputPlacement::kUp, 0}},
-                  .in = hidden,
-                  .outputs = 2 * layout.mlp_out.total},
-      .down = {.parts = {{{kDown, layer}, hidden, kPlain, 0}},
-               .in = layout.mlp_in,
-               .outputs = config.hidden_size}};
-  for (FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
-    linear->rounded_to = layer_rounding(weights, linear->in);
-  }
-  return linears;
+  const Slice qkv_in = is_joined ? Slice::of_all(int64_t{2} * config.hidden_size) : hidden;
+  return {.qkv = {.parts = {{{kQ, layer}, layout.q_out, kPlain, 0},
+                            {{kK, layer}, layout.kv_out, kPlain, layout.k_offset},
+                            {{kV, layer}, layout.kv_out, kPlain, layout.v_offset}},
+                  .in = qkv_in,
+                  .outputs = layout.qkv_width,
+                  .rounded_to = layer_rounding(weights, qkv_in),
+                  .before_attention = true},
+          .o = {.parts = {{{kO, layer}, hidden, kPlain, 0}},
+                .in = layout.o_in,
+                .outputs = config.hidden_size,
+                .rounded_to = layer_rounding(weights, layout.o_in)},
+          .gate_up = {.parts = {{{kGate, layer}, layout.mlp_out, OutputPlacement::kGate, 0},
+                                {{kUp, layer}, layout.mlp_out, OutputPlacement::kUp, 0}},
+                      .in = hidden,
+                      .outputs = 2 * layout.mlp_out.total,
+                      .rounded_to = layer_rounding(weights, hidden)},
+          .down = {.parts = {{{kDown, layer}, hidden, kPlain, 0}},
+                   .in = layout.mlp_in,
+                   .outputs = config.hidden_size,
+                   .rounded_to = layer_rounding(weights, layout.mlp_in)}};
 }
 
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
