@@ -278,6 +278,62 @@ TEST(RoundedHead, IsCountedWhereItIsWholeGroups) {
   }
 }
 
+// A head's layers and fc make 56 units of 32 outputs and 128 inputs, and 4,000 rows of an LM head
+// 125: 8,192 bytes each in bf16, 2,128 in int4.
+TEST(HeadOfATarget, CountsTheLmHeadThatItCannotShare) {
+  ToySpec target_spec;
+  target_spec.num_layers = 6;
+  target_spec.hidden_size = 128;
+  target_spec.vocab_size = 4000;
+  target_spec.dtype = DType::kBf16;
+  ToySpec spec = target_spec;
+  spec.num_layers = 1;
+  spec.intermediate_size = 256;
+  spec.head_dim = 32;
+  spec.eagle3.emplace();
+  spec.eagle3->target_hidden_size = 128;
+  spec.eagle3->own_embedding = spec.eagle3->own_head = false;
+  const TempDir target_dir, dir;
+  ASSERT_TRUE(write_toy_checkpoint(target_dir.path(), target_spec).ok());
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  const auto target = Checkpoint::open(target_dir.path());
+  const auto head = Checkpoint::open_eagle3(dir.path());
+  ASSERT_TRUE(target.ok() && head.ok());
+  const auto plan = make_shard_plan(head->config(), 1, spec.vocab_size);
+  const auto bytes_of = [&](WeightOverride weights, int32_t target_gpus) {
+    const auto memory = estimate_decoder_cuda_memory(*head, *plan, LayerRange::all(head->config()),
+                                                     weights, {&*target, target_gpus});
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return memory->front().weight_bytes;
+  };
+  EXPECT_EQ(bytes_of(WeightOverride::kAsStored, 1), 56 * 8192);
+  EXPECT_EQ(bytes_of(WeightOverride::kAsStored, 2), (56 + 125) * 8192);
+  EXPECT_EQ(bytes_of(WeightOverride::kInt4Head, 1), 56 * 8192 + 125 * 2128);
+  EXPECT_EQ(bytes_of(WeightOverride::kInt4, 1), (56 + 125) * 2128);
+}
+
+TEST(HeadOfATarget, SpreadsAReducedVocabulary) {
+  ToySpec spec;
+  spec.num_layers = 1;
+  spec.vocab_size = 4000;
+  spec.eagle3.emplace();
+  spec.eagle3->target_hidden_size = 64;
+  spec.eagle3->draft_vocab_size = 1000;
+  const TempDir dir;
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  const auto head = Checkpoint::open_eagle3(dir.path());
+  ASSERT_TRUE(head.ok()) << head.status().message();
+  const auto plan = make_shard_plan(head->config(), 1, 3990);
+  const auto rows = static_cast<int64_t>(head->draft_tokens().size());
+  const ShardLayoutCuda layout = shard_layout_cuda(head->config(), plan->devices[0], rows);
+  EXPECT_TRUE(layout.spreads_logits());
+  EXPECT_EQ(layout.num_tokens, 3990);
+  EXPECT_EQ(layout.logits_stride(), 4000);
+  EXPECT_EQ(layout.head_out.total, 1000);
+  EXPECT_EQ(layout.head_stride(), 1024);
+  EXPECT_FALSE(shard_layout_cuda(head->config(), plan->devices[0]).spreads_logits());
+}
+
 // A place of the uploader holds the largest tensor that goes through it.
 TEST(StagedWeights, AreTheLargestOfEveryPlace) {
   ToySpec spec;
