@@ -1,6 +1,7 @@
 # A build that takes a third of the time, for a first look (preset "demo"): the headers of the standard library
 # are compiled once, only what takes a token's time, kernels and sampling, is fully optimized, and kernels are compiled
-# for this processor alone (ForerunIsa.cmake). No bit of any result depends on it.
+# for this processor alone (ForerunIsa.cmake); those of grouped formats in small shapes, which read prompts slower.
+# No bit of any result depends on it.
 #   forerun_compile_quickly(<target>)   after its sources have their options
 
 if(FORERUN_QUICK)

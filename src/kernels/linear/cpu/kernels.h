@@ -12,10 +12,20 @@
 
 #include <cstdint>
 
+#include "base/sanitized.h"
 #include "kernels/isa.h"
 #include "kernels/linear/formats/grouped_formats.h"
 
 namespace forerun {
+
+// Whether kernels of grouped formats multiply fewer rows at a time, which compiles in a fraction of
+// the time: sanitizers take minutes otherwise, the quick build (cmake/ForerunQuick.cmake) half a
+// one.
+#ifdef FORERUN_SMALL_GROUPED_TILES
+inline constexpr bool kSmallGroupedTiles = true;
+#else
+inline constexpr bool kSmallGroupedTiles = kSanitized;
+#endif
 
 // Rows of a LinearInput are laid out in M tiles of up to `m_tile_rows` rows (`tile_rows` for halves
 // and digits that AMX tiles multiply), which a register tile multiplies together. The rows of an
