@@ -107,7 +107,7 @@ Result<std::vector<int32_t>> prompt_tokens(const OpenedModel& target, int32_t ma
   FORERUN_ASSIGN_OR_RETURN(
       std::optional<std::vector<int32_t>> tokens,
       target.tokenizer().encode_within(text, static_cast<size_t>(most),
-                                     {.add_special_tokens = add_special_tokens}));
+                                       {.add_special_tokens = add_special_tokens}));
   if (!tokens) return too_long("more than " + std::to_string(most), max_context_tokens);
   return std::move(*tokens);
 }
