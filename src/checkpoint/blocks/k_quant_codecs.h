@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "checkpoint/blocks/decode_blocks.h"
 
@@ -75,12 +77,16 @@ struct Q3_K {
 // of bytes 4 to 7 the mins; bytes 8 to 11 hold the low 4 bits of scales and mins 4 to 7, whose high
 // bits are those that bytes 0 to 7 have left.
 inline void read_scales_and_mins(const uint8_t* from, BlockFields& to) {
-  for (int32_t j = 0; j < 4; ++j) {
-    to.scale[j] = static_cast<int8_t>(from[j] & 0x3f);
-    to.min[j] = static_cast<int8_t>(from[4 + j] & 0x3f);
-    to.scale[4 + j] = static_cast<int8_t>((from[8 + j] & 0xf) | ((from[j] >> 6) << 4));
-    to.min[4 + j] = static_cast<int8_t>((from[8 + j] >> 4) | ((from[4 + j] >> 6) << 4));
-  }
+  uint32_t words[3];  // four groups each
+  std::memcpy(words, from, sizeof(words));
+  const auto store = [](uint32_t low, uint32_t high, int8_t* four) {
+    const uint32_t word = low | high;
+    std::memcpy(four, &word, sizeof(word));
+  };
+  store(words[0] & 0x3f3f3f3fu, 0, to.scale);
+  store(words[1] & 0x3f3f3f3fu, 0, to.min);
+  store(words[2] & 0x0f0f0f0fu, (words[0] >> 2) & 0x30303030u, to.scale + 4);
+  store((words[2] >> 4) & 0x0f0f0f0fu, (words[1] >> 2) & 0x30303030u, to.min + 4);
 }
 
 // d, dmin, 12 bytes of scales and mins, 128 bytes: 32 bytes hold a group in their low halves and
