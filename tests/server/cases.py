@@ -1,5 +1,6 @@
 """Calls of many kinds, and the strategies that they are sent with: what comparing tests share."""
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -74,10 +75,15 @@ def prompts(count):
     turns = [
         texts[turn] for turn in range(max(map(len, lists))) for texts in lists if turn < len(texts)
     ]
-    # Where there are too few, some come again without their beginning. Every third is long enough
-    # for views to leave something out.
+    # Where there are too few, some come again without their beginning. Every third is followed by
+    # as many others as a view needs to leave something out.
     made = [turns[i % len(turns)][3 * (i // len(turns)) :][:1200] for i in range(count)]
-    return [text if i % 3 else text + "\n" + made[i - 1] for i, text in enumerate(made)]
+    for first in range(0, count, 3):
+        others = itertools.cycle(made[first - 1 :: -1])
+        made[first] += "\n" + next(others)
+        while len(made[first]) < 1000:
+            made[first] += "\n" + next(others)
+    return made
 
 
 def cases(count):
