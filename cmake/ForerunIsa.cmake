@@ -4,6 +4,11 @@
 #   forerun_instruction_set(scalar|avx2|avx512|avx512_bf16|amx <source> ...)
 #       the same for sources that are built in any case (tests)
 
+# Kernels of all instruction sets share their sources, and sanitizers compile those of vectors for a quarter of an hour.
+# Without this option linear kernels of AVX-512 and AMX are left out, and undefined behaviour is searched for in portable
+# kernels only.
+option(FORERUN_SANITIZE_ALL_KERNELS "Sanitizers check kernels of every instruction set of this processor" OFF)
+
 # The preset demo builds what this processor will run: its best instruction set. AMX needs a permission from the
 # operating system, so AVX512_BF16 is built beside it. The bits of FORERUN_BUILT_ISAS are in the order of Isa.
 set(FORERUN_ISAS scalar)
@@ -59,6 +64,9 @@ function(forerun_instruction_set isa)
     list(APPEND flags -mavx512bf16)
   elseif(isa STREQUAL amx)
     list(APPEND flags -mamx-tile -mamx-bf16 -mamx-int8)
+  endif()
+  if(FORERUN_SANITIZE MATCHES "undefined" AND NOT isa STREQUAL scalar AND NOT FORERUN_SANITIZE_ALL_KERNELS)
+    list(APPEND flags -fno-sanitize=undefined)
   endif()
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -2,12 +2,16 @@
 # most of a source's time goes to the headers that it shares with its neighbours. The optimized build compiles each
 # alone, which shows an include that is missing.
 #   forerun_compile_together(<target>)   after its sources are known
+#   forerun_compile_in_units(<target>)   in any preset
 
 function(forerun_compile_together target)
-  # Private names of the server's and the supervisor's sources collide.
-  if(FORERUN_UNITY AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(server|supervisor)")
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-    # To g++ each source of a unit is a header, whose private types others might see.
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
+  if(FORERUN_UNITY)
+    forerun_compile_in_units(${target})
   endif()
+endfunction()
+
+function(forerun_compile_in_units target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  # To g++ each source of a unit is a header, whose private types others might see.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
 endfunction()

@@ -80,7 +80,7 @@ Difference relative_difference(std::span<const float> a, std::span<const float> 
           std::sqrt(error_squares / squares)};
 }
 
-class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
+class GoldenTest : public ::testing::TestWithParam<std::filesystem::path> {
  protected:
   // Returns the worst difference of any position.
   Difference compare(Activation activation, int64_t rows_per_step,
@@ -142,7 +142,7 @@ TEST_P(GoldenTest, RoundedToBf16StaysClose) {
   EXPECT_LE(compare(Activation::kBf16, kAllRows).root_mean_square, 0.1);
 }
 
-std::string family_name(const testing::TestParamInfo<std::filesystem::path>& dir) {
+std::string family_name(const ::testing::TestParamInfo<std::filesystem::path>& dir) {
   std::string name = dir.param.filename().string();
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
@@ -150,7 +150,7 @@ std::string family_name(const testing::TestParamInfo<std::filesystem::path>& dir
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(golden_dirs()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, ::testing::ValuesIn(golden_dirs()), family_name);
 
 TEST(GoldenComparison, SeesWhatItMust) {
   const std::vector<float> reference = {1.0f, -1.0f, 1.0f, -1.0f};

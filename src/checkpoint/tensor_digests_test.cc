@@ -24,7 +24,7 @@ std::vector<const RawTensor*> all_tensors(const Checkpoint& checkpoint) {
   return tensors;
 }
 
-Checkpoint opened(const std::filesystem::path& dir) {
+Checkpoint opened_checkpoint(const std::filesystem::path& dir) {
   auto checkpoint = Checkpoint::open(dir);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   return std::move(checkpoint).value();
@@ -37,7 +37,7 @@ struct Made {
 };
 
 Made digests(const std::filesystem::path& dir, const DigestOptions& options = {}) {
-  const Checkpoint checkpoint = opened(dir);
+  const Checkpoint checkpoint = opened_checkpoint(dir);
   const auto made = digest_tensors(checkpoint, all_tensors(checkpoint), options);
   EXPECT_TRUE(made.ok()) << made.status().message();
   Made all;
@@ -98,7 +98,7 @@ TEST_F(TensorDigestsTest, DependOnTheBytesAloneAndNotOnTheFile) {
 
 TEST_F(TensorDigestsTest, ChangeWithOneBitAnywhere) {
   const std::filesystem::path dir = model("m", large());
-  const Checkpoint checkpoint = opened(dir);
+  const Checkpoint checkpoint = opened_checkpoint(dir);
   const Made before = digests(dir);
   for (size_t idx = 0; idx < before.digests.size(); ++idx) {
     const RawTensor& tensor = checkpoint.tensors()[idx];
@@ -131,7 +131,7 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
     state = state_of_file(file, descriptor).value();
     close(descriptor);
   }
-  const Checkpoint checkpoint = opened(dir);
+  const Checkpoint checkpoint = opened_checkpoint(dir);
   DigestsByPlace kept;
   for (size_t idx = 0; idx < first.digests.size(); ++idx) {
     kept[checkpoint.offset_of(checkpoint.tensors()[idx])] = first.digests[idx];
@@ -195,7 +195,7 @@ TEST(KeptDigestsTest, DoNotTrustAChangeOfLately) {
 
 TEST_F(TensorDigestsTest, NameTheFileThatIsGone) {
   const std::filesystem::path dir = model("m", ToySpec());
-  const Checkpoint checkpoint = opened(dir);
+  const Checkpoint checkpoint = opened_checkpoint(dir);
   std::filesystem::remove(dir / "model.safetensors");
   const auto none = digest_tensors(checkpoint, all_tensors(checkpoint), {});
   ASSERT_FALSE(none.ok());

@@ -95,9 +95,9 @@ TEST(RealExecutor, NextReturnsAfterAStepOnceTimeIsUp) {
   EXPECT_EQ(steps, 1) << "what was closed does not go on";
 }
 
-class MemoryWaits : public ::testing::TestWithParam<bool> {};
+class WaitsForMemory : public ::testing::TestWithParam<bool> {};
 
-TEST_P(MemoryWaits, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {
+TEST_P(WaitsForMemory, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {
   Rig rig({.threaded = GetParam(), .blocks = 4, .on_step = {}});
   for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
   rig.executor->submit(prefix_item(1, Role::kTarget, std::vector<TokenId>(150, 5)));
@@ -127,7 +127,7 @@ TEST_P(MemoryWaits, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {
   rig.wait_until_kv_is_free();
 }
 
-INSTANTIATE_TEST_SUITE_P(InlineAndThreaded, MemoryWaits, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(InlineAndThreaded, WaitsForMemory, ::testing::Bool());
 
 TEST(RealExecutor, FailuresStayWithTheirSequence) {
   Rig rig({.blocks = 3, .on_step = {}});

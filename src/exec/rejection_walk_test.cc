@@ -12,13 +12,13 @@ namespace {
 
 // The draft draws two children of the root and one of each of these; the executor's walk must be
 // the one that the rule takes by hand.
-struct Variant {
+struct WalkVariant {
   bool threaded;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};
   int32_t device_parts = 0;
 };
 
-class RejectionWalk : public ::testing::TestWithParam<Variant> {};
+class RejectionWalk : public ::testing::TestWithParam<WalkVariant> {};
 
 TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
   int accepted_total = 0;
@@ -136,10 +136,10 @@ TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RejectionWalk,
-                         ::testing::Values(Variant{false}, Variant{true},
-                                           Variant{false, {{{1, 1, 1}, {1}}}},
-                                           Variant{true, {{{2, 1}, {1, 1, 1}}}},
-                                           Variant{true, {}, 1}));
+                         ::testing::Values(WalkVariant{false}, WalkVariant{true},
+                                           WalkVariant{false, {{{1, 1, 1}, {1}}}},
+                                           WalkVariant{true, {{{2, 1}, {1, 1, 1}}}},
+                                           WalkVariant{true, {}, 1}));
 
 TEST(RealExecutor, VerificationByRejectionWithoutADistributionIsReported) {
   Rig rig({.on_step = {}});

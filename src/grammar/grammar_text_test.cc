@@ -10,22 +10,22 @@
 namespace forerun::grammar {
 namespace {
 
-Grammar compiled(const std::string& text) {
+Grammar compiled_text(const std::string& text) {
   Result<Grammar> grammar = Grammar::from_text(text);
   if (!grammar.ok()) ADD_FAILURE() << grammar.status().message();
   return grammar.ok() ? *grammar : *Grammar::from_text("root ::= \"?\"");
 }
 
-std::string refusal(const std::string& text, const GrammarLimits& limits = {}) {
+std::string text_refusal(const std::string& text, const GrammarLimits& limits = {}) {
   const Result<Grammar> grammar = Grammar::from_text(text, limits);
   return grammar.ok() ? "accepted" : grammar.status().message();
 }
 
 #define EXPECT_REFUSED(text, part) \
-  EXPECT_NE(refusal(text).find(part), std::string::npos) << "said: " << refusal(text)
+  EXPECT_NE(text_refusal(text).find(part), std::string::npos) << "said: " << text_refusal(text)
 
 TEST(GrammarText, LiteralsAlternativesAndSequences) {
-  const Grammar grammar = compiled("root ::= \"yes\" | \"no\" \" \"? \"way\"\n");
+  const Grammar grammar = compiled_text("root ::= \"yes\" | \"no\" \" \"? \"way\"\n");
   EXPECT_TRUE(matches(grammar, "yes"));
   EXPECT_TRUE(matches(grammar, "noway"));
   EXPECT_TRUE(matches(grammar, "no way"));
@@ -35,7 +35,8 @@ TEST(GrammarText, LiteralsAlternativesAndSequences) {
 }
 
 TEST(GrammarText, RepetitionsAreCounted) {
-  const Grammar grammar = compiled("root ::= \"a\"* \"b\"+ \"c\"{2} \"d\"{1,} \"e\"{0,2} \"f\"?");
+  const Grammar grammar =
+      compiled_text("root ::= \"a\"* \"b\"+ \"c\"{2} \"d\"{1,} \"e\"{0,2} \"f\"?");
   EXPECT_TRUE(matches(grammar, "bccd"));
   EXPECT_TRUE(matches(grammar, "aaabbccdddeef"));
   EXPECT_FALSE(matches(grammar, "bcccd"));
@@ -44,7 +45,7 @@ TEST(GrammarText, RepetitionsAreCounted) {
 }
 
 TEST(GrammarText, ManyRepetitionsOfACharacterAreCountedWithoutStates) {
-  const Grammar grammar = compiled("root ::= \"<\" [a-z\u00e4]{3,5000} \">\" | \"!\" .{20}");
+  const Grammar grammar = compiled_text("root ::= \"<\" [a-z\u00e4]{3,5000} \">\" | \"!\" .{20}");
   EXPECT_LT(grammar.node_count(), 60u);
   for (const size_t count : {2u, 3u, 4u, 4999u, 5000u, 5001u}) {
     std::string word;
@@ -57,7 +58,7 @@ TEST(GrammarText, ManyRepetitionsOfACharacterAreCountedWithoutStates) {
 }
 
 TEST(GrammarText, ACountThatIsReachedEndsTheText) {
-  GrammarState state = compiled("root ::= [a-z]{20,30}").start();
+  GrammarState state = compiled_text("root ::= [a-z]{20,30}").start();
   ASSERT_TRUE(state.accept(std::string(29, 'x')));
   EXPECT_TRUE(state.is_complete());
   EXPECT_TRUE(state.can_continue());
@@ -67,7 +68,7 @@ TEST(GrammarText, ACountThatIsReachedEndsTheText) {
 }
 
 TEST(GrammarText, ClassesAreOfCharacters) {
-  const Grammar grammar = compiled(R"(root ::= [a-c\u4e00-\u9fff] [^"\\\x00-\x1f] .)");
+  const Grammar grammar = compiled_text(R"(root ::= [a-c\u4e00-\u9fff] [^"\\\x00-\x1f] .)");
   EXPECT_TRUE(matches(grammar, "b\u6f22\U0001f600"));
   EXPECT_TRUE(matches(grammar, "\u6f22 \n"));
   EXPECT_FALSE(matches(grammar, "d.."));
@@ -77,7 +78,7 @@ TEST(GrammarText, ClassesAreOfCharacters) {
 }
 
 TEST(GrammarText, CommentsLinesAndGroups) {
-  const Grammar grammar = compiled(
+  const Grammar grammar = compiled_text(
       "# a list\r\nroot ::= \"[\" ( # of items\n  item\n  (\",\" item)*\n)? \"]\"\r\n"
       "item ::= \"x\" |\n  \"y\" # two kinds\n\n");
   EXPECT_TRUE(matches(grammar, "[]"));
@@ -86,7 +87,7 @@ TEST(GrammarText, CommentsLinesAndGroups) {
 }
 
 TEST(GrammarText, LinesAsPublishedGrammarsBreakThem) {
-  const Grammar grammar = compiled(R"(
+  const Grammar grammar = compiled_text(R"(
 root ::= object
 value ::= object | text | ("true" | "null") ws   # in parentheses
 object ::=
@@ -103,12 +104,12 @@ ws ::= | " " | "\n" [ \t]{0,20}
 )");
   EXPECT_TRUE(matches(grammar, "{ \"a\": true,\n\t\"b\\n\": {}}\n"));
   EXPECT_FALSE(matches(grammar, "{\"a\":  true}"));
-  const Grammar bars = compiled("root ::= \"a\"\n  # or\n  | \"b\"\n\n  | c\nc ::= \"c\"");
+  const Grammar bars = compiled_text("root ::= \"a\"\n  # or\n  | \"b\"\n\n  | c\nc ::= \"c\"");
   for (const char* text : {"a", "b", "c"}) EXPECT_TRUE(matches(bars, text)) << text;
 }
 
 TEST(GrammarText, RecursionNestsAsDeepAsTheText) {
-  const Grammar grammar = compiled("root ::= value\nvalue ::= \"(\" value* \")\" | \"x\"\n");
+  const Grammar grammar = compiled_text("root ::= value\nvalue ::= \"(\" value* \")\" | \"x\"\n");
   const std::string deep = std::string(3000, '(') + "x" + std::string(3000, ')');
   GrammarState state = grammar.start();
   EXPECT_TRUE(state.accept(deep));
@@ -119,7 +120,7 @@ TEST(GrammarText, RecursionNestsAsDeepAsTheText) {
 }
 
 TEST(GrammarText, RecursionAtTheEndKeepsTheStateAsItIs) {
-  const Grammar grammar = compiled("root ::= \"a\" root | \"b\"");
+  const Grammar grammar = compiled_text("root ::= \"a\" root | \"b\"");
   GrammarState once = grammar.start();
   ASSERT_TRUE(once.accept("aa"));
   GrammarState often = once;
@@ -128,28 +129,29 @@ TEST(GrammarText, RecursionAtTheEndKeepsTheStateAsItIs) {
 }
 
 TEST(GrammarText, AmbiguityIsFollowedInAllWays) {
-  const Grammar palindromes =
-      compiled("root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"a\" | \"b\" | \"aa\" | \"bb\"");
+  const Grammar palindromes = compiled_text(
+      "root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"a\" | \"b\" | \"aa\" | \"bb\"");
   EXPECT_TRUE(matches(palindromes, "abbabba"));
   EXPECT_TRUE(matches(palindromes, "abba"));
   EXPECT_FALSE(matches(palindromes, "abab"));
-  const Grammar many = compiled("root ::= s\ns ::= \"a\" s s | \"a\" s | \"a\"");
+  const Grammar many = compiled_text("root ::= s\ns ::= \"a\" s s | \"a\" s | \"a\"");
   EXPECT_TRUE(matches(many, std::string(60, 'a')));
 }
 
 TEST(GrammarText, RulesThatReadNothing) {
-  const Grammar grammar = compiled("root ::= ws a ws b ws\nws ::= \" \"*\na ::= \"a\"?\nb ::= a a");
+  const Grammar grammar =
+      compiled_text("root ::= ws a ws b ws\nws ::= \" \"*\na ::= \"a\"?\nb ::= a a");
   for (const char* text : {"", " ", "a", "aa", "aaa", " a a a "}) {
     const std::string t = text;
     EXPECT_EQ(matches(grammar, t), t != " a a a ") << t;
   }
-  const Grammar empty = compiled("root ::= \"\"");
+  const Grammar empty = compiled_text("root ::= \"\"");
   EXPECT_TRUE(empty.start().is_complete());
   EXPECT_FALSE(empty.start().can_continue());
 }
 
 TEST(GrammarText, StatesAreValues) {
-  const Grammar grammar = compiled("root ::= \"[\" root* \"]\"");
+  const Grammar grammar = compiled_text("root ::= \"[\" root* \"]\"");
   const GrammarState start = grammar.start();
   GrammarState state = start;
   ASSERT_TRUE(state.accept("[["));
@@ -189,22 +191,22 @@ TEST(GrammarText, LeftRecursionAndEndlessTextsAreRefused) {
                  "calls itself");
   EXPECT_REFUSED("root ::= \"a\" root", "no finite text");
   EXPECT_REFUSED("root ::= []", "no finite text");
-  EXPECT_TRUE(matches(compiled("root ::= \"a\" | \"b\" dead\ndead ::= \"c\" dead"), "a"));
-  GrammarState state = compiled("root ::= \"a\" | \"b\" dead\ndead ::= \"c\" dead").start();
+  EXPECT_TRUE(matches(compiled_text("root ::= \"a\" | \"b\" dead\ndead ::= \"c\" dead"), "a"));
+  GrammarState state = compiled_text("root ::= \"a\" | \"b\" dead\ndead ::= \"c\" dead").start();
   EXPECT_FALSE(state.accept("b")) << "a way without an end is no way";
 }
 
 TEST(GrammarText, LimitsAreNamed) {
   GrammarLimits limits;
   limits.max_text_bytes = 10;
-  EXPECT_NE(refusal("root ::= \"aaaa\"", limits).find("10"), std::string::npos);
+  EXPECT_NE(text_refusal("root ::= \"aaaa\"", limits).find("10"), std::string::npos);
   EXPECT_REFUSED("root ::= ((\"ab\"{900}){900}){900}", "states");
   EXPECT_REFUSED("root ::= [ab]* \"a\" ([ab] [ab]){12}", "states");
   EXPECT_REFUSED("root ::= \"x\"{200000}", "100000");
   EXPECT_REFUSED("root ::= " + std::string(100, '(') + "\"x\"" + std::string(100, ')'), "64");
   limits = {};
   limits.max_work = 1000;
-  EXPECT_NE(refusal("root ::= \"a\"{900}", limits).find("steps"), std::string::npos);
+  EXPECT_NE(text_refusal("root ::= \"a\"{900}", limits).find("steps"), std::string::npos);
 }
 
 }  // namespace

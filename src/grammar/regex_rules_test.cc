@@ -14,42 +14,43 @@
 namespace forerun::grammar {
 namespace {
 
-Grammar compiled(const std::string& regex) {
+Grammar compiled_regex(const std::string& regex) {
   Result<Grammar> grammar = Grammar::from_regex(regex);
   if (!grammar.ok()) ADD_FAILURE() << regex << ": " << grammar.status().message();
   return grammar.ok() ? *grammar : *Grammar::from_regex("\\?");
 }
 
-std::string refusal(const std::string& regex) {
+std::string regex_refusal(const std::string& regex) {
   const Result<Grammar> grammar = Grammar::from_regex(regex);
   return grammar.ok() ? "accepted" : grammar.status().message();
 }
 
 TEST(RegexRules, TheWholeTextMatches) {
-  const Grammar date = compiled(R"(\d{4}-\d{2}(-\d{2})?)");
+  const Grammar date = compiled_regex(R"(\d{4}-\d{2}(-\d{2})?)");
   EXPECT_TRUE(matches(date, "2026-11"));
   EXPECT_TRUE(matches(date, "2026-11-24"));
   EXPECT_FALSE(matches(date, "on 2026-11-24"));
   EXPECT_FALSE(matches(date, "2026-11-24 "));
   EXPECT_FALSE(matches(date, "2026-11-"));
   // Alternatives are of the whole, anchors say what is so anyway.
-  const Grammar choice = compiled("a|^b+$|");
+  const Grammar choice = compiled_regex("a|^b+$|");
   for (const char* const text : {"a", "b", "bbb", ""}) EXPECT_TRUE(matches(choice, text)) << text;
   for (const char* const text : {"ab", "xb", "aa"}) EXPECT_FALSE(matches(choice, text)) << text;
-  EXPECT_TRUE(matches(compiled("[äöü]+.😀"), "öäx😀"));
-  EXPECT_TRUE(matches(compiled("\"\\\\\""), "\"\\\""));
-  EXPECT_FALSE(matches(compiled("."), "\n"));
+  EXPECT_TRUE(matches(compiled_regex("[äöü]+.😀"), "öäx😀"));
+  EXPECT_TRUE(matches(compiled_regex("\"\\\\\""), "\"\\\""));
+  EXPECT_FALSE(matches(compiled_regex("."), "\n"));
 }
 
 TEST(RegexRules, WhatIsRefusedIsNamedByItsPlace) {
   // A bracket of its own does not close the one around it.
-  EXPECT_NE(refusal("a)|(b").find("regex"), std::string::npos);
-  EXPECT_NE(refusal("a)|(b").find("1"), std::string::npos) << refusal("a)|(b");
-  EXPECT_NE(refusal("(a").find("regex"), std::string::npos);
-  EXPECT_NE(refusal("(?=a)b"), "accepted");
-  EXPECT_NE(refusal("(a)\\1"), "accepted");
-  EXPECT_NE(refusal("a^b").find("matches no text"), std::string::npos) << refusal("a^b");
-  EXPECT_NE(refusal("((a{1000}){1000}){1000}"), "accepted");
+  EXPECT_NE(regex_refusal("a)|(b").find("regex"), std::string::npos);
+  EXPECT_NE(regex_refusal("a)|(b").find("1"), std::string::npos) << regex_refusal("a)|(b");
+  EXPECT_NE(regex_refusal("(a").find("regex"), std::string::npos);
+  EXPECT_NE(regex_refusal("(?=a)b"), "accepted");
+  EXPECT_NE(regex_refusal("(a)\\1"), "accepted");
+  EXPECT_NE(regex_refusal("a^b").find("matches no text"), std::string::npos)
+      << regex_refusal("a^b");
+  EXPECT_NE(regex_refusal("((a{1000}){1000}){1000}"), "accepted");
 }
 
 // Against the standard library's, on texts of two letters.
@@ -63,7 +64,7 @@ TEST(RegexRules, EqualTheStandardLibrarys) {
       pattern += parts[random() % parts.size()];
       if (random() % 5 == 0) pattern += "|";
     }
-    const Grammar grammar = compiled(pattern);
+    const Grammar grammar = compiled_regex(pattern);
     const std::regex expected(pattern);
     for (uint32_t length = 0; length <= 5; ++length) {
       for (uint32_t bits = 0; bits < 1u << length; ++bits) {

@@ -19,9 +19,9 @@ namespace forerun {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr auto kTimeout = std::chrono::seconds(20);
+constexpr auto kMessageTimeout = std::chrono::seconds(20);
 
-Messenger::Clock::time_point soon() { return Messenger::Clock::now() + kTimeout; }
+Messenger::Clock::time_point soon() { return Messenger::Clock::now() + kMessageTimeout; }
 
 Bytes numbered(const Messenger& messenger, uint32_t number) {
   Bytes frame = messenger.begin(FrameKind::kReport);

@@ -23,8 +23,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr auto kStagesTimeout = std::chrono::seconds(20);
 constexpr int64_t kBlocks = 16;
-constexpr auto kTimeout = std::chrono::seconds(20);
 
 // A launch of fake stages, and the pipeline over them.
 struct Launch {
@@ -116,7 +116,7 @@ struct Told {
   };
   bool wait_for(size_t steps) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kTimeout, [&] { return retired.size() >= steps; });
+    return changed.wait_for(lock, kStagesTimeout, [&] { return retired.size() >= steps; });
   }
   std::mutex mutex;
   std::condition_variable changed;
@@ -245,7 +245,7 @@ TEST(RemoteStages, ALostRankEndsThePipelineByName) {
     // Cut off from the coordinator the middle stage still works: a Step may get through.
     ASSERT_TRUE(told.wait_for(1));
     Status failed = told.statuses[0];
-    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    const auto deadline = std::chrono::steady_clock::now() + kStagesTimeout;
     while (failed.ok() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(milliseconds(20));
       failed = launch.pipeline->run(late.step, {&late.task, 1}, {}, {});

@@ -15,7 +15,7 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kRows = 320;
+constexpr int64_t kBlockRows = 320;
 constexpr int64_t kManyRows = 5000;  // for several threads
 constexpr int64_t kHead = 16;
 
@@ -81,10 +81,10 @@ TEST(BlockPacking, BytesAreThoseOfPackingUnpackedQuants) {
     // Whole sections, and one stored block more than a section's.
     for (const int64_t in : {768, 768 + static_cast<int>(format.weights)}) {
       for (const int64_t head : {int64_t{0}, kHead}) {
-        const Stored stored = random_blocks(format, kRows, in, head);
-        expect_same_bytes(stored.tensor, {{0, kRows}, {0, in}});
+        const Stored stored = random_blocks(format, kBlockRows, in, head);
+        expect_same_bytes(stored.tensor, {{0, kBlockRows}, {0, in}});
         expect_same_bytes(stored.tensor, {{48, 48 + 37}, {0, in}});
-        expect_same_bytes(stored.tensor, {{16, kRows}, {256, 512}});
+        expect_same_bytes(stored.tensor, {{16, kBlockRows}, {256, 512}});
       }
     }
   }
@@ -99,9 +99,9 @@ TEST(BlockPacking, ThreadsPackTheSameBytes) {
 
 TEST(BlockPacking, PartsThatCutABlockAreNotPacked) {
   for (const BlockFormatInfo& format : block_formats()) {
-    const Stored stored = random_blocks(format, kRows, 768, 0);
-    EXPECT_FALSE(packs_blocks(stored.tensor, {{0, kRows}, {16, 768}})) << format.name;
-    EXPECT_FALSE(packs_blocks(stored.tensor, {{0, kRows}, {0, 240}})) << format.name;
+    const Stored stored = random_blocks(format, kBlockRows, 768, 0);
+    EXPECT_FALSE(packs_blocks(stored.tensor, {{0, kBlockRows}, {16, 768}})) << format.name;
+    EXPECT_FALSE(packs_blocks(stored.tensor, {{0, kBlockRows}, {0, 240}})) << format.name;
   }
 }
 

@@ -19,9 +19,9 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kTokens = 100;
+constexpr int32_t kGroupTokens = 100;
 
-struct Toy {
+struct GroupToy {
   std::string name;
   ToySpec spec;
   Activation activation = Activation::kF32;
@@ -29,14 +29,14 @@ struct Toy {
   double tolerance = 1e-5;  // ||difference|| / ||logits||
 };
 
-std::vector<Toy> toys() {
+std::vector<GroupToy> group_toys() {
   ToySpec base;
   base.num_heads = 8;
   base.num_kv_heads = 2;
   base.head_dim = 16;
   base.intermediate_size = 320;
   base.vocab_size = 200;  // not a multiple of any unit
-  std::vector<Toy> all;
+  std::vector<GroupToy> all;
   all.push_back({"f32", base});
   ToySpec spec = base;
   spec.tied = spec.attention_bias = spec.mlp_bias = true;
@@ -72,7 +72,7 @@ std::vector<Toy> toys() {
 
 class Groups : public testing::TestWithParam<size_t> {
  protected:
-  Groups() : toy_(toys()[GetParam()]) {
+  Groups() : toy_(group_toys()[GetParam()]) {
     const Status written = write_toy_checkpoint(dir_.path(), toy_.spec);
     EXPECT_TRUE(written.ok()) << written.message();
   }
@@ -87,13 +87,13 @@ class Groups : public testing::TestWithParam<size_t> {
   }
   std::vector<float> logits(const LoadedDecoder& loaded, int64_t rows_per_step) const {
     SequenceDriver sequence(loaded.decoder.get(), {3, 6});
-    auto found = sequence.run(toy_tokens(kTokens, toy_.spec.vocab_size), 0, rows_per_step);
+    auto found = sequence.run(toy_tokens(kGroupTokens, toy_.spec.vocab_size), 0, rows_per_step);
     EXPECT_TRUE(found.ok()) << found.status().message();
     return found.ok() ? std::move(*found) : std::vector<float>();
   }
 
   const TempDir dir_;
-  const Toy toy_;
+  const GroupToy toy_;
 };
 
 double relative_norm(const std::vector<float>& found, const std::vector<float>& expected) {
@@ -113,12 +113,12 @@ double relative_norm(const std::vector<float>& found, const std::vector<float>& 
 TEST_P(Groups, EveryDegreeGivesTheLogitsOfOneDevice) {
   const LoadedDecoder single_device = open({1});
   ASSERT_NE(single_device.decoder, nullptr);
-  const std::vector<float> expected = logits(single_device, kTokens);
+  const std::vector<float> expected = logits(single_device, kGroupTokens);
   for (int32_t degree = 2; degree <= 8; ++degree) {
     const LoadedDecoder group = open(std::vector<int32_t>(static_cast<size_t>(degree), 1));
     ASSERT_NE(group.decoder, nullptr);
     ASSERT_EQ(group.decoder->degree(), degree);
-    const std::vector<float> found = logits(group, kTokens);
+    const std::vector<float> found = logits(group, kGroupTokens);
     EXPECT_LE(relative_norm(found, expected), toy_.tolerance) << "degree " << degree;
   }
 }
@@ -138,10 +138,12 @@ TEST_P(Groups, BitsOfARowDependOnTheRowAlone) {
   }
 }
 
-std::string toy_name(const testing::TestParamInfo<size_t>& toy) { return toys()[toy.param].name; }
+std::string group_toy_name(const testing::TestParamInfo<size_t>& toy) {
+  return group_toys()[toy.param].name;
+}
 INSTANTIATE_TEST_SUITE_P(Toys, Groups,
-                         testing::Range(size_t{0}, toys().size(), size_t{kThreadSanitized ? 3 : 1}),
-                         toy_name);
+                         testing::Range(size_t{0}, group_toys().size(), size_t{kSanitized ? 3 : 1}),
+                         group_toy_name);
 
 // Tree rows, unwanted rows and moves, on three devices of two threads and one.
 TEST(CpuDecoderGroups, TreesAndMoves) {

@@ -66,13 +66,13 @@ std::vector<float> logits_of(const LoadedDecoder& loaded, int32_t count, int64_t
   return logits.ok() ? std::move(*logits) : std::vector<float>();
 }
 
-struct Toy {
+struct FamilyToy {
   std::string name;
   ToySpec spec;
 };
 
-std::vector<Toy> toys() {
-  std::vector<Toy> all;
+std::vector<FamilyToy> family_toys() {
+  std::vector<FamilyToy> all;
   ToySpec spec;
   all.push_back({"llama", spec});
   spec.dtype = DType::kBf16;
@@ -109,7 +109,7 @@ std::vector<Toy> toys() {
   return all;
 }
 
-class Families : public testing::TestWithParam<Toy> {};
+class Families : public testing::TestWithParam<FamilyToy> {};
 
 TEST_P(Families, MatchTheReferenceForward) {
   const TempDir dir;
@@ -198,8 +198,8 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
   }
 }
 
-std::string toy_name(const testing::TestParamInfo<Toy>& toy) { return toy.param.name; }
-INSTANTIATE_TEST_SUITE_P(Toys, Families, testing::ValuesIn(toys()), toy_name);
+std::string family_toy_name(const testing::TestParamInfo<FamilyToy>& toy) { return toy.param.name; }
+INSTANTIATE_TEST_SUITE_P(Toys, Families, testing::ValuesIn(family_toys()), family_toy_name);
 
 TEST(CpuDecoder, AwqEqualsItsDequantizedTwin) {
   for (const int32_t group : {32, 64, -1}) {

@@ -20,9 +20,9 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kLayers = 8;
+constexpr int32_t kStageLayers = 8;
 
-struct Toy {
+struct StageToy {
   std::string name;
   ToySpec spec;
   Activation activation = Activation::kBf16;
@@ -30,11 +30,11 @@ struct Toy {
   std::vector<int32_t> team_sizes = {1};  // threads of each of a stage's devices
 };
 
-std::vector<Toy> toys() {
+std::vector<StageToy> stage_toys() {
   ToySpec base;
-  base.num_layers = kLayers;
+  base.num_layers = kStageLayers;
   base.dtype = DType::kBf16;
-  std::vector<Toy> all;
+  std::vector<StageToy> all;
   all.push_back({"llama_bf16", base});
   all.push_back(
       {"llama_bf16_two_devices", base, Activation::kBf16, WeightOverride::kAsStored, {1, 1}});
@@ -70,7 +70,7 @@ std::vector<Toy> toys() {
   return all;
 }
 
-// Lists of stage sizes that add up to kLayers.
+// Lists of stage sizes that add up to kStageLayers.
 std::vector<std::vector<int32_t>> cuts() {
   return {{8},          {4, 4},       {1, 7},
           {7, 1},       {3, 3, 2},    {1, 6, 1},
@@ -146,7 +146,7 @@ struct OpenedStages {
 
 class DecoderStages : public testing::TestWithParam<size_t> {
  protected:
-  DecoderStages() : toy_(toys()[GetParam()]) {
+  DecoderStages() : toy_(stage_toys()[GetParam()]) {
     const Status written = write_toy_checkpoint(dir_.path(), toy_.spec);
     EXPECT_TRUE(written.ok()) << written.message();
   }
@@ -176,7 +176,7 @@ class DecoderStages : public testing::TestWithParam<size_t> {
   }
 
   const TempDir dir_;
-  const Toy toy_;
+  const StageToy toy_;
 };
 
 TEST_P(DecoderStages, EveryCutGivesTheBitsOfTheWholeModel) {
@@ -227,10 +227,12 @@ TEST_P(DecoderStages, NeedsOfStagesAddUp) {
   }
 }
 
-std::string toy_name(const testing::TestParamInfo<size_t>& toy) { return toys()[toy.param].name; }
+std::string stage_toy_name(const testing::TestParamInfo<size_t>& toy) {
+  return stage_toys()[toy.param].name;
+}
 INSTANTIATE_TEST_SUITE_P(Toys, DecoderStages,
-                         testing::Range(size_t{0}, toys().size(), size_t{kThreadSanitized ? 3 : 1}),
-                         toy_name);
+                         testing::Range(size_t{0}, stage_toys().size(), size_t{kSanitized ? 3 : 1}),
+                         stage_toy_name);
 
 TEST(DecoderStage, RefusesHiddenRowsThatAreNotTheSteps) {
   const TempDir dir;
@@ -287,7 +289,7 @@ int64_t resident_bytes(const std::string& file) {
 TEST(DecoderStage, TouchesItsOwnLayersOnly) {
   const TempDir dir;
   ToySpec spec;
-  spec.num_layers = kLayers;
+  spec.num_layers = kStageLayers;
   spec.hidden_size = 256;
   spec.intermediate_size = 1024;
   spec.vocab_size = 4096;

@@ -19,7 +19,7 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kLayers = 4;
-constexpr int32_t kTokens = 300;  // a Step of all of them has two chunks
+constexpr int32_t kTapTokens = 300;  // a Step of all of them has two chunks
 constexpr int32_t kHidden = 64;
 
 ToySpec toy_spec() {
@@ -33,7 +33,7 @@ CpuDecoderOptions toy_options(Activation activation, std::vector<int32_t> after_
   CpuDecoderOptions options;
   options.activation = activation;
   options.kv_blocks = 6;
-  options.taps = {.after_layers = std::move(after_layers), .places = kTokens + 7};
+  options.taps = {.after_layers = std::move(after_layers), .places = kTapTokens + 7};
   return options;
 }
 
@@ -42,7 +42,7 @@ const TapStore& taps_of(const LoadedDecoder& loaded) {
 }
 
 // Not the row's own number, so that a store that is indexed by rows fails.
-int32_t place_of(int32_t token_idx) { return kTokens + 6 - token_idx; }
+int32_t place_of(int32_t token_idx) { return kTapTokens + 6 - token_idx; }
 
 enum class Which : uint8_t { kAll, kEveryThird, kWanted, kNone };
 
@@ -65,11 +65,11 @@ bool is_kept(int32_t token_idx, Which which) {
 // Runs toy tokens in Steps of `rows_per_step`, every fifth of which wants logits, and keeps the
 // taps of the rows that `which` names. Returns the logits.
 std::vector<float> run_tapped(const LoadedDecoder& loaded, int32_t rows_per_step, Which which) {
-  const std::vector<int32_t> tokens = toy_tokens(kTokens, loaded.decoder->config().vocab_size);
+  const std::vector<int32_t> tokens = toy_tokens(kTapTokens, loaded.decoder->config().vocab_size);
   const std::vector<int32_t> table = {3, 0, 5, 1, 4};
   std::vector<float> logits;
-  for (int32_t begin = 0; begin < kTokens; begin += rows_per_step) {
-    const int32_t count = std::min(rows_per_step, kTokens - begin);
+  for (int32_t begin = 0; begin < kTapTokens; begin += rows_per_step) {
+    const int32_t count = std::min(rows_per_step, kTapTokens - begin);
     Step step;
     step.sequences.push_back({table.data()});
     SequenceDriver::add_prefix_rows(
@@ -110,16 +110,16 @@ TEST(Taps, MatchTheReference) {
     ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
     const LoadedDecoder loaded = open(dir, {2}, toy_options(Activation::kF32, after_layers));
     ASSERT_NE(loaded.decoder, nullptr);
-    run_tapped(loaded, kTokens, Which::kAll);
+    run_tapped(loaded, kTapTokens, Which::kAll);
     const TapStore& store = taps_of(loaded);
     ASSERT_EQ(store.width(), 4 * kHidden);
-    const std::vector<int32_t> tokens = toy_tokens(kTokens, spec.vocab_size);
+    const std::vector<int32_t> tokens = toy_tokens(kTapTokens, spec.vocab_size);
     for (size_t tap_idx = 0; tap_idx < after_layers.size(); ++tap_idx) {
       const std::vector<double> expected =
           reference_hidden(*loaded.checkpoint, tokens, after_layers[tap_idx]);
       double worst = 0.0;
       double squares = 0.0;
-      for (int32_t token_idx = 0; token_idx < kTokens; ++token_idx) {
+      for (int32_t token_idx = 0; token_idx < kTapTokens; ++token_idx) {
         const auto* const row = reinterpret_cast<const float*>(store.row(place_of(token_idx)));
         for (int32_t column = 0; column < kHidden; ++column) {
           const float found = row[tap_idx * kHidden + static_cast<size_t>(column)];
@@ -129,7 +129,7 @@ TEST(Taps, MatchTheReference) {
           squares += wanted * wanted;
         }
       }
-      EXPECT_LE(worst / std::sqrt(squares / (kTokens * kHidden)), 2e-5)
+      EXPECT_LE(worst / std::sqrt(squares / (kTapTokens * kHidden)), 2e-5)
           << "after " << after_layers[tap_idx] << " layers";
     }
   }
@@ -144,8 +144,8 @@ std::vector<std::byte> rows_of_stage(const TempDir& dir, const std::vector<int32
   const std::vector<int32_t> table = {3, 0, 5, 1, 4};
   Step step;
   step.sequences.push_back({table.data()});
-  SequenceDriver::add_prefix_rows(step, 0, toy_tokens(kTokens, stage.decoder->config().vocab_size),
-                                  0, false);
+  SequenceDriver::add_prefix_rows(
+      step, 0, toy_tokens(kTapTokens, stage.decoder->config().vocab_size), 0, false);
   EXPECT_TRUE(stage.decoder->forward(step).ok());
   const auto bytes = stage.decoder->hidden().bytes;
   return {bytes.begin(), bytes.end()};
@@ -160,12 +160,12 @@ TEST(Taps, AreTheHiddenRowsOfAStage) {
                    std::to_string(team_sizes[0]) + " threads");
       const std::vector<std::byte> expected[] = {rows_of_stage(dir, team_sizes, activation, 1),
                                                  rows_of_stage(dir, team_sizes, activation, 3)};
-      for (const int32_t rows_per_step : {1, 9, kTokens}) {
+      for (const int32_t rows_per_step : {1, 9, kTapTokens}) {
         const LoadedDecoder loaded = open(dir, team_sizes, toy_options(activation, {1, 3}));
         ASSERT_NE(loaded.decoder, nullptr);
         run_tapped(loaded, rows_per_step, Which::kEveryThird);
-        const size_t row_bytes = expected[0].size() / kTokens;
-        for (int32_t token_idx = 0; token_idx < kTokens; token_idx += 3) {
+        const size_t row_bytes = expected[0].size() / kTapTokens;
+        for (int32_t token_idx = 0; token_idx < kTapTokens; token_idx += 3) {
           const std::byte* const row = taps_of(loaded).row(place_of(token_idx));
           for (const size_t tap_idx : {0, 1}) {
             const std::byte* const wanted =
@@ -184,7 +184,7 @@ TEST(Taps, ChangeNoLogitsAndNoOtherPlaceBehindAnyLayer) {
   const TempDir dir;
   ASSERT_TRUE(write_toy_checkpoint(dir.path(), toy_spec()).ok());
   const std::vector<float> expected =
-      run_tapped(open(dir, {2}, toy_options(Activation::kBf16, {})), kTokens, Which::kNone);
+      run_tapped(open(dir, {2}, toy_options(Activation::kBf16, {})), kTapTokens, Which::kNone);
   const size_t row_bytes = kHidden * 2;
   for (const std::vector<int32_t>& after_layers :
        {std::vector<int32_t>{0}, {2, kLayers - 1}, {kLayers}}) {
@@ -192,21 +192,21 @@ TEST(Taps, ChangeNoLogitsAndNoOtherPlaceBehindAnyLayer) {
     const size_t width = after_layers.size() * row_bytes;
     std::vector<std::byte> rows;  // of all tokens
     for (const Which which : {Which::kAll, Which::kEveryThird, Which::kWanted, Which::kNone}) {
-      for (const int32_t rows_per_step : {kTokens, 7}) {
+      for (const int32_t rows_per_step : {kTapTokens, 7}) {
         const LoadedDecoder loaded = open(dir, {2}, toy_options(Activation::kBf16, after_layers));
         ASSERT_NE(loaded.decoder, nullptr);
         const TapStore& store = taps_of(loaded);
         std::memset(const_cast<std::byte*>(store.row(0)), 0x7f, static_cast<size_t>(store.bytes()));
         EXPECT_TRUE(run_tapped(loaded, rows_per_step, which) == expected);
         if (rows.empty()) {
-          for (int32_t token_idx = 0; token_idx < kTokens; ++token_idx) {
+          for (int32_t token_idx = 0; token_idx < kTapTokens; ++token_idx) {
             const std::byte* const row = store.row(place_of(token_idx));
             rows.insert(rows.end(), row, row + width);
           }
         }
         const std::vector<std::byte> untouched(width, std::byte{0x7f});
         for (int32_t token_idx = 0; token_idx < store.places(); ++token_idx) {
-          const bool kept = token_idx < kTokens && is_kept(token_idx, which);
+          const bool kept = token_idx < kTapTokens && is_kept(token_idx, which);
           const std::byte* const wanted =
               kept ? rows.data() + static_cast<size_t>(token_idx) * width : untouched.data();
           ASSERT_EQ(std::memcmp(store.row(place_of(token_idx)), wanted, width), 0)
@@ -251,7 +251,7 @@ TEST(Taps, RefuseWhatIsNotThere) {
   EXPECT_TRUE(has(some.decoder->forward(step).message(), "found row 1; accepted: 2 to 2"));
   step.taps = {{3, 5}};
   EXPECT_TRUE(has(some.decoder->forward(step).message(), "found row 3; accepted: 0 to 2"));
-  step.taps = {{2, kTokens + 7}};
+  step.taps = {{2, kTapTokens + 7}};
   EXPECT_TRUE(has(some.decoder->forward(step).message(), "step row 2: place of its taps 307"));
 }
 

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "sampling/logits_processor.h"
@@ -13,8 +12,6 @@
 
 namespace forerun {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(RowEdits, EachEditInItsPlace) {
   const std::vector<TokenBias> biases = {{0, 1.5f}, {2, -3.0f}, {6, 0.5f}};
@@ -24,7 +21,7 @@ TEST(RowEdits, EachEditInItsPlace) {
                  .penalties = {.repetition = 2.0f, .presence = 0.25f, .frequency = 0.5f},
                  .history = history,
                  .path = path};
-  std::vector<float> logits = {1.0f, 4.0f, 1.0f, 8.0f, -1.0f, 5.0f, -kInfinity};
+  std::vector<float> logits = {1.0f, 4.0f, 1.0f, 8.0f, -1.0f, 5.0f, -INFINITY};
   edit_logits(logits, 0, edits, {});
   EXPECT_EQ(logits[0], 2.5f);
   EXPECT_EQ(logits[1], 2.0f);                  // of the prompt: repeated, not counted
@@ -32,11 +29,11 @@ TEST(RowEdits, EachEditInItsPlace) {
   EXPECT_EQ(logits[3], 4.0f - 1.0f - 0.25f);   // penalized once, by the path's count
   EXPECT_EQ(logits[4], -2.0f - 0.5f - 0.25f);
   EXPECT_EQ(logits[5], 5.0f);
-  EXPECT_EQ(logits[6], -kInfinity);
+  EXPECT_EQ(logits[6], -INFINITY);
   edits.mask = 0;
   edit_logits(logits, 0, edits, std::vector<uint32_t>{0b1011110});
-  EXPECT_EQ(logits[0], -kInfinity);
-  EXPECT_EQ(logits[5], -kInfinity);
+  EXPECT_EQ(logits[0], -INFINITY);
+  EXPECT_EQ(logits[5], -INFINITY);
   EXPECT_TRUE(std::isfinite(logits[1]) && std::isfinite(logits[2]));
 }
 
@@ -63,7 +60,7 @@ TEST(EditList, EndTokensAreHeldBackByTheirPlace) {
     edit_logits(logits, 0, list.row(list.add(context)), {});
     return logits;
   };
-  const std::vector<float> early = {1, 1, -kInfinity, 2, 1, -kInfinity, 1};
+  const std::vector<float> early = {1, 1, -INFINITY, 2, 1, -INFINITY, 1};
   const std::vector<float> late = {1, 1, 51, 2, 1, 1, 1};
   // Rows of one sequence, some of which may draw the 12th token and some the one behind it.
   for (const int32_t position : {10, 21, 22, 21, 22, 30}) {

@@ -12,15 +12,15 @@ namespace {
 
 constexpr int kVocab = 8;
 
-struct Case {
+struct RejectionCase {
   std::vector<float> target;
   std::vector<float> draft;
   SamplingParams params;
   int32_t children = 1;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<RejectionCase> cases() {
+  std::vector<RejectionCase> all;
   const std::vector<float> target = {0.2f, 1.5f, -0.3f, 0.9f, -2.0f, 0.0f, 1.1f, -1.0f};
   const std::vector<std::vector<float>> drafts = {
       {0.1f, 1.2f, 0.3f, 0.5f, -1.0f, 0.2f, 1.4f, -1.5f},   // close
@@ -31,7 +31,7 @@ std::vector<Case> cases() {
   for (const auto& draft : drafts) {
     for (int32_t children : {0, 1, 2, 4}) {
       for (int filter = 0; filter < 3; ++filter) {
-        Case test;
+        RejectionCase test;
         test.target = target;
         test.draft = draft;
         test.children = children;
@@ -46,11 +46,13 @@ std::vector<Case> cases() {
   return all;
 }
 
-using Rule = std::function<TokenId(const Case&, const RowContext&, std::span<const TokenId>,
-                                   const DraftDistribution&, SamplerScratch&)>;
+using Rule =
+    std::function<TokenId(const RejectionCase&, const RowContext&, std::span<const TokenId>,
+                          const DraftDistribution&, SamplerScratch&)>;
 
-TokenId right_rule(const Case& test, const RowContext& context, std::span<const TokenId> children,
-                   const DraftDistribution& draft, SamplerScratch& scratch) {
+TokenId right_rule(const RejectionCase& test, const RowContext& context,
+                   std::span<const TokenId> children, const DraftDistribution& draft,
+                   SamplerScratch& scratch) {
   RejectionOutcome outcome;
   EXPECT_TRUE(accept_child(test.target, context, children, &draft, scratch, &outcome).ok());
   if (outcome.child_idx >= 0) {
@@ -78,7 +80,7 @@ double upper_gamma(double a, double x) {
   return h * std::exp(-x + a * std::log(x) - std::lgamma(a));
 }
 
-double p_value(const Case& test, const Rule& rule) {
+double p_value(const RejectionCase& test, const Rule& rule) {
   constexpr int kRounds = 6000;
   SamplerScratch scratch, scratch2;
   std::vector<Candidate> drawn;
@@ -125,7 +127,7 @@ int refused(std::vector<double> p_values) {
 
 std::vector<double> all_p_values(const Rule& rule) {
   std::vector<double> p_values;
-  for (const Case& test : cases()) p_values.push_back(p_value(test, rule));
+  for (const RejectionCase& test : cases()) p_values.push_back(p_value(test, rule));
   return p_values;
 }
 
@@ -138,7 +140,7 @@ TEST(Rejection, IsDistributedAsTheTarget) { EXPECT_EQ(refused(all_p_values(right
 
 // Draws a refused position from p instead of from the residual.
 TEST(Rejection, APlantedWrongRuleIsFound) {
-  const Rule wrong = [](const Case& test, const RowContext& context,
+  const Rule wrong = [](const RejectionCase& test, const RowContext& context,
                         std::span<const TokenId> children, const DraftDistribution& draft,
                         SamplerScratch& scratch) {
     RejectionOutcome outcome;
@@ -152,7 +154,7 @@ TEST(Rejection, APlantedWrongRuleIsFound) {
 
 // Tries repeated children once only: the subtle mistake that the header warns of.
 TEST(Rejection, DroppingRepeatedChildrenIsFound) {
-  const Rule wrong = [](const Case& test, const RowContext& context,
+  const Rule wrong = [](const RejectionCase& test, const RowContext& context,
                         std::span<const TokenId> children, const DraftDistribution& draft,
                         SamplerScratch& scratch) {
     std::vector<TokenId> distinct;
@@ -167,7 +169,7 @@ TEST(Rejection, DroppingRepeatedChildrenIsFound) {
 }
 
 TEST(Rejection, TheSameDistributionIsAlwaysAccepted) {
-  const Case test = cases()[2 * 12 + 3];  // the draft is the target, one child
+  const RejectionCase test = cases()[2 * 12 + 3];  // the draft is the target, one child
   SamplerScratch scratch;
   std::vector<Candidate> drawn;
   DraftDistribution draft;
@@ -184,7 +186,7 @@ TEST(Rejection, TheSameDistributionIsAlwaysAccepted) {
 }
 
 TEST(Rejection, GreedyAcceptsTheArgMaxOnly) {
-  Case test = cases()[0];
+  RejectionCase test = cases()[0];
   test.params.temperature = 0.0f;
   RowContext context;
   context.params = &test.params;
@@ -202,7 +204,7 @@ TEST(Rejection, GreedyAcceptsTheArgMaxOnly) {
 
 TEST(Rejection, BadLogitsAreTheRowsFault) {
   for (const float temperature : {0.0f, 1.0f}) {
-    Case test = cases()[0];
+    RejectionCase test = cases()[0];
     test.params.temperature = temperature;
     test.target[3] = NAN;
     RowContext context;
@@ -215,7 +217,7 @@ TEST(Rejection, BadLogitsAreTheRowsFault) {
 }
 
 TEST(Rejection, AMissingDistributionIsReported) {
-  const Case test = cases()[0];
+  const RejectionCase test = cases()[0];
   RowContext context;
   context.params = &test.params;
   SamplerScratch scratch;

@@ -13,17 +13,15 @@
 namespace forerun {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // Half of the shapes round the logits, so that ties abound.
-std::vector<float> random_logits(int32_t count, uint32_t seed, float spread, bool rounded) {
+std::vector<float> normal_logits(int32_t count, uint32_t seed, float spread, bool rounded) {
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal(0.0f, spread);
   std::vector<float> logits(static_cast<size_t>(count));
   for (float& logit : logits) {
     logit = normal(rng);
     if (rounded) logit = std::round(logit * 2.0f) / 2.0f;
-    if (rng() % 50 == 0) logit = -kInfinity;
+    if (rng() % 50 == 0) logit = -INFINITY;
   }
   logits[rng() % logits.size()] = spread;
   return logits;
@@ -59,7 +57,7 @@ TEST(Sampler, EqualsThePlainReferenceOverAllTokens) {
   for (int round = 0; round < 600; ++round) {
     const int32_t vocab = vocabs[rng() % 9];
     const auto logits =
-        random_logits(vocab, static_cast<uint32_t>(rng()), spreads[rng() % 4], rng() % 2 == 0);
+        normal_logits(vocab, static_cast<uint32_t>(rng()), spreads[rng() % 4], rng() % 2 == 0);
     const SamplingParams params = random_params(rng, vocab);
     std::vector<TokenId> sequence(rng() % 60);
     for (TokenId& token : sequence) {
@@ -145,7 +143,7 @@ TEST(Sampler, GreedyTakesTheLowestIdAmongEquals) {
 }
 
 TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
-  const auto logits = random_logits(5000, 8, 3.0f, false);
+  const auto logits = normal_logits(5000, 8, 3.0f, false);
   SamplingParams params;
   params.temperature = 0.3f;
   params.top_k = 3;
@@ -179,14 +177,14 @@ TEST(Sampler, BadLogitsAreReportedWithTheirPosition) {
   context.position = 321;
   SamplerScratch scratch;
   SampledToken sampled;
-  for (float bad : {NAN, kInfinity}) {
+  for (float bad : {NAN, INFINITY}) {
     std::vector<float> logits(700, 0.0f);
     logits[650] = bad;
     const Status status = sample_token(logits, context, scratch, &sampled, nullptr);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find("321"), std::string::npos) << status.message();
   }
-  const std::vector<float> masked(700, -kInfinity);
+  const std::vector<float> masked(700, -INFINITY);
   EXPECT_EQ(sample_token(masked, context, scratch, &sampled, nullptr).code(),
             StatusCode::kInvalidArgument);
 }
@@ -201,14 +199,14 @@ TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
   history.add(100, /*is_prompt=*/true);
   history.add(200, /*is_prompt=*/false);
   history.add(200, /*is_prompt=*/false);
-  std::vector<float> logits = random_logits(700, 5, 8.0f, false);
+  std::vector<float> logits = normal_logits(700, 5, 8.0f, false);
   logits[100] = 12.0f;
   logits[200] = -12.0f;
   logits[300] = kMax;
   logits[301] = -kMax;
-  logits[302] = -kInfinity;
+  logits[302] = -INFINITY;
   const std::vector<TokenId> path = {100, 300, 301};
-  for (const float bias : {0.0f, 3e38f, -3e38f, kMax, -kMax, kInfinity}) {
+  for (const float bias : {0.0f, 3e38f, -3e38f, kMax, -kMax, INFINITY}) {
     for (const float repetition : {1.0f, 1e-3f, 1e-42f, 1e30f}) {
       for (const float other : {0.0f, kMax, -kMax}) {
         for (const float temperature : {0.0f, 1e-5f, 1.0f, kMax}) {
@@ -267,7 +265,7 @@ TEST(TopCandidates, RankAndWeighTheProcessedDistribution) {
   SamplerScratch scratch;
   std::vector<Candidate> top;
   for (uint32_t seed = 0; seed < 20; ++seed) {
-    const auto logits = random_logits(9000, seed, 3.0f, seed % 2 == 0);
+    const auto logits = normal_logits(9000, seed, 3.0f, seed % 2 == 0);
     SamplingParams params;
     params.temperature = seed % 4 == 0 ? 0.0f : 0.8f;
     if (seed % 3 == 1) params.top_p = 0.7f;
@@ -297,7 +295,7 @@ TEST(TopCandidates, SharedNoiseRanksAllTokens) {
   std::vector<Candidate> top;
   int32_t unlikely = 0;  // candidates beyond the 200 most likely tokens
   for (uint32_t seed = 0; seed < 60; ++seed) {
-    const auto logits = random_logits(seed % 2 == 0 ? 9000 : 40, seed, 3.0f, seed % 4 == 3);
+    const auto logits = normal_logits(seed % 2 == 0 ? 9000 : 40, seed, 3.0f, seed % 4 == 3);
     SamplingParams params;
     params.temperature = seed % 3 == 0 ? 0.1f : 1.3f;
     params.seed = seed;
@@ -336,7 +334,7 @@ TEST(TopCandidates, SharedNoiseFindsTheTargetsOwnDraw) {
   std::vector<Candidate> top;
   int agreed = 0;
   for (int32_t position = 0; position < 300; ++position) {
-    const auto logits = random_logits(4000, static_cast<uint32_t>(position), 4.0f, false);
+    const auto logits = normal_logits(4000, static_cast<uint32_t>(position), 4.0f, false);
     SamplingParams params;
     params.temperature = 0.8f;
     params.seed = 5;

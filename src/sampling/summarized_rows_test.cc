@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +18,6 @@
 
 namespace forerun {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A device with one row, cut at multiples of 16 where there are several parts.
 class FakeDevice : public DeviceLogits {
@@ -37,7 +34,7 @@ class FakeDevice : public DeviceLogits {
     const auto vocab = static_cast<int32_t>(logits.size());
     std::vector<float> row = logits_;
     if (is_adjusted(context)) edit(context, num_parts, row);
-    float origin = -kInfinity;  // where weights of all parts are measured from
+    float origin = -INFINITY;  // where weights of all parts are measured from
     for (const float logit : row) origin = logit > origin ? logit : origin;
     std::vector<LogitsSummary> parts(static_cast<size_t>(num_parts));
     std::vector<const LogitsSummary*> pointers;
@@ -297,9 +294,9 @@ TEST_P(SummarizedRows, ErrorsAreThoseOfRowsInMemory) {
   question.context.params = &question.params;
   question.context.position = 12;
   SampledToken token;
-  for (const float wrong : {NAN, kInfinity, -kInfinity}) {
+  for (const float wrong : {NAN, INFINITY, -INFINITY}) {
     question.logits = random_logits(300, 1, 9.0f);
-    if (wrong == -kInfinity) {
+    if (wrong == -INFINITY) {
       question.logits.assign(300, wrong);
     } else {
       question.logits[250] = wrong;

@@ -13,14 +13,14 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kVocab = 500;
+constexpr int32_t kReplayVocab = 500;
 
 // Says token 7 to everything, and of rows that verify that they failed.
 class StubbornRunner : public StepRunner {
  public:
-  explicit StubbornRunner(int* steps) : steps_(steps) { config_.vocab_size = kVocab; }
+  explicit StubbornRunner(int* steps) : steps_(steps) { config_.vocab_size = kReplayVocab; }
   const ModelConfig& config() const override { return config_; }
-  int32_t live_vocab() const override { return kVocab; }
+  int32_t live_vocab() const override { return kReplayVocab; }
   int64_t kv_blocks() const override { return 64; }
   int64_t kv_block_bytes() const override { return 1; }
   Status run(const Step&, std::span<RowTask> tasks, std::span<RejectionTask>,
@@ -47,7 +47,7 @@ struct Replayed {
 
 Replayed replay(const SpeculationOptions& strategy, double acceptance, bool skips_prompts) {
   AcceptanceModel model;
-  model.vocab = model.draft_vocab = kVocab;
+  model.vocab = model.draft_vocab = kReplayVocab;
   model.rank_hit = {acceptance};
   const ModelledAcceptance source(model);
   Replayed replayed;

@@ -90,7 +90,7 @@ TEST(ParallelTree, TheTreeStaysBoundedOverLongTexts) {
   for (const double agreement : {0.0, 0.5, 0.9, 1.0}) {
     for (const std::string& shape : kShapes) {
       for (uint32_t delays = 0; delays < 6; ++delays) {
-        Case c = simple(agreement, kSanitized ? 300 : 1500);
+        Case c = simple(agreement, kSanitized ? 300 : 800);
         c.options.shape = shape;
         c.options.draft_depth = 16;  // faster than the target takes
         c.delays = delays;

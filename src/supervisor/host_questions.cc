@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{300};  // the commands leave nothing to tidy up
+constexpr milliseconds kQuestionGrace{300};  // the commands leave nothing to tidy up
 
 }  // namespace
 
@@ -33,7 +33,7 @@ HostQuestions::HostQuestions(const SupervisorOptions& options,
 
 HostQuestions::~HostQuestions() {
   for (Question& question : questions_) {
-    if (question.process != nullptr) question.process->end(milliseconds(0), kGrace);
+    if (question.process != nullptr) question.process->end(milliseconds(0), kQuestionGrace);
   }
 }
 
@@ -55,7 +55,7 @@ bool HostQuestions::is_over() {
       continue;
     }
     question.has_answered = code == 0;
-    question.process->end(milliseconds(0), kGrace);
+    question.process->end(milliseconds(0), kQuestionGrace);
     question.process.reset();
   }
   return all_over;

@@ -25,8 +25,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kNotFound = 127;
-constexpr milliseconds kGrace{2000};
-constexpr milliseconds kLook{5};
+constexpr milliseconds kLaunchGrace{2000};
+constexpr milliseconds kExitPoll{5};
 
 // Both ends of a pipe; the destructor closes those that nobody has taken.
 struct Pipe {
@@ -88,7 +88,7 @@ Result<std::unique_ptr<LaunchProcess>> LaunchProcess::start(
       new LaunchProcess(process, input.take(1), output.take(0), errors.take(0)));
 }
 
-LaunchProcess::~LaunchProcess() { end(milliseconds(0), kGrace); }
+LaunchProcess::~LaunchProcess() { end(milliseconds(0), kLaunchGrace); }
 
 std::optional<int> LaunchProcess::exit_code() {
   siginfo_t info{};
@@ -109,7 +109,7 @@ bool LaunchProcess::wait(milliseconds timeout) {
     std::vector<std::string> lines;
     (void)output_.read(frames, lines);
     (void)errors_.read(lines);
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kExitPoll);
   }
   return exit_code_.has_value();
 }
@@ -125,7 +125,7 @@ int LaunchProcess::end(milliseconds timeout, milliseconds grace) {
   for (int round = 0; round < 2; ++round) {
     for (const pid_t left : processes_of_session(process_)) kill(left, SIGKILL);
   }
-  wait(kGrace);
+  wait(kLaunchGrace);
   waitpid(process_, nullptr, WNOHANG);
   has_ended_ = true;
   if (!exit_code_) exit_code_ = 128 + SIGKILL;

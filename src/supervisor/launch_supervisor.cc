@@ -13,9 +13,9 @@ namespace forerun {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
-constexpr milliseconds kLook{50};
+constexpr milliseconds kLinkPoll{50};
 // A launch that has stood for so long was worth starting.
 constexpr std::chrono::seconds kLongEnough{60};
 
@@ -111,7 +111,7 @@ bool LaunchSupervisor::prepare_another(LaunchFailure& failure) {
     const std::lock_guard lock(mutex_);
     if (options_.doubts_requests) doubt_requests(failure);
   }
-  const RelaunchPolicy::Decision decision = policy_.note_failure(failure, Clock::now());
+  const RelaunchPolicy::Decision decision = policy_.note_failure(failure, SteadyClock::now());
   if (!decision.give_up.ok()) {
     log_line(LogLevel::kError, decision.give_up.message());
     give_up(decision.give_up);
@@ -127,7 +127,7 @@ bool LaunchSupervisor::prepare_another(LaunchFailure& failure) {
 }
 
 EngineOptions LaunchSupervisor::next_engine() {
-  const bool with_draft = policy_.with_draft(Clock::now());
+  const bool with_draft = policy_.with_draft(SteadyClock::now());
   EngineOptions engine = options_.engine;
   const std::lock_guard lock(mutex_);
   if (engine.draft.empty()) return engine;
@@ -148,7 +148,7 @@ EngineOptions LaunchSupervisor::next_engine() {
 }
 
 std::optional<LaunchFailure> LaunchSupervisor::serve(LaunchLink& link) {
-  const Clock::time_point begun = Clock::now();
+  const SteadyClock::time_point begun = SteadyClock::now();
   while (true) {
     std::vector<DownMessage> outgoing;
     {
@@ -156,7 +156,7 @@ std::optional<LaunchFailure> LaunchSupervisor::serve(LaunchLink& link) {
       if (stopping_) return std::nullopt;
       look_after_requests();
       outgoing.swap(outbox_);
-      const Clock::time_point now = Clock::now();
+      const SteadyClock::time_point now = SteadyClock::now();
       if (phase_ == Phase::kReady) {
         if (now - begun > kLongEnough) policy_.note_progress();
         if (policy_.wants_draft_back(now, requests_.empty())) return std::nullopt;
@@ -165,7 +165,7 @@ std::optional<LaunchFailure> LaunchSupervisor::serve(LaunchLink& link) {
     ask_while_starting(link, begun);
     for (const DownMessage& message : outgoing) link.send(message);
     std::vector<UpMessage> messages;
-    const std::optional<LaunchFailure> lost = link.wait(waker_->descriptor(), kLook, messages);
+    const std::optional<LaunchFailure> lost = link.wait(waker_->descriptor(), kLinkPoll, messages);
     waker_->clear();
     for (UpMessage& message : messages) {
       if (auto failure = handle(std::move(message))) return *failure;
@@ -228,7 +228,7 @@ void LaunchSupervisor::note_loss(const Status& why) {
   phase_ = Phase::kStarting;
   lost_ = why;
   has_failed_again_ = lost_at_.has_value();
-  if (!lost_at_) lost_at_ = Clock::now();
+  if (!lost_at_) lost_at_ = SteadyClock::now();
   parts_.clear();
   outbox_.clear();
   for (auto& [id, call] : calls_) {

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{50};
+constexpr milliseconds kHostPoll{50};
 
 std::string list_of(const std::vector<std::string>& hosts) {
   std::string text = hosts.size() == 1 ? "host " : "hosts ";
@@ -25,7 +25,7 @@ void LaunchSupervisor::rest(milliseconds pause) {
   std::unique_lock lock(mutex_);
   while (!stopping_ && Clock::now() < until) {
     look_after_requests();
-    changed_.wait_for(lock, kLook);
+    changed_.wait_for(lock, kHostPoll);
   }
 }
 
@@ -38,7 +38,7 @@ bool LaunchSupervisor::ask_hosts() {
     lock.lock();
     if (is_over) break;
     look_after_requests();
-    changed_.wait_for(lock, kLook);
+    changed_.wait_for(lock, kHostPoll);
   }
   std::vector<std::string> silent = questions.silent();
   if (!stopping_ && silent != away_) {

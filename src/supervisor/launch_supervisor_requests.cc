@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{50};
+constexpr milliseconds kRequestPoll{50};
 // A healthy launch answers at once.
 constexpr milliseconds kLongestAnswer{1000};
 // A launch ends its late requests itself, unless it has stalled; this leaves it time to do so.
@@ -30,7 +30,7 @@ Status no_launch() {
 Result<EngineInfo> LaunchSupervisor::wait_until_ready() {
   std::unique_lock lock(mutex_);
   while (!was_ready_ && phase_ != Phase::kGivenUp) {
-    changed_.wait_for(lock, kLook);
+    changed_.wait_for(lock, kRequestPoll);
     const auto progress = std::exchange(progress_, std::nullopt);
     lock.unlock();
     if (progress && options_.engine.on_progress) {

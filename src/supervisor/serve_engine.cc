@@ -23,12 +23,12 @@ namespace forerun {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 // A supervisor that is stopped for a while (Ctrl-Z) finds its launch again.
 constexpr int kSilencesAllowed = 6;
 constexpr milliseconds kBeforeHello{60000};
-constexpr milliseconds kLastWords{1000};
+constexpr milliseconds kLastMessages{1000};
 constexpr milliseconds kBetweenProgress{50};
 
 // An engine being made, on a thread that says how far it is.
@@ -37,7 +37,7 @@ class Making {
   Making(const ServedEngine& served, EngineOptions options) {
     options.on_progress = [this](const std::string& what, double fraction) {
       const std::lock_guard lock(mutex_);
-      const Clock::time_point now = Clock::now();
+      const SteadyClock::time_point now = SteadyClock::now();
       if (fraction < 1.0 && now - told_ < kBetweenProgress) return;
       told_ = now;
       progress_.emplace(what, fraction);
@@ -66,7 +66,7 @@ class Making {
  private:
   WakeDescriptor waker_;
   std::mutex mutex_;
-  Clock::time_point told_;
+  SteadyClock::time_point told_;
   std::optional<std::pair<std::string, double>> progress_;
   std::optional<Result<std::unique_ptr<Engine>>> made_;
   std::thread thread_;
@@ -80,8 +80,8 @@ class EngineService {
   Status run() {
     FORERUN_ASSIGN_OR_RETURN(queue_, CompletionQueue::create());
     const Status served = serve();
-    const Clock::time_point deadline = Clock::now() + kLastWords;
-    while (!output_.is_empty() && Clock::now() < deadline) {
+    const SteadyClock::time_point deadline = SteadyClock::now() + kLastMessages;
+    while (!output_.is_empty() && SteadyClock::now() < deadline) {
       pollfd event{output_.descriptor(), POLLOUT, 0};
       poll(&event, 1, 20);
       if (!output_.write().ok()) break;
@@ -145,7 +145,7 @@ class EngineService {
       return Status(StatusCode::kCorrupt,
                     "found '" + lines.front() + "'; accepted: a supervisor's messages");
     }
-    const Clock::time_point now = Clock::now();
+    const SteadyClock::time_point now = SteadyClock::now();
     if (!frames.empty() || now - looked_ > silence_ / 2) heard_ = now;
     looked_ = now;
     for (const Bytes& frame : frames) {
@@ -303,7 +303,7 @@ class EngineService {
   }
 
   void ping() {
-    const Clock::time_point now = Clock::now();
+    const SteadyClock::time_point now = SteadyClock::now();
     if (now - pinged_ < ping_every_) return;
     pinged_ = now;
     if (engine_ != nullptr) return tell_state();
@@ -329,9 +329,9 @@ class EngineService {
   bool has_been_told_to_end_ = false;
   milliseconds silence_{10000};
   milliseconds ping_every_{100};
-  Clock::time_point heard_ = Clock::now();
-  Clock::time_point looked_ = heard_;
-  Clock::time_point pinged_;
+  SteadyClock::time_point heard_ = SteadyClock::now();
+  SteadyClock::time_point looked_ = heard_;
+  SteadyClock::time_point pinged_;
 };
 
 }  // namespace

@@ -327,10 +327,10 @@ TEST_F(CheckpointDir, FindsSpecialTokensInBothFiles) {
 TEST(ChatInputs, BrokenOnesAreRefused) {
   const auto chat = ChatTemplate::parse("{{ messages | length }}");
   ASSERT_TRUE(chat.ok());
-  for (const char* json : {"{", "{}", "\"x\"", "[1", "nul"}) {
+  for (const char* messages : {"{", "{}", "\"x\"", "[1", "nul"}) {
     ChatInput input;
-    input.messages_json = json;
-    EXPECT_EQ(chat->render(input).status().code(), StatusCode::kInvalidArgument) << json;
+    input.messages_json = messages;
+    EXPECT_EQ(chat->render(input).status().code(), StatusCode::kInvalidArgument) << messages;
   }
   ChatInput deep;
   deep.messages_json = std::string(100'000, '[');

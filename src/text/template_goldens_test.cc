@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const std::string kGoldens = FORERUN_SOURCE_DIR "/tests/goldens/text/";
+const std::string kTemplateGoldens = FORERUN_SOURCE_DIR "/tests/goldens/text/";
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -52,7 +52,7 @@ void expect_golden(const ordered_json& golden, const Result<std::string>& got) {
 }
 
 TEST(TemplateGoldens, Snippets) {
-  const std::vector<std::string> lines = lines_of(kGoldens + "snippets.jsonl");
+  const std::vector<std::string> lines = lines_of(kTemplateGoldens + "snippets.jsonl");
   ASSERT_GT(lines.size(), 250U);
   ChatInput input = plain_input();
   input.variables_json = ordered_json::parse(lines[0])["variables"].get<std::string>();
@@ -71,7 +71,7 @@ std::string member_text(const ordered_json& object, const char* key) {
 }
 
 TEST(TemplateGoldens, WholeTemplates) {
-  const std::vector<std::string> lines = lines_of(kGoldens + "rendered.jsonl");
+  const std::vector<std::string> lines = lines_of(kTemplateGoldens + "rendered.jsonl");
   ASSERT_GT(lines.size(), 30U);
   const ordered_json conversations = ordered_json::parse(lines[0])["conversations"];
   for (size_t i = 1; i < lines.size(); ++i) {
@@ -87,7 +87,7 @@ TEST(TemplateGoldens, WholeTemplates) {
     input.bos_token = "<s>";
     input.eos_token = "</s>";
     input.add_generation_prompt = given.value("add_generation_prompt", true);
-    const std::string source = read_file(kGoldens + "templates/" + name);
+    const std::string source = read_file(kTemplateGoldens + "templates/" + name);
     ASSERT_FALSE(source.empty());
     expect_golden(golden, rendered(source, input));
   }

@@ -48,7 +48,7 @@ Tokenizer load(const json& file) {
   return std::move(*tokenizer);
 }
 
-Ids ids_of(const Tokenizer& tokenizer, const std::string& text) {
+Ids bounded_ids(const Tokenizer& tokenizer, const std::string& text) {
   auto ids = tokenizer.encode(text);
   if (!ids.ok()) throw std::runtime_error(ids.status().message());
   return std::move(*ids);
@@ -109,7 +109,8 @@ TEST(LongWords, HaveTheTokensOfThePlainRule) {
         text.append(1 + random_below(4), static_cast<char>('a' + random_below(3)));
       }
       std::vector<std::string> got;
-      for (const int32_t id : ids_of(tokenizer, text)) got.push_back(*tokenizer.token_bytes(id));
+      for (const int32_t id : bounded_ids(tokenizer, text))
+        got.push_back(*tokenizer.token_bytes(id));
       EXPECT_EQ(got, plain_rule(text, merges)) << text;
     }
     for (size_t rank = 1; rank < merges.size(); ++rank) {
@@ -134,7 +135,7 @@ Merges blanks() {
 TEST(LongWords, MegabytesOfBlanks) {
   const Tokenizer tokenizer = load(one_piece(blanks()));
   const size_t count = size_t{1} << 21;
-  const Ids ids = ids_of(tokenizer, std::string(count + 3, ' '));
+  const Ids ids = bounded_ids(tokenizer, std::string(count + 3, ' '));
   ASSERT_EQ(ids.size(), count / 16 + 2);
   EXPECT_EQ(ids[0], 259);
   EXPECT_EQ(ids[ids.size() - 2], 256);
@@ -142,7 +143,7 @@ TEST(LongWords, MegabytesOfBlanks) {
 }
 
 void expect_same_verdict(const Tokenizer& tokenizer, const std::string& text) {
-  const Ids all = ids_of(tokenizer, text);
+  const Ids all = bounded_ids(tokenizer, text);
   for (const size_t most :
        {size_t{0}, all.size() / 2, all.size() - 1, all.size(), all.size() + 1, size_t{1000000}}) {
     const auto within = tokenizer.encode_within(text, most);
@@ -197,7 +198,7 @@ TEST(EncodeWithin, SaysWhatCountingSays) {
          {std::string("a"), std::string(1000, ' ') + "a", std::string("a b  c   d"), many_accents,
           std::string(500, ' ') + "<mark>" + std::string(500, ' ') + "x", std::string(40, 'a'),
           std::string("ab\xff\xfe") + std::string(30, ' ') + "c"}) {
-      if (ids_of(tokenizer, text).empty()) continue;
+      if (bounded_ids(tokenizer, text).empty()) continue;
       expect_same_verdict(tokenizer, text);
     }
   }

@@ -14,11 +14,11 @@
 namespace forerun::testing {
 namespace {
 
-constexpr int32_t kRequests = 8;
+constexpr int32_t kViewedRequests = 8;
 constexpr int32_t kPromptTokens = 1200;
 
 // Rows cost next to nothing: the cache is what takes time, or, in the other, hardly any.
-constexpr const char* kProfiles = R"({
+constexpr const char* kViewProfiles = R"({
   "forerun_profiles": 1, "source": "a test", "machine": "no machine",
   "models": {
     "reads": {"model": "T", "devices": 1, "steps": [
@@ -39,7 +39,7 @@ class AutoViewsTest : public ::testing::Test {
     spec.dtype = DType::kBf16;
     spec.max_position = 2048;
     EXPECT_TRUE(write_toy_model(dir_.path() / "target", spec).ok());
-    EXPECT_TRUE(write_text(dir_.path() / "profiles.json", kProfiles).ok());
+    EXPECT_TRUE(write_text(dir_.path() / "profiles.json", kViewProfiles).ok());
   }
   std::unique_ptr<Engine> engine(const std::string& profile) const {
     EngineOptions options;
@@ -48,11 +48,11 @@ class AutoViewsTest : public ::testing::Test {
     options.emulate = (dir_.path() / "profiles.json").string() + "#" + profile;
     return create_engine(options);
   }
-  // The outputs of kRequests requests of different lengths that run at the same time.
+  // The outputs of kViewedRequests requests of different lengths that run at the same time.
   static std::vector<Output> run(Engine& engine, const SpeculationOptions& speculation,
                                  int32_t prompt_tokens) {
     std::vector<std::shared_ptr<RequestStream>> running;
-    for (int32_t idx = 0; idx < kRequests; ++idx) {
+    for (int32_t idx = 0; idx < kViewedRequests; ++idx) {
       Request request;
       for (int32_t token = 0; token < prompt_tokens + 7 * idx; ++token) {
         request.prompt_tokens.push_back(1 + (token * (idx + 3) + token * token) % 255);
@@ -91,7 +91,7 @@ TEST_F(AutoViewsTest, ALargeBatchOfLongContextsDraftsForItself) {
     EXPECT_EQ(automatic[idx].reason, FinishReason::kLength) << automatic[idx].error.message();
     EXPECT_EQ(automatic[idx].tokens, plain[idx].tokens);
   }
-  EXPECT_GT(drafts(automatic), kRequests);
+  EXPECT_GT(drafts(automatic), kViewedRequests);
 }
 
 TEST_F(AutoViewsTest, NobodyElseDoes) {

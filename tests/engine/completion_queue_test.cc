@@ -20,7 +20,7 @@
 namespace forerun::testing {
 namespace {
 
-constexpr uint64_t kRequests = kSanitized ? 24 : 100;
+constexpr uint64_t kQueuedRequests = kSanitized ? 24 : 100;
 
 class CompletionQueues : public OnToyPair {
  protected:
@@ -59,8 +59,8 @@ TEST_F(CompletionQueues, OneThreadServesManyRequests) {
   std::map<uint64_t, std::shared_ptr<RequestHandle>> handles;
   std::map<uint64_t, Output> outputs;
   uint64_t submitted = 0;
-  while (submitted < kRequests || queue_->outstanding() > 0) {
-    for (int count = 0; submitted < kRequests && count < 7; ++count, ++submitted) {
+  while (submitted < kQueuedRequests || queue_->outstanding() > 0) {
+    for (int count = 0; submitted < kQueuedRequests && count < 7; ++count, ++submitted) {
       auto handle = engine_->submit(request_of(submitted), *queue_, submitted);
       ASSERT_TRUE(handle.ok()) << handle.status().message();
       handles[submitted] = *handle;
@@ -73,8 +73,8 @@ TEST_F(CompletionQueues, OneThreadServesManyRequests) {
     }
   }
   EXPECT_TRUE(handles.empty());
-  ASSERT_EQ(outputs.size(), kRequests);
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+  ASSERT_EQ(outputs.size(), kQueuedRequests);
+  for (uint64_t seed = 0; seed < kQueuedRequests; ++seed) {
     const Output alone = complete(*engine_, request_of(seed));
     EXPECT_EQ(outputs[seed].tokens, alone.tokens) << seed;
     EXPECT_EQ(outputs[seed].text, alone.text) << seed;
@@ -144,7 +144,7 @@ TEST_F(CompletionQueues, TakeAnyNumberOfThreads) {
   const auto submit_and_read = [&](uint64_t first) {
     std::mt19937 random(static_cast<uint32_t>(first));
     std::vector<std::shared_ptr<RequestHandle>> handles;
-    for (uint64_t seed = first; seed < kRequests; seed += 2) {
+    for (uint64_t seed = first; seed < kQueuedRequests; seed += 2) {
       auto handle = engine_->submit(request_of(seed), *queue_, seed);
       ASSERT_TRUE(handle.ok());
       if (random() % 4 == 0) (*handle)->cancel();
@@ -158,7 +158,7 @@ TEST_F(CompletionQueues, TakeAnyNumberOfThreads) {
   threads.emplace_back(submit_and_read, 1);
   threads.emplace_back(read);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(ended.size(), kRequests);
+  EXPECT_EQ(ended.size(), kQueuedRequests);
   for (const auto& [tag, times] : ended) EXPECT_EQ(times, 1) << tag;
   EXPECT_TRUE(releases_its_kv(*engine_));
 }

@@ -15,12 +15,12 @@
 namespace forerun::testing {
 namespace {
 
-constexpr int32_t kLayers = 8;
-constexpr uint64_t kSeeds = 12;
+constexpr int32_t kBatchLayers = 8;
+constexpr uint64_t kBatchSeeds = 12;
 
 Precision of_eight_layers() {
   Precision precision = precisions().front();
-  precision.spec.num_layers = kLayers;
+  precision.spec.num_layers = kBatchLayers;
   return precision;
 }
 
@@ -31,7 +31,7 @@ class LosslessBatchPipelined : public ::testing::TestWithParam<int32_t> {
     pair_ = std::make_unique<ToyPair>(of_eight_layers().spec, 0.15f);
     const auto whole = make_engine(pair_->target(), pair_->draft(), of_eight_layers());
     ASSERT_NE(whole, nullptr);
-    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    for (uint64_t seed = 0; seed < kBatchSeeds; ++seed) {
       Request request = plain_request(seed);
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       plain_[seed] = complete(*whole, request);
@@ -75,7 +75,7 @@ TEST_P(LosslessBatchPipelined, EveryRequestGivesItsOwnPlainTokens) {
       for (const SpeculationOptions& policy : policies_of(
                "pipelined", every_policy({}, {.verify_tokens = width, .draft_width = width}))) {
         for (uint64_t turn = 0; turn < seeds_each; ++turn) {
-          requests.push_back(plain_request(seed++ % kSeeds));
+          requests.push_back(plain_request(seed++ % kBatchSeeds));
           requests.back().speculation = policy;
         }
       }

@@ -12,13 +12,13 @@
 namespace forerun {
 namespace {
 
-constexpr uint32_t kF32 = 0;
+constexpr uint32_t kTypeF32 = 0;
 constexpr uint32_t kQ4_0 = 2;
 constexpr uint32_t kIq2Xxs = 16;
-constexpr uint32_t kI8 = 24;
+constexpr uint32_t kTypeI8 = 24;
 constexpr uint64_t kHuge = uint64_t{1} << 60;
 
-Result<GgufHeader> parse(const std::string& file) {
+Result<GgufHeader> parse_gguf(const std::string& file) {
   return parse_gguf_header(std::as_bytes(std::span(file)), file.size());
 }
 
@@ -32,7 +32,7 @@ GgufRig small_file() {
       .value("flag", true)
       .array<std::string>("tokens", {"a", "bc"})
       .array<int32_t>("types", {1, 2, 3})
-      .tensor("a", kF32, {2, 3}, zeros(24))
+      .tensor("a", kTypeF32, {2, 3}, zeros(24))
       .tensor("b", kQ4_0, {2, 64}, zeros(72));
   return rig;
 }
@@ -41,9 +41,9 @@ TEST(GgufHeader, ReadsTensorsInTheOrderOfTheirOffsets) {
   for (const uint32_t version : {2U, 3U}) {
     GgufRig rig = small_file();
     rig.version = version;
-    rig.tensor("d", kI8, {3, 0}, "", 0).tensor("c", kI8, {}, "x");
+    rig.tensor("d", kTypeI8, {3, 0}, "", 0).tensor("c", kTypeI8, {}, "x");
     const std::string file = rig.bytes();
-    const auto header = parse(file);
+    const auto header = parse_gguf(file);
     ASSERT_TRUE(header.ok()) << header.status().message();
     EXPECT_EQ(header->version, version);
     EXPECT_EQ(header->alignment, 32U);
@@ -58,7 +58,7 @@ TEST(GgufHeader, ReadsTensorsInTheOrderOfTheirOffsets) {
     EXPECT_EQ(d.begin, a.begin);
     EXPECT_EQ(d.end, d.begin);
     EXPECT_EQ(a.name, "a");
-    EXPECT_EQ(a.ggml_type, kF32);
+    EXPECT_EQ(a.ggml_type, kTypeF32);
     EXPECT_EQ(a.shape, (std::vector<int64_t>{2, 3}));
     EXPECT_EQ(a.begin % 32, 0U);
     EXPECT_LT(a.begin - rig.header().size(), 32U);
@@ -73,7 +73,7 @@ TEST(GgufHeader, ReadsTensorsInTheOrderOfTheirOffsets) {
 }
 
 TEST(GgufHeader, AcceptsNoTensorsAndNoMetadata) {
-  const auto header = parse(GgufRig().bytes());
+  const auto header = parse_gguf(GgufRig().bytes());
   ASSERT_TRUE(header.ok()) << header.status().message();
   EXPECT_TRUE(header->tensors.empty());
   EXPECT_TRUE(header->metadata.values().empty());
@@ -83,9 +83,11 @@ TEST(GgufHeader, OtherAlignmentsMoveTheTensors) {
   for (const uint32_t alignment : {8U, 64U, 4096U}) {
     GgufRig rig;
     rig.alignment = alignment;
-    rig.value("general.alignment", alignment).tensor("a", kI8, {1}, "x").tensor("b", kI8, {1}, "y");
+    rig.value("general.alignment", alignment)
+        .tensor("a", kTypeI8, {1}, "x")
+        .tensor("b", kTypeI8, {1}, "y");
     const std::string file = rig.bytes();
-    const auto header = parse(file);
+    const auto header = parse_gguf(file);
     ASSERT_TRUE(header.ok()) << header.status().message();
     EXPECT_EQ(header->alignment, alignment);
     EXPECT_EQ(header->tensors[0].begin % alignment, 0U);
@@ -115,7 +117,7 @@ TEST(GgufHeader, KnowsTheSizesOfEveryType) {
     rig.tensor(type.name, type.number, {3, 2 * type.weights}, zeros(6 * type.bytes));
   }
   const std::string file = rig.bytes();
-  const auto header = parse(file);
+  const auto header = parse_gguf(file);
   ASSERT_TRUE(header.ok()) << header.status().message();
   ASSERT_EQ(header->tensors.size(), std::size(types));
   for (size_t idx = 0; idx < std::size(types); ++idx) {
@@ -130,9 +132,9 @@ TEST(GgufHeader, KnowsTheSizesOfEveryType) {
 TEST(GgufHeader, KeepsUnknownTypesByNumber) {
   GgufRig rig;
   rig.tensor("a", kIq2Xxs, {2, 256}, zeros(132)).tensor("b", 99, {7}, zeros(5));
-  rig.tensor("c", kI8, {1}, "x");
+  rig.tensor("c", kTypeI8, {1}, "x");
   const std::string file = rig.bytes();
-  const auto header = parse(file);
+  const auto header = parse_gguf(file);
   ASSERT_TRUE(header.ok()) << header.status().message();
   ASSERT_EQ(header->tensors.size(), 3U);
   EXPECT_EQ(header->tensors[0].ggml_type, kIq2Xxs);
@@ -162,10 +164,10 @@ TEST(GgufHeader, KnowsWhichTypesAreDTypes) {
 
 TEST(GgufHeader, EveryTruncationIsRefused) {
   const std::string file = small_file().bytes();
-  ASSERT_TRUE(parse(file).ok());
+  ASSERT_TRUE(parse_gguf(file).ok());
   for (size_t length = 0; length < file.size(); ++length) {
     const std::string cut = file.substr(0, length);
-    const auto header = parse(cut);
+    const auto header = parse_gguf(cut);
     ASSERT_FALSE(header.ok()) << length;
     EXPECT_EQ(header.status().code(), StatusCode::kCorrupt) << length;
     EXPECT_NE(header.status().message().find("truncated"), std::string::npos)
@@ -190,7 +192,7 @@ TEST(GgufHeader, EveryChangedByteIsRefusedOrHarmless) {
     for (int value = 0; value < 256; ++value) {
       std::string changed = file;
       changed[idx] = static_cast<char>(value);
-      const auto header = parse(changed);
+      const auto header = parse_gguf(changed);
       if (!header.ok()) {
         ++refused;
         ASSERT_FALSE(header.status().message().empty());
@@ -215,10 +217,10 @@ std::string arrays(int depth) {
 
 TEST(GgufHeader, ArraysMayNestALittle) {
   const std::string good = GgufRig().raw_value("k", 9, arrays(kMaxGgufArrayDepth)).bytes();
-  EXPECT_TRUE(parse(good).ok()) << parse(good).status().message();
+  EXPECT_TRUE(parse_gguf(good).ok()) << parse_gguf(good).status().message();
   const std::string bad = GgufRig().raw_value("k", 9, arrays(1 << 16)).bytes();
   EXPECT_EQ(
-      parse(bad).status().message(),
+      parse_gguf(bad).status().message(),
       "metadata key \"k\": found arrays within arrays, more than 4 deep; accepted: at most 4");
 }
 
@@ -278,17 +280,17 @@ TEST(GgufHeader, NamesThePlaceAndTheReason) {
       {[](Rig& rig) { rig.value<int64_t>("general.alignment", -32); }, kCorrupt, "found -32;"},
       {[](Rig& rig) { rig.value("general.alignment", "32"); }, kCorrupt, "found \"32\";"},
       {[](Rig& rig) {
-         rig.tensor("a", kF32, {1, 1, 1, 1, 1}, zeros(4));
+         rig.tensor("a", kTypeF32, {1, 1, 1, 1, 1}, zeros(4));
        },
        kCorrupt, "tensor \"a\": found 5 dimensions; accepted: up to 4"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {uint64_t{1} << 63}, ""); }, kCorrupt,
+      {[](Rig& rig) { rig.tensor("a", kTypeF32, {uint64_t{1} << 63}, ""); }, kCorrupt,
        "found an extent of 9223372036854775808; accepted: at most 2^63 - 1"},
       {[](Rig& rig) {
-         rig.tensor("a", kF32, {1U << 31, 1U << 31, 4}, "");
+         rig.tensor("a", kTypeF32, {1U << 31, 1U << 31, 4}, "");
        },
        kCorrupt, "found a shape of 2^63 weights or bytes or more"},
       {[](Rig& rig) {
-         rig.tensor("a", kF32, {0, uint64_t{1} << 40, uint64_t{1} << 40}, "");
+         rig.tensor("a", kTypeF32, {0, uint64_t{1} << 40, uint64_t{1} << 40}, "");
        },
        kCorrupt, "found a shape of 2^63 weights or bytes or more"},
       {[](Rig& rig) {
@@ -298,31 +300,37 @@ TEST(GgufHeader, NamesThePlaceAndTheReason) {
        "tensor \"a\": found rows of 33 weights; accepted: a multiple of 32, the block of Q4_0"},
       {[](Rig& rig) { rig.tensor("a", kQ4_0, {}, zeros(18)); }, kCorrupt,
        "found rows of 1 weights"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {2}, zeros(8), 4); }, kCorrupt,
+      {[](Rig& rig) { rig.tensor("a", kTypeF32, {2}, zeros(8), 4); }, kCorrupt,
        "tensor \"a\": found at byte 4 of the data; accepted: a multiple of 32"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {2}, zeros(7)); }, kCorrupt,
+      {[](Rig& rig) { rig.tensor("a", kTypeF32, {2}, zeros(7)); }, kCorrupt,
        "tensor \"a\": found 8 bytes at byte 0 of the data; accepted: within the 7 bytes of data in "
        "the file (is it truncated?)"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {2}, zeros(8), 32); }, kCorrupt,
+      {[](Rig& rig) { rig.tensor("a", kTypeF32, {2}, zeros(8), 32); }, kCorrupt,
        "found 8 bytes at byte 32"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {2}, zeros(8), UINT64_MAX - 31); }, kCorrupt,
+      {[](Rig& rig) { rig.tensor("a", kTypeF32, {2}, zeros(8), UINT64_MAX - 31); }, kCorrupt,
        "found 8 bytes at byte 18446744073709551584"},
       {[](Rig& rig) { rig.tensor("a", 99, {2}, zeros(8), 32); }, kCorrupt,
        "found 0 bytes at byte 32"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {9}, zeros(36)).tensor("b", kF32, {1}, "1234", 32); },
+      {[](Rig& rig) {
+         rig.tensor("a", kTypeF32, {9}, zeros(36)).tensor("b", kTypeF32, {1}, "1234", 32);
+       },
        kCorrupt, "tensor \"b\": found at byte"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {1}, zeros(64)).tensor("b", kF32, {1}, "1234", 0); },
+      {[](Rig& rig) {
+         rig.tensor("a", kTypeF32, {1}, zeros(64)).tensor("b", kTypeF32, {1}, "1234", 0);
+       },
        kCorrupt, "where tensor \"a\" ends"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {9}, zeros(36)).tensor("b", 99, {1}, "1234", 32); },
+      {[](Rig& rig) { rig.tensor("a", kTypeF32, {9}, zeros(36)).tensor("b", 99, {1}, "1234", 32); },
        kCorrupt, "tensor \"b\": found at byte"},
-      {[](Rig& rig) { rig.tensor("a", kF32, {1}, zeros(4)).tensor("a", kF32, {1}, zeros(4)); },
+      {[](Rig& rig) {
+         rig.tensor("a", kTypeF32, {1}, zeros(4)).tensor("a", kTypeF32, {1}, zeros(4));
+       },
        kCorrupt, "tensor \"a\": found twice; accepted: every name once"},
   };
   for (const Case& test : cases) {
     GgufRig rig;
     test.spoil(rig);
     const std::string file = rig.bytes();
-    const auto header = parse(file);
+    const auto header = parse_gguf(file);
     ASSERT_FALSE(header.ok()) << test.part;
     EXPECT_EQ(header.status().code(), test.code) << test.part;
     const std::string message = header.status().message();
@@ -333,12 +341,12 @@ TEST(GgufHeader, NamesThePlaceAndTheReason) {
 }
 
 TEST(GgufHeader, AFileThatEndsBeforeItsDataBeginIsRefused) {
-  const GgufRig rig = GgufRig().tensor("a", kI8, {0}, "");
+  const GgufRig rig = GgufRig().tensor("a", kTypeI8, {0}, "");
   ASSERT_NE(rig.header().size(), rig.bytes().size());
-  EXPECT_TRUE(parse(rig.bytes()).ok());
+  EXPECT_TRUE(parse_gguf(rig.bytes()).ok());
   const std::string cut = rig.header();
   EXPECT_EQ(
-      parse(cut).status().message(),
+      parse_gguf(cut).status().message(),
       "tensor \"a\": found 0 bytes at byte 0 of the data; accepted: within the 0 bytes of data "
       "in the file (is it truncated?)");
 }
@@ -346,7 +354,7 @@ TEST(GgufHeader, AFileThatEndsBeforeItsDataBeginIsRefused) {
 TEST(GgufHeader, AnotherMagicIsRefused) {
   std::string file = small_file().bytes();
   file.replace(0, 4, "ggjt");
-  EXPECT_EQ(parse(file).status().message(),
+  EXPECT_EQ(parse_gguf(file).status().message(),
             "magic: found \"ggjt\"; accepted: \"GGUF\" (not a GGUF file?)");
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr ModelFacts kFacts = {.has_draft_model = false, .max_context = 40'000};
 
 // Weights take 4 ms, a million tokens of the cache 30 ms, a row 5 us.
-class AutoStrategyTest : public testing::Test {
+class AutoStrategyTest : public ::testing::Test {
  protected:
   AutoStrategyTest() {
     StepCosts costs;

@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kMs = 1000000;
+constexpr int64_t kStageMs = 1000000;
 
 // Three stages of 10 ms, each of five layers, however many rows; links of 1 ms that carry a row in
 // 2 ms, less what its header takes.
@@ -15,18 +15,18 @@ class ThreeStages : public ::testing::Test {
  protected:
   void issue(uint64_t step, int32_t rows, int64_t ms, std::vector<int32_t> dropped = {}) {
     advance(ms);
-    timeline_.issue(step, even_load(1, rows, 100), dropped, ms * kMs);
+    timeline_.issue(step, even_load(1, rows, 100), dropped, ms * kStageMs);
   }
   void drop(uint64_t step, std::vector<int32_t> rows, int64_t ms) {
     std::vector<IssuedRow> issued;
     for (const int32_t row : rows) issued.push_back({step, row});
     advance(ms);
-    timeline_.drop(issued, ms * kMs);
+    timeline_.drop(issued, ms * kStageMs);
   }
   // Lets everything happen until `until_ms`, and notes when.
   void advance(int64_t until_ms) {
     std::vector<PipelineEvent> events;
-    for (auto next = timeline_.next_ns(); next && *next <= until_ms * kMs;
+    for (auto next = timeline_.next_ns(); next && *next <= until_ms * kStageMs;
          next = timeline_.next_ns()) {
       timeline_.advance(*next, events);
       for (const PipelineEvent& event : events) {

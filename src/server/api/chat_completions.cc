@@ -52,7 +52,7 @@ void read_conversation(OrderedFieldReader& fields, Conversation& conversation) {
   }
 }
 
-void refuse_what_is_not_done(OrderedFieldReader& fields) {
+void refuse_unsupported_chat(OrderedFieldReader& fields) {
   refuse_given(fields, {{"functions", "null; \"tools\" has taken its place"},
                         {"function_call", "null; \"tool_choice\" has taken its place"},
                         {"audio", "null; answers are text"},
@@ -88,7 +88,7 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   read_response_format(fields, "response_format", "response_format",
                        {request.output_format, call.names});
   read_conversation(fields, conversation);
-  refuse_what_is_not_done(fields);
+  refuse_unsupported_chat(fields);
   if (!fields.ok()) return api_error(fields.status());
   request.record_rounds = stream.speculation;
   AssistantOutputOptions output;

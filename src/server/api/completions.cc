@@ -73,7 +73,7 @@ void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Re
   }
 }
 
-void refuse_what_is_not_done(OrderedFieldReader& fields) {
+void refuse_unsupported_completion(OrderedFieldReader& fields) {
   if (!fields.string("suffix").value_or("").empty()) {
     fields.refuse("suffix", "null; text is only written at the prompt's end");
   }
@@ -297,7 +297,7 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
   own.prompt_logprobs = read_prompt_logprobs(fields, facts, own.stream.stream);
   if (own.echo) own.echoed_logprobs = shared.sampling.logprobs;
   shared.sampling.prompt_logprobs = std::max(own.prompt_logprobs.value_or(-1), own.echoed_logprobs);
-  refuse_what_is_not_done(fields);
+  refuse_unsupported_completion(fields);
   own.samples = shared.num_samples;
   read_prompts(fields, facts, shared, call.prompts);
   const size_t choices = call.prompts.size() * static_cast<size_t>(own.samples);

@@ -7,14 +7,14 @@
 namespace forerun::server {
 namespace {
 
-using Kind = OutputFormat::Kind;
+using FormatKind = OutputFormat::Kind;
 
 constexpr size_t kMaxChoices = 1024;
 
 // `path`: where the format's text stands in the call; the field is `name` of `fields`.
 void set(OrderedFieldReader& fields, const char* name, const std::string& path, FormatField into,
-         Kind kind, std::string text) {
-  if (into.format.kind != Kind::kAny) {
+         FormatKind kind, std::string text) {
+  if (into.format.kind != FormatKind::kAny) {
     return fields.refuse(name, "nothing beside another field that sets the format of the answer");
   }
   into.format.kind = kind;
@@ -61,13 +61,13 @@ void read_response_format(OrderedFieldReader& fields, const char* name, const st
   if (*type == "text") return;
   // llama-server's "json_object" may have a schema, too.
   if (*type == "json_object" && inner->any("schema") == nullptr) {
-    return set(fields, name, path, format, Kind::kJsonObject, "");
+    return set(fields, name, path, format, FormatKind::kJsonObject, "");
   }
   const Json* const nested = inner->any_object("json_schema");
   const Json* const schema = schema_of(nested != nullptr ? *nested : *object);
   if (schema == nullptr) return fields.refuse(name, accepted);
   set(fields, name, path + (nested != nullptr ? ".json_schema.schema" : ".schema"), format,
-      Kind::kJsonSchema, json_line(*schema));
+      FormatKind::kJsonSchema, json_line(*schema));
 }
 
 namespace {
@@ -86,18 +86,19 @@ void read_structured_outputs(OrderedFieldReader& fields, FormatField format) {
   const auto grammar = outputs->string("grammar");
   if (outputs->any("structural_tag") != nullptr) return fields.refuse(kName, accepted);
   int given = 0;
-  const auto take = [&](bool is_given, const char* member, Kind kind, auto&& text) {
+  const auto take = [&](bool is_given, const char* member, FormatKind kind, auto&& text) {
     if (!is_given) return;
     ++given;
     set(fields, kName, std::string(kName) + "." + member, format, kind, text());
   };
-  take(json != nullptr, "json", Kind::kJsonSchema,
+  take(json != nullptr, "json", FormatKind::kJsonSchema,
        [&] { return json->is_string() ? json->get<std::string>() : json_line(*json); });
-  take(json_object.value_or(false), "json_object", Kind::kJsonObject, [] { return std::string(); });
-  take(regex.has_value(), "regex", Kind::kRegex, [&] { return *regex; });
-  take(choices && !choices->empty(), "choice", Kind::kGrammar,
+  take(json_object.value_or(false), "json_object", FormatKind::kJsonObject,
+       [] { return std::string(); });
+  take(regex.has_value(), "regex", FormatKind::kRegex, [&] { return *regex; });
+  take(choices && !choices->empty(), "choice", FormatKind::kGrammar,
        [&] { return choices_grammar(*choices); });
-  take(grammar.has_value(), "grammar", Kind::kGrammar, [&] { return *grammar; });
+  take(grammar.has_value(), "grammar", FormatKind::kGrammar, [&] { return *grammar; });
   if (given != 1) fields.refuse(kName, accepted);
 }
 
@@ -108,20 +109,20 @@ void read_guides(OrderedFieldReader& fields, FormatField format) {
     const Json* const schema = fields.any(name);
     if (schema == nullptr) continue;
     // vLLM takes the schema as a text, too.
-    set(fields, name, name, format, Kind::kJsonSchema,
+    set(fields, name, name, format, FormatKind::kJsonSchema,
         schema->is_string() ? schema->get<std::string>() : json_line(*schema));
   }
   for (const char* const name : {"grammar", "guided_grammar"}) {
     if (const auto text = fields.string(name))
-      set(fields, name, name, format, Kind::kGrammar, *text);
+      set(fields, name, name, format, FormatKind::kGrammar, *text);
   }
   if (const auto choices = fields.string_or_strings("guided_choice", kMaxChoices)) {
     if (choices->empty()) return fields.refuse("guided_choice", "a list of texts");
-    set(fields, "guided_choice", "guided_choice", format, Kind::kGrammar,
+    set(fields, "guided_choice", "guided_choice", format, FormatKind::kGrammar,
         choices_grammar(*choices));
   }
   if (const auto regex = fields.string("guided_regex")) {
-    set(fields, "guided_regex", "guided_regex", format, Kind::kRegex, *regex);
+    set(fields, "guided_regex", "guided_regex", format, FormatKind::kRegex, *regex);
   }
   read_structured_outputs(fields, format);
 }

@@ -12,11 +12,11 @@
 namespace forerun::server {
 namespace {
 
-using Kind = OutputDelta::Kind;
+using DeltaKind = OutputDelta::Kind;
 
 // One entry of "output": reasoning, a message, or a call.
 struct Item {
-  Kind kind = Kind::kContent;
+  DeltaKind kind = DeltaKind::kContent;
   std::string id;
   std::string text;  // or the arguments of a call
   std::string call_id, name;
@@ -33,7 +33,7 @@ Json text_part(const std::string& text, const Json& logprobs = Json::array()) {
 Json item_json(const Item& item, const char* status) {
   const bool begun = std::string_view(status) == "in_progress";
   switch (item.kind) {
-    case Kind::kReasoning: {
+    case DeltaKind::kReasoning: {
       Json content = Json::array();
       if (!begun) content.push_back({{"type", "reasoning_text"}, {"text", item.text}});
       return {{"type", "reasoning"},
@@ -42,7 +42,7 @@ Json item_json(const Item& item, const char* status) {
               {"content", std::move(content)},
               {"status", status}};
     }
-    case Kind::kContent: {
+    case DeltaKind::kContent: {
       Json content = Json::array();
       if (!begun) content.push_back(text_part(item.text, item.logprobs));
       return {{"type", "message"},
@@ -51,8 +51,8 @@ Json item_json(const Item& item, const char* status) {
               {"status", status},
               {"content", std::move(content)}};
     }
-    case Kind::kToolCall:
-    case Kind::kToolArguments:
+    case DeltaKind::kToolCall:
+    case DeltaKind::kToolArguments:
       break;
   }
   return {{"type", "function_call"}, {"id", item.id},    {"call_id", item.call_id},
@@ -159,9 +159,9 @@ void ResponseWriter::begin_item(Exchange& exchange, const OutputDelta& delta) {
   end_item(exchange);
   Item item;
   item.kind = delta.kind;
-  const char* const prefix = delta.kind == Kind::kContent     ? "msg_"
-                             : delta.kind == Kind::kReasoning ? "rs_"
-                                                              : "fc_";
+  const char* const prefix = delta.kind == DeltaKind::kContent     ? "msg_"
+                             : delta.kind == DeltaKind::kReasoning ? "rs_"
+                                                                   : "fc_";
   item.id = prefix + call_id_ + "_" + std::to_string(items_.size());
   item.call_id = delta.call_id;
   item.name = delta.name;
@@ -169,7 +169,7 @@ void ResponseWriter::begin_item(Exchange& exchange, const OutputDelta& delta) {
   item_open_ = true;
   send(exchange, "response.output_item.added",
        {{"output_index", items_.size() - 1}, {"item", item_json(items_.back(), "in_progress")}});
-  if (delta.kind != Kind::kContent) return;
+  if (delta.kind != DeltaKind::kContent) return;
   Json part = place();
   part.update({{"content_index", 0}, {"part", text_part("")}});
   send(exchange, "response.content_part.added", std::move(part));
@@ -180,7 +180,7 @@ void ResponseWriter::end_item(Exchange& exchange) {
   const Item& item = items_.back();
   Json done = place();
   switch (item.kind) {
-    case Kind::kContent: {
+    case DeltaKind::kContent: {
       done.update({{"content_index", 0}, {"text", item.text}, {"logprobs", item.logprobs}});
       send(exchange, "response.output_text.done", std::move(done));
       Json part = place();
@@ -188,12 +188,12 @@ void ResponseWriter::end_item(Exchange& exchange) {
       send(exchange, "response.content_part.done", std::move(part));
       break;
     }
-    case Kind::kReasoning:
+    case DeltaKind::kReasoning:
       done.update({{"content_index", 0}, {"text", item.text}});
       send(exchange, "response.reasoning_text.done", std::move(done));
       break;
-    case Kind::kToolCall:
-    case Kind::kToolArguments:
+    case DeltaKind::kToolCall:
+    case DeltaKind::kToolArguments:
       done.update({{"name", item.name}, {"arguments", item.text}});
       send(exchange, "response.function_call_arguments.done", std::move(done));
   }
@@ -204,18 +204,18 @@ void ResponseWriter::end_item(Exchange& exchange) {
 
 void ResponseWriter::take_delta(Exchange& exchange, const OutputDelta& delta) {
   const bool begins =
-      delta.kind == Kind::kToolCall ||
-      (delta.kind != Kind::kToolArguments && (!item_open_ || items_.back().kind != delta.kind));
+      delta.kind == DeltaKind::kToolCall || (delta.kind != DeltaKind::kToolArguments &&
+                                             (!item_open_ || items_.back().kind != delta.kind));
   if (begins) begin_item(exchange, delta);
-  if (delta.kind == Kind::kToolCall) return;
+  if (delta.kind == DeltaKind::kToolCall) return;
   items_.back().text += delta.text;
   Json more = place();
   more["delta"] = delta.text;
-  if (delta.kind == Kind::kToolArguments) {
+  if (delta.kind == DeltaKind::kToolArguments) {
     return send(exchange, "response.function_call_arguments.delta", std::move(more));
   }
   more["content_index"] = 0;
-  if (delta.kind == Kind::kReasoning) {
+  if (delta.kind == DeltaKind::kReasoning) {
     return send(exchange, "response.reasoning_text.delta", std::move(more));
   }
   for (const Json& entry : logprobs_) items_.back().logprobs.push_back(entry);
@@ -232,7 +232,7 @@ void ResponseWriter::take(Exchange& exchange, int32_t /*prompt_idx*/, const Even
   for (const OutputDelta& delta : output_.push(event.text)) take_delta(exchange, delta);
   if (!event.finished) return;
   for (const OutputDelta& delta : output_.finish(was_cut(event))) take_delta(exchange, delta);
-  if (!items_.empty() && items_.back().kind == Kind::kContent) {
+  if (!items_.empty() && items_.back().kind == DeltaKind::kContent) {
     for (const Json& entry : logprobs_) items_.back().logprobs.push_back(entry);
   }
   usage_.add(event);

@@ -128,7 +128,8 @@ void read_input(OrderedFieldReader& fields, Conversation& conversation, ParamNam
 
 // OpenAI's fields: the text's log-probabilities come where "include" names them or "top_logprobs"
 // is above 0. Whatever else "include" may name is not produced here.
-void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
+void read_response_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
+                            Request& request) {
   const auto top = fields.integer("top_logprobs", 0, facts.options.max_logprobs);
   bool wanted = top.value_or(0) > 0;
   if (const auto include = fields.strings("include")) {
@@ -151,7 +152,7 @@ void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request
   if (wanted) request.sampling.logprobs = static_cast<int32_t>(top.value_or(0));
 }
 
-void refuse_what_is_not_done(OrderedFieldReader& fields) {
+void refuse_unsupported_response(OrderedFieldReader& fields) {
   for (const char* const name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.any(name) != nullptr) {
       fields.refuse(name,
@@ -181,13 +182,13 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
   ResponseEcho echo;
   GenerationCall call;
   read_generation(fields, facts, request, call.names);
-  read_logprobs(fields, facts, request);
+  read_response_logprobs(fields, facts, request);
   call.names.emplace_back("max_tokens", "max_output_tokens");
   request.num_samples = 1;
   request.max_new_tokens =
       static_cast<int32_t>(fields.integer("max_output_tokens", 1, INT32_MAX).value_or(INT32_MAX));
   const bool stream = fields.boolean("stream").value_or(false);
-  refuse_what_is_not_done(fields);
+  refuse_unsupported_response(fields);
   read_text_format(fields, {request.output_format, call.names});
   read_input(fields, conversation, call.names);
   // Responses without tools say "auto", and clients send it back.

@@ -24,7 +24,7 @@ constexpr int64_t kMaxDiscardedBytes = 64 << 20;
 constexpr size_t kHeadPiece = 4096;
 // The largest piece of a body that one read takes.
 constexpr size_t kBodyPiece = 64 << 10;
-constexpr const char* kEnding = "the server is ending";
+constexpr const char* kServerEnding = "the server is ending";
 
 // Fit for headers and logs.
 bool is_fit_id(std::string_view id) {
@@ -368,7 +368,7 @@ void Connection::drain() {
 }
 
 void Connection::cut_off() {
-  if (state_ == State::kReading) fail(503, kEnding);
+  if (state_ == State::kReading) fail(503, kServerEnding);
 }
 
 void Connection::check(Clock::time_point now) {

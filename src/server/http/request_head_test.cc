@@ -11,15 +11,15 @@
 namespace forerun::server {
 namespace {
 
-using Verdict = HeadScanner::Verdict;
+using HeadVerdict = HeadScanner::Verdict;
 
 // The verdict on a head that comes whole, which must be the one on a head that comes byte by byte.
-Verdict scan(const std::string& bytes, size_t max_bytes = 200) {
+HeadVerdict scan(const std::string& bytes, size_t max_bytes = 200) {
   HeadScanner whole(max_bytes);
-  const Verdict verdict = whole.scan(bytes);
+  const HeadVerdict verdict = whole.scan(bytes);
   HeadScanner pieces(max_bytes);
-  Verdict last = Verdict::kMore;
-  for (size_t end = 0; end <= bytes.size() && last == Verdict::kMore; ++end) {
+  HeadVerdict last = HeadVerdict::kMore;
+  for (size_t end = 0; end <= bytes.size() && last == HeadVerdict::kMore; ++end) {
     last = pieces.scan(std::string_view(bytes).substr(0, end));
   }
   EXPECT_EQ(last, verdict) << bytes;
@@ -30,18 +30,18 @@ Verdict scan(const std::string& bytes, size_t max_bytes = 200) {
 TEST(HeadScanner, FindsTheEndOfAHeadAndNothingBehindIt) {
   const std::string bytes = "GET / HTTP/1.1\r\nHost: a\r\nX:\t\xff\r\n\r\nGET /next";
   HeadScanner scanner(200);
-  EXPECT_EQ(scanner.scan(bytes), Verdict::kWhole);
+  EXPECT_EQ(scanner.scan(bytes), HeadVerdict::kWhole);
   EXPECT_EQ(scanner.head_end(), bytes.find("GET /next"));
   EXPECT_EQ(scanner.blank_bytes(), 0u);
-  EXPECT_EQ(scan("GET / HTTP/1.1\r\n\r\n"), Verdict::kWhole);
+  EXPECT_EQ(scan("GET / HTTP/1.1\r\n\r\n"), HeadVerdict::kWhole);
 }
 
 TEST(HeadScanner, PassesOverEmptyLinesInFront) {
   HeadScanner scanner(200);
-  EXPECT_EQ(scanner.scan("\r\n\r"), Verdict::kMore);
-  EXPECT_EQ(scanner.scan("\r\n\r\n"), Verdict::kMore);
+  EXPECT_EQ(scanner.scan("\r\n\r"), HeadVerdict::kMore);
+  EXPECT_EQ(scanner.scan("\r\n\r\n"), HeadVerdict::kMore);
   EXPECT_FALSE(scanner.has_begun());
-  EXPECT_EQ(scanner.scan("\r\n\r\nG / H\r\n\r\n"), Verdict::kWhole);
+  EXPECT_EQ(scanner.scan("\r\n\r\nG / H\r\n\r\n"), HeadVerdict::kWhole);
   EXPECT_TRUE(scanner.has_begun());
   EXPECT_EQ(scanner.blank_bytes(), 4u);
 }
@@ -54,16 +54,16 @@ TEST(HeadScanner, RefusesWhatIsNoLine) {
         "GET / HTTP/1.1\r\nA : b\r\n", "GET / HTTP/1.1\r\n: b\r\n", "GET / HTTP/1.1\r\nA b\r\n",
         "GET / HTTP/1.1\r\nA\r\n", "GET / HTTP/1.1\r\nA: b\nC: d\r\n",
         "GET / HTTP/1.1\r\nA: b\rc\r\n", "GET / HTTP/1.1\r\nA: b\x01\r\n", "\x16\x03\x01"}) {
-    EXPECT_EQ(scan(bytes), Verdict::kBad) << bytes;
+    EXPECT_EQ(scan(bytes), HeadVerdict::kBad) << bytes;
   }
-  EXPECT_EQ(scan(std::string("GET / HTTP/1.1\r\nA: b\0c", 22)), Verdict::kBad);
+  EXPECT_EQ(scan(std::string("GET / HTTP/1.1\r\nA: b\0c", 22)), HeadVerdict::kBad);
 }
 
 TEST(HeadScanner, CountsEmptyLinesAndTheHead) {
   const std::string head = "GET / HTTP/1.1\r\n\r\n";
-  EXPECT_EQ(scan(head, head.size()), Verdict::kWhole);
-  EXPECT_EQ(scan(head, head.size() - 1), Verdict::kTooLong);
-  EXPECT_EQ(scan("\r\n" + head, head.size()), Verdict::kTooLong);
+  EXPECT_EQ(scan(head, head.size()), HeadVerdict::kWhole);
+  EXPECT_EQ(scan(head, head.size() - 1), HeadVerdict::kTooLong);
+  EXPECT_EQ(scan("\r\n" + head, head.size()), HeadVerdict::kTooLong);
 }
 
 struct Case {

@@ -7,7 +7,7 @@
 namespace forerun::server {
 namespace {
 
-const char* const kTools =
+const char* const kTwoTools =
     R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{}},"strict":true}},)"
     R"({"type":"function","name":"g"}])";
 
@@ -26,7 +26,7 @@ TEST(ToolUse, NothingOffered) {
 }
 
 TEST(ToolUse, BothShapesBecomeOne) {
-  const auto use = read_tool_use(kTools, "", false);
+  const auto use = read_tool_use(kTwoTools, "", false);
   ASSERT_TRUE(use.ok()) << use.status().message();
   EXPECT_EQ(use->choice, ToolUse::Choice::kAuto);
   EXPECT_FALSE(use->parallel);
@@ -43,15 +43,15 @@ TEST(ToolUse, BothShapesBecomeOne) {
 }
 
 TEST(ToolUse, Choices) {
-  const auto none = read_tool_use(kTools, "\"none\"", std::nullopt);
+  const auto none = read_tool_use(kTwoTools, "\"none\"", std::nullopt);
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none->callable.empty());
   EXPECT_EQ(none->tools_json, "");
-  EXPECT_EQ(read_tool_use(kTools, "\"required\"", std::nullopt)->choice,
+  EXPECT_EQ(read_tool_use(kTwoTools, "\"required\"", std::nullopt)->choice,
             ToolUse::Choice::kRequired);
   for (const char* choice :
        {R"({"type":"function","function":{"name":"g"}})", R"({"type":"function","name":"g"})"}) {
-    const auto named = read_tool_use(kTools, choice, std::nullopt);
+    const auto named = read_tool_use(kTwoTools, choice, std::nullopt);
     ASSERT_TRUE(named.ok()) << named.status().message();
     EXPECT_EQ(named->choice, ToolUse::Choice::kNamed);
     ASSERT_EQ(named->callable.size(), 1u);
@@ -61,14 +61,14 @@ TEST(ToolUse, Choices) {
   }
   // One call where OpenAI says one; without an end of their own, no more unless asked for.
   const char* const by_name = R"({"type":"function","name":"g"})";
-  EXPECT_FALSE(read_tool_use(kTools, by_name, std::nullopt)->parallel);
-  EXPECT_FALSE(read_tool_use(kTools, by_name, true)->parallel);
-  EXPECT_FALSE(read_tool_use(kTools, "\"required\"", std::nullopt)->parallel);
-  EXPECT_FALSE(read_tool_use(kTools, "\"required\"", false)->parallel);
-  EXPECT_TRUE(read_tool_use(kTools, "\"required\"", true)->parallel);
-  EXPECT_TRUE(read_tool_use(kTools, "\"auto\"", std::nullopt)->parallel);
+  EXPECT_FALSE(read_tool_use(kTwoTools, by_name, std::nullopt)->parallel);
+  EXPECT_FALSE(read_tool_use(kTwoTools, by_name, true)->parallel);
+  EXPECT_FALSE(read_tool_use(kTwoTools, "\"required\"", std::nullopt)->parallel);
+  EXPECT_FALSE(read_tool_use(kTwoTools, "\"required\"", false)->parallel);
+  EXPECT_TRUE(read_tool_use(kTwoTools, "\"required\"", true)->parallel);
+  EXPECT_TRUE(read_tool_use(kTwoTools, "\"auto\"", std::nullopt)->parallel);
   const auto allowed = read_tool_use(
-      kTools,
+      kTwoTools,
       R"({"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"f"}]})",
       std::nullopt);
   ASSERT_TRUE(allowed.ok()) << allowed.status().message();
@@ -83,12 +83,13 @@ TEST(ToolUse, AllowedToolsAreFewAndMayRepeat) {
     for (int idx = 0; idx < count; ++idx) text += (idx == 0 ? "" : ",") + std::string(item);
     return text + "]}";
   };
-  const auto twice = read_tool_use(kTools, choice(2, R"({"name":"f"})"), std::nullopt);
+  const auto twice = read_tool_use(kTwoTools, choice(2, R"({"name":"f"})"), std::nullopt);
   ASSERT_TRUE(twice.ok()) << twice.status().message();
   EXPECT_EQ(twice->callable.size(), 1u);
-  EXPECT_EQ(error_of(kTools, choice(129, R"({"name":"f"})")),
+  EXPECT_EQ(error_of(kTwoTools, choice(129, R"({"name":"f"})")),
             "tool_choice.tools: found a list of 129; accepted: a list of 1 to 128 tools");
-  EXPECT_EQ(error_of(kTools, choice(1, "0")), "tool_choice.tools[0]: found 0; accepted: an object");
+  EXPECT_EQ(error_of(kTwoTools, choice(1, "0")),
+            "tool_choice.tools[0]: found 0; accepted: an object");
 }
 
 TEST(ToolUse, NamesTheWrongMember) {
@@ -110,10 +111,10 @@ TEST(ToolUse, NamesTheWrongMember) {
   for (const auto& [tools, error] : cases) EXPECT_EQ(error_of(tools), error);
   EXPECT_EQ(read_tool_use(R"([{"type":"web_search"}])", "", std::nullopt).status().code(),
             StatusCode::kUnsupported);
-  EXPECT_EQ(error_of(kTools, "\"any\""),
+  EXPECT_EQ(error_of(kTwoTools, "\"any\""),
             "tool_choice: found \"any\"; accepted: \"none\", \"auto\", \"required\" or {\"type\": "
             "\"function\", \"function\": {\"name\": ...}}");
-  EXPECT_EQ(error_of(kTools, R"({"type":"function","function":{"name":"h"}})"),
+  EXPECT_EQ(error_of(kTwoTools, R"({"type":"function","function":{"name":"h"}})"),
             "tool_choice.function.name: found \"h\"; accepted: the name of one of the tools");
   EXPECT_EQ(
       error_of("", "\"required\""),
