@@ -3,7 +3,7 @@
 #                [LABELS fast|slow|long|long_sanitized|threads|gpu|cuda_host|multi_host ...])
 #       ALONE: a target named <name>, for a test that replaces operator new or that more is said of
 # With FORERUN_TESTS_TOGETHER, which scripts/test sets, tests of one folder with the same labels are one program, whose
-# sources are compiled twelve at a time; ctest still runs each by its name, by the suites that its sources hold.
+# sources are compiled twelve at a time, except tests of CUDA code; ctest still runs each by its name, by the suites that its sources hold.
 
 include(CTest)
 option(FORERUN_TESTS_TOGETHER "Compile a folder's tests together: a third of the time for all of them" ${FORERUN_UNITY})
@@ -79,11 +79,10 @@ function(forerun_test_program name)  # then labels
     set(level -O0)
   endif()
   target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${level}>")
-  if(FORERUN_TESTS_TOGETHER)
-    forerun_compile_in_units(${name})
-  endif()
   if(gpu IN_LIST ARGN OR cuda_host IN_LIST ARGN)
     add_dependencies(cuda_code ${name})
+  elseif(FORERUN_TESTS_TOGETHER)
+    forerun_compile_in_units(${name})
   endif()
   foreach(label fast threads)
     if(label IN_LIST ARGN)
