@@ -45,7 +45,12 @@ def planned(name: str, dtype: str, bits: np.ndarray) -> PlannedTensor:
     return PlannedTensor(name, dtype, bits.shape, lambda: (bits,))
 
 
-def _write_file(path: Path, tensors: list[PlannedTensor], written: Callable[[int], None]) -> None:
+def write_file(
+    path: Path,
+    tensors: list[PlannedTensor],
+    written: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Writes one .safetensors file; `written` is told the bytes of each block once it is written."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for tensor in tensors:
@@ -115,7 +120,7 @@ def write_checkpoint(
     # The largest first: it should not be the one that everybody waits for.
     order = sorted(range(len(shards)), key=lambda n: -sum(t.size_bytes for t in shards[n]))
     with ThreadPoolExecutor(min(len(shards), os.cpu_count() or 1, MOST_WRITERS)) as pool:
-        files = [pool.submit(_write_file, directory / names[n], shards[n], told) for n in order]
+        files = [pool.submit(write_file, directory / names[n], shards[n], told) for n in order]
         try:
             for file in as_completed(files):
                 file.result()

@@ -4,7 +4,8 @@ For each family a directory with the checkpoint as transformers saves it, `golde
 (tokens i32 [200], positions i32 [12], logits f32 [12, vocab]) and `golden.json` (a prompt and its
 greedy continuation, and how far the logits move when a part is left out). Logits are float32 on
 the CPU with eager attention, from the saved files. Every family is also perturbed: a golden that
-a wrong rope, window, bias or norm would pass is refused.
+a wrong rope, window, bias or norm would pass is refused. Of weights only checksums are kept:
+golden_weights.py writes the same bytes anew. Of equal files the first is kept, others are links.
 
 Needs torch, transformers 5, tokenizers, safetensors.
 example: make_goldens.py --out tests/goldens
@@ -16,6 +17,7 @@ import argparse
 import copy
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,8 +27,7 @@ import help_alone  # noqa: F401  before what it stands in for
 import numpy as np
 
 import awq_format
-import checkpoint_writer
-import safetensors_io
+import golden_weights
 from golden_families import (
     BOS,
     EOS,
@@ -34,7 +35,6 @@ from golden_families import (
     SPECIAL_TOKENS,
     VOCAB_SIZE,
     Family,
-    draw_weight,
     legacy_config,
 )
 
@@ -122,19 +122,18 @@ def new_model(family: Family, **overrides: object):
 
 
 def fill_weights(family: Family, model) -> None:
+    """Gives the parameters the values that the family's files stand for."""
     import torch
 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            values = draw_weight(family, name, tuple(parameter.shape))
+            _, values = golden_weights.stored_tensors(family, name, tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(values))
     model.tie_weights()
 
 
 def save_awq(family: Family, model, directory: Path) -> None:
-    """Writes the int4 checkpoint; leaves its dequantized twin in the model."""
-    import torch
-
+    """Writes the int4 checkpoint, of which the model is the dequantized twin."""
     assert family.awq_group is not None
     model.config.dtype = family.dtype
     config = model.config.to_dict()
@@ -145,37 +144,7 @@ def save_awq(family: Family, model, directory: Path) -> None:
         json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8"
     )
     model.generation_config.save_pretrained(directory)
-    tensors: list[checkpoint_writer.PlannedTensor] = []
-    linears = {
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and name != "lm_head"
-    }
-    for name, parameter in model.named_parameters():
-        module = name.rsplit(".", 1)[0]
-        if name.endswith(".weight") and module in linears:
-            packed = awq_format.quantize(parameter.detach().numpy(), family.awq_group)
-            parameter.data.copy_(torch.from_numpy(packed.dequantize()))
-            tensors += [
-                checkpoint_writer.planned(
-                    f"{module}.qweight", "I32", awq_format.pack_nibbles(packed.q)
-                ),
-                checkpoint_writer.planned(
-                    f"{module}.qzeros", "I32", awq_format.pack_nibbles(packed.zeros)
-                ),
-                checkpoint_writer.planned(f"{module}.scales", "F16", packed.scales),
-            ]
-            continue
-        values = parameter.detach().numpy()
-        if family.dtype == "bfloat16":
-            bits = safetensors_io.to_bf16_bits(values)
-            tensors.append(checkpoint_writer.planned(name, "BF16", bits))
-            parameter.data.copy_(torch.from_numpy(safetensors_io.to_float32(bits, "BF16")))
-        else:
-            half = values.astype(np.float16)
-            tensors.append(checkpoint_writer.planned(name, "F16", half))
-            parameter.data.copy_(torch.from_numpy(half.astype(np.float32)))
-    checkpoint_writer.write_checkpoint(directory, tensors)
+    golden_weights.write_weights(family, directory, directory)
 
 
 def make_checkpoint(family: Family, directory: Path):
@@ -336,6 +305,41 @@ def greedy(family: Family, model, directory: Path) -> dict:
     raise RuntimeError(f"{family.name}: no prompt continues well: {refused[:6]}")
 
 
+def keep_checksums(family: Family, root: Path) -> None:
+    """Removes the family's weights, if golden_weights.py writes the same, and lists their checksums."""
+    checksums = golden_weights.read_checksums(root)
+    checksums = {k: v for k, v in checksums.items() if not k.startswith(f"{family.name}/")}
+    directory = root / family.name
+    with tempfile.TemporaryDirectory() as again:
+        for path in golden_weights.write_weights(family, directory, Path(again)):
+            saved = directory / path.name
+            value = golden_weights.checksum(saved)
+            if golden_weights.checksum(path) != value:
+                raise RuntimeError(f"{saved}: golden_weights.py writes other bytes")
+            checksums[f"{family.name}/{path.name}"] = value
+            saved.unlink()
+    golden_weights.write_checksums(root, checksums)
+
+
+def link_equal_files(root: Path) -> None:
+    """Of files of families that are equal in name and bytes, all but the first become links."""
+    first: dict[tuple[str, bytes], Path] = {}
+    for path in sorted(root.glob("*/*.json")):
+        kept = first.setdefault((path.name, path.read_bytes()), path)
+        if kept is not path:
+            path.unlink()
+            path.symlink_to(Path("..") / kept.parent.name / kept.name)
+
+
+def copy_linked_files(root: Path) -> None:
+    """Undoes link_equal_files."""
+    for path in root.glob("*/*.json"):
+        if path.is_symlink():
+            content = path.read_bytes()
+            path.unlink()
+            path.write_bytes(content)
+
+
 def make_family(family: Family, root: Path) -> None:
     from safetensors.numpy import save_file
 
@@ -362,6 +366,7 @@ def make_family(family: Family, root: Path) -> None:
     (directory / "golden.json").write_text(
         json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
+    keep_checksums(family, root)
     size = sum(path.stat().st_size for path in directory.iterdir())
     print(f"{family.name}: {size / 1000:.0f} kB, effects {golden['effects']}", flush=True)
 
@@ -380,6 +385,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     failures = 0
+    copy_linked_files(args.out)
     for family in FAMILIES:
         if args.family is None or family.name in args.family:
             try:
@@ -387,6 +393,7 @@ def main() -> int:
             except RuntimeError as error:
                 failures += 1
                 print(f"refused: {error}", flush=True)
+    link_equal_files(args.out)
     return 1 if failures else 0
 
 

@@ -485,10 +485,12 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
                  });
 }
 
-// Written by transformers itself, in both spellings of config.json.
+// As transformers itself writes them, in both spellings of config.json.
 TEST(Checkpoint, TheGoldensOpen) {
+  const fs::path goldens = fs::path(FORERUN_SOURCE_DIR) / "build/goldens";
+  if (!fs::exists(goldens)) GTEST_SKIP() << "tools/golden_weights.py has not written them";
   size_t opened = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(FORERUN_SOURCE_DIR) / "tests/goldens")) {
+  for (const auto& entry : fs::directory_iterator(goldens)) {
     if (!fs::exists(entry.path() / "config.json")) continue;
     const auto checkpoint = Checkpoint::open(entry.path());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();

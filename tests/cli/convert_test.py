@@ -18,7 +18,7 @@ from pathlib import Path
 
 import process
 from edited_checkpoint import tensors_of, write_tensors
-from process import DRAFT, ROOT, TARGET, generate, run
+from process import DRAFT, GOLDENS, TARGET, generate, needs_goldens, run
 
 
 def write_shards(source, folder, count):
@@ -165,10 +165,11 @@ class Convert(process.CommandLine):
         done = generate(*args, "--draft", small, model=TARGET)
         self.succeeded(done)
 
+    @needs_goldens
     def test_formats_of_embedding_and_head(self):
         path = self.convert(TARGET, "small.gguf", "--to", "Q4_1", "--embedding", "f16")
         self.assertRegex(run("inspect", path, "--tensors").stdout, r"token_embd.weight +f16")
-        golden = ROOT / "tests" / "goldens" / "llama3"
+        golden = GOLDENS / "llama3"
         path = self.convert(golden, "golden.gguf", "--to", "bf16", "--head", "f32")
         self.assertRegex(run("inspect", path, "--tensors").stdout, r"\noutput.weight +f32")
 
@@ -184,9 +185,10 @@ class Convert(process.CommandLine):
         self.assertEqual({key: found.get(key) for key in wanted}, wanted)
         self.assertNotIn("general.sampling", generate("--prompt", "x", model=file).stderr)
 
+    @needs_goldens
     def test_no_description_of_quantization_is_left(self):
         source = self.folder / "source"
-        shutil.copytree(ROOT / "tests" / "goldens" / "llama-awq-g32", source)
+        shutil.copytree(GOLDENS / "llama-awq-g32", source)
         config = json.loads((source / "config.json").read_text())
         config["compression_config"] = config.pop("quantization_config")
         (source / "config.json").write_text(json.dumps(config))
@@ -197,16 +199,18 @@ class Convert(process.CommandLine):
             & set(json.loads((plain / "config.json").read_text()))
         )
 
+    @needs_goldens
     def test_rows_that_are_no_whole_blocks(self):
-        golden = ROOT / "tests" / "goldens" / "llama-awq-g32"
+        golden = GOLDENS / "llama-awq-g32"
         done = run("convert", golden, self.folder / "golden", "--to", "awq:128")
         self.succeeded(done)
         self.assertRegex(done.stderr, r"no AWQ of groups of 128; written as (bf16|f16|f32)")
         self.assertTrue(self.succeeded(run("inspect", self.folder / "golden")))
 
+    @needs_goldens
     def test_windows_and_rope_come_back(self):
         for name in ("mistral-window", "llama-yarn", "llama3"):
-            golden = ROOT / "tests" / "goldens" / name
+            golden = GOLDENS / name
             there = self.convert(golden, f"{name}.gguf", "--to", "f32")
             back = self.convert(there, name, "--to", "f32")
             facts = [json.loads(run("inspect", m, "--json").stdout) for m in (golden, back)]

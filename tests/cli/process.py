@@ -13,6 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "models" / "demo-target"
 DRAFT = ROOT / "models" / "demo-draft"
+GOLDENS = ROOT / "build" / "goldens"
+needs_goldens = unittest.skipUnless(
+    GOLDENS.is_dir(), "tools/golden_weights.py, which ctest runs first, has not written them"
+)
 # Keeps the tests from reading or writing the user's files.
 HOME = tempfile.TemporaryDirectory()
 # Where step costs are stored: ctest names one folder for all tests, so that they measure once.

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 import numpy as np
 
 TOOLS = Path(__file__).resolve().parents[1]
-GOLDENS = TOOLS.parent / "tests" / "goldens"
 sys.path.insert(0, str(TOOLS))
 
+import golden_weights  # noqa: E402
 from reference_model import ReferenceModel  # noqa: E402
 from safetensors_io import STORAGE_TYPES, read_header  # noqa: E402
 
@@ -35,7 +36,12 @@ def golden_arrays(directory: Path) -> dict[str, np.ndarray]:
 
 class GoldenTest(unittest.TestCase):
     def test_every_family(self) -> None:
-        directories = sorted(path.parent for path in GOLDENS.glob("*/golden.json"))
+        with tempfile.TemporaryDirectory() as out:
+            golden_weights.make_all(Path(out))
+            self.compare(Path(out))
+
+    def compare(self, goldens: Path) -> None:
+        directories = sorted(path.parent for path in goldens.glob("*/golden.json"))
         self.assertGreaterEqual(len(directories), 14)
         for directory in directories:
             with self.subTest(family=directory.name):
