@@ -33,7 +33,8 @@ struct RecordedBranch {
 struct RecordedText {
   std::vector<TokenId> tokens;  // prompt and output
   int32_t prompt_tokens = 0;    // at least 1, fewer than tokens
-  // For each output token, the draft's guesses at it, best first.
+  // For each output token, the draft's guesses at it, best first: their logprobs are 0 at most and
+  // never rise.
   std::vector<std::vector<Candidate>> guesses;
   std::vector<RecordedBranch> branches;
 };
@@ -52,6 +53,7 @@ class RecordedAcceptance : public AcceptanceSource {
   void draft_guesses(uint64_t history, int32_t position, int32_t count,
                      std::vector<Candidate>* out) const override;
 
+  // Rounds logprobs to thousandths; one that rises becomes the one before.
   Status save(const std::filesystem::path& file) const;
   static Result<RecordedAcceptance> load(const std::filesystem::path& file);
 

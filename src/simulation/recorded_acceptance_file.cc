@@ -1,15 +1,23 @@
 // The file of recorded acceptance:
-//   {"forerun_acceptance": 1, "vocab": 1000, "texts": [{"prompt_tokens": 2, "tokens": [5, 9, 7],
-//    "branch_parents": [-1], "branch_tokens": [3], "guess_counts": [2, 1], "guesses": [7, 3, 8],
-//    "logprobs": [-0.1, -2.5, -0.7]}]}
-// `branch_parents` (as RecordedBranch's) and `branch_tokens` have an entry a branch; both may be
-// absent. `guess_counts` has one number an output token and then one a branch; `guesses` and
-// `logprobs` are those of all of them, one after the other.
+//   {"forerun_acceptance": 2, "vocab": 1000, "texts": [{"prompt_tokens": 2, "tokens": "FJH",
+//    "branch_parents": "B", "branch_tokens": "D", "guess_counts": "CB", "guesses": "HDI",
+//    "logprobs": "kDgrC8V"}]}
+// A string is a list of packed integers (base/packed_integers.h).
+//   tokens          of the prompt and of the output
+//   branch_parents  how far RecordedBranch::parent lies below the branch's own index
+//   branch_tokens   one a branch; may be absent, as branch_parents may, where there is none
+//   guess_counts    one an output token, then one a branch
+//   guesses         of all of them, one after the other
+//   logprobs        of the guesses, negated, in thousandths; behind the first of an output token or
+//                   branch, the difference to the one before
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
+#include "base/packed_integers.h"
 #include "base/status_macros.h"
 #include "json/field_reader.h"
 #include "json/json_document.h"
@@ -21,23 +29,27 @@ namespace {
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr int64_t kMaxVocab = 1 << 24;
 
-std::vector<int64_t> read_list(FieldReader& fields, const char* field, int64_t min, int64_t max) {
-  auto values = fields.integers(field, min, max);
-  if (!values) fields.refuse(field, "a list of integers");
+constexpr int64_t kMaxThousandths = int64_t{1} << 40;
+std::vector<int64_t> read_list(FieldReader& fields, const char* field, int64_t max) {
+  const auto values = unpack_integers(fields.string(field).value_or(std::string()), max);
+  if (!values || !fields.has(field)) {
+    fields.refuse(field, "a string of packed integers from 0 to " + std::to_string(max));
+  }
   return values.value_or(std::vector<int64_t>{});
 }
 
 // One list of guesses an entry of guess_counts.
 std::vector<std::vector<Candidate>> read_guesses(FieldReader& fields, int64_t vocab) {
-  const std::vector<int64_t> counts = read_list(fields, "guess_counts", 0, vocab);
-  const std::vector<int64_t> guesses = read_list(fields, "guesses", 0, vocab - 1);
-  const auto logprobs = fields.numbers("logprobs", -1e30, 1e30).value_or(std::vector<float>{});
+  const std::vector<int64_t> counts = read_list(fields, "guess_counts", vocab);
+  const std::vector<int64_t> guesses = read_list(fields, "guesses", vocab - 1);
+  const std::vector<int64_t> falls = read_list(fields, "logprobs", kMaxThousandths);
   int64_t total = 0;
   for (const int64_t count : counts) total += count;
   for (const auto& [field, size] :
-       {std::pair{"guesses", guesses.size()}, std::pair{"logprobs", logprobs.size()}}) {
+       {std::pair{"guesses", guesses.size()}, std::pair{"logprobs", falls.size()}}) {
     if (static_cast<int64_t>(size) != total) {
-      fields.refuse(field, "as many as guess_counts adds up to");
+      fields.refuse(field, "as many as guess_counts adds up to", StatusCode::kInvalidArgument,
+                    std::to_string(size) + " of " + std::to_string(total));
     }
   }
   std::vector<std::vector<Candidate>> result;
@@ -45,8 +57,10 @@ std::vector<std::vector<Candidate>> read_guesses(FieldReader& fields, int64_t vo
   size_t next = 0;
   for (const int64_t count : counts) {
     auto& row = result.emplace_back();
+    double fallen = 0.0;
     for (const size_t end = next + static_cast<size_t>(count); next < end; ++next) {
-      row.push_back({static_cast<TokenId>(guesses[next]), logprobs[next]});
+      fallen += static_cast<double>(falls[next]);
+      row.push_back({static_cast<TokenId>(guesses[next]), static_cast<float>(-fallen / 1e3)});
     }
   }
   return result;
@@ -57,16 +71,17 @@ RecordedText read_text(FieldReader& fields, int64_t vocab) {
                       "guesses", "logprobs"});
   RecordedText text;
   text.prompt_tokens = static_cast<int32_t>(fields.required_integer("prompt_tokens", 1, kMaxVocab));
-  for (const int64_t token : read_list(fields, "tokens", 0, vocab - 1)) {
+  for (const int64_t token : read_list(fields, "tokens", vocab - 1)) {
     text.tokens.push_back(static_cast<TokenId>(token));
   }
   std::vector<int64_t> parents, tokens;
   if (fields.has("branch_parents") || fields.has("branch_tokens")) {
-    parents = read_list(fields, "branch_parents", INT32_MIN, INT32_MAX);
-    tokens = read_list(fields, "branch_tokens", 0, vocab - 1);
+    parents = read_list(fields, "branch_parents", INT32_MAX);
+    tokens = read_list(fields, "branch_tokens", vocab - 1);
   }
   if (parents.size() != tokens.size()) {
-    fields.refuse("branch_tokens", "as many as branch_parents");
+    fields.refuse("branch_tokens", "as many as branch_parents", StatusCode::kInvalidArgument,
+                  std::to_string(tokens.size()) + " of " + std::to_string(parents.size()));
   }
   std::vector<std::vector<Candidate>> guesses = read_guesses(fields, vocab);
   if (guesses.size() < parents.size()) {
@@ -75,7 +90,7 @@ RecordedText read_text(FieldReader& fields, int64_t vocab) {
   if (!fields.ok()) return text;
   const size_t outputs = guesses.size() - parents.size();
   for (size_t index = 0; index < parents.size(); ++index) {
-    text.branches.push_back({static_cast<int32_t>(parents[index]),
+    text.branches.push_back({static_cast<int32_t>(static_cast<int64_t>(index) - parents[index]),
                              static_cast<TokenId>(tokens[index]),
                              std::move(guesses[outputs + index])});
   }
@@ -88,31 +103,36 @@ RecordedText read_text(FieldReader& fields, int64_t vocab) {
 
 Status RecordedAcceptance::save(const std::filesystem::path& file) const {
   nlohmann::ordered_json json = {
-      {"forerun_acceptance", 1}, {"vocab", vocab_}, {"texts", nlohmann::ordered_json::array()}};
+      {"forerun_acceptance", 2}, {"vocab", vocab_}, {"texts", nlohmann::ordered_json::array()}};
   for (const RecordedText& text : texts_) {
-    nlohmann::ordered_json counts = nlohmann::ordered_json::array();
-    nlohmann::ordered_json guesses = counts, logprobs = counts, parents = counts, tokens = counts;
+    std::string output, parents, branch_tokens, counts, guesses, logprobs;
+    for (const TokenId token : text.tokens) append_packed(output, token);
     const auto append = [&](const std::vector<Candidate>& row) {
-      counts.push_back(row.size());
+      append_packed(counts, static_cast<int64_t>(row.size()));
+      int64_t before = 0;
       for (const Candidate& guess : row) {
-        guesses.push_back(guess.token);
-        // A hundred-thousandth is finer than any use; JSON has no infinity.
-        logprobs.push_back(std::round(1e5 * std::max(-1e9, double{guess.logprob})) / 1e5);
+        append_packed(guesses, guess.token);
+        // A thousandth is finer than any use.
+        const int64_t thousandths =
+            std::llround(1e3 * std::clamp(-double{guess.logprob}, 0.0, 1e9));
+        append_packed(logprobs, std::max<int64_t>(0, thousandths - before));
+        before = std::max(before, thousandths);
       }
     };
     for (const auto& row : text.guesses) append(row);
-    for (const RecordedBranch& branch : text.branches) {
+    for (size_t index = 0; index < text.branches.size(); ++index) {
+      const RecordedBranch& branch = text.branches[index];
       append(branch.guesses);
-      parents.push_back(branch.parent);
-      tokens.push_back(branch.token);
+      append_packed(parents, static_cast<int64_t>(index) - branch.parent);
+      append_packed(branch_tokens, branch.token);
     }
     json["texts"].push_back({{"prompt_tokens", text.prompt_tokens},
-                             {"tokens", text.tokens},
-                             {"branch_parents", std::move(parents)},
-                             {"branch_tokens", std::move(tokens)},
-                             {"guess_counts", std::move(counts)},
-                             {"guesses", std::move(guesses)},
-                             {"logprobs", std::move(logprobs)}});
+                             {"tokens", output},
+                             {"branch_parents", parents},
+                             {"branch_tokens", branch_tokens},
+                             {"guess_counts", counts},
+                             {"guesses", guesses},
+                             {"logprobs", logprobs}});
   }
   std::ofstream out(file);
   out << json.dump() << '\n';
@@ -127,7 +147,7 @@ Result<RecordedAcceptance> RecordedAcceptance::load(const std::filesystem::path&
                            JsonDocument::read(file, kMaxFileBytes, /*refuse_repeated_keys=*/true));
   FieldReader top(document.root());
   top.accept_only({"forerun_acceptance", "vocab", "texts"});
-  top.required_integer("forerun_acceptance", 1, 1);
+  top.required_integer("forerun_acceptance", 2, 2);
   const int64_t vocab = top.required_integer("vocab", 1, kMaxVocab);
   auto texts = top.objects("texts");
   if (!texts) top.refuse("texts", "a list of objects");

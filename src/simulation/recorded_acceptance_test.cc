@@ -68,12 +68,40 @@ TEST(RecordedAcceptance, SurvivesItsFile) {
   EXPECT_EQ(text.tokens, small_text().tokens);
   ASSERT_EQ(text.guesses.size(), 2u);
   EXPECT_EQ(text.guesses[0][1].token, 9);
-  EXPECT_NEAR(text.guesses[0][1].logprob, -2.5f, 1e-5);
+  EXPECT_EQ(text.guesses[0][0].logprob, -0.1f);
+  EXPECT_EQ(text.guesses[0][1].logprob, -2.5f);
   ASSERT_EQ(text.branches.size(), 3u);
   EXPECT_EQ(text.branches[2].parent, -2);
   EXPECT_EQ(text.branches[1].token, 4);
   ASSERT_EQ(text.branches[1].guesses.size(), 2u);
   EXPECT_EQ(text.branches[1].guesses[1].token, 2);
+  EXPECT_EQ(text.branches[1].guesses[1].logprob, -1.7f);
+}
+
+// The file that the head of recorded_acceptance_file.cc shows.
+TEST(RecordedAcceptance, ReadsPackedIntegers) {
+  TempDir dir;
+  const auto file = dir.path() / "acceptance.json";
+  ASSERT_TRUE(
+      write_text(file, R"({"forerun_acceptance": 2, "vocab": 1000, "texts": [{"prompt_tokens": 2,)"
+                       R"("tokens": "FJH", "branch_parents": "B", "branch_tokens": "D",)"
+                       R"("guess_counts": "CB", "guesses": "HDI", "logprobs": "kDgrC8V"}]})")
+          .ok());
+  const auto loaded = RecordedAcceptance::load(file);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const RecordedText& text = loaded->texts()[0];
+  EXPECT_EQ(text.tokens, (std::vector<TokenId>{5, 9, 7}));
+  ASSERT_EQ(text.guesses.size(), 1u);
+  ASSERT_EQ(text.guesses[0].size(), 2u);
+  EXPECT_EQ(text.guesses[0][0].token, 7);
+  EXPECT_EQ(text.guesses[0][1].token, 3);
+  EXPECT_EQ(text.guesses[0][1].logprob, -2.5f);
+  ASSERT_EQ(text.branches.size(), 1u);
+  EXPECT_EQ(text.branches[0].parent, -1);
+  EXPECT_EQ(text.branches[0].token, 3);
+  ASSERT_EQ(text.branches[0].guesses.size(), 1u);
+  EXPECT_EQ(text.branches[0].guesses[0].token, 8);
+  EXPECT_EQ(text.branches[0].guesses[0].logprob, -0.7f);
 }
 
 TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
@@ -100,23 +128,27 @@ TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
     EXPECT_FALSE(loaded.ok()) << content;
     return loaded.status().message();
   };
-  const std::string head = R"({"forerun_acceptance": 1, "vocab": 20, "texts": [{)";
-  const std::string good = R"("prompt_tokens": 1, "tokens": [1, 2], )";
-  EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [3], "logprobs": [-1, -2]}]})")
-                .find("texts[0].logprobs"),
+  const std::string head = R"({"forerun_acceptance": 2, "vocab": 20, "texts": [{)";
+  const std::string good = R"("prompt_tokens": 1, "tokens": "BC", )";
+  const auto names = [&](const std::string& fields, const char* field) {
+    return refusal(head + good + fields + "}]}").find(field) != std::string::npos;
+  };
+  EXPECT_TRUE(
+      names(R"("guess_counts": "B", "guesses": "D", "logprobs": "BC")", "texts[0].logprobs"));
+  EXPECT_TRUE(names(R"("guess_counts": "B", "guesses": "U", "logprobs": "B")", "texts[0].guesses"));
+  EXPECT_TRUE(names(R"("guess_counts": "C", "guesses": "C", "logprobs": "B")", "guess_counts"));
+  EXPECT_TRUE(names(R"("branch_parents": "B", "guess_counts": "", "guesses": "", "logprobs": "")",
+                    "texts[0].branch_tokens"));
+  // No character of a digit; a list that ends within a number; a number of too many digits.
+  for (const char* logprobs : {"B!", "k", "kkkkkkkkkkkkkkkkB"}) {
+    EXPECT_TRUE(names(
+        R"("guess_counts": "B", "guesses": "D", "logprobs": ")" + std::string(logprobs) + "\"",
+        "texts[0].logprobs"));
+  }
+  EXPECT_NE(refusal(R"({"forerun_acceptance": 2, "texts": []})").find("vocab"), std::string::npos);
+  EXPECT_NE(refusal(R"({"forerun_acceptance": 1, "vocab": 20, "texts": []})")
+                .find("field \"forerun_acceptance\": found 1"),
             std::string::npos);
-  EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [20], "logprobs": [-1]}]})")
-                .find("texts[0].guesses"),
-            std::string::npos);
-  EXPECT_NE(refusal(head + good + R"("guess_counts": [2], "guesses": [2], "logprobs": [-1]}]})")
-                .find("guess_counts"),
-            std::string::npos);
-  EXPECT_NE(
-      refusal(head + good +
-              R"("branch_parents": [-1], "guess_counts": [], "guesses": [], "logprobs": []}]})")
-          .find("texts[0].branch_tokens"),
-      std::string::npos);
-  EXPECT_NE(refusal(R"({"forerun_acceptance": 1, "texts": []})").find("vocab"), std::string::npos);
 }
 
 TEST(RecordedAcceptance, ARecordingHoldsWhatTheDraftSays) {
