@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "text/byte_alphabet.h"
 #include "text/split.h"
+#include "text/unicode_case.h"
 #include "text/utf8.h"
 
 namespace forerun::text {

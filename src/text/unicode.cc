@@ -1,9 +1,14 @@
 #include "text/unicode.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/packed_integers.h"
 #include "text/utf8.h"
 
 namespace forerun::text {
@@ -11,8 +16,8 @@ namespace {
 
 struct Decomposition {
   char32_t from;
-  uint16_t canonical_offset;  // into kExpansions
-  uint8_t canonical_len;
+  uint16_t canonical_offset;  // into NormalizationTables::expansions
+  uint8_t canonical_len;      // 0: it has none
   uint16_t compatible_offset;
   uint8_t compatible_len;
 };
@@ -26,11 +31,74 @@ struct ClassRange {
 struct CodePointRange {
   char32_t low, high;
 };
-struct LowerCase {
-  char32_t from, to;
-};
 
 #include "text/unicode_tables.inc"
+
+// What the packed tables hold.
+struct NormalizationTables {
+  std::vector<Decomposition> decompositions;  // by `from`
+  std::u32string expansions;
+  std::vector<Composition> compositions;  // by `first` and `second`
+};
+
+std::vector<int64_t> unpacked(std::string_view table) {
+  return unpack_integers(table, INT32_MAX).value();
+}
+
+// Unpacks distances, each to the number before.
+std::vector<char32_t> unpacked_steps(std::string_view table) {
+  std::vector<char32_t> points;
+  char32_t point = 0;
+  for (const int64_t step : unpacked(table)) points.push_back(point += static_cast<char32_t>(step));
+  return points;
+}
+
+// Unpacks distances whose lowest bit is their sign.
+std::vector<char32_t> unpacked_signed_steps(std::string_view table) {
+  std::vector<char32_t> points;
+  int64_t point = 0;
+  for (const int64_t step : unpacked(table)) {
+    point += step % 2 == 0 ? step / 2 : -(step / 2) - 1;
+    points.push_back(static_cast<char32_t>(point));
+  }
+  return points;
+}
+
+NormalizationTables unpack_tables() {
+  NormalizationTables tables;
+  const std::vector<char32_t> expansions = unpacked_signed_steps(kExpansions);
+  tables.expansions.assign(expansions.begin(), expansions.end());
+  const std::vector<char32_t> decomposed = unpacked_steps(kDecomposed);
+  const std::vector<int64_t> lens = unpacked(kDecomposedLens);
+  uint16_t offset = 0;
+  for (size_t index = 0; index < decomposed.size(); ++index) {
+    Decomposition entry{};
+    entry.from = decomposed[index];
+    entry.compatible_len = static_cast<uint8_t>(lens[index] / 8);
+    const int64_t canonical = lens[index] % 8;
+    entry.canonical_offset = offset;
+    if (canonical > 1) offset = static_cast<uint16_t>(offset + canonical - 1);
+    entry.compatible_offset = offset;
+    entry.canonical_len = canonical == 1
+                              ? entry.compatible_len
+                              : static_cast<uint8_t>(std::max<int64_t>(0, canonical - 1));
+    offset = static_cast<uint16_t>(offset + entry.compatible_len);
+    tables.decompositions.push_back(entry);
+  }
+  const std::vector<char32_t> firsts = unpacked_steps(kFirsts);
+  const std::vector<char32_t> seconds = unpacked_signed_steps(kSeconds);
+  const std::vector<char32_t> composites = unpacked_signed_steps(kComposites);
+  for (size_t index = 0; index < firsts.size(); ++index) {
+    tables.compositions.push_back({firsts[index], seconds[index], composites[index]});
+  }
+  return tables;
+}
+
+// Unpacked when a text is first normalized, in a tenth of a millisecond.
+const NormalizationTables& normalization_tables() {
+  static const NormalizationTables tables = unpack_tables();
+  return tables;
+}
 
 constexpr char32_t kHangulS = 0xac00, kHangulL = 0x1100, kHangulV = 0x1161, kHangulT = 0x11a7;
 constexpr char32_t kHangulLCount = 19, kHangulVCount = 21, kHangulTCount = 28;
@@ -45,21 +113,14 @@ const Range* find_range(const Range (&table)[n], char32_t value) {
   return found != std::end(table) && found->low <= value ? found : nullptr;
 }
 
-template <class Entry, size_t n>
-const Entry* find_from(const Entry (&table)[n], char32_t value) {
-  const Entry* found =
-      std::lower_bound(std::begin(table), std::end(table), value,
-                       [](const Entry& entry, char32_t wanted) { return entry.from < wanted; });
-  return found != std::end(table) && found->from == value ? found : nullptr;
-}
-
 uint8_t combining_class(char32_t value) {
   if (value < 0x300) return 0;
   const ClassRange* range = find_range(kCombiningClasses, value);
   return range ? range->combining_class : uint8_t{0};
 }
 
-void append_decomposed(char32_t value, bool compatible, std::u32string& out) {
+void append_decomposed(const NormalizationTables& tables, char32_t value, bool compatible,
+                       std::u32string& out) {
   if (value < 0xa0) {
     out.push_back(value);
     return;
@@ -71,13 +132,16 @@ void append_decomposed(char32_t value, bool compatible, std::u32string& out) {
     if (index % kHangulTCount != 0) out.push_back(kHangulT + index % kHangulTCount);
     return;
   }
-  const Decomposition* entry = find_from(kDecompositions, value);
-  if (!entry) {
+  const auto entry =
+      std::lower_bound(tables.decompositions.begin(), tables.decompositions.end(), value,
+                       [](const Decomposition& one, char32_t wanted) { return one.from < wanted; });
+  const bool found = entry != tables.decompositions.end() && entry->from == value;
+  if (!found || (!compatible && entry->canonical_len == 0)) {
     out.push_back(value);
   } else if (compatible) {
-    out.append(kExpansions + entry->compatible_offset, entry->compatible_len);
+    out.append(tables.expansions, entry->compatible_offset, entry->compatible_len);
   } else {
-    out.append(kExpansions + entry->canonical_offset, entry->canonical_len);
+    out.append(tables.expansions, entry->canonical_offset, entry->canonical_len);
   }
 }
 
@@ -96,7 +160,7 @@ void order_marks(std::u32string& text) {
 }
 
 // The primary composite of two characters, or 0.
-char32_t composite_of(char32_t first, char32_t second) {
+char32_t composite_of(const NormalizationTables& tables, char32_t first, char32_t second) {
   if (first >= kHangulL && first < kHangulL + kHangulLCount && second >= kHangulV &&
       second < kHangulV + kHangulVCount) {
     return kHangulS + ((first - kHangulL) * kHangulVCount + (second - kHangulV)) * kHangulTCount;
@@ -109,16 +173,16 @@ char32_t composite_of(char32_t first, char32_t second) {
   const auto less = [](const Composition& entry, const std::pair<char32_t, char32_t>& wanted) {
     return std::pair(entry.first, entry.second) < wanted;
   };
-  const Composition* found = std::lower_bound(std::begin(kCompositions), std::end(kCompositions),
-                                              std::pair(first, second), less);
-  if (found == std::end(kCompositions) || found->first != first || found->second != second) {
+  const auto found = std::lower_bound(tables.compositions.begin(), tables.compositions.end(),
+                                      std::pair(first, second), less);
+  if (found == tables.compositions.end() || found->first != first || found->second != second) {
     return 0;
   }
   return found->composite;
 }
 
 // Canonical composition in place (Unicode 3.11, D117) of canonically ordered text.
-void compose(std::u32string& text) {
+void compose(const NormalizationTables& tables, std::u32string& text) {
   size_t out = 0;
   size_t starter = std::u32string::npos;
   int last_class = -1;  // class of the last kept character after the starter; -1: none
@@ -126,7 +190,7 @@ void compose(std::u32string& text) {
     const char32_t value = text[at];
     const int value_class = combining_class(value);
     if (starter != std::u32string::npos && last_class < value_class) {
-      if (const char32_t composite = composite_of(text[starter], value); composite != 0) {
+      if (const char32_t composite = composite_of(tables, text[starter], value); composite != 0) {
         text[starter] = composite;
         continue;
       }
@@ -160,37 +224,19 @@ bool is_certainly_nfc(std::string_view text) {
 
 std::string normalize(std::string_view text, NormalForm form) {
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  const NormalizationTables& tables = normalization_tables();
   std::u32string points;
   points.reserve(text.size());
   while (!text.empty()) {
     const CodePoint point = first_code_point(text);
-    append_decomposed(point.value, compatible, points);
+    append_decomposed(tables, point.value, compatible, points);
     text.remove_prefix(point.len_bytes);
   }
   order_marks(points);
-  if (form == NormalForm::kNfc || form == NormalForm::kNfkc) compose(points);
+  if (form == NormalForm::kNfc || form == NormalForm::kNfkc) compose(tables, points);
   std::string out;
   out.reserve(points.size());
   for (const char32_t point : points) append_utf8(point, out);
-  return out;
-}
-
-std::string lower_case(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const CodePoint point = first_code_point(text);
-    if (point.value < 0x80) {
-      const char c = static_cast<char>(point.value);
-      out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
-    } else if (point.value == 0x130) {
-      out.append("i\xcc\x87");
-    } else {
-      const LowerCase* entry = find_from(kLowerCase, point.value);
-      append_utf8(entry ? entry->to : point.value, out);
-    }
-    text.remove_prefix(point.len_bytes);
-  }
   return out;
 }
 

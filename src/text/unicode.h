@@ -1,4 +1,4 @@
-// Unicode normalization forms, lower case and the few character properties that tokenizers ask
+// Unicode normalization forms and the few character properties that tokenizers ask
 // for beyond regular expressions. Pure functions over well-formed UTF-8; tables are of Unicode 14.
 #pragma once
 
@@ -14,10 +14,6 @@ enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 bool is_certainly_nfc(std::string_view text);
 
 std::string normalize(std::string_view text, NormalForm form);
-
-// Every character's simple lower case; U+0130 becomes "i" and a combining dot, as the full mapping
-// has it. A final sigma is not treated specially, as in tokenizers; unicode_case.h follows Python.
-std::string lower_case(std::string_view text);
 
 // The White_Space property.
 bool is_white_space(char32_t value);

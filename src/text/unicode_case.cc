@@ -153,6 +153,11 @@ bool is_all(std::string_view text, bool (*wanted)(char32_t)) {
 
 }  // namespace
 
+std::string lower_case(std::string_view text) {
+  return mapped(
+      text, [](const Place& place, std::string& out) { kToLower.append(place.point.value, out); });
+}
+
 std::string python_lower(std::string_view text) {
   return mapped(text, [](const Place& place, std::string& out) { place.append_lower(out); });
 }

@@ -1,13 +1,15 @@
 // The case mappings of Python's str: full mappings, which turn one character into several where
 // Unicode says so, and treat the final sigma by its neighbours. Pure functions over well-formed
-// UTF-8, with tables of Unicode 14. (Tokenizers map each character by itself: lower_case() of
-// unicode.h.)
+// UTF-8, with tables of Unicode 14.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 namespace forerun::text {
+
+// The lower case of each character by itself, as tokenizers take it: a final sigma is none.
+std::string lower_case(std::string_view text);
 
 std::string python_lower(std::string_view text);
 std::string python_upper(std::string_view text);
