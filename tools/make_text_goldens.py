@@ -3,7 +3,8 @@
 snippets.jsonl has a line for every one-line template of template_cases.py; rendered.jsonl a line
 for every template of the folder templates and every conversation. A line has "rendered", or, where
 Jinja2, set up as transformers does, refuses, "refused" with the exception. The folder tokenizers
-has the tokenizers of tokenizer_cases.py, tokenized.jsonl every text's ids and what they decode to.
+has the tokenizers of tokenizer_cases.py, tokenized.jsonl every text's ids and what they decode to:
+"with_special" and "decoded_plain" where special tokens make a difference.
 --check compares with the files that are there; of the tokenizers, it takes those that are there.
 
 Needs jinja2 3.1 and tokenizers 0.23.
@@ -114,16 +115,15 @@ def tokenized_lines(folder: Path) -> list[dict]:
         tokenizer = Tokenizer.from_file(str(path))
         for text in tokenizer_cases.TEXTS:
             ids = tokenizer.encode(text, add_special_tokens=False).ids
-            lines.append(
-                {
-                    "tokenizer": path.name,
-                    "text": text,
-                    "ids": ids,
-                    "with_special": tokenizer.encode(text).ids,
-                    "decoded": tokenizer.decode(ids, skip_special_tokens=False),
-                    "decoded_plain": tokenizer.decode(ids, skip_special_tokens=True),
-                }
-            )
+            decoded = tokenizer.decode(ids, skip_special_tokens=False)
+            line = {"tokenizer": path.name, "text": text, "ids": ids, "decoded": decoded}
+            with_special = tokenizer.encode(text).ids
+            if with_special != ids:
+                line["with_special"] = with_special
+            plain = tokenizer.decode(ids, skip_special_tokens=True)
+            if plain != decoded:
+                line["decoded_plain"] = plain
+            lines.append(line)
     return lines
 
 
@@ -147,7 +147,9 @@ def main() -> int:
     }
     differs = 0
     for name, lines in files.items():
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        text = "".join(
+            json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines
+        )
         path = args.out / name
         if args.check:
             differs += path.read_text() != text

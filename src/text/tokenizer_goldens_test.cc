@@ -46,16 +46,19 @@ TEST(TokenizerGoldens, EncodeAndDecodeAsHuggingFaceDoes) {
     const Tokenizer& tokenizer = tokenizers.at(name);
     const auto ids = tokenizer.encode(text, {.add_special_tokens = false});
     ASSERT_TRUE(ids.ok()) << ids.status().message();
-    EXPECT_EQ(*ids, golden["ids"].get<Ids>());
+    const Ids expected = golden["ids"].get<Ids>();
+    EXPECT_EQ(*ids, expected);
     const auto with_special = tokenizer.encode(text);
     ASSERT_TRUE(with_special.ok());
-    EXPECT_EQ(*with_special, golden["with_special"].get<Ids>());
-    const Ids expected = golden["ids"].get<Ids>();
+    EXPECT_EQ(*with_special,
+              golden.contains("with_special") ? golden["with_special"].get<Ids>() : expected);
     const std::string decoded = golden["decoded"].get<std::string>();
     whole_added_tokens += with_added_tokens_whole(decoded) != decoded;
     EXPECT_EQ(tokenizer.decode(expected, false), with_added_tokens_whole(decoded));
     EXPECT_EQ(tokenizer.decode(expected, true),
-              with_added_tokens_whole(golden["decoded_plain"].get<std::string>()));
+              with_added_tokens_whole(golden.contains("decoded_plain")
+                                          ? golden["decoded_plain"].get<std::string>()
+                                          : decoded));
   }
   EXPECT_GT(count, 150);
   EXPECT_EQ(whole_added_tokens, 1);
