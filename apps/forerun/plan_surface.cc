@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -152,19 +153,21 @@ std::string colour_of(double gain, double most) {
 void draw_map(std::string& out, const Surface& surface) {
   constexpr double kCellWidth = kWidth / kColumns;
   constexpr double kCellHeight = kHeight / kRows;
+  std::map<std::string, std::string> paths;  // by colour: a box for each run of its cells
   for (size_t row = 0; row < kRows; ++row) {
     const double top = kTop + kHeight - static_cast<double>(row + 1) * kCellHeight;
     for (size_t column = 0; column < kColumns;) {
       const std::string colour = colour_of(surface.gain[row][column], surface.most);
       size_t end = column + 1;
       while (end < kColumns && colour_of(surface.gain[row][end], surface.most) == colour) ++end;
-      add(out,
-          R"(<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>)"
-          "\n",
-          kLeft + static_cast<double>(column) * kCellWidth, top,
-          static_cast<double>(end - column) * kCellWidth + 0.3, kCellHeight + 0.3, colour.c_str());
+      const double width = static_cast<double>(end - column) * kCellWidth + 0.3;
+      add(paths[colour], "M%.1f %.1fh%.1fv%.1fh-%.1fz",
+          kLeft + static_cast<double>(column) * kCellWidth, top, width, kCellHeight + 0.3, width);
       column = end;
     }
+  }
+  for (const auto& [colour, path] : paths) {
+    out += "<path fill=\"" + colour + "\" d=\"" + path + "\"/>\n";
   }
 }
 

@@ -4,6 +4,7 @@ Usage: plan_test.py PATH_OF_FORERUN [unittest options]
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -239,6 +240,12 @@ class PlanTest(unittest.TestCase):
                 continue
             self.assertLessEqual(float(each.get("x")) + float(each.get("width")), width)
             self.assertLessEqual(float(each.get("y")) + float(each.get("height")), height)
+        boxes = [p.get("d") for p in picture.iter(f"{name}path") if p.get("fill") != "none"]
+        corners = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)", " ".join(boxes))
+        self.assertGreater(len(corners), 40)  # one a row of the map at least
+        for left, top, across, down in corners:
+            self.assertLessEqual(float(left) + float(across), width)
+            self.assertLessEqual(float(top) + float(down), height)
         # The line of 1.0, thick, crosses the map from left to right.
         thick = [p for p in picture.iter(f"{name}path") if p.get("stroke-width") == "2.5"]
         self.assertEqual(len(thick), 1)
