@@ -20,7 +20,7 @@ FIGURE_COLUMNS = ("figure", "value", "unit", "target", "holds", "floor", "over_f
 MISSED_COLUMNS = ["figure", "value", "unit", "target", "measured"]
 # Rows that are not figures count as raw data if there are more of them than this, or if there are
 # figures beside them.
-MOST_ROWS = 60
+MOST_ROWS = 12
 # Fields of other rows that get no column: the section says them, or they are too long for a cell.
 LEFT_OUT = ("command", "note", "machine", "date", "commit", "said")
 HEAD = """# Tables
