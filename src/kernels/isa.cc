@@ -26,6 +26,7 @@ struct X86Features {
   bool avx512 = false;
   bool avx512_bf16 = false;
   bool tiles = false;  // AMX_TILE, AMX_BF16, AMX_INT8, and permission to use them
+  bool intel = false;
 };
 
 // Which registers the operating system saves when it switches threads (XCR0): a bit for each kind.
@@ -54,6 +55,7 @@ X86Features detect() {
   uint32_t ebx = 0;
   uint32_t ecx = 0;
   uint32_t edx = 0;
+  found.intel = __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return found;
   const bool fma = ((ecx >> 12) & 1) != 0;
   const bool osxsave = ((ecx >> 27) & 1) != 0;
@@ -171,6 +173,14 @@ bool isa_is_emulated(Isa isa) {
   return isa == Isa::kAmx && isa_is_supported(isa) && !x86_features().tiles;
 #else
   static_cast<void>(isa);
+  return false;
+#endif
+}
+
+bool bf16_dots_are_slow() {
+#if defined(__x86_64__)
+  return x86_features().intel;
+#else
   return false;
 #endif
 }

@@ -24,4 +24,10 @@ using Vec = simd::Avx512Bf16;
 constinit const LinearKernels kLinearAvx512Bf16 =
     avx512_bf16::make_bf16_dot_kernels("avx512_bf16", kGroupedAvx512);
 
+constinit const LinearKernels kLinearAvx512Bf16ByFmas = [] {
+  LinearKernels kernels = avx512_bf16::make_bf16_dot_kernels("avx512_bf16", kGroupedAvx512);
+  kernels.bf16_pairs = avx512_bf16::pairs_by_fmas;
+  return kernels;
+}();
+
 }  // namespace forerun

@@ -214,6 +214,7 @@ extern const GroupedKernels kGroupedAvx512;
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512Bf16;
+extern const LinearKernels kLinearAvx512Bf16ByFmas;  // same bits, see bf16_dots_are_slow()
 extern const GroupedTileKernels kGroupedTilesAmx;
 extern const GroupedTileKernels kGroupedTilesAmxTwin;
 extern const LinearKernels kLinearAmx;

@@ -28,7 +28,9 @@ const LinearKernels& default_kernels() {
     }
   }
   if constexpr (isa_is_built(Isa::kAvx512Bf16)) {
-    if (isa == Isa::kAvx512Bf16) return kLinearAvx512Bf16;
+    if (isa == Isa::kAvx512Bf16) {
+      return bf16_dots_are_slow() ? kLinearAvx512Bf16ByFmas : kLinearAvx512Bf16;
+    }
   }
   if constexpr (isa_is_built(Isa::kAvx512)) {
     if (isa == Isa::kAvx512) return kLinearAvx512;

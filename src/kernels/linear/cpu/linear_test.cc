@@ -246,6 +246,37 @@ TEST(Isa, TheForcedInstructionSetRuns) {
 }
 
 #if defined(__x86_64__) && !defined(FORERUN_WITHOUT_AVX512)
+TEST(Bf16Dot, FusedMultiplyAddsGiveTheSameBits) {
+  if (current_isa() != Isa::kAvx512Bf16) GTEST_SKIP() << "needs AVX512_BF16";
+  const auto cpu = device(2);
+  Random random(11);
+  for (int64_t in : {32, 96, 544, 1408}) {
+    for (int64_t out : {24, 48, 160}) {
+      const TestWeight made = make_weight(WeightFormat::kBf16Pairs, out, in, in, random);
+      for (int64_t rows : {1, 2, 3, 7, 8, 9, 16, 33}) {
+        PaddedMatrix x = random_input(rows, in, random);
+        for (int64_t row = 0; row < rows; ++row) {
+          // Products and inputs that are denormal, alone and beside others.
+          const float scale = row % 3 == 0 ? 1.0f : row % 3 == 1 ? 0x1p-124f : 0x1p-130f;
+          for (int64_t k = 0; k < in; k += 1 + row % 2) x.view().row(row)[k] *= scale;
+        }
+        PaddedMatrix dots(rows, out);
+        PaddedMatrix fmas(rows, out);
+        replace_linear_kernels_for_test(&kLinearAvx512Bf16);
+        run_linear(*cpu, made.weight, x, Activation::kBf16, dots.view());
+        replace_linear_kernels_for_test(&kLinearAvx512Bf16ByFmas);
+        run_linear(*cpu, made.weight, x, Activation::kBf16, fmas.view());
+        replace_linear_kernels_for_test(nullptr);
+        for (int64_t row = 0; row < rows; ++row) {
+          ASSERT_EQ(0, std::memcmp(dots.view().row(row), fmas.view().row(row),
+                                   static_cast<size_t>(out) * sizeof(float)))
+              << "in " << in << " out " << out << " rows " << rows << " row " << row;
+        }
+      }
+    }
+  }
+}
+
 TEST(Bf16Dot, EmulatedInstructionPassesTheSameTests) {
   if (!isa_is_supported(Isa::kAvx512)) GTEST_SKIP() << "needs AVX-512";
   if (current_isa() != Isa::kAvx512) GTEST_SKIP() << "run with FORERUN_ISA=avx512";
