@@ -51,7 +51,7 @@ DigitLayout digit_layout_of(const LinearKernels& kernels, int64_t rows, int32_t 
                          });
     return as_bf16 ? DigitLayout::kBf16Tiles : DigitLayout::kTiles;
   }
-  if (rows >= kernels.grouped->min_word_rows && all_have(formats, [&](int32_t kernel) {
+  if (rows >= kernels.grouped->min_stretch_rows && all_have(formats, [&](int32_t kernel) {
         const IntegerKernels& integers = integer_kernels(kernels, kernel);
         return integers.words != nullptr && (digit_count == 2 || integers.words_of_one_digit);
       })) {

@@ -149,7 +149,8 @@ struct SwigluTask {
 // The kernels of one format of integer weights.
 struct IntegerKernels {
   void (*digits[2])(const PackedTask&);  // [digit_count - 1]
-  // digits[0] takes the inputs of several M tiles in passes, whose weights stay in the L1 cache.
+  // digits[0] takes the inputs of GroupedKernels::min_stretch_rows rows or more in passes, whose
+  // weights stay in the L1 cache.
   bool digit_passes;
   // Multiplies inputs laid out as words, likewise; null: there is no such kernel.
   void (*words)(const PackedTask&);
@@ -176,10 +177,10 @@ struct GroupedTileKernels {
 
 struct GroupedKernels {
   IntegerKernels of[kGroupedFormatCount];
-  // Rows of an M tile of DigitLayout::kWords. Inputs become words from min_word_rows
-  // rows on, if the kernels of all their weights take them.
-  int32_t word_rows;
-  int32_t min_word_rows;
+  int32_t word_rows;  // rows of an M tile of DigitLayout::kWords
+  // From this many rows on, inputs become words if the kernels of all their weights take them, and
+  // digits[0] takes inputs in passes where digit_passes says so.
+  int32_t min_stretch_rows;
 };
 
 struct LinearKernels {
