@@ -12,6 +12,9 @@ namespace {
 constexpr double kBadMoment = 0.8;
 // Several Steps, since the first ones read weights that have not been touched yet.
 constexpr int32_t kChecks = 4;
+// A Step of this many seconds that takes about as long as expected needs no second: what the first
+// one touches besides weights takes milliseconds, and four would be a third of opening an 8B file.
+constexpr double kLongStep = 0.05;
 
 // Whether plain Steps are now much faster than the cached costs say.
 Result<bool> are_faster_now(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
@@ -22,7 +25,9 @@ Result<bool> are_faster_now(RealExecutor& executor, bool has_draft, int32_t max_
     const double expected = cached.seconds(role, even_load(1, 1, context));
     for (int32_t check = 0; check < kChecks; ++check) {
       FORERUN_ASSIGN_OR_RETURN(const StepRecord record, executor.profile(role, 1, context));
-      if (record.seconds + record.host_seconds < kBadMoment * expected) return true;
+      const double seconds = record.seconds + record.host_seconds;
+      if (seconds < kBadMoment * expected) return true;
+      if (seconds >= kLongStep && seconds * kBadMoment < expected) break;
     }
   }
   return false;
