@@ -512,6 +512,10 @@ TEST(Checkpoint, TheDemoPairOpens) {
   EXPECT_EQ(summary.by_precision[1].precision, "bf16");
   const Checkpoint draft = must_open(models / "demo-draft");
   EXPECT_NEAR(static_cast<double>(summarize(draft).parameters), 2.8e6, 0.1e6);
+  const auto head = Checkpoint::open_draft(models / "demo-head");
+  ASSERT_TRUE(head.ok()) << head.status().message();
+  EXPECT_TRUE(fit_eagle3(head->config(), target.config()).ok());
+  EXPECT_NEAR(static_cast<double>(summarize(*head).parameters), 1.9e6, 0.1e6);
 }
 
 }  // namespace

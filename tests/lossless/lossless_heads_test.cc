@@ -1,9 +1,10 @@
 // The promise with trained heads as drafts: every policy that takes one gives what plain decoding
 // gives, whatever the head's layout, alone and in batches, on shared prefixes, after preemption and
-// while requests change their options. Random heads are hardly ever right; lossless_real_head_test
-// has one that is.
+// while requests change their options. Random heads are hardly ever right; the demo target's is.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,6 +157,52 @@ INSTANTIATE_TEST_SUITE_P(Heads, LosslessHeads, ::testing::Range(size_t{0}, head_
                          [](const auto& tested) {
                            return head_cases()[tested.param].precision.name;
                          });
+
+// The demo target's head guesses better than the text so far does.
+TEST(LosslessDemoHead, ASliceOfTheProduct) {
+  if (on_gpu_stages()) GTEST_SKIP() << "heads of targets that are not cut";
+  const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";
+  Precision precision;
+  precision.draft_is_head = true;
+  const auto engine =
+      make_engine((models / "demo-target").string(), (models / "demo-head").string(), precision);
+  ASSERT_NE(engine, nullptr);
+  const std::vector<std::string> prompts = {
+      "class Queue:\n    \"\"\"First in, first out.\"\"\"\n\n    def __init__(self):\n",
+      "She closed the letter, and for some time she did not speak. "};
+  int64_t steps_with_head = 0, steps_with_text = 0;
+  size_t turn = 0;
+  for (const std::string& prompt : prompts) {
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      Request request;
+      request.prompt = prompt;
+      set_length(request, 96);
+      request.ignore_eos = true;
+      request.sampling.temperature = seed == 0 ? 0.0f : 0.8f;
+      request.sampling.seed = seed;
+      request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+      const Output plain = complete(*engine, request);
+      ASSERT_TRUE(plain.error.ok()) << plain.error.message();
+      const auto steps_with = [&](const char* source) {
+        request.speculation = SpeculationOptions{
+            .strategy = "serial_tree", .source = source, .shape = "best", .verify_tokens = 16};
+        const Output output = complete(*engine, request);
+        expect_same(plain, output, describe(request));
+        return output.stats.target_steps;
+      };
+      steps_with_head += steps_with("model");
+      steps_with_text += steps_with("suffix");
+      const size_t step = 8 * test_part();
+      for (const Request& each :
+           slice(by_every_policy(request, precision), step, turn * test_part())) {
+        expect_same(plain, complete(*engine, each), describe(each));
+      }
+      ++turn;
+    }
+  }
+  EXPECT_LT(5 * steps_with_head, 4 * steps_with_text) << "a head that fits guesses more";
+  EXPECT_EQ(engine->kv_blocks_in_use(), 0);
+}
 
 // What a head cannot do yet, or does not fit, is refused in a line.
 TEST(HeadRefusals, SayWhatWouldBeAccepted) {
