@@ -19,6 +19,7 @@ import random
 import re
 import statistics
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -28,18 +29,10 @@ from pathlib import Path
 
 from recorder import ROOT, commit, machine, relative
 
+sys.path.insert(0, str(ROOT / "tools"))
+import spec_bench  # noqa: E402
+
 TEMPERATURES = (0.0, 0.8)
-# MT-Bench's categories, of ten prompts each.
-MT_BENCH = {
-    "writing",
-    "roleplay",
-    "reasoning",
-    "math",
-    "coding",
-    "extraction",
-    "stem",
-    "humanities",
-}
 PLAIN = {"strategy": "autoregressive"}
 METHODS = {
     "plain": PLAIN,
@@ -62,7 +55,7 @@ def read_prompts(path: Path, count: int | None) -> list[dict]:
     groups: dict[str, list[dict]] = {}
     for number, line in enumerate(path.read_text().splitlines()):
         read = json.loads(line)
-        group = "mt_bench" if read["category"] in MT_BENCH else read["category"]
+        group = spec_bench.group_of(read["category"])
         groups.setdefault(group, []).append(
             {"number": number, "group": group, "text": read["turns"][0]}
         )

@@ -17,6 +17,7 @@ example: train_head.py prepare TARGET runs/head --openers openers.txt --texts no
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
@@ -144,21 +145,8 @@ def run_train(args: argparse.Namespace) -> int:
     rows = [TokenRows.load(path) for path in args.rows]
     held = [part.part(slice(0, args.held)) for part in rows]
     head = new_head(args, target, rows).to(processes.device)
-    plan = training.Plan(
-        minutes=args.minutes,
-        of_minutes=args.of or args.minutes,
-        batch_tokens=args.batch_tokens,
-        learning_rate=args.learning_rate,
-        warmup=args.warmup,
-        weight_decay=args.weight_decay,
-        clip=args.clip,
-        unroll=args.unroll,
-        decay=args.decay,
-        optimizer=args.optimizer,
-        max_steps=args.max_steps,
-        log_every=args.log_every,
-        seed=args.seed,
-    )
+    given = {field.name: getattr(args, field.name) for field in dataclasses.fields(training.Plan)}
+    plan = training.Plan(**given | {"of_minutes": args.of_minutes or args.minutes})
 
     def report(entry: dict) -> None:
         print(json.dumps(entry), flush=True)
@@ -225,7 +213,13 @@ def add_training(train: argparse.ArgumentParser) -> None:
     train.add_argument("out", type=Path, metavar="OUT", help="folder of the head and its state")
     train.add_argument("--rows", type=Path, nargs="+", required=True)
     train.add_argument("--minutes", type=float, default=8.0, help="of this piece")
-    train.add_argument("--of", type=float, help="minutes of the whole run (those of the piece)")
+    train.add_argument(
+        "--of",
+        type=float,
+        dest="of_minutes",
+        metavar="MINUTES",
+        help="minutes of the whole run (those of the piece)",
+    )
     train.add_argument(
         "--draft-vocab",
         type=int,

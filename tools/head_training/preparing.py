@@ -9,20 +9,10 @@ import argparse
 import json
 from pathlib import Path
 
+import spec_bench
 from head_training import openers, prompts
 from head_training.prompts import Prompts
 from head_training.token_file import pack
-
-MT_BENCH = (
-    "writing",
-    "roleplay",
-    "reasoning",
-    "math",
-    "coding",
-    "extraction",
-    "stem",
-    "humanities",
-)
 
 
 class TargetText:
@@ -96,11 +86,6 @@ def jsonl(path: Path) -> list[dict]:
     ]
 
 
-def category_of(entry: dict) -> str:
-    """Spec-Bench's categories, of which those of MT-bench are one; or the file's name."""
-    return "mt_bench" if entry["category"] in MT_BENCH else entry["category"]
-
-
 def bench_tokens(text: TargetText, entry: dict, is_base: bool) -> list[int]:
     """A prompt for evaluation: its first turn, in the chat template where the target has one."""
     first = prompt_text(entry)
@@ -143,7 +128,7 @@ def run_prepare(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     bench = [
         {
-            "category": category_of(entry),
+            "category": spec_bench.group_of(entry["category"]),
             "tokens": bench_tokens(text, entry, args.base),
             "seed": seed,
         }
