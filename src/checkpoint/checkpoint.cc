@@ -126,24 +126,54 @@ Status check_shared_modules(const TensorTable& table, const ModelConfig& config)
   return Status();
 }
 
+// Finds out what the head brings along, and its tokens.
+Result<Checkpoint::Impl> complete_head(Checkpoint::Impl impl) {
+  Eagle3Config& head = *impl.config.eagle3;
+  head.own_embedding = impl.table.find(weight_name({ModuleKind::kEmbedding})) != nullptr;
+  head.own_head = impl.table.find(weight_name({ModuleKind::kHead})) != nullptr;
+  FORERUN_RETURN_IF_ERROR(check_shared_modules(impl.table, impl.config));
+  FORERUN_ASSIGN_OR_RETURN(impl.draft_tokens, read_draft_tokens(impl.table, impl.config));
+  return impl;
+}
+
 Result<Checkpoint::Impl> open_eagle3_directory(const std::filesystem::path& dir) {
   FORERUN_RETURN_IF_ERROR(check_directory(dir));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_eagle3_config(dir));
   FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
-  config.eagle3->own_embedding = table.find(weight_name({ModuleKind::kEmbedding})) != nullptr;
-  config.eagle3->own_head = table.find(weight_name({ModuleKind::kHead})) != nullptr;
-  FORERUN_RETURN_IF_ERROR(check_shared_modules(table, config));
-  FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, read_draft_tokens(table, config));
-  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}, std::move(tokens)};
+  return complete_head({dir, std::move(config), std::move(table), nullptr, {}, {}});
+}
+
+using GgufFilePtr = std::shared_ptr<const GgufFile>;
+
+Result<GgufFilePtr> open_gguf_file(const std::filesystem::path& path) {
+  FORERUN_ASSIGN_OR_RETURN(GgufFile opened, GgufFile::open(path));
+  return GgufFilePtr(std::make_shared<const GgufFile>(std::move(opened)));
+}
+
+Checkpoint::Impl tensors_of_gguf(const std::filesystem::path& path, GgufFilePtr file,
+                                 ModelConfig config) {
+  TensorTable table = TensorTable::of_gguf(file, interleaved_head(*file, config));
+  return {path, std::move(config), std::move(table), std::move(file), {}, {}};
 }
 
 Result<Checkpoint::Impl> open_gguf(const std::filesystem::path& path) {
-  FORERUN_ASSIGN_OR_RETURN(GgufFile opened, GgufFile::open(path));
-  auto file = std::make_shared<const GgufFile>(std::move(opened));
+  FORERUN_ASSIGN_OR_RETURN(GgufFilePtr file, open_gguf_file(path));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_config(*file));
-  TensorTable table = TensorTable::of_gguf(file, interleaved_head(*file, config));
-  return Checkpoint::Impl{path, std::move(config), std::move(table), std::move(file), {}, {}};
+  return tensors_of_gguf(path, std::move(file), std::move(config));
+}
+
+Result<Checkpoint::Impl> open_eagle3_gguf(const std::filesystem::path& path) {
+  FORERUN_ASSIGN_OR_RETURN(GgufFilePtr file, open_gguf_file(path));
+  FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_eagle3_config(*file));
+  return complete_head(tensors_of_gguf(path, std::move(file), std::move(config)));
+}
+
+// Whether a directory or GGUF file that can be opened is a head.
+bool is_head(const std::filesystem::path& path) {
+  if (!is_gguf(path)) return describes_eagle3(path);
+  const auto file = GgufFile::open(path);
+  return file.ok() && describes_eagle3(*file);
 }
 
 }  // namespace
@@ -157,8 +187,9 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
   return Checkpoint(std::make_unique<Impl>(std::move(impl)));
 }
 
-Result<Checkpoint> Checkpoint::open_eagle3(const std::filesystem::path& dir) {
-  FORERUN_ASSIGN_OR_RETURN(Impl impl, open_eagle3_directory(dir));
+Result<Checkpoint> Checkpoint::open_eagle3(const std::filesystem::path& path) {
+  FORERUN_ASSIGN_OR_RETURN(Impl impl,
+                           is_gguf(path) ? open_eagle3_gguf(path) : open_eagle3_directory(path));
   FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config, impl.parts));
   if (!impl.config.dtype_stated) {
     impl.config.dtype = impl.table.find(weight_name({ModuleKind::kFinalNorm}))->dtype;
@@ -167,7 +198,7 @@ Result<Checkpoint> Checkpoint::open_eagle3(const std::filesystem::path& dir) {
 }
 
 Result<Checkpoint> Checkpoint::open_draft(const std::filesystem::path& path) {
-  return describes_eagle3(path) ? open_eagle3(path) : open(path);
+  return is_head(path) ? open_eagle3(path) : open(path);
 }
 
 Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

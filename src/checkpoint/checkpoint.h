@@ -84,11 +84,12 @@ class Checkpoint {
   // are refused by name, with what to convert them with. Reads no weight.
   static Result<Checkpoint> open(const std::filesystem::path& path);
 
-  // Opens an EAGLE-3 head, a directory like the above. What it takes from its target
+  // Opens an EAGLE-3 head, a directory or a GGUF file like the above. What it takes from its target
   // (Eagle3Config::own_embedding, own_head) is not among its modules.
-  static Result<Checkpoint> open_eagle3(const std::filesystem::path& dir);
+  static Result<Checkpoint> open_eagle3(const std::filesystem::path& path);
 
-  // Opens what may guess for a target: an EAGLE-3 head where config.json names one, else a model.
+  // Opens what may guess for a target: an EAGLE-3 head where config.json or a GGUF
+  // file's metadata names one, else a model.
   static Result<Checkpoint> open_draft(const std::filesystem::path& path);
 
   Checkpoint(Checkpoint&&) noexcept;

@@ -16,7 +16,6 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kMaxHeadConfigBytes = 16 << 20;
-constexpr size_t kMaxTaps = 8;
 
 constexpr const char* kSpecForge = "LlamaForCausalLMEagle3";
 constexpr const char* kHeadArchitectures[] = {kSpecForge, "Eagle3LlamaForCausalLM",
@@ -176,9 +175,9 @@ bool describes_eagle3(const std::filesystem::path& dir) {
 Result<std::vector<int32_t>> fit_eagle3(const ModelConfig& config, const ModelConfig& target) {
   const Eagle3Config& head = *config.eagle3;
   const auto misfit = [](const char* field, int64_t found, const std::string& accepted) {
-    return Status(StatusCode::kInvalidArgument,
-                  "the head's config.json: field \"" + std::string(field) + "\": found " +
-                      std::to_string(found) + "; accepted: " + accepted);
+    return Status(StatusCode::kInvalidArgument, "the head's field \"" + std::string(field) +
+                                                    "\": found " + std::to_string(found) +
+                                                    "; accepted: " + accepted);
   };
   if (head.target_hidden_size != target.hidden_size) {
     return misfit("target_hidden_size", head.target_hidden_size,

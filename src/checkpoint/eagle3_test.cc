@@ -2,6 +2,7 @@
 // must be, and refusals.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/toy_gguf.h"
 #include "checkpoint/testing.h"
 
 namespace forerun {
@@ -217,6 +219,86 @@ TEST(Eagle3, RefusesByName) {
           "use_aux_hidden_state"));
   EXPECT_TRUE(has(text((spec_forge + R"(, "draft_vocab_size": 257)").c_str()), "draft_vocab_size"));
   EXPECT_TRUE(has(text((spec_forge + R"(, "model_type": "mistral")").c_str()), "model_type"));
+}
+
+// As llama.cpp's converter writes heads: the layer's description under eagle3.*, tokens in d2t.
+ToySpec toy_gguf_head() {
+  ToySpec spec = toy_head();
+  spec.eagle3->tap_layers = {2, 5, 7};
+  spec.eagle3->draft_vocab_size = 100;
+  spec.eagle3->norm_of_taps = Norm::kTogether;
+  spec.eagle3->norm_before_residual = true;
+  return spec;
+}
+
+TEST(Eagle3, GgufFilesAreRead) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "head.gguf";
+  for (const bool reduced : {false, true}) {
+    ToySpec spec = toy_gguf_head();
+    if (!reduced) spec.eagle3->draft_vocab_size = 0;
+    spec.eagle3->own_head = reduced;
+    toy_gguf(spec).write(path);
+    const auto opened = Checkpoint::open_draft(path);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const ModelConfig& config = opened->config();
+    ASSERT_TRUE(config.eagle3);
+    const Eagle3Config& found = *config.eagle3;
+    EXPECT_EQ(config.vocab_size, 256);
+    EXPECT_EQ(config.num_layers, 1);
+    EXPECT_EQ(found.target_hidden_size, 64);
+    EXPECT_EQ(found.draft_vocab_size, reduced ? 100 : 256);
+    EXPECT_EQ(found.norm_of_taps, Norm::kTogether);
+    EXPECT_TRUE(found.norm_before_residual);
+    EXPECT_FALSE(found.feeds_back_normalized);
+    EXPECT_FALSE(found.own_embedding);
+    EXPECT_EQ(found.own_head, reduced);
+    EXPECT_EQ(*fit_eagle3(config, toy_target()), (std::vector<int32_t>{2, 5, 7}));
+    ASSERT_EQ(opened->draft_tokens().size(), reduced ? 100u : 0u);
+    if (reduced) {
+      EXPECT_EQ(opened->draft_tokens()[99], 253);
+    }
+  }
+}
+
+TEST(Eagle3, GgufFilesThatDoNotFitAreRefused) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "head.gguf";
+  const auto refusal = [&path](const GgufRig& rig) {
+    rig.write(path);
+    return Checkpoint::open_draft(path).status().message();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    const bool found = text.find(part) != std::string::npos;
+    EXPECT_TRUE(found) << text;
+    return found;
+  };
+  ToySpec spec = toy_gguf_head();
+  EXPECT_EQ(refusal(toy_gguf(spec)), "");
+  EXPECT_TRUE(has(Checkpoint::open(path).status().message(),
+                  "\"eagle3\"; accepted: llama, qwen2 or qwen3; this file is a trained head: "
+                  "--draft takes it"));
+  spec.eagle3->tap_layers = {};
+  EXPECT_TRUE(
+      has(refusal(toy_gguf(spec)), "eagle3.target_layers\": found 0 layers; accepted: 1 to 8"));
+  spec = toy_gguf_head();
+  const auto with_tokens = [&](std::vector<int64_t> tokens) {
+    spec.eagle3->draft_vocab_size = 0;
+    GgufRig rig = toy_gguf(spec);
+    std::string bytes;
+    for (const int64_t token : tokens) bytes += gguf_bytes(token);
+    rig.tensor("d2t", 27, {tokens.size()}, bytes);
+    return refusal(rig);
+  };
+  std::vector<int64_t> tokens(256);
+  for (size_t row = 0; row < tokens.size(); ++row) tokens[row] = static_cast<int64_t>(row);
+  EXPECT_EQ(with_tokens(tokens), "");
+  tokens[3] = 256;
+  EXPECT_TRUE(has(with_tokens(tokens), "row 3 and 256; accepted: tokens from 0 to 255, each once"));
+  tokens[3] = INT64_MIN;
+  EXPECT_TRUE(has(with_tokens(tokens), "accepted: tokens from 0 to 255"));
+  tokens[3] = 2;
+  EXPECT_TRUE(has(with_tokens(tokens), "row 3 and 2, the token of another row"));
 }
 
 TEST(Eagle3, TheHandedHeadIsRead) {

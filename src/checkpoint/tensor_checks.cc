@@ -48,6 +48,16 @@ std::string accepted_formats(const TensorTable& table, bool is_matrix, std::stri
   return formats + "; " + way_out_for_ggml_type(found);
 }
 
+// An element of an i64 or i32 tensor.
+int64_t integer_at(const RawTensor& tensor, int64_t index) {
+  const auto read = [&](auto value) {
+    std::memcpy(&value, tensor.bytes.data() + static_cast<size_t>(index) * sizeof value,
+                sizeof value);
+    return int64_t{value};
+  };
+  return tensor.dtype == DType::kI64 ? read(int64_t{0}) : read(int32_t{0});
+}
+
 class Checker {
  public:
   Checker(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts)
@@ -244,7 +254,6 @@ Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table,
     return disagreement(tensor->name, found, accepted)
         .with_context(table.file_of(*tensor).string());
   };
-  const size_t width = dtype_bytes(tensor->dtype);
   if (tensor->dtype != DType::kI64 && tensor->dtype != DType::kI32) {
     return refuse(std::string(format_name(*tensor)), "i64 or i32");
   }
@@ -254,24 +263,18 @@ Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table,
   std::vector<int32_t> tokens;
   std::vector<bool> taken(static_cast<size_t>(config.vocab_size));
   for (int64_t row = 0; row < rows; ++row) {
-    const std::byte* const from = tensor->bytes.data() + static_cast<size_t>(row) * width;
-    int64_t distance = 0;
-    if (width == sizeof(distance)) {
-      std::memcpy(&distance, from, width);
-    } else {
-      int32_t narrow = 0;
-      std::memcpy(&narrow, from, width);
-      distance = narrow;
-    }
+    const int64_t value = integer_at(*tensor, row);
+    const int64_t from = table.is_gguf() ? 0 : row;
     // Compared before it is added, since the sum may overflow.
-    const bool fits = distance >= -row && distance < config.vocab_size - row;
-    if (!fits || taken[static_cast<size_t>(row + distance)]) {
-      return refuse("row " + std::to_string(row) + " and " + std::to_string(distance) +
+    const bool fits = value >= -from && value < config.vocab_size - from;
+    if (!fits || taken[static_cast<size_t>(from + value)]) {
+      return refuse("row " + std::to_string(row) + " and " + std::to_string(value) +
                         (fits ? ", the token of another row" : ""),
-                    "sums from 0 to " + std::to_string(config.vocab_size - 1) + ", each once");
+                    (table.is_gguf() ? "tokens from 0 to " : "sums from 0 to ") +
+                        std::to_string(config.vocab_size - 1) + ", each once");
     }
-    taken[static_cast<size_t>(row + distance)] = true;
-    tokens.push_back(static_cast<int32_t>(row + distance));
+    taken[static_cast<size_t>(from + value)] = true;
+    tokens.push_back(static_cast<int32_t>(from + value));
   }
   const bool same = tokens.back() == rows - 1 && std::is_sorted(tokens.begin(), tokens.end());
   if (same) tokens.clear();  // every row has its own number

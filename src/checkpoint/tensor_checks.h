@@ -21,8 +21,9 @@ namespace forerun {
 using PartsOfModules = std::map<std::pair<ModuleKind, int32_t>, WeightParts>;
 Status check_tensors(const TensorTable& table, const ModelConfig& config, PartsOfModules& parts);
 
-// The target's token for each row of an EAGLE-3 head's LM head, from "d2t", which has the distances
-// from a row's number to its token's. Empty where every row has the token's number.
+// The target's token for each row of an EAGLE-3 head's LM head, from "d2t": in GGUF files the
+// tokens, else the distances from a row's number to its token's. Empty where every row has the
+// token's number.
 Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table, const ModelConfig& config);
 
 // Whether there is an lm_head.weight that is no copy of the embedding. Reads both until they

@@ -14,6 +14,7 @@
 #include "checkpoint/blocks/block_format.h"
 #include "checkpoint/config_sections.h"
 #include "checkpoint/gguf/ggml_types.h"
+#include "checkpoint/gguf/gguf_eagle3.h"
 #include "checkpoint/modules.h"
 #include "checkpoint/other_families.h"
 #include "forerun/sampling_fields.h"
@@ -36,6 +37,7 @@ constexpr Architecture kArchitectures[] = {
     {"qwen2", "qwen2", "Qwen2ForCausalLM", false},
     {"qwen3", "qwen3", "Qwen3ForCausalLM", false},
 };
+constexpr Architecture kEagle3 = {"eagle3", "llama", "LlamaForCausalLMEagle3", true};
 
 const Architecture* find_architecture(std::string_view name) {
   for (const Architecture& each : kArchitectures) {
@@ -48,6 +50,9 @@ constexpr std::string_view kSampling = "general.sampling.";
 
 // What to do with a file of an architecture that is not read.
 std::string way_out(std::string_view architecture) {
+  if (architecture == kEagle3.name) {
+    return "this file is a trained head: --draft takes it, beside its target";
+  }
   if (architecture == "clip") return "this file reads images: open that of the text model instead";
   if (architecture == "internlm2") return way_out_for_architecture("InternLM2ForCausalLM");
   if (architecture == "baichuan") return way_out_for_architecture("BaichuanForCausalLM");
@@ -76,9 +81,24 @@ class ConfigReader {
                      StatusCode::kUnsupported);
     }
     if (!fields_.ok()) return fields_.status();
-    prefix_ = std::string(name) + ".";
-    config_.model_type = architecture->model_type;
-    config_.architecture = architecture->hugging_face;
+    read_description(*architecture);
+    read_special_tokens();
+    if (!fields_.ok()) return fields_.status();
+    return std::move(config_);
+  }
+
+  Result<ModelConfig> run_head() {
+    read_description(kEagle3);
+    if (fields_.ok()) read_gguf_eagle3(file_, fields_, config_);
+    if (!fields_.ok()) return fields_.status();
+    return std::move(config_);
+  }
+
+ private:
+  void read_description(const Architecture& architecture) {
+    prefix_ = std::string(architecture.name) + ".";
+    config_.model_type = architecture.model_type;
+    config_.architecture = architecture.hugging_face;
     config_.dtype = DType::kBf16;
     config_.dtype_stated = true;
     refuse_other_computations();
@@ -86,12 +106,8 @@ class ConfigReader {
     read_rope();
     if (fields_.ok()) read_tensors();
     read_formats();
-    read_special_tokens();
-    if (!fields_.ok()) return fields_.status();
-    return std::move(config_);
   }
 
- private:
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
 
   int32_t required(std::string_view name, int64_t max) {
@@ -263,7 +279,9 @@ class ConfigReader {
                        StatusCode::kCorrupt);
       }
     } else {
-      config_.vocab_size = static_cast<int32_t>(tokens ? tokens->size() : 0);
+      // A head that uses its target's.
+      config_.vocab_size = integer("vocab_size", 1, kMaxVocab)
+                               .value_or(static_cast<int32_t>(tokens ? tokens->size() : 0));
     }
     if (config_.vocab_size < 1) {
       fields_.refuse("tokenizer.ggml.tokens", "at least one token", StatusCode::kCorrupt);
@@ -332,6 +350,14 @@ class ConfigReader {
 
 Result<ModelConfig> read_gguf_config(const GgufFile& file) { return ConfigReader(file).run(); }
 
+bool describes_eagle3(const GgufFile& file) {
+  return file.metadata_reader().string(kArchitecture) == kEagle3.name;
+}
+
+Result<ModelConfig> read_gguf_eagle3_config(const GgufFile& file) {
+  return ConfigReader(file).run_head();
+}
+
 std::string gguf_sampling_key(std::string_view field) {
   std::string name(field);
   if (field == "temperature") name = "temp";
@@ -389,6 +415,7 @@ Result<GgufArchitecture> gguf_architecture(const ModelConfig& config) {
 }
 
 int64_t interleaved_head(const GgufFile& file, const ModelConfig& config) {
+  if (describes_eagle3(file)) return config.head_dim;
   GgufMetadataReader fields = file.metadata_reader();
   const Architecture* const architecture =
       find_architecture(fields.string(kArchitecture).value_or(""));

@@ -21,6 +21,12 @@ inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 // own is taken from the tensors, since no key says it.
 Result<ModelConfig> read_gguf_config(const GgufFile& file);
 
+// Whether general.architecture is eagle3: an EAGLE-3 head, as llama.cpp's converter writes it.
+bool describes_eagle3(const GgufFile& file);
+
+// The head's; its embedding and LM head are its own where they are among the tensors.
+Result<ModelConfig> read_gguf_eagle3_config(const GgufFile& file);
+
 // general.sampling.*: what newer converters keep of generation_config.json. Absent keys are unset;
 // those that nothing here applies, such as mirostat, are named.
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file);

@@ -13,6 +13,7 @@ namespace forerun {
 namespace {
 
 constexpr uint32_t kF32 = 0;
+constexpr uint32_t kI64 = 27;
 
 // Where a block has its scales, and how large a weight is for a scale of 1.
 struct BlockScales {
@@ -103,12 +104,33 @@ std::vector<float> interleaved(const std::vector<float>& rows, int64_t width, in
   return out;
 }
 
+void add_head_metadata(const ToySpec& spec, GgufRig& rig) {
+  const Eagle3Config head = toy_eagle3(spec);
+  rig.array("eagle3.target_layers", head.tap_layers);
+  rig.value("eagle3.target_hidden_size", static_cast<uint32_t>(head.target_hidden_size));
+  rig.value("eagle3.vocab_size", static_cast<uint32_t>(spec.vocab_size));
+  rig.value("eagle3.norm_before_residual", head.norm_before_residual);
+  rig.value("eagle3.norm_before_fc", head.norm_of_taps == Eagle3Config::NormOfTaps::kTogether);
+}
+
+// The tokens of the rows, for the distances that safetensors has.
+std::string tokens_of_rows(const StoredTensor& distances) {
+  std::string bytes;
+  for (int64_t row = 0; row < distances.shape[0]; ++row) {
+    int64_t distance = 0;
+    std::memcpy(&distance, distances.bytes.data() + row * 8, sizeof distance);
+    bytes += gguf_bytes(row + distance);
+  }
+  return bytes;
+}
+
 void add_metadata(const ToySpec& spec, GgufRig& rig) {
-  const std::string prefix = spec.family + ".";
+  const std::string architecture = spec.eagle3 ? "eagle3" : spec.family;
+  const std::string prefix = architecture + ".";
   const auto number = [&](const char* key, int32_t value) {
     rig.value(prefix + key, static_cast<uint32_t>(value));
   };
-  rig.value("general.architecture", spec.family);
+  rig.value("general.architecture", architecture);
   number("block_count", spec.num_layers);
   number("embedding_length", spec.hidden_size);
   number("feed_forward_length", spec.intermediate_size);
@@ -119,6 +141,15 @@ void add_metadata(const ToySpec& spec, GgufRig& rig) {
   rig.value(prefix + "attention.layer_norm_rms_epsilon", spec.rms_norm_eps);
   rig.value(prefix + "rope.freq_base", spec.rope_theta);
   rig.value("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(spec.eos_token_ids.front()));
+  if (spec.eagle3) add_head_metadata(spec, rig);
+}
+
+// With what toy_tensors() leaves out of a head's names.
+std::string whole_name(const ToySpec& spec, const std::string& name) {
+  constexpr std::string_view kMidlayer = "midlayer.";
+  if (!spec.eagle3 || name == "lm_head.weight") return name;
+  if (!name.starts_with(kMidlayer)) return "model." + name;
+  return "model.layers.0." + name.substr(kMidlayer.size());
 }
 
 }  // namespace
@@ -130,7 +161,12 @@ GgufRig toy_gguf(const ToySpec& spec) {
   const int64_t head_dim = spec.head_dim.value_or(spec.hidden_size / spec.num_heads);
   size_t turn = 0;
   for (const StoredTensor& tensor : toy_tensors(spec)) {
-    const auto module = find_module(tensor.name, ModuleNaming::kHuggingFace);
+    if (tensor.name == "d2t") {
+      rig.tensor("d2t", kI64, {static_cast<uint64_t>(tensor.shape[0])}, tokens_of_rows(tensor));
+    }
+    if (tensor.name == "d2t" || tensor.name == "t2d") continue;
+    const std::string whole = whole_name(spec, tensor.name);
+    const auto module = find_module(whole, ModuleNaming::kHuggingFace);
     const std::string name =
         module_name(module->id, ModuleNaming::kGguf) + "." + std::string(module->part);
     const std::vector<uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
