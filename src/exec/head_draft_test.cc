@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/head_specs_rig.h"
 #include "checkpoint/testing.h"
 #include "exec/decoder_step_runner.h"
 #include "exec/real_executor.h"
@@ -27,14 +28,8 @@ struct HeadAndTarget {
   explicit HeadAndTarget(int64_t places, int64_t own_places = 64) {
     ToySpec target_spec;
     target_spec.num_layers = 6;
-    ToySpec head_spec;
-    head_spec.num_layers = 1;
-    head_spec.seed = 7;
-    head_spec.eagle3.emplace();
-    head_spec.eagle3->target_hidden_size = 64;
-    head_spec.eagle3->own_embedding = head_spec.eagle3->own_head = false;
     EXPECT_TRUE(write_toy_checkpoint(target_dir.path(), target_spec).ok());
-    EXPECT_TRUE(write_toy_checkpoint(head_dir.path(), head_spec).ok());
+    EXPECT_TRUE(write_toy_checkpoint(head_dir.path(), head_of(target_spec)).ok());
     auto opened = Checkpoint::open_draft(head_dir.path());
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     checkpoint = std::make_unique<Checkpoint>(std::move(*opened));

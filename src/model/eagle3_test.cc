@@ -6,13 +6,16 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/float_tensor.h"
+#include "checkpoint/gguf/toy_gguf.h"
 #include "checkpoint/testing.h"
+#include "model/head_rows_rig.h"
 #include "model/reference_decoder.h"
 #include "model/testing.h"
 
@@ -21,9 +24,6 @@ namespace {
 
 using Vector = std::vector<double>;
 using Norm = Eagle3Config::NormOfTaps;
-
-constexpr int32_t kVocab = 256;
-constexpr int32_t kTokens = 70;  // of the text, more than a block of KV
 
 Vector read_all(const RawTensor* tensor) {
   if (tensor == nullptr) return {};
@@ -69,7 +69,7 @@ class ReferenceHead {
 
   struct Output {
     Vector feature;  // that the next row starts from
-    Vector logits;   // [kVocab], -infinity for tokens that the head does not know
+    Vector logits;   // [kHeadVocab], -infinity for tokens that the head does not know
   };
   // Appends a row that starts from a feature and sees the rows `seen` and itself.
   Output run(int32_t token, const Vector& feature, int32_t position, std::vector<size_t> seen) {
@@ -131,7 +131,7 @@ class ReferenceHead {
     const Vector own = times(
         read_all(source.weight({tied ? ModuleKind::kEmbedding : ModuleKind::kHead})), normalized);
     const auto tokens = head_.draft_tokens();
-    Vector logits(kVocab, -INFINITY);
+    Vector logits(kHeadVocab, -INFINITY);
     for (size_t row = 0; row < own.size(); ++row) {
       logits[tokens.empty() ? row : static_cast<size_t>(tokens[row])] = own[row];
     }
@@ -193,55 +193,7 @@ class ReferenceHead {
   std::vector<std::pair<std::vector<Vector>, std::vector<Vector>>> kv_;  // by layer; by row
 };
 
-struct Case {
-  std::string name;
-  ToySpec target;
-  ToySpec head;
-};
-
-std::vector<Case> cases() {
-  Case plain;
-  plain.name = "as_handed";
-  plain.target.num_layers = 6;
-  plain.head.num_layers = 1;
-  plain.head.seed = 7;
-  plain.head.eagle3.emplace();
-  plain.head.eagle3->target_hidden_size = 64;
-  plain.head.eagle3->own_embedding = plain.head.eagle3->own_head = false;
-  std::vector<Case> all = {plain};
-  Case next = plain;
-  next.name = "tied_target";
-  next.target.tied = true;
-  next.target.dtype = DType::kBf16;
-  all.push_back(next);
-  next = plain;
-  next.name = "fewer_tokens_and_fc_norm";
-  next.head.eagle3->draft_vocab_size = 100;
-  next.head.eagle3->own_head = true;
-  next.head.eagle3->norm_of_taps = Norm::kEach;
-  next.head.eagle3->tap_layers = {0, 2, 5};
-  next.head.eagle3->taps_name_outputs = true;
-  all.push_back(next);
-  next = plain;
-  next.name = "speculators_of_another_width";
-  next.head.head_layout = ToySpec::HeadLayout::kSpeculators;
-  next.head.family = "qwen3";
-  next.head.hidden_size = 48;
-  next.head.num_heads = 6;
-  next.head.num_layers = 2;
-  next.head.eagle3->own_embedding = next.head.eagle3->own_head = true;
-  next.head.eagle3->norm_before_residual = true;
-  next.head.eagle3->feeds_back_normalized = true;
-  next.head.eagle3->tap_layers = {1, 6};
-  all.push_back(next);
-  next = plain;
-  next.name = "angelslim_with_norm_before_fc";
-  next.head.head_layout = ToySpec::HeadLayout::kAngelSlim;
-  next.head.eagle3->norm_of_taps = Norm::kTogether;
-  next.head.eagle3->feeds_back_normalized = true;
-  all.push_back(next);
-  return all;
-}
+std::vector<HeadCase> cases() { return head_cases(ToySpec()); }
 
 // Max |found - expected| over the root mean square of the expected; infinite values must agree.
 double difference(const float* found, const Vector& expected) {
@@ -262,13 +214,13 @@ double difference(const float* found, const Vector& expected) {
 class Eagle3 : public testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
-    const Case tested = cases()[GetParam()];
+    const HeadCase tested = cases()[GetParam()];
     ASSERT_TRUE(write_toy_checkpoint(target_dir_.path(), tested.target).ok());
     ASSERT_TRUE(write_toy_checkpoint(head_dir_.path(), tested.head).ok());
     auto head = Checkpoint::open_eagle3(head_dir_.path());
     ASSERT_TRUE(head.ok()) << head.status().message();
     head_ = std::make_unique<Checkpoint>(std::move(*head));
-    tokens_ = toy_tokens(kTokens + 4, kVocab);
+    tokens_ = toy_tokens(kHeadTokens + 4, kHeadVocab);
   }
 
   void load(int32_t threads, std::optional<int32_t> live_vocab = {}) {
@@ -278,13 +230,13 @@ class Eagle3 : public testing::TestWithParam<size_t> {
     CpuDecoderOptions options;
     options.activation = Activation::kF32;
     options.kv_blocks = 2;
-    options.taps = {.after_layers = taps_, .places = kTokens + 3};
+    options.taps = {.after_layers = taps_, .places = kTargetPlaces};
     auto target = LoadedDecoder::open(target_dir_.path(), threads, options);
     ASSERT_TRUE(target.ok()) << target.status().message();
     target_ = std::move(*target);
     options.target = target_.checkpoint.get();
     options.target_taps = &dynamic_cast<const CpuDecoder&>(*target_.decoder).taps();
-    options.taps = {.after_layers = {head_->config().num_layers}, .places = 9};
+    options.taps = {.after_layers = {head_->config().num_layers}, .places = kOwnPlaces};
     options.live_vocab = live_vocab;
     devices_ = std::move(*CpuDeviceGroup::create_unpinned({threads}));
     auto decoder = CpuDecoder::load(*head_, devices_.get(), options);
@@ -292,24 +244,9 @@ class Eagle3 : public testing::TestWithParam<size_t> {
     decoder_ = std::move(*decoder);
   }
 
-  // The target reads the text; the taps of token i go to place i + 3.
   void read_text() {
     const std::vector<int32_t> table = {1, 0};
-    Step step;
-    step.sequences.push_back({table.data()});
-    SequenceDriver::add_prefix_rows(step, 0, std::span(tokens_).first(kTokens), 0, false);
-    for (int32_t row = 0; row < kTokens; ++row) step.taps.push_back({row, row + 3});
-    ASSERT_TRUE(target_.decoder->forward(step).ok());
-  }
-
-  // The row of token q: at position q, in slot q - 1, from the feature of token q - 1.
-  static StepRow row_of(int32_t token, int32_t position) {
-    StepRow row;
-    row.token = token;
-    row.position = position;
-    row.slot = position - 1;
-    row.visible = row.boundary = position;
-    return row;
+    ASSERT_TRUE(target_.decoder->forward(text_step(tokens_, table)).ok());
   }
 
   const TempDir target_dir_, head_dir_;
@@ -325,58 +262,57 @@ TEST_P(Eagle3, PrefixAndTreeMatchTheModule) {
   load(1);
   ASSERT_NE(decoder_, nullptr);
   ReferenceHead reference(*head_, *target_.checkpoint);
-  std::vector<Vector> taps(kTokens);
+  std::vector<Vector> taps(kHeadTokens);
   for (const int32_t after : taps_) {
     const std::vector<double> rows =
-        reference_hidden(*target_.checkpoint, std::span(tokens_).first(kTokens), after);
-    const size_t width = rows.size() / kTokens;
-    for (size_t token = 0; token < kTokens; ++token) {
+        reference_hidden(*target_.checkpoint, std::span(tokens_).first(kHeadTokens), after);
+    const size_t width = rows.size() / kHeadTokens;
+    for (size_t token = 0; token < kHeadTokens; ++token) {
       const Vector row = slice(rows, token * width, width);
       taps[token].insert(taps[token].end(), row.begin(), row.end());
     }
   }
   std::vector<ReferenceHead::Output> expected;
   std::vector<size_t> prefix;
-  for (int32_t q = 1; q <= kTokens; ++q) {
+  for (int32_t q = 1; q <= kHeadTokens; ++q) {
     const Vector feature = reference.feature_of(taps[static_cast<size_t>(q - 1)]);
     expected.push_back(reference.run(tokens_[static_cast<size_t>(q)], feature, q, prefix));
     prefix.push_back(prefix.size());
   }
-  // Two children of the last row, then two of the second child.
-  const int32_t node_tokens[] = {17, 99, 42, 3};
   const Vector root = expected.back().feature;
-  for (const int32_t token : {17, 99}) {
-    expected.push_back(reference.run(token, root, kTokens + 1, prefix));
+  for (const int32_t token : {kNodeTokens[0], kNodeTokens[1]}) {
+    expected.push_back(reference.run(token, root, kHeadTokens + 1, prefix));
   }
   std::vector<size_t> path = prefix;
-  path.push_back(kTokens + 1);
+  path.push_back(kHeadTokens + 1);
   const Vector second = expected.back().feature;
-  for (const int32_t token : {42, 3}) {
-    expected.push_back(reference.run(token, second, kTokens + 2, path));
+  for (const int32_t token : {kNodeTokens[2], kNodeTokens[3]}) {
+    expected.push_back(reference.run(token, second, kHeadTokens + 2, path));
   }
 
   for (const auto& [threads, rows_per_step] :
-       {std::pair<int32_t, int32_t>{1, kTokens}, {3, 1}, {2, 13}}) {
+       {std::pair<int32_t, int32_t>{1, kHeadTokens}, {3, 1}, {2, 13}}) {
     SCOPED_TRACE(std::to_string(rows_per_step) + " rows");
     load(threads);
     read_text();
     const std::vector<int32_t> table = {0, 1};
     const TapStore& own = dynamic_cast<const CpuDecoder&>(*decoder_).taps();
-    Step step;
     size_t checked = 0;
-    const auto run = [&](bool all_want) {
+    const auto run = [&](Step step, bool is_tree) {
       step.sequences.assign(1, {table.data()});
-      for (size_t row = 0; row < step.rows.size(); ++row) {
-        step.rows[row].wants_logits = all_want || row + 1 == step.rows.size();
+      const bool all_want = is_tree || step.rows.back().position % 2 == 0;
+      for (size_t row = 0; row + 1 < step.rows.size(); ++row) {
+        step.rows[row].wants_logits = all_want;
       }
       const Status ran = decoder_->forward(step);
       ASSERT_TRUE(ran.ok()) << ran.message();
       const std::vector<float> logits = copy_logits(*decoder_);
       const float* next = logits.data();
-      for (size_t row = 0; row < step.rows.size(); ++row, ++checked) {
-        if (!step.rows[row].wants_logits) continue;
-        EXPECT_LE(difference(next, expected[checked].logits), 1e-5) << "row " << checked;
-        next += kVocab;
+      for (const StepRow& row : step.rows) {
+        const size_t row_idx = checked++;
+        if (!row.wants_logits) continue;
+        EXPECT_LE(difference(next, expected[row_idx].logits), 1e-5) << "row " << row_idx;
+        next += kHeadVocab;
       }
       for (const StepTap& tap : step.taps) {
         const auto* const found = reinterpret_cast<const float*>(own.row(tap.place));
@@ -386,37 +322,48 @@ TEST_P(Eagle3, PrefixAndTreeMatchTheModule) {
                        expected[checked - step.rows.size() + static_cast<size_t>(tap.row)].feature),
             1e-5);
       }
-      step.clear();
     };
-    for (int32_t q = 1; q <= kTokens; ++q) {
-      step.rows.push_back(row_of(tokens_[static_cast<size_t>(q)], q));
-      step.features.push_back({.is_own = false, .place = q - 1 + 3});
-      if (q == kTokens) step.taps.push_back({static_cast<int32_t>(step.rows.size()) - 1, 8});
-      if (q == kTokens || q % rows_per_step == 0) {
-        ASSERT_NO_FATAL_FAILURE(run(q % 2 == 0));
-      }
-    }
-    for (int32_t node = 0; node < 4; ++node) {
-      const bool is_deep = node >= 2;
-      StepRow row = row_of(node_tokens[node], kTokens + (is_deep ? 2 : 1));
-      row.slot = kTokens + node;
-      row.boundary = kTokens;
-      row.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
-      if (is_deep) step.ancestors.push_back(kTokens + 1);
-      step.ancestors.push_back(row.slot);
-      step.features.push_back({.is_own = true, .place = is_deep ? 1 : 8});
-      step.taps.push_back({static_cast<int32_t>(step.rows.size()), is_deep ? node + 1 : node});
-      step.rows.push_back(row);
-      if (node % 2 == 1) {
-        ASSERT_NO_FATAL_FAILURE(run(true));
-      }
-    }
+    run_text_and_tree(tokens_, rows_per_step, run);
     EXPECT_EQ(checked, expected.size());
   }
 }
 
+// The head is as near to the case's as llama.cpp's layout can describe it.
+TEST_P(Eagle3, AGgufFileGivesTheSameBits) {
+  ToySpec spec = cases()[GetParam()].head;
+  if (spec.num_layers > 1) GTEST_SKIP() << "a head of several layers, which has no GGUF files";
+  spec.eagle3->feeds_back_normalized = false;
+  if (spec.eagle3->norm_of_taps == Norm::kEach) spec.eagle3->norm_of_taps = Norm::kTogether;
+  ASSERT_TRUE(write_toy_checkpoint(head_dir_.path(), spec).ok());
+  const auto open_head = [this](const std::filesystem::path& path) {
+    auto head = Checkpoint::open_draft(path);
+    ASSERT_TRUE(head.ok()) << head.status().message();
+    head_ = std::make_unique<Checkpoint>(std::move(*head));
+  };
+  ASSERT_NO_FATAL_FAILURE(open_head(head_dir_.path()));
+  const auto logits = [this] {
+    load(2);
+    read_text();
+    const std::vector<int32_t> table = {0, 1};
+    std::vector<float> all;
+    run_text_and_tree(tokens_, 13, [&](Step step, bool) {
+      step.sequences.assign(1, {table.data()});
+      EXPECT_TRUE(decoder_->forward(step).ok());
+      const std::vector<float> found = copy_logits(*decoder_);
+      all.insert(all.end(), found.begin(), found.end());
+    });
+    return all;
+  };
+  const std::vector<float> expected = logits();
+  spec.eagle3->tap_layers = taps_;  // as llama.cpp counts them
+  const std::filesystem::path path = head_dir_.path() / "head.gguf";
+  toy_gguf(spec).write(path);
+  ASSERT_NO_FATAL_FAILURE(open_head(path));
+  EXPECT_EQ(logits(), expected);
+}
+
 TEST_P(Eagle3, LogitsBeyondTheLiveVocabularyAreImpossible) {
-  constexpr int32_t kLive = kVocab / 2 + 7;
+  constexpr int32_t kLive = kHeadVocab / 2 + 7;
   std::vector<std::vector<float>> logits;
   for (const std::optional<int32_t> live : {std::optional<int32_t>(), std::optional(kLive)}) {
     load(2, live);
@@ -425,13 +372,13 @@ TEST_P(Eagle3, LogitsBeyondTheLiveVocabularyAreImpossible) {
     const std::vector<int32_t> table = {0, 1};
     Step step;
     step.sequences.push_back({table.data()});
-    step.rows.push_back(row_of(tokens_[1], 1));
+    step.rows.push_back(head_row(tokens_[1], 1));
     step.rows.back().wants_logits = true;
     step.features.push_back({.is_own = false, .place = 3});
     ASSERT_TRUE(decoder_->forward(step).ok());
     logits.push_back(copy_logits(*decoder_));
   }
-  for (size_t token = 0; token < static_cast<size_t>(kVocab); ++token) {
+  for (size_t token = 0; token < static_cast<size_t>(kHeadVocab); ++token) {
     EXPECT_EQ(logits[1][token], token < kLive ? logits[0][token] : -INFINITY) << token;
   }
 }
@@ -449,11 +396,11 @@ TEST_P(Eagle3Refusals, NameWhatDoesNotFit) {
   const std::vector<int32_t> table = {0, 1};
   Step step;
   step.sequences.push_back({table.data()});
-  step.rows.push_back(row_of(5, 1));
+  step.rows.push_back(head_row(5, 1));
   EXPECT_TRUE(has(decoder_->forward(step), "found features of 0 rows; accepted: of all 1"));
   step.features.push_back({.is_own = true, .place = 9});
   EXPECT_TRUE(has(decoder_->forward(step), "step row 0: place of its feature 9; accepted: 0 to 8"));
-  step.features[0] = {.is_own = false, .place = kTokens + 3};
+  step.features[0] = {.is_own = false, .place = kTargetPlaces};
   EXPECT_TRUE(has(decoder_->forward(step), "place of its feature 73; accepted: 0 to 72"));
   step.features[0].place = 3;
   EXPECT_TRUE(decoder_->forward(step).ok());

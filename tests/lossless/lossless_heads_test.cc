@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/head_specs_rig.h"
 #include "lossless/lossless_cases.h"
 
 namespace forerun::testing {
@@ -20,40 +21,25 @@ struct HeadCase {
 };
 
 std::vector<HeadCase> head_cases() {
-  using Norm = Eagle3Config::NormOfTaps;
   HeadCase plain;
   plain.precision.name = "shared_embedding_and_head";
   plain.precision.draft_is_head = true;
   plain.precision.spec = drafted_toy();
   plain.precision.spec.num_layers = 6;
-  plain.head = drafted_toy();
-  plain.head.num_layers = 1;
-  plain.head.seed = 7;
-  plain.head.eagle3.emplace();
-  plain.head.eagle3->target_hidden_size = plain.precision.spec.hidden_size;
-  plain.head.eagle3->own_embedding = plain.head.eagle3->own_head = false;
+  plain.head = head_of(plain.precision.spec);
   std::vector<HeadCase> all = {plain};
 
   HeadCase next = plain;
   next.precision.name = "fewer_tokens_int8";
   next.precision.activations = "int8";
-  next.head.eagle3->draft_vocab_size = 100;
-  next.head.eagle3->own_head = true;
-  next.head.eagle3->norm_of_taps = Norm::kEach;
+  next.head = with_fewer_tokens(plain.head);
   all.push_back(next);
 
   next = plain;
   next.precision.name = "two_layers_of_another_width_f32";
   next.precision.activations = "f32";
   next.precision.spec.family = "qwen3";
-  next.head.head_layout = ToySpec::HeadLayout::kSpeculators;
-  next.head.family = "qwen3";
-  next.head.hidden_size = 96;
-  next.head.num_heads = 6;
-  next.head.num_layers = 2;
-  next.head.eagle3->own_embedding = next.head.eagle3->own_head = true;
-  next.head.eagle3->norm_before_residual = true;
-  next.head.eagle3->feeds_back_normalized = true;
+  next.head = with_layers_of_another_width(plain.head);
   all.push_back(next);
 
   // Prompts and answers are longer than the head's window.

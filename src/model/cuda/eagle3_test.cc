@@ -13,83 +13,30 @@
 #include "checkpoint/testing.h"
 #include "device/cuda/cuda_testing.h"
 #include "model/cuda/decoder.h"
+#include "model/head_rows_rig.h"
 #include "model/testing.h"
 
 namespace forerun::cuda {
 namespace {
 
-using Norm = Eagle3Config::NormOfTaps;
-
-constexpr int32_t kVocab = 256;
-constexpr int32_t kTokens = 70;
-constexpr int32_t kNodes = 4;
-constexpr int64_t kTargetPlaces = kTokens + 3;
-constexpr int64_t kOwnPlaces = 9;
-
-struct Case {
-  std::string name;
+std::vector<HeadCase> cases() {
   ToySpec target;
-  ToySpec head;
-};
-
-std::vector<Case> cases() {
-  Case plain;
-  plain.name = "as_handed";
-  plain.target.num_layers = 6;
-  plain.target.hidden_size = 128;
-  plain.target.num_heads = 8;
-  plain.target.dtype = DType::kBf16;
-  plain.head.num_layers = 1;
-  plain.head.hidden_size = 128;
-  plain.head.num_heads = 8;
-  plain.head.dtype = DType::kBf16;
-  plain.head.seed = 7;
-  plain.head.eagle3.emplace();
-  plain.head.eagle3->target_hidden_size = 128;
-  plain.head.eagle3->own_embedding = plain.head.eagle3->own_head = false;
-  std::vector<Case> all = {plain};
-  Case next = plain;
-  next.name = "tied_target";
-  next.target.tied = true;
-  all.push_back(next);
-  next = plain;
-  next.name = "fewer_tokens_and_fc_norm";
-  next.head.eagle3->draft_vocab_size = 104;
-  next.head.eagle3->own_head = true;
-  next.head.eagle3->norm_of_taps = Norm::kEach;
-  next.head.eagle3->tap_layers = {0, 2, 5};
-  next.head.eagle3->taps_name_outputs = true;
-  all.push_back(next);
-  next = plain;
-  next.name = "speculators_of_another_width";
-  next.head.head_layout = ToySpec::HeadLayout::kSpeculators;
-  next.head.family = "qwen3";
-  next.head.hidden_size = 96;
-  next.head.num_heads = 6;
-  next.head.num_layers = 2;
-  next.head.eagle3->own_embedding = next.head.eagle3->own_head = true;
-  next.head.eagle3->norm_before_residual = true;
-  next.head.eagle3->feeds_back_normalized = true;
-  next.head.eagle3->tap_layers = {1, 6};
-  all.push_back(next);
-  next = plain;
-  next.name = "angelslim_with_norm_before_fc";
-  next.head.head_layout = ToySpec::HeadLayout::kAngelSlim;
-  next.head.eagle3->norm_of_taps = Norm::kTogether;
-  next.head.eagle3->feeds_back_normalized = true;
-  all.push_back(next);
-  next = plain;
-  next.name = "int4";
-  next.head.quantization = ToySpec::Quantization::kAwq;
-  next.head.awq_group_size = 128;
-  next.head.dtype = DType::kF16;
-  all.push_back(next);
+  target.hidden_size = 128;
+  target.num_heads = 8;
+  target.dtype = DType::kBf16;
+  std::vector<HeadCase> all = head_cases(target);
+  HeadCase int4 = all.front();
+  int4.name = "int4";
+  int4.head.quantization = ToySpec::Quantization::kAwq;
+  int4.head.awq_group_size = 128;
+  int4.head.dtype = DType::kF16;
+  all.push_back(int4);
   return all;
 }
 
 // What a head puts out for the text and a tree behind it.
 struct Outputs {
-  std::vector<float> logits;    // [rows][kVocab]
+  std::vector<float> logits;    // [rows][kHeadVocab]
   std::vector<float> features;  // its own, of the last token and the tree's first two nodes
 };
 
@@ -115,7 +62,7 @@ class Eagle3Cuda : public testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_GPUS(1);
-    const Case tested = cases()[GetParam()];
+    const HeadCase tested = cases()[GetParam()];
     ASSERT_TRUE(write_toy_checkpoint(target_dir_.path(), tested.target).ok());
     ASSERT_TRUE(write_toy_checkpoint(head_dir_.path(), tested.head).ok());
     auto target = Checkpoint::open(target_dir_.path());
@@ -124,7 +71,7 @@ class Eagle3Cuda : public testing::TestWithParam<size_t> {
     auto head = Checkpoint::open_eagle3(head_dir_.path());
     ASSERT_TRUE(head.ok()) << head.status().message();
     head_checkpoint_ = std::make_unique<Checkpoint>(std::move(*head));
-    tokens_ = toy_tokens(kTokens + 4, kVocab);
+    tokens_ = toy_tokens(kHeadTokens + 4, kHeadVocab);
     DecoderCudaOptions options;
     options.kv_blocks = 2;
     options.taps = {.after_layers = target_layers(), .places = kTargetPlaces};
@@ -151,64 +98,25 @@ class Eagle3Cuda : public testing::TestWithParam<size_t> {
     return decoder.ok() ? std::move(*decoder) : nullptr;
   }
 
-  // The taps of token i go to place i + 3.
   void read_text(Decoder& target) const {
     const std::vector<int32_t> table = {1, 0};
-    Step step;
-    step.sequences.push_back({table.data()});
-    SequenceDriver::add_prefix_rows(step, 0, std::span(tokens_).first(kTokens), 0, false);
-    for (int32_t row = 0; row < kTokens; ++row) step.taps.push_back({row, row + 3});
-    const Status ran = target.forward(step);
+    const Status ran = target.forward(text_step(tokens_, table));
     ASSERT_TRUE(ran.ok()) << ran.message();
   }
 
-  // The row of token q: at position q, in slot q - 1, from the feature of token q - 1.
-  static StepRow row_of(int32_t token, int32_t position) {
-    StepRow row;
-    row.token = token;
-    row.position = position;
-    row.slot = position - 1;
-    row.visible = row.boundary = position;
-    row.wants_logits = true;
-    return row;
-  }
-
-  // Runs the text in Steps of so many rows, then two children of its last row in one Step and two
-  // of the second child in another. `read`: the feature at a place of the head's own store.
+  // run_text_and_tree(); `read`: the feature at a place of the head's own store.
   template <class Read>
   Outputs run(Decoder& head, int32_t rows_per_step, const Read& read) const {
     const std::vector<int32_t> table = {0, 1};
     Outputs out;
-    Step step;
-    const auto run_step = [&] {
+    run_text_and_tree(tokens_, rows_per_step, [&](Step step, bool) {
       step.sequences.assign(1, {table.data()});
       const Status ran = head.forward(step);
       EXPECT_TRUE(ran.ok()) << ran.message();
       const std::vector<float> logits = copy_logits(head);
       out.logits.insert(out.logits.end(), logits.begin(), logits.end());
-      step.clear();
-    };
-    for (int32_t q = 1; q <= kTokens; ++q) {
-      step.rows.push_back(row_of(tokens_[static_cast<size_t>(q)], q));
-      step.features.push_back({.is_own = false, .place = q - 1 + 3});
-      if (q == kTokens) step.taps.push_back({static_cast<int32_t>(step.rows.size()) - 1, 8});
-      if (q == kTokens || q % rows_per_step == 0) run_step();
-    }
-    const int32_t node_tokens[kNodes] = {17, 99, 42, 3};
-    for (int32_t node = 0; node < kNodes; ++node) {
-      const bool is_deep = node >= 2;
-      StepRow row = row_of(node_tokens[node], kTokens + (is_deep ? 2 : 1));
-      row.slot = kTokens + node;
-      row.boundary = kTokens;
-      row.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
-      if (is_deep) step.ancestors.push_back(kTokens + 1);
-      step.ancestors.push_back(row.slot);
-      step.features.push_back({.is_own = true, .place = is_deep ? 1 : 8});
-      step.taps.push_back({static_cast<int32_t>(step.rows.size()), is_deep ? node + 1 : node});
-      step.rows.push_back(row);
-      if (node % 2 == 1) run_step();
-    }
-    for (const int32_t place : {8, 0, 1}) {
+    });
+    for (const int32_t place : {kLastTokenPlace, 0, 1}) {
       const std::vector<float> row = read(place);
       out.features.insert(out.features.end(), row.begin(), row.end());
     }
@@ -237,7 +145,7 @@ class Eagle3Cuda : public testing::TestWithParam<size_t> {
     const auto head = CpuDecoder::load(*head_checkpoint_, devices->get(), options);
     EXPECT_TRUE(head.ok()) << head.status().message();
     const TapStore& own = dynamic_cast<const CpuDecoder&>(**head).taps();
-    return run(**head, kTokens, [&own](int32_t place) {
+    return run(**head, kHeadTokens, [&own](int32_t place) {
       const auto* const row = reinterpret_cast<const bf16*>(own.row(place));
       std::vector<float> wide;
       for (int64_t i = 0; i < own.width(); ++i) wide.push_back(to_float(row[i]));
@@ -255,8 +163,8 @@ TEST_P(Eagle3Cuda, LogitsAndFeaturesAreTheCpus) {
   const auto head = load_head(head_options());
   ASSERT_NE(head, nullptr);
   const Outputs expected = run_on_cpu();
-  const Outputs found = run(*head, kTokens);
-  EXPECT_EQ(found.logits.size(), static_cast<size_t>(kTokens + kNodes) * kVocab);
+  const Outputs found = run(*head, kHeadTokens);
+  EXPECT_EQ(found.logits.size(), static_cast<size_t>(kHeadTokens + kHeadNodes) * kHeadVocab);
   EXPECT_LT(relative_difference(found.logits, expected.logits), 3e-2);
   EXPECT_LT(relative_difference(found.features, expected.features), 3e-2);
 }
@@ -264,7 +172,7 @@ TEST_P(Eagle3Cuda, LogitsAndFeaturesAreTheCpus) {
 TEST_P(Eagle3Cuda, RowsKeepTheirBitsBesideOthers) {
   const auto head = load_head(head_options());
   ASSERT_NE(head, nullptr);
-  const Outputs expected = run(*head, kTokens);
+  const Outputs expected = run(*head, kHeadTokens);
   for (const int32_t rows_per_step : {1, 2, 13, 40}) {
     const Outputs found = run(*head, rows_per_step);
     EXPECT_TRUE(found.logits == expected.logits) << rows_per_step;
@@ -276,14 +184,14 @@ TEST_P(Eagle3Cuda, ARoundedLmHeadIsNearAndKeepsBits) {
   if (head_checkpoint_->config().hidden_size % 128 != 0) GTEST_SKIP() << "it stays as it is";
   const auto head = load_head(head_options());
   ASSERT_NE(head, nullptr);
-  const Outputs expected = run(*head, kTokens);
+  const Outputs expected = run(*head, kHeadTokens);
   for (const auto& [weights, most] :
        {std::pair(WeightOverride::kInt8Head, 0.015), {WeightOverride::kInt4Head, 0.2}}) {
     DecoderCudaOptions options = head_options();
     options.weights = weights;
     const auto rounded = load_head(options);
     ASSERT_NE(rounded, nullptr);
-    const Outputs found = run(*rounded, kTokens);
+    const Outputs found = run(*rounded, kHeadTokens);
     const double difference = relative_difference(found.logits, expected.logits);
     EXPECT_LT(difference, most) << weight_override_name(weights);
     EXPECT_GT(difference, 1e-4) << weight_override_name(weights);
@@ -293,17 +201,17 @@ TEST_P(Eagle3Cuda, ARoundedLmHeadIsNearAndKeepsBits) {
 }
 
 TEST_P(Eagle3Cuda, LogitsBeyondTheLiveVocabularyAreImpossible) {
-  constexpr int32_t kLive = kVocab / 2 + 7;
+  constexpr int32_t kLive = kHeadVocab / 2 + 7;
   DecoderCudaOptions options = head_options();
   const auto whole = load_head(options);
   options.live_vocab = kLive;
   const auto cut = load_head(options);
   ASSERT_TRUE(whole && cut);
-  const std::vector<float> all = run(*whole, kTokens).logits;
-  const std::vector<float> found = run(*cut, kTokens).logits;
+  const std::vector<float> all = run(*whole, kHeadTokens).logits;
+  const std::vector<float> found = run(*cut, kHeadTokens).logits;
   ASSERT_EQ(found.size(), all.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_EQ(found[i], i % kVocab < kLive ? all[i] : -INFINITY) << i;
+    ASSERT_EQ(found[i], i % kHeadVocab < kLive ? all[i] : -INFINITY) << i;
   }
 }
 
@@ -321,7 +229,8 @@ TEST_P(Eagle3Cuda, ATargetMayHaveSeveralGpus) {
   of_head.target_decoder = target->get();
   const auto head = load_head(of_head);
   ASSERT_TRUE(expected && head);
-  EXPECT_LT(relative_difference(run(*head, kTokens).logits, run(*expected, kTokens).logits), 3e-2);
+  EXPECT_LT(relative_difference(run(*head, kHeadTokens).logits, run(*expected, kHeadTokens).logits),
+            3e-2);
 }
 
 TEST_P(Eagle3Cuda, MisfitsAreRefused) {
@@ -345,7 +254,7 @@ TEST_P(Eagle3Cuda, MisfitsAreRefused) {
   const std::vector<int32_t> table = {0, 1};
   Step step;
   step.sequences.push_back({table.data()});
-  step.rows.push_back(row_of(5, 1));
+  step.rows.push_back(head_row(5, 1));
   EXPECT_TRUE(has(head->forward(step).message(), "found features of 0 rows; accepted: of all 1"));
   step.features.push_back({.is_own = true, .place = kOwnPlaces});
   EXPECT_TRUE(has(head->forward(step).message(), "place of its feature 9; accepted: 0 to 8"));
