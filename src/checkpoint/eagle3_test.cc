@@ -276,8 +276,12 @@ TEST(Eagle3, GgufFilesThatDoNotFitAreRefused) {
   ToySpec spec = toy_gguf_head();
   EXPECT_EQ(refusal(toy_gguf(spec)), "");
   EXPECT_TRUE(has(Checkpoint::open(path).status().message(),
-                  "\"eagle3\"; accepted: llama, qwen2 or qwen3; this file is a trained head: "
-                  "--draft takes it"));
+                  "\"eagle3\"; accepted: llama, qwen2 or qwen3; it is a trained head: --draft "
+                  "takes it"));
+  const TempDir directory;
+  ASSERT_TRUE(write_toy_checkpoint(directory.path(), toy_head()).ok());
+  EXPECT_TRUE(has(Checkpoint::open(directory.path()).status().message(),
+                  "it is a trained head: --draft takes it, beside its target"));
   spec.eagle3->tap_layers = {};
   EXPECT_TRUE(
       has(refusal(toy_gguf(spec)), "eagle3.target_layers\": found 0 layers; accepted: 1 to 8"));

@@ -26,6 +26,9 @@ constexpr Conversion kConversions[] = {
 }  // namespace
 
 std::string way_out_for_architecture(std::string_view architecture) {
+  if (architecture.find("Eagle3") != architecture.npos) {
+    return "it is a trained head: --draft takes it, beside its target";
+  }
   for (const Conversion& conversion : kConversions) {
     if (architecture == conversion.architecture) return conversion.with;
   }

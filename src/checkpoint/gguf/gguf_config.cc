@@ -50,9 +50,7 @@ constexpr std::string_view kSampling = "general.sampling.";
 
 // What to do with a file of an architecture that is not read.
 std::string way_out(std::string_view architecture) {
-  if (architecture == kEagle3.name) {
-    return "this file is a trained head: --draft takes it, beside its target";
-  }
+  if (architecture == kEagle3.name) return way_out_for_architecture(kEagle3.hugging_face);
   if (architecture == "clip") return "this file reads images: open that of the text model instead";
   if (architecture == "internlm2") return way_out_for_architecture("InternLM2ForCausalLM");
   if (architecture == "baichuan") return way_out_for_architecture("BaichuanForCausalLM");
