@@ -133,8 +133,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
       .add_option(
           "--draft-weights", options.draft_weights,
-          "The same for the draft, or on a GPU int4_head (the head alone) or int4, or auto (int8 "
-          "unless quantized; on a GPU a large head int4); "
+          "The same for the draft, or on a GPU int4_head (the head alone) or int4, or auto (int8, "
+          "where layers are quantized the head alone; on a GPU a large head int4); "
           "never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")

@@ -152,8 +152,9 @@ WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlaceme
     return int4_head_pays(config.hidden_size, rows) ? WeightOverride::kInt4Head
                                                     : WeightOverride::kAsStored;
   }
+  // A head may use its target's LM head, which is larger than the rest of it.
   return config.quantization.kind == QuantizationConfig::Kind::kNone ? WeightOverride::kInt8
-                                                                     : WeightOverride::kAsStored;
+                                                                     : WeightOverride::kInt8Head;
 }
 
 Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,

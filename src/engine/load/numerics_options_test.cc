@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "checkpoint/testing.h"
+#include "engine/load/opened_model.h"
 #include "kernels/linear/linear.h"
 #include "model/requantize.h"
 
@@ -52,6 +55,21 @@ TEST(NumericsOptions, OnlyALargeHeadIsWorthRounding) {
   EXPECT_FALSE(int4_head_pays(2048, 8192));    // a pair grown from the demo pair
   EXPECT_FALSE(int4_head_pays(256, 8192));     // the demo target
   EXPECT_FALSE(int4_head_pays(2000, 128256));  // no groups of 128 inputs
+}
+
+TEST(NumericsOptions, OfQuantizedDraftsTheLmHeadIsRoundedOnProcessors) {
+  for (const bool quantized : {false, true}) {
+    ToySpec spec;
+    spec.dtype = DType::kBf16;
+    if (quantized) spec.quantization = ToySpec::Quantization::kAwq;
+    const TempDir dir;
+    ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+    auto checkpoint = Checkpoint::open(dir.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const OpenedModel draft{std::move(*checkpoint), nullptr, {}};
+    EXPECT_EQ(choose_draft_weights(draft, ModelPlacement()),
+              quantized ? WeightOverride::kInt8Head : WeightOverride::kInt8);
+  }
 }
 
 }  // namespace
