@@ -8,136 +8,153 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMaxGuesses = 8;
-// The predicted speed-up over the usual plan at which a view replaces it, and below which it is
-// given up. A trial costs little and measures what the prediction cannot know, the acceptance rate.
-constexpr double kToEnter = 1.05;
-constexpr double kToStay = 1.0;
+// The usual arm is predicted as plain decoding, which its guesses make faster, more or less.
+constexpr ArmRates::Belief kUsualPrior = {.mean = 0.1, .deviation = 0.3};
+constexpr ArmRates::Belief kViewPrior = {.mean = 0.0, .deviation = 0.15};
 
-// Rounds that are measured together, and rounds that are not measured after a view has begun.
-constexpr int32_t kMeasuredRounds = 6;
-constexpr int32_t kMeasuredSteps = 24;  // at least
+// Steps and rounds that are measured together, and rounds that are not measured after a change:
+// they still end earlier work, and choose the view's tokens.
+constexpr int32_t kMeasuredSteps = 16;
+constexpr int32_t kMeasuredRounds = 4;
 constexpr int32_t kSettlingRounds = 2;
-// A view is kept where it brings this many times the usual tokens a second.
-constexpr double kWorth = 1.02;
-// The number of looks between a failed trial and the next one, and the most to which it doubles.
-// With Steps of 30 ms these are a minute and a quarter of an hour.
-constexpr int64_t kFirstBackoff = 2000;
-constexpr int64_t kLongestBackoff = 32'000;
+// Steps after which it is decided anew at the same load.
+constexpr int32_t kDecisionSteps = 64;
+// Plain Steps that a change costs: guesses under way are dropped, a view chooses its tokens.
+constexpr double kChangeSteps = 3.0;
+// Longer times between two looks were not spent on decoding.
+constexpr double kMaxStepSeconds = 1.0;
+// The gain at which a view takes another number of guesses a round.
+constexpr double kOtherGamma = 1.02;
 
-// Whether two loads are close enough for measurements at one to hold at the other.
+// Whether two loads are close enough for a decision at one to hold at the other.
 bool alike(const BatchLoad& a, const BatchLoad& b) {
   const auto close = [](double x, double y) { return std::abs(x - y) <= 0.15 * std::max(x, y); };
   return close(a.sequences, b.sequences) &&
          close(static_cast<double>(a.context_tokens), static_cast<double>(b.context_tokens));
 }
 
+std::vector<ArmRates::Belief> priors(size_t candidates) {
+  std::vector<ArmRates::Belief> made(candidates + 1, kViewPrior);
+  made.front() = kUsualPrior;
+  return made;
+}
+
+// Whether there is memory for the candidate's own blocks.
+bool has_room(const SpeculationCandidate& candidate, const BatchLoad& load) {
+  return candidate.own_tokens <= load.free_tokens / load.sequences;
+}
+
 }  // namespace
 
 AutoStrategy::AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve)
     : resolve_(std::move(resolve)),
-      chooser_(std::move(candidates), {.rank = {.max_gamma = kMaxGuesses}}) {}
+      acceptance_(std::move(candidates)),
+      arms_(priors(acceptance_.candidates().size())),
+      periods_(acceptance_.candidates().size() + 1) {}
 
 const std::shared_ptr<const SpeculationPlan>& AutoStrategy::plan_of(int32_t candidate,
                                                                     int32_t gamma) {
   auto& plan = plans_[{candidate, gamma}];
   if (plan) return plan;
-  const auto& view = chooser_.candidates()[static_cast<size_t>(candidate)];
-  const auto resolved = resolve_(self_options(view, gamma));
+  const auto resolved = resolve_(self_options(candidates()[static_cast<size_t>(candidate)], gamma));
   if (!resolved.ok()) return plan;
   auto made = std::make_shared<SpeculationPlan>(**resolved);
   made->automatic = true;
   return plan = std::move(made);
 }
 
-double AutoStrategy::Meter::rate(const Progress& now) const {
-  const double seconds = now.seconds - begin.seconds;
-  return seconds > 0.0 ? static_cast<double>(now.tokens - begin.tokens) / seconds : 0.0;
-}
-
-bool AutoStrategy::change_to(std::shared_ptr<const SpeculationPlan> next, int32_t candidate) {
-  if (next == present_) return false;
-  // With another number of guesses it is still the view that was measured to be faster.
-  const int32_t before = std::exchange(candidate_, next ? candidate : -1);
-  if (candidate_ != before) proven_ = false;
-  present_ = std::move(next);
-  meter_.looks = 0;
+bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
+                           const Progress& now) {
+  const double seconds = now.seconds - before.seconds;
+  if (!before.is_measurable || !now.is_measurable || seconds <= 0.0) return false;
+  Period& period = periods_[static_cast<size_t>(arms_.running())];
+  if (settling_ > 0) {
+    --settling_;
+    period.seconds += seconds;
+    return false;
+  }
+  // A view of all of the text makes no guesses, which says nothing about the arm.
+  const bool guesses =
+      candidate() < 0 || applies(candidates()[static_cast<size_t>(candidate())], costs, load);
+  if (!guesses) return false;
+  const SpeculationForecast predicted =
+      candidate() < 0 ? forecast_plain(costs, load)
+                      : forecast(costs, load, candidates(), candidate(), gamma_);
+  ++period.looks;
+  period.seconds += seconds;
+  period.tokens += static_cast<double>(now.tokens - before.tokens);
+  period.predicted += predicted.tokens_per_s * seconds;
+  if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
+  const Period ended = std::exchange(period, {});
+  if (ended.tokens <= 0.0 || ended.predicted <= 0.0) return false;
+  arms_.add(load, ended.tokens, ended.predicted, ended.seconds);
   return true;
 }
 
-bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
-  const int32_t steps = present_ ? present_->draft_depth + 1 : 1;  // of a round
-  // The first rounds still end earlier work and choose the view's head, so they are not measured.
-  const int32_t settled = present_ ? kSettlingRounds * steps : 0;
-  if (meter_.looks == 0 || meter_.looks == settled || !alike(meter_.load, load)) {
-    meter_.begin = progress;
-    if (!alike(meter_.load, load)) {
-      meter_.looks = std::min(meter_.looks, settled);
-      proven_ = false;
+bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load) {
+  const double plain = forecast_plain(costs, load).tokens_per_s;
+  std::vector<ArmChoice::Forecast> forecasts = {{.arm = 0, .tokens_per_s = plain}};
+  std::vector<int32_t> gammas(candidates().size(), 1);
+  const auto ranked =
+      best_of_each(rank_speculation(costs, load, candidates(), {.max_gamma = kMaxGuesses}));
+  for (int32_t idx = 0; idx < static_cast<int32_t>(candidates().size()); ++idx) {
+    const auto best = std::find_if(ranked.begin(), ranked.end(),
+                                   [&](const auto& each) { return each.candidate == idx; });
+    if (best != ranked.end()) {
+      gammas[static_cast<size_t>(idx)] = best->gamma;
+      forecasts.push_back({.arm = idx + 1, .tokens_per_s = best->tokens_per_s});
+    } else if (idx == candidate() && has_room(candidates()[static_cast<size_t>(idx)], load)) {
+      // It decodes plainly where it sees all of the text.
+      forecasts.push_back({.arm = idx + 1, .tokens_per_s = plain, .speculates = false});
     }
-    meter_.load = load;
   }
-  const int32_t measured = std::max(kMeasuredSteps, present_ ? kMeasuredRounds * steps : 0);
-  if (++meter_.looks <= settled + measured) return true;
-  const double rate = meter_.rate(progress);
-  meter_.looks = settled;
-  if (!present_) {
-    usual_load_ = load;
-    usual_rate_ = rate;
-    return true;
+  const double step = load.sequences / plain;
+  const int32_t before = arms_.running();
+  const int32_t arm = arms_.choose(
+      load, forecasts, std::exchange(decoded_, 0.0),
+      {.trial_seconds = 3.0 * kMeasuredSteps * step, .change_seconds = kChangeSteps * step});
+  decided_load_ = load;
+  looks_since_ = 0;
+  if (arm == 0) {
+    if (before != 0) settling_ = kSettlingRounds;
+    gamma_ = 0;
+    return std::exchange(present_, nullptr) != nullptr;
   }
-  if (!alike(usual_load_, load)) return true;
-  const bool is_worth_it = rate >= kWorth * usual_rate_;
-  // One slow measurement does not end a view that was measured to be faster before.
-  const bool stays = is_worth_it || proven_;
-  proven_ = is_worth_it;
-  if (is_worth_it) backoff_.looks = 0;
-  return stays;
-}
-
-void AutoStrategy::back_off(const BatchLoad& load) {
-  const bool again = backoff_.looks > 0 && alike(backoff_.load, load);
-  backoff_ = {.looks = again ? std::min(2 * backoff_.looks, kLongestBackoff) : kFirstBackoff,
-              .load = load,
-              .begin = looks_};
-}
-
-bool AutoStrategy::backs_off(const BatchLoad& load) const {
-  const int64_t looks =
-      alike(backoff_.load, load) ? backoff_.looks : std::min(backoff_.looks, kFirstBackoff);
-  return looks_ < backoff_.begin + looks;
+  int32_t gamma = gammas[static_cast<size_t>(arm) - 1];
+  if (arm == before && gamma != gamma_) {
+    const auto rate = [&](int32_t guesses) {
+      return forecast(costs, load, candidates(), arm - 1, guesses).tokens_per_s;
+    };
+    if (rate(gamma) < kOtherGamma * rate(gamma_)) gamma = gamma_;
+  }
+  std::shared_ptr<const SpeculationPlan> next = plan_of(arm - 1, gamma);
+  if (next == present_) return false;
+  present_ = std::move(next);
+  gamma_ = gamma;
+  settling_ = kSettlingRounds * steps_a_round();
+  return true;
 }
 
 bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& progress) {
-  if (chooser_.candidates().empty() || load.sequences < 1) return false;
-  ++looks_;
-  if (!measure(load, progress)) {
-    back_off(load);
-    return change_to(nullptr, -1);
-  }
+  const Progress before = std::exchange(last_, progress);
+  if (candidates().empty() || load.sequences < 1 || before.seconds <= 0.0) return false;
   if (present_) {  // the view's own KV is available to it
-    load.free_tokens +=
-        load.sequences * chooser_.candidates()[static_cast<size_t>(candidate_)].own_tokens;
-  } else if (backs_off(load) || usual_rate_ <= 0.0 || !alike(usual_load_, load)) {
-    return false;
+    load.free_tokens += load.sequences * candidates()[static_cast<size_t>(candidate())].own_tokens;
   }
-  SpeculationForecast choice;
+  decoded_ += std::clamp(progress.seconds - before.seconds, 0.0, kMaxStepSeconds);
+  bool has_changed = false;
   costs.read([&](const StepCosts& known) {
-    if (known.has(Role::kTarget)) choice = chooser_.choose(known, load);
+    if (!known.has(Role::kTarget)) return;
+    const bool is_measured = measure(known, load, before, progress);
+    const bool is_due = is_measured || ++looks_since_ >= kDecisionSteps;
+    if (is_due || !alike(decided_load_, load)) has_changed = decide(known, load);
   });
-  // The usual plan's speed-up over plain decoding.
-  const double usual = std::max(1.0, usual_rate_ * choice.times.plain / load.sequences);
-  const double needed = (present_ ? kToStay : kToEnter) * usual;
-  if (!choice.is_plain() && choice.speedup >= needed) {
-    return change_to(plan_of(choice.candidate, choice.gamma), choice.candidate);
-  }
-  // At the load for which a view was chosen, only measurements end it, not new predictions.
-  if (present_ && alike(usual_load_, load)) return false;
-  return change_to(nullptr, -1);
+  return has_changed;
 }
 
 void AutoStrategy::observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted) {
   if (&plan != present_.get() || guesses < 1) return;
-  chooser_.observe(candidate_, guesses, accepted);
+  acceptance_.observe(candidate(), guesses, accepted);
 }
 
 }  // namespace forerun

@@ -1,13 +1,8 @@
-// Chooses how requests speculate that leave their strategy to the engine: usually what `auto`
-// stands for on this machine; where a large batch of long contexts makes a Step wait for reading
-// the KV cache, the target drafts for itself through a view of its cache (sparse_self; MagicDec).
-// The choice is made anew as the batch, its contexts and the acceptance change; running requests
-// follow it.
-//
-// Predictions propose, measurements decide: a view is tried only after the usual plan has been
-// measured at this load. While the load stays about the same, the view is kept until measurements
-// show that it brings no more tokens a second. Then no view is tried for a while, which doubles
-// with every failed trial at such a load.
+// Chooses how requests speculate that leave their strategy to the engine. The arms are what `auto`
+// stands for on this machine, and the target drafting for itself through a view of its KV cache
+// (sparse_self; MagicDec), a candidate an arm. The cost model predicts what each brings at the
+// present load, from each candidate's recent acceptance; tokens over wall time correct it, by load
+// (planner/arm_choice.h). Running requests follow the choice.
 //
 // The loop's thread only.
 #pragma once
@@ -20,7 +15,8 @@
 
 #include "engine/load/view_candidates.h"
 #include "exec/live_costs.h"
-#include "planner/speculation_chooser.h"
+#include "planner/arm_choice.h"
+#include "planner/candidate_acceptance.h"
 #include "strategies/speculation_plan.h"
 
 namespace forerun {
@@ -31,6 +27,8 @@ class AutoStrategy {
   struct Progress {
     int64_t tokens = 0;
     double seconds = 0.0;  // of a monotonic clock
+    // Whether all requests decode now, by plans that the engine has chosen.
+    bool is_measurable = true;
   };
 
   // `resolve` accepts every candidate (view_candidates()).
@@ -48,40 +46,41 @@ class AutoStrategy {
   // Takes the outcome of one verification by `plan`: the first `accepted` of `guesses` were right.
   void observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted);
 
+  const ArmChoice& arms() const { return arms_; }
+
  private:
-  // Tokens a second over consecutive looks at about the same load.
-  struct Meter {
-    BatchLoad load;
-    Progress begin;
+  // What an arm has decoded since it was measured last; it may have been left in between.
+  struct Period {
     int32_t looks = 0;
-    double rate(const Progress& now) const;
-  };
-  // How long no view is tried after one that was of no use.
-  struct Backoff {
-    int64_t looks = 0;  // length at about `load`; at other loads that of a first failure; 0: none
-    BatchLoad load;
-    int64_t begin = 0;  // of looks_
+    double tokens = 0.0;
+    double predicted = 0.0;
+    double seconds = 0.0;  // with those that were not measured
   };
 
+  const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
+  int32_t candidate() const { return arms_.running() - 1; }  // -1: the usual arm runs
+  int32_t steps_a_round() const { return gamma_ + 1; }
+  // Returns whether the running arm has been measured.
+  bool measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
+               const Progress& now);
+  // Returns whether the plan has changed.
+  bool decide(const StepCosts& costs, const BatchLoad& load);
   const std::shared_ptr<const SpeculationPlan>& plan_of(int32_t candidate, int32_t gamma);
-  bool change_to(std::shared_ptr<const SpeculationPlan> next, int32_t candidate);
-  // Takes the look into account; false where the present view turns out to be of no use.
-  bool measure(const BatchLoad& load, const Progress& progress);
-  void back_off(const BatchLoad& load);
-  bool backs_off(const BatchLoad& load) const;
 
   const ResolvePlan resolve_;
-  SpeculationChooser chooser_;
+  CandidateAcceptance acceptance_;
+  ArmChoice arms_;
+  std::vector<Period> periods_;  // by arm
   // By candidate and number of guesses a round.
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
-  int32_t candidate_ = -1;                          // of present_
-  Meter meter_;                                     // of what runs at present
-  BatchLoad usual_load_;                            // at which the usual way has been measured
-  double usual_rate_ = 0.0;                         // and what it reached; 0: not yet
-  bool proven_ = false;  // this view was faster at this load when it was measured last
-  int64_t looks_ = 0;
-  Backoff backoff_;
+  int32_t gamma_ = 0;                               // of present_
+  int32_t settling_ = 0;                            // looks that are not measured yet
+  Progress last_;
+  // The load at which it was decided last, and what has passed since.
+  BatchLoad decided_load_;
+  double decoded_ = 0.0;  // seconds of decoding
+  int32_t looks_since_ = 0;
 };
 
 }  // namespace forerun

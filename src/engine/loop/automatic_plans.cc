@@ -1,5 +1,6 @@
 #include "engine/loop/automatic_plans.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -26,16 +27,16 @@ void AutomaticPlans::observe(const SpeculationPlan& plan, const WorkResult& resu
 
 void AutomaticPlans::look(const DecodingBatch& batch) {
   if (choice_ == nullptr || costs_ == nullptr) return;
-  // The measured speed of all requests says nothing about the engine's plan if some requests have
-  // strategies of their own.
-  if (!batch.is_automatic()) return;
   const int64_t sequences = batch.sequences();
   const KvUsage usage = executor_->kv_usage(Role::kTarget);
   const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
-                          .context_tokens = batch.tokens() / sequences,
+                          .context_tokens = batch.tokens() / std::max<int64_t>(sequences, 1),
                           .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
   const std::chrono::duration<double> now = Clock::now().time_since_epoch();
-  if (choice_->look(*costs_, load, {.tokens = batch.decoded_tokens(), .seconds = now.count()})) {
+  if (choice_->look(*costs_, load,
+                    {.tokens = batch.decoded_tokens(),
+                     .seconds = now.count(),
+                     .is_measurable = batch.is_automatic() && batch.all_decode()})) {
     has_changed_ = true;
   }
 }

@@ -6,6 +6,7 @@ namespace forerun {
 
 void DecodingBatch::admit(Share& share, int64_t tokens) {
   costs_.admit();
+  ++admitted_;
   share.tokens_at_start_ = tokens;
 }
 
@@ -34,6 +35,7 @@ void DecodingBatch::retire(Share& share, bool is_automatic) {
     automatic_sequences_ -= is_automatic;
   }
   costs_.retire();
+  --admitted_;
   share.decodes_ = false;
 }
 

@@ -54,9 +54,12 @@ class DecodingBatch {
   int64_t decoded_tokens() const { return decoded_tokens_; }
   // Whether any request decodes, and all that do run by a plan that the engine has chosen.
   bool is_automatic() const { return sequences() > 0 && automatic_sequences_ >= sequences(); }
+  // Whether no admitted request still reads its prompt.
+  bool all_decode() const { return admitted_ == sequences(); }
 
  private:
   BatchCosts costs_;
+  int64_t admitted_ = 0;
   int64_t decoded_tokens_ = 0;
   int64_t automatic_sequences_ = 0;
 };

@@ -1,0 +1,84 @@
+#include "planner/arm_rates.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+// Measurements that the assumed noise counts as.
+constexpr double kNoisePrior = 6.0;
+// Measurements of one load that count: what has changed is believed after as many.
+constexpr double kMaxWeight = 25.0;
+constexpr double kBucketsPerOctave = 2.0;
+
+double octaves(int64_t value) {
+  return std::log2(static_cast<double>(std::max<int64_t>(value, 1)));
+}
+
+int32_t bucket(double octaves) {
+  return static_cast<int32_t>(std::lround(kBucketsPerOctave * octaves));
+}
+
+}  // namespace
+
+ArmRates::ArmRates(std::vector<Belief> priors, Options options) : options_(options) {
+  for (const Belief& prior : priors) arms_.emplace_back().prior = prior;
+}
+
+double ArmRates::weight_now(const Cell& cell) const {
+  return cell.weight * std::exp((cell.at - now_) / options_.memory_seconds);
+}
+
+double ArmRates::noise_variance(const Arm& arm) const {
+  const double assumed = options_.noise * options_.noise;
+  const double seen = (kNoisePrior * assumed + arm.noise_weight * arm.noise_variance) /
+                      (kNoisePrior + arm.noise_weight);
+  return std::max(seen, options_.min_noise * options_.min_noise);
+}
+
+void ArmRates::add(int32_t arm, const BatchLoad& load, double ratio) {
+  Arm& to = arms_[static_cast<size_t>(arm)];
+  const double seen = std::log(ratio);
+  const double sequences = octaves(load.sequences);
+  const double context = octaves(load.context_tokens);
+  Cell& cell = to.cells[{bucket(sequences), bucket(context)}];
+  const double before = std::min(weight_now(cell), kMaxWeight - 1.0);
+  if (before > 0.5) {
+    // Two measurements of one load differ by the noise of both.
+    const double difference = seen - cell.mean;
+    const double variance = difference * difference * before / (before + 1.0);
+    to.noise_variance += (variance - to.noise_variance) / (to.noise_weight + 1.0);
+    to.noise_weight = std::min(to.noise_weight + 1.0, 30.0);
+  }
+  const double share = 1.0 / (before + 1.0);
+  cell.mean += share * (seen - cell.mean);
+  cell.octaves_of_sequences += share * (sequences - cell.octaves_of_sequences);
+  cell.octaves_of_context += share * (context - cell.octaves_of_context);
+  cell.weight = before + 1.0;
+  cell.at = now_;
+}
+
+void ArmRates::pass(double seconds) { now_ += seconds; }
+
+ArmRates::Belief ArmRates::belief(int32_t arm, const BatchLoad& load) const {
+  const Arm& of = arms_[static_cast<size_t>(arm)];
+  const double noise = noise_variance(of);
+  double precision = 1.0 / (of.prior.deviation * of.prior.deviation);
+  double sum = precision * of.prior.mean;
+  const double sequences = octaves(load.sequences);
+  const double context = octaves(load.context_tokens);
+  for (const auto& [key, cell] : of.cells) {
+    const double weight = weight_now(cell);
+    if (weight < 1e-3) continue;
+    const double distance =
+        std::hypot(sequences - cell.octaves_of_sequences, context - cell.octaves_of_context);
+    const double drift = options_.drift * distance;
+    const double known = 1.0 / (noise / weight + drift * drift);
+    precision += known;
+    sum += known * cell.mean;
+  }
+  return {sum / precision, std::sqrt(1.0 / precision)};
+}
+
+}  // namespace forerun

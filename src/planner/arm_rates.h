@@ -1,0 +1,65 @@
+// What each arm of `auto` (a way to speculate) brings at each load, as the ratio of measured to
+// predicted tokens a second. The prediction is the prior: without measurements the ratio is 1, more
+// or less. Measurements at one load inform loads near it, the less the farther they are, and old
+// ones count less and less. Pure.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "planner/speculation_costs.h"
+
+namespace forerun {
+
+class ArmRates {
+ public:
+  struct Options {
+    double noise = 0.04;          // standard deviation of one measurement's logarithm, at first
+    double min_noise = 0.01;      // below which none is believed
+    double drift = 0.05;          // standard deviation that an octave of load adds
+    double memory_seconds = 900;  // after which a measurement counts 1/e
+  };
+  // The ratio's logarithm, normally distributed.
+  struct Belief {
+    double mean = 0.0;
+    double deviation = 0.0;
+  };
+
+  // `priors`: by arm, before anything is measured. Every deviation is above 0.
+  explicit ArmRates(std::vector<Belief> priors) : ArmRates(std::move(priors), Options{}) {}
+  ArmRates(std::vector<Belief> priors, Options options);
+
+  // Takes a measurement of an arm at about this load: `ratio` > 0 of measured to predicted tokens.
+  void add(int32_t arm, const BatchLoad& load, double ratio);
+  // `seconds` of decoding have passed: what was measured before counts less.
+  void pass(double seconds);
+  Belief belief(int32_t arm, const BatchLoad& load) const;
+  int32_t arms() const { return static_cast<int32_t>(arms_.size()); }
+
+ private:
+  struct Cell {
+    double weight = 0.0;  // measurements, the older the less
+    double mean = 0.0;    // of their logarithms
+    double octaves_of_sequences = 0.0;
+    double octaves_of_context = 0.0;
+    double at = 0.0;  // seconds, when `weight` was right
+  };
+  struct Arm {
+    Belief prior;
+    std::map<std::pair<int32_t, int32_t>, Cell> cells;  // by bucket of sequences and of context
+    double noise_weight = 0.0;
+    double noise_variance = 0.0;
+  };
+  double weight_now(const Cell& cell) const;
+  double noise_variance(const Arm& arm) const;
+
+  const Options options_;
+  std::vector<Arm> arms_;
+  double now_ = 0.0;
+};
+
+}  // namespace forerun

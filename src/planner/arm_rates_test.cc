@@ -1,0 +1,67 @@
+#include "planner/arm_rates.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+constexpr BatchLoad kLoad = {.sequences = 8, .context_tokens = 4000};
+
+ArmRates two_arms() { return ArmRates({{0.1, 0.3}, {0.0, 0.15}}); }
+
+TEST(ArmRates, ThePredictionIsThePrior) {
+  const ArmRates rates = two_arms();
+  EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);
+  EXPECT_NEAR(rates.belief(0, kLoad).deviation, 0.3, 1e-12);
+  EXPECT_DOUBLE_EQ(rates.belief(1, kLoad).mean, 0.0);
+}
+
+TEST(ArmRates, MeasurementsMoveIt) {
+  ArmRates rates = two_arms();
+  double deviation = rates.belief(1, kLoad).deviation;
+  for (int each = 0; each < 20; ++each) {
+    rates.add(1, kLoad, 1.25);
+    EXPECT_LT(rates.belief(1, kLoad).deviation, deviation);
+    deviation = rates.belief(1, kLoad).deviation;
+  }
+  EXPECT_NEAR(rates.belief(1, kLoad).mean, std::log(1.25), 0.01);
+  EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);  // the other arm's stays
+}
+
+TEST(ArmRates, InformLoadsNearby) {
+  ArmRates rates = two_arms();
+  for (int each = 0; each < 20; ++each) rates.add(1, kLoad, 1.25);
+  const ArmRates::Belief near = rates.belief(1, {.sequences = 11, .context_tokens = 4000});
+  const ArmRates::Belief far = rates.belief(1, {.sequences = 256, .context_tokens = 250});
+  EXPECT_NEAR(near.mean, std::log(1.25), 0.03);
+  EXPECT_LT(far.mean, 0.5 * near.mean);
+  EXPECT_GT(far.deviation, 2.0 * near.deviation);
+}
+
+TEST(ArmRates, OldOnesCountLess) {
+  ArmRates rates = two_arms();
+  for (int each = 0; each < 20; ++each) rates.add(1, kLoad, 1.25);
+  const double known = rates.belief(1, kLoad).deviation;
+  rates.pass(1800.0);
+  EXPECT_GT(rates.belief(1, kLoad).deviation, 1.5 * known);
+  for (int each = 0; each < 5; ++each) rates.add(1, kLoad, 0.8);
+  EXPECT_LT(rates.belief(1, kLoad).mean, 0.0);
+  rates.pass(1e6);
+  EXPECT_NEAR(rates.belief(1, kLoad).mean, 0.0, 1e-3);
+  EXPECT_NEAR(rates.belief(1, kLoad).deviation, 0.15, 1e-3);
+}
+
+TEST(ArmRates, NoisyMeasurementsCountLess) {
+  ArmRates quiet = two_arms();
+  ArmRates noisy = two_arms();
+  for (int each = 0; each < 20; ++each) {
+    quiet.add(1, kLoad, 1.25);
+    noisy.add(1, kLoad, each % 2 == 0 ? 1.0 : 1.5);
+  }
+  EXPECT_GT(noisy.belief(1, kLoad).deviation, 2.0 * quiet.belief(1, kLoad).deviation);
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,33 @@
+#include "planner/candidate_acceptance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace forerun {
+
+CandidateAcceptance::CandidateAcceptance(std::vector<SpeculationCandidate> candidates)
+    : CandidateAcceptance(std::move(candidates), Options{}) {}
+
+CandidateAcceptance::CandidateAcceptance(std::vector<SpeculationCandidate> candidates,
+                                         Options options)
+    : options_(options), candidates_(std::move(candidates)) {
+  for (const SpeculationCandidate& candidate : candidates_) {
+    evidence_.push_back({.assumed = candidate.acceptance});
+  }
+}
+
+void CandidateAcceptance::observe(int32_t candidate, int32_t gamma, int32_t accepted) {
+  if (candidate < 0 || static_cast<size_t>(candidate) >= evidence_.size()) return;
+  accepted = std::clamp(accepted, 0, std::max(gamma, 0));
+  const int32_t seen = accepted < gamma ? accepted + 1 : accepted;
+  const auto index = static_cast<size_t>(candidate);
+  Evidence& evidence = evidence_[index];
+  const double kept = std::exp(-seen / options_.memory_guesses);
+  evidence.right = kept * evidence.right + accepted;
+  evidence.seen = kept * evidence.seen + seen;
+  candidates_[index].acceptance = (evidence.right + options_.prior_guesses * evidence.assumed) /
+                                  (evidence.seen + options_.prior_guesses);
+}
+
+}  // namespace forerun

@@ -1,0 +1,43 @@
+// The acceptance rates of ways to draft: assumed until draft tokens have been verified, then learnt
+// from those of late.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/rank_speculation.h"
+
+namespace forerun {
+
+class CandidateAcceptance {
+ public:
+  struct Options {
+    double prior_guesses = 32;    // draft tokens that the assumed acceptance rate counts as
+    double memory_guesses = 256;  // after so many draft tokens an old one counts 1/e
+  };
+
+  explicit CandidateAcceptance(std::vector<SpeculationCandidate> candidates);
+  CandidateAcceptance(std::vector<SpeculationCandidate> candidates, Options options);
+
+  // Records one sequence's round: the first `accepted` of `gamma` draft tokens were right. Tokens
+  // after the first wrong one tell nothing. Ignored if no candidate has this index.
+  void observe(int32_t candidate, int32_t gamma, int32_t accepted);
+
+  // The candidates by index, with the acceptance rates learnt so far.
+  const std::vector<SpeculationCandidate>& candidates() const { return candidates_; }
+
+ private:
+  struct Evidence {
+    double assumed = 0.0;
+    double right = 0.0;
+    double seen = 0.0;
+  };
+
+  const Options options_;
+  std::vector<SpeculationCandidate> candidates_;
+  std::vector<Evidence> evidence_;  // by candidate
+};
+
+}  // namespace forerun
