@@ -43,7 +43,7 @@ constexpr double kMeasuringNoise = 0.03;  // standard deviation, of a measuremen
 
 // A machine whose Steps take what the cost model says, but for a factor of each view that the model
 // does not know. Arm 0 is the usual way, the others are views.
-class Machine {
+class ArmMachine {
  public:
   // Tokens a second of all sequences together, by arm.
   struct Rates {
@@ -52,7 +52,7 @@ class Machine {
     std::vector<bool> guesses;  // not where the view covers all of the text
   };
 
-  Machine(const Scenario& scenario, uint32_t seed) : scenario_(scenario) {
+  ArmMachine(const Scenario& scenario, uint32_t seed) : scenario_(scenario) {
     for (const int32_t rows : {1, 1024}) costs_.add(Role::kTarget, {rows}, 4e-3 + 5e-6 * rows);
     costs_.set_slopes(Role::kTarget, {.per_kv_token = 3e-8});
     std::mt19937 random(seed);
@@ -244,7 +244,7 @@ class Decoding {
       settling_ = kSettlingSteps;
       seconds += kChangeSeconds;
     }
-    const Machine::Rates& rates = machine_.rates(load);
+    const ArmMachine::Rates& rates = machine_.rates(load);
     const auto arm = static_cast<size_t>(choice().running());
     const double tokens = rates.real[arm] * kStepSeconds;
     for (size_t each = 0; each < rates.real.size(); ++each) {
@@ -264,7 +264,7 @@ class Decoding {
     return seconds;
   }
 
-  Machine machine_;
+  ArmMachine machine_;
   Arrivals arrivals_;
   std::mt19937 random_{5};
   std::normal_distribution<double> noise_{0.0, kMeasuringNoise* std::sqrt(kMeasuredSteps)};
