@@ -101,7 +101,7 @@ class Supervised : public ::testing::Test {
     options.command = [folder = folder_.path().string()](const std::string&) {
       return std::vector<std::string>{FORERUN_FAULT_LAUNCH, folder};
     };
-    options.longest_silence = milliseconds(kSanitized ? 5000 : 1500);
+    options.longest_silence = milliseconds(kSanitized ? 5000 : 3000);
     options.kill_timeout = milliseconds(300);
     options.times.first_pause = milliseconds(20);
     return options;
