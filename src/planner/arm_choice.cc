@@ -7,13 +7,12 @@
 namespace forerun {
 namespace {
 
-// The logarithm of an arm's tokens a second.
-struct Rate {
-  int32_t arm = 0;
-  double mean = 0.0;
-  double deviation = 0.0;
-  bool is_plain = false;
-};
+// A trial that has not been measured ends after so many times the time that it should take.
+constexpr double kMaxTrials = 3.0;
+// The deviation up to which a rate counts as measured, here or at a load nearby.
+constexpr double kKnown = 0.1;
+
+using Rate = ArmChoice::Rate;
 
 const Rate* find(const std::vector<Rate>& rates, int32_t arm) {
   const auto found =
@@ -27,18 +26,29 @@ double saved(const Rate& a, const Rate& b) { return 1.0 - std::exp(b.mean - a.me
 }  // namespace
 
 ArmChoice::ArmChoice(std::vector<ArmRates::Belief> priors, Options options)
-    : options_(options), rates_(std::move(priors)) {}
+    : options_(options), rates_(std::move(priors)), missed_(static_cast<size_t>(rates_.arms())) {}
 
-void ArmChoice::add(const BatchLoad& load, double tokens, double predicted, double seconds) {
-  rates_.pass(seconds);
-  seconds_ += seconds;
-  if (is_in_trial_) trial_seconds_ += seconds;
+void ArmChoice::add(const BatchLoad& load, double tokens, double predicted) {
   rates_.add(running_, load, tokens / predicted);
   is_measured_ = true;
 }
 
+void ArmChoice::pass(double seconds) {
+  rates_.pass(seconds);
+  seconds_ += seconds;
+  if (is_in_trial_) {
+    trial_seconds_ += seconds;
+    this_trial_ += seconds;
+    return;
+  }
+  for (Missed& each : missed_) {
+    each.changes = std::max(0.0, each.changes + each.saves * seconds / change_seconds_);
+  }
+}
+
 int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& forecasts,
                           double seconds, const Costs& costs) {
+  pass(seconds);
   std::vector<Rate> rates;
   for (const Forecast& forecast : forecasts) {
     const double predicted = std::log(forecast.tokens_per_s);
@@ -54,28 +64,50 @@ int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& fo
   for (Rate& rate : rates) {
     if (rate.is_plain) rate.mean = std::min(rate.mean, usual - 2.0 * options_.worth);
   }
+  const Rate& best = choose_best(rates, costs);
+  // A trial lasts until it has been measured, at whatever loads, but not for ever.
+  const Rate* const running = find(rates, running_);
+  const bool goes_on = is_in_trial_ && !is_measured_ && running != nullptr && !running->is_plain &&
+                       this_trial_ < kMaxTrials * costs.trial_seconds;
+  if (goes_on) return running_;
+  // The chosen arm is measured between two trials.
+  const bool may_try = is_measured_ && !is_in_trial_;
+  is_measured_ = is_in_trial_ = false;
+  running_ = chosen_;
+  if (may_try) begin_trial(rates, best, costs);
+  return running_;
+}
+
+const Rate& ArmChoice::choose_best(const std::vector<Rate>& rates, const Costs& costs) {
   const Rate* best = find(rates, chosen_);
   if (best == nullptr) best = find(rates, 0);
   const Rate* better = best;
   for (const Rate& rate : rates) {
+    // What is only predicted is tried first.
+    if (rate.arm != 0 && rate.deviation > kKnown) continue;
     const double doubt =
         best->is_plain ? 0.0 : options_.confidence * std::hypot(rate.deviation, best->deviation);
-    const double needed = std::max(options_.worth, doubt);
-    if (rate.mean - best->mean > needed && rate.mean > better->mean) better = &rate;
+    // What the better arm would have saved pays for the change to it, and for the one back.
+    const bool pays = missed_[static_cast<size_t>(rate.arm)].changes > 2.0;
+    if (pays && rate.mean - best->mean > std::max(options_.worth, doubt) &&
+        rate.mean > better->mean) {
+      better = &rate;
+    }
   }
-  // What the better arm would have saved pays for the change to it, and for the one back.
-  missed_ = better == best ? 0.0 : missed_ + saved(*better, *best) * seconds;
-  if (missed_ > 2.0 * costs.change_seconds) {
-    best = better;
-    missed_ = 0.0;
-  }
+  if (better != best) missed_.assign(missed_.size(), {});
+  best = better;
   chosen_ = best->arm;
-  // A trial lasts until it has been measured, at whatever loads.
-  if (is_in_trial_ && !is_measured_ && find(rates, running_) != nullptr) return running_;
-  const bool may_try = is_measured_ && !is_in_trial_;
-  is_measured_ = is_in_trial_ = false;
+  for (Missed& each : missed_) each.saves = 0.0;
+  for (const Rate& rate : rates) {
+    missed_[static_cast<size_t>(rate.arm)].saves = saved(rate, *best);
+  }
+  change_seconds_ = costs.change_seconds;
+  return *best;
+}
+
+void ArmChoice::begin_trial(const std::vector<Rate>& rates, const Rate& best, const Costs& costs) {
   const Rate* tried = nullptr;
-  double most = best->mean + options_.worth;
+  double most = best.mean + options_.worth;
   for (const Rate& rate : rates) {
     const double hoped = rate.mean + options_.optimism * rate.deviation;
     if (rate.arm != chosen_ && hoped > most) {
@@ -83,18 +115,16 @@ int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& fo
       most = hoped;
     }
   }
-  running_ = chosen_;
-  // The chosen arm is measured between two trials.
-  if (tried == nullptr || !may_try) return running_;
+  if (tried == nullptr) return;
   const double cost =
-      std::max(0.0, saved(*best, *tried)) * costs.trial_seconds + 2.0 * costs.change_seconds;
-  if (lost_ + cost > options_.credit_seconds + options_.regret * seconds_) return running_;
-  if (trial_seconds_ + costs.trial_seconds > options_.credit_seconds + options_.trials * seconds_) {
-    return running_;
-  }
+      std::max(0.0, saved(best, *tried)) * costs.trial_seconds + 2.0 * costs.change_seconds;
+  const double credit = std::max(options_.credit_seconds, 2.0 * costs.trial_seconds);
+  if (lost_ + cost > credit + options_.regret * seconds_) return;
+  if (trial_seconds_ + costs.trial_seconds > credit + options_.trials * seconds_) return;
   lost_ += cost;
   is_in_trial_ = true;
-  return running_ = tried->arm;
+  this_trial_ = 0.0;
+  running_ = tried->arm;
 }
 
 }  // namespace forerun

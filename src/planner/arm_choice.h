@@ -16,9 +16,9 @@ namespace forerun {
 class ArmChoice {
  public:
   struct Options {
-    double regret = 0.01;         // share of the time that trials may lose
-    double trials = 0.01;         // share of the time that they may take
-    double credit_seconds = 2.0;  // for either, before any time has passed
+    double regret = 0.01;         // share of the time that trials may be expected to lose
+    double trials = 0.014;        // share of the time that they may take
+    double credit_seconds = 2.0;  // for either, before any time has passed; two trials at least
     double worth = 0.01;          // gain (a logarithm) below which no other arm is taken
     double confidence = 1.5;      // standard deviations
     double optimism = 2.2;        // standard deviations by which a tried arm may exceed its mean
@@ -31,7 +31,7 @@ class ArmChoice {
     bool speculates = true;
   };
   struct Costs {
-    double trial_seconds = 0.0;   // that a trial lasts
+    double trial_seconds = 0.0;   // that a trial takes
     double change_seconds = 0.0;  // that a change of the arm costs
   };
 
@@ -39,21 +39,34 @@ class ArmChoice {
   explicit ArmChoice(std::vector<ArmRates::Belief> priors) : ArmChoice(std::move(priors), {}) {}
   ArmChoice(std::vector<ArmRates::Belief> priors, Options options);
 
-  // The running arm decoded `tokens` tokens in `seconds`; `predicted` tokens were expected, both
-  // above 0. Takes it as one measurement at about `load`.
-  void add(const BatchLoad& load, double tokens, double predicted, double seconds);
+  // The running arm decoded `tokens` tokens where `predicted` were expected, both above 0: one
+  // measurement at about `load`.
+  void add(const BatchLoad& load, double tokens, double predicted);
   // Decides which arm runs next, among those of `forecasts`, one of which is arm 0. Call it after
   // add(), and where the load has changed. `seconds` of decoding have passed since the last call.
   int32_t choose(const BatchLoad& load, const std::vector<Forecast>& forecasts, double seconds,
                  const Costs& costs);
 
   int32_t running() const { return running_; }
-  // Whether the running arm is tried, and another one is known to be better.
+  // The arm that is thought to be the best; a trial of another may be running.
+  int32_t chosen() const { return chosen_; }
   bool is_in_trial() const { return is_in_trial_; }
   const ArmRates& rates() const { return rates_; }
   double trial_seconds() const { return trial_seconds_; }
 
+  // The logarithm of an arm's tokens a second.
+  struct Rate {
+    int32_t arm = 0;
+    double mean = 0.0;
+    double deviation = 0.0;
+    bool is_plain = false;
+  };
+
  private:
+  void pass(double seconds);
+  const Rate& choose_best(const std::vector<Rate>& rates, const Costs& costs);
+  void begin_trial(const std::vector<Rate>& rates, const Rate& best, const Costs& costs);
+
   const Options options_;
   ArmRates rates_;
   int32_t chosen_ = 0;
@@ -62,8 +75,16 @@ class ArmChoice {
   bool is_in_trial_ = false;
   double seconds_ = 0.0;        // decoded so far
   double trial_seconds_ = 0.0;  // of which in trials
-  double lost_ = 0.0;           // that trials have cost
-  double missed_ = 0.0;         // seconds that a better arm would have saved since it was better
+  double this_trial_ = 0.0;     // of which in the present one
+  double lost_ = 0.0;           // that trials were expected to cost
+  // By arm: the share of the time that it would save over the chosen one at the last load, and how
+  // many changes what it would have saved would pay for.
+  struct Missed {
+    double saves = 0.0;
+    double changes = 0.0;
+  };
+  std::vector<Missed> missed_;
+  double change_seconds_ = 1.0;
 };
 
 }  // namespace forerun

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "planner/rank_speculation.h"
 
 namespace forerun {
@@ -224,7 +225,7 @@ class Decoding {
     const bool is_measured = period().steps >= kMeasuredSteps;
     if (is_measured) {
       const Period ended = std::exchange(period(), {});
-      choice().add(load, ended.tokens, ended.predicted, ended.steps * kStepSeconds);
+      choice().add(load, ended.tokens, ended.predicted);
     }
     if (!is_measured && alike(load, decided_load_)) return false;
     decided_load_ = load;
@@ -278,16 +279,20 @@ class Decoding {
 
 class ArmChoiceArrivals : public ::testing::TestWithParam<Scenario> {};
 
+// In 20 draws of what the cost model does not know.
 TEST_P(ArmChoiceArrivals, IsNearlyTheBestFixedArmInHindsight) {
-  for (const uint32_t seed : {1, 4, 7}) {
+  constexpr uint32_t kDraws = kSanitized ? 4 : 20;
+  uint32_t good = 0;
+  for (uint32_t seed = 1; seed <= kDraws; ++seed) {
     const Outcome outcome = Decoding(GetParam(), seed).run();
     const double best = *std::max_element(outcome.fixed_tokens.begin(), outcome.fixed_tokens.end());
-    EXPECT_GE(outcome.tokens, 0.97 * best) << seed;
+    good += outcome.tokens >= 0.97 * best;
+    EXPECT_GE(outcome.tokens, 0.96 * best) << seed;
     EXPECT_LE(outcome.trial_seconds, 0.02 * outcome.seconds) << seed;
     // A change every four seconds, at most.
     EXPECT_LE(outcome.changes, outcome.seconds / 4.0) << seed;
-    RecordProperty("of_the_best_" + std::to_string(seed), std::to_string(outcome.tokens / best));
   }
+  EXPECT_GE(good, kDraws - kDraws / 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, ArmChoiceArrivals,
@@ -325,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, ArmChoiceArrivals,
                                                     .view_acceptance = 0.3}));
 
 TEST(ArmChoice, AnArmThatCannotRunIsLeft) {
-  ArmChoice choice({{0.0, 0.1}, {0.0, 0.1}});
+  ArmChoice choice({{0.0, 0.1}, {0.0, 0.05}});
   const BatchLoad load = {.sequences = 8, .context_tokens = 8000};
   const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
   const std::vector<ArmChoice::Forecast> both = {{0, 100.0}, {1, 200.0}};
@@ -334,18 +339,55 @@ TEST(ArmChoice, AnArmThatCannotRunIsLeft) {
   EXPECT_EQ(choice.choose(load, {{0, 100.0}}, 1.0, costs), 0);
 }
 
+// Two loads in turn: at one the other arm is faster, at the other hardly slower.
+TEST(ArmChoice, WhatABetterArmWouldSaveIsSummedOverLoads) {
+  ArmChoice choice({{0.0, 0.01}, {0.0, 0.01}});
+  const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
+  for (int32_t turn = 0; turn < 4; ++turn) {
+    choice.choose({8, 8000}, {{0, 100.0}, {1, 150.0}}, 0.2, costs);
+    choice.choose({2, 8000}, {{0, 100.0}, {1, 98.0}}, 0.2, costs);
+  }
+  choice.choose({8, 8000}, {{0, 100.0}, {1, 150.0}}, 0.2, costs);
+  EXPECT_EQ(choice.running(), 1);
+}
+
+TEST(ArmChoice, AnotherArmIsTakenWithConfidenceOnly) {
+  const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
+  for (const double deviation : {0.3, 0.02}) {
+    ArmChoice choice({{0.0, 0.02}, {0.0, deviation}});
+    const std::vector<ArmChoice::Forecast> both = {{0, 100.0}, {1, 110.0}};
+    for (int32_t each = 0; each < 50; ++each) choice.choose({8, 8000}, both, 1.0, costs);
+    EXPECT_EQ(choice.running(), deviation < 0.1 ? 1 : 0) << deviation;
+  }
+}
+
+TEST(ArmChoice, ATrialEndsWhereItsArmDoesNotSpeculateOrIsNeverMeasured) {
+  const BatchLoad load = {.sequences = 8, .context_tokens = 8000};
+  const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
+  const std::vector<ArmChoice::Forecast> both = {{0, 100.0}, {1, 100.0}};
+  for (const bool speculates : {false, true}) {
+    ArmChoice choice({{0.0, 0.1}, {0.0, 0.3}});
+    choice.add(load, 50.0, 50.0);
+    ASSERT_EQ(choice.choose(load, both, 0.5, costs), 1);
+    EXPECT_EQ(choice.choose(load, {{0, 100.0}, {1, 100.0, speculates}}, 0.1, costs),
+              speculates ? 1 : 0);
+    EXPECT_EQ(choice.choose(load, both, 2.0, costs), 0);
+    EXPECT_NEAR(choice.trial_seconds(), speculates ? 2.1 : 0.1, 1e-9);
+  }
+}
+
 TEST(ArmChoice, ATrialGoesOnAtOtherLoads) {
   ArmChoice choice({{0.0, 0.1}, {0.0, 0.3}});
   const BatchLoad load = {.sequences = 8, .context_tokens = 8000};
   const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
   const std::vector<ArmChoice::Forecast> both = {{0, 100.0}, {1, 100.0}};
-  choice.add(load, 50.0, 50.0, 0.5);
+  choice.add(load, 50.0, 50.0);
   ASSERT_EQ(choice.choose(load, both, 0.5, costs), 1);
   EXPECT_TRUE(choice.is_in_trial());
   for (int32_t sequences = 1; sequences < 8; ++sequences) {
     EXPECT_EQ(choice.choose({sequences, 8000}, both, 0.1, costs), 1);
   }
-  choice.add(load, 25.0, 50.0, 0.5);  // half as fast as predicted
+  choice.add(load, 25.0, 50.0);  // half as fast as predicted
   EXPECT_EQ(choice.choose(load, both, 0.5, costs), 0);
   EXPECT_FALSE(choice.is_in_trial());
 }

@@ -1,7 +1,7 @@
 // What each arm of `auto` (a way to speculate) brings at each load, as the ratio of measured to
-// predicted tokens a second. The prediction is the prior: without measurements the ratio is 1, more
-// or less. Measurements at one load inform loads near it, the less the farther they are, and old
-// ones count less and less. Pure.
+// predicted tokens a second. The prediction is the prior: without measurements the ratio's
+// logarithm has the prior's mean and deviation. Measurements at one load inform loads near it, the
+// less the farther they are, and old ones count less and less. Pure.
 //
 // One thread at a time.
 #pragma once

@@ -26,8 +26,23 @@ void CandidateAcceptance::observe(int32_t candidate, int32_t gamma, int32_t acce
   const double kept = std::exp(-seen / options_.memory_guesses);
   evidence.right = kept * evidence.right + accepted;
   evidence.seen = kept * evidence.seen + seen;
-  candidates_[index].acceptance = (evidence.right + options_.prior_guesses * evidence.assumed) /
-                                  (evidence.seen + options_.prior_guesses);
+  update(index);
+}
+
+void CandidateAcceptance::pass(double seconds, int32_t running) {
+  const double kept = std::exp(-seconds / options_.memory_seconds);
+  for (size_t index = 0; index < evidence_.size(); ++index) {
+    if (static_cast<int32_t>(index) == running) continue;
+    evidence_[index].right *= kept;
+    evidence_[index].seen *= kept;
+    update(index);
+  }
+}
+
+void CandidateAcceptance::update(size_t candidate) {
+  const Evidence& evidence = evidence_[candidate];
+  candidates_[candidate].acceptance = (evidence.right + options_.prior_guesses * evidence.assumed) /
+                                      (evidence.seen + options_.prior_guesses);
 }
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
-// The acceptance rates of ways to draft: assumed until draft tokens have been verified, then learnt
-// from those of late.
+// The acceptance rates of ways to draft: assumed until draft tokens have been verified, then
+// estimated from recently verified ones.
 //
 // One thread at a time.
 #pragma once
@@ -16,6 +16,7 @@ class CandidateAcceptance {
   struct Options {
     double prior_guesses = 32;    // draft tokens that the assumed acceptance rate counts as
     double memory_guesses = 256;  // after so many draft tokens an old one counts 1/e
+    double memory_seconds = 900;  // after which what was seen of one that does not run counts 1/e
   };
 
   explicit CandidateAcceptance(std::vector<SpeculationCandidate> candidates);
@@ -24,6 +25,10 @@ class CandidateAcceptance {
   // Records one sequence's round: the first `accepted` of `gamma` draft tokens were right. Tokens
   // after the first wrong one tell nothing. Ignored if no candidate has this index.
   void observe(int32_t candidate, int32_t gamma, int32_t accepted);
+
+  // `seconds` of decoding have passed: what was seen of others than `running` counts less, so that
+  // their rates return to the assumed ones.
+  void pass(double seconds, int32_t running);
 
   // The candidates by index, with the acceptance rates learnt so far.
   const std::vector<SpeculationCandidate>& candidates() const { return candidates_; }
@@ -34,6 +39,7 @@ class CandidateAcceptance {
     double right = 0.0;
     double seen = 0.0;
   };
+  void update(size_t candidate);
 
   const Options options_;
   std::vector<SpeculationCandidate> candidates_;

@@ -21,11 +21,24 @@ TEST(CandidateAcceptance, IsAssumedUntilGuessesAreSeen) {
 TEST(CandidateAcceptance, FollowsWhatIsSeenOfEach) {
   CandidateAcceptance acceptance(two_candidates());
   for (int round = 0; round < 400; ++round) acceptance.observe(0, 4, round % 2 == 0 ? 4 : 1);
-  // Of two rounds, 5 tokens of 6 were right that could be.
+  // In two rounds, 5 of 6 tokens were right.
   EXPECT_NEAR(acceptance.candidates()[0].acceptance, 5.0 / 6.0, 0.03);
   EXPECT_EQ(acceptance.candidates()[1].acceptance, 0.6);
   for (int round = 0; round < 400; ++round) acceptance.observe(0, 4, 0);
   EXPECT_LT(acceptance.candidates()[0].acceptance, 0.3);  // the last 256 count, and the prior
+}
+
+TEST(CandidateAcceptance, ReturnsToWhatWasAssumedWhereItDoesNotRun) {
+  CandidateAcceptance acceptance(two_candidates());
+  for (int round = 0; round < 400; ++round) {
+    acceptance.observe(0, 4, 0);
+    acceptance.observe(1, 4, 0);
+  }
+  const double seen = acceptance.candidates()[0].acceptance;
+  acceptance.pass(9000.0, 1);
+  EXPECT_LT(seen, 0.3);
+  EXPECT_NEAR(acceptance.candidates()[0].acceptance, 0.8, 0.01);
+  EXPECT_LT(acceptance.candidates()[1].acceptance, 0.3);
 }
 
 TEST(CandidateAcceptance, TakesNoHarmFromForeignObservations) {

@@ -13,16 +13,19 @@ constexpr ArmRates::Belief kUsualPrior = {.mean = 0.1, .deviation = 0.3};
 constexpr ArmRates::Belief kViewPrior = {.mean = 0.0, .deviation = 0.15};
 
 // Steps and rounds that are measured together, and rounds that are not measured after a change:
-// they still end earlier work, and choose the view's tokens.
+// in them, earlier work ends and views choose their tokens.
 constexpr int32_t kMeasuredSteps = 16;
 constexpr int32_t kMeasuredRounds = 4;
 constexpr int32_t kSettlingRounds = 2;
 // Steps after which it is decided anew at the same load.
 constexpr int32_t kDecisionSteps = 64;
+// Steps between two decisions where the load changes.
+constexpr int32_t kPauseSteps = 8;
 // Plain Steps that a change costs: guesses under way are dropped, a view chooses its tokens.
 constexpr double kChangeSteps = 3.0;
-// Longer times between two looks were not spent on decoding.
-constexpr double kMaxStepSeconds = 1.0;
+// A look that comes after more plain Steps than that is not measured, and counts as so many: the
+// time was not spent on decoding.
+constexpr double kStallSteps = 20.0;
 // The gain at which a view takes another number of guesses a round.
 constexpr double kOtherGamma = 1.02;
 
@@ -54,23 +57,24 @@ AutoStrategy::AutoStrategy(std::vector<SpeculationCandidate> candidates, Resolve
 
 const std::shared_ptr<const SpeculationPlan>& AutoStrategy::plan_of(int32_t candidate,
                                                                     int32_t gamma) {
-  auto& plan = plans_[{candidate, gamma}];
-  if (plan) return plan;
+  const auto [plan, is_new] = plans_.try_emplace({candidate, gamma});
+  if (!is_new) return plan->second;
   const auto resolved = resolve_(self_options(candidates()[static_cast<size_t>(candidate)], gamma));
-  if (!resolved.ok()) return plan;
+  if (!resolved.ok()) return plan->second;
   auto made = std::make_shared<SpeculationPlan>(**resolved);
   made->automatic = true;
-  return plan = std::move(made);
+  return plan->second = std::move(made);
 }
 
 bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
                            const Progress& now) {
   const double seconds = now.seconds - before.seconds;
   if (!before.is_measurable || !now.is_measurable || seconds <= 0.0) return false;
+  const SpeculationForecast plain = forecast_plain(costs, load);
+  if (seconds > kStallSteps * plain.times.plain) return false;
   Period& period = periods_[static_cast<size_t>(arms_.running())];
   if (settling_ > 0) {
     --settling_;
-    period.seconds += seconds;
     return false;
   }
   // A view of all of the text makes no guesses, which says nothing about the arm.
@@ -78,32 +82,32 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
       candidate() < 0 || applies(candidates()[static_cast<size_t>(candidate())], costs, load);
   if (!guesses) return false;
   const SpeculationForecast predicted =
-      candidate() < 0 ? forecast_plain(costs, load)
-                      : forecast(costs, load, candidates(), candidate(), gamma_);
+      candidate() < 0 ? plain : forecast(costs, load, candidates(), candidate(), gamma_);
   ++period.looks;
-  period.seconds += seconds;
   period.tokens += static_cast<double>(now.tokens - before.tokens);
   period.predicted += predicted.tokens_per_s * seconds;
   if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
   const Period ended = std::exchange(period, {});
   if (ended.tokens <= 0.0 || ended.predicted <= 0.0) return false;
-  arms_.add(load, ended.tokens, ended.predicted, ended.seconds);
+  arms_.add(load, ended.tokens, ended.predicted);
   return true;
 }
 
-bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load) {
+bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is_measured) {
+  acceptance_.pass(decoded_, candidate());
   const double plain = forecast_plain(costs, load).tokens_per_s;
   std::vector<ArmChoice::Forecast> forecasts = {{.arm = 0, .tokens_per_s = plain}};
-  std::vector<int32_t> gammas(candidates().size(), 1);
+  std::vector<int32_t> gammas(candidates().size());  // 0: it makes no guesses at this load
   const auto ranked =
       best_of_each(rank_speculation(costs, load, candidates(), {.max_gamma = kMaxGuesses}));
   for (int32_t idx = 0; idx < static_cast<int32_t>(candidates().size()); ++idx) {
     const auto best = std::find_if(ranked.begin(), ranked.end(),
                                    [&](const auto& each) { return each.candidate == idx; });
-    if (best != ranked.end()) {
+    if (best != ranked.end() && plan_of(idx, best->gamma)) {
       gammas[static_cast<size_t>(idx)] = best->gamma;
       forecasts.push_back({.arm = idx + 1, .tokens_per_s = best->tokens_per_s});
-    } else if (idx == candidate() && has_room(candidates()[static_cast<size_t>(idx)], load)) {
+    } else if ((idx == candidate() || idx + 1 == arms_.chosen()) &&
+               has_room(candidates()[static_cast<size_t>(idx)], load)) {
       // It decodes plainly where it sees all of the text.
       forecasts.push_back({.arm = idx + 1, .tokens_per_s = plain, .speculates = false});
     }
@@ -115,12 +119,14 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load) {
       {.trial_seconds = 3.0 * kMeasuredSteps * step, .change_seconds = kChangeSteps * step});
   decided_load_ = load;
   looks_since_ = 0;
+  // An arm that cannot be resolved is not among the forecasts.
   if (arm == 0) {
     if (before != 0) settling_ = kSettlingRounds;
     gamma_ = 0;
     return std::exchange(present_, nullptr) != nullptr;
   }
   int32_t gamma = gammas[static_cast<size_t>(arm) - 1];
+  if (arm == before && (gamma == 0 || !is_measured)) return false;
   if (arm == before && gamma != gamma_) {
     const auto rate = [&](int32_t guesses) {
       return forecast(costs, load, candidates(), arm - 1, guesses).tokens_per_s;
@@ -139,15 +145,18 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
   const Progress before = std::exchange(last_, progress);
   if (candidates().empty() || load.sequences < 1 || before.seconds <= 0.0) return false;
   if (present_) {  // the view's own KV is available to it
-    load.free_tokens += load.sequences * candidates()[static_cast<size_t>(candidate())].own_tokens;
+    const int64_t own = candidates()[static_cast<size_t>(candidate())].own_tokens;
+    load.free_tokens += std::min(load.sequences * own, INT64_MAX - load.free_tokens);
   }
-  decoded_ += std::clamp(progress.seconds - before.seconds, 0.0, kMaxStepSeconds);
   bool has_changed = false;
   costs.read([&](const StepCosts& known) {
     if (!known.has(Role::kTarget)) return;
+    decoded_ += std::clamp(progress.seconds - before.seconds, 0.0,
+                           kStallSteps * plain_step_seconds(known, load));
     const bool is_measured = measure(known, load, before, progress);
-    const bool is_due = is_measured || ++looks_since_ >= kDecisionSteps;
-    if (is_due || !alike(decided_load_, load)) has_changed = decide(known, load);
+    ++looks_since_;
+    const bool is_due = looks_since_ >= (alike(decided_load_, load) ? kDecisionSteps : kPauseSteps);
+    if (is_measured || is_due) has_changed = decide(known, load, is_measured);
   });
   return has_changed;
 }

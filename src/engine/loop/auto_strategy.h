@@ -54,7 +54,6 @@ class AutoStrategy {
     int32_t looks = 0;
     double tokens = 0.0;
     double predicted = 0.0;
-    double seconds = 0.0;  // with those that were not measured
   };
 
   const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
@@ -64,7 +63,7 @@ class AutoStrategy {
   bool measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
                const Progress& now);
   // Returns whether the plan has changed.
-  bool decide(const StepCosts& costs, const BatchLoad& load);
+  bool decide(const StepCosts& costs, const BatchLoad& load, bool is_measured);
   const std::shared_ptr<const SpeculationPlan>& plan_of(int32_t candidate, int32_t gamma);
 
   const ResolvePlan resolve_;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "strategies/strategy_table.h"
 
@@ -48,9 +50,16 @@ class AutoStrategyTest : public ::testing::Test {
     return of_views;
   }
 
+  void restart() {
+    made_.emplace(view_candidates(kFacts, 24.0, resolve), resolve);
+    tokens_ = 0.0;
+    seconds_ = 1.0;
+  }
+
   LiveCosts costs_;
   std::shared_ptr<const SpeculationPlan> usual_ = resolve({.strategy = "auto"}).value();
-  AutoStrategy auto_{view_candidates(kFacts, 24.0, resolve), resolve};
+  std::optional<AutoStrategy> made_{std::in_place, view_candidates(kFacts, 24.0, resolve), resolve};
+  AutoStrategy& auto_ = *made_;
   double tokens_ = 0.0;
   double seconds_ = 1.0;
 };
@@ -124,23 +133,78 @@ TEST_F(AutoStrategyTest, OtherWorkIsNotMeasured) {
   EXPECT_EQ(auto_.arms().rates().belief(0, kLong).deviation, before.deviation);
   run(2000, kLong, 1.0, 1.5);
   ASSERT_TRUE(runs_a_view());
+  ASSERT_FALSE(auto_.arms().is_in_trial());
   EXPECT_GT(run(5000, kLong, 1.0, 0.2, false), 4900);
 }
 
-// Guesses that turn out wrong lower what a view is predicted to bring, at every load.
-TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
+// Nor is a trial of which nothing is measured kept for long.
+TEST_F(AutoStrategyTest, ATrialThatIsNotMeasuredEnds) {
   run(20, kLong);
   ASSERT_TRUE(runs_a_view());
-  const auto tried = plan();
-  for (int32_t round = 0; round < 400; ++round) auto_.observe(*tried, 4, 0);
-  run(200, kLong, 1.0, 0.5);
-  int32_t again = 0;
-  for (int32_t step = 0; step < 3000; ++step) {
-    run(1, kLong, 1.0, 0.5);
-    again += runs_a_view() && plan()->view.kind == tried->view.kind &&
-             plan()->view.budget == tried->view.budget;
+  EXPECT_LT(run(20'000, kLong, 1.0, 0.2, false), 400);
+}
+
+TEST_F(AutoStrategyTest, ATrialEndsWhereTheViewCoversAllOfTheText) {
+  run(20, kLong);
+  ASSERT_TRUE(runs_a_view());
+  EXPECT_LT(run(1000, {.sequences = 2, .context_tokens = 300}, 2.0, 1.0), 20);
+}
+
+TEST_F(AutoStrategyTest, ContextsThatGoUpAndDownLeaveThePlan) {
+  run(5000, kLong, 1.0, 1.5);
+  ASSERT_TRUE(runs_a_view());
+  int32_t changes = 0;
+  for (int32_t turn = 0; turn < 50; ++turn) {
+    for (const int64_t context : {400, 32'000}) {
+      const auto before = plan();
+      const bool is_long = context > 400;
+      BatchLoad load = kLong;
+      load.context_tokens = context;
+      run(is_long ? 20 : 3, load, 1.0, is_long ? 1.5 : 1.0);
+      changes += plan() != before;
+    }
   }
-  EXPECT_LT(again, 60);
+  EXPECT_LT(changes, 20);  // a trial, now and then
+}
+
+TEST_F(AutoStrategyTest, AStallIsNotMeasured) {
+  run(5000, kLong, 1.0, 1.5);
+  const int32_t arm = auto_.arms().running();
+  const ArmRates::Belief before = auto_.arms().rates().belief(arm, kLong);
+  seconds_ += 600.0;
+  run(40, kLong, 1.0, 1.5);
+  EXPECT_NEAR(auto_.arms().rates().belief(arm, kLong).mean, before.mean, 0.05);
+  EXPECT_LT(auto_.arms().rates().belief(arm, kLong).deviation, 1.5 * before.deviation);
+}
+
+TEST_F(AutoStrategyTest, AViewThatIsRefusedIsNoArm) {
+  const auto refused = [](const SpeculationOptions& options) {
+    return options.draft_depth.value_or(1) > 1
+               ? Result<std::shared_ptr<const SpeculationPlan>>(
+                     Status(StatusCode::kInvalidArgument, "refused"))
+               : resolve(options);
+  };
+  AutoStrategy choice(view_candidates(kFacts, 24.0, resolve), refused);
+  for (int32_t step = 1; step <= 5000; ++step) {
+    choice.look(costs_, kLong, {.tokens = 24 * step, .seconds = 1.0 + 0.03 * step});
+    if (choice.plan(usual_) == usual_) {
+      EXPECT_EQ(choice.arms().running(), 0);
+    }
+  }
+}
+
+// Where guesses turn out wrong, a view makes fewer.
+TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
+  for (const bool is_right : {true, false}) {
+    restart();
+    for (int32_t step = 0; step < 4000; ++step) {
+      run(1, kLong, 1.0, 1.5);
+      const int32_t guesses = plan()->draft_depth;
+      if (runs_a_view()) auto_.observe(*plan(), guesses, is_right ? guesses : 0);
+    }
+    ASSERT_TRUE(runs_a_view());
+    EXPECT_EQ(plan()->draft_depth, is_right ? 8 : 1);
+  }
 }
 
 }  // namespace
