@@ -153,12 +153,35 @@ TEST(Checkpoint, ExtraTensorsThatMeanNothingAreIgnored) {
   tensors.back().name = "lm_head.weight";  // a copy of the tied head
   tensors.push_back(
       {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, std::vector<std::byte>(4)});
-  tensors.push_back({"odd", "F64", {1}, std::vector<std::byte>(8)});
+  tensors.push_back({"model.rotary_emb.inv_freq", "F64", {1}, std::vector<std::byte>(8)});
+  tensors.push_back({"rotary_emb.inv_freq", "F32", {1}, std::vector<std::byte>(4)});
   ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
   const Checkpoint checkpoint = must_open(temp.path());
-  EXPECT_EQ(tensor_in_file(checkpoint, "odd"), nullptr);
+  EXPECT_EQ(tensor_in_file(checkpoint, "model.rotary_emb.inv_freq"), nullptr);
   const CheckpointSummary summary = summarize(checkpoint);
-  EXPECT_EQ(summary.ignored_bytes, static_cast<int64_t>(embedding.bytes.size()) + 4);
+  EXPECT_EQ(summary.ignored_bytes, static_cast<int64_t>(embedding.bytes.size()) + 8);
+}
+
+// A tensor outside of layers would change what the model computes, too.
+TEST(Checkpoint, TensorsThatNothingReadsAreRefused) {
+  for (const bool tied : {false, true}) {
+    ToySpec spec = tiny("llama");
+    spec.tied = tied;
+    for (const std::string name :
+         {"lm_head.bias", "model.norm.bias", "lm_head.weight_scale", "lm_head.weight_packed",
+          "model.embed_tokens.weight_scale", "score.weight", "visual.x", "d2t", "t2d"}) {
+      for (const auto& [dtype, bytes] :
+           {std::pair("F32", size_t{4}), std::pair("F64", size_t{8})}) {
+        expect_refused(spec, StatusCode::kCorrupt,
+                       {"model.safetensors: tensor \"" + name +
+                        "\": found a tensor that config.json "
+                        "gives no place; accepted: the tensors of 2 layers of llama"},
+                       [&](auto& tensors) {
+                         tensors.push_back({name, dtype, {1}, std::vector<std::byte>(bytes)});
+                       });
+      }
+    }
+  }
 }
 
 // "tie_word_embeddings": true beside another head: transformers uses the head.
@@ -197,7 +220,7 @@ TEST(Checkpoint, UnalignedTensorsAreReadable) {
     EXPECT_NE(aligned_elements<float>(*aligned), nullptr);
     EXPECT_EQ(aligned_elements<uint16_t>(*aligned), nullptr) << "another size";
   }
-  tensors.insert(tensors.begin(), {"odd", "U8", {1}, std::vector<std::byte>(1)});
+  tensors.insert(tensors.begin(), {"masked_bias", "U8", {1}, std::vector<std::byte>(1)});
   ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
   const Checkpoint checkpoint = must_open(temp.path());
   const RawTensor& tensor = *checkpoint.weight({ModuleKind::kFinalNorm});

@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/gguf/ggml_types.h"
+#include "checkpoint/gguf/gguf_config.h"
 #include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/modules.h"
 
@@ -24,12 +25,13 @@ Status disagreement(std::string_view name, const std::string& found, const std::
   return Status(StatusCode::kCorrupt, label(name) + ": found " + found + "; accepted: " + accepted);
 }
 
-// Tensors that other tools leave in layers and that mean nothing here.
+// Tensors that other tools leave in files and that mean nothing here: tables that are computed
+// anew, masks, and scales of a quantized cache.
 bool is_ignorable(std::string_view name) {
-  for (const char* suffix :
+  for (const std::string_view suffix :
        {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".masked_bias",
         ".k_scale", ".v_scale", ".kv_scale"}) {
-    if (name.ends_with(suffix)) return true;
+    if (name.ends_with(suffix) || name == suffix.substr(1)) return true;
   }
   return false;
 }
@@ -195,21 +197,33 @@ class Checker {
 
   Status check_nothing_left() const {
     for (const RawTensor& tensor : table_.tensors()) {
-      const bool in_layer = tensor.name.starts_with("model.layers.") ||
-                            tensor.name.starts_with("layers.") ||
-                            tensor.name.starts_with("midlayer.") || tensor.name.starts_with("blk.");
-      if (!in_layer || used_.contains(tensor.name) || is_ignorable(tensor.name)) continue;
-      return in_file(
-          tensor,
-          disagreement(tensor.name,
-                       "a tensor that " + std::string(table_.described_by()) + " gives no place",
-                       "the tensors of " + std::to_string(config_.num_layers) + " layers of " +
-                           config_.model_type +
-                           " with its biases and quantization; "
-                           "nothing leaves a tensor out: transformers, vLLM or llama.cpp may run "
-                           "the model"));
+      if (used_.contains(tensor.name) || has_other_use(tensor.name)) continue;
+      return in_file(tensor, without_place(tensor.name));
+    }
+    for (const auto& [name, dtype] : table_.foreign()) {
+      if (!has_other_use(name))
+        return without_place(name).with_context(table_.main_file().string());
     }
     return Status();
+  }
+
+  // Whether a tensor that is no module's is read elsewhere or means nothing.
+  bool has_other_use(std::string_view name) const {
+    if (is_ignorable(name)) return true;
+    if (table_.is_gguf() && name == kGgufRopeFactors) return true;
+    // t2d says the same as d2t, from the target's side.
+    if (config_.eagle3) return name == "d2t" || name == "t2d";
+    // A tied head is written once more by some tools; another than the embedding is used.
+    return config_.tied_embeddings && !table_.is_gguf() && name == weight_name({ModuleKind::kHead});
+  }
+
+  Status without_place(std::string_view name) const {
+    return disagreement(
+        name, "a tensor that " + std::string(table_.described_by()) + " gives no place",
+        "the tensors of " + std::to_string(config_.num_layers) + " layers of " +
+            config_.model_type +
+            " with its biases and quantization; nothing leaves a tensor out: transformers, vLLM "
+            "or llama.cpp may run the model");
   }
 
   const TensorTable& table_;

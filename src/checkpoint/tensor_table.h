@@ -45,6 +45,8 @@ class TensorTable {
 
   // The dtype as the file spells it of a tensor that find() leaves out for its dtype; else empty.
   std::string_view foreign_dtype(std::string_view name) const;
+  // Those tensors: their names as the files spell them, and dtypes.
+  const std::map<std::string, std::string, std::less<>>& foreign() const { return foreign_; }
   bool is_gguf() const { return naming_ == ModuleNaming::kGguf; }
   // What says which tensors there must be, for messages: "config.json".
   std::string_view described_by() const;

@@ -207,6 +207,20 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
   EXPECT_NE(refused.message().find("may run it"), std::string::npos) << refused.message();
 }
 
+TEST_F(GgufCheckpointTest, TensorsThatNothingReadsAreRefused) {
+  for (const std::string name :
+       {"output.bias", "token_embd_norm.weight", "output_norm.bias", "position_embd.weight",
+        "output.scale", "rope_factors_long.weight", "v.blk.0.x", "enc.blk.0.attn_q.weight", "d2t",
+        "blk.2.attn_norm.weight"}) {
+    expect_refused({"toy.gguf: tensor \"" + name +
+                    "\": found a tensor that the file's metadata gives "
+                    "no place; accepted: the tensors of 2 layers of llama"},
+                   [&](GgufRig& rig) { rig.tensor(name, kF32, {1}, std::string(4, '\0')); });
+  }
+  expect_refused({"tensor \"output.bias\"", "gives no place"},
+                 [](GgufRig& rig) { rig.tensor("output.bias", 16, {256}, std::string(66, '\0')); });
+}
+
 TEST_F(GgufCheckpointTest, EveryTypeWithoutADecoderSaysWhatToDo) {
   int refused = 0;
   for (uint32_t type = 0; type < 45; ++type) {
