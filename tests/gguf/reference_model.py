@@ -113,7 +113,7 @@ class Rope:
         frequencies = base ** (-2.0 * pairs / config.rope_dim)
         if "rope_freqs.weight" in file:  # Llama 3's scaling, a divisor for every pair
             frequencies = frequencies / file.tensor("rope_freqs.weight")
-        kind = value("scaling.type", "none")
+        kind = value("scaling.type", "linear")
         factor = value("scaling.factor", value("scale_linear", 1.0))
         if kind == "yarn":
             return Rope.yarn(frequencies, base, config.rope_dim, factor, value)

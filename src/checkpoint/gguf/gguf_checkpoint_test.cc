@@ -175,6 +175,35 @@ TEST_F(GgufCheckpointTest, YarnExtendsTheContext) {
               0.5f * (1.0f + 0.1f * std::log(4.0f)), 1e-6f);
 }
 
+TEST_F(GgufCheckpointTest, AFactorWithoutATypeScalesLinearly) {
+  const auto scaling = [&](const std::string& name, float factor, const char* type) {
+    GgufRig rig = toy_gguf(toy("llama"));
+    rig.value("llama.rope." + name, factor);
+    if (type != nullptr) rig.value("llama.rope.scaling.type", type);
+    rig.write(file());
+    return opened(file()).config().rope_scaling;
+  };
+  for (const char* const name : {"scaling.factor", "scale_linear"}) {
+    for (const char* const type : {static_cast<const char*>(nullptr), "linear"}) {
+      const RopeScaling linear = scaling(name, 4.0f, type);
+      EXPECT_EQ(linear.kind, RopeScaling::Kind::kLinear) << name;
+      EXPECT_EQ(linear.factor, 4.0f) << name;
+    }
+    const RopeScaling none = scaling(name, 4.0f, "none");
+    EXPECT_EQ(none.kind, RopeScaling::Kind::kNone) << name;
+    EXPECT_EQ(none.factor, 1.0f) << name;
+    for (const float factor : {0.0f, 1.0f}) {
+      EXPECT_EQ(scaling(name, factor, nullptr).kind, RopeScaling::Kind::kNone) << name;
+    }
+  }
+  expect_refused({"\"llama.rope.scaling.type\": found nothing; accepted: none, since the file has "
+                  "rope_freqs.weight"},
+                 [](GgufRig& rig) {
+                   rig.value("llama.rope.scaling.factor", 4.0f);
+                   rig.tensor("rope_freqs.weight", kF32, {8}, bytes_of({1, 1, 1, 2, 4, 8, 8, 8}));
+                 });
+}
+
 TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
   expect_refused({"toy.gguf", "\"llama.expert_count\": found 8", "accepted: 0"},
                  [](GgufRig& rig) { rig.value("llama.expert_count", uint32_t{8}); });

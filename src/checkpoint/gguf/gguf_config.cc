@@ -187,13 +187,15 @@ class ConfigReader {
   void read_rope() {
     config_.rope_theta = fields_.number(key("rope.freq_base"), 1, 1e12).value_or(10000.0f);
     RopeScaling& scaling = config_.rope_scaling;
-    const std::string_view kind = fields_.string(key("rope.scaling.type")).value_or("none");
     // Before rope.scaling.* there was one key.
     const auto old_scale = fields_.number(key("rope.scale_linear"), 0, 1e6);
     scaling.factor =
         fields_.number(key("rope.scaling.factor"), 0, 1e6).value_or(old_scale.value_or(1.0f));
     if (scaling.factor == 0.0f) scaling.factor = 1.0f;  // 0 is "none" in some files
-    if (kind == "linear" || (kind == "none" && old_scale.value_or(1.0f) != 1.0f)) {
+    // Where no type is named, llama.cpp scales by the factor linearly.
+    const std::string_view unnamed = scaling.factor == 1.0f ? "none" : "linear";
+    const std::string_view kind = fields_.string(key("rope.scaling.type")).value_or(unnamed);
+    if (kind == "linear") {
       scaling.kind = RopeScaling::Kind::kLinear;
     } else if (kind == "yarn") {
       read_yarn();
