@@ -328,12 +328,29 @@ TEST_F(GgufCheckpointTest, AMissingTensorIsNamedAsTheFileWould) {
       .value("llama.feed_forward_length", uint32_t{64})
       .value("llama.attention.head_count", uint32_t{2})
       .value("llama.context_length", uint32_t{64})
+      .value("llama.attention.layer_norm_rms_epsilon", 1e-5f)
       .tensor("token_embd.weight", kF32, {4, 32}, std::string(512, '\0'));
   rig.write(file());
   const Status refused = Checkpoint::open(file()).status();
   EXPECT_EQ(refused.code(), StatusCode::kNotFound);
   EXPECT_NE(refused.message().find("blk.0.attn_norm.weight"), std::string::npos)
       << refused.message();
+}
+
+// The families have different ones, so there is no value to fall back on.
+TEST_F(GgufCheckpointTest, AMissingEpsilonIsRefused) {
+  GgufRig rig;
+  rig.value("general.architecture", "qwen2")
+      .value("qwen2.block_count", uint32_t{1})
+      .value("qwen2.embedding_length", uint32_t{32})
+      .value("qwen2.feed_forward_length", uint32_t{64})
+      .value("qwen2.attention.head_count", uint32_t{2})
+      .value("qwen2.context_length", uint32_t{64})
+      .write(file());
+  EXPECT_EQ(Checkpoint::open(file()).status().message(),
+            file().string() +
+                ": metadata key \"qwen2.attention.layer_norm_rms_epsilon\": found "
+                "nothing; accepted: a number from 0 to 1");
 }
 
 TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {

@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kArchitecture = "general.architecture";
 constexpr const char* kType = "general.type";
+constexpr std::string_view kEpsilon = "attention.layer_norm_rms_epsilon";
 
 struct Architecture {
   std::string_view name;
@@ -155,8 +156,9 @@ class ConfigReader {
     config_.num_kv_heads =
         integer("attention.head_count_kv", 1, kMaxWidth).value_or(config_.num_heads);
     config_.max_position = required("context_length", kMaxPosition);
-    config_.rms_norm_eps =
-        fields_.number(key("attention.layer_norm_rms_epsilon"), 0, 1).value_or(1e-5f);
+    const auto epsilon = fields_.number(key(kEpsilon), 0, 1);
+    if (!epsilon) fields_.refuse(key(kEpsilon), "a number from 0 to 1");
+    config_.rms_norm_eps = epsilon.value_or(1e-5f);
     if (!fields_.ok()) return;
     if (config_.num_heads % config_.num_kv_heads != 0) {
       fields_.refuse(key("attention.head_count_kv"), "a divisor of attention.head_count (" +
