@@ -237,9 +237,9 @@ Status run_inspect(const InspectFlags& flags) {
                       (!flag.empty() ? flag : "the model '" + flags.model + "'") +
                       ", only with --json");
   }
-  if (flags.formats && (!flag.empty() || flags.devices || !flags.model.empty())) {
+  if (flags.formats && (!flag.empty() || flags.devices || flags.json || !flags.model.empty())) {
     return Status(StatusCode::kInvalidArgument,
-                  "--formats: cannot be combined with a model, its flags or --devices");
+                  "--formats: cannot be combined with a model, its flags, --devices or --json");
   }
   if (flags.formats) {
     std::cout << format_list();

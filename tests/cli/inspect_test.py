@@ -22,6 +22,9 @@ class Inspect(EditedCheckpoint):
         devices = json.loads(run("inspect", "--devices", "--json").stdout)
         self.assertGreaterEqual(devices["cores"], 1)
         self.assertIsInstance(devices["gpus"], list)
+        self.assertTrue(run("inspect", "--formats").stdout.startswith("| stored format |"))
+        for other in ("--json", "--devices", "--all", TARGET):
+            self.refused(run("inspect", "--formats", other), "--formats: cannot be combined with")
         nothing = run("inspect")
         self.assertIn("--devices", nothing.stderr)
 
