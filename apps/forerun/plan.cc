@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_file.h"
 #include "checkpoint/model_config.h"
 #include "commands.h"
 #include "engine/load/measure_devices.h"
@@ -85,7 +86,7 @@ std::string name_of_config(const fs::path& file) {
 // A checkpoint, or its config.json alone: a plan needs no weights.
 Result<NamedConfig> read_config(const std::string& model) {
   std::error_code ignored;
-  if (fs::is_regular_file(model, ignored) && fs::path(model).extension() != ".gguf") {
+  if (fs::is_regular_file(model, ignored) && !is_gguf_path(model)) {
     FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--model", model));
     FORERUN_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(text, model));
     return NamedConfig{name_of_config(model), std::move(config)};

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/lower_case.h"
 #include "base/status_macros.h"
 #include "checkpoint/config_sections.h"
 #include "checkpoint/gguf/gguf_config.h"
@@ -51,11 +52,6 @@ Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig
                       "or f16 checkpoint, or a GGUF file of it");
   }
   return Status();
-}
-
-bool is_gguf(const std::filesystem::path& path) {
-  std::error_code error;
-  return path.extension() == ".gguf" && !std::filesystem::is_directory(path, error);
 }
 
 Status check_directory(const std::filesystem::path& dir) {
@@ -171,7 +167,7 @@ Result<Checkpoint::Impl> open_eagle3_gguf(const std::filesystem::path& path) {
 
 // Whether a directory or GGUF file that can be opened is a head.
 bool is_head(const std::filesystem::path& path) {
-  if (!is_gguf(path)) return describes_eagle3(path);
+  if (!is_gguf_path(path)) return describes_eagle3(path);
   const auto file = GgufFile::open(path);
   return file.ok() && describes_eagle3(*file);
 }
@@ -179,7 +175,7 @@ bool is_head(const std::filesystem::path& path) {
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
-  FORERUN_ASSIGN_OR_RETURN(Impl impl, is_gguf(path) ? open_gguf(path) : open_directory(path));
+  FORERUN_ASSIGN_OR_RETURN(Impl impl, is_gguf_path(path) ? open_gguf(path) : open_directory(path));
   FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config, impl.parts));
   if (!impl.config.dtype_stated) {
     impl.config.dtype = impl.table.find(weight_name({ModuleKind::kEmbedding}))->dtype;
@@ -188,8 +184,8 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
 }
 
 Result<Checkpoint> Checkpoint::open_eagle3(const std::filesystem::path& path) {
-  FORERUN_ASSIGN_OR_RETURN(Impl impl,
-                           is_gguf(path) ? open_eagle3_gguf(path) : open_eagle3_directory(path));
+  FORERUN_ASSIGN_OR_RETURN(
+      Impl impl, is_gguf_path(path) ? open_eagle3_gguf(path) : open_eagle3_directory(path));
   FORERUN_RETURN_IF_ERROR(check_tensors(impl.table, impl.config, impl.parts));
   if (!impl.config.dtype_stated) {
     impl.config.dtype = impl.table.find(weight_name({ModuleKind::kFinalNorm}))->dtype;
@@ -208,7 +204,10 @@ Checkpoint::~Checkpoint() = default;
 
 const std::filesystem::path& Checkpoint::path() const { return impl_->path; }
 std::string Checkpoint::name() const {
-  if (impl_->gguf != nullptr) return impl_->path.stem().string();
+  if (impl_->gguf != nullptr) {
+    const bool is_named = lower_case(impl_->path.extension().string()) == ".gguf";
+    return (is_named ? impl_->path.stem() : impl_->path.filename()).string();
+  }
   // Also of "." and of a path that ends with a slash.
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(impl_->path, error);

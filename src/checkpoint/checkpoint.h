@@ -98,7 +98,7 @@ class Checkpoint {
 
   // The directory or the GGUF file.
   const std::filesystem::path& path() const;
-  // The name of the directory, or that of the file without ".gguf".
+  // The name of the directory, or that of the file without a ".gguf" in any case.
   std::string name() const;
   // The GGUF file with its metadata; null for a directory.
   const GgufFile* gguf() const;

@@ -82,8 +82,9 @@ Status refuse_file(const std::filesystem::path& file) {
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
   const Format format = format_of(name);
   if (format == Format::kNone || format == Format::kSafetensors) {
-    return Status(StatusCode::kInvalidArgument, file.string() + ": found a file; accepted: " +
-                                                    kAcceptedFormats + ", e.g. " + parent.string());
+    return Status(StatusCode::kInvalidArgument,
+                  file.string() + ": found a file that is no GGUF file; accepted: " +
+                      kAcceptedFormats + ", e.g. " + parent.string());
   }
   return refusal(file, format, parent.string(), name);
 }

@@ -337,6 +337,26 @@ TEST_F(GgufCheckpointTest, AMissingTensorIsNamedAsTheFileWould) {
       << refused.message();
 }
 
+TEST_F(GgufCheckpointTest, AFileOfAnotherNameIsKnownByItsFirstBytes) {
+  for (const auto& [name, model] :
+       {std::pair("TOY.GGUF", "TOY"), std::pair("sha256-ab12", "sha256-ab12"),
+        std::pair("toy-v1.5", "toy-v1.5"), std::pair("toy.bin", "toy.bin")}) {
+    toy_gguf(toy("llama")).write(file(name));
+    EXPECT_EQ(opened(*resolve_checkpoint(file(name).string())).name(), model);
+    EXPECT_TRUE(Checkpoint::open_draft(file(name)).ok()) << name;
+  }
+  for (const char* const text : {"", "GGU", "GGML and more"}) {
+    ASSERT_TRUE(write_text(file("sha256-cd34"), text).ok());
+    const std::string refused = Checkpoint::open(file("sha256-cd34")).status().message();
+    EXPECT_TRUE(refused.starts_with(file("sha256-cd34").string() +
+                                    ": found a file that is no GGUF file; accepted: a GGUF file"))
+        << refused;
+  }
+  ASSERT_TRUE(write_text(file("TOY.GGUF"), "GGML and more").ok());
+  EXPECT_NE(Checkpoint::open(file("TOY.GGUF")).status().message().find("magic: found \"GGML\""),
+            std::string::npos);
+}
+
 // The families have different ones, so there is no value to fall back on.
 TEST_F(GgufCheckpointTest, AMissingEpsilonIsRefused) {
   GgufRig rig;

@@ -1,11 +1,14 @@
 #include "checkpoint/gguf/gguf_file.h"
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/lfs_pointer.h"
+#include "base/lower_case.h"
 #include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/gguf/gguf_split.h"
@@ -159,6 +162,18 @@ const GgufFileTensor* GgufFile::find(std::string_view name) const {
       tensors_.begin(), tensors_.end(), name,
       [](const GgufFileTensor& tensor, std::string_view key) { return tensor.name < key; });
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+bool is_gguf_path(const std::filesystem::path& path) {
+  std::error_code error;
+  if (lower_case(path.extension().string()) == ".gguf") {
+    return !std::filesystem::is_directory(path, error);
+  }
+  // A FIFO would hold the process up until somebody writes into it.
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  char begin[kGgufMagic.size()] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  return std::string_view(begin, sizeof begin) == kGgufMagic;
 }
 
 }  // namespace forerun

@@ -63,4 +63,8 @@ class GgufFile {
   std::vector<GgufFileTensor> tensors_;
 };
 
+// Whether a path is to be opened as a GGUF file: no directory, and its name ends with ".gguf" in
+// any case or it is a regular file that begins with "GGUF", as Ollama's blobs do.
+bool is_gguf_path(const std::filesystem::path& path);
+
 }  // namespace forerun

@@ -15,7 +15,6 @@
 namespace forerun {
 namespace {
 
-constexpr std::string_view kGgufMagic = "GGUF";
 constexpr uint64_t kMinValueBytes = 8 + 4 + 1;       // an empty key, a type, one byte
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // an empty name, no extents, type, offset
 constexpr uint64_t kMinArrayBytes = 4 + 8;           // type and number of the elements

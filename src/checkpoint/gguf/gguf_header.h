@@ -33,6 +33,7 @@ struct GgufHeader {
   std::vector<GgufTensor> tensors;  // in the order of their offsets
 };
 
+inline constexpr std::string_view kGgufMagic = "GGUF";  // the first bytes of a file
 inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{256} << 20;
 // An array of numbers or strings has depth 1. Deeper ones are checked and kept as bytes.
 inline constexpr int kMaxGgufArrayDepth = 4;
