@@ -152,6 +152,16 @@ class Checker {
                                    label(first.name) + ": found a quantized head; accepted: " +
                                        weight_name(module.id) + " in f32, bf16 or f16"));
     }
+    if (must_be_plain(config_.quantization, name)) {
+      return in_file(first,
+                     disagreement(first.name,
+                                  "quantized weights, though quantization_config leaves the layer "
+                                  "out",
+                                  weight_name(module.id) +
+                                      " in f32, bf16 or f16, or a quantization_config that does "
+                                      "not leave the layer out (modules_to_not_convert, "
+                                      "ignored_layers, dynamic)"));
+    }
     WeightParts& parts = parts_[{module.id.kind, module.id.layer}];
     if (Status found = parts.find(table_, module, scheme); !found.ok()) {
       return in_file(first, std::move(found));

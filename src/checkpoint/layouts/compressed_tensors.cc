@@ -242,6 +242,16 @@ void read_compressed_tensors_fields(FieldReader& fields, QuantizationConfig& qua
                     StatusCode::kUnsupported);
     }
   }
+  if (auto transforms = fields.object("transform_config")) {
+    const std::vector<std::string> keys = transforms->keys();
+    if (std::any_of(keys.begin(), keys.end(),
+                    [&](const auto& key) { return transforms->truthy(key); })) {
+      fields.refuse(
+          "transform_config",
+          "none: no transform of inputs or weights is applied; " + std::string(kTakeTheOriginal),
+          StatusCode::kUnsupported);
+    }
+  }
   const std::string format = fields.string("format").value_or("");
   const auto groups = fields.object("config_groups");
   const std::vector<std::string> names = groups ? groups->keys() : std::vector<std::string>();

@@ -320,6 +320,22 @@ TEST(BadLayouts, AnotherDescriptionIsRefused) {
        R"({"quant_method":"compressed-tensors","format":"float-quantized","ignore":["re:.*down.*",)"
        R"("lm_head"],"config_groups":{"a":{"targets":["Linear"],"weights":{"type":"float"}}}})",
        "down_proj.weight\": found f8_e4m3"},
+      {"gemv",
+       R"({"quant_method":"awq","version":"gemv","group_size":64,)"
+       R"("modules_to_not_convert":["mlp.down_proj"]})",
+       "down_proj.qweight\": found quantized weights, though quantization_config leaves the layer "
+       "out; accepted: model.layers.0.mlp.down_proj.weight in f32, bf16 or f16, or a"},
+      {"gptq", R"({"quant_method":"gptq","group_size":64,"dynamic":{"-:.*\\.down_proj":{}}})",
+       "down_proj.qweight\": found quantized weights"},
+      {"gptq", R"({"quant_method":"gptq","group_size":64,"modules_to_not_convert":["mlp"]})",
+       "gate_proj.qweight\": found quantized weights"},
+      {"fp8_tensor", R"({"quant_method":"fp8","ignored_layers":["model.layers.0.mlp.down_proj"]})",
+       "down_proj.weight\": found quantized weights"},
+      {"packed",
+       R"({"quant_method":"compressed-tensors","format":"pack-quantized","transform_config":)"
+       R"({"config_groups":{"R1":{"type":"hadamard"}}},"config_groups":{"a":{"targets":["Linear"],)"
+       R"("weights":{"num_bits":4,"group_size":64}}}})",
+       "\"quantization_config.transform_config\": found an object; accepted: none"},
   };
   for (const Wrong& each : wrong) {
     TempDir dir;
@@ -327,6 +343,29 @@ TEST(BadLayouts, AnotherDescriptionIsRefused) {
     ASSERT_FALSE(checkpoint.ok()) << each.config;
     EXPECT_NE(checkpoint.status().message().find(each.message), std::string::npos)
         << checkpoint.status().message() << "\n lacks " << each.message;
+  }
+}
+
+// A part of a name may mean another module: "mlp.gate" is that of a mixture of experts.
+TEST(LeftOutLayers, APartOfAWordLeavesOutNothingThatIsQuantized) {
+  TempDir dir;
+  const auto checkpoint = open_with(
+      dir, layout_tensors(toy_layout("fp8_tensor")),
+      R"({"quant_method":"fp8","modules_to_not_convert":["model.layers.0.mlp.gate","s.0.mlp.up",)"
+      R"("layers.00","lm_head","."]})");
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+}
+
+TEST(LeftOutLayers, AnEmptyTransformIsNone) {
+  for (const char* const transform : {"null", "{}", R"({"config_groups":{}})"}) {
+    TempDir dir;
+    const auto checkpoint = open_with(
+        dir, layout_tensors(toy_layout("packed")),
+        std::string(R"({"quant_method":"compressed-tensors","format":"pack-quantized",)") +
+            R"("transform_config":)" + transform +
+            R"(,"config_groups":{"a":{"targets":["Linear"],"weights":{"num_bits":4,)"
+            R"("group_size":64}}}})");
+    EXPECT_TRUE(checkpoint.ok()) << transform << checkpoint.status().message();
   }
 }
 

@@ -219,6 +219,18 @@ bool matches_layer(std::string_view pattern, std::string_view name, bool in_full
   return in_full ? pattern == name : name.find(pattern) != name.npos;
 }
 
+bool matches_words(std::string_view pattern, std::string_view name) {
+  if (pattern.starts_with(kPatternPrefix)) return matches_layer(pattern, name, true);
+  const size_t first = pattern.find_first_not_of('.');
+  if (first == pattern.npos) return false;
+  pattern = pattern.substr(first, pattern.find_last_not_of('.') + 1 - first);
+  const auto ends_word = [name](size_t at) { return at >= name.size() || name[at] == '.'; };
+  for (size_t at = name.find(pattern); at != name.npos; at = name.find(pattern, at + 1)) {
+    if ((at == 0 || ends_word(at - 1)) && ends_word(at + pattern.size())) return true;
+  }
+  return false;
+}
+
 bool is_readable_pattern(std::string_view pattern) {
   if (!pattern.starts_with(kPatternPrefix)) return true;
   PatternWalk walk(pattern.substr(kPatternPrefix.size()), "model.layers.0.self_attn.q_proj");

@@ -79,6 +79,8 @@ std::string layout_name(const LayerScheme& scheme);
 const LayerScheme* scheme_of(const QuantizationConfig& quantization, std::string_view module);
 // Whether a layer may be plain under its name, though it has a scheme.
 bool is_left_out(const QuantizationConfig& quantization, std::string_view module);
+// Whether it must be: no part of a name that could mean another module.
+bool must_be_plain(const QuantizationConfig& quantization, std::string_view module);
 
 // Readers of quantization_config, one a method. Failures are recorded in the reader.
 void read_awq_fields(FieldReader& fields, QuantizationConfig& quantization);

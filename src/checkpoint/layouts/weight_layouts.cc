@@ -1,4 +1,5 @@
 // The table of layouts, and which layer has which.
+#include <algorithm>
 #include <string>
 
 #include "base/printable.h"
@@ -59,6 +60,13 @@ bool is_left_out(const QuantizationConfig& quantization, std::string_view module
     if (matches_layer(pattern, module, quantization.names_in_full)) return true;
   }
   return false;
+}
+
+bool must_be_plain(const QuantizationConfig& quantization, std::string_view module) {
+  if (quantization.names_in_full) return is_left_out(quantization, module);
+  return std::any_of(
+      quantization.left_out.begin(), quantization.left_out.end(),
+      [module](const std::string& pattern) { return matches_words(pattern, module); });
 }
 
 void read_left_out(FieldReader& fields, std::string_view field, QuantizationConfig& quantization) {
