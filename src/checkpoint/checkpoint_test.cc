@@ -508,7 +508,7 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
                  });
 }
 
-// As transformers itself writes them, in both spellings of config.json.
+// The fields that transformers writes, in both spellings of config.json.
 TEST(Checkpoint, TheGoldensOpen) {
   const fs::path goldens = fs::path(FORERUN_SOURCE_DIR) / "build/goldens";
   if (!fs::exists(goldens)) GTEST_SKIP() << "tools/golden_weights.py has not written them";

@@ -221,7 +221,7 @@ TEST(Eagle3, RefusesByName) {
   EXPECT_TRUE(has(text((spec_forge + R"(, "model_type": "mistral")").c_str()), "model_type"));
 }
 
-// As llama.cpp's converter writes heads: the layer's description under eagle3.*, tokens in d2t.
+// The layout of llama.cpp's converter: the layer's description under eagle3.*, tokens in d2t.
 ToySpec toy_gguf_head() {
   ToySpec spec = toy_head();
   spec.eagle3->tap_layers = {2, 5, 7};
