@@ -176,7 +176,7 @@ TEST(Checkpoint, TensorsThatNothingReadsAreRefused) {
                        {"model.safetensors: tensor \"" + name +
                         "\": found a tensor that config.json "
                         "gives no place; accepted: the tensors of 2 layers of llama"},
-                       [&](auto& tensors) {
+                       [&, dtype = dtype, bytes = bytes](auto& tensors) {
                          tensors.push_back({name, dtype, {1}, std::vector<std::byte>(bytes)});
                        });
       }
