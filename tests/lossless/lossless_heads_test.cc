@@ -50,7 +50,10 @@ std::vector<HeadCase> head_cases() {
   next.head.max_position = 192;
   all.push_back(next);
   if (on_gpu()) {
-    for (HeadCase& each : all) each.precision.activations = "bf16";
+    for (HeadCase& each : all) {
+      each.precision.activations = "bf16";
+      each.head.hidden_size = (each.head.hidden_size + 31) / 32 * 32;  // what GPU layers take
+    }
   }
   return all;
 }
