@@ -17,6 +17,10 @@
 // apart, so one Step carries checks of some sequences and verifications of others. T_D is then a
 // Step of the draft model, T_V any Step of the target. The draft model's errors include those of
 // the view: the view agrees with a share of draft_acceptance + 1 - acceptance of its draft tokens.
+//
+// A trained head as --draft is measured in chains (--draft-depths) and in trees of a fixed size
+// (--trees ROWSxWIDTHxDEPTH). Its KV does not begin where the target's does, so tokens and guesses
+// are drawn by position instead of by history; requests begin at different positions.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -34,6 +38,7 @@
 #include "base/status_macros.h"
 #include "engine/load/load_models.h"
 #include "engine/load/make_executor.h"
+#include "engine/load/model_facts.h"
 #include "engine/load/opened_model.h"
 #include "kernels/attention/attention.h"
 #include "runner/record_rows.h"
@@ -43,8 +48,30 @@
 namespace forerun {
 namespace {
 
+// Answers that depend on the position alone: every text is the same, as are a draft's guesses at
+// it.
+class PositionalAcceptance : public AcceptanceSource {
+ public:
+  explicit PositionalAcceptance(AcceptanceModel model) : model_(std::move(model)) {}
+  int32_t vocab() const override { return model_.vocab; }
+  TokenId target_token(uint64_t, int32_t position) const override {
+    return model_.target_token(history_at(position));
+  }
+  void draft_guesses(uint64_t, int32_t position, int32_t count,
+                     std::vector<Candidate>* out) const override {
+    *out = model_.draft_top(history_at(position), count, position);
+  }
+
+ private:
+  static uint64_t history_at(int32_t position) {
+    return mix_hash(0, static_cast<uint64_t>(position));
+  }
+
+  AcceptanceModel model_;
+};
+
 struct Arguments {
-  std::string model, draft, devices, json;
+  std::string model, draft, devices, json, draft_weights;
   std::vector<int32_t> requests = {24};
   std::vector<int32_t> contexts = {32000};
   int64_t max_tokens = 0;  // of a cell, all requests' contexts; 0: any
@@ -55,6 +82,8 @@ struct Arguments {
   std::vector<int32_t> budgets = {2048};
   std::vector<int32_t> depths = {1, 2, 3, 4, 5, 6};
   std::vector<int32_t> draft_depths = {1, 2, 3};
+  std::vector<std::string> trees = {};
+  std::vector<double> rank_hits = {};  // of a head's guesses after the first
   std::vector<int32_t> hierarchy_depths = {};
   std::vector<int32_t> hierarchy_widths = {4};
   int32_t draft_window = 0;  // EngineOptions::draft_window
@@ -83,7 +112,8 @@ struct Row {
   Cell cell;
   std::string name;
   int32_t depth = 0;
-  int32_t width = 0;  // rows of a check; 0: nothing is checked
+  int32_t width = 0;  // rows of a check, leaves of a tree's draft Step; 0: neither
+  int32_t rows = 0;   // of a tree
   int32_t budget = 0;
   double acceptance = 0.0;
   double draft_ms = 0.0, verify_ms = 0.0;
@@ -117,6 +147,7 @@ class Bench {
     options.model = arguments.model;
     options.draft = arguments.draft;
     options.draft_window = arguments.draft_window;
+    if (!arguments.draft_weights.empty()) options.draft_weights = arguments.draft_weights;
     int64_t tokens = 0;
     for (const Cell& cell : cells) {
       const int32_t longest = cell.context + arguments.tokens + kKvBlockTokens;
@@ -145,24 +176,27 @@ class Bench {
     return bench;
   }
 
+  bool drafts_by_head() const { return facts_of(*opened_).draft_is_head; }
+
   Result<Row> measure(const Cell& cell, std::string name, const SpeculationOptions& strategy,
                       double acceptance) {
     const int32_t vocab = opened_->target.live_vocab();
-    ModelFacts facts{
-        .has_draft_model = models_->has_draft(), .target_vocab = vocab, .draft_vocab = vocab};
+    ModelFacts facts = facts_of(*opened_);
+    facts.draft_vocab = vocab;  // of the answers
     FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(strategy, facts));
     const bool by_model = strategy.strategy == "serial_tree";
-    const ModelledAcceptance target(acceptance_of(acceptance, vocab));
-    const ModelledAcceptance draft(acceptance_of(arguments_.draft_acceptance, vocab));
+    const std::array<std::unique_ptr<AcceptanceSource>, kNumRoles> answers =
+        answers_of(acceptance, vocab);
     std::vector<StepRecord> steps;
     const auto executor =
-        make_executor(*models_, {.answers = {&target, &draft},
+        make_executor(*models_, {.answers = {answers[0].get(), answers[1].get()},
                                  .on_step = [&](const StepRecord& step) { steps.push_back(step); },
                                  .budget = {.rows = cell.requests * options_.max_context_tokens}});
     std::vector<OfflineRequest> requests(static_cast<size_t>(cell.requests));
     for (size_t index = 0; index < requests.size(); ++index) {
       // Texts of their own: none shares another's KV.
-      requests[index].prompt.assign(static_cast<size_t>(cell.context), 1);
+      const size_t offset = drafts_by_head() ? 13 * index : 0;
+      requests[index].prompt.assign(static_cast<size_t>(cell.context) + offset, 1);
       requests[index].prompt[0] = static_cast<TokenId>(index + 2);
       requests[index].new_tokens = arguments_.tokens;
       requests[index].sampling.temperature = 0.0f;
@@ -210,7 +244,9 @@ class Bench {
             .acceptance = by_model ? arguments_.draft_acceptance : acceptance};
     if (strategy.strategy != "autoregressive") row.depth = plan->draft_depth;
     const bool is_hierarchy = strategy.strategy == "sparse_self" && !strategy.source.empty();
-    if (is_hierarchy) row.width = plan->draft_width;
+    const bool is_tree = strategy.shape == "best";
+    if (is_hierarchy || is_tree) row.width = plan->draft_width;
+    if (is_tree) row.rows = plan->verify_tokens;
     row.tokens_a_round = static_cast<double>(tokens) / static_cast<double>(rounds);
     row.tokens_per_s = static_cast<double>(within) / (end - begin);
     std::vector<double> drafts, verifications;
@@ -218,7 +254,7 @@ class Bench {
       // Steps that lack some of the sequences, or that read prompts, are left out.
       if (step.sequences < cell.requests && !is_hierarchy) continue;
       if (step.rows > 64 * step.sequences) continue;
-      if (is_hierarchy) {
+      if (is_hierarchy || drafts_by_head()) {
         (step.role == Role::kDraft ? drafts : verifications).push_back(1e3 * step.seconds);
         continue;
       }
@@ -234,6 +270,21 @@ class Bench {
 
  private:
   explicit Bench(const Arguments& arguments) : arguments_(arguments) {}
+
+  // Of the target, whose own guesses come true with `acceptance`, and of the draft.
+  std::array<std::unique_ptr<AcceptanceSource>, kNumRoles> answers_of(double acceptance,
+                                                                      int32_t vocab) const {
+    AcceptanceModel draft = acceptance_of(arguments_.draft_acceptance, vocab);
+    if (!drafts_by_head()) {
+      return {std::make_unique<ModelledAcceptance>(acceptance_of(acceptance, vocab)),
+              std::make_unique<ModelledAcceptance>(draft)};
+    }
+    draft.rank_hit.insert(draft.rank_hit.end(), arguments_.rank_hits.begin(),
+                          arguments_.rank_hits.end());
+    draft.spread = AcceptanceModel().spread;
+    return {std::make_unique<PositionalAcceptance>(draft),
+            std::make_unique<PositionalAcceptance>(draft)};
+  }
 
   const Arguments arguments_;
   EngineOptions options_;
@@ -258,6 +309,33 @@ struct Setting {
   SpeculationOptions strategy;
 };
 
+SpeculationOptions chain_of_draft(int32_t depth) {
+  SpeculationOptions strategy{.strategy = "serial_tree"};
+  strategy.shape = "chain";
+  strategy.source = "model";
+  strategy.draft_depth = depth;
+  return strategy;
+}
+
+std::vector<Setting> head_settings(const Arguments& arguments) {
+  std::vector<Setting> settings = {{"autoregressive", {.strategy = "autoregressive"}}};
+  for (const int32_t depth : arguments.draft_depths) {
+    settings.push_back({"head, chain", chain_of_draft(depth)});
+  }
+  for (const std::string& tree : arguments.trees) {
+    SpeculationOptions strategy{.strategy = "serial_tree"};
+    strategy.shape = "best";
+    strategy.source = "model";
+    int rows = 0, width = 0, depth = 0;
+    if (std::sscanf(tree.c_str(), "%dx%dx%d", &rows, &width, &depth) != 3) continue;  // checked
+    strategy.verify_tokens = rows;
+    strategy.draft_width = width;
+    strategy.draft_depth = depth;
+    settings.push_back({"head, tree " + tree, strategy});
+  }
+  return settings;
+}
+
 std::vector<Setting> settings_of(const Arguments& arguments, const Cell& cell) {
   std::vector<Setting> settings = {{"autoregressive", {.strategy = "autoregressive"}}};
   std::vector<int32_t> budgets;
@@ -273,10 +351,7 @@ std::vector<Setting> settings_of(const Arguments& arguments, const Cell& cell) {
   }
   if (arguments.draft.empty()) return settings;
   for (const int32_t depth : arguments.draft_depths) {
-    SpeculationOptions strategy{.strategy = "serial_tree"};
-    strategy.shape = "chain";
-    strategy.source = "model";
-    strategy.draft_depth = depth;
+    SpeculationOptions strategy = chain_of_draft(depth);
     settings.push_back({"draft model", strategy});
     for (const int32_t budget : budgets) {
       strategy.view = "streaming_llm";
@@ -302,7 +377,8 @@ std::vector<Setting> settings_of(const Arguments& arguments, const Cell& cell) {
 // all settings have in turn, since machines with neighbours run at several speeds.
 Status run_cell(const Arguments& arguments, Bench& bench, const Cell& cell,
                 std::vector<Row>& rows) {
-  const std::vector<Setting> settings = settings_of(arguments, cell);
+  const std::vector<Setting> settings =
+      bench.drafts_by_head() ? head_settings(arguments) : settings_of(arguments, cell);
   std::vector<Row> fastest(settings.size());
   for (int32_t repeat = 0; repeat < arguments.repeats; ++repeat) {
     for (size_t index = 0; index < settings.size(); ++index) {
@@ -340,6 +416,7 @@ Status run(const Arguments& arguments) {
                         {"context", row.cell.context},
                         {"gamma", row.depth},
                         {"check_rows", row.width},
+                        {"tree_rows", row.rows},
                         {"budget", row.budget},
                         {"acceptance", row.acceptance},
                         {"draft_ms", row.draft_ms},
@@ -349,6 +426,12 @@ Status run(const Arguments& arguments) {
                         {"speed_up", row.speed_up}});
   }
   return bench::record_rows(recorded, arguments.json);
+}
+
+std::string tree_refusal(const std::string& text) {
+  int rows = 0, width = 0, depth = 0;
+  if (std::sscanf(text.c_str(), "%dx%dx%d", &rows, &width, &depth) == 3) return {};
+  return "found '" + text + "'; accepted: ROWSxWIDTHxDEPTH such as 16x8x7";
 }
 
 }  // namespace
@@ -374,6 +457,13 @@ int main(int argc, char** argv) {
   app.add_option("--budgets", arguments.budgets, "K of the views")->delimiter(',');
   app.add_option("--depths", arguments.depths, "γ of sparse_self")->delimiter(',');
   app.add_option("--draft-depths", arguments.draft_depths, "γ of the draft model")->delimiter(',');
+  app.add_option("--trees", arguments.trees,
+                 "of a trained head: rows verified x leaves a draft Step x draft Steps")
+      ->delimiter(',')
+      ->check(CLI::Validator(forerun::tree_refusal, "ROWSxWIDTHxDEPTH"));
+  app.add_option("--rank-hits", arguments.rank_hits, "chances of a head's second, third ... guess")
+      ->delimiter(',');
+  app.add_option("--draft-weights", arguments.draft_weights, "as forerun's");
   app.add_option("--hierarchy-depths", arguments.hierarchy_depths,
                  "γ of sparse_self that checks what the draft model guesses")
       ->delimiter(',');
