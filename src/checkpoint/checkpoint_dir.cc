@@ -86,8 +86,9 @@ Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repositor
 
 namespace {
 
-// A directory or file, or a directory of the local Hugging Face cache.
-Result<std::filesystem::path> find_files(std::string_view model) {
+// A directory or file, or a directory of the local Hugging Face cache. `quantization` is only for
+// the command that would download it.
+Result<std::filesystem::path> find_files(std::string_view model, std::string_view quantization) {
   std::error_code error;
   const std::filesystem::path path(model);
   if (!model.empty() && std::filesystem::exists(path, error)) return path;
@@ -110,11 +111,13 @@ Result<std::filesystem::path> find_files(std::string_view model) {
     const std::filesystem::path repository = hub / folder;
     if (std::filesystem::is_directory(repository, error)) return snapshot_of(repository, revision);
   }
-  return Status(StatusCode::kNotFound,
-                quoted + ": no such directory, and not in the local Hugging Face cache (" +
-                    (searched.empty() ? "none: HOME is not set" : searched) +
-                    "); Forerun never downloads: hf download " + std::string(repository_name) +
-                    (at == model.size() ? "" : " --revision " + revision));
+  return Status(
+      StatusCode::kNotFound,
+      quoted + ": no such directory, and not in the local Hugging Face cache (" +
+          (searched.empty() ? "none: HOME is not set" : searched) +
+          "); Forerun never downloads: hf download " + std::string(repository_name) +
+          (at == model.size() ? "" : " --revision " + revision) +
+          (quantization.empty() ? "" : " --include \"*" + std::string(quantization) + "*\""));
 }
 
 }  // namespace
@@ -128,8 +131,9 @@ Result<std::filesystem::path> resolve_checkpoint(std::string_view model) {
                                   !std::filesystem::exists(typed, error);
   const std::string_view quantization =
       names_quantization ? model.substr(colon + 1) : std::string_view();
-  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path found,
-                           find_files(names_quantization ? model.substr(0, colon) : model));
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::filesystem::path found,
+      find_files(model.substr(0, names_quantization ? colon : model.size()), quantization));
   if (!std::filesystem::is_directory(found, error)) {
     if (!names_quantization) return found;
     return Status(

@@ -99,6 +99,8 @@ TEST(ResolveCheckpointDir, RevisionsOfARepository) {
   EXPECT_NE(said("org/name@v2").find("no revision \"v2\""), std::string::npos);
   EXPECT_NE(said("org/name@lost").find("interrupted"), std::string::npos);
   EXPECT_NE(said("org/other@v2").find("hf download org/other --revision v2"), std::string::npos);
+  EXPECT_NE(said("org/other:Q8_0").find("hf download org/other --include \"*Q8_0*\""),
+            std::string::npos);
 }
 
 TEST(ResolveCheckpointDir, NamesThatAreNoRepository) {

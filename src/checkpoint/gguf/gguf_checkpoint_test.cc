@@ -388,7 +388,7 @@ TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {
             std::string::npos)
       << several.message();
   const Status none = resolve_checkpoint(dir + ":Q6_K").status();
-  EXPECT_NE(none.message().find("accepted: a file whose name ends with \"Q6_K\""),
+  EXPECT_NE(none.message().find("accepted: a file or folder whose name ends with \"Q6_K\""),
             std::string::npos)
       << none.message();
   EXPECT_FALSE(resolve_checkpoint(file("Toy-Q8_0.gguf").string() + ":Q8_0").ok());
@@ -396,3 +396,43 @@ TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {
 
 }  // namespace
 }  // namespace forerun
+// Names as the repositories of unsloth, bartowski and mradermacher have them.
+TEST_F(GgufCheckpointTest, TheClosestNameIsChosenAlsoInFolders) {
+  for (const char* const name :
+       {"Toy-Q4_K_M.gguf", "Toy-UD-Q4_K_M.gguf", "Toy-UD-Q2_K_XL.gguf", "Toy-Q3_K_M-v2.gguf",
+        "toy_q6_k.gguf", "Toy.i1-IQ3_S.gguf", "Toy-IQ4_XS.gguf", "Toy-imatrix.gguf",
+        "Toy-mmproj-BF16.gguf", "BF16/Toy-BF16-00001-of-00002.gguf",
+        "BF16/Toy-BF16-00002-of-00002.gguf", "UD-Q8_K_XL/Toy-00002-of-00003.gguf",
+        "UD-Q8_K_XL/Toy-00003-of-00003.gguf", "Toy-Q5_K_M/Toy-Q5_K_M.gguf", "a/Toy-Q8_0.gguf",
+        "b/Toy-Q8_0.gguf", ".cache/Toy-Q2_K.gguf"}) {
+    std::filesystem::create_directories(file(name).parent_path());
+    ASSERT_TRUE(write_text(file(name), "").ok());
+  }
+  const std::string dir = dir_.path().string() + ":";
+  for (const auto& [quantization, chosen] :
+       {std::pair("Q4_K_M", "Toy-Q4_K_M.gguf"), std::pair("UD-Q4_K_M", "Toy-UD-Q4_K_M.gguf"),
+        std::pair("q2_k_xl", "Toy-UD-Q2_K_XL.gguf"), std::pair("Q3_K_M", "Toy-Q3_K_M-v2.gguf"),
+        std::pair("Q6_K", "toy_q6_k.gguf"), std::pair("IQ3_S", "Toy.i1-IQ3_S.gguf"),
+        std::pair("BF16", "BF16/Toy-BF16-00001-of-00002.gguf"),
+        std::pair("UD-Q8_K_XL", "UD-Q8_K_XL/Toy-00002-of-00003.gguf"),
+        std::pair("Q5_K_M", "Toy-Q5_K_M/Toy-Q5_K_M.gguf")}) {
+    const auto found = resolve_checkpoint(dir + quantization);
+    ASSERT_TRUE(found.ok()) << quantization << ": " << found.status().message();
+    EXPECT_EQ(*found, file(chosen)) << quantization;
+  }
+  EXPECT_EQ(resolve_checkpoint(dir + "Q8_0").status().message(),
+            dir_.path().string() +
+                ": found several models that \"Q8_0\" fits equally well (a/Toy-Q8_0.gguf, "
+                "b/Toy-Q8_0.gguf); accepted: one of these files, or the directory with a "
+                "quantization that one of them alone has, e.g. \":Q4_K_M\"");
+  EXPECT_EQ(resolve_checkpoint(dir + "Q2_K").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(GgufCheckpointTest, TheOnlyModelOfADirectoryMayLieInAFolder) {
+  std::filesystem::create_directories(file("Q8_0"));
+  toy_gguf(toy("llama")).write(file("Q8_0/Toy.gguf"));
+  EXPECT_EQ(*resolve_checkpoint(dir_.path().string()), file("Q8_0/Toy.gguf"));
+  ASSERT_TRUE(write_text(file("config.json"), "{}").ok());
+  EXPECT_EQ(*resolve_checkpoint(dir_.path().string()), dir_.path());
+}
+

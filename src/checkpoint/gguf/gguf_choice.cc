@@ -1,74 +1,148 @@
 #include "checkpoint/gguf/gguf_choice.h"
 
 #include <algorithm>
-#include <cctype>
+#include <cstddef>
+#include <map>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/lower_case.h"
+#include "checkpoint/gguf/gguf_split.h"
 
 namespace forerun {
 namespace {
 
-// The name without ".gguf" and without the "-00001-of-00003" of a first part; empty for what is no
-// model of its own.
-std::string model_name(const std::string& file) {
-  if (!file.ends_with(".gguf") || file.starts_with("mmproj")) return "";
-  std::string name = file.substr(0, file.size() - 5);
-  const size_t of = name.rfind("-of-");
-  if (of == std::string::npos || of < 6 || name[of - 6] != '-') return name;
-  const std::string part = name.substr(of - 5, 5);
-  if (!std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); }))
-    return name;
-  return part == "00001" ? name.substr(0, of - 6) : "";
+constexpr std::string_view kEnding = ".gguf";
+// What unsloth calls quantizations whose layers have different formats.
+constexpr std::string_view kDynamic = "ud";
+// Worse than the worst fit of gguf_choice.h.
+constexpr int kNoFit = 5;
+
+struct Model {
+  std::string file;    // relative to the directory: "Q8_0/Model-Q8_0-00001-of-00002.gguf"
+  std::string folder;  // in lower case: "q8_0"; "" in the directory itself
+  std::string name;    // in lower case, without ending and part: "model-q8_0"
+};
+
+// The models in `dir`, whose path relative to the directory that was given is `folder`.
+void add_models(const std::filesystem::path& dir, const std::filesystem::path& folder,
+                std::vector<Model>& models) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(dir / folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code unreadable;
+    if (!it->is_directory(unreadable)) files.push_back(it->path().filename().string());
+  }
+  std::sort(files.begin(), files.end());
+  std::map<std::pair<std::string, uint32_t>, bool> seen;  // split models
+  for (const std::string& file : files) {
+    std::string name = lower_case(file);
+    if (!name.ends_with(kEnding) || name.find("mmproj") != name.npos ||
+        name.find("imatrix") != name.npos) {
+      continue;
+    }
+    if (const auto part = parse_gguf_part_name(name)) {
+      if (std::exchange(seen[{part->name, part->num_parts}], true)) continue;
+      name = part->name;
+    } else {
+      name.resize(name.size() - kEnding.size());
+    }
+    models.push_back({(folder / file).string(), lower_case(folder.string()), std::move(name)});
+  }
 }
 
-bool is_quantized_as(const std::string& name, std::string_view quantization) {
-  const std::string whole = lower_case(name);
-  const std::string end = lower_case(std::string(quantization));
-  if (end.empty()) return true;
-  if (!whole.ends_with(end)) return false;
-  if (whole.size() == end.size()) return true;
-  const char before = whole[whole.size() - end.size() - 1];
-  return before == '-' || before == '.' || before == '_';
+std::vector<Model> find_models(const std::filesystem::path& dir) {
+  std::vector<Model> models;
+  add_models(dir, "", models);
+  std::vector<std::filesystem::path> folders;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code unreadable;
+    const std::filesystem::path folder = it->path().filename();
+    if (it->is_directory(unreadable) && !folder.string().starts_with('.')) {
+      folders.push_back(folder);
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  for (const std::filesystem::path& folder : folders) add_models(dir, folder, models);
+  return models;
+}
+
+bool is_boundary(std::string_view name, size_t at) {
+  return at == name.size() || name[at] == '-' || name[at] == '.';
+}
+
+// What stands in front of the word of `name` that begins at `begin`: "ud" of "model-ud-q4_k_m".
+std::string_view word_before(std::string_view name, size_t begin) {
+  if (begin == 0) return "";
+  name = name.substr(0, begin - 1);
+  return name.substr(name.find_last_of("-.") + 1);
+}
+
+// 1 to 4 as gguf_choice.h says, or kNoFit. Both in lower case.
+int fit_of_name(std::string_view name, std::string_view quantization) {
+  int best = kNoFit;
+  for (size_t at = name.find(quantization); at != name.npos; at = name.find(quantization, at + 1)) {
+    const size_t end = at + quantization.size();
+    if ((at == 0 || is_boundary(name, at - 1)) && is_boundary(name, end)) {
+      const bool is_dynamic = word_before(name, at) == kDynamic;
+      best = std::min(best, end != name.size() ? 3 : is_dynamic ? 2 : 1);
+    } else if (end == name.size() && name[at - 1] == '_') {
+      best = std::min(best, 4);
+    }
+  }
+  return best;
+}
+
+int fit_of(const Model& model, std::string_view quantization) {
+  const int fit = fit_of_name(model.name, quantization);
+  // "Model-Q8_0/", and "Q8_0/" whatever its files are called.
+  return model.folder.empty() ? fit : std::min(fit, fit_of_name(model.folder, quantization));
+}
+
+std::string list_of_files(const std::vector<Model>& models) {
+  std::string list;
+  for (const Model& model : models) list += (list.empty() ? "" : ", ") + model.file;
+  return list;
 }
 
 }  // namespace
 
 Result<std::filesystem::path> choose_gguf(const std::filesystem::path& dir,
                                           std::string_view quantization) {
-  std::vector<std::string> files;
   std::error_code error;
-  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string file = it->path().filename().string();
-    if (!model_name(file).empty()) files.push_back(file);
+  if (quantization.empty() && std::filesystem::exists(dir / "config.json", error)) return dir;
+  const std::vector<Model> models = find_models(dir);
+  if (quantization.empty() && models.empty()) return dir;
+  const std::string wanted = lower_case(std::string(quantization));
+  int best = kNoFit;
+  std::vector<Model> fitting;
+  for (const Model& model : models) {
+    const int fit = wanted.empty() ? 1 : fit_of(model, wanted);
+    if (fit < best) fitting.clear();
+    best = std::min(best, fit);
+    if (fit == best && fit != kNoFit) fitting.push_back(model);
   }
-  std::sort(files.begin(), files.end());
-  if (quantization.empty() &&
-      (files.empty() || std::filesystem::exists(dir / "config.json", error))) {
-    return dir;
-  }
-  std::vector<std::string> fitting;
-  for (const std::string& file : files) {
-    if (is_quantized_as(model_name(file), quantization)) fitting.push_back(file);
-  }
-  if (fitting.size() == 1) return dir / fitting.front();
-  std::string found;
-  for (const std::string& file : fitting.empty() ? files : fitting) {
-    found += (found.empty() ? "" : ", ") + file;
-  }
+  if (fitting.size() == 1) return dir / fitting.front().file;
   if (fitting.empty()) {
-    return Status(StatusCode::kNotFound, dir.string() + ": found " +
-                                             (found.empty() ? "no GGUF file" : found) +
-                                             "; accepted: a file whose name ends with \"" +
-                                             std::string(quantization) + "\"");
+    return Status(StatusCode::kNotFound,
+                  dir.string() + ": found " +
+                      (models.empty() ? "no GGUF file" : list_of_files(models)) +
+                      "; accepted: a file or folder whose name ends with \"" +
+                      std::string(quantization) + "\"");
   }
-  return Status(StatusCode::kInvalidArgument,
-                dir.string() + ": found several models (" + found +
-                    "); accepted: one of these files, or the directory with a quantization after "
-                    "it, e.g. \":Q4_K_M\"");
+  return Status(
+      StatusCode::kInvalidArgument,
+      dir.string() + ": found several models" +
+          (quantization.empty() ? ""
+                                : " that \"" + std::string(quantization) + "\" fits equally well") +
+          " (" + list_of_files(fitting) +
+          "); accepted: one of these files, or the directory with a quantization that "
+          "one of them alone has, e.g. \":Q4_K_M\"");
 }
 
 }  // namespace forerun
