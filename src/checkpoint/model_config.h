@@ -66,13 +66,9 @@ struct QuantizationConfig {
   bool names_in_full = false;         // else `left_out` and targets are parts of names
 
   // kBlocks
-  std::string block_formats;    // which the linear layers have, "Q4_K, Q6_K"
   int32_t block_inputs = 0;     // of the widest block
   double bytes_per_weight = 0;  // on average
 };
-
-// What layers are stored in, "awq-int4" or "Q4_K, Q6_K"; empty where nothing is quantized.
-std::string stored_formats(const QuantizationConfig& quantization);
 
 // What makes a decoder an EAGLE-3 head: it guesses from hidden states of a target, its taps.
 struct Eagle3Config {

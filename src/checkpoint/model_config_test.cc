@@ -166,7 +166,7 @@ TEST(ModelConfig, AwqDescriptions) {
   ASSERT_EQ(awq.quantization.schemes.size(), 1u);
   EXPECT_EQ(awq.quantization.schemes[0].group_size, 64);
   EXPECT_EQ(awq.quantization.left_out, std::vector<std::string>{"lm_head"});
-  EXPECT_EQ(stored_formats(awq.quantization), "awq-int4");
+  EXPECT_EQ(awq.quantization.schemes[0].bits, 4);
 }
 
 struct RefusalCase {

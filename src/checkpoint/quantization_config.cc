@@ -42,16 +42,6 @@ std::string method_of(FieldReader& quantization) {
 
 }  // namespace
 
-std::string stored_formats(const QuantizationConfig& quantization) {
-  std::string formats = quantization.block_formats;
-  for (const LayerScheme& scheme : quantization.schemes) {
-    const std::string name = layout_name(scheme);
-    if (formats.find(name) != formats.npos) continue;
-    formats += (formats.empty() ? "" : ", ") + name;
-  }
-  return formats;
-}
-
 double bytes_per_weight(const QuantizationConfig& quantization, const Module& module) {
   const LayerScheme* const scheme =
       scheme_of(quantization, module_name(module.id, ModuleNaming::kHuggingFace));

@@ -40,6 +40,17 @@ class Generate(process.CommandLine):
         self.assertGreater(reply["time_to_first_token_ms"], 0)
         self.assertIn("strategy", reply)
 
+    def test_the_fingerprint_names_the_stored_format(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("f16", "f32", "q8_0"):
+                file = Path(folder) / f"{name}.gguf"
+                self.succeeded(run("convert", DRAFT, file, "--to", name))
+                options = ("--prompt", "a", "--max-tokens", 1, "--context", 512, "--json")
+                done = generate(*options, model=file)
+                fingerprint = json.loads(self.succeeded(done).stdout)["numeric_fingerprint"]
+                stored = "Q8_0" if name == "q8_0" else name
+                self.assertIn(f" weights={stored} ", fingerprint)
+
     def test_greedy_continuation_is_the_references(self):
         # An independent f32 forward pass writes this; bf16 parts from it at a near-tie.
         done = generate(

@@ -25,6 +25,9 @@ namespace {
 constexpr const char* kArchitecture = "general.architecture";
 constexpr const char* kType = "general.type";
 constexpr std::string_view kEpsilon = "attention.layer_norm_rms_epsilon";
+constexpr const char* kQuantizationVersion = "general.quantization_version";
+// The version of block formats that ggml defines now (GGML_QNT_VERSION).
+constexpr int64_t kBlocksVersion = 2;
 
 struct Architecture {
   std::string_view name;
@@ -318,7 +321,7 @@ class ConfigReader {
 
   // Which formats the linear layers are stored in.
   void read_formats() {
-    std::set<std::string_view> names;
+    std::set<DType> floats;
     double weights = 0, bytes = 0;
     int64_t widest = 0;
     for (const GgufFileTensor& tensor : file_.tensors()) {
@@ -327,19 +330,25 @@ class ConfigReader {
       weights += static_cast<double>(tensor.shape[0]) * static_cast<double>(tensor.shape[1]);
       bytes += static_cast<double>(tensor.bytes.size());
       const BlockFormatInfo* const blocks = find_ggml_block_format(tensor.ggml_type);
-      if (blocks == nullptr) continue;
-      names.insert(blocks->name);
+      if (blocks == nullptr) {
+        if (const auto dtype = ggml_dtype(tensor.ggml_type)) floats.insert(*dtype);
+        continue;
+      }
       widest = std::max(widest, blocks->weights);
     }
-    if (names.empty()) return;
+    if (floats.size() == 1) config_.dtype = *floats.begin();
+    if (widest == 0) return;
+    const auto version = fields_.integer(kQuantizationVersion, INT32_MIN, INT32_MAX);
+    if (version && *version != kBlocksVersion) {
+      fields_.refuse(kQuantizationVersion,
+                     std::to_string(kBlocksVersion) +
+                         "; convert the original again with convert_hf_to_gguf.py",
+                     StatusCode::kUnsupported);
+    }
     QuantizationConfig& quantization = config_.quantization;
     quantization.kind = QuantizationConfig::Kind::kBlocks;
     quantization.block_inputs = static_cast<int32_t>(widest);
     quantization.bytes_per_weight = bytes / weights;
-    for (const std::string_view name : names) {
-      quantization.block_formats += quantization.block_formats.empty() ? "" : ", ";
-      quantization.block_formats += name;
-    }
   }
 
   const GgufFile& file_;

@@ -1,5 +1,10 @@
 #include "engine/info/engine_info.h"
 
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/modules.h"
 #include "kernels/isa.h"
 
 namespace forerun {
@@ -21,16 +26,30 @@ std::string degrees(const LoadedModels& models) {
   return differ ? each : "tp" + std::to_string(target.degree());
 }
 
+// The formats that the linear layers of a checkpoint are stored in, whatever its description says:
+// "Q4_K, Q6_K", "f16".
+std::string layer_formats(const Checkpoint& checkpoint) {
+  std::set<std::string_view> formats;
+  for (const Module& module : decoder_modules(checkpoint.config())) {
+    if (module.type != ModuleType::kLinear || module.id.layer < 0) continue;
+    if (const RawTensor* const weight = checkpoint.weight(module.id)) {
+      formats.insert(format_name(*weight));
+    }
+  }
+  std::string names;
+  for (const std::string_view format : formats) {
+    names += names.empty() ? "" : ", ";
+    names += format;
+  }
+  return names;
+}
+
 std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
                         const LoadedModels& models) {
-  const ModelConfig& config = target.checkpoint.config();
-  const std::string formats = stored_formats(config.quantization);
   const std::string backend =
       models.placement().target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
   return backend + " " + degrees(models) + " weights=" +
-         (options.weights != "as_stored" ? options.weights
-          : !formats.empty()             ? formats
-                                         : std::string(dtype_name(config.dtype))) +
+         (options.weights != "as_stored" ? options.weights : layer_formats(target.checkpoint)) +
          " activations=" + options.activations;
 }
 
