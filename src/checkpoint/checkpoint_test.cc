@@ -502,6 +502,14 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
                  nullptr, [](const fs::path& dir) {
                    ASSERT_TRUE(write_text(dir / "quantize_config.json", R"({"bits":4})").ok());
                  });
+  expect_refused(spec, StatusCode::kNotFound,
+                 {"found 2 files of weights (model-00001-of-00002.safetensors to "
+                  "model-00002-of-00002.safetensors) without model.safetensors.index.json",
+                  "accepted: the index beside them"},
+                 nullptr, [](const fs::path& dir) {
+                   fs::rename(dir / "model.safetensors", dir / "model-00001-of-00002.safetensors");
+                   ASSERT_TRUE(write_text(dir / "model-00002-of-00002.safetensors", "x").ok());
+                 });
   expect_refused(spec, StatusCode::kUnsupported, {"hf_quant_config.json", "NVFP4", "take the"},
                  nullptr, [](const fs::path& dir) {
                    ASSERT_TRUE(write_text(dir / "hf_quant_config.json", "{}").ok());

@@ -103,13 +103,19 @@ Status refuse_weights_of(const std::filesystem::path& dir) {
       if (format_of(name) == format) return refusal(dir, format, dir.string(), name);
     }
   }
-  std::string found = "neither";
+  std::vector<std::string> safetensors;
   for (const std::string& name : names) {
-    if (format_of(name) == Format::kSafetensors) {
-      found = name;
-      break;
-    }
+    if (format_of(name) == Format::kSafetensors) safetensors.push_back(name);
   }
+  if (safetensors.size() > 1) {
+    return Status(StatusCode::kNotFound,
+                  dir.string() + ": found " + std::to_string(safetensors.size()) +
+                      " files of weights (" + safetensors.front() + " to " + safetensors.back() +
+                      ") without model.safetensors.index.json, which says what each holds; "
+                      "accepted: the index beside them (an interrupted download? hf download "
+                      "brings what is missing)");
+  }
+  const std::string found = safetensors.empty() ? "neither" : safetensors.front();
   return Status(StatusCode::kNotFound, dir.string() + ": found " + found +
                                            "; accepted: model.safetensors or "
                                            "model.safetensors.index.json with its shards (an "

@@ -226,6 +226,25 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
       {"\"tokenizer.ggml.tokens\": found an array of 257 strings",
        "at most one for each of the 256 rows of token_embd.weight"},
       [](GgufRig& rig) { rig.array("tokenizer.ggml.tokens", std::vector<std::string>(257, "x")); });
+  expect_refused(
+      {"toy.gguf: tensor \"rope_freqs.weight\": found F32 of shape [4]; accepted: F32 of "
+       "shape [8], a factor above 0 for each pair of a head of 16 dimensions"},
+      [](GgufRig& rig) {
+        rig.tensor("rope_freqs.weight", kF32, {4}, bytes_of({1, 1, 1, 2}));
+      });
+  expect_refused(
+      {"tensor \"rope_freqs.weight\": found the factor 0.000000; accepted: F32 of shape"},
+      [](GgufRig& rig) {
+        rig.tensor("rope_freqs.weight", kF32, {8}, bytes_of({1, 1, 1, 0, 4, 8, 8, 8}));
+      });
+  expect_refused({"\"general.quantization_version\": found 1; accepted: 2; convert the original "
+                  "again"},
+                 [](GgufRig& rig) {
+                   ToySpec spec = toy("llama");
+                   spec.gguf_formats = {BlockFormat::kQ8_0};
+                   rig = toy_gguf(spec);
+                   rig.value("general.quantization_version", uint32_t{1});
+                 });
   GgufRig other;
   other.value("general.architecture", "mamba").write(file());
   const Status refused = Checkpoint::open(file()).status();
@@ -373,6 +392,28 @@ TEST_F(GgufCheckpointTest, AMissingEpsilonIsRefused) {
                 "nothing; accepted: a number from 0 to 1");
 }
 
+TEST_F(GgufCheckpointTest, AnEmptyEmbeddingIsRefused) {
+  GgufRig rig;
+  rig.value("general.architecture", "qwen2")
+      .value("qwen2.block_count", uint32_t{1})
+      .value("qwen2.embedding_length", uint32_t{32})
+      .value("qwen2.feed_forward_length", uint32_t{64})
+      .value("qwen2.attention.head_count", uint32_t{2})
+      .value("qwen2.context_length", uint32_t{64})
+      .value("qwen2.attention.layer_norm_rms_epsilon", 1e-5f)
+      .tensor("token_embd.weight", kF32, {0, 32}, "")
+      .write(file());
+  EXPECT_EQ(Checkpoint::open(file()).status().message(),
+            file().string() +
+                ": tensor \"token_embd.weight\": found shape [0][32]; accepted: a row of 32 for "
+                "each of the tokens");
+}
+
+TEST_F(GgufCheckpointTest, AFileOfFloatsHasTheirType) {
+  toy_gguf(toy("llama")).write(file());
+  EXPECT_EQ(opened(file()).config().dtype, DType::kF32);
+}
+
 TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {
   for (const char* const name : {"Toy-Q4_K_M.gguf", "Toy-Q8_0.gguf", "mmproj-Toy-F16.gguf",
                                  "Toy-F16-00001-of-00002.gguf", "Toy-F16-00002-of-00002.gguf"}) {
@@ -394,8 +435,6 @@ TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {
   EXPECT_FALSE(resolve_checkpoint(file("Toy-Q8_0.gguf").string() + ":Q8_0").ok());
 }
 
-}  // namespace
-}  // namespace forerun
 // Names as the repositories of unsloth, bartowski and mradermacher have them.
 TEST_F(GgufCheckpointTest, TheClosestNameIsChosenAlsoInFolders) {
   for (const char* const name :
@@ -436,3 +475,5 @@ TEST_F(GgufCheckpointTest, TheOnlyModelOfADirectoryMayLieInAFolder) {
   EXPECT_EQ(*resolve_checkpoint(dir_.path().string()), dir_.path());
 }
 
+}  // namespace
+}  // namespace forerun

@@ -17,6 +17,7 @@
 #include "checkpoint/gguf/gguf_eagle3.h"
 #include "checkpoint/modules.h"
 #include "checkpoint/other_families.h"
+#include "checkpoint/tensor_checks.h"
 #include "forerun/sampling_fields.h"
 
 namespace forerun {
@@ -24,10 +25,10 @@ namespace {
 
 constexpr const char* kArchitecture = "general.architecture";
 constexpr const char* kType = "general.type";
-constexpr std::string_view kEpsilon = "attention.layer_norm_rms_epsilon";
 constexpr const char* kQuantizationVersion = "general.quantization_version";
 // The version of block formats that ggml defines now (GGML_QNT_VERSION).
 constexpr int64_t kBlocksVersion = 2;
+constexpr std::string_view kEpsilon = "attention.layer_norm_rms_epsilon";
 
 struct Architecture {
   std::string_view name;
@@ -240,23 +241,25 @@ class ConfigReader {
   // What llama.cpp's converter has computed for each pair of a head: Llama 3's scaling.
   void read_factors(const GgufFileTensor& tensor) {
     RopeScaling& scaling = config_.rope_scaling;
-    const auto pairs = static_cast<size_t>(config_.head_dim / 2);
+    const int64_t head_pairs = config_.head_dim / 2;
     if (scaling.kind != RopeScaling::Kind::kNone) {
       return refuse_other("rope.scaling.type", "none, since the file has rope_freqs.weight");
     }
-    if (ggml_dtype(tensor.ggml_type) != DType::kF32 ||
-        tensor.bytes.size() != pairs * sizeof(float)) {
-      return fields_.refuse(
-          key("rope.dimension_count"),
-          "a file whose rope_freqs.weight is f32 with " + std::to_string(pairs) + " factors");
+    const std::string accepted = "F32 of shape " + shape_text({{head_pairs}}) +
+                                 ", a factor above 0 for each pair of a head of " +
+                                 std::to_string(config_.head_dim) + " dimensions";
+    if (ggml_dtype(tensor.ggml_type) != DType::kF32 || tensor.shape != std::vector{head_pairs}) {
+      return fields_.refuse_tensor(
+          kGgufRopeFactors,
+          ggml_type_name(tensor.ggml_type) + " of shape " + shape_text(tensor.shape), accepted);
     }
     scaling.kind = RopeScaling::Kind::kFactors;
-    scaling.pair_factors.resize(pairs);
+    scaling.pair_factors.resize(static_cast<size_t>(head_pairs));
     std::memcpy(scaling.pair_factors.data(), tensor.bytes.data(), tensor.bytes.size());
     for (const float factor : scaling.pair_factors) {
       if (factor > 0 && factor < 1e6f) continue;
-      return fields_.refuse(key("rope.dimension_count"),
-                            "a file whose rope_freqs.weight holds factors above 0");
+      return fields_.refuse_tensor(kGgufRopeFactors, "the factor " + std::to_string(factor),
+                                   accepted);
     }
   }
 
@@ -276,6 +279,11 @@ class ConfigReader {
         file_.find(module_name({ModuleKind::kEmbedding}, ModuleNaming::kGguf) + ".weight");
     const auto tokens = fields_.strings("tokenizer.ggml.tokens");
     if (embedding != nullptr && embedding->shape.size() == 2) {
+      if (embedding->shape[0] < 1 || embedding->shape[1] < 1) {
+        return fields_.refuse_tensor(
+            embedding->name, "shape " + shape_text(embedding->shape),
+            "a row of " + std::to_string(config_.hidden_size) + " for each of the tokens");
+      }
       config_.vocab_size = static_cast<int32_t>(std::min(embedding->shape[0], kMaxVocab));
       if (tokens && static_cast<int64_t>(tokens->size()) > embedding->shape[0]) {
         fields_.refuse("tokenizer.ggml.tokens",

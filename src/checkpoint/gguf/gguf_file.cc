@@ -87,6 +87,8 @@ Result<GgufFile::Part> GgufFile::open_part(const std::filesystem::path& path) {
 Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
   std::optional<GgufPartName> name = parse_gguf_part_name(path.filename().string());
   std::filesystem::path first_path = path;
+  const int64_t given_part = name ? name->part : 1;
+  std::error_code error;
   if (name) {
     if (name->part < 1 || name->part > name->num_parts) {
       return Status(StatusCode::kInvalidArgument,
@@ -102,6 +104,13 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
                                      "); accepted: all parts in one folder");
   };
   Result<Part> first = open_part(first_path);
+  if (first.status().code() == StatusCode::kNotFound && path != first_path &&
+      std::filesystem::exists(path, error)) {
+    return Status(StatusCode::kNotFound,
+                  path.string() + ": found " + part_of(given_part, name->num_parts) +
+                      " without part 1; accepted: all parts in one folder, where " +
+                      first_path.filename().string() + " is missing");
+  }
   if (!first.ok()) return missing(first.status(), 1, name ? name->num_parts : 1);
   const std::optional<GgufSplit> split = first->split;
   FORERUN_RETURN_IF_ERROR(check_first_part(name, split, first_path.string()));

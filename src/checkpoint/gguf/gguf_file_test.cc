@@ -113,6 +113,12 @@ TEST_F(GgufFileTest, RefusesAPartThatIsMissing) {
       part(2).string() +
           ": No such file or directory (part 2 of 3); accepted: all parts in one folder");
   std::filesystem::remove(part(1));
+  expect_refused(part(3), StatusCode::kNotFound,
+                 part(3).string() +
+                     ": found part 3 of 3 without part 1; accepted: all parts in one folder, "
+                     "where " +
+                     part(1).filename().string() + " is missing");
+  std::filesystem::remove(part(3));
   expect_refused(
       part(3), StatusCode::kNotFound,
       part(1).string() +

@@ -303,4 +303,12 @@ void GgufMetadataReader::refuse(std::string_view key, std::string_view accepted,
                        ": found " + shown + "; accepted: " + std::string(accepted));
 }
 
+void GgufMetadataReader::refuse_tensor(std::string_view name, std::string_view found,
+                                       std::string_view accepted, StatusCode code) {
+  if (!ok()) return;
+  status_ =
+      Status(code, (source_.empty() ? "" : source_ + ": ") + "tensor " + in_quotes(name) +
+                       ": found " + std::string(found) + "; accepted: " + std::string(accepted));
+}
+
 }  // namespace forerun

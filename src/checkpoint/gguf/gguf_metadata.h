@@ -102,6 +102,9 @@ class GgufMetadataReader {
   void refuse(std::string_view key, std::string_view accepted,
               StatusCode code = StatusCode::kInvalidArgument,
               std::optional<std::string> found = std::nullopt);
+  // The same for a tensor of the file: SOURCE: tensor "NAME": found FOUND; accepted: ACCEPTED.
+  void refuse_tensor(std::string_view name, std::string_view found, std::string_view accepted,
+                     StatusCode code = StatusCode::kCorrupt);
   bool ok() const { return status_.ok(); }
   Status status() const { return status_; }
 
