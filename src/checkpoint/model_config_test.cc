@@ -378,6 +378,28 @@ TEST(ModelConfig, RefusalsOfQuantizationSayWhatIsAccepted) {
   expect_refused(cases);
 }
 
+TEST(ModelConfig, RefusalsOfContradictoryQuantization) {
+  const RefusalCase cases[] = {
+      {"llama",
+       R"("quantization_config":{"quant_method":"gptq","lm_head":true})",
+       StatusCode::kUnsupported,
+       {"quantization_config.lm_head", "found true; accepted: false", "original bf16"}},
+      {"llama",
+       R"("quantization_config":{"quant_method":"gptq","pack_dtype":"int16"})",
+       StatusCode::kUnsupported,
+       {"quantization_config.pack_dtype", "\"int16\"", "accepted: \"int32\""}},
+      {"llama",
+       R"("quantization_config":{"quant_method":"fp8","activation_scheme":"block"})",
+       StatusCode::kInvalidArgument,
+       {"quantization_config.activation_scheme", "\"block\"", "static"}},
+      {"llama",
+       R"("quantization_config":{"quant_method":"compressed-tensors","quantization_status":"calibration","format":"pack-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"group_size":32}}}})",
+       StatusCode::kUnsupported,
+       {"quantization_status", "\"calibration\"", "accepted: \"compressed\" or \"frozen\""}},
+  };
+  expect_refused(cases);
+}
+
 TEST(ModelConfig, EveryRequiredFieldIsNamedWhenMissing) {
   for (const char* field : {"num_hidden_layers", "hidden_size", "intermediate_size",
                             "num_attention_heads", "vocab_size"}) {

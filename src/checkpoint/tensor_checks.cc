@@ -190,7 +190,8 @@ class Checker {
     const std::string layer = module_name(module.id, ModuleNaming::kHuggingFace);
     const LayerScheme* const scheme = scheme_for(module, layer);
     if (scheme != nullptr && module.type == ModuleType::kLinear) {
-      hint = ", nor " + main_part(layer, *scheme);
+      hint = ", nor " + main_part(layer, *scheme) + ", as config.json describes " +
+             std::string(scheme->layout->method) + parts_of_layer(layer);
     } else if (is_matrix(module) && (table_.find(layer + ".qweight") != nullptr ||
                                      table_.find(layer + ".weight_packed") != nullptr)) {
       hint = std::string(", but a quantized one, though config.json has ") +
@@ -203,6 +204,19 @@ class Checker {
     }
     return Status(StatusCode::kNotFound, table_.main_file().string() + ": " +
                                              label(table_.spelling(name)) + ": not found" + hint);
+  }
+
+  // "; the layer has .weight_packed in i32, .weight_scale in bf16", or "".
+  std::string parts_of_layer(const std::string& layer) const {
+    std::string parts;
+    for (const RawTensor& tensor : table_.tensors()) {
+      const std::string spelled = table_.spelling(layer + ".");
+      if (!tensor.name.starts_with(spelled)) continue;
+      parts += parts.empty() ? "; the layer has " : ", ";
+      parts += "." + printable(tensor.name.substr(spelled.size())) + " in ";
+      parts += format_name(tensor);
+    }
+    return parts;
   }
 
   Status check_nothing_left() const {

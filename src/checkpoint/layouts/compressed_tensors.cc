@@ -201,10 +201,10 @@ void read_group(FieldReader& group, const std::string& format_of_all, LayerSchem
   if (!fits) {
     group.refuse(
         "format",
-        std::string(is_float ? "\"float-quantized\", for weights of type \"float\"; "
-                             : "\"pack-quantized\" or \"int-quantized\", for weights of type "
-                               "\"int\"; ") +
-            std::string(kTakeTheOriginal),
+        std::string(is_float ? "\"float-quantized\" for weights of type \"float\", or type \"int\""
+                             : "\"pack-quantized\" or \"int-quantized\" for weights of type "
+                               "\"int\", or type \"float\"") +
+            " in the group's weights; " + std::string(kTakeTheOriginal),
         StatusCode::kUnsupported, in_quotes(format));
   }
 }
@@ -251,6 +251,14 @@ void read_compressed_tensors_fields(FieldReader& fields, QuantizationConfig& qua
           "none: no transform of inputs or weights is applied; " + std::string(kTakeTheOriginal),
           StatusCode::kUnsupported);
     }
+  }
+  // "frozen" says that scales are final; some writers leave it in files that are compressed. vLLM
+  // reads the tensors whatever it says. Before that scales may be those of no weight.
+  const std::string status = fields.string("quantization_status").value_or("compressed");
+  if (status != "compressed" && status != "frozen") {
+    fields.refuse("quantization_status",
+                  "\"compressed\" or \"frozen\"; " + std::string(kTakeTheOriginal),
+                  StatusCode::kUnsupported);
   }
   const std::string format = fields.string("format").value_or("");
   const auto groups = fields.object("config_groups");

@@ -129,6 +129,15 @@ void read_gptq_fields(FieldReader& fields, QuantizationConfig& quantization) {
         "\"gptq\" or \"gptq_v2\", not repacked for a kernel; " + std::string(kTakeTheOriginal),
         StatusCode::kUnsupported);
   }
+  if (fields.boolean("lm_head").value_or(false)) {
+    fields.refuse("lm_head",
+                  "false: a quantized head is not read; " + std::string(kTakeTheOriginal),
+                  StatusCode::kUnsupported);
+  }
+  if (fields.string("pack_dtype").value_or("int32") != "int32") {
+    fields.refuse("pack_dtype", "\"int32\"; " + std::string(kTakeTheOriginal),
+                  StatusCode::kUnsupported);
+  }
   scheme.zeros_lack_one = format != "gptq_v2";
   read_dynamic(fields, quantization);
   read_left_out(fields, "modules_to_not_convert", quantization);

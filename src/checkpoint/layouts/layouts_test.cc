@@ -312,6 +312,12 @@ TEST(BadLayouts, AnotherDescriptionIsRefused) {
        R"({"quant_method":"gptq","group_size":64,"modules_in_block_to_quantize":[["q_proj"]]})",
        "no quantization of this layer"},
       {"packed", CT("pack-quantized", R"("num_bits":4,"group_size":32)"), ".weight_scale"},
+      {"packed", CT("int-quantized", R"("num_bits":4,"group_size":64)"),
+       "q_proj.weight\": not found, nor model.layers.0.self_attn.q_proj.weight in i8, as "
+       "config.json "
+       "describes compressed-tensors; the layer has .weight_packed in i32, .weight_scale in "},
+      {"float_channel", CT("int-quantized", R"("num_bits":8,"strategy":"channel")"),
+       "q_proj.weight\": found f8_e4m3; accepted: i8, as config.json describes compressed-tensors"},
       {"packed_zeros", CT("pack-quantized", R"("num_bits":4,"group_size":32)"),
        "zero points, though config.json says symmetric"},
       {"fp8_tensor", R"({"quant_method":"fp8","weight_block_size":[128,128]})", ".weight_scale"},

@@ -57,6 +57,8 @@ void read_fp8_fields(FieldReader& fields, QuantizationConfig& quantization) {
   if (fields.string("fmt").value_or("e4m3") != "e4m3") {
     fields.refuse("fmt", "\"e4m3\"; " + std::string(kTakeTheOriginal), StatusCode::kUnsupported);
   }
+  // How activations would be rounded, which here they are not.
+  fields.choice("activation_scheme", {"dynamic", "static"});
   if (const auto block = fields.integers("weight_block_size", 1, 1 << 20)) {
     if (*block != std::vector<int64_t>{128, 128}) {
       fields.refuse("weight_block_size",

@@ -158,8 +158,9 @@ Status WeightParts::find_part(const TensorTable& table, const std::string& modul
     return {};
   }
   if (!is_in(tensor->dtype, part.dtypes)) {
-    return part_disagrees(tensor->name, std::string(dtype_name(tensor->dtype)),
-                          dtypes_text(part.dtypes));
+    return part_disagrees(
+        tensor->name, std::string(dtype_name(tensor->dtype)),
+        dtypes_text(part.dtypes) + ", as config.json describes " + std::string(layout().method));
   }
   const Shapes shapes = part.shapes(parts_, tensor->dtype);
   if (std::find(shapes.begin(), shapes.end(), tensor->shape) == shapes.end()) {
