@@ -205,6 +205,12 @@ Result<ChatTemplateSources> ChatTemplate::load_sources(
 }
 
 Result<ChatTemplate> ChatTemplate::make(ChatTemplateSources sources) {
+  // Every conversation would be an empty prompt.
+  if (sources.regular.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return Status(StatusCode::kCorrupt, sources.where +
+                                            ": found an empty template; accepted: a Jinja template "
+                                            "of messages (raw prompts need none)");
+  }
   Result<ChatTemplate> out = parse(std::move(sources.regular));
   if (!out.ok()) return out.status().with_context(sources.where);
   if (!sources.tool_use.empty()) {

@@ -275,6 +275,11 @@ TEST_F(CheckpointDir, FindsTheTemplateWhereverItIs) {
   write("chat_template.jinja", "x\n{% nonsense %}");
   const std::string message = ChatTemplate::load(dir_).status().message();
   EXPECT_NE(message.find("chat_template.jinja: line 2"), std::string::npos) << message;
+  write("chat_template.jinja", " \n");
+  EXPECT_EQ(ChatTemplate::load(dir_).status().message(),
+            (dir_ / "chat_template.jinja").string() +
+                ": found an empty template; accepted: a Jinja template of messages (raw prompts "
+                "need none)");
 }
 
 TEST_F(CheckpointDir, TakesTheToolTemplateBesideTheOthers) {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kTokens = "tokenizer.ggml.tokens";
 constexpr const char* kTemplate = "tokenizer.chat_template";
+constexpr const char* kTemplateNames = "tokenizer.chat_templates";
 
 std::optional<int32_t> token_id(GgufMetadataReader& fields, const char* key) {
   const auto id = fields.integer(key, -1, INT32_MAX);  // -1: none
@@ -42,11 +43,23 @@ std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataRead
 
 // What a file without a template of the plain name has: "no chat template", or only other names.
 std::string named_templates(GgufMetadataReader& fields) {
-  const auto names = fields.strings("tokenizer.chat_templates");
+  const auto names = fields.strings(kTemplateNames);
   if (!names || names->empty()) return "no chat template";
   std::string list;
   for (const std::string_view name : *names) (list += list.empty() ? "" : ", ") += name;
   return "no chat template but " + printable(list);
+}
+
+// Fails where the list of names has one without a template. "default" is the plain key's.
+void check_named_templates(GgufMetadataReader& fields) {
+  const auto names = fields.strings(kTemplateNames);
+  if (!names) return;
+  for (const std::string_view name : *names) {
+    const std::string key = std::string(kTemplate) + "." + std::string(name);
+    if (fields.has(key) || (name == "default" && fields.has(kTemplate))) continue;
+    fields.refuse(kTemplateNames, "names of templates that the file has, as " + printable(key),
+                  StatusCode::kCorrupt, in_quotes(name) + " without its template");
+  }
 }
 
 }  // namespace
@@ -101,6 +114,7 @@ Result<ChatTemplateSources> load_chat_template_sources(const Checkpoint& checkpo
   sources.tool_use =
       fields.string(std::string(kTemplate) + ".tool_use").value_or(std::string_view());
   sources.special_tokens = special_tokens(fields);
+  check_named_templates(fields);
   sources.where = checkpoint.path().string() + ": " + kTemplate;
   sources.tool_use_where = sources.where + ".tool_use";
   if (!fields.ok()) return fields.status();

@@ -93,6 +93,21 @@ TEST_F(ModelTextTest, RefusesTemplatesByName) {
               rig.value<uint32_t>(kRegular, 7);
             }).find("\"tokenizer.chat_template\": found 7; accepted: a string"),
             std::string::npos);
+  EXPECT_NE(
+      refusal_of([](GgufRig& rig) {
+        rig.array<std::string>("tokenizer.chat_templates", {"default", "rag"});
+        rig.value(kRegular, "regular");
+      })
+          .find("metadata key \"tokenizer.chat_templates\": found \"rag\" without its template; "
+                "accepted: names of templates that the file has, as "
+                "tokenizer.chat_template.rag"),
+      std::string::npos);
+  for (const char* const empty : {"", " \n"}) {
+    EXPECT_NE(refusal_of([&](GgufRig& rig) { rig.value(kRegular, empty); })
+                  .find("tokenizer.chat_template: found an empty template; accepted: a Jinja "
+                        "template of messages"),
+              std::string::npos);
+  }
 }
 
 TEST_F(ModelTextTest, AFileWithoutATokenizerIsRefused) {
