@@ -44,9 +44,10 @@ Status run_convert(const ConvertFlags& flags) {
     const char* const missing = flags.input.empty()    ? "no input"
                                 : flags.output.empty() ? "no output"
                                                        : "no --to";
-    return Status(
-        StatusCode::kInvalidArgument,
-        std::string("found ") + missing + "; accepted: forerun convert IN OUT --to FORMAT");
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("found ") + missing +
+                      "; accepted: forerun convert IN OUT --to FORMAT, one of " +
+                      list_of(output_format_names()));
   }
   FORERUN_ASSIGN_OR_RETURN(ConvertOptions options, convert_options(flags));
   FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_checkpoint(flags.input));

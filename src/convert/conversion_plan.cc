@@ -34,6 +34,16 @@ bool is_exact(const RawTensor& tensor, DType dtype) {
   });
 }
 
+// "f32, bf16, f16, q4_0": the names of floats and of a kind.
+std::string floats_and(FileFormat::Kind kind) {
+  std::string names;
+  for (const FileFormat& format : output_formats()) {
+    if (!format.is_float() && format.kind != kind) continue;
+    names += (names.empty() ? "" : ", ") + output_format_name(format);
+  }
+  return names;
+}
+
 class Planner {
  public:
   Planner(const Checkpoint& input, bool is_gguf, const ConvertOptions& options)
@@ -77,12 +87,14 @@ class Planner {
           format->is_float() || (is_gguf_ ? format->kind == FileFormat::Kind::kBlocks
                                           : is_weight && format->kind == FileFormat::Kind::kAwq);
       if (fits) continue;
-      return Status(StatusCode::kInvalidArgument,
-                    std::string(flag) + ": found " + output_format_name(*format) + "; accepted " +
-                        (is_gguf_    ? "in a GGUF file: floats and blocks such as q8_0"
-                         : is_weight ? "in a directory: f32, bf16, f16 or awq; an output that is "
-                                       "called OUT.gguf takes blocks"
-                                     : "in a directory: f32, bf16 or f16"));
+      const auto fitting = is_gguf_    ? FileFormat::Kind::kBlocks
+                           : is_weight ? FileFormat::Kind::kAwq
+                                       : FileFormat::Kind::kFloat;
+      return Status(
+          StatusCode::kInvalidArgument,
+          std::string(flag) + ": found " + output_format_name(*format) + "; accepted " +
+              (is_gguf_ ? "in a GGUF file: " : "in a directory: ") + floats_and(fitting) +
+              (is_weight && !is_gguf_ ? "; an output that is called OUT.gguf takes blocks" : ""));
     }
     if (options_.head && config_.tied_embeddings) {
       return Status(StatusCode::kInvalidArgument,

@@ -100,9 +100,9 @@ Status refuse_input(const Checkpoint& input, const fs::path& path) {
                                 [&](const fs::path& file) { return lies_in(file, path); })) {
     return {};
   }
-  return Status(StatusCode::kInvalidArgument,
-                path.string() + (is_input ? ": is the input" : ": holds files of the input") +
-                    "; accepted: another name for the output");
+  return Status(StatusCode::kInvalidArgument, path.string() + ": found " +
+                                                  (is_input ? "the input" : "files of the input") +
+                                                  "; accepted: another name for the output");
 }
 
 // Gives the name `out` to the directory `part`. What had it is removed.
@@ -151,14 +151,17 @@ Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path&
   std::error_code error;
   const fs::path parent = files.out_.has_parent_path() ? files.out_.parent_path() : fs::path(".");
   if (!fs::is_directory(parent, error)) {
-    return Status(StatusCode::kNotFound, parent.string() + ": no such directory");
+    return Status(StatusCode::kNotFound,
+                  parent.string() + ": no such directory; accepted: a name in one that is there");
   }
   FORERUN_RETURN_IF_ERROR(files.remove_old_part());
   const fs::space_info room = fs::space(parent, error);
   if (!error && room.available < needed_bytes) {
     return Status(StatusCode::kResourceExhausted,
                   files.out_.string() + ": needs " + in_units(needed_bytes) + "; found " +
-                      in_units(room.available) + " free on its file system");
+                      in_units(room.available) +
+                      " free on its file system; accepted: a name where there is room, or a "
+                      "smaller format");
   }
   FORERUN_RETURN_IF_ERROR(files.create_part());
   return files;
@@ -174,9 +177,10 @@ Status OutputFiles::check_names(const Checkpoint& input) const {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(out_, error))) return {};
   if (!replace_) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        out_.string() + ": already exists; accepted: another name, or --force to replace it");
+    return Status(StatusCode::kInvalidArgument,
+                  out_.string() +
+                      ": found an output that is there already; accepted: another name, or "
+                      "--force to replace it");
   }
   return check_replaceable(out_, is_directory_);
 }
@@ -235,7 +239,8 @@ OutputFiles::~OutputFiles() {
 Status OutputFiles::failed(const fs::path& path, int error) const {
   if (error == ENOSPC || error == EDQUOT) {
     return Status(StatusCode::kResourceExhausted,
-                  path.string() + ": no space left; the output needs " + in_units(needed_bytes_));
+                  path.string() + ": found no space left; accepted: a name where " +
+                      in_units(needed_bytes_) + " are free, or a smaller format");
   }
   return Status(StatusCode::kInvalidArgument, path.string() + ": " + std::strerror(error));
 }

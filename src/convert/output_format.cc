@@ -15,7 +15,9 @@ constexpr std::pair<std::string_view, int32_t> kAwqGroups[] = {
     {"32", 32}, {"64", 64}, {"128", 128}};
 constexpr std::string_view kAwqName = "awq";
 
-std::vector<FileFormat> all_formats() {
+}  // namespace
+
+std::vector<FileFormat> output_formats() {
   std::vector<FileFormat> formats;
   for (const DType dtype : kFloats) formats.push_back({.dtype = dtype});
   for (const BlockFormatInfo& blocks : block_formats()) {
@@ -26,11 +28,9 @@ std::vector<FileFormat> all_formats() {
   return formats;
 }
 
-}  // namespace
-
 std::vector<std::string> output_format_names() {
   std::vector<std::string> names;
-  for (const FileFormat& format : all_formats()) names.push_back(output_format_name(format));
+  for (const FileFormat& format : output_formats()) names.push_back(output_format_name(format));
   return names;
 }
 
@@ -48,7 +48,7 @@ std::string output_format_name(const FileFormat& format) {
 
 Result<FileFormat> parse_output_format(std::string_view flag, std::string_view text) {
   const std::string wanted = lower_case(std::string(text));
-  for (const FileFormat& format : all_formats()) {
+  for (const FileFormat& format : output_formats()) {
     if (output_format_name(format) == wanted) return format;
   }
   for (const auto& [name, group_size] : kAwqGroups) {

@@ -27,6 +27,9 @@ struct FileFormat {
   bool operator==(const FileFormat&) const = default;
 };
 
+// Floats, every block format with an encoder, and AWQ, without a group size.
+std::vector<FileFormat> output_formats();
+
 // "f32", "bf16", "f16", the block formats such as "q8_0", "awq": what parse_output_format() takes.
 std::vector<std::string> output_format_names();
 

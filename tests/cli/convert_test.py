@@ -221,12 +221,12 @@ class Convert(process.CommandLine):
     def test_what_is_there_stays(self):
         out = self.folder / "draft.gguf"
         out.write_text("mine")
-        self.refused(run("convert", DRAFT, out, "--to", "bf16"), "already exists", "--force")
+        self.refused(run("convert", DRAFT, out, "--to", "bf16"), "there already", "--force")
         self.assertEqual(out.read_text(), "mine")
         self.succeeded(run("convert", DRAFT, out, "--to", "bf16", "--force"))
         self.assertEqual(out.read_bytes()[:4], b"GGUF")
         folder = self.convert(DRAFT, "draft", "--to", "bf16")
-        self.refused(run("convert", DRAFT, folder, "--to", "f32"), "already exists", "--force")
+        self.refused(run("convert", DRAFT, folder, "--to", "f32"), "there already", "--force")
         self.succeeded(run("convert", DRAFT, folder, "--to", "f32", "--force"))
         self.assertEqual(tensors_of(folder)["model.norm.weight"][0], "BF16")
         self.assertEqual(tensors_of(folder)["model.embed_tokens.weight"][0], "F32")
@@ -237,12 +237,12 @@ class Convert(process.CommandLine):
     def test_the_input_is_no_output(self):
         model = self.folder / "draft"
         shutil.copytree(DRAFT, model)
-        self.refused(run("convert", model, model, "--to", "f32", "--force"), "is the input")
+        self.refused(run("convert", model, model, "--to", "f32", "--force"), "found the input")
         link = self.folder / "link.gguf"
         path = self.convert(model, "draft.gguf", "--to", "bf16")
         link.symlink_to(path)
         for out in (path, link):
-            self.refused(run("convert", path, out, "--to", "q8_0", "--force"), "is the input")
+            self.refused(run("convert", path, out, "--to", "q8_0", "--force"), "found the input")
 
     def test_shards_of_a_directory(self):
         # Of one name, which a GGUF file states.
@@ -422,8 +422,8 @@ class Convert(process.CommandLine):
         for options, out, words in (
             ("size=1m", "x.gguf", r"x.gguf: needs \d+\.\d MB; found 1\.0 MB free"),
             ("size=1m", "x", r"x: needs \d+\.\d MB; found 1\.0 MB free"),
-            (f"size={just}", "x", r"x.part/.*: no space left; the output needs"),
-            ("nr_inodes=3", "x", r"x.part/.*: no space left; the output needs"),
+            (f"size={just}", "x", r"x.part/.*: found no space left; accepted: a name where"),
+            ("nr_inodes=3", "x", r"x.part/.*: found no space left; accepted: a name where"),
             ("ro", "x.gguf", "x.gguf.part: Read-only file system"),
             ("ro", "x", "x.part: Read-only file system"),
         ):
@@ -475,7 +475,11 @@ class Convert(process.CommandLine):
         self.refused(run("convert", DRAFT, gguf), "no --to")
         self.refused(run("convert", DRAFT, gguf, "--to", "q9"), "q9", "q8_0", "q4_1", "awq:32")
         self.refused(run("convert", DRAFT, gguf, "--to", "q6_k"), "q6_k", "accepted")
-        self.refused(run("convert", DRAFT, gguf, "--to", "awq"), "awq", "in a GGUF file: floats")
+        self.refused(
+            run("convert", DRAFT, gguf, "--to", "awq"),
+            "awq",
+            "in a GGUF file: f32, bf16, f16, q4_0",
+        )
         self.refused(run("convert", DRAFT, folder, "--to", "q8_0"), "q8_0", "OUT.gguf")
         self.refused(run("convert", DRAFT, folder, "--to", "awq", "--embedding", "q8_0"), "q8_0")
         self.refused(
