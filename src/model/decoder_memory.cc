@@ -50,6 +50,10 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
       head_override(weights) != WeightOverride::kAsStored ||
       (embedding != nullptr && !embedding->is_plain()) ||
       (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
+  // Such a head serves as the embedding, too.
+  const bool is_held_once = config.tied_embeddings && layers.embeds && layers.heads &&
+                            shard.has_all_vocab && embedding != nullptr &&
+                            packs_embedding(*embedding, head_override(weights), activation);
   MemoryNeed memory;
   for (const Module& module : decoder_modules(config)) {
     if (!layers.holds(module.id, config)) continue;
@@ -61,7 +65,7 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
       memory.weight_bytes += linear_bytes(checkpoint.weight(module.id), part, how, activation);
     } else if (module.type == ModuleType::kNorm) {
       memory.weight_bytes += vector_bytes(part);
-    } else if (shard.vocab.begin == 0 && (layers.embeds || !head_is_copied)) {
+    } else if (shard.vocab.begin == 0 && !is_held_once && (layers.embeds || !head_is_copied)) {
       memory.weight_bytes += bytes_of(embedding);
     }
   }

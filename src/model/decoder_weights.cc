@@ -80,6 +80,7 @@ class Loader {
         target_(target),
         layers_(layers),
         weights_(weights),
+        activation_(activation),
         pairs_(takes_bf16_pairs(activation)),
         progress_(progress) {
     total_bytes_ = static_cast<double>(held_bytes(checkpoint, layers));
@@ -158,6 +159,7 @@ class Loader {
   const Checkpoint* const target_;  // of an EAGLE-3 head
   const LayerRange layers_;
   const WeightOverride weights_;
+  const Activation activation_;
   WeightOverride override_ = WeightOverride::kAsStored;  // of the tensor that is being loaded
   const bool pairs_;                                     // bf16 is repacked
   const std::function<void(double)>& progress_;
@@ -341,7 +343,15 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
     FORERUN_RETURN_IF_ERROR(load_plain(*tensor, head, out_.head));
     if (tensor != embedding) done(*tensor);
   }
-  if (layers_.embeds) FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
+  if (layers_.embeds) {
+    const bool is_in_head = layers_.heads && shard.has_all_vocab && *head_tensor() == embedding &&
+                            packs_embedding(*embedding, head_override(weights_), activation_);
+    if (is_in_head) {
+      out_.embedding = PackedTable{out_.head};
+    } else {
+      FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
+    }
+  }
   if (layers_.holds({ModuleKind::kEmbedding}, config)) done(*embedding);
   override_ = layers_override(weights_);
   out_.layers.resize(static_cast<size_t>(layers_.size()));

@@ -38,7 +38,9 @@ struct LayerWeights {
 };
 
 struct DecoderWeights {
-  // All rows, where the checkpoint maps them: devices share the host. Only in a stage that embeds.
+  // All rows, where the checkpoint maps them: devices share the host. A tied head that is packed
+  // without a change of values serves instead if the device has all of it. Only in a stage that
+  // embeds.
   EmbeddingTable embedding;
   // Only in an EAGLE-3 head: taps of the target, side by side, become a feature.
   std::vector<float> tap_norms;      // [width of the taps], or empty

@@ -10,13 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/float_tensor.h"
 #include "checkpoint/gguf/toy_gguf.h"
 #include "checkpoint/layouts/toy_layouts.h"
 #include "checkpoint/testing.h"
 #include "kernels/linear/formats/grouped.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "model/decoder_memory.h"
 #include "model/kv_storage.h"
 #include "model/rope_frequencies.h"
+#include "model/weight_packing.h"
 #include "model/widened_formats.h"
 #include "step/step.h"
 
@@ -135,6 +138,74 @@ TEST(DecoderMemory, GroupedWeightsCountTheBytesThatKernelsRead) {
   EXPECT_EQ(estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kF32)
                 .weight_bytes,
             bytes);
+}
+
+// Expects that every row of the embedding is looked up in the head and is that of the file.
+void expect_rows_of_head(const DecoderWeights& weights, const RawTensor& embedding) {
+  const auto* const packed = std::get_if<PackedTable>(&weights.embedding);
+  ASSERT_NE(packed, nullptr) << format_name(embedding);
+  EXPECT_EQ(&packed->head.storage(), &weights.head.storage());
+  const int64_t width = embedding.shape[1];
+  std::vector<float> found(static_cast<size_t>(width)), expected(found.size());
+  for (int64_t row = 0; row < embedding.shape[0]; ++row) {
+    packed->head.dequantize(row, {found.data(), {1, width}});
+    widen(embedding, row * width, width, expected.data());
+    ASSERT_EQ(found, expected) << format_name(embedding) << " row " << row;
+  }
+}
+
+TEST(DecoderMemory, ATiedHeadThatIsPackedIsTheEmbeddingToo) {
+  ToySpec spec;
+  spec.tied = true;
+  spec.hidden_size = 256;
+  spec.intermediate_size = 512;
+  for (const BlockFormatInfo& info : block_formats()) {
+    spec.gguf_formats = {info.format};
+    const TempDir dir;
+    const std::filesystem::path path = dir.path() / "toy.gguf";
+    toy_gguf(spec).write(path);
+    auto checkpoint = Checkpoint::open(path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const ModelConfig& config = checkpoint->config();
+    const RawTensor& embedding = *checkpoint->weight({ModuleKind::kEmbedding});
+    const auto bytes = [&](WeightOverride weights) {
+      return estimate_decoder_memory(*checkpoint, weights, Activation::kBf16).weight_bytes;
+    };
+    const auto loaded = [&](WeightOverride weights, int32_t degree) {
+      const ShardPlan plan = make_shard_plan(config, degree, config.vocab_size).value();
+      auto made = load_decoder_weights(*checkpoint, weights, Activation::kBf16,
+                                       plan.devices.front(), LayerRange::all(config), {});
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      return std::move(made).value();
+    };
+    expect_rows_of_head(loaded(WeightOverride::kAsStored, 1), embedding);
+    EXPECT_EQ(bytes(WeightOverride::kInt8Head) - bytes(WeightOverride::kAsStored),
+              stored_bytes(embedding) +
+                  weight_bytes(WeightFormat::kInt8, config.vocab_size, config.hidden_size) -
+                  weight_bytes(*kernel_format(embedding), config.vocab_size, config.hidden_size));
+    // A rounded head, or a part of one, has not the values of the embedding.
+    for (const DecoderWeights& other :
+         {loaded(WeightOverride::kInt8Head, 1), loaded(WeightOverride::kAsStored, 2)}) {
+      EXPECT_TRUE(std::holds_alternative<BlockTable>(other.embedding)) << info.name;
+    }
+  }
+}
+
+TEST(DecoderMemory, ATiedHeadInPairsOfBf16IsTheEmbeddingToo) {
+  if (!takes_bf16_pairs(Activation::kBf16)) GTEST_SKIP() << "no instruction for pairs of bf16";
+  ToySpec spec;
+  spec.tied = true;
+  spec.dtype = DType::kBf16;
+  const TempDir dir;
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  auto checkpoint = Checkpoint::open(dir.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const ShardPlan plan = make_shard_plan(checkpoint->config(), 1, 256).value();
+  auto weights =
+      load_decoder_weights(*checkpoint, WeightOverride::kAsStored, Activation::kBf16,
+                           plan.devices.front(), LayerRange::all(checkpoint->config()), {});
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  expect_rows_of_head(*weights, *checkpoint->weight({ModuleKind::kEmbedding}));
 }
 
 // The bytes that a device's weights take, and the formats of its linear layers.

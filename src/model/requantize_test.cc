@@ -310,10 +310,14 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
   EXPECT_NE(formats(false, q8_0).find("Q4_0"), std::string::npos);
   EXPECT_NE(formats(false, WeightOverride::kF32).find("is widened to f32"), std::string::npos);
 
-  const ModuleRead embedding =
+  const ModuleRead in_file =
+      read_of(*checkpoint, ModuleKind::kEmbedding, WeightOverride::kInt8Head);
+  EXPECT_EQ(in_file.read_as, in_file.stored);
+  EXPECT_EQ(in_file.read_bytes, in_file.stored_bytes);
+  const ModuleRead in_head =
       read_of(*checkpoint, ModuleKind::kEmbedding, WeightOverride::kAsStored);
-  EXPECT_EQ(embedding.read_as, embedding.stored);
-  EXPECT_EQ(embedding.read_bytes, embedding.stored_bytes);
+  EXPECT_EQ(in_head.read_as, "q4_0");
+  EXPECT_EQ(in_head.read_bytes, 0);
   const ModuleRead head = read_of(*checkpoint, ModuleKind::kHead, WeightOverride::kInt8Head);
   EXPECT_TRUE(head.is_tied_head);
   EXPECT_EQ(head.read_as, "int8");

@@ -101,6 +101,7 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
     }
     shard.mlp = part_of(config.intermediate_size, mlp, degree, rank);
     shard.vocab = part_of(vocab, rows, degree, rank);
+    shard.has_all_vocab = shard.vocab.size() == vocab;
     if (shard.heads.size() == 0 && shard.mlp.size() == 0) {
       return Status(StatusCode::kInvalidArgument,
                     "tensor parallelism: device " + std::to_string(rank) + " of " +

@@ -30,10 +30,11 @@ struct ShardRange {
 
 // One device's part. Any range may be empty.
 struct DeviceShard {
-  ShardRange heads;     // query heads: rows of q, inputs of o
-  ShardRange kv_heads;  // rows of k and v: the KV heads of the query heads above
-  ShardRange mlp;       // rows of gate and up, inputs of down
-  ShardRange vocab;     // rows of the head; of the embedding where it is cut
+  ShardRange heads;            // query heads: rows of q, inputs of o
+  ShardRange kv_heads;         // rows of k and v: the KV heads of the query heads above
+  ShardRange mlp;              // rows of gate and up, inputs of down
+  ShardRange vocab;            // rows of the head; of the embedding where it is cut
+  bool has_all_vocab = false;  // `vocab` are all rows that are ever needed
   // Query heads of the first KV head that other devices hold. With G query heads per KV head, query
   // head h of this device is number first_slot + h of the kv_heads.size() * G that its KV heads
   // serve. The others are padding: zeros that nothing reads.

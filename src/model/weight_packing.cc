@@ -39,6 +39,15 @@ std::optional<int64_t> packed_bytes(const RawTensor& tensor) {
   return packed_bytes(tensor, whole(tensor));
 }
 
+bool packs_embedding(const RawTensor& embedding, WeightOverride head, Activation activation) {
+  const std::optional<WeightFormat> rounded = override_format(head);
+  if (embedding.blocks != nullptr) {
+    return packed_bytes(embedding) && (!rounded || rounded == kernel_format(embedding));
+  }
+  return embedding.dtype == DType::kBf16 && takes_bf16_pairs(activation) &&
+         (!rounded || rounded == WeightFormat::kBf16);
+}
+
 Result<LinearWeight> pack_as_stored(const RawTensor& tensor, const ModulePart& part) {
   if (tensor.parts != nullptr) return pack_parts(*tensor.parts, part);
   return pack_blocks(tensor, part);

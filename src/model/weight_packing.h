@@ -7,7 +7,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "kernels/linear/linear.h"
+#include "kernels/precision.h"
 #include "model/shard_plan.h"
+#include "model/weight_override.h"
 
 namespace forerun {
 
@@ -26,6 +28,10 @@ bool has_kernel(const RawTensor& tensor, bool on_gpus);
 // such weights are widened.
 std::optional<int64_t> packed_bytes(const RawTensor& tensor, const ModulePart& part);
 std::optional<int64_t> packed_bytes(const RawTensor& tensor);
+
+// Whether a head that is packed from the embedding, for inputs rounded as `activation` says and
+// with this override, has the embedding's values exactly: rows are then looked up in the head.
+bool packs_embedding(const RawTensor& embedding, WeightOverride head, Activation activation);
 
 // Packs a part of a quantized weight that has packed_bytes(), by as many threads as there are
 // cores. FP8 stays where it is: the checkpoint must outlive the weight. kCorrupt where a value is

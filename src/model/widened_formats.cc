@@ -134,6 +134,12 @@ std::vector<ModuleRead> module_reads(const Checkpoint& checkpoint, const LayerRa
                       .axis = ShardAxis::kVocab,
                       .divides_inputs = false};
     all.push_back(reads.read(head, embedding, on_gpus));
+    const RawTensor* const tensor = checkpoint.weight(embedding);
+    if (!on_gpus && stage.embeds && tensor != nullptr &&
+        packs_embedding(*tensor, head_override(weights), Activation::kBf16)) {
+      all.front().read_as = all.back().read_as;
+      all.front().read_bytes = 0;
+    }
   }
   return all;
 }

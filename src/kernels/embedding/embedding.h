@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/tensor_view.h"
 #include "device/cpu/team.h"
+#include "kernels/linear/linear.h"
 
 namespace forerun {
 
@@ -20,9 +21,16 @@ struct BlockTable {
   void (*decode)(const std::byte* blocks, int64_t count, float* to);
 };
 
-// [vocab][hidden] in the checkpoint's format; a view, the caller keeps the memory.
+// The LM head of a model whose embedding is its head, packed for the linear kernels without a
+// change of values. Tokens beyond its rows, which no tokenizer has, are zeros.
+struct PackedTable {
+  LinearWeight head;
+};
+
+// [vocab][hidden]. Views of the checkpoint's format, whose memory the caller keeps, or a packed
+// head, whose memory is shared.
 using EmbeddingTable = std::variant<MatrixView<const float>, MatrixView<const bf16>,
-                                    MatrixView<const f16>, BlockTable>;
+                                    MatrixView<const f16>, BlockTable, PackedTable>;
 
 // Collective: y [tokens][hidden] = table[token], exactly, or rounded to bf16 if `round_to_bf16` is
 // set. A token is the index of a row of the table. Members take whole rows.

@@ -18,6 +18,14 @@ void widen(const BlockTable& table, int32_t token, int64_t /*dim*/, float* to) {
   table.decode(table.data + token * table.row_bytes, table.row_blocks, to);
 }
 
+void widen(const PackedTable& table, int32_t token, int64_t dim, float* to) {
+  if (token >= table.head.out_features()) {
+    std::fill_n(to, dim, 0.0f);
+  } else {
+    table.head.dequantize(token, {to, {1, dim}});
+  }
+}
+
 }  // namespace
 
 void embedding(const Team& team, const EmbeddingTable& table, std::span<const int32_t> tokens,

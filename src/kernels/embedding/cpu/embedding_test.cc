@@ -66,5 +66,18 @@ TEST(Embedding, RoundsOnlyWhereAsked) {
   EXPECT_EQ(y, (std::vector<float>{1.0f, 2.0f}));
 }
 
+TEST(Embedding, LooksUpRowsOfAPackedHead) {
+  constexpr int64_t kDim = 64;
+  const std::vector<bf16> table = make_table<bf16>(kDim, kDim, [](float x) { return to_bf16(x); });
+  const MatrixView<const bf16> rows(table.data(), {kVocab, kDim});
+  check(PackedTable{LinearWeight::pair_bf16(rows)}, kDim);
+  // A token that the head has no row for.
+  std::vector<float> y(kDim, 1.0f);
+  const std::vector<int32_t> tokens = {kVocab};
+  embedding(Team(0, 1, nullptr), PackedTable{LinearWeight::pair_bf16(rows)}, tokens, false,
+            MatrixView<float>(y.data(), {1, kDim}));
+  EXPECT_EQ(y, std::vector<float>(kDim));
+}
+
 }  // namespace
 }  // namespace forerun

@@ -12,6 +12,11 @@ void embedding_ref(const EmbeddingTable& table, std::span<const int32_t> tokens,
       decoded.resize(static_cast<size_t>(y.dim(1)));
       blocks->decode(blocks->data + tokens[row] * blocks->row_bytes, blocks->row_blocks,
                      decoded.data());
+    } else if (const auto* packed = std::get_if<PackedTable>(&table)) {
+      decoded.resize(static_cast<size_t>(y.dim(1)));
+      if (tokens[row] < packed->head.out_features()) {
+        packed->head.dequantize(tokens[row], {decoded.data(), {1, y.dim(1)}});
+      }
     }
     for (int64_t dim = 0; dim < y.dim(1); ++dim) {
       float value = 0.0f;
