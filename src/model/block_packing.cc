@@ -104,16 +104,20 @@ bool packs_blocks(const RawTensor& tensor, const ModulePart& part) {
          part.in.size() % tensor.blocks->weights == 0;
 }
 
+void copy_fields(const BlockFormatInfo& format, const BlockFields& from, GroupedBlock& to) {
+  std::memcpy(to.q, from.q, static_cast<size_t>(format.weights));
+  std::memcpy(to.scale, from.scale, sizeof to.scale);
+  std::memcpy(to.min, from.min, sizeof to.min);
+  to.d = from.d;
+  to.dmin = from.dmin;
+}
+
 void unpack_blocks(const BlockFormatInfo& format, const std::byte* from,
                    std::span<GroupedBlock> to) {
   BlockFields fields;
   for (GroupedBlock& each : to) {
     format.unpack(from, fields);
-    std::memcpy(each.q, fields.q, static_cast<size_t>(format.weights));
-    std::memcpy(each.scale, fields.scale, sizeof each.scale);
-    std::memcpy(each.min, fields.min, sizeof each.min);
-    each.d = fields.d;
-    each.dmin = fields.dmin;
+    copy_fields(format, fields, each);
     from += format.bytes;
   }
 }

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "checkpoint/blocks/block_format.h"
 #include "checkpoint/blocks/encode_blocks.h"
+#include "checkpoint/blocks/round_blocks.h"
 #include "device/cpu/portions.h"
 #include "kernels/linear/formats/grouped.h"
 #include "kernels/linear/formats/grouped_packer.h"
@@ -24,12 +25,10 @@ constexpr int64_t kPortion = kBlockOuts;
 constexpr int64_t kMinRows = 64;
 constexpr float kLargestF16 = 65504.0f;
 
-// The block format of which a grouped format is a repacking, if its blocks have an encoder.
-const BlockFormatInfo* encoded_blocks(WeightFormat format) {
+// The block format of which a grouped format is a repacking; null where there is none.
+const BlockFormatInfo* blocks_of(WeightFormat format) {
   for (const BlockFormatInfo& blocks : block_formats()) {
-    if (kernel_format(blocks.format) == format && block_encoder(blocks.format) != nullptr) {
-      return &blocks;
-    }
+    if (kernel_format(blocks.format) == format) return &blocks;
   }
   return nullptr;
 }
@@ -42,7 +41,7 @@ bool can_make(WeightFormat format) {
     case WeightFormat::kInt8:
       return true;
     default:
-      return encoded_blocks(format) != nullptr;
+      return blocks_of(format) != nullptr;
   }
 }
 
@@ -99,14 +98,26 @@ Result<LinearWeight> make_f16(int64_t out, int64_t in, const FillRows& fill, Own
 
 Result<LinearWeight> make_grouped(WeightFormat format, int64_t out, int64_t in,
                                   const FillRows& fill) {
-  const BlockFormatInfo& blocks = *encoded_blocks(format);
-  const EncodeBlocks encode = block_encoder(blocks.format);
+  const BlockFormatInfo& blocks = *blocks_of(format);
+  const EncodeBlocks encode = block_encoder(blocks.format);  // null: round_block()
   const int64_t row_blocks = in / blocks.weights;
   GroupedPacker packer(format, out, in);
   std::atomic<bool> fits = true;
   for_portions(out, in, fill, [&](int64_t first, MatrixView<float> rows) {
     if (!fit_f16(rows)) fits = false;
     if (!fits) return;
+    if (encode == nullptr) {
+      BlockFields fields = {};
+      packer.pack(first, rows.dim(0), [&](int64_t row, int64_t block, std::span<GroupedBlock> to) {
+        const float* values = rows.row(row - first) + block * blocks.weights;
+        for (GroupedBlock& each : to) {
+          round_block(blocks, values, fields);
+          copy_fields(blocks, fields, each);
+          values += blocks.weights;
+        }
+      });
+      return;
+    }
     const int64_t row_bytes = row_blocks * blocks.bytes;
     std::vector<std::byte> encoded(static_cast<size_t>(rows.dim(0) * row_bytes));
     encode(rows.row(0), rows.dim(0) * row_blocks, encoded.data());

@@ -1,6 +1,7 @@
 // Weights of a kernel format made of floats: for --weights, and for what no kernel reads as it is
-// stored. The formats that can be made are floats, int8, and the grouped formats whose blocks have
-// an encoder (checkpoint/blocks/encode_blocks.h): a new encoder needs no line here.
+// stored. The formats that can be made are floats, int8, and the grouped formats that repack a
+// block format, by ggml's encoder where there is one (checkpoint/blocks/encode_blocks.h), else by
+// checkpoint/blocks/round_blocks.h. A new block format needs no line here.
 //
 // Thread rules: the functions may run on many threads at once.
 #pragma once

@@ -77,7 +77,9 @@ class Reads {
     const bool is_head = made.module.type == ModuleType::kHead;
     const auto rounded = override_format(is_head ? head_override(weights_) : weights_);
     const std::optional<WeightFormat> stored = format_as_stored(tensor);
-    const WeightFormat format = rounded.value_or(stored.value_or(WeightFormat::kF32));
+    WeightFormat format = rounded.value_or(stored.value_or(WeightFormat::kF32));
+    // Loaders round no row that is no whole number of blocks.
+    if (rounded && made.module.in % input_multiple(format) != 0) format = WeightFormat::kF32;
     read_as(format, tensor, made);
     const bool in_place = made.is_tied_head && format == stored && tensor.is_plain() &&
                           !(format == WeightFormat::kBf16 && takes_bf16_pairs(Activation::kBf16));

@@ -51,7 +51,7 @@ class Inspect(EditedCheckpoint):
         self.assertRegex(done.stdout, r"GPUs: --weights q4_1 is refused; accepted: as_stored")
         widened = run("inspect", TARGET, "--weights", "f32").stdout
         self.assertRegex(widened, r"Processors: .*is widened to f32")
-        self.refused(run("inspect", TARGET, "--weights", "q3_k"), "weights: found 'q3_k'", "q4_1")
+        self.refused(run("inspect", TARGET, "--weights", "fp8"), "weights: found 'fp8'", "q4_1")
         self.refused(run("inspect", "--devices", "--weights", "int8"), "--devices", "--weights")
 
     def test_enlarged(self):

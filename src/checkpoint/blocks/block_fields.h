@@ -27,6 +27,9 @@ struct BlockLayout {
   bool has_min = false;
   bool e8m0 = false;                       // d is an exponent (MXFP4), not an f16
   std::span<const int8_t> code_book = {};  // 1 << bits values, or none
+  // The range of the integer scales of groups, and of their mins from 0 on. Both are 1 where a
+  // block has one scale.
+  int32_t scale_low = 1, scale_high = 1;
 };
 
 struct BlockFields {

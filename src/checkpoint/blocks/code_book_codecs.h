@@ -27,7 +27,12 @@ struct Iq4Nl {
 // of Q4_0. The high bits of the scales are pairs in 2 bytes, the lowest first; their low bits are
 // the halves of 4 bytes, the low half first.
 struct Iq4Xs {
-  static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .code_book = kIq4Values};
+  static constexpr BlockLayout kLayout{.bits = 4,
+                                       .zero = 0,
+                                       .group = 32,
+                                       .code_book = kIq4Values,
+                                       .scale_low = -32,
+                                       .scale_high = 31};
   static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = 0;

@@ -33,7 +33,8 @@ inline void or_single_bits(const uint8_t* from, int32_t shift, uint8_t* q) {
 
 // 16 bytes: scale in the low half, min in the high half; 64 bytes of bit pairs; d, dmin.
 struct Q2_K {
-  static constexpr BlockLayout kLayout{.bits = 2, .zero = 0, .group = 16, .has_min = true};
+  static constexpr BlockLayout kLayout{
+      .bits = 2, .zero = 0, .group = 16, .has_min = true, .scale_low = 0, .scale_high = 15};
   static void read_scales(const uint8_t* block, BlockFields& to) {
     for (int32_t group = 0; group < 16; ++group) {
       to.scale[group] = static_cast<int8_t>(block[group] & 0xf);
@@ -52,7 +53,8 @@ struct Q2_K {
 // description subtracts 4 where the third bit is 0, which is q - 4. Scales are stored with 32
 // added.
 struct Q3_K {
-  static constexpr BlockLayout kLayout{.bits = 3, .zero = 4, .group = 16};
+  static constexpr BlockLayout kLayout{
+      .bits = 3, .zero = 4, .group = 16, .scale_low = -32, .scale_high = 31};
   static void read_scales(const uint8_t* block, BlockFields& to) {
     // Scales j and j + 8 are the halves of byte j < 8; bytes 8 to 11 hold two more bits: byte 8 + j
     // those of scales j, j + 4, j + 8 and j + 12, the lowest first.
@@ -92,7 +94,8 @@ inline void read_scales_and_mins(const uint8_t* from, BlockFields& to) {
 // d, dmin, 12 bytes of scales and mins, 128 bytes: 32 bytes hold a group in their low halves and
 // the next in the high.
 struct Q4_K {
-  static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .has_min = true};
+  static constexpr BlockLayout kLayout{
+      .bits = 4, .zero = 0, .group = 32, .has_min = true, .scale_low = 0, .scale_high = 63};
   static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = read_u16(block + 2);
@@ -107,7 +110,8 @@ struct Q4_K {
 
 // The layout is that of Q4_K, with 32 bytes of fifth bits before the low bits.
 struct Q5_K {
-  static constexpr BlockLayout kLayout{.bits = 5, .zero = 0, .group = 32, .has_min = true};
+  static constexpr BlockLayout kLayout{
+      .bits = 5, .zero = 0, .group = 32, .has_min = true, .scale_low = 0, .scale_high = 63};
   static void read_scales(const uint8_t* block, BlockFields& to) {
     to.d = read_u16(block);
     to.dmin = read_u16(block + 2);
@@ -124,7 +128,8 @@ struct Q5_K {
 // 128 bytes of low bits: 64 bytes hold 64 weights in their low halves and the next 64 in the high;
 // 64 bytes of bit pairs, which are the two high bits; 16 signed scales; d.
 struct Q6_K {
-  static constexpr BlockLayout kLayout{.bits = 6, .zero = 32, .group = 16};
+  static constexpr BlockLayout kLayout{
+      .bits = 6, .zero = 32, .group = 16, .scale_low = -128, .scale_high = 127};
   static void read_scales(const uint8_t* block, BlockFields& to) {
     for (int32_t group = 0; group < 16; ++group) {
       to.scale[group] = static_cast<int8_t>(block[192 + group]);

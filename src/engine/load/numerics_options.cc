@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "checkpoint/modules.h"
+#include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear.h"
 #include "model/requantize.h"
 
@@ -46,8 +47,13 @@ std::optional<WeightOverride> find_weights(const std::string& name) {
 
 Status unknown_weights(const char* field, const std::string& found,
                        const std::vector<std::string>& accepted) {
+  const auto formats = weight_format_table();
+  const bool is_kernels = std::any_of(formats.begin(), formats.end(),
+                                      [&](const auto& format) { return found == format.name; });
   return Status(StatusCode::kInvalidArgument,
-                std::string(field) + ": found '" + found + "'; accepted: " + list_of(accepted));
+                std::string(field) + ": found '" + found + "'" +
+                    (is_kernels ? ", a format that kernels read but that has no encoder" : "") +
+                    "; accepted: " + list_of(accepted));
 }
 
 Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& name) {

@@ -23,8 +23,7 @@ struct NumericsOptions {
 };
 
 // What EngineOptions::weights and draft_weights accept: "as_stored", the names of
-// requantizable_formats(), then the overrides of the head. A new kernel format with an encoder
-// appears by itself.
+// requantizable_formats(), then the overrides of the head. A new block format appears by itself.
 std::vector<std::string> weight_names();
 std::vector<std::string> draft_weight_names();
 // One of weight_names(). Fails on an unknown name; the message lists those that are accepted.

@@ -34,16 +34,19 @@ TEST(NumericsOptions, WeightsNameEveryFormatThatCanBeMade) {
 
 TEST(NumericsOptions, ARefusalListsWhatIsAccepted) {
   EngineOptions options;
-  for (const char* const found : {"q3_k", "int4_head", "int4", "bf16_pairs", "", "auto"}) {
+  const char* const no_encoder = ", a format that kernels read but that has no encoder";
+  for (const auto& [found, why] :
+       {std::pair("fp8", no_encoder), std::pair("int4_head", ""), std::pair("int4", no_encoder),
+        std::pair("bf16_pairs", no_encoder), std::pair("", ""), std::pair("auto", "")}) {
     options.weights = found;
     const auto numerics = parse_numerics(options);
     ASSERT_FALSE(numerics.ok()) << found;
-    EXPECT_EQ(numerics.status().message(),
-              "weights: found '" + std::string(found) + "'; accepted: " + list_of(weight_names()));
+    EXPECT_EQ(numerics.status().message(), "weights: found '" + std::string(found) + "'" + why +
+                                               "; accepted: " + list_of(weight_names()));
   }
   EXPECT_EQ(list_of({"a", "b", "c"}), "a, b and c");
   options.weights = "as_stored";
-  options.draft_weights = "q3_k";
+  options.draft_weights = "fp8";
   EXPECT_NE(parse_numerics(options).status().message().find("int8_head, int4_head and int4"),
             std::string::npos);
 }
