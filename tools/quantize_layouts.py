@@ -27,6 +27,7 @@ INTEGER_LAYOUTS = ("awq-gemm", "awq-gemv", "awq-gemv-fast", "gptq", "packed", "i
 LAYOUTS = (*INTEGER_LAYOUTS, "fp8")
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 FP8_BLOCK = 128
+FAST_CHUNK = 64  # inputs of which awq-gemv-fast keeps four outputs together
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,19 @@ def scale_tensor(name: str, scales: np.ndarray, dtype: str) -> PlannedTensor:
     return planned(name, dtype, np.ascontiguousarray(scales.astype(numpy_dtype)))
 
 
+def check_width(name: str, width: int, options: Options) -> None:
+    """Raises ValueError where the layout has no place for a layer of so many inputs."""
+    chunk = FAST_CHUNK if options.layout == "awq-gemv-fast" else 1
+    for multiple, of_what in ((options.group, "--group"), (chunk, options.layout)):
+        if multiple > 0 and width % multiple:
+            raise ValueError(
+                f"{name}: found {width} inputs; accepted: a multiple of {multiple} with {of_what}"
+            )
+
+
 def round_integers(weight: np.ndarray, options: Options) -> Integers:
     out, width = weight.shape
     group = width if options.group == -1 else options.group
-    if width % group:
-        raise ValueError(f"{width} inputs are no multiple of the group of {group}")
     group_of = np.arange(width, dtype=np.int32) // group
     if options.desc_act:
         by_size = np.argsort(-np.square(weight).sum(axis=0), kind="stable")
@@ -124,9 +133,9 @@ def _awq(name: str, made: Integers, options: Options) -> list[PlannedTensor]:
             scale_tensor(f"{name}.scales", scales, options.scale_dtype),
         ]
     out, width = made.q.shape
-    # In 32 inputs, 8a + 2b + c goes to 8b + 4c + a; then 64 inputs of four outputs lie together.
+    # In 32 inputs, 8a + 2b + c goes to 8b + 4c + a; then FAST_CHUNK inputs of four outputs lie together.
     lanes = made.q.reshape(out, width // 32, 4, 4, 2).transpose(0, 1, 3, 4, 2).reshape(out, width)
-    chunks = lanes.reshape(out // 4, 4, width // 64, 64).transpose(0, 2, 1, 3)
+    chunks = lanes.reshape(out // 4, 4, -1, FAST_CHUNK).transpose(0, 2, 1, 3)
     nibbles = chunks.reshape(out // 4, width, 4).astype(np.uint16)
     shifts = np.array([0, 4, 8, 12], dtype=np.uint16)
     words = np.bitwise_or.reduce(nibbles << shifts, axis=-1).astype(np.uint16).view(np.int16)
@@ -208,6 +217,7 @@ def quantized(name: str, weight: np.ndarray, options: Options):
     """The tensors of one layer, and f32 [out, in]: what they stand for."""
     if options.layout == "fp8":
         return round_fp8(name, weight, options)
+    check_width(name, weight.shape[1], options)
     made = round_integers(weight, options)
     write = {"gptq": _gptq, "packed": _compressed, "int8": _compressed}.get(options.layout, _awq)
     return write(name, made, options), made.decoded()
@@ -297,6 +307,12 @@ def main() -> int:
     args = parser.parse_args()
     if args.layout.startswith("awq") and (args.bits != 4 or args.symmetric or args.desc_act):
         parser.error("awq: 4 bits with zero points, in order")
+    if args.layout.startswith("awq-gemv") and args.group < 128 and args.group not in (-1, 32, 64):
+        parser.error(
+            f"--group: found {args.group}; accepted with {args.layout}: -1, 32, 64, 128..."
+        )
+    if args.group == 0 or args.group < -1:
+        parser.error(f"--group: found {args.group}; accepted: -1 (all inputs), or from 1 on")
     options = Options(
         layout=args.layout,
         bits=8 if args.layout == "int8" else args.bits,
@@ -307,7 +323,10 @@ def main() -> int:
         scales=args.scales,
         scale_dtype="F16" if args.layout == "awq-gemv-fast" else args.scale_dtype,
     )
-    size = quantize_directory(args.source, args.out, options, args.twin)
+    try:
+        size = quantize_directory(args.source, args.out, options, args.twin)
+    except ValueError as refused:
+        parser.error(str(refused))
     print(f"{args.out}: {size / 1e6:.1f} MB of weights")
     return 0
 

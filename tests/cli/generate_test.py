@@ -473,6 +473,38 @@ class QuantizedLayouts(process.CommandLine):
                 self.assertIn(name + " ", inspected)
                 self.assertIn("Everything in this checkpoint is supported.", inspected)
 
+    def narrow_model(self, folder):
+        """A directory with one layer of 96 inputs."""
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        layer = {"dtype": "BF16", "shape": [8, 96], "data_offsets": [0, 2 * 8 * 96]}
+        header = json.dumps({"model.layers.0.mlp.down_proj.weight": layer}).encode()
+        data = len(header).to_bytes(8, "little") + header + bytes(2 * 8 * 96)
+        (folder / "model.safetensors").write_bytes(data)
+        return folder
+
+    def test_a_width_without_a_place_is_refused_in_one_line(self):
+        tool = [sys.executable, ROOT / "tools" / "quantize_layouts.py"]
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.narrow_model(Path(folder) / "narrow")
+            for options, words in (
+                (["awq-gemv-fast", "--group", "32"], "found 96 inputs; accepted: a multiple of 64"),
+                (["gptq", "--group", "64"], "found 96 inputs; accepted: a multiple of 64"),
+                (
+                    ["awq-gemv", "--group", "16"],
+                    "--group: found 16; accepted with awq-gemv: -1, 32",
+                ),
+            ):
+                with self.subTest(options):
+                    done = subprocess.run(
+                        [*tool, model, Path(folder) / "out", "--layout", *options],
+                        capture_output=True,
+                        text=True,
+                    )
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(words, done.stderr)
+                    self.assertNotIn("Traceback", done.stderr)
+
 
 if __name__ == "__main__":
     process.main()
