@@ -44,13 +44,13 @@ bool isa_is_supported(Isa isa);
 // AVX512_BF16 that has no AMX tiles, or whose operating system does not permit them. An emulated
 // instruction set is used only if FORERUN_ISA names it.
 bool isa_is_emulated(Isa isa);
-// Whether this processor multiplies bf16 faster by fused multiply-adds than by its dot instruction:
-// Intel's start one in two cycles, and four multiply-adds.
+// Whether this processor multiplies bf16 faster by fused multiply-adds than by its dot instruction.
+// In two cycles Intel's processors start one dot instruction or four multiply-adds.
 bool bf16_dots_are_slow();
-// The instruction set in use. FORERUN_ISA is read on the first call; if it names an unknown
-// instruction set or one that this processor lacks, check_isa() returns an error and the best
-// instruction set is used instead. Where this processor has none that is built, check_isa() returns
-// kUnsupported, and kernels must not be called.
+// The instruction set in use. The first call reads FORERUN_ISA. If it names an unknown instruction
+// set or one that this processor lacks, kernels use the best one, and check_isa() returns an error.
+// If this build has no instruction set of this processor, check_isa() returns kUnsupported, and
+// kernels must not be called.
 Isa current_isa();
 Status check_isa();
 
