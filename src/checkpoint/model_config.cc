@@ -134,7 +134,7 @@ void read_shape(FieldReader& fields, const Family& family, ModelConfig& config) 
     config.live_vocab_size = static_cast<int32_t>(*live);
   }
   config.max_position = static_cast<int32_t>(
-      fields.integer("max_position_embeddings", 1, kMaxPosition).value_or(family.max_position));
+      fields.integer("max_position_embeddings", 2, kMaxPosition).value_or(family.max_position));
 
   // Null means as many as heads in every family; only an absent field takes the class's default.
   int32_t default_kv_heads = config.num_heads;

@@ -245,6 +245,12 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
                    rig = toy_gguf(spec);
                    rig.value("general.quantization_version", uint32_t{1});
                  });
+  expect_refused({"\"llama.context_length\": found 1; accepted: an integer from 2 to "},
+                 [](GgufRig& rig) {
+                   ToySpec spec = toy("llama");
+                   spec.max_position = 1;
+                   rig = toy_gguf(spec);
+                 });
   GgufRig other;
   other.value("general.architecture", "mamba").write(file());
   const Status refused = Checkpoint::open(file()).status();

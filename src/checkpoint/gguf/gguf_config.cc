@@ -159,7 +159,9 @@ class ConfigReader {
     config_.num_heads = required("attention.head_count", kMaxWidth);
     config_.num_kv_heads =
         integer("attention.head_count_kv", 1, kMaxWidth).value_or(config_.num_heads);
-    config_.max_position = required("context_length", kMaxPosition);
+    // A context of 1 would leave no token to write.
+    config_.max_position =
+        static_cast<int32_t>(fields_.required_integer(key("context_length"), 2, kMaxPosition));
     const auto epsilon = fields_.number(key(kEpsilon), 0, 1);
     if (!epsilon) fields_.refuse(key(kEpsilon), "a number from 0 to 1");
     config_.rms_norm_eps = epsilon.value_or(1e-5f);

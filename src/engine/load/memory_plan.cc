@@ -71,10 +71,12 @@ int64_t blocks_of_windows(int32_t window_tokens, int32_t requests) {
 Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_context,
                                bool has_draft, std::vector<DeviceMemory> memories,
                                int32_t target_stages) {
-  if (options.max_context_tokens < 0 || options.max_context_tokens > longest_context) {
+  // A context of 1 would leave no token to write.
+  if (options.max_context_tokens < 0 || options.max_context_tokens == 1 ||
+      options.max_context_tokens > longest_context) {
     return Status(StatusCode::kInvalidArgument,
                   "context: found " + std::to_string(options.max_context_tokens) +
-                      " tokens; accepted: 1 to " + std::to_string(longest_context) +
+                      " tokens; accepted: 2 to " + std::to_string(longest_context) +
                       ", what the checkpoint was made for");
   }
   const int32_t requests = std::max(1, options.max_active_requests);
