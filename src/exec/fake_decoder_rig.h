@@ -72,6 +72,7 @@ class FakeDecoder : public Decoder {
     logits_.clear();
     hidden_.clear();
     if (!layers_.heads && while_running) while_running();
+    if (on_step) on_step(step);
     // Gathers as if before any row attends; the observers' own KV has been written.
     for (const KvSelection& selection : step.selections) gather(step, selection);
     for (StepRow row : step.rows) {
@@ -174,7 +175,8 @@ class FakeDecoder : public Decoder {
   int32_t poison_position = -1;  // logits after this position hold NaN
   std::atomic<bool> fail = false;
   std::atomic<bool> throws = false;
-  std::function<void()> while_running;  // in every Step; set before the first one
+  std::function<void()> while_running;       // in every Step; set before the first one
+  std::function<void(const Step&)> on_step;  // the same, and told of it
   // After one history in this many the logits differ from those of a decoder of the same seed; 0:
   // never.
   uint64_t astray_one_in = 0;

@@ -26,7 +26,7 @@ std::vector<TokenId> even_and_tail(const std::vector<TokenId>& text, int32_t cho
 // A head is chosen by observers in the Step of the first row that sees it, kept while the tail
 // grows, and chosen anew; its blocks return with the sequence.
 TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
-  constexpr int32_t kTokens = 320;  // a head of 3 blocks, and at most 2 behind it
+  constexpr int32_t kTokens = 256;  // a head of 3 blocks, and at most 3 behind it
   const KvViewSpec view = {find_view("snapkv"), kTokens};
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
@@ -38,8 +38,8 @@ TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
   int32_t choices = 0;
   for (NodeId round = 0; round < 200; ++round) {
     const auto prefix = static_cast<int32_t>(text.size());
-    const bool anew = tail == 0 || prefix / 64 + 1 - tail > 2;
-    if (anew) tail = prefix / 64 - 1;
+    const bool anew = tail == 0 || prefix / 64 + 1 - tail > 3;
+    if (anew) tail = (prefix - 32) / 64;
     choices += anew ? 1 : 0;
     WorkItem draft = target_item(1, view);
     draft.rows.push_back(tree_row(9, prefix, round, kNoNode, Want::kTopK));
@@ -58,7 +58,7 @@ TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
     rig.executor->submit(std::move(next));
     ASSERT_EQ(rig.next()->rows[0].token, best_after(text));
   }
-  EXPECT_EQ(choices, 4);
+  EXPECT_EQ(choices, 2);
   EXPECT_EQ(rig.target.violations, 0);
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 530 / 64 + 1 + 3);
   rig.executor->close(1);
@@ -132,14 +132,14 @@ TEST(KvView, RowsChooseByAnIndexThatGrows) {
 // The first head is chosen by rows that are run once more, each further one by the rows of a
 // verification, which see everything as ever.
 TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
-  const KvViewSpec view = {find_view("vegas"), 320};  // a head of 2 blocks
+  const KvViewSpec view = {find_view("vegas"), 192};  // a head of 2 blocks
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
   ASSERT_TRUE(rig.executor->open(1, plain_spec(600)).ok());
   std::vector<TokenId> text = text_of(350, 11);
   rig.executor->submit(prefix_item(1, Role::kTarget, text));
   ASSERT_TRUE(rig.next()->status.ok());
-  int32_t tail = 350 / 64 - 1;
+  int32_t tail = (350 - 32) / 64;
   int32_t chosen_at = 350;
   int32_t choices = 0;
   std::vector<NodeId> verified;
@@ -174,7 +174,7 @@ TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
     EXPECT_EQ(records.back().rows, 3);
     ASSERT_EQ(result->rows.back().token, best_after(text));
     if (prefix - chosen_at < 16) continue;
-    tail = prefix / 64 - 1;
+    tail = (prefix - 32) / 64;
     chosen_at = prefix;
     ++choices;
   }
@@ -184,7 +184,7 @@ TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
 
 // A view's own blocks come from the same pool as all others.
 TEST(KvView, AHeadWaitsForMemory) {
-  const KvViewSpec view = {find_view("snapkv"), 320};
+  const KvViewSpec view = {find_view("snapkv"), 256};
   Rig rig({.blocks = 9});
   for (const SequenceId id : {1, 2}) {
     ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
@@ -197,7 +197,7 @@ TEST(KvView, AHeadWaitsForMemory) {
   const auto waits = rig.next();
   ASSERT_TRUE(waits.has_value());
   EXPECT_TRUE(waits->waits_for_memory);
-  EXPECT_NE(waits->status.message().find("view snapkv of 320 tokens needs 3 blocks"),
+  EXPECT_NE(waits->status.message().find("view snapkv of 256 tokens needs 3 blocks"),
             std::string::npos)
       << waits->status.message();
   rig.executor->close(2);

@@ -6,10 +6,10 @@
 namespace forerun {
 
 double assumed_acceptance(const KvViewFacts& facts, int64_t budget) {
-  const double published = facts.published_acceptance;
-  if (published <= 0.0 || budget >= facts.budget || budget <= 0) return published;
+  const double known = facts.acceptance;
+  if (known <= 0.0 || budget >= facts.budget || budget <= 0) return known;
   const double less = static_cast<double>(facts.budget) / static_cast<double>(budget);
-  return std::max(0.0, 1.0 - (1.0 - published) * std::pow(less, 0.25));
+  return std::max(0.0, 1.0 - (1.0 - known) * std::pow(less, 0.25));
 }
 
 }  // namespace forerun

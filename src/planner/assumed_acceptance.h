@@ -1,5 +1,5 @@
 // The acceptance rate that the planner assumes before a draft token has been verified: the rate
-// published for a view (views/view_table.h), carried over to other budgets. Pure.
+// published or measured for a view (views/view_table.h), carried over to other budgets. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@ namespace forerun {
 inline constexpr double kPublishedDraftAcceptance = 0.67;
 
 // The acceptance rate of a target that drafts through a view with a budget of `budget` tokens; 0 if
-// no rate has been published for the view. Below the published budget the share of rejected draft
-// tokens grows with the inverse fourth root of the budget: half of the budget gives a fifth more
-// rejections, which keeps SnapKV ahead of StreamingLLM at every equal budget. Above the published
-// budget the rate stays the same, so that no plan promises more than was published. This law is an
-// assumption: the paper prints no numbers for it.
+// there is none for the view. Below the budget that the view's rate is known for, the share of
+// rejected draft tokens grows with the inverse fourth root of the budget: half of the budget gives
+// a fifth more rejections, which keeps SnapKV ahead of StreamingLLM at every equal budget. Above it
+// the rate stays the same, so that no plan promises more than is known. This law is an assumption:
+// the paper prints no numbers for it, and the demo target loses more
+// (docs/log/2026-11-29-planner-and-views.md).
 double assumed_acceptance(const KvViewFacts& facts, int64_t budget);
 
 }  // namespace forerun

@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kDraftView = "streaming_llm";  // of a draft model
 // Guesses for each check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
 constexpr int32_t kCheckedGuesses = 3;
-constexpr const char* kPublishedSource = "MagicDec, PG-19 at 32,000 tokens";
 
 struct GivenAcceptance {
   std::string text;
@@ -106,7 +105,8 @@ Status check_asked_budget(const KvViewEntry& view, int64_t budget, int64_t longe
   return Status();
 }
 
-// The views to plan with: those named by the user, else those with a known acceptance rate.
+// The views to plan with: those named by the user, else those of plans that name none, and those
+// whose acceptance rate is given.
 Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& options,
                                                      const std::vector<GivenAcceptance>& given) {
   std::vector<const KvViewEntry*> views;
@@ -120,7 +120,7 @@ Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& opt
     const bool spoken_of = std::any_of(given.begin(), given.end(), [&](const auto& each) {
       return !each.of_draft && each.view == view.name;
     });
-    if (view.facts.published_acceptance > 0.0 || spoken_of) views.push_back(&view);
+    if (view.facts.by_default || spoken_of) views.push_back(&view);
   }
   return views;
 }
@@ -148,24 +148,21 @@ Status add_self(const CandidateOptions& options, const KvViewEntry& view, int64_
   }
   PlanCandidate plan;
   plan.name = std::string("self, ") + view.name + " " + std::to_string(budget);
-  plan.candidate = {.draft = {.model = Role::kTarget,
-                              .budget_tokens = budget,
-                              .selection_share = facts.selection_share},
-                    .view = view.name};
+  plan.candidate = {
+      .draft = {.model = Role::kTarget,
+                .budget_tokens = budget,
+                .grown_tokens = view.tokens_between_reruns(static_cast<int32_t>(budget)) / 2,
+                .selection_share = facts.selection_share},
+      .view = view.name};
   if (const auto value = given_for(given, plan)) {
     plan.candidate.acceptance = *value;
     plan.source = "given";
-  } else if (facts.published_acceptance > 0.0) {
+  } else {
     plan.candidate.acceptance = assumed_acceptance(facts, budget);
     plan.source = budget == facts.budget
-                      ? kPublishedSource
+                      ? facts.acceptance_source
                       : "assumed, from a budget of " + std::to_string(facts.budget) + " (" +
-                            kPublishedSource + ")";
-  } else {
-    return refuse("--views",
-                  std::string(view.name) + ", whose acceptance is neither published nor given",
-                  std::string("this view together with --acceptance ") + view.name + ":" +
-                      std::to_string(budget) + "=A");
+                            facts.acceptance_source + ")";
   }
   plans.push_back(std::move(plan));
   return Status();
@@ -182,7 +179,7 @@ void add_draft(int64_t budget, std::vector<GivenAcceptance>& given,
   }
   const auto value = given_for(given, plan);
   plan.candidate.acceptance = value.value_or(kPublishedDraftAcceptance);
-  plan.source = value ? "given" : std::string(kPublishedSource) + ", a 1B draft of an 8B model";
+  plan.source = value ? "given" : std::string(kMagicDecTable6) + ", a 1B draft of an 8B model";
   plans.push_back(std::move(plan));
 }
 

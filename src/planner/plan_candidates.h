@@ -13,7 +13,8 @@ namespace forerun {
 
 struct CandidateOptions {
   bool has_draft_model = false;
-  // Names of views. Empty: all views whose acceptance rate is published or given.
+  // Names of views. Empty: those of the table's `by_default`, and those whose acceptance rate is
+  // given.
   std::vector<std::string> views = {};
   // Budgets of every view, in tokens. Empty: those for which an acceptance rate is given, else each
   // view's own budget.
@@ -38,7 +39,7 @@ struct PlanCandidate {
 // view of the same budget. The draft model is a candidate with the whole cache and with a
 // StreamingLLM view. Fails with kInvalidArgument, naming what was found and what is accepted, for
 // unknown views, budgets that a view cannot have or that cover every context, malformed acceptance
-// rates, rates of something that is not planned, and views without a known rate.
+// rates, and rates of something that is not planned.
 Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& options);
 
 // The same candidates without names and sources, as the ranking functions take them.

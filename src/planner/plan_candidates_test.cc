@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "views/view_table.h"
+
 namespace forerun {
 namespace {
 
@@ -69,8 +71,17 @@ TEST(MakeCandidates, AnAcceptancesBudgetIsPlanned) {
           .value();
   ASSERT_NE(find(all, "self, snapkv 1000"), nullptr);
   EXPECT_EQ(find(all, "self, snapkv 2049"), nullptr);
-  ASSERT_NE(find(all, "self, topk 300"), nullptr);  // of which nothing is published
+  ASSERT_NE(find(all, "self, topk 300"), nullptr);  // which is not planned with by default
   EXPECT_EQ(find(all, "self, topk 300")->candidate.draft.selection_share, 0.5);
+}
+
+TEST(MakeCandidates, EveryViewCanBeNamed) {
+  for (const KvViewEntry& view : view_table()) {
+    const auto all = make_candidates({.views = {view.name}, .longest_context = 32000}).value();
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all.front().source, view.facts.acceptance_source);
+    EXPECT_EQ(all.front().candidate.acceptance, view.facts.acceptance);
+  }
 }
 
 TEST(MakeCandidates, RefusesWithWhatIsAccepted) {
@@ -79,9 +90,8 @@ TEST(MakeCandidates, RefusesWithWhatIsAccepted) {
     options.acceptance = {acceptance};
     return options;
   };
-  const std::array<std::pair<CandidateOptions, const char*>, 13> refused = {{
+  const std::array<std::pair<CandidateOptions, const char*>, 12> refused = {{
       {{.views = {"snap"}, .longest_context = 32000}, "streaming_llm, snapkv"},
-      {{.views = {"topk"}, .longest_context = 32000}, "--acceptance topk:512=A"},
       {{.budgets = {32000}, .longest_context = 32000},
        "the longest context has only 32000 tokens; accepted: budgets below that"},
       {{.budgets = {127}, .longest_context = 32000},

@@ -6,9 +6,13 @@
 namespace forerun {
 namespace {
 
-int64_t seen_tokens(const BatchLoad& load, int64_t budget_tokens) {
+int64_t seen_tokens(const BatchLoad& load, int64_t budget_tokens, int64_t grown_tokens = 0) {
   if (budget_tokens <= 0) return load.context_tokens;
-  return std::min(budget_tokens, load.context_tokens);
+  return std::min(budget_tokens + grown_tokens, load.context_tokens);
+}
+
+int64_t seen_tokens(const BatchLoad& load, const DraftOption& draft) {
+  return seen_tokens(load, draft.budget_tokens, draft.grown_tokens);
 }
 
 }  // namespace
@@ -46,8 +50,7 @@ double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_
 
 double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
   const int32_t rows = 1 + draft.checks.guesses;
-  return costs.seconds(draft.model,
-                       even_load(load.sequences, rows, seen_tokens(load, draft.budget_tokens)));
+  return costs.seconds(draft.model, even_load(load.sequences, rows, seen_tokens(load, draft)));
 }
 
 double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
@@ -60,7 +63,7 @@ double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const Draf
 double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
   if (draft.selection_share <= 0.0) return 0.0;
   // The cost of a draft Step that reads that much more.
-  StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft.budget_tokens));
+  StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft));
   const double alone = costs.seconds(draft.model, step);
   const auto read = static_cast<int64_t>(std::llround(draft.selection_share * load.sequences *
                                                       static_cast<double>(load.context_tokens)));

@@ -37,6 +37,8 @@ struct DraftOption {
   Role model = Role::kTarget;  // the target itself, or the draft model
   // A draft row sees at most so many tokens of the KV cache (K); 0: all of it.
   int64_t budget_tokens = 0;
+  // Tokens beside these that it sees on average: text that has come since a view chose.
+  int64_t grown_tokens = 0;
   // What each draft Step reads to choose these tokens, as a share of reading all S tokens: 0 if
   // they are chosen once or by position (SnapKV, StreamingLLM), a half if every key is scored
   // (TopK).

@@ -7,40 +7,40 @@
 
 namespace forerun {
 
-Status GatheredBudget::check(const char* view, int32_t budget_tokens, int32_t min_tail_blocks,
-                             int32_t observers) {
-  const int32_t min_tokens = (min_tail_blocks + 1) * kKvBlockTokens;
-  if (budget_tokens >= min_tokens) return Status();
-  const std::string tail =
-      min_tail_blocks == 1 ? "a block" : std::to_string(min_tail_blocks) + " blocks";
-  const std::string chosen = observers == 0 ? " and one for what is chosen"
-                                            : ", of which " + std::to_string(observers) +
-                                                  " observe, and one for what they choose";
+Status GatheredBudget::check(const char* view, int32_t budget_tokens, int32_t window_tokens) {
+  constexpr int32_t kMinTokens = 2 * kKvBlockTokens;
+  if (budget_tokens >= kMinTokens) return Status();
+  const std::string window =
+      window_tokens == 0 ? "" : ", of which " + std::to_string(window_tokens) + " observe,";
   return Status(StatusCode::kInvalidArgument,
                 "view_budget: found " + std::to_string(budget_tokens) + "; accepted with view " +
-                    view + ": at least " + std::to_string(min_tokens) + " tokens, " + tail +
-                    " of " + std::to_string(kKvBlockTokens) + " for the last tokens" + chosen);
+                    view + ": at least " + std::to_string(kMinTokens) + " tokens, a block of " +
+                    std::to_string(kKvBlockTokens) + " for the last tokens" + window +
+                    " and one for what is chosen");
 }
 
-GatheredBudget::GatheredBudget(int32_t budget_tokens, int32_t min_tail_blocks,
-                               int32_t max_tail_blocks)
-    : min_tail_blocks_(min_tail_blocks),
-      max_tail_blocks_(
-          std::max(min_tail_blocks, std::min(max_tail_blocks, budget_tokens / kKvBlockTokens - 1))),
-      head_blocks_(budget_tokens / kKvBlockTokens - max_tail_blocks_) {}
+GatheredBudget::GatheredBudget(int32_t budget_tokens, int32_t window_tokens, int32_t growth_blocks)
+    : window_tokens_(window_tokens),
+      // A window may reach into the block before the one that the next token falls into.
+      max_tail_blocks_((window_tokens > 0 ? 2 : 1) + growth_blocks),
+      head_blocks_(budget_tokens / kKvBlockTokens - 1) {}
 
 int32_t GatheredBudget::tokens_between_choices() const {
-  return (max_tail_blocks_ + 1 - min_tail_blocks_) * kKvBlockTokens;
+  // The tail of a choice at a block's begin has a block and the next token's.
+  return (max_tail_blocks_ - (window_tokens_ > 0 ? 1 : 0)) * kKvBlockTokens;
 }
 
 KvViewLayout GatheredBudget::layout(int32_t prefix_tokens, const KvChosen& last) const {
   const int32_t blocks = prefix_tokens / kKvBlockTokens + 1;
-  if (blocks <= head_blocks_ + max_tail_blocks_) return {};  // everything
-  const bool keeps = last.tail_block > 0 && blocks - last.tail_block <= max_tail_blocks_;
+  if (last.tail_block > 0 && blocks - last.tail_block <= max_tail_blocks_) {
+    return {.head_blocks = head_blocks_, .tail_block = last.tail_block, .head_is_chosen = true};
+  }
+  const int32_t tail_block = std::max(prefix_tokens - window_tokens_, 0) / kKvBlockTokens;
+  if (tail_block <= head_blocks_) return {};  // everything
   return {.head_blocks = head_blocks_,
-          .tail_block = keeps ? last.tail_block : blocks - min_tail_blocks_,
+          .tail_block = tail_block,
           .head_is_chosen = true,
-          .chooses = !keeps};
+          .chooses = true};
 }
 
 }  // namespace forerun

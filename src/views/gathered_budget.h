@@ -1,7 +1,9 @@
-// How a view that gathers its head spends its budget, in whole KV blocks: some hold the head, the
-// others are the tail. When the head is chosen, the tail is a few of the sequence's last blocks; it
-// grows with the text, and once it has taken all its blocks the head is chosen anew. Views differ
-// in how long the tail is, who chooses the head, and when.
+// How a view that gathers its head spends its budget, in whole KV blocks, as SnapKV and MagicDec
+// lay it out: one block's worth is the window, the sequence's last tokens in place, and all others
+// are the head, which is gathered. When the head is chosen, the tail begins with the window; the
+// text that comes after the choice lies in the tail too, on top of the budget. Once the tail has
+// taken all the blocks that it may have, the head is chosen anew. Views differ in how long the tail
+// may grow, who chooses the head, and when.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +15,15 @@ namespace forerun {
 
 class GatheredBudget {
  public:
-  // kInvalidArgument where the budget is too small for a tail of `min_tail_blocks` and one block
-  // of the head. `view`: its name. `observers`: how many tokens of the tail choose; 0: other rows
-  // do.
-  static Status check(const char* view, int32_t budget_tokens, int32_t min_tail_blocks,
-                      int32_t observers = 0);
+  // kInvalidArgument where the budget is too small for the window and one block of the head.
+  // `view`: its name.
+  static Status check(const char* view, int32_t budget_tokens, int32_t window_tokens);
 
-  // The budget must have passed check(). The block that the next token falls into belongs to the
-  // tail. The tail has at most `max_tail_blocks`, or what the budget leaves beside one block of
-  // the head, but no fewer than `min_tail_blocks`; the head has all other blocks.
-  GatheredBudget(int32_t budget_tokens, int32_t min_tail_blocks, int32_t max_tail_blocks);
+  // The budget must have passed check(). When the head is chosen, the tail holds at least the last
+  // `window_tokens` tokens, fewer than a block's, and the block that the next token falls into: on
+  // average half a block more than the window, so head and tail together have the budget's tokens
+  // to half a block. The tail grows by `growth_blocks` until the head is chosen anew.
+  GatheredBudget(int32_t budget_tokens, int32_t window_tokens, int32_t growth_blocks);
 
   int32_t head_blocks() const { return head_blocks_; }
   // How many tokens the text grows by before the head is chosen anew.
@@ -33,7 +34,7 @@ class GatheredBudget {
   KvViewLayout choose(int32_t prefix_tokens) const { return layout(prefix_tokens, {}); }
 
  private:
-  int32_t min_tail_blocks_;
+  int32_t window_tokens_;
   int32_t max_tail_blocks_;
   int32_t head_blocks_;
 };

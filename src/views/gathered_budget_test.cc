@@ -6,40 +6,42 @@
 namespace forerun {
 namespace {
 
-TEST(GatheredBudget, TheHeadHasWhatTheLongestTailLeaves) {
-  EXPECT_EQ(GatheredBudget(512, 2, 3).head_blocks(), 5);
-  EXPECT_EQ(GatheredBudget(575, 2, 3).head_blocks(), 5) << "whole blocks";
-  EXPECT_EQ(GatheredBudget(192, 2, 3).head_blocks(), 1) << "no room for a longer tail";
-  EXPECT_EQ(GatheredBudget(192, 2, 1).head_blocks(), 1) << "at least the shortest tail";
+TEST(GatheredBudget, TheHeadHasAllButABlock) {
+  EXPECT_EQ(GatheredBudget(512, 32, 3).head_blocks(), 7);
+  EXPECT_EQ(GatheredBudget(575, 32, 0).head_blocks(), 7) << "whole blocks";
+  EXPECT_EQ(GatheredBudget(128, 0, 0).head_blocks(), 1);
 }
 
 TEST(GatheredBudget, AChoiceIsKeptUntilTheTailIsTooLong) {
-  const GatheredBudget budget(512, 2, 4);
-  const int32_t end_of_all = 8 * 64 - 1;
+  const GatheredBudget budget(512, 32, 2);
+  // With 32 tokens of the ninth block the window needs no other.
+  const int32_t end_of_all = 8 * 64 + 31;
   EXPECT_EQ(budget.layout(end_of_all, {}).tail_block, 0) << "everything";
   const KvViewLayout first = budget.layout(end_of_all + 1, {});
   EXPECT_TRUE(first.head_is_chosen && first.chooses);
-  EXPECT_EQ(first.head_blocks, 4);
-  EXPECT_EQ(first.tail_block, 7);
+  EXPECT_EQ(first.head_blocks, 7);
+  EXPECT_EQ(first.tail_block, 8);
   const KvChosen chosen = {.tail_block = first.tail_block, .prefix_tokens = end_of_all + 1};
-  const KvViewLayout kept = budget.layout(11 * 64 - 1, chosen);
+  const KvViewLayout kept = budget.layout(12 * 64 - 1, chosen);
   EXPECT_FALSE(kept.chooses);
-  EXPECT_EQ(kept.tail_block, 7);
-  EXPECT_TRUE(budget.choose(11 * 64 - 1).chooses);
-  const KvViewLayout anew = budget.layout(11 * 64, chosen);
+  EXPECT_EQ(kept.tail_block, 8);
+  EXPECT_TRUE(budget.choose(12 * 64 - 1).chooses);
+  const KvViewLayout anew = budget.layout(12 * 64, chosen);
   EXPECT_TRUE(anew.chooses);
-  EXPECT_EQ(anew.tail_block, 10);
-  EXPECT_EQ(budget.tokens_between_choices(), 11 * 64 - (end_of_all + 1));
+  EXPECT_EQ(anew.tail_block, 11) << "the window lies in the block before";
+  const KvChosen next = {.tail_block = anew.tail_block, .prefix_tokens = 12 * 64};
+  EXPECT_FALSE(budget.layout(15 * 64 - 1, next).chooses);
+  EXPECT_TRUE(budget.layout(15 * 64, next).chooses);
+  EXPECT_EQ(budget.tokens_between_choices(), (15 - 12) * 64);
 }
 
 TEST(GatheredBudget, SaysWhatItIsTooSmallFor) {
-  EXPECT_TRUE(GatheredBudget::check("any", 192, 2).ok());
-  const Status refused = GatheredBudget::check("any", 191, 2);
+  EXPECT_TRUE(GatheredBudget::check("any", 128, 32).ok());
+  const Status refused = GatheredBudget::check("any", 127, 32);
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.message(),
-            "view_budget: found 191; accepted with view any: at least 192 tokens, 2 blocks of 64 "
-            "for the last "
-            "tokens and one for what is chosen");
+            "view_budget: found 127; accepted with view any: at least 128 tokens, a block of 64 "
+            "for the last tokens, of which 32 observe, and one for what is chosen");
 }
 
 }  // namespace

@@ -7,12 +7,11 @@ namespace {
 
 // Where a prompt or a wide tree has more rows than this, the first ones choose for all.
 constexpr int32_t kPqMaxObservers = 32;
-constexpr int32_t kPqTailBlocks = 1;  // the one that the next token falls into
 
 }  // namespace
 
 Status PqCache::check(int32_t budget_tokens) {
-  return GatheredBudget::check("pqcache", budget_tokens, kPqTailBlocks);
+  return GatheredBudget::check("pqcache", budget_tokens, 0);
 }
 
 int32_t PqCache::own_blocks(int32_t budget_tokens, const KvShape& shape) {
@@ -20,7 +19,7 @@ int32_t PqCache::own_blocks(int32_t budget_tokens, const KvShape& shape) {
          kv_index_blocks(shape.tokens, shape.head_dim);
 }
 
-PqCache::PqCache(int32_t budget_tokens) : budget_(budget_tokens, kPqTailBlocks, kPqTailBlocks) {}
+PqCache::PqCache(int32_t budget_tokens) : budget_(budget_tokens, 0, 0) {}
 
 KvViewLayout PqCache::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const {
   return budget_.choose(prefix_tokens);

@@ -17,7 +17,8 @@ class PqCache : public KvView {
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kQuantizedKeys;
   // A code has 16 bytes, a token's key and value 512 in bf16 (heads of 128).
-  static constexpr KvViewFacts kFacts = {.selection_share = 1.0 / 32};
+  static constexpr KvViewFacts kFacts = {
+      .selection_share = 1.0 / 32, .acceptance = 0.96, .acceptance_source = kMeasuredOnDemo};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
   static int32_t tokens_between_reruns(int32_t /*budget_tokens*/) { return 0; }

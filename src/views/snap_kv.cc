@@ -1,5 +1,7 @@
 #include "views/snap_kv.h"
 
+#include <algorithm>
+
 #include "step/step.h"
 
 namespace forerun {
@@ -7,14 +9,17 @@ namespace {
 
 constexpr int32_t kSnapObservers = 32;
 constexpr int32_t kSnapPooling = 5;
-// The block that the next token falls into, and a whole one; the observers lie in these two.
-constexpr int32_t kSnapMinTailBlocks = 2;
-static_assert(kSnapObservers <= kKvBlockTokens);
+static_assert(kSnapObservers < kKvBlockTokens);
+
+// The text grows by half of the budget between two choices.
+int32_t growth_blocks(int32_t budget_tokens) {
+  return std::max(budget_tokens / 2 / kKvBlockTokens - 1, 1);
+}
 
 }  // namespace
 
 Status SnapKv::check(int32_t budget_tokens) {
-  return GatheredBudget::check("snapkv", budget_tokens, kSnapMinTailBlocks, kSnapObservers);
+  return GatheredBudget::check("snapkv", budget_tokens, kSnapObservers);
 }
 
 int32_t SnapKv::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
@@ -26,7 +31,7 @@ int32_t SnapKv::tokens_between_reruns(int32_t budget_tokens) {
 }
 
 SnapKv::SnapKv(int32_t budget_tokens)
-    : budget_(budget_tokens, kSnapMinTailBlocks, budget_tokens / kKvBlockTokens / 2) {}
+    : budget_(budget_tokens, kSnapObservers, growth_blocks(budget_tokens)) {}
 
 KvViewLayout SnapKv::layout(int32_t prefix_tokens, const KvChosen& last) const {
   return budget_.layout(prefix_tokens, last);

@@ -1,8 +1,8 @@
 // SnapKV (Li et al., 2024): a continuation attends to about the same tokens as the end of the text
 // before it. For each layer and KV head, the view gathers the tokens that the last 32 tokens pay
-// the most attention to, averaged over 5 neighbours; behind them come the sequence's own last
-// blocks, new tokens among them. When these blocks have grown to half of the budget, the head is
-// chosen anew, since the text has moved on.
+// the most attention to, averaged over 5 neighbours: as many as the budget leaves beside these 32,
+// in whole blocks. Text that comes after the choice is seen too, on top of the budget. When it has
+// grown by half of the budget, the head is chosen anew, since the text has moved on.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ class SnapKv : public KvView {
  public:
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
-  static constexpr KvViewFacts kFacts = {.budget = 2049, .published_acceptance = 0.89};
+  static constexpr KvViewFacts kFacts = {
+      .budget = 2049, .acceptance = 0.89, .acceptance_source = kMagicDecTable6, .by_default = true};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
   static int32_t tokens_between_reruns(int32_t budget_tokens);

@@ -14,7 +14,8 @@ class StreamingLlm : public KvView {
  public:
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kNothing;
-  static constexpr KvViewFacts kFacts = {.published_acceptance = 0.83};
+  static constexpr KvViewFacts kFacts = {
+      .acceptance = 0.83, .acceptance_source = kMagicDecTable6, .by_default = true};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t /*budget_tokens*/, const KvShape& /*shape*/) { return 0; }
   static int32_t tokens_between_reruns(int32_t /*budget_tokens*/) { return 0; }

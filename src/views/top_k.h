@@ -16,7 +16,8 @@ class TopK : public KvView {
  public:
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
-  static constexpr KvViewFacts kFacts = {.selection_share = 0.5, .is_bound = true};
+  static constexpr KvViewFacts kFacts = {
+      .selection_share = 0.5, .acceptance = 0.97, .acceptance_source = kMeasuredOnDemo};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
   static int32_t tokens_between_reruns(int32_t /*budget_tokens*/) { return 0; }

@@ -9,25 +9,21 @@ constexpr int32_t kVegasObservers = 32;
 constexpr int32_t kVegasPooling = 5;
 // A verification chooses once this many tokens have come since the last choice, every few rounds.
 constexpr int32_t kTokensBetweenChoices = 16;
-// One block for the next token and one full block: together they hold the last tokens, which are
-// run once more as observers.
-constexpr int32_t kVegasMinTailBlocks = 2;
-// A tail grows until the next choice, by one block where the budget has room for it.
-constexpr int32_t kVegasMaxTailBlocks = kVegasMinTailBlocks + 1;
-static_assert(kVegasObservers <= kKvBlockTokens);
+// A tail grows until the next choice.
+constexpr int32_t kVegasGrowthBlocks = 1;
+static_assert(kVegasObservers < kKvBlockTokens);
 
 }  // namespace
 
 Status Vegas::check(int32_t budget_tokens) {
-  return GatheredBudget::check("vegas", budget_tokens, kVegasMinTailBlocks);
+  return GatheredBudget::check("vegas", budget_tokens, kVegasObservers);
 }
 
 int32_t Vegas::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return Vegas(budget_tokens).budget_.head_blocks();
 }
 
-Vegas::Vegas(int32_t budget_tokens)
-    : budget_(budget_tokens, kVegasMinTailBlocks, kVegasMaxTailBlocks) {}
+Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kVegasObservers, kVegasGrowthBlocks) {}
 
 KvViewLayout Vegas::layout(int32_t prefix_tokens, const KvChosen& last) const {
   return budget_.layout(prefix_tokens, last);

@@ -1,7 +1,8 @@
 // Vegas (Yue et al., 2026; SparseSpec's PillarAttn is of the same kind): verification computes the
 // attention scores of all tokens anyway, so its rows choose what the next drafts see. No extra row
-// is run, the choice is at most a few rounds old, and nearly all of the budget is the chosen head;
-// the tail is the sequence's last blocks, with the tokens since the choice and a few before it.
+// is run, the choice is at most a few rounds old, and all of the budget but a block's worth is the
+// chosen head; the tail is the sequence's last blocks, with the tokens since the choice and a few
+// before it.
 //
 // The first head, which drafts need before anything has been verified, is chosen as SnapKV chooses:
 // by the last tokens, run once more. So are all heads of a model that verifies nothing.
@@ -19,7 +20,7 @@ class Vegas : public KvView {
  public:
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
-  static constexpr KvViewFacts kFacts = {};
+  static constexpr KvViewFacts kFacts = {.acceptance = 0.89, .acceptance_source = kMeasuredOnDemo};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
   static int32_t tokens_between_reruns(int32_t /*budget_tokens*/) { return 0; }

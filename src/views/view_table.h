@@ -25,17 +25,21 @@ struct KvShape {
   int32_t head_dim;  // of the model whose KV it is
 };
 
+inline constexpr const char* kMagicDecTable6 = "MagicDec, PG-19 at 32,000 tokens";
+inline constexpr const char* kMeasuredOnDemo =
+    "measured: this project's demo target, novels at 7,000 tokens";
+
 // What plans assume of a view before anything has been measured.
 struct KvViewFacts {
   int32_t budget = 512;  // tokens, the paper's best
   // The share of the KV cache that is read at every draft Step to choose tokens; all keys are one
   // half. For heads of 128 dimensions.
   double selection_share = 0.0;
-  // Acceptance rate of self-speculation at that budget, on PG-19 at 32,000 tokens (MagicDec,
-  // Table 6); 0: none is published that a plan may assume.
-  double published_acceptance = 0.0;
-  // A bound for benches to measure others by: never a candidate of strategy `auto`.
-  bool is_bound = false;
+  double acceptance = 0.0;             // rate of self-speculation at that budget
+  const char* acceptance_source = "";  // who published or measured it, on which texts
+  // A candidate of strategy `auto`, and of plans that name no view: what it costs to choose is
+  // known.
+  bool by_default = false;
 };
 
 struct KvViewEntry {
@@ -44,8 +48,8 @@ struct KvViewEntry {
   // kInvalidArgument where the view cannot work with this budget; the message says which budgets it
   // takes.
   Status (*check)(int32_t budget_tokens);
-  // A view of a budget that check() has accepted. Rows see at most `budget_tokens` tokens of their
-  // prefix.
+  // A view of a budget that check() has accepted. Rows see `budget_tokens` tokens of their prefix,
+  // to half a block, and of a gathered view also those that have come since it chose.
   std::unique_ptr<KvView> (*make)(int32_t budget_tokens);
   // How many blocks the view takes beside the sequence's, for a budget that check() has accepted.
   int32_t (*own_blocks)(int32_t budget_tokens, const KvShape& shape);

@@ -43,6 +43,9 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
               needs_nothing);
     EXPECT_EQ(entry.own_blocks(4096, {.tokens = 9000, .head_dim = 64}) == 0, needs_nothing);
     EXPECT_TRUE(entry.check(entry.facts.budget).ok());
+    EXPECT_GT(entry.facts.acceptance, 0.5);
+    EXPECT_LT(entry.facts.acceptance, 1.0);
+    EXPECT_NE(std::string(entry.facts.acceptance_source), "");
     const Status refused = entry.check(1);
     EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(refused.message().find(entry.name), std::string::npos);
@@ -68,8 +71,10 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
         ASSERT_GE(layout.tail_block, layout.head_blocks);
         if (layout.tail_block == layout.head_blocks) continue;  // everything
         ASSERT_LE(layout.tail_block * kKvBlockTokens, prefix);
-        ASSERT_LE(layout.head_blocks * kKvBlockTokens + prefix - layout.tail_block * kKvBlockTokens,
-                  budget);
+        const int32_t grown = layout.head_is_chosen ? prefix - chosen.prefix_tokens : 0;
+        const int32_t tail = prefix - layout.tail_block * kKvBlockTokens;
+        ASSERT_LE(layout.head_blocks * kKvBlockTokens + tail - grown,
+                  budget + (layout.head_is_chosen ? kKvBlockTokens / 2 : 0));
       }
     }
   }

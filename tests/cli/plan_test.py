@@ -293,7 +293,6 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan("--budgets", "32000"), "--budgets", "32000", "below that")
         self.refused(self.plan("--budgets", "16"), "--budgets", "16", "streaming_llm: at least 192")
         self.refused(self.plan("--views", "window"), "--views", "window", "streaming_llm")
-        self.refused(self.plan("--views", "topk"), "topk", "--acceptance topk:512=A")
         self.refused(self.plan("--acceptance", "snapkv=2"), "--acceptance", "from 0 to 1")
         self.refused(self.plan("--acceptance", "draft=0.5"), "give --draft")
         self.refused(self.plan(model=self.folder), "config.json")

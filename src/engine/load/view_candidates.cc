@@ -34,12 +34,13 @@ std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
   const KvShape longest = {.tokens = models.max_context,
                            .head_dim = models.head_dim[static_cast<size_t>(Role::kTarget)]};
   for (const KvViewEntry& view : view_table()) {
-    if (view.facts.is_bound || view.facts.published_acceptance <= 0.0) continue;
+    if (!view.facts.by_default) continue;
     for (const int32_t budget : kBudgets) {
       // A view of most of the context saves nothing.
       if (models.max_context > 0 && 2 * budget > models.max_context) continue;
       SpeculationCandidate candidate = {
           .draft = {.budget_tokens = budget,
+                    .grown_tokens = view.tokens_between_reruns(budget) / 2,
                     .selection_share = selection_share(view, budget, kv_reads_per_selection)},
           .view = view.name,
           .acceptance = assumed_acceptance(view.facts, budget),
