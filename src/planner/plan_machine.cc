@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "step/step.h"
+#include "views/view_table.h"
 
 namespace forerun {
 namespace {
@@ -16,6 +18,18 @@ Result<DeviceWork> work_for(const char* model, const ModelConfig& config, int32_
   auto work = device_work(config, degree);
   if (work.ok()) return work;
   return Status(work.status().code(), std::string(model) + ": " + work.status().message());
+}
+
+// Tokens of KV cache that a sequence takes for its view beside its own.
+int64_t own_tokens(const SpeculationCandidate& candidate, const BatchLoad& load, int32_t head_dim) {
+  const KvViewEntry* const view = find_view(candidate.view);
+  if (view == nullptr) return 0;
+  const auto tokens = [](int64_t count) {
+    return static_cast<int32_t>(std::min<int64_t>(count, INT32_MAX));
+  };
+  return int64_t{kKvBlockTokens} *
+         view->own_blocks(tokens(candidate.draft.budget_tokens),
+                          {.tokens = tokens(load.context_tokens), .head_dim = head_dim});
 }
 
 // Lengths are tried in steps of this ratio; then the crossing is found between two of them.
@@ -80,15 +94,15 @@ bool fits(const PlannedMachine& machine, const BatchLoad& load,
   double bytes =
       memory.target.resident_bytes + tokens(load.context_tokens) * memory.target.kv_token_bytes;
   if (candidate != nullptr) {
-    const int64_t budget = candidate->draft.budget_tokens;
-    const int64_t seen = budget > 0 ? std::min(budget, load.context_tokens) : load.context_tokens;
     if (candidate->draft.model == Role::kDraft) {
       if (!memory.draft) return false;
+      // A draft model with a view keeps no more of its KV cache than the view shows.
+      const int64_t budget = candidate->draft.budget_tokens;
+      const int64_t seen = budget > 0 ? std::min(budget, load.context_tokens) : load.context_tokens;
       bytes += memory.draft->resident_bytes + tokens(seen) * memory.draft->kv_token_bytes;
     } else {
-      // The blocks of a gathered view. For a view in place this counts some hundred tokens too
-      // many.
-      bytes += tokens(seen) * memory.target.kv_token_bytes;
+      bytes += tokens(own_tokens(*candidate, load, memory.target.head_dim)) *
+               memory.target.kv_token_bytes;
     }
     if (candidate->draft.checks.by_model) {
       if (!memory.draft) return false;

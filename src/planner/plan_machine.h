@@ -31,8 +31,9 @@ struct PlannedMachine {
 Result<PlannedMachine> describe_machine(const GpuGroup& group, const ModelConfig& target,
                                         const ModelConfig* draft);
 
-// Whether the weights, KV caches and views of such a batch fit the memory; `candidate` null: of
-// plain decoding. True if the memory is not known.
+// Whether the weights, KV caches and the blocks that views allocate for themselves
+// (KvViewEntry::own_blocks) fit the memory for such a batch; `candidate` null: of plain decoding.
+// True if the memory is not known.
 bool fits(const PlannedMachine& machine, const BatchLoad& load,
           const SpeculationCandidate* candidate);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "planner/plan_candidates.h"
@@ -48,6 +49,46 @@ TEST(PlanBatch, LeavesOutWhatTheMemoryCannotHold) {
   EXPECT_FALSE(over.fits);
   EXPECT_TRUE(over.ranked.empty());
   EXPECT_EQ(over.best_guessing(), nullptr);
+}
+
+// 24 sequences of 36,000 tokens and the weights of an 8B leave 0.3 GB of an H200.
+TEST(PlanBatch, ChargesViewsWhatTheyAllocate) {
+  ModelConfig target = shape(32, 4096);
+  target.intermediate_size = 14336;
+  target.vocab_size = 128256;
+  const PlannedMachine machine =
+      describe_machine(parse_gpus("h200").value(), target, nullptr).value();
+  const auto views_that_fit = [&](int64_t context, int64_t budget) {
+    const auto all =
+        bare(make_candidates({.views = {"streaming_llm", "snapkv", "vegas", "topk", "pqcache"},
+                              .budgets = {budget},
+                              .longest_context = context})
+                 .value());
+    std::set<std::string> names;
+    for (const SpeculationForecast& each : plan_batch(machine, {24, context}, all, {}).ranked) {
+      if (!each.is_plain()) names.insert(all[static_cast<size_t>(each.candidate)].view);
+    }
+    return names;
+  };
+  // StreamingLLM's view is blocks of the target's own KV cache.
+  EXPECT_EQ(views_that_fit(36000, 512), std::set<std::string>{"streaming_llm"});
+  EXPECT_EQ(views_that_fit(34000, 512),
+            (std::set<std::string>{"streaming_llm", "snapkv", "vegas", "topk", "pqcache"}));
+  // What a gathered view takes is its head alone, and PQCache's index.
+  const double room = machine.memory->usable_bytes - machine.memory->target.resident_bytes;
+  const double token = machine.memory->target.kv_token_bytes;
+  const auto longest = [&](const char* view) {
+    return longest_context(
+        machine, 24,
+        bare(make_candidates({.views = {view}, .budgets = {1024}, .longest_context = 32000})
+                 .value()),
+        1 << 20);
+  };
+  const auto all_tokens = static_cast<int64_t>(room / token / 24);
+  EXPECT_EQ(longest("streaming_llm"), all_tokens);
+  EXPECT_EQ(longest("snapkv"), all_tokens - 15 * 64);
+  EXPECT_EQ(longest("topk"), all_tokens - 15 * 64);
+  EXPECT_LT(longest("pqcache"), longest("topk"));
 }
 
 TEST(DescribeMachine, SaysWhichModelCannotBe) {

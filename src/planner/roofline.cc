@@ -34,6 +34,7 @@ DeviceWork work_of(const ModelConfig& config, const DeviceShard& shard) {
   DeviceWork work;
   work.num_layers = config.num_layers;
   work.hidden_size = config.hidden_size;
+  work.head_dim = config.head_dim;
   for (const Module& module : decoder_modules(config)) {
     if (module.type == ModuleType::kNorm) continue;
     const double weights = module_share(module, shard, config) * static_cast<double>(module.out) *
@@ -68,6 +69,7 @@ Result<DeviceWork> device_work(const ModelConfig& config, int32_t degree) {
     const DeviceWork work = work_of(config, shard);
     fullest.num_layers = work.num_layers;
     fullest.hidden_size = work.hidden_size;
+    fullest.head_dim = work.head_dim;
     fullest.weight_bytes = std::max(fullest.weight_bytes, work.weight_bytes);
     fullest.resident_bytes = std::max(fullest.resident_bytes, work.resident_bytes);
     fullest.row_flops = std::max(fullest.row_flops, work.row_flops);

@@ -30,6 +30,7 @@ struct DeviceWork {
   double pair_flops = 0.0;      // attention of one row to one token
   int32_t num_layers = 0;
   int32_t hidden_size = 0;
+  int32_t head_dim = 0;
 };
 
 // Fails if make_shard_plan() fails, and for models with attention windows: what these read from the

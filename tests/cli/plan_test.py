@@ -228,6 +228,13 @@ class PlanTest(unittest.TestCase):
         # Kept for the next plan, and for engines.
         self.assertTrue(any(cache.iterdir()))
 
+    def test_a_view_in_place_takes_no_memory(self):
+        cell = self.planned(batch="24", context="36000")["plans"][0]
+        self.assertEqual(
+            {each["candidate"] for each in cell["ranked"]},
+            {"plain decoding", "self, streaming_llm 512"},
+        )
+
     def test_the_surface_is_a_picture(self):
         path = self.folder / "surface.svg"
         done = self.plan("--svg", path, batch="1,4,16,64", context="500,2000,8000,64000")
