@@ -15,11 +15,60 @@ constexpr int32_t kMaxGpus = 8;
 constexpr double kNvlinkExchange = 1.4e-6;
 constexpr double kPcieExchange = 8e-6;
 constexpr double kPcie4 = 32e9;
+// Assumed: about the rate at which sums travel over NVLink, so slower links lose less of theirs.
+constexpr double kPcieShare = 0.5;
 
 constexpr const char* kMeasured = "measured on H200 by this project (bench/results)";
 constexpr const char* kAssumedEfficiency = "assumed to be the H200's";
-constexpr const char* kPublishedEfficiency =
-    "attention by MagicDec's tables (plain Steps of 64 and 128 sequences), else the H200's";
+constexpr const char* kFittedEfficiency = "MagicDec's engine, fitted to half of its tables' rows";
+
+// Shares and seconds of GPUs that MagicDec's tables were measured on, in the order of the structs.
+struct FittedGpu {
+  const char* name;
+  GpuEfficiency efficiency;
+  HostSeconds host;
+};
+// bench/fit_roofline.py writes these lines.
+constexpr FittedGpu kFitted[] = {
+    // fitted: begin
+    {"h100",
+     {.weights = 0.898,
+      .attention = 0.965,
+      .narrow_attention = 0.965,
+      .matrix = 0.599,
+      .attention_arithmetic = 1.29,
+      .link = 1.0},
+     {.step = 9.84e-05,
+      .layer = 6.57e-05,
+      .sequence = 3.67e-06,
+      .draft_sequence = 3.67e-06,
+      .round = 0.000436}},
+    {"a100",
+     {.weights = 0.902,
+      .attention = 0.864,
+      .narrow_attention = 0.864,
+      .matrix = 0.213,
+      .attention_arithmetic = 0.51,
+      .link = 1.0},
+     {.step = 0.000208,
+      .layer = 0.000136,
+      .sequence = 6.69e-06,
+      .draft_sequence = 6.69e-06,
+      .round = 0.000625}},
+    {"l40",
+     {.weights = 0.894,
+      .attention = 0.874,
+      .narrow_attention = 0.874,
+      .matrix = 0.272,
+      .attention_arithmetic = 0.531,
+      .link = 1.0},
+     {.step = 0.000213,
+      .layer = 0.000176,
+      .sequence = 1.66e-05,
+      .draft_sequence = 1.66e-05,
+      .round = 0.0011}},
+    // fitted: end
+};
 
 GpuSpec nvlink(const char* name, double gb, double tb_per_s, double tflops, double link_gb_per_s) {
   return {.name = name,
@@ -29,12 +78,14 @@ GpuSpec nvlink(const char* name, double gb, double tb_per_s, double tflops, doub
           .link_bytes_per_s = 1e9 * link_gb_per_s,
           .exchange_seconds = kNvlinkExchange,
           .efficiency = {},
+          .host = {},
           .efficiency_source = kAssumedEfficiency};
 }
 
 GpuSpec pcie(const char* name, double gb, double tb_per_s, double tflops) {
   GpuSpec gpu = nvlink(name, gb, tb_per_s, tflops, 1e-9 * kPcie4);
   gpu.exchange_seconds = kPcieExchange;
+  gpu.efficiency.link = kPcieShare;
   return gpu;
 }
 
@@ -48,9 +99,12 @@ std::vector<GpuSpec> make_known() {
       pcie("rtx4090", 24, 1.008, 165),     pcie("rtx3090", 24, 0.936, 71)};
   for (GpuSpec& gpu : gpus) {
     if (gpu.name == "h200") gpu.efficiency_source = kMeasured;
-    if (gpu.name == "h100") gpu.efficiency.attention = 0.93;
-    if (gpu.name == "a100") gpu.efficiency.attention = 0.83;
-    if (gpu.name == "h100" || gpu.name == "a100") gpu.efficiency_source = kPublishedEfficiency;
+    for (const FittedGpu& fitted : kFitted) {
+      if (gpu.name != fitted.name) continue;
+      gpu.efficiency = fitted.efficiency;
+      gpu.host = fitted.host;
+      gpu.efficiency_source = kFittedEfficiency;
+    }
   }
   return gpus;
 }
@@ -73,15 +127,34 @@ const GpuSpec* find(const std::string& name) {
   return nullptr;
 }
 
-std::optional<double> positive_number(std::string_view text) {
+std::optional<double> number_from_zero(std::string_view text) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (!std::isfinite(value) || value <= 0.0 || value > 1e7) return std::nullopt;
+  if (!std::isfinite(value) || value < 0.0 || value > 1e7) return std::nullopt;
   return value;
 }
 
+bool set_host_field(HostSeconds& host, std::string_view field, double microseconds) {
+  const double seconds = 1e-6 * microseconds;
+  if (field == "layer") {
+    host.layer = seconds;
+  } else if (field == "sequence") {
+    host.sequence = seconds;
+    host.draft_sequence = seconds;
+  } else if (field == "step") {
+    host.step = seconds;
+  } else if (field == "round") {
+    host.round = seconds;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 bool set_field(GpuSpec& gpu, std::string_view field, double value) {
+  if (set_host_field(gpu.host, field, value)) return true;
+  if (value == 0.0) return false;
   if (field == "bandwidth") {
     gpu.bandwidth_bytes_per_s = 1e9 * value;
   } else if (field == "tflops") {
@@ -90,7 +163,9 @@ bool set_field(GpuSpec& gpu, std::string_view field, double value) {
     gpu.memory_bytes = 1e9 * value;
   } else if (field == "link") {
     gpu.link_bytes_per_s = 1e9 * value;
-    gpu.exchange_seconds = gpu.link_bytes_per_s > 2.0 * kPcie4 ? kNvlinkExchange : kPcieExchange;
+    const bool is_nvlink = gpu.link_bytes_per_s > 2.0 * kPcie4;
+    gpu.exchange_seconds = is_nvlink ? kNvlinkExchange : kPcieExchange;
+    if (!is_nvlink) gpu.efficiency.link = kPcieShare;
   } else if (field == "efficiency" && value <= 1.0) {
     gpu.efficiency.weights = value;
     gpu.efficiency.attention = value;
@@ -146,11 +221,12 @@ Result<GpuGroup> parse_gpus(const std::string& text) {
       named = true;
       continue;
     }
-    const auto value = positive_number(part.substr(equals + 1));
+    const auto value = number_from_zero(part.substr(equals + 1));
     if (!value || !set_field(group.gpu, part.substr(0, equals), *value)) {
       return refuse(text, "\"" + std::string(part) + "\"",
                     "bandwidth, tflops, memory and link with a number above 0 (GB/s, TFLOP/s, GB, "
-                    "GB/s), and efficiency above 0 and to 1");
+                    "GB/s), efficiency above 0 and to 1, and layer, sequence, step and round from "
+                    "0 (us)");
     }
     if (group.gpu.name.empty()) group.gpu.name = "as described";
   }

@@ -1,5 +1,5 @@
-// GPUs by name or description, for planning without the GPU: published peaks, and the share of the
-// peaks that a forward reaches.
+// GPUs by name or description, for planning without the GPU: published peaks, the shares of them
+// that a forward reaches, and the time that the host adds.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,28 @@
 
 namespace forerun {
 
-// Shares of the published peaks.
+// Shares of the published peaks. The defaults are those of this project on an H200.
 struct GpuEfficiency {
-  double weights = 0.95;    // of the bandwidth, reading weights
-  double attention = 0.92;  // of the bandwidth, reading a large batch's cache
-  double matrix = 0.52;     // of the matrix rate, few hundred rows
+  double weights = 0.95;          // of the bandwidth, reading weights
+  double attention = 0.92;        // of the bandwidth, reading a large batch's cache
+  double narrow_attention = 0.6;  // the same where heads have less than 128 dimensions
+  double matrix = 0.52;           // of the matrix rate, few hundred rows
   // The share of attention's arithmetic, at the matrix rate, that adds to the time; the rest hides
   // behind reading the KV cache.
   double attention_arithmetic = 0.5;
+  double link = 0.054;  // of a link's rate, summing the rows of a Step over the group
   bool operator==(const GpuEfficiency&) const = default;
+};
+
+// What a Step takes beside reading, computing and sending, in seconds. The defaults are those of
+// this project's engine on an H200.
+struct HostSeconds {
+  double step = 0.0;
+  double layer = 12e-6;             // four kernels of a layer start and end in some 3 us each
+  double sequence = 2.5e-6;         // each one beyond the first
+  double draft_sequence = 16.8e-6;  // the same for a draft model, whose rows report candidates
+  double round = 52e-6;             // a round of speculation, beside its Steps
+  bool operator==(const HostSeconds&) const = default;
 };
 
 struct GpuSpec {
@@ -29,6 +42,7 @@ struct GpuSpec {
   double link_bytes_per_s = 0.0;       // to its peers, one way; 0: alone
   double exchange_seconds = 0.0;       // latency of a sum over the group, for each peer
   GpuEfficiency efficiency;
+  HostSeconds host;
   std::string efficiency_source;  // who measured it, or on what it is assumed
 };
 
@@ -44,8 +58,8 @@ const std::vector<GpuSpec>& known_gpus();
 // Reads "h200", "h200:2" (two of them), or a description such as
 // "bandwidth=3350,tflops=989,memory=80,link=450:4" in GB/s, TFLOP/s, GB and GB/s one way. A name in
 // front gives the values that the description leaves out: "h100,memory=94". "efficiency" is the
-// share of the bandwidth that is reached. Fails with kInvalidArgument, naming what was found and
-// what is accepted.
+// share of the bandwidth that is reached; "layer", "sequence", "step" and "round" are HostSeconds
+// in microseconds. Fails with kInvalidArgument, naming what was found and what is accepted.
 Result<GpuGroup> parse_gpus(const std::string& text);
 
 }  // namespace forerun

@@ -79,6 +79,7 @@ Result<PlannedMachine> describe_machine(const GpuGroup& group, const ModelConfig
     FORERUN_ASSIGN_OR_RETURN(memory.draft, work_for("--draft", *draft, group.count));
     add_roofline(*memory.draft, group, Role::kDraft, machine.costs);
   }
+  machine.round_seconds = group.gpu.host.round;
   memory.usable_bytes = kUsable * group.gpu.memory_bytes;
   machine.memory = std::move(memory);
   return machine;
@@ -128,7 +129,9 @@ BatchPlan plan_batch(const PlannedMachine& machine, const BatchLoad& load,
                      const RankOptions& options) {
   BatchPlan plan{.load = load, .fits = fits(machine, load, nullptr), .ranked = {}};
   if (!plan.fits) return plan;
-  plan.ranked = rank_speculation(machine.costs, load, candidates, options);
+  RankOptions with_host = options;
+  with_host.round_overhead += machine.round_seconds;
+  plan.ranked = rank_speculation(machine.costs, load, candidates, with_host);
   std::erase_if(plan.ranked, [&](const SpeculationForecast& each) {
     return !each.is_plain() &&
            !fits(machine, load, &candidates[static_cast<size_t>(each.candidate)]);

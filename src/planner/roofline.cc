@@ -11,10 +11,7 @@ namespace forerun {
 namespace {
 
 constexpr double kActivationBytes = 2.0;
-// Four kernels a layer start and end in some 3 us each on an H200.
-constexpr double kLayerSeconds = 12e-6;
-// The host's part of a result.
-constexpr double kSequenceSeconds = 2.5e-6;
+constexpr int32_t kWholeHead = 128;  // dimensions; narrower heads read the KV cache more slowly
 constexpr int32_t kExchangesPerLayer = 2;
 constexpr int32_t kComputeBoundRows = 4096;
 
@@ -82,8 +79,9 @@ Result<DeviceWork> device_work(const ModelConfig& config, int32_t degree) {
 void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, StepCosts& costs) {
   const GpuSpec& gpu = group.gpu;
   const GpuEfficiency& share = gpu.efficiency;
-  double fixed = work.weight_bytes / (gpu.bandwidth_bytes_per_s * share.weights) +
-                 work.num_layers * kLayerSeconds;
+  const double attention = work.head_dim < kWholeHead ? share.narrow_attention : share.attention;
+  double fixed = work.weight_bytes / (gpu.bandwidth_bytes_per_s * share.weights) + gpu.host.step +
+                 work.num_layers * gpu.host.layer;
   double per_row = work.row_flops / (gpu.matrix_flops_per_s * share.matrix);
   if (group.count > 1) {
     const double peers = group.count - 1.0;
@@ -91,16 +89,16 @@ void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, Step
     fixed += exchanges * peers * gpu.exchange_seconds;
     // Each part of a row is summed once and sent to all.
     per_row += exchanges * 2.0 * peers / group.count * work.hidden_size * kActivationBytes /
-               gpu.link_bytes_per_s;
+               (gpu.link_bytes_per_s * share.link);
   }
   for (const int32_t rows : {1, kComputeBoundRows}) {
     costs.add(role, {.rows = rows}, fixed + rows * per_row);
   }
   costs.set_slopes(
       role,
-      {.per_kv_token = work.kv_token_bytes / (gpu.bandwidth_bytes_per_s * share.attention),
+      {.per_kv_token = work.kv_token_bytes / (gpu.bandwidth_bytes_per_s * attention),
        .per_attended_token = share.attention_arithmetic * work.pair_flops / gpu.matrix_flops_per_s,
-       .per_sequence = kSequenceSeconds});
+       .per_sequence = role == Role::kDraft ? gpu.host.draft_sequence : gpu.host.sequence});
 }
 
 }  // namespace forerun

@@ -4,9 +4,9 @@
 // The time of a Step is the sum, not the maximum, of the time to read the weights and the time to
 // compute the rows, because forwards of this project take that long (8B bf16 on one H200 at 1, 32,
 // 128, 512 and 1,024 rows: 3.9, 4.6, 7.3, 18.0 and 31.9 ms; by this formula 3.8, 4.7, 7.5, 19.0 and
-// 34.2 ms). The formula adds the start and end of each layer's kernels, two all-reduces a layer in
-// a group, and the slopes of StepCosts: for each token read from the KV cache, each attended pair
-// and each sequence.
+// 34.2 ms). The formula adds the host's time (HostSeconds), two all-reduces a layer in a group, and
+// the slopes of StepCosts: for each token read from the KV cache, each attended pair and each
+// sequence.
 //
 // Pure.
 #pragma once

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace forerun {
 namespace {
@@ -38,6 +39,22 @@ double acceptance_of(int32_t gamma, double tokens) {
     (tokens_per_round(gamma, middle) < tokens ? low : high) = middle;
   }
   return 0.5 * (low + high);
+}
+
+double expected_checks(int32_t gamma, int32_t guesses, double acceptance) {
+  // By the tokens that are still missing.
+  std::vector<double> checks(static_cast<size_t>(gamma) + 1, 0.0);
+  for (int32_t missing = 1; missing <= gamma; ++missing) {
+    double more = 0.0;
+    double reached = 1.0;  // the chance that so many guesses are right
+    for (int32_t right = 0; right <= guesses; ++right) {
+      const double ends = right < guesses ? reached * (1.0 - acceptance) : reached;
+      more += ends * checks[static_cast<size_t>(std::max(0, missing - right - 1))];
+      reached *= acceptance;
+    }
+    checks[static_cast<size_t>(missing)] = 1.0 + more;
+  }
+  return checks.back();
 }
 
 double plain_step_seconds(const StepCosts& costs, const BatchLoad& load) {
@@ -77,7 +94,7 @@ RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const 
   return {.plain = plain_step_seconds(costs, load),
           .draft = draft_step_seconds(costs, load, draft),
           .guesses = guesses_seconds(costs, load, draft),
-          .drafted = tokens_per_round(draft.checks.guesses, draft.checks.acceptance),
+          .drafted = gamma / expected_checks(gamma, draft.checks.guesses, draft.checks.acceptance),
           .selection = selection_seconds(costs, load, draft),
           .verify = verify_step_seconds(costs, load, gamma),
           .overhead = overhead};

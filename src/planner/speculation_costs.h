@@ -51,7 +51,7 @@ struct RoundSeconds {
   double plain = 0.0;      // a Step of plain decoding [T_T(B, S)]
   double draft = 0.0;      // a draft Step [T_D(B, K)]
   double guesses = 0.0;    // to make the guesses that a draft Step checks
-  double drafted = 1.0;    // not a time: the draft tokens that one draft Step brings
+  double drafted = 1.0;    // not a time: the draft tokens that one draft Step brings on average
   double selection = 0.0;  // to choose the tokens of a draft Step's view [T_select(B, S, K)]
   double verify = 0.0;     // gamma + 1 rows a sequence [T_V(B, S, gamma)]
   double overhead = 0.0;   // a round, beside its Steps
@@ -63,6 +63,11 @@ struct RoundSeconds {
 double tokens_per_round(int32_t gamma, double acceptance);
 // The acceptance rate that gives so many tokens a round; 0 or 1 if none does. gamma >= 1.
 double acceptance_of(int32_t gamma, double tokens_per_round);
+
+// The expected draft Steps until `gamma` draft tokens are there, where each brings the first of its
+// `guesses` up to one that the draft rejects, and a token of the draft's own; `acceptance`, in
+// [0, 1], by the draft. What the last Step brings beyond `gamma` is lost. gamma without guesses.
+double expected_checks(int32_t gamma, int32_t guesses, double acceptance);
 
 // Seconds of a Step of plain decoding, by the cost model StepCosts. Here and below `costs` must
 // have entries for the models asked for.

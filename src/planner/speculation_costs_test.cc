@@ -88,6 +88,18 @@ TEST(PredictedSpeedup, OfTheWholeCacheAsItsOwnDraftIsBelowOne) {
   }
 }
 
+TEST(ExpectedChecks, AreWholeSteps) {
+  for (const double acceptance : {0.0, 0.5, 1.0}) {
+    EXPECT_EQ(expected_checks(5, 0, acceptance), 5.0);
+    EXPECT_EQ(expected_checks(1, 3, acceptance), 1.0);
+  }
+  EXPECT_EQ(expected_checks(6, 3, 0.0), 6.0);
+  EXPECT_EQ(expected_checks(6, 3, 1.0), 2.0) << "four and two";
+  EXPECT_EQ(expected_checks(2, 3, 0.5), 1.5);
+  EXPECT_EQ(expected_checks(3, 3, 0.5), 2.0);
+  EXPECT_GT(expected_checks(6, 3, 0.5), 6 / tokens_per_round(3, 0.5));
+}
+
 TEST(RoundSeconds, OfAHierarchyHaveFewerDraftStepsOfMoreRows) {
   const StepCosts costs = planted();
   const BatchLoad load{.sequences = 10, .context_tokens = 1000};
@@ -98,13 +110,13 @@ TEST(RoundSeconds, OfAHierarchyHaveFewerDraftStepsOfMoreRows) {
   const RoundSeconds both = round_seconds(costs, load, checks, 6);
   EXPECT_EQ(self.drafted, 1.0);
   EXPECT_EQ(self.guesses, 0.0);
-  EXPECT_EQ(both.drafted, 1.875);  // 1 + 1/2 + 1/4 + 1/8
+  EXPECT_DOUBLE_EQ(both.drafted, 6 / 3.59375);
   EXPECT_GT(both.draft, self.draft + 0.3) << "30 rows more";
   EXPECT_NEAR(both.guesses, 3 * (0.1 + 0.01 + 10 * 50 * 1e-5), 0.01);
   EXPECT_EQ(both.verify, self.verify);
-  EXPECT_NEAR(total_seconds(both, 6), 6 / 1.875 * (both.draft + both.guesses) + both.verify, 1e-9);
-  // One draft Step there is in any case.
-  EXPECT_NEAR(total_seconds(both, 1), both.draft + both.guesses + both.verify, 1e-9);
+  EXPECT_NEAR(total_seconds(both, 6), 3.59375 * (both.draft + both.guesses) + both.verify, 1e-9);
+  const RoundSeconds one = round_seconds(costs, load, checks, 1);
+  EXPECT_NEAR(total_seconds(one, 1), one.draft + one.guesses + one.verify, 1e-9);
   // The text so far guesses for nothing.
   checks.checks.by_model = false;
   EXPECT_EQ(round_seconds(costs, load, checks, 6).guesses, 0.0);

@@ -138,7 +138,7 @@ class PlanTest(unittest.TestCase):
         self.assertLess(best["speed_up"], 2.3)
         self.assertIn(best["gamma"], (4, 5, 6))
         two = self.planned("--views", "snapkv", gpus="h200:2")["plans"][0]["ranked"][0]
-        self.assertGreater(two["tokens_per_s"], 1.7 * best["tokens_per_s"])
+        self.assertGreater(two["tokens_per_s"], 1.5 * best["tokens_per_s"])
 
     def test_speculation_pays_from_a_critical_length_on(self):
         plan = self.planned(batch="4,16,64", context="1000,16000")
