@@ -173,7 +173,11 @@ void draw_map(std::string& out, const Surface& surface) {
 
 // The line on which the gain is `level`, by marching squares between the cells' middles. Cells
 // without a gain end it.
-void draw_contour(std::string& out, const Surface& surface, double level, const char* style) {
+constexpr const char* kThick = "stroke=\"#000000\" stroke-width=\"2.5\"";
+constexpr const char* kDashed = "stroke=\"#333333\" stroke-width=\"0.7\" stroke-dasharray=\"4 3\"";
+
+// Returns whether the map has such a line.
+bool draw_contour(std::string& out, const Surface& surface, double level, const char* style) {
   const auto point = [&](double column, double row) {
     return std::pair(kLeft + kWidth * (column + 0.5) / kColumns,
                      kTop + kHeight * (1.0 - (row + 0.5) / kRows));
@@ -208,10 +212,9 @@ void draw_contour(std::string& out, const Surface& surface, double level, const 
       }
     }
   }
-  if (!path.empty()) {
-    out +=
-        std::string("<path class=\"contour\" d=\"") + path + "\" fill=\"none\" " + style + "/>\n";
-  }
+  if (path.empty()) return false;
+  out += std::string("<path class=\"contour\" d=\"") + path + "\" fill=\"none\" " + style + "/>\n";
+  return true;
 }
 
 std::string thousands(int64_t tokens) {
@@ -296,7 +299,9 @@ void draw_marks(std::string& out, const SurfacePicture& picture, const Surface& 
   }
 }
 
-void draw_legend(std::string& out, const Surface& surface, bool has_line) {
+// `thick`: whether there is the line of 1; `dashed`: the gains of the dashed lines.
+void draw_legend(std::string& out, const Surface& surface, bool thick,
+                 const std::vector<double>& dashed) {
   const double left = kLeft + kWidth + 28.0;
   constexpr double kBar = 200.0;
   text(out, left, kTop - 12.0, "start", 12, "#222222", "speed-up, best setting");
@@ -331,12 +336,19 @@ void draw_legend(std::string& out, const Surface& surface, bool has_line) {
         colour);
     return sample;
   };
-  if (has_line) {
-    std::string line;
-    add(line,
-        R"(<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#000000" stroke-width="2.5"/>)",
-        left, y, left + 18.0, y);
-    entry(line, "as plain decoding");
+  const auto line = [&](const char* style) {
+    std::string sample;
+    add(sample, R"(<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>)", left, y, left + 18.0, y,
+        style);
+    return sample;
+  };
+  if (thick) entry(line(kThick), "as plain decoding");
+  if (!dashed.empty()) {
+    std::string gains;
+    for (const double gain : dashed) {
+      gains += (gains.empty() ? "" : ", ") + format_fixed(gain, gain == 1.5 ? 1 : 0);
+    }
+    entry(line(kDashed), gains + " times as fast");
   }
   bool no_room = false;
   bool nothing = false;
@@ -360,18 +372,14 @@ std::string surface_svg(const SurfacePicture& picture) {
   std::string body;
   draw_map(body, surface);
   const bool flat = picture.batches.size() < 2 || picture.contexts.size() < 2;
-  if (!flat) {
-    for (const double level : {1.5, 2.0, 3.0, 4.0}) {
-      draw_contour(body, surface, level,
-                   "stroke=\"#333333\" stroke-width=\"0.7\" stroke-dasharray=\"4 3\"");
-    }
+  std::vector<double> dashed;
+  for (const double level : {1.5, 2.0, 3.0, 4.0}) {
+    if (!flat && draw_contour(body, surface, level, kDashed)) dashed.push_back(level);
   }
-  const size_t before = body.size();
-  draw_contour(body, surface, 1.0, "stroke=\"#000000\" stroke-width=\"2.5\"");
-  const bool has_line = body.size() > before;
+  const bool thick = draw_contour(body, surface, 1.0, kThick);
   draw_axes(body, picture, surface);
   draw_marks(body, picture, surface);
-  draw_legend(body, surface, has_line);
+  draw_legend(body, surface, thick, dashed);
   std::string out;
   add(out,
       R"(<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" )"

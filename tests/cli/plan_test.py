@@ -269,7 +269,13 @@ class PlanTest(unittest.TestCase):
         self.assertTrue(any("plain" in tip for tip in tips), tips)
         self.assertTrue(any("snapkv" in tip for tip in tips), tips)
         words = " ".join(t.text or "" for t in picture.iter(f"{name}text"))
-        for word in ("speed-up", "sequences in the batch", "64k", "not enough memory"):
+        for word in (
+            "speed-up",
+            "sequences in the batch",
+            "64k",
+            "not enough memory",
+            "times as fast",
+        ):
             self.assertIn(word, words)
 
     def test_one_load_is_a_picture_too(self):
