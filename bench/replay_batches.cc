@@ -39,6 +39,7 @@
 #include "engine/load/load_models.h"
 #include "engine/load/make_executor.h"
 #include "engine/load/model_facts.h"
+#include "engine/load/models_to_load.h"
 #include "engine/load/opened_model.h"
 #include "kernels/attention/attention.h"
 #include "runner/record_rows.h"
@@ -167,11 +168,9 @@ class Bench {
       options.kv_memory_bytes += int64_t{4} * config.num_layers * config.num_kv_heads *
                                  padded_head_dim(config.head_dim) * tokens;
     }
-    ModelsToLoad to_load;
-    to_load.models[0].opened = &bench->opened_->target;
-    to_load.models[1].opened = bench->opened_->draft_or_null();
-    to_load.options = &options;
     FORERUN_ASSIGN_OR_RETURN(const Placement placement, place_models(arguments.devices, ""));
+    FORERUN_ASSIGN_OR_RETURN(const ModelsToLoad to_load,
+                             models_to_load(options, placement, *bench->opened_));
     FORERUN_ASSIGN_OR_RETURN(bench->models_, load_models(to_load, placement));
     return bench;
   }
