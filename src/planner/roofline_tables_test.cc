@@ -46,7 +46,7 @@ std::string text_of(const fs::path& file) {
   return text.str();
 }
 
-ModelConfig config_of(const std::string& model) {
+ModelConfig config_of_model(const std::string& model) {
   auto config = parse_model_config(text_of("bench/profiles/models/" + model + ".json"), model);
   EXPECT_TRUE(config.ok()) << config.status().message();
   return *config;
@@ -127,8 +127,8 @@ TEST(RooflineTables, HeldOutRowsOfMagicDec) {
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const int32_t count = std::stoi(profile.machine);
     const GpuGroup group = parse_gpus(gpu + ":" + std::to_string(count)).value();
-    const ModelConfig target = config_of(model_named(target_name));
-    const ModelConfig draft = config_of(model_named(draft_name));
+    const ModelConfig target = config_of_model(model_named(target_name));
+    const ModelConfig draft = config_of_model(model_named(draft_name));
     // A draft model is spread over no more GPUs than it has KV heads, as the paper runs
     // Qwen-2.5-7B.
     const StepCosts costs =
@@ -171,8 +171,8 @@ DraftOption option_of(const nlohmann::json& row, int64_t window) {
 // What this project measured of 8B bf16 on one and two H200, by itself and with a 1B draft whose
 // layers are int4.
 TEST(RooflineTables, OwnRoundsOnH200) {
-  const ModelConfig target = config_of("llama-3.1-8b");
-  const ModelConfig draft = config_of("llama-3.2-1b-int4");
+  const ModelConfig target = config_of_model("llama-3.1-8b");
+  const ModelConfig draft = config_of_model("llama-3.2-1b-int4");
   Errors errors;
   for (const char* record : {"speculation-cuda-2026-11-23", "cuda-magicdec-2026-11-22",
                              "cuda-hierarchy-2026-11-23", "cuda-draft-window-2026-11-23"}) {
