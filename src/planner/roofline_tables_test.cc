@@ -113,7 +113,8 @@ TEST(RooflineTables, HeldOutRowsOfMagicDec) {
       nlohmann::ordered_json::parse(text_of("bench/profiles/magicdec.json"));
   std::map<std::string, int> row_of_table;
   Errors errors;
-  for (const auto& [name, unused] : file["profiles"].items()) {
+  for (const auto& entry : file["profiles"].items()) {
+    const std::string& name = entry.key();
     const auto found = std::find_if(profiles->begin(), profiles->end(),
                                     [&](const StepProfile& each) { return each.name == name; });
     ASSERT_NE(found, profiles->end()) << name;
