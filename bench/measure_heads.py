@@ -85,8 +85,9 @@ def serving(forerun: Path, model: str, head: str, flags: list[str]) -> Iterator[
 
 
 def ask(
-    address: str, model: str, prompt: dict, temperature: float, speculation: dict, tokens: int
+    address: str, model: str, prompt: dict, temperature: float, method: str, tokens: int
 ) -> dict:
+    speculation = METHODS[method]
     options = {key: value for key, value in speculation.items() if key != "strategy"}
     body = {
         "model": Path(model).stem if model.endswith(".gguf") else Path(model).name,
@@ -94,6 +95,9 @@ def ask(
         "temperature": temperature,
         "seed": prompt["number"],
         "max_tokens": tokens,
+        # A prompt that another method has read without the head would come from the cache without
+        # the head's KV.
+        "cache_salt": method,
         "speculation": {"strategy": speculation["strategy"], **options},
     }
     request = urllib.request.Request(
@@ -202,9 +206,7 @@ def main() -> None:
                     return
                 row = {"group": prompt["group"]}
                 for method in args.methods:
-                    row[method] = ask(
-                        address, args.model, prompt, temperature, METHODS[method], args.tokens
-                    )
+                    row[method] = ask(address, args.model, prompt, temperature, method, args.tokens)
                 texts = {row[method].pop("text") for method in args.methods}
                 if len(texts) > 1:
                     raise SystemExit(f"prompt {prompt['number']}: answers differ: {texts}")
