@@ -169,7 +169,7 @@ def add_replayed(rec: Recorder, rows: list[dict], dtype: str, weights: str, comm
             share * (row["tokens_per_s"] if requests == 1 else row["speed_up"]),
             "tokens/s" if requests == 1 else "x",
             command,
-            at_least=of_one if requests == 1 else of_many,
+            at_least=(of_one if requests == 1 else of_many) if weights == "int4" else None,
             note=f"measured {row['tokens_per_s']:.0f} tokens/s at {row['tokens_a_round']:.2f} tokens a step, "
             f"plain {rows[0]['tokens_per_s']:.0f}; a depth {row['draft_ms']:.2f} ms, "
             f"a verification {row['verify_ms']:.2f}",
