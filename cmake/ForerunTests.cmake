@@ -1,6 +1,6 @@
 # Test programs, for GoogleTest:
 #   forerun_test(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [ALONE] [ARGS ...] [SHARDS n]
-#                [LABELS fast|slow|long|long_sanitized|threads|gpu|cuda_host|multi_host ...])
+#                [LABELS fast|slow|long|long_sanitized|threads|threads_nightly|gpu|cuda_host|multi_host ...])
 #       ALONE: a target named <name>, for a test that replaces operator new or that more is said of
 # With FORERUN_TESTS_TOGETHER, which scripts/test sets, tests of one folder with the same labels are one program, whose
 # sources are compiled twelve at a time, except tests of CUDA code; ctest still runs each by its name, by the suites that its sources hold.
@@ -8,8 +8,8 @@
 include(CTest)
 option(FORERUN_TESTS_TOGETHER "Compile a folder's tests together: a third of the time for all of them" ${FORERUN_UNITY})
 
-# What `ctest -L fast -LE long_sanitized` runs, and `ctest -L threads` (tests that start threads); all_*: also those
-# labelled long_sanitized.
+# What `ctest -L fast -LE long_sanitized` runs, and `ctest -L '^threads$'` (tests that start threads); all_*: also those
+# labelled long_sanitized, and threads_nightly (tests whose threads only share out a kernel's work).
 foreach(label fast threads)
   add_custom_target(${label}_tests)
   add_custom_target(all_${label}_tests)
@@ -93,6 +93,9 @@ function(forerun_test_program name)  # then labels
       endif()
     endif()
   endforeach()
+  if(threads_nightly IN_LIST ARGN)
+    add_dependencies(all_threads_tests ${name})
+  endif()
 endfunction()
 
 # Sets <var> to the name of the program that this folder's tests with these labels share.
