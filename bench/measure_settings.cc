@@ -1,17 +1,21 @@
-// Compares settings of speculation on one engine. The same long prompts are read once; then every
-// setting decodes after them, in turn, as often as asked for. `forerun bench` compares strategies
-// with one set of options; here settings may differ in any option, such as a hierarchy and its
-// halves.
+// Compares settings of speculation on one engine. The same prompts are read once; then settings
+// decode after them, interleaved: in every round each setting decodes the same requests, in an order
+// that rotates, and the next round has other seeds. So a machine whose speed drifts treats settings
+// alike, and each round compares them on equal text. `forerun bench` compares strategies with one
+// set of options; here settings may differ in any option, such as a hierarchy and its halves.
 //
 //   measure_settings --model DIR --draft DIR --prompts FILE.jsonl --prompt-tokens 7552
 //     --setting strategy=autoregressive --setting strategy=sparse_self,draft_depth=4
 //     --setting strategy=sparse_self,source=suffix,draft_depth=8,draft_width=4
 //
-// The first setting is what the others are compared with. The median of several runs counts.
+// The first setting is what the others are compared with. The median over the rounds counts; the
+// rates of all rounds are recorded in their order.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -38,6 +42,7 @@ struct Arguments {
   int32_t prompt_tokens = 7552;
   int32_t tokens = 128;
   int32_t repeats = 1;
+  double seconds = std::numeric_limits<double>::infinity();
   int64_t kv_memory_bytes = int64_t{3} << 30;
 };
 
@@ -83,11 +88,12 @@ Result<SpeculationOptions> parse_setting(const std::string& text) {
 
 struct Measured {
   bench::LoadRow row;
-  std::vector<double> rates;  // tokens a second while all decode
+  std::vector<double> rates;  // by round: tokens a second while all decode
 
-  double rate() {
-    std::sort(rates.begin(), rates.end());
-    return rates.empty() ? 0.0 : rates[rates.size() / 2];
+  double rate() const {
+    std::vector<double> sorted = rates;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? 0.0 : sorted[sorted.size() / 2];
   }
 };
 
@@ -130,8 +136,13 @@ Status run(const Arguments& arguments) {
   nlohmann::json recorded = nlohmann::json::array();
   for (const float temperature : arguments.temperatures) {
     std::vector<Measured> measured(settings.size());
+    const auto begin = std::chrono::steady_clock::now();
     for (int32_t repeat = 0; repeat < arguments.repeats; ++repeat) {
-      for (size_t idx = 0; idx < settings.size(); ++idx) {
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      if (repeat > 0 && passed.count() > arguments.seconds) break;
+      load.first_seed = static_cast<uint64_t>(repeat) * static_cast<uint64_t>(load.requests);
+      for (size_t turn = 0; turn < settings.size(); ++turn) {
+        const size_t idx = (turn + static_cast<size_t>(repeat)) % settings.size();
         FORERUN_ASSIGN_OR_RETURN(measured[idx].row,
                                  measure(settings[idx], temperature, arguments.tokens));
         measured[idx].rates.push_back(measured[idx].row.decoding_tokens_per_s.value_or(0.0));
@@ -173,7 +184,10 @@ int main(int argc, char** argv) {
   app.add_option("--requests", arguments.requests)->check(CLI::PositiveNumber);
   app.add_option("--prompt-tokens", arguments.prompt_tokens)->check(CLI::PositiveNumber);
   app.add_option("--tokens", arguments.tokens, "of each request")->check(CLI::PositiveNumber);
-  app.add_option("--repeats", arguments.repeats, "the median counts")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", arguments.repeats, "rounds at each temperature")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seconds", arguments.seconds, "begin no round of a temperature after so many")
+      ->check(CLI::PositiveNumber);
   app.add_option("--kv-memory", arguments.kv_memory_bytes)->transform(CLI::AsSizeValue(true));
   app.add_option("--json", arguments.json, "record the rows there");
   CLI11_PARSE(app, argc, argv);
