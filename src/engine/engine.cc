@@ -23,6 +23,7 @@
 #include "engine/load/models_to_load.h"
 #include "engine/load/numerics_options.h"
 #include "engine/load/opened_model.h"
+#include "engine/load/source_arms.h"
 #include "engine/load/stage_plan.h"
 #include "engine/loop/active_request.h"
 #include "engine/loop/engine_loop.h"
@@ -220,7 +221,9 @@ Status EngineImpl::start() {
                                           ? -1
                                           : int64_t{options_.max_active_requests} +
                                                 options_.max_waiting_requests);
+  FORERUN_ASSIGN_OR_RETURN(const auto usual, resolve_({.strategy = "auto"}));
   automatic_ = std::make_unique<AutoStrategy>(
+      source_arms(*usual),
       view_candidates(facts_, models_->kv_reads_per_selection(Role::kTarget), resolve_), resolve_);
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,

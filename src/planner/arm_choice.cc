@@ -11,6 +11,9 @@ namespace {
 constexpr double kMaxTrials = 3.0;
 // The deviation up to which a rate counts as measured, here or at a load nearby.
 constexpr double kKnown = 0.1;
+// The cost of a change for which no request changes its strategy, of that of one for which all do:
+// rounds that have begun end as they began, and a draft catches up.
+constexpr double kCheapChange = 0.1;
 
 using Rate = ArmChoice::Rate;
 
@@ -22,6 +25,11 @@ const Rate* find(const std::vector<Rate>& rates, int32_t arm) {
 
 // The share of the time that `a` saves over `b`.
 double saved(const Rate& a, const Rate& b) { return 1.0 - std::exp(b.mean - a.mean); }
+
+double change_seconds(const Rate& a, const Rate& b, const ArmChoice::Costs& costs) {
+  const bool is_cheap = !a.changes_strategy && !b.changes_strategy;
+  return (is_cheap ? kCheapChange : 1.0) * costs.change_seconds;
+}
 
 }  // namespace
 
@@ -42,7 +50,7 @@ void ArmChoice::pass(double seconds) {
     return;
   }
   for (Missed& each : missed_) {
-    each.changes = std::max(0.0, each.changes + each.saves * seconds / change_seconds_);
+    each.changes = std::max(0.0, each.changes + each.saves * seconds);
   }
 }
 
@@ -57,7 +65,10 @@ int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& fo
       continue;
     }
     const ArmRates::Belief belief = rates_.belief(forecast.arm, load);
-    rates.push_back({forecast.arm, predicted + belief.mean, belief.deviation});
+    rates.push_back({.arm = forecast.arm,
+                     .mean = predicted + belief.mean,
+                     .deviation = belief.deviation,
+                     .changes_strategy = forecast.changes_strategy});
   }
   // Plain decoding is never faster than the usual way.
   const double usual = find(rates, 0)->mean;
@@ -99,9 +110,9 @@ const Rate& ArmChoice::choose_best(const std::vector<Rate>& rates, const Costs& 
   chosen_ = best->arm;
   for (Missed& each : missed_) each.saves = 0.0;
   for (const Rate& rate : rates) {
-    missed_[static_cast<size_t>(rate.arm)].saves = saved(rate, *best);
+    missed_[static_cast<size_t>(rate.arm)].saves =
+        saved(rate, *best) / change_seconds(rate, *best, costs);
   }
-  change_seconds_ = costs.change_seconds;
   return *best;
 }
 
@@ -116,8 +127,8 @@ void ArmChoice::begin_trial(const std::vector<Rate>& rates, const Rate& best, co
     }
   }
   if (tried == nullptr) return;
-  const double cost =
-      std::max(0.0, saved(best, *tried)) * costs.trial_seconds + 2.0 * costs.change_seconds;
+  const double cost = std::max(0.0, saved(best, *tried)) * costs.trial_seconds +
+                      2.0 * change_seconds(*tried, best, costs);
   const double credit = std::max(options_.credit_seconds, 2.0 * costs.trial_seconds);
   if (lost_ + cost > credit + options_.regret * seconds_) return;
   if (trial_seconds_ + costs.trial_seconds > credit + options_.trials * seconds_) return;

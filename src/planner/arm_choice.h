@@ -29,10 +29,13 @@ class ArmChoice {
     double tokens_per_s = 0.0;  // above 0
     // Whether it speculates at this load. An arm that does not decodes plainly, which is known.
     bool speculates = true;
+    // Whether requests change their strategy for it. A change between two arms for which they do
+    // not is nearly free.
+    bool changes_strategy = true;
   };
   struct Costs {
     double trial_seconds = 0.0;   // that a trial takes
-    double change_seconds = 0.0;  // that a change of the arm costs
+    double change_seconds = 0.0;  // that a change of the strategy costs
   };
 
   // Arm 0, the usual way to decode, runs at first.
@@ -59,7 +62,8 @@ class ArmChoice {
     int32_t arm = 0;
     double mean = 0.0;
     double deviation = 0.0;
-    bool is_plain = false;
+    bool is_plain = false;  // of a view that does not speculate here
+    bool changes_strategy = true;
   };
 
  private:
@@ -77,14 +81,13 @@ class ArmChoice {
   double trial_seconds_ = 0.0;  // of which in trials
   double this_trial_ = 0.0;     // of which in the present one
   double lost_ = 0.0;           // that trials were expected to cost
-  // By arm: the share of the time that it would save over the chosen one at the last load, and how
-  // many changes what it would have saved would pay for.
+  // By arm: how many changes to it would be paid for in a second by what it saves over the chosen
+  // one at the last load, and how many what it would have saved so far would pay for.
   struct Missed {
     double saves = 0.0;
     double changes = 0.0;
   };
   std::vector<Missed> missed_;
-  double change_seconds_ = 1.0;
 };
 
 }  // namespace forerun

@@ -13,6 +13,15 @@ namespace forerun {
 // additional rows are taken even for guesses whose probability is not known.
 inline constexpr float kNearlyFree = 1.15f;
 
+// Where a policy may take guesses from.
+struct GuessSources {
+  bool text = true;    // the text so far
+  bool drafts = true;  // Steps of the draft
+
+  bool any() const { return text || drafts; }
+  bool operator==(const GuessSources&) const = default;
+};
+
 // Seconds of a Step, by role and by the number of rows that every sequence of the present batch
 // gives to it (with one sequence: rows of the Step). What a further row costs a request is the
 // difference between two entries, relative to the first: in a batch of 64 sequences the fourth row
@@ -32,6 +41,9 @@ struct CostTable {
   bool drafts_together = false;
   // Draft Steps have not paid recently: policies offer none.
   bool drafts_rest = false;
+  // Policies that size their trees by costs take guesses from these sources only. The engine
+  // narrows them where wall time says that others do not pay (engine/loop/auto_strategy.h).
+  GuessSources sources;
   // What a draft Step that no other request shares costs, as a multiple of the draft's entry for
   // one row.
   float draft_alone = 1.0f;

@@ -62,6 +62,20 @@ class DraftProfile {
   std::array<float, kContexts> seen_;
 };
 
+// Tokens, and the time in which they were expected, in plain Steps (one target row alone = 1).
+struct ExpectedPace {
+  double tokens = 0.0;
+  double steps = 0.0;
+
+  // After `memory` additions an old one counts 1/e.
+  void add(double more_tokens, double more_steps, double memory) {
+    const double fade = 1.0 - 1.0 / memory;
+    tokens = tokens * fade + more_tokens;
+    steps = steps * fade + more_steps;
+  }
+  double speedup() const { return steps > 0.0 ? tokens / steps : 1.0; }
+};
+
 // The experience that all requests share.
 class SharedAcceptance {
  public:
@@ -69,6 +83,10 @@ class SharedAcceptance {
   DraftProfile profile;
   float speedup = 1.1f;    // tokens in the time of a plain step, over the last requests
   float allowance = 1.5f;  // time for probing a draft that is thought not to pay, in plain steps
+  // What recent adaptive rounds could be expected to bring by guesses of the text alone, and by
+  // those of the draft as well, whether such guesses were allowed or not.
+  ExpectedPace by_text = {8.0, 8.0};
+  ExpectedPace by_draft = {8.0, 8.0};
 };
 
 // One request's view: its own experience over the shared one. Updates both.

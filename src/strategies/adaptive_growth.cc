@@ -37,6 +37,7 @@ constexpr float kRestGainAWaiter = 1.0f / 16.0f;
 constexpr float kBurst = 16.0f;       // gain in text that repeats itself, over the average gain
 constexpr float kSureChance = 0.98f;  // chance of the best possible guesses
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
+constexpr double kPaceMemory = 64.0;  // rounds, of all requests
 
 // Where the draft runs beside the target: the factor by which a draft step's time is charged, and
 // the least chance of a guess. Both found by parallel_tree_sim_bench.
@@ -87,6 +88,9 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   // Requests that draft together have to look at the same time.
   if (drafts_rest_ && !costs.drafts_rest) rest_rounds_ = 0;
   drafts_rest_ = costs.drafts_rest;
+  // What is allowed again is looked at at once.
+  if (!sources_.any() && costs.sources.any()) rest_rounds_ = idle_rounds_ = 0;
+  sources_ = costs.sources;
   const int32_t waiters = costs.sequences > 1 ? costs.sequences : 0;
   look_gain_ = std::min(kRestGain, kRestGainAWaiter * static_cast<float>(waiters));
   min_row_ = costs.measured() ? costs.min_row / plain : 0.0f;
@@ -106,6 +110,7 @@ float AdaptiveGrowth::extra_time(int32_t rows) const {
 }
 
 int32_t AdaptiveGrowth::rest_after(int32_t idle_rounds) const {
+  if (!sources_.any()) return std::min(idle_rounds, kMaxRest);
   const auto rounds = [](float worth, float gain) {
     return static_cast<int32_t>(worth / std::max(gain, kRestGain / kMaxRest));
   };
@@ -130,6 +135,7 @@ void AdaptiveGrowth::begin_round(const TokenTree&, const RoundStart& start) {
   root_expanded_ = start.root_expanded;
   steps_ = 0;
   time_ = 0.0f;
+  told_expected_ = false;
   resting_ = rest_rounds_ > 0;
   if (resting_) --rest_rounds_;
 }
@@ -190,7 +196,7 @@ void AdaptiveGrowth::imagine_step(int32_t width) {
 }
 
 AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_behind) {
-  Plan best{-1e30f, 0};
+  Plan best{.value = -1e30f};
   int32_t best_width = 0;
   const float cost = rate();
   const float catch_up_rounds = std::clamp(
@@ -214,9 +220,10 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
         spent += (draft_time(1 + rows_behind) - draft_time(1)) / catch_up_rounds;
       }
       imagine_step(rows);
-      const float value = best_choice(planned_chances_).value - cost * price * spent;
+      const Choice choice = best_choice(planned_chances_);
+      const float value = choice.value - cost * price * spent;
       if (value > best.value) {
-        best = {value, root_first ? 1 : width};
+        best = {value, root_first ? 1 : width, choice.tokens, spent + target_time(choice.nodes)};
         best_width = width;
       }
       // Gains shrink with depth; one more step is tried because costs jump.
@@ -247,6 +254,18 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
   return true;
 }
 
+void AdaptiveGrowth::tell_expected(const Choice& by_text, const Plan* plan) {
+  if (std::exchange(told_expected_, true)) return;
+  SharedAcceptance& shared = acceptance_.shared();
+  const double time = target_time(by_text.nodes);
+  if (source_nodes() > 0) shared.by_text.add(by_text.tokens, time, kPaceMemory);
+  if (plan != nullptr && plan->value > by_text.value + kMargin) {
+    shared.by_draft.add(plan->tokens, plan->time, kPaceMemory);
+  } else {
+    shared.by_draft.add(by_text.tokens, time, kPaceMemory);
+  }
+}
+
 void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
   out.clear();
   if (!params_.has_draft_model || steps_ >= kMaxSteps) return;
@@ -256,6 +275,8 @@ void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out)
   const int32_t behind = root_first ? start_.draft_rows_behind : 0;
   const Choice now = best_choice(chances_);
   const Plan plan = best_plan(root_first, behind);
+  tell_expected(now, &plan);
+  if (!sources_.drafts) return;
   const float more = plan.value - now.value - (root_first ? kMargin : 0.0f);
   gain_ = std::numeric_limits<float>::infinity();
   if (drafts_together_) {
@@ -285,11 +306,16 @@ void AdaptiveGrowth::on_left_out() {
 
 void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
   collect(tree);
-  tree.best_subtree(offered(chances_), out);
+  if (!params_.has_draft_model) tell_expected(best_choice(chances_), nullptr);
+  tree.best_subtree(sources_.any() ? offered(chances_) : 1, out);
 }
 
 void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {
   const float parent_chance = std::exp(tree.weight(parent));
+  if (sources_.drafts && !sources_.text) {
+    std::erase_if(guesses,
+                  [](const Guess& guess) { return guess.origin == Guess::Origin::kSource; });
+  }
   acceptance_.weigh(guesses);
   if (tree.expansion(Role::kDraft, parent) == Expansion::kExpanded) {
     std::array<float, DraftProfile::kRanks> chances{};
@@ -315,6 +341,11 @@ void AdaptiveGrowth::on_verified(const TokenTree& tree, size_t nodes, std::span<
     }
   }
   time_ += target_time(static_cast<int32_t>(nodes));
+  SharedAcceptance& shared = acceptance_.shared();
+  if (resting_) {
+    if (source_nodes() > 0) shared.by_text.add(1.0, 1.0, kPaceMemory);
+    shared.by_draft.add(1.0, 1.0, kPaceMemory);
+  }
   if (steps_ > 0 || nodes > 1) {
     idle_rounds_ = 0;
   } else if (!resting_) {
@@ -325,7 +356,6 @@ void AdaptiveGrowth::on_verified(const TokenTree& tree, size_t nodes, std::span<
   recent_tokens_ = recent_tokens_ * fade + tokens;
   recent_time_ = recent_time_ * fade + time_;
   recent_rounds_ = recent_rounds_ * fade + 1.0f;
-  SharedAcceptance& shared = acceptance_.shared();
   shared.allowance = std::min(shared.allowance + kAllowanceShare * time_, kMaxAllowance);
   shared.speedup += kSharedSpeedupRate * (rate() - shared.speedup);
 }

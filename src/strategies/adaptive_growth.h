@@ -29,6 +29,9 @@
 //   Step. After rounds that guessed nothing, or whose guesses were all left out, the next rounds
 //   are plain without a decision. There are more of these the less a round could gain at best and,
 //   in a batch, the less rounds have gained lately.
+// - Sources: guesses come from those that the costs allow (CostTable::sources). What others might
+//   bring is still estimated, and told to all requests (SharedAcceptance). With none, rounds are
+//   plain decoding; guesses of the text are compared with what comes out all the same.
 // The emitted tokens do not depend on any of these decisions.
 #pragma once
 
@@ -66,7 +69,9 @@ class AdaptiveGrowth : public TreeGrowth {
   void on_verified(const TokenTree& tree, size_t nodes, std::span<const NodeId> path,
                    std::span<const TokenId> sampled) override;
   void on_costs(const CostTable& costs) override;
-  int32_t source_nodes() const override { return kSourceNodes; }
+  int32_t source_nodes() const override {
+    return sources_.text || !sources_.drafts ? kSourceNodes : 0;
+  }
   float min_chance() const override { return rate() * min_row_; }
 
  private:
@@ -79,8 +84,10 @@ class AdaptiveGrowth : public TreeGrowth {
     int32_t context = 0;
   };
   struct Plan {
-    float value = 0.0f;  // E - rate * time
-    int32_t width = 0;   // leaves to run now; 0: verify
+    float value = 0.0f;   // E - rate * time
+    int32_t width = 0;    // leaves to run now; 0: verify
+    float tokens = 1.0f;  // E
+    float time = 1.0f;    // of draft and target
   };
   // The best number of nodes to verify, by their chances (descending, without the root).
   struct Choice {
@@ -99,6 +106,9 @@ class AdaptiveGrowth : public TreeGrowth {
   // How many nodes are offered to the executor, the root included.
   int32_t offered(const std::vector<float>& chances) const;
   void collect(TokenTree& tree);
+  // Tells all requests what a round may bring, before its first draft step. `plan` null: there is
+  // no draft to ask.
+  void tell_expected(const Choice& by_text, const Plan* plan);
   Plan best_plan(bool root_first, int32_t rows_behind);
   // Grows the plan's tree by one step of `width` leaves.
   void imagine_step(int32_t width);
@@ -115,6 +125,7 @@ class AdaptiveGrowth : public TreeGrowth {
   float draft_alone_ = 1.0f;      // as in CostTable
   bool drafts_together_ = false;  // the same
   bool drafts_rest_ = false;      // the same
+  GuessSources sources_;          // the same
 
   // Sums over recent rounds, fading.
   float recent_tokens_;
@@ -129,6 +140,7 @@ class AdaptiveGrowth : public TreeGrowth {
   RoundStart start_;
   bool root_expanded_ = false;
   bool resting_ = false;
+  bool told_expected_ = false;
   int32_t steps_ = 0;
   float time_ = 0.0f;
   float step_time_ = 0.0f;  // of it, the last draft step

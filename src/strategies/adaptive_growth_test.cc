@@ -129,6 +129,41 @@ TEST(AdaptiveGrowth, BesideOthersLooksRarelyWhereLookingHasBroughtNothing) {
   EXPECT_GT(rounds_looked_at(costs, 4), 200) << "guesses that bring something are not missed";
 }
 
+TEST(AdaptiveGrowth, TakesGuessesFromAllowedSourcesOnly) {
+  AcceptanceModel models = simulated_texts()[0].models(3);
+  models.vocab = models.draft_vocab = 3;  // the text so far guesses well, too
+  const auto run = [&](GuessSources sources) {
+    CostTable costs = simulated_costs(0.1, 1.1);
+    costs.sources = sources;
+    SimulatedRequest request = simulated_request({}, models, costs, 400, nullptr);
+    request.run_to_end();
+    return request.stats();
+  };
+  const StrategyStats joined = run({});
+  EXPECT_GT(joined.draft_steps, 50);
+  EXPECT_GT(run({.text = false}).draft_steps, 50);
+  const StrategyStats by_text = run({.drafts = false});
+  EXPECT_EQ(by_text.draft_steps, 0);
+  EXPECT_GT(by_text.accepted_tokens, 20);
+  const StrategyStats plain = run({.text = false, .drafts = false});
+  EXPECT_EQ(plain.draft_steps + plain.drafted_tokens, 0);
+  EXPECT_EQ(plain.target_steps, 399);
+}
+
+// What sources might bring is estimated while none is allowed.
+TEST(AdaptiveGrowth, TellsWhatAllSourcesMightBring) {
+  CostTable costs = simulated_costs(0.1, 1.1);
+  costs.sources = {.text = false, .drafts = false};
+  for (const int32_t vocab : {1, 5000}) {
+    AcceptanceModel models = simulated_texts()[0].models(3);
+    models.vocab = models.draft_vocab = vocab;
+    const auto shared = std::make_shared<SharedAcceptance>();
+    simulate({}, models, costs, 600, shared);
+    EXPECT_EQ(shared->by_text.speedup() > 1.3, vocab == 1);
+    EXPECT_GE(shared->by_draft.speedup(), shared->by_text.speedup());
+  }
+}
+
 TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
   const AcceptanceModel models = simulated_texts()[0].models(2);
   auto strategy = resolve_speculation({}).value()->make_strategy({});

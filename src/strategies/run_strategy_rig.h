@@ -206,6 +206,9 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
   if (rng() % 3 == 0) {
     c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};
   }
+  for (CostTable& costs : c.later_costs) {
+    costs.sources = {.text = rng() % 2 == 0, .drafts = rng() % 2 == 0};
+  }
   if (rng() % 2 == 0) c.leave_out = rng();
   if (rng() % 2 == 0) c.stages = 1 + static_cast<int32_t>(rng() % 9);
   return c;

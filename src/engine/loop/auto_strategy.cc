@@ -8,8 +8,11 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMaxGuesses = 8;
-// The usual arm is predicted as plain decoding, which its guesses make faster, more or less.
+// A usual plan that does not choose by costs is predicted as plain decoding, which its guesses make
+// faster, more or less.
 constexpr ArmRates::Belief kUsualPrior = {.mean = 0.1, .deviation = 0.3};
+constexpr ArmRates::Belief kSourcesPrior = {.mean = 0.0, .deviation = 0.09};
+constexpr ArmRates::Belief kPlainPrior = {.mean = 0.0, .deviation = 0.03};
 constexpr ArmRates::Belief kViewPrior = {.mean = 0.0, .deviation = 0.15};
 
 // Steps and rounds that are measured together, and rounds that are not measured after a change:
@@ -36,9 +39,12 @@ bool alike(const BatchLoad& a, const BatchLoad& b) {
          close(static_cast<double>(a.context_tokens), static_cast<double>(b.context_tokens));
 }
 
-std::vector<ArmRates::Belief> priors(size_t candidates) {
-  std::vector<ArmRates::Belief> made(candidates + 1, kViewPrior);
-  made.front() = kUsualPrior;
+std::vector<ArmRates::Belief> priors(const std::vector<GuessSources>& usual, size_t candidates) {
+  std::vector<ArmRates::Belief> made;
+  for (const GuessSources& arm : usual) {
+    made.push_back(usual.size() == 1 ? kUsualPrior : arm.any() ? kSourcesPrior : kPlainPrior);
+  }
+  made.resize(usual.size() + candidates, kViewPrior);
   return made;
 }
 
@@ -49,11 +55,19 @@ bool has_room(const SpeculationCandidate& candidate, const BatchLoad& load) {
 
 }  // namespace
 
-AutoStrategy::AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve)
-    : resolve_(std::move(resolve)),
+AutoStrategy::AutoStrategy(std::vector<GuessSources> usual,
+                           std::vector<SpeculationCandidate> candidates, ResolvePlan resolve)
+    : usual_(std::move(usual)),
+      resolve_(std::move(resolve)),
       acceptance_(std::move(candidates)),
-      arms_(priors(acceptance_.candidates().size())),
-      periods_(acceptance_.candidates().size() + 1) {}
+      arms_(priors(usual_, acceptance_.candidates().size())),
+      periods_(usual_.size() + acceptance_.candidates().size()),
+      sources_(usual_.front()) {}
+
+double AutoStrategy::speedup_of(const GuessSources& arm) const {
+  if (usual_.size() == 1 || !arm.any()) return 1.0;
+  return arm.drafts ? last_.speedup_by_draft : last_.speedup_by_text;
+}
 
 const std::shared_ptr<const SpeculationPlan>& AutoStrategy::plan_of(int32_t candidate,
                                                                     int32_t gamma) {
@@ -85,7 +99,9 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
       candidate() < 0 ? plain : forecast(costs, load, candidates(), candidate(), gamma_);
   ++period.looks;
   period.tokens += static_cast<double>(now.tokens - before.tokens);
-  period.predicted += predicted.tokens_per_s * seconds;
+  const double gain =
+      candidate() < 0 ? speedup_of(usual_[static_cast<size_t>(arms_.running())]) : 1.0;
+  period.predicted += gain * predicted.tokens_per_s * seconds;
   if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
   const Period ended = std::exchange(period, {});
   if (ended.tokens <= 0.0 || ended.predicted <= 0.0) return false;
@@ -96,7 +112,11 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
 bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is_measured) {
   acceptance_.pass(decoded_, candidate());
   const double plain = forecast_plain(costs, load).tokens_per_s;
-  std::vector<ArmChoice::Forecast> forecasts = {{.arm = 0, .tokens_per_s = plain}};
+  std::vector<ArmChoice::Forecast> forecasts;
+  for (int32_t arm = 0; arm < num_usual(); ++arm) {
+    const double speedup = speedup_of(usual_[static_cast<size_t>(arm)]);
+    forecasts.push_back({.arm = arm, .tokens_per_s = plain * speedup, .changes_strategy = false});
+  }
   std::vector<int32_t> gammas(candidates().size());  // 0: it makes no guesses at this load
   const auto ranked =
       best_of_each(rank_speculation(costs, load, candidates(), {.max_gamma = kMaxGuesses}));
@@ -105,11 +125,11 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
                                    [&](const auto& each) { return each.candidate == idx; });
     if (best != ranked.end() && plan_of(idx, best->gamma)) {
       gammas[static_cast<size_t>(idx)] = best->gamma;
-      forecasts.push_back({.arm = idx + 1, .tokens_per_s = best->tokens_per_s});
-    } else if ((idx == candidate() || idx + 1 == arms_.chosen()) &&
+      forecasts.push_back({.arm = arm_of(idx), .tokens_per_s = best->tokens_per_s});
+    } else if ((idx == candidate() || arm_of(idx) == arms_.chosen()) &&
                has_room(candidates()[static_cast<size_t>(idx)], load)) {
       // It decodes plainly where it sees all of the text.
-      forecasts.push_back({.arm = idx + 1, .tokens_per_s = plain, .speculates = false});
+      forecasts.push_back({.arm = arm_of(idx), .tokens_per_s = plain, .speculates = false});
     }
   }
   const double step = load.sequences / plain;
@@ -120,20 +140,22 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
   decided_load_ = load;
   looks_since_ = 0;
   // An arm that cannot be resolved is not among the forecasts.
-  if (arm == 0) {
-    if (before != 0) settling_ = kSettlingRounds;
+  if (arm < num_usual()) {
+    if (before != arm) settling_ = kSettlingRounds;
     gamma_ = 0;
+    sources_ = usual_[static_cast<size_t>(arm)];
     return std::exchange(present_, nullptr) != nullptr;
   }
-  int32_t gamma = gammas[static_cast<size_t>(arm) - 1];
+  const int32_t taken = arm - num_usual();
+  int32_t gamma = gammas[static_cast<size_t>(taken)];
   if (arm == before && (gamma == 0 || !is_measured)) return false;
   if (arm == before && gamma != gamma_) {
     const auto rate = [&](int32_t guesses) {
-      return forecast(costs, load, candidates(), arm - 1, guesses).tokens_per_s;
+      return forecast(costs, load, candidates(), taken, guesses).tokens_per_s;
     };
     if (rate(gamma) < kOtherGamma * rate(gamma_)) gamma = gamma_;
   }
-  std::shared_ptr<const SpeculationPlan> next = plan_of(arm - 1, gamma);
+  std::shared_ptr<const SpeculationPlan> next = plan_of(taken, gamma);
   if (next == present_) return false;
   present_ = std::move(next);
   gamma_ = gamma;
@@ -143,7 +165,7 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
 
 bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& progress) {
   const Progress before = std::exchange(last_, progress);
-  if (candidates().empty() || load.sequences < 1 || before.seconds <= 0.0) return false;
+  if (periods_.size() == 1 || load.sequences < 1 || before.seconds <= 0.0) return false;
   if (present_) {  // the view's own KV is available to it
     const int64_t own = candidates()[static_cast<size_t>(candidate())].own_tokens;
     load.free_tokens += std::min(load.sequences * own, INT64_MAX - load.free_tokens);

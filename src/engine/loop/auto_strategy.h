@@ -1,8 +1,11 @@
-// Chooses how requests speculate that leave their strategy to the engine. The arms are what `auto`
-// stands for on this machine, and the target drafting for itself through a view of its KV cache
-// (sparse_self; MagicDec), a candidate an arm. The cost model predicts what each brings at the
-// present load, from each candidate's recent acceptance; tokens over wall time correct it, by load
-// (planner/arm_choice.h). Running requests follow the choice.
+// Chooses how requests speculate that leave their strategy to the engine. The arms are
+// - what `auto` stands for on this machine, by all of its sources of guesses, by some, or by none,
+//   which is plain decoding (engine/load/source_arms.h). Requests take a change at their next round
+//   and keep their strategy; how well their own guesses do decides within an arm;
+// - the target drafting for itself through a view of its KV cache (sparse_self; MagicDec), a
+//   candidate an arm, for which requests change their strategy.
+// The cost model predicts what each brings at the present load, from how often guesses have lately
+// been right; tokens over wall time correct it, by load (planner/arm_choice.h).
 //
 // The loop's thread only.
 #pragma once
@@ -29,10 +32,15 @@ class AutoStrategy {
     double seconds = 0.0;  // of a monotonic clock
     // Whether all requests decode now, by plans that the engine has chosen.
     bool is_measurable = true;
+    // What recent rounds could be expected to gain over plain decoding, as requests that choose by
+    // costs tell (SharedAcceptance): by guesses of the text, and by those of the draft beside.
+    double speedup_by_text = 1.0;
+    double speedup_by_draft = 1.0;
   };
 
-  // `resolve` accepts every candidate (view_candidates()).
-  AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve);
+  // `usual` (source_arms()): not empty. `resolve` accepts every candidate (view_candidates()).
+  AutoStrategy(std::vector<GuessSources> usual, std::vector<SpeculationCandidate> candidates,
+               ResolvePlan resolve);
 
   // The plan that a request now runs whose plan the engine chooses (SpeculationPlan::automatic): a
   // view's, or `usual` where none is chosen.
@@ -40,6 +48,9 @@ class AutoStrategy {
       const std::shared_ptr<const SpeculationPlan>& usual) const {
     return present_ ? present_ : usual;
   }
+
+  // Where requests may take guesses from that run the usual plan.
+  const GuessSources& sources() const { return sources_; }
 
   // Looks at what decodes now; call it about once a Step. Returns whether plan() has changed.
   bool look(const LiveCosts& costs, BatchLoad load, const Progress& progress);
@@ -57,7 +68,12 @@ class AutoStrategy {
   };
 
   const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
-  int32_t candidate() const { return arms_.running() - 1; }  // -1: the usual arm runs
+  int32_t num_usual() const { return static_cast<int32_t>(usual_.size()); }
+  int32_t arm_of(int32_t candidate) const { return num_usual() + candidate; }
+  // Below 0: a usual arm runs.
+  int32_t candidate() const { return arms_.running() - num_usual(); }
+  // What the usual arm is expected to gain over plain decoding.
+  double speedup_of(const GuessSources& arm) const;
   int32_t steps_a_round() const { return gamma_ + 1; }
   // Returns whether the running arm has been measured.
   bool measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
@@ -66,6 +82,7 @@ class AutoStrategy {
   bool decide(const StepCosts& costs, const BatchLoad& load, bool is_measured);
   const std::shared_ptr<const SpeculationPlan>& plan_of(int32_t candidate, int32_t gamma);
 
+  const std::vector<GuessSources> usual_;
   const ResolvePlan resolve_;
   CandidateAcceptance acceptance_;
   ArmChoice arms_;
@@ -73,8 +90,9 @@ class AutoStrategy {
   // By candidate and number of guesses a round.
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
-  int32_t gamma_ = 0;                               // of present_
-  int32_t settling_ = 0;                            // looks that are not measured yet
+  GuessSources sources_;
+  int32_t gamma_ = 0;     // of present_
+  int32_t settling_ = 0;  // looks that are not measured yet
   Progress last_;
   // The load at which it was decided last, and what has passed since.
   BatchLoad decided_load_;

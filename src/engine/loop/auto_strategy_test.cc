@@ -2,17 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
 
+const std::vector<GuessSources> kUsual = {GuessSources{}};
 constexpr ModelFacts kFacts = {.has_draft_model = false, .max_context = 40'000};
 
 // Weights take 4 ms, a million tokens of the cache 30 ms, a row 5 us.
@@ -51,14 +55,15 @@ class AutoStrategyTest : public ::testing::Test {
   }
 
   void restart() {
-    made_.emplace(view_candidates(kFacts, 24.0, resolve), resolve);
+    made_.emplace(kUsual, view_candidates(kFacts, 24.0, resolve), resolve);
     tokens_ = 0.0;
     seconds_ = 1.0;
   }
 
   LiveCosts costs_;
   std::shared_ptr<const SpeculationPlan> usual_ = resolve({.strategy = "auto"}).value();
-  std::optional<AutoStrategy> made_{std::in_place, view_candidates(kFacts, 24.0, resolve), resolve};
+  std::optional<AutoStrategy> made_{std::in_place, kUsual, view_candidates(kFacts, 24.0, resolve),
+                                    resolve};
   AutoStrategy& auto_ = *made_;
   double tokens_ = 0.0;
   double seconds_ = 1.0;
@@ -184,7 +189,7 @@ TEST_F(AutoStrategyTest, AViewThatIsRefusedIsNoArm) {
                      Status(StatusCode::kInvalidArgument, "refused"))
                : resolve(options);
   };
-  AutoStrategy choice(view_candidates(kFacts, 24.0, resolve), refused);
+  AutoStrategy choice(kUsual, view_candidates(kFacts, 24.0, resolve), refused);
   for (int32_t step = 1; step <= 5000; ++step) {
     choice.look(costs_, kLong, {.tokens = 24 * step, .seconds = 1.0 + 0.03 * step});
     if (choice.plan(usual_) == usual_) {
@@ -205,6 +210,123 @@ TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
     ASSERT_TRUE(runs_a_view());
     EXPECT_EQ(plan()->draft_depth, is_right ? 8 : 1);
   }
+}
+
+// A single request at a time, in virtual time: each has a text of its own, whose guesses of either
+// origin are right or not. Rounds take longer than the cost model says where they guess.
+class SourceArms : public ::testing::Test {
+ protected:
+  // Expected and real seconds of a round, and its tokens.
+  struct Text {
+    double by_text = 1.0;   // tokens a round expected of the text, which take 1.25 plain Steps
+    double by_draft = 1.0;  // and of the draft and the text, which take 1.6
+  };
+  struct Seen {
+    double tokens = 0.0;
+    double seconds = 0.0;
+    double plain_tokens = 0.0;  // that plain decoding would have brought meanwhile
+    double best_tokens = 0.0;   // and the best of the arms for each text
+    int32_t changes = 0;
+  };
+
+  SourceArms() {
+    StepCosts costs;
+    for (const int32_t rows : {1, 64}) costs.add(Role::kTarget, {rows}, 1e-3);
+    costs_.set(costs);
+  }
+
+  // Tokens a second of an arm where guesses cost `error` times what is expected.
+  static double rate(const GuessSources& arm, const Text& text, double error) {
+    double best = 1.0;
+    if (arm.text && text.by_text > 1.25) best = text.by_text / (1.0 + 0.25 * error);
+    if (arm.drafts && text.by_draft > 1.6) {
+      best = std::max(best, text.by_draft / (1.0 + 0.6 * error));
+    }
+    return best / 1e-3;
+  }
+
+  // `requests` of 200 rounds, of the texts in turn.
+  Seen run(const std::vector<Text>& texts, double error, int32_t requests) {
+    Seen seen;
+    for (int32_t request = 0; request < requests; ++request) {
+      const Text& text = texts[static_cast<size_t>(request) % texts.size()];
+      for (int32_t round = 0; round < 200; ++round) step(text, error, seen);
+    }
+    return seen;
+  }
+
+  void step(const Text& text, double error, Seen& seen) {
+    const GuessSources arm = auto_.sources();
+    const bool drafts = arm.drafts && text.by_draft / 1.6 > std::max(1.0, text.by_text / 1.25);
+    const bool guesses = arm.text && text.by_text > 1.25;
+    const double expected = drafts ? text.by_draft : guesses ? text.by_text : 1.0;
+    const double steps = drafts ? 1.6 : guesses ? 1.25 : 1.0;
+    const double seconds = 1e-3 * (1.0 + (steps - 1.0) * error);
+    // One token and now and then more, as many as expected on average.
+    const double more = expected - 1.0;
+    const double tokens = 1.0 + (uniform_(random_) < more / 4.0 ? 4.0 : 0.0);
+    now_.tokens += static_cast<int64_t>(tokens);
+    now_.seconds += seconds * noise_(random_);
+    by_text_ += (std::max(1.0, text.by_text / 1.25) - by_text_) / 30.0;
+    by_draft_ += (std::max({1.0, text.by_text / 1.25, text.by_draft / 1.6}) - by_draft_) / 30.0;
+    now_.speedup_by_text = by_text_;
+    now_.speedup_by_draft = by_draft_;
+    auto_.look(costs_, {.sequences = 1, .context_tokens = 300}, now_);
+    seen.changes += auto_.sources() != arm;
+    seen.tokens += expected;
+    seen.seconds += seconds;
+    seen.plain_tokens += seconds * rate({.text = false, .drafts = false}, text, error);
+    double best = 0.0;
+    for (const GuessSources& each : kArms) best = std::max(best, rate(each, text, error));
+    seen.best_tokens += seconds * best;
+  }
+
+  inline static const std::vector<GuessSources> kArms = {
+      {}, {.drafts = false}, {.text = false}, {.text = false, .drafts = false}};
+  static constexpr Text kProse = {.by_text = 1.3, .by_draft = 1.65};
+  static constexpr Text kCode = {.by_text = 2.0, .by_draft = 3.2};
+  static constexpr Text kNew = {.by_text = 1.0, .by_draft = 1.5};
+
+  LiveCosts costs_;
+  AutoStrategy auto_{kArms, {}, [](const SpeculationOptions& options) {
+                       return resolve_speculation(options, kFacts);
+                     }};
+  AutoStrategy::Progress now_{.seconds = 1.0};
+  double by_text_ = 1.0;
+  double by_draft_ = 1.0;
+  std::mt19937 random_{3};
+  std::uniform_real_distribution<double> uniform_{0.0, 1.0};
+  std::normal_distribution<double> noise_{1.0, 0.05};
+};
+
+TEST_F(SourceArms, GuessesThatCostMoreThanTheyBringAreLeft) {
+  run({kProse}, 1.6, 20);  // learns
+  const Seen seen = run({kProse}, 1.6, 200);
+  EXPECT_GT(seen.tokens, 0.985 * seen.plain_tokens);
+  EXPECT_LT(run({kProse}, 1.6, 20).changes, 100);
+}
+
+TEST_F(SourceArms, GuessesThatPayAreKept) {
+  const Seen seen = run({kCode}, 1.2, 100);
+  EXPECT_GT(seen.tokens, 0.97 * seen.best_tokens);
+}
+
+// How long guesses take is learnt from any text; how often they are right, each request shows.
+TEST_F(SourceArms, EachTextGetsTheArmThatSuitsIt) {
+  run({kProse, kCode, kNew}, 1.6, 30);
+  const Seen seen = run({kProse, kCode, kNew}, 1.6, 300);
+  EXPECT_GT(seen.tokens, 0.96 * seen.best_tokens);
+  EXPECT_GT(seen.tokens, 1.2 * seen.plain_tokens);
+}
+
+TEST_F(SourceArms, WhatHasBecomeCheapIsFoundAgain) {
+  run({kProse}, 2.0, 100);
+  const Seen dear = run({kProse}, 2.0, 20);
+  ASSERT_GT(dear.tokens, 0.98 * dear.plain_tokens);
+  const Text good = {.by_text = 1.5, .by_draft = 1.7};
+  run({good}, 0.9, 300);
+  const Seen seen = run({good}, 0.9, 100);
+  EXPECT_GT(seen.tokens, 0.97 * seen.best_tokens);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void AutomaticPlans::observe(const SpeculationPlan& plan, const WorkResult& resu
                    static_cast<int32_t>(out.tokens.size()) - 1);
 }
 
-void AutomaticPlans::look(const DecodingBatch& batch) {
+void AutomaticPlans::look(const DecodingBatch& batch, const SharedAcceptance& acceptance) {
   if (choice_ == nullptr || costs_ == nullptr) return;
   const int64_t sequences = batch.sequences();
   const KvUsage usage = executor_->kv_usage(Role::kTarget);
@@ -36,7 +36,9 @@ void AutomaticPlans::look(const DecodingBatch& batch) {
   if (choice_->look(*costs_, load,
                     {.tokens = batch.decoded_tokens(),
                      .seconds = now.count(),
-                     .is_measurable = batch.is_automatic() && batch.all_decode()})) {
+                     .is_measurable = batch.is_automatic() && batch.all_decode(),
+                     .speedup_by_text = acceptance.by_text.speedup(),
+                     .speedup_by_draft = acceptance.by_draft.speedup()})) {
     has_changed_ = true;
   }
 }

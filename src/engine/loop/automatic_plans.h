@@ -12,6 +12,7 @@
 #include "exec/executor.h"
 #include "exec/live_costs.h"
 #include "step/work.h"
+#include "strategies/acceptance.h"
 #include "strategies/strategy.h"
 
 namespace forerun {
@@ -31,8 +32,11 @@ class AutomaticPlans {
   // Takes the outcome of one verification by `plan`: `result` is the target's or the draft's,
   // `out` what the strategy made of it.
   void observe(const SpeculationPlan& plan, const WorkResult& result, const StrategyOutput& out);
-  // Decides what suits the present load; call it about once a Step.
-  void look(const DecodingBatch& batch);
+  // Decides what suits the present load; call it about once a Step. `acceptance`: what requests
+  // expect of their rounds.
+  void look(const DecodingBatch& batch, const SharedAcceptance& acceptance);
+  // Where requests may take guesses from whose strategy the engine chooses.
+  GuessSources sources() const { return choice_ != nullptr ? choice_->sources() : GuessSources{}; }
   // Whether the present plan has changed since the last call.
   bool take_change() { return std::exchange(has_changed_, false); }
 

@@ -231,8 +231,8 @@ void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
 void EngineLoop::deliver() {
   events_.deliver(running_);
   try {
-    strategies_.tell_costs(running_);
-    automatic_.look(batch_);
+    strategies_.tell_costs(running_, automatic_.sources());
+    automatic_.look(batch_, strategies_.acceptance());
   } catch (const std::bad_alloc&) {
     // Costs and plans stay as they were.
   }

@@ -28,13 +28,19 @@ class StrategyFactory {
   // ScheduledRequest::costs_version.
   std::unique_ptr<Strategy> make(ScheduledRequest& running) const;
   // Brings the batch's costs up to date, and where they have changed tells them to all strategies.
-  void tell_costs(const RunningRequests& running);
+  // `sources`: those that requests may guess from whose plan the engine chooses.
+  void tell_costs(const RunningRequests& running, GuessSources sources);
+
+  const SharedAcceptance& acceptance() const { return *acceptance_; }
 
  private:
+  CostTable costs_for(const ActiveRequest& request, CostTable costs) const;
+
   DecodingBatch* const batch_;
   const bool records_rounds_;
   const std::shared_ptr<SharedAcceptance> acceptance_;
   uint64_t told_version_ = 0;  // of the costs that all strategies have
+  GuessSources sources_;       // likewise
 };
 
 }  // namespace forerun
