@@ -1,8 +1,9 @@
 // Compares settings of speculation on one engine. The same prompts are read once; then settings
-// decode after them, interleaved: in every round each setting decodes the same requests, in an order
-// that rotates, and the next round has other seeds. So a machine whose speed drifts treats settings
-// alike, and each round compares them on equal text. `forerun bench` compares strategies with one
-// set of options; here settings may differ in any option, such as a hierarchy and its halves.
+// decode after them, interleaved: in every round each setting decodes the same requests, in an
+// order that rotates, and the next round has other seeds. So a machine whose speed drifts treats
+// settings alike, and each round compares them on equal text. `forerun bench` compares strategies
+// with one set of options; here settings may differ in any option, such as a hierarchy and its
+// halves.
 //
 //   measure_settings --model DIR --draft DIR --prompts FILE.jsonl --prompt-tokens 7552
 //     --setting strategy=autoregressive --setting strategy=sparse_self,draft_depth=4
