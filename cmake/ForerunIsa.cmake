@@ -68,7 +68,7 @@ function(forerun_instruction_set isa)
   if(FORERUN_SANITIZE MATCHES "undefined" AND NOT isa STREQUAL scalar AND NOT FORERUN_SANITIZE_ALL_KERNELS)
     list(APPEND flags -fno-sanitize=undefined)
   endif()
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags}")
 endfunction()
 
 function(forerun_isa_sources list isa)
