@@ -225,7 +225,7 @@ class Interleavings : public ::testing::TestWithParam<Variant> {};
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   if (kThreadSanitized && !GetParam().has_threads()) GTEST_SKIP() << "one thread";
   Tally tally;
-  const uint32_t seeds = GetParam().stages > 1 ? 24 : 12;
+  const uint32_t seeds = (GetParam().stages > 1 ? 24 : 12) / (kSanitized ? 2 : 1);
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     Interleaving run(GetParam(), seed, tally);
     for (int round = 0; round < 150; ++round) {
@@ -235,16 +235,16 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     run.finish();
     if (HasFailure()) return;
   }
-  EXPECT_EQ(tally.reused > 1000, GetParam().share) << tally.reused;
+  EXPECT_EQ(tally.reused > 500, GetParam().share) << tally.reused;
   const bool several_steps = GetParam().stages > 1 && GetParam().threaded;
-  EXPECT_EQ(tally.notices > 100, several_steps) << tally.notices;
+  EXPECT_EQ(tally.notices > 50, several_steps) << tally.notices;
   EXPECT_EQ(tally.dropped > 0, several_steps) << tally.dropped;
-  EXPECT_EQ(tally.summarized > 100, GetParam().device_parts > 0) << tally.summarized;
-  EXPECT_EQ(tally.edited > 50, GetParam().device_parts > 0) << tally.edited;
+  EXPECT_EQ(tally.summarized > 50, GetParam().device_parts > 0) << tally.summarized;
+  EXPECT_EQ(tally.edited > 25, GetParam().device_parts > 0) << tally.edited;
   // Sums of parts that measure from origins of their own are not known.
   const bool in_parts =
       GetParam().device_parts > 1 || (GetParam().device_parts > 0 && !GetParam().teams[0].empty());
-  EXPECT_EQ(tally.fetched > 20, in_parts) << tally.fetched;
+  EXPECT_EQ(tally.fetched > 10, in_parts) << tally.fetched;
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -150,7 +150,9 @@ TEST(GrammarConstraint, AnEndTokenThatIsTextEndsOnlyWholeOutputs) {
 
 TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
   int failed = 0;
-  for (const auto& greedy : grammar::greedy_grammars()) {
+  auto grammars = grammar::greedy_grammars();
+  if (kThreadSanitized) grammars.resize(2);
+  for (const auto& greedy : grammars) {
     SCOPED_TRACE(greedy.name);
     for (const uint64_t request : {3'000u, 12'000u}) {
       const MaskBudget budget{.request = request, .per_token = 10};
@@ -161,7 +163,7 @@ TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
       EXPECT_EQ(walk(format_of(greedy.text, budget), true, 500, 40), expected);
     }
   }
-  EXPECT_GE(failed, kSanitized ? 4 : 8);
+  EXPECT_GE(failed, kThreadSanitized ? 1 : kSanitized ? 4 : 8);
 }
 
 TEST(GrammarConstraint, TheErrorSaysWhatWasExceeded) {

@@ -60,15 +60,22 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
 }
 
 // Rows of a prompt, too few for one item per multiprocessor.
-TEST_F(AttentionEmulation, PrefillClusters) {
+TEST_F(AttentionEmulation, PrefillClustersOfEightBlocks) {
+  EXPECT_EQ(check({4, 1, 128}, chain(4010, 34), 0, "two rounds of eight blocks"),
+            AttentionKernel::kPrefillCluster8FusedRope);
+}
+
+TEST_F(AttentionEmulation, PrefillClustersOfEightBlocksOverAWindow) {
+  EXPECT_EQ(check({3, 1, 80}, chain(5800, 34), 5000, "two, and padded heads"),
+            AttentionKernel::kPrefillCluster8);
+  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8));
+}
+
+TEST_F(AttentionEmulation, PrefillClustersOfFourBlocks) {
   for (const uint32_t seed : {1u, 2u}) {
     emulation::set_seed(seed);
     check({4, 1, 128}, chain(990, 40), 0, "a round of eight blocks, and rows of other spans");
-    EXPECT_EQ(check({4, 1, 128}, chain(4010, 34), 0, "two rounds of eight blocks"),
-              AttentionKernel::kPrefillCluster8FusedRope);
   }
-  EXPECT_EQ(check({3, 1, 80}, chain(5800, 34), 5000, "two, of a window and padded heads"),
-            AttentionKernel::kPrefillCluster8);
   check({4, 1, 64}, chain(990, 40), 0, "two whole rounds of four blocks");
   check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
   EXPECT_TRUE(
@@ -78,10 +85,11 @@ TEST_F(AttentionEmulation, PrefillClusters) {
   EXPECT_TRUE(is_fused_prefill_cluster(check({4, 1, 64}, two, 0, "two sequences")));
   EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4FusedRope));
   EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster4));
-  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8FusedRope));
-  EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster8));
+}
+
+TEST_F(AttentionEmulation, PrefillClustersOfTwoBlocks) {
   min_kv_parts = 12;
-  check({4, 1, 128}, chain(1010, 35), 0, "clusters of two, a broken round");
+  check({4, 1, 128}, chain(1010, 35), 0, "a broken round");
   check({8, 1, 64}, chain(1400, 36), 300, "of a window");
   EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2FusedRope));
   EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2));
