@@ -36,8 +36,8 @@ double change_seconds(const Rate& a, const Rate& b, const ArmChoice::Costs& cost
 ArmChoice::ArmChoice(std::vector<ArmRates::Belief> priors, Options options)
     : options_(options), rates_(std::move(priors)), missed_(static_cast<size_t>(rates_.arms())) {}
 
-void ArmChoice::add(const BatchLoad& load, double tokens, double predicted) {
-  rates_.add(running_, load, tokens / predicted);
+void ArmChoice::add(const BatchLoad& load, double tokens, double predicted, double deviation) {
+  rates_.add(running_, load, tokens / predicted, deviation);
   is_measured_ = true;
 }
 
@@ -68,6 +68,7 @@ int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& fo
     rates.push_back({.arm = forecast.arm,
                      .mean = predicted + belief.mean,
                      .deviation = belief.deviation,
+                     .may_exceed = forecast.may_exceed,
                      .changes_strategy = forecast.changes_strategy});
   }
   // Plain decoding is never faster than the usual way.
@@ -121,7 +122,7 @@ void ArmChoice::begin_trial(const std::vector<Rate>& rates, const Rate& best, co
   double most = best.mean + options_.worth;
   for (const Rate& rate : rates) {
     const double hoped = rate.mean + options_.optimism * rate.deviation;
-    if (rate.arm != chosen_ && hoped > most) {
+    if (rate.arm != chosen_ && rate.may_exceed && hoped > most) {
       tried = &rate;
       most = hoped;
     }

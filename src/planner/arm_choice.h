@@ -29,6 +29,9 @@ class ArmChoice {
     double tokens_per_s = 0.0;  // above 0
     // Whether it speculates at this load. An arm that does not decodes plainly, which is known.
     bool speculates = true;
+    // Whether a trial may find more than is predicted. An arm without a guess that is worth its row
+    // decodes as plain decoding does, or slower.
+    bool may_exceed = true;
     // Whether requests change their strategy for it. A change between two arms for which they do
     // not is nearly free.
     bool changes_strategy = true;
@@ -43,8 +46,8 @@ class ArmChoice {
   ArmChoice(std::vector<ArmRates::Belief> priors, Options options);
 
   // The running arm decoded `tokens` tokens where `predicted` were expected, both above 0: one
-  // measurement at about `load`.
-  void add(const BatchLoad& load, double tokens, double predicted);
+  // measurement at about `load`. `deviation`: as of ArmRates::add().
+  void add(const BatchLoad& load, double tokens, double predicted, double deviation = 0.0);
   // Decides which arm runs next, among those of `forecasts`, one of which is arm 0. Call it after
   // add(), and where the load has changed. `seconds` of decoding have passed since the last call.
   int32_t choose(const BatchLoad& load, const std::vector<Forecast>& forecasts, double seconds,
@@ -63,6 +66,7 @@ class ArmChoice {
     double mean = 0.0;
     double deviation = 0.0;
     bool is_plain = false;  // of a view that does not speculate here
+    bool may_exceed = true;
     bool changes_strategy = true;
   };
 

@@ -361,6 +361,22 @@ TEST(ArmChoice, AnotherArmIsTakenWithConfidenceOnly) {
   }
 }
 
+TEST(ArmChoice, AnArmWithoutGuessesThatPayIsNotTried) {
+  const BatchLoad load = {.sequences = 8, .context_tokens = 8000};
+  for (const bool may_exceed : {true, false}) {
+    ArmChoice arms({{0.0, 0.09}, {0.0, 0.09}});
+    bool was_tried = false;
+    for (int look = 0; look < 200; ++look) {
+      arms.add(load, 100.0, 100.0);
+      was_tried |= arms.choose(load,
+                               {{.arm = 0, .tokens_per_s = 100.0},
+                                {.arm = 1, .tokens_per_s = 100.0, .may_exceed = may_exceed}},
+                               0.1, {.trial_seconds = 0.1, .change_seconds = 0.01}) == 1;
+    }
+    EXPECT_EQ(was_tried, may_exceed);
+  }
+}
+
 TEST(ArmChoice, ATrialEndsWhereItsArmDoesNotSpeculateOrIsNeverMeasured) {
   const BatchLoad load = {.sequences = 8, .context_tokens = 8000};
   const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};

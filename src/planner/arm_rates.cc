@@ -10,6 +10,8 @@ namespace {
 constexpr double kNoisePrior = 6.0;
 // Measurements of one load that count: what has changed is believed after as many.
 constexpr double kMaxWeight = 25.0;
+// Measurements whose noise counts.
+constexpr double kNoiseMemory = 30.0;
 constexpr double kBucketsPerOctave = 2.0;
 
 double octaves(int64_t value) {
@@ -34,10 +36,10 @@ double ArmRates::noise_variance(const Arm& arm) const {
   const double assumed = options_.noise * options_.noise;
   const double seen = (kNoisePrior * assumed + arm.noise_weight * arm.noise_variance) /
                       (kNoisePrior + arm.noise_weight);
-  return std::max(seen, options_.min_noise * options_.min_noise);
+  return std::max({seen, arm.inner_variance, options_.min_noise * options_.min_noise});
 }
 
-void ArmRates::add(int32_t arm, const BatchLoad& load, double ratio) {
+void ArmRates::add(int32_t arm, const BatchLoad& load, double ratio, double deviation) {
   Arm& to = arms_[static_cast<size_t>(arm)];
   const double seen = std::log(ratio);
   const double sequences = octaves(load.sequences);
@@ -49,8 +51,10 @@ void ArmRates::add(int32_t arm, const BatchLoad& load, double ratio) {
     const double difference = seen - cell.mean;
     const double variance = difference * difference * before / (before + 1.0);
     to.noise_variance += (variance - to.noise_variance) / (to.noise_weight + 1.0);
-    to.noise_weight = std::min(to.noise_weight + 1.0, 30.0);
+    to.noise_weight = std::min(to.noise_weight + 1.0, kNoiseMemory);
   }
+  to.inner_weight = std::min(to.inner_weight + 1.0, kNoiseMemory);
+  to.inner_variance += (deviation * deviation - to.inner_variance) / to.inner_weight;
   const double share = 1.0 / (before + 1.0);
   cell.mean += share * (seen - cell.mean);
   cell.octaves_of_sequences += share * (sequences - cell.octaves_of_sequences);

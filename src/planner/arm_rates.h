@@ -34,7 +34,10 @@ class ArmRates {
   ArmRates(std::vector<Belief> priors, Options options);
 
   // Takes a measurement of an arm at about this load: `ratio` > 0 of measured to predicted tokens.
-  void add(int32_t arm, const BatchLoad& load, double ratio);
+  // `deviation`: the standard deviation of its logarithm, by what varied within the measurement.
+  // Measurements count the less, the higher the mean of the arm's deviations is. Its own alone would
+  // give those more weight that had no luck.
+  void add(int32_t arm, const BatchLoad& load, double ratio, double deviation = 0.0);
   // `seconds` of decoding have passed: what was measured before counts less.
   void pass(double seconds);
   Belief belief(int32_t arm, const BatchLoad& load) const;
@@ -52,7 +55,9 @@ class ArmRates {
     Belief prior;
     std::map<std::pair<int32_t, int32_t>, Cell> cells;  // by bucket of sequences and of context
     double noise_weight = 0.0;
-    double noise_variance = 0.0;
+    double noise_variance = 0.0;  // by what measurements of one load differ by
+    double inner_weight = 0.0;
+    double inner_variance = 0.0;  // by what varied within measurements
   };
   double weight_now(const Cell& cell) const;
   double noise_variance(const Arm& arm) const;

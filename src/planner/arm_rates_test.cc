@@ -30,6 +30,16 @@ TEST(ArmRates, MeasurementsMoveIt) {
   EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);  // the other arm's stays
 }
 
+TEST(ArmRates, WhatVariesWithinMeasurementsMakesThemCountLess) {
+  ArmRates sure({{0.0, 0.09}}), vague({{0.0, 0.09}});
+  sure.add(0, kLoad, 0.6);
+  vague.add(0, kLoad, 0.6, 0.4);
+  EXPECT_LT(sure.belief(0, kLoad).mean, -0.3);
+  EXPECT_GT(vague.belief(0, kLoad).mean, -0.05);
+  for (int each = 0; each < 200; ++each) vague.add(0, kLoad, 0.6, 0.1);
+  EXPECT_NEAR(vague.belief(0, kLoad).mean, std::log(0.6), 0.05);
+}
+
 TEST(ArmRates, InformLoadsNearby) {
   ArmRates rates = two_arms();
   for (int each = 0; each < 20; ++each) rates.add(1, kLoad, 1.25);

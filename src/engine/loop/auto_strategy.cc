@@ -29,6 +29,8 @@ constexpr double kChangeSteps = 3.0;
 // A look that comes after more plain Steps than that is not measured, and counts as so many: the
 // time was not spent on decoding.
 constexpr double kStallSteps = 20.0;
+// The gain over plain decoding that requests must expect of their guesses for a trial of them.
+constexpr double kWorthATrial = 1.01;
 // The gain at which a view takes another number of guesses a round.
 constexpr double kOtherGamma = 1.02;
 
@@ -98,14 +100,17 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   const SpeculationForecast predicted =
       candidate() < 0 ? plain : forecast(costs, load, candidates(), candidate(), gamma_);
   ++period.looks;
-  period.tokens += static_cast<double>(now.tokens - before.tokens);
+  const auto tokens = static_cast<double>(now.tokens - before.tokens);
   const double gain =
       candidate() < 0 ? speedup_of(usual_[static_cast<size_t>(arms_.running())]) : 1.0;
-  period.predicted += gain * predicted.tokens_per_s * seconds;
+  const double expected = gain * predicted.tokens_per_s * seconds;
+  period.tokens += tokens;
+  period.predicted += expected;
+  period.spread.add(tokens, expected);
   if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
   const Period ended = std::exchange(period, {});
   if (ended.tokens <= 0.0 || ended.predicted <= 0.0) return false;
-  arms_.add(load, ended.tokens, ended.predicted);
+  arms_.add(load, ended.tokens, ended.predicted, ended.spread.deviation());
   return true;
 }
 
@@ -114,8 +119,12 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
   const double plain = forecast_plain(costs, load).tokens_per_s;
   std::vector<ArmChoice::Forecast> forecasts;
   for (int32_t arm = 0; arm < num_usual(); ++arm) {
-    const double speedup = speedup_of(usual_[static_cast<size_t>(arm)]);
-    forecasts.push_back({.arm = arm, .tokens_per_s = plain * speedup, .changes_strategy = false});
+    const GuessSources& sources = usual_[static_cast<size_t>(arm)];
+    const double speedup = speedup_of(sources);
+    forecasts.push_back({.arm = arm,
+                         .tokens_per_s = plain * speedup,
+                         .may_exceed = num_usual() == 1 || !sources.any() || speedup > kWorthATrial,
+                         .changes_strategy = false});
   }
   std::vector<int32_t> gammas(candidates().size());  // 0: it makes no guesses at this load
   const auto ranked =

@@ -20,6 +20,7 @@
 #include "exec/live_costs.h"
 #include "planner/arm_choice.h"
 #include "planner/candidate_acceptance.h"
+#include "planner/pace_spread.h"
 #include "strategies/speculation_plan.h"
 
 namespace forerun {
@@ -65,6 +66,7 @@ class AutoStrategy {
     int32_t looks = 0;
     double tokens = 0.0;
     double predicted = 0.0;
+    PaceSpread spread;
   };
 
   const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
