@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "base/sanitized.h"
+
 namespace forerun {
 namespace {
 
@@ -140,6 +142,7 @@ TEST(Rejection, IsDistributedAsTheTarget) { EXPECT_EQ(refused(all_p_values(right
 
 // Draws a refused position from p instead of from the residual.
 TEST(Rejection, APlantedWrongRuleIsFound) {
+  if (kSanitized) GTEST_SKIP() << "says what the statistics are worth";
   const Rule wrong = [](const RejectionCase& test, const RowContext& context,
                         std::span<const TokenId> children, const DraftDistribution& draft,
                         SamplerScratch& scratch) {
@@ -154,6 +157,7 @@ TEST(Rejection, APlantedWrongRuleIsFound) {
 
 // Tries repeated children once only: the subtle mistake that the header warns of.
 TEST(Rejection, DroppingRepeatedChildrenIsFound) {
+  if (kSanitized) GTEST_SKIP() << "says what the statistics are worth";
   const Rule wrong = [](const RejectionCase& test, const RowContext& context,
                         std::span<const TokenId> children, const DraftDistribution& draft,
                         SamplerScratch& scratch) {

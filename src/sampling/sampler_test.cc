@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/noise.h"
+#include "base/sanitized.h"
 #include "sampling/sampler_ref_rig.h"
 
 namespace forerun {
@@ -54,7 +55,7 @@ TEST(Sampler, EqualsThePlainReferenceOverAllTokens) {
   const int32_t vocabs[] = {1, 2, 17, 255, 256, 300, 2049, 8000, 32001};
   const float spreads[] = {0.0f, 0.5f, 3.0f, 12.0f};
   int filtered_cases = 0;
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < (kSanitized ? 300 : 600); ++round) {
     const int32_t vocab = vocabs[rng() % 9];
     const auto logits =
         normal_logits(vocab, static_cast<uint32_t>(rng()), spreads[rng() % 4], rng() % 2 == 0);
