@@ -69,7 +69,7 @@ ordered_json row_json(const bench::RunnerRow& row) {
 std::vector<std::string> load_titles() {
   return {"prompts",    "strategy", "temp",     "requests",  "at once",   "tokens/s", "",
           "decoding/s", "",         "first ms", "p99",       "token ms",  "p99",      "max",
-          "event ms",   "p99",      "accepted", "set aside", "identical", "host us"};
+          "event ms",   "p99",      "accepted", "preempted", "identical", "host us"};
 }
 
 std::vector<std::string> row_cells(const std::string& workload, const bench::LoadRow& row) {

@@ -41,7 +41,7 @@ struct EngineLoad {
   std::string condition_reason;  // why it is not kServing
 
   int32_t running_requests = 0;
-  int32_t waiting_requests = 0;  // those set aside for lack of KV memory included
+  int32_t waiting_requests = 0;  // preempted ones included
   KvLoad target_kv;
   KvLoad draft_kv;
 

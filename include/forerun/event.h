@@ -49,7 +49,7 @@ struct RequestStats {
   double draft_step_s = 0.0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
-  int32_t preemptions = 0;  // times it was set aside for lack of KV memory and started again
+  int32_t preemptions = 0;  // times it lost its KV blocks for lack of memory and started again
   double time_to_first_token_s = 0.0;  // from submission
   double decode_s = 0.0;               // from the first token to the last
   std::string strategy;                // the last strategy

@@ -30,7 +30,8 @@ const char* torch_name(DType dtype) {
   return dtype == DType::kF16 ? "float16" : "bfloat16";
 }
 
-// The number that the shortest text for `value` stands for, so that 1e-5 is written as 1e-05.
+// The double that the shortest decimal text of `value` reads as: JSON then shows 1e-05, not
+// 9.99999974e-06.
 double shortest(float value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text - 1, value).ptr;

@@ -71,17 +71,17 @@ void BatchCosts::tell_of_drafting_together(int64_t context) {
       std::max(1.0f, static_cast<float>(sequences_) * one_row_alone / table_.at(Role::kDraft, 1));
 }
 
-void BatchCosts::charge_for_prompts(float held_up) {
-  if (held_up <= 1.0f) return;
+void BatchCosts::charge_for_prompts(float waiting_per_decoding) {
+  if (waiting_per_decoding <= 1.0f) return;
   auto& [target, draft] = table_.seconds;
   for (size_t rows = 2; rows < target.size(); ++rows) {
-    target[rows] = target[1] + held_up * (target[rows] - target[1]);
+    target[rows] = target[1] + waiting_per_decoding * (target[rows] - target[1]);
   }
   if (!sequential_) return;
-  for (float& seconds : draft) seconds *= held_up;
+  for (float& seconds : draft) seconds *= waiting_per_decoding;
 }
 
-void BatchCosts::find_least_row(int64_t context) {
+void BatchCosts::find_min_row(int64_t context) {
   table_.min_row = 0.0f;
   if (sequences_ < 2) return;
   const auto sequences = static_cast<int32_t>(sequences_);
@@ -121,7 +121,7 @@ void BatchCosts::refresh() {
   results_since_refresh_ = 0;
   table_ = costs_->table(static_cast<int32_t>(sequences_), context);
   if (sequential_) tell_of_drafting_together(context);
-  find_least_row(context);
+  find_min_row(context);
   charge_for_prompts(static_cast<float>(held_up) / static_cast<float>(sequences_));
   for (size_t role = 0; role < turns_.size(); ++role) {
     if (table_.seconds[role][1] <= 0.0f) continue;

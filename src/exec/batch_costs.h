@@ -71,12 +71,12 @@ class BatchCosts {
   };
 
   // Both fill in the table being made. The first sets what strategies are told, beside the entries,
-  // where draft Steps hold up a batch; the second charges longer Steps for all the requests that
-  // wait, `held_up` times as many as decode.
+  // where draft Steps hold up a batch; the second charges longer Steps for all requests that wait
+  // for them, `waiting_per_decoding` for each one that decodes.
   void tell_of_drafting_together(int64_t context);
-  void charge_for_prompts(float held_up);
+  void charge_for_prompts(float waiting_per_decoding);
   // Sets CostTable::min_row of the table being made.
-  void find_least_row(int64_t context);
+  void find_min_row(int64_t context);
 
   const LiveCosts* costs_;
   const bool sequential_;

@@ -23,7 +23,7 @@
 
 namespace forerun::grammar {
 
-// A rule that is there before the text is read.
+// A rule that exists before the text is read.
 struct NamedRule {
   std::string name;
   RuleId rule = 0;

@@ -70,7 +70,7 @@ class NodeAnalysis {
         at = node.end;
         continue;
       }
-      // A rule that is over with the token's last byte can always go on or end where it returns.
+      // Where a rule ends with the token's last byte, its caller can always go on or end.
       for (const int32_t id : vocabulary_.trie().ids(node)) accept(id);
       ++at;
     }

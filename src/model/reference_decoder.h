@@ -24,7 +24,7 @@ std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<con
                                      UnseenPositions unseen = {});
 
 // The hidden rows of every position after the first `after_layers` layers, [tokens][hidden_size];
-// 0: the embedding. Of the same checkpoints.
+// 0: the embedding. Takes the same checkpoints.
 std::vector<double> reference_hidden(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
                                      int32_t after_layers);
 

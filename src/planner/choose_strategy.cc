@@ -13,8 +13,8 @@ constexpr std::array<int32_t, 5> kWidths = {1, 2, 4, 8, 16};
 constexpr int32_t kMaxDepth = 16;
 constexpr size_t kListed = 5;
 constexpr const char* kWithoutDraft = "serial_tree, guesses from the text so far alone";
-// Assumed chances: of a draft of a quarter of the target's size on mixed text, and of one that is
-// hardly ever wrong.
+// The chances, by rank, that a draft's guesses are right: assumed of a draft of a quarter of the
+// target's size on mixed text, and of one that is hardly ever wrong.
 const std::vector<double> kAssumedChances = {0.62, 0.12, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01};
 const std::vector<double> kVeryGood = {0.92, 0.03, 0.01, 0.01};
 

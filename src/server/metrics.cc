@@ -61,7 +61,7 @@ struct Metrics::Impl {
   Family<Counter>& steps =
       counter("forerun_target_steps_total", "Steps of the target after the prompt, by strategy");
   Counter& preemptions =
-      counter("forerun_preemptions_total", "Requests set aside for lack of KV memory").Add({});
+      counter("forerun_preemptions_total", "Requests preempted for lack of KV memory").Add({});
   std::mutex scrape;  // counters that follow the engine's own are raised by one reader at a time
 
   Family<Counter>& counter(const char* name, const char* help) {

@@ -38,7 +38,7 @@ std::vector<int64_t> read_list(FieldReader& fields, const char* field, int64_t m
   return values.value_or(std::vector<int64_t>{});
 }
 
-// One list of guesses an entry of guess_counts.
+// One list of guesses for each entry of guess_counts.
 std::vector<std::vector<Candidate>> read_guesses(FieldReader& fields, int64_t vocab) {
   const std::vector<int64_t> counts = read_list(fields, "guess_counts", vocab);
   const std::vector<int64_t> guesses = read_list(fields, "guesses", vocab - 1);

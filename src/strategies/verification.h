@@ -15,7 +15,8 @@ class Verification {
   explicit Verification(AcceptRule rule) : rule_(rule) {}
 
   // The nodes to run, in order of rows, closed under parents, the root first: filled by the caller
-  // before add_rows(). They must stay in the tree until follow(), which leaves those that ran.
+  // before add_rows(). They must stay in the tree until follow(), after which only
+  // those that ran are listed.
   std::vector<NodeId>& nodes() { return nodes_; }
   // How many of nodes() are guesses: all but the root.
   int64_t guesses() const { return static_cast<int64_t>(nodes_.size()) - 1; }

@@ -93,7 +93,7 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   poll(events.data(), events.size(), static_cast<int>(timeout.count()));
 
   const Clock::time_point now = Clock::now();
-  // Whoever has been stopped itself has heard nothing meanwhile: it listens first.
+  // If this process was stopped, it could not hear the launch: it reads before it counts silence.
   if (now - looked_ > options_.longest_silence / 2) heard_ = now;
   looked_ = now;
   if (has_spoken_ && now - pinged_ >= options_.longest_silence / 20) {
@@ -103,7 +103,7 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   read_errors();
   const auto no_message = [](const Status& why) {
     return failure(LaunchFailure::Kind::kProcess, StatusCode::kCorrupt,
-                   "the coordinator has sent what is no message: " + why.message());
+                   "coordinator: found bytes that are not a message: " + why.message());
   };
   std::vector<Bytes> frames;
   std::vector<std::string> lines;

@@ -27,7 +27,7 @@ struct AddedToken {
   bool normalized = false;   // sought in normalized text instead of the text as given
 };
 
-// The list "added_tokens"; null is empty.
+// The list "added_tokens"; null reads as an empty list.
 Result<std::vector<AddedToken>> read_added_tokens(const JsonValue& list);
 
 // The object "added_tokens_decoder" of tokenizer_config.json, ids to tokens; null adds nothing. As

@@ -36,7 +36,8 @@ struct ChatInput {
   // Empty: what the checkpoint names, else undefined.
   std::string bos_token, eos_token;
   bool add_generation_prompt = true;
-  // What strftime_now shows, in seconds since 1970 UTC; none: the local time at rendering.
+  // The time that strftime_now shows, in seconds since 1970 UTC; without it, the local time at
+  // rendering.
   std::optional<int64_t> now_unix_s;
 };
 

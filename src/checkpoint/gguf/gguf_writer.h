@@ -35,7 +35,7 @@ class GgufWriter {
   void add_tensor(std::string_view name, uint32_t ggml_type, std::span<const int64_t> shape,
                   uint64_t bytes);
 
-  // What the file begins with; offsets() count from the end of it.
+  // The bytes that the file begins with. offsets() count from the byte after them.
   std::string header() const;
   // One offset for each tensor, in the order in which they were added.
   std::span<const uint64_t> offsets() const { return offsets_; }

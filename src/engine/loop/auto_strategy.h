@@ -50,7 +50,7 @@ class AutoStrategy {
     return present_ ? present_ : usual;
   }
 
-  // Where requests may take guesses from that run the usual plan.
+  // The sources from which requests that run the usual plan take guesses.
   const GuessSources& sources() const { return sources_; }
 
   // Looks at what decodes now; call it about once a Step. Returns whether plan() has changed.

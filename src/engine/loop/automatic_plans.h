@@ -35,7 +35,7 @@ class AutomaticPlans {
   // Decides what suits the present load; call it about once a Step. `acceptance`: what requests
   // expect of their rounds.
   void look(const DecodingBatch& batch, const SharedAcceptance& acceptance);
-  // Where requests may take guesses from whose strategy the engine chooses.
+  // The sources from which requests take guesses if the engine chooses their strategy.
   GuessSources sources() const { return choice_ != nullptr ? choice_->sources() : GuessSources{}; }
   // Whether the present plan has changed since the last call.
   bool take_change() { return std::exchange(has_changed_, false); }

@@ -15,7 +15,7 @@ namespace forerun {
 
 class SequenceSpecs {
  public:
-  // `may_share` false: no request shares its prefix.
+  // `may_share`: whether requests may share its prefix.
   explicit SequenceSpecs(bool may_share) : may_share_(may_share) {}
 
   // The blocks for the request's tokens so far and for its view.

@@ -18,7 +18,7 @@ class RowTaps;
 // The places of a store, which all sequences of a role share.
 class TapPlaces {
  public:
-  // What a sequence may keep of its prefix: at most, and once places have run out.
+  // The most places that a sequence keeps for its prefix, and how many once places have run out.
   static constexpr int32_t kMaxKept = 2048;
   static constexpr int32_t kMinKept = 64;
 

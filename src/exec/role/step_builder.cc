@@ -213,7 +213,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
 void StepBuilder::add_tap(RoleSequence& sequence, const WorkRow& row) {
   int32_t place = -1;
   if (row.node != kNoNode) {
-    // Rows through a view of the target never become text.
+    // Rows that the target runs through a view never become text.
     if (role_ == Role::kDraft || seen_.skipped_tokens == 0)
       place = sequence.taps.add_node(row.node);
   } else if (role_ == Role::kTarget &&

@@ -95,7 +95,7 @@ std::string make_tool_call_id(ToolFormat format, uint64_t random_bits) {
   const bool is_short = format == ToolFormat::kMistral;
   std::string id = is_short ? "" : "call_";
   for (int digit = is_short ? 9 : 24; digit > 0; --digit) {
-    // One step of the SplitMix64 generator a digit.
+    // One step of the SplitMix64 generator per digit.
     random_bits += 0x9e3779b97f4a7c15u;
     uint64_t mixed = random_bits;
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;

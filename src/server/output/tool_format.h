@@ -27,8 +27,8 @@ enum class ToolFormat : uint8_t {
   kQwenCoder,
   // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>..., of V3 and R1 (a fenced block) and of V3.1.
   kDeepSeek,
-  // A JSON list as Mistral's between other tags: <|tool_call|> of Granite 3 and Phi-4, <TOOLCALL>
-  // of Nemotron Nano, <tool_calls> of Apriel.
+  // A JSON list like Mistral's, between other tags: <|tool_call|> of Granite 3 and Phi-4,
+  // <TOOLCALL> of Nemotron Nano, <tool_calls> of Apriel.
   kJsonList,
 };
 

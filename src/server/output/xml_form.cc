@@ -121,7 +121,7 @@ CallForm::Step XmlForm::in_value(char byte, CallSink& sink) {
     at_value_start_ = false;
     return Step::kMore;
   }
-  // The tag has one '<': no part of what was held begins another.
+  // The tag has one '<', so no later part of the held text can begin it again.
   close_.pop_back();
   if (!close_.empty()) {
     put_value(close_, sink);

@@ -481,7 +481,7 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToPrefillClusters) {
              .ancestors = ancestors.data()};
   plan.build(rows, shape);
   EXPECT_TRUE(is_decode_cluster(plan.kernel));
-  // A quarter of 70B: so few clusters that each block has a multiprocessor.
+  // A quarter of 70B: so few clusters that each block gets a multiprocessor of its own.
   shape.kv_parts = 2;
   shape.row_columns = 8;
   EXPECT_EQ(build(1000, 24), AttentionKernel::kDecodeCluster);
