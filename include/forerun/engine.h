@@ -120,12 +120,14 @@ struct EngineOptions {
   // decodes, a Step may take a quarter of a second.
   double step_budget_ms = 0.0;
 
-  // A folder that keeps the measured costs of Steps, by machine, models and build, so that later
-  // starts need not measure them. It holds small files, made and replaced as needed. If a file or
-  // the folder is unusable, that is logged and costs are measured. Empty: nothing is kept.
-  // default_cost_cache() is the user's folder.
+  // A folder that keeps the measured costs of Steps, and what strategy "auto" has measured of the
+  // ways to speculate, by machine, models and build, so that later starts need not measure them. It
+  // holds small files, made and replaced as needed. If a file or the folder is unusable, that is
+  // logged and costs are measured. Empty: nothing is kept. default_cost_cache() is the user's
+  // folder. Never changes a token.
   std::string cost_cache;
-  // Measures the costs of Steps even if the cache has them, and keeps the new ones.
+  // Measures the costs of Steps even if the cache has them, and keeps the new ones. What "auto" has
+  // measured is forgotten, too.
   bool measure_anew = false;
 
   // Makes every Step last as long as on another machine: "FILE#NAME" of bench/profiles, or "FILE"

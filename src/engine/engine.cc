@@ -27,6 +27,7 @@
 #include "engine/load/stage_plan.h"
 #include "engine/loop/active_request.h"
 #include "engine/loop/engine_loop.h"
+#include "engine/loop/kept_arms.h"
 #include "engine/loop/request_handles.h"
 #include "engine/submit/check_request.h"
 #include "engine/submit/output_formats.h"
@@ -45,6 +46,10 @@ namespace {
 class EngineImpl : public Engine {
  public:
   static Result<std::unique_ptr<Engine>> make(const EngineOptions& options);
+  ~EngineImpl() override {
+    loop_.reset();
+    if (kept_arms_) kept_arms_->keep();
+  }
 
   const EngineInfo& info() const override { return info_; }
   Result<std::shared_ptr<RequestStream>> submit(Request request) override;
@@ -88,6 +93,8 @@ class EngineImpl : public Engine {
   // Loads the models as they were placed, or, with try_splits, in the placement that serves best.
   Status load_or_try_splits();
   Status start();
+  // Makes automatic_, with what `place` has of an earlier start if the arms' rates may be `known`.
+  Status choose_automatically(const CostPlace& place, bool known);
   // Checks the request and hands its samples to the loop; their events go to `queue`. May throw
   // std::bad_alloc.
   Result<std::shared_ptr<RequestChannel>> enqueue(Request request,
@@ -118,6 +125,7 @@ class EngineImpl : public Engine {
   std::optional<OutputFormats> formats_;
   std::unique_ptr<LoadMeter> load_;
   std::unique_ptr<AutoStrategy> automatic_;
+  std::optional<KeptArms> kept_arms_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
 };
 
@@ -181,13 +189,15 @@ Status EngineImpl::start() {
                                .trace = options_.trace,
                                .costs = &costs_,
                                .budget = {.seconds = 1e-3 * options_.step_budget_ms}});
+  const CostPlace place = emulator_ ? CostPlace() : cost_place(to_load_, *models_);
   StartCosts known;
   if (emulator_) {
     known.costs = emulator_->profile().costs;
   } else if (chosen_) {
     known.costs = chosen_->costs;
   } else {
-    FORERUN_ASSIGN_OR_RETURN(known, costs_of(to_load_, *models_, *executor, options_.on_progress));
+    FORERUN_ASSIGN_OR_RETURN(
+        known, costs_of(place, *models_, *executor, options_.measure_anew, options_.on_progress));
   }
   Placing placing{.concurrent = concurrent(), .target_stages = placement_.target.num_stages()};
   if (emulator_ && emulator_->profile().stages) {
@@ -221,10 +231,8 @@ Status EngineImpl::start() {
                                           ? -1
                                           : int64_t{options_.max_active_requests} +
                                                 options_.max_waiting_requests);
-  FORERUN_ASSIGN_OR_RETURN(const auto usual, resolve_({.strategy = "auto"}));
-  automatic_ = std::make_unique<AutoStrategy>(
-      source_arms(*usual),
-      view_candidates(facts_, models_->kv_reads_per_selection(Role::kTarget), resolve_), resolve_);
+  FORERUN_RETURN_IF_ERROR(
+      choose_automatically(place, known.from_cache || (chosen_ && !options_.measure_anew)));
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .share_prefixes = options_.share_prefixes,
@@ -236,8 +244,28 @@ Status EngineImpl::start() {
                               std::chrono::duration<double>(options_.priority_ageing_s)),
                           .load = load_.get(),
                           .automatic = automatic_.get(),
-                          .on_thread_start = [this] { pin_executors_caller(*models_); }},
+                          .on_thread_start = [this] { pin_executors_caller(*models_); },
+                          .on_idle =
+                              [this] {
+                                if (kept_arms_) kept_arms_->note_idle(Clock::now());
+                              }},
       std::move(executor));
+  return Status();
+}
+
+Status EngineImpl::choose_automatically(const CostPlace& place, bool known) {
+  FORERUN_ASSIGN_OR_RETURN(const auto usual, resolve_({.strategy = "auto"}));
+  std::vector<SpeculationCandidate> views =
+      view_candidates(facts_, models_->kv_reads_per_selection(Role::kTarget), resolve_);
+  const size_t num_views = views.size();
+  automatic_ = std::make_unique<AutoStrategy>(source_arms(*usual), std::move(views), resolve_);
+  if (place.folder.empty()) return Status();
+  CostKey key = place.key;
+  key["usual"] = describe(*usual);
+  kept_arms_.emplace(automatic_.get(), ArmStore(KeyedFolder(place.folder / "arms"), std::move(key),
+                                                automatic_->names(), num_views));
+  // Rates are ratios to what Steps were thought to cost when they were measured.
+  if (known) info_.planner_report += kept_arms_->recall();
   return Status();
 }
 

@@ -11,6 +11,8 @@ namespace {
 constexpr double kMaxTrials = 3.0;
 // The deviation up to which a rate counts as measured, here or at a load nearby.
 constexpr double kKnown = 0.1;
+// What a better arm would have saved pays for the change to it, and for the one back.
+constexpr double kChangesPaid = 2.0;
 // The cost of a change for which no request changes its strategy, of that of one for which all do:
 // rounds that have begun end as they began, and a draft catches up.
 constexpr double kCheapChange = 0.1;
@@ -39,6 +41,11 @@ ArmChoice::ArmChoice(std::vector<ArmRates::Belief> priors, Options options)
 void ArmChoice::add(const BatchLoad& load, double tokens, double predicted, double deviation) {
   rates_.add(running_, load, tokens / predicted, deviation);
   is_measured_ = true;
+}
+
+void ArmChoice::recall(const std::vector<MeasuredArm>& arms) {
+  rates_.recall(arms);
+  for (Missed& each : missed_) each.changes = 2.0 * kChangesPaid;
 }
 
 void ArmChoice::pass(double seconds) {
@@ -99,8 +106,7 @@ const Rate& ArmChoice::choose_best(const std::vector<Rate>& rates, const Costs& 
     if (rate.arm != 0 && rate.deviation > kKnown) continue;
     const double doubt =
         best->is_plain ? 0.0 : options_.confidence * std::hypot(rate.deviation, best->deviation);
-    // What the better arm would have saved pays for the change to it, and for the one back.
-    const bool pays = missed_[static_cast<size_t>(rate.arm)].changes > 2.0;
+    const bool pays = missed_[static_cast<size_t>(rate.arm)].changes > kChangesPaid;
     if (pays && rate.mean - best->mean > std::max(options_.worth, doubt) &&
         rate.mean > better->mean) {
       better = &rate;

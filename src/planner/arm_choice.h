@@ -48,6 +48,9 @@ class ArmChoice {
   // The running arm decoded `tokens` tokens where `predicted` were expected, both above 0: one
   // measurement at about `load`. `deviation`: as of ArmRates::add().
   void add(const BatchLoad& load, double tokens, double predicted, double deviation = 0.0);
+  // Calls ArmRates::recall(). The first change to an arm that is better by what is recalled need
+  // not have paid for itself before.
+  void recall(const std::vector<MeasuredArm>& arms);
   // Decides which arm runs next, among those of `forecasts`, one of which is arm 0. Call it after
   // add(), and where the load has changed. `seconds` of decoding have passed since the last call.
   int32_t choose(const BatchLoad& load, const std::vector<Forecast>& forecasts, double seconds,

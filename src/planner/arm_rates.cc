@@ -13,6 +13,10 @@ constexpr double kMaxWeight = 25.0;
 // Measurements whose noise counts.
 constexpr double kNoiseMemory = 30.0;
 constexpr double kBucketsPerOctave = 2.0;
+// Loads of an arm that are kept, and the weight below which one is not.
+constexpr size_t kMaxKept = 64;
+constexpr double kMinKept = 0.05;
+constexpr double kOctavesOfARestart = 1.0;
 
 double octaves(int64_t value) {
   return std::log2(static_cast<double>(std::max<int64_t>(value, 1)));
@@ -83,6 +87,52 @@ ArmRates::Belief ArmRates::belief(int32_t arm, const BatchLoad& load) const {
     sum += known * cell.mean;
   }
   return {sum / precision, std::sqrt(1.0 / precision)};
+}
+
+std::vector<MeasuredArm> ArmRates::measured() const {
+  std::vector<MeasuredArm> kept;
+  for (const Arm& arm : arms_) {
+    MeasuredArm& to = kept.emplace_back();
+    to.noise = std::sqrt(arm.noise_variance);
+    to.noise_count = arm.noise_weight;
+    to.spread = std::sqrt(arm.inner_variance);
+    to.spread_count = arm.inner_weight;
+    for (const auto& [key, cell] : arm.cells) {
+      const double weight = weight_now(cell);
+      if (weight < kMinKept) continue;
+      to.loads.push_back({.sequences = std::exp2(cell.octaves_of_sequences),
+                          .context_tokens = std::exp2(cell.octaves_of_context),
+                          .ratio = std::exp(cell.mean),
+                          .count = weight});
+    }
+    std::stable_sort(
+        to.loads.begin(), to.loads.end(),
+        [](const MeasuredLoad& a, const MeasuredLoad& b) { return a.count > b.count; });
+    if (to.loads.size() > kMaxKept) to.loads.resize(kMaxKept);
+  }
+  return kept;
+}
+
+void ArmRates::recall(const std::vector<MeasuredArm>& arms) {
+  for (size_t arm = 0; arm < arms_.size() && arm < arms.size(); ++arm) {
+    Arm& to = arms_[arm];
+    to.noise_weight = std::min(arms[arm].noise_count, kNoiseMemory);
+    to.noise_variance = arms[arm].noise * arms[arm].noise;
+    to.inner_weight = std::min(arms[arm].spread_count, kNoiseMemory);
+    to.inner_variance = arms[arm].spread * arms[arm].spread;
+    const double noise = noise_variance(to);
+    const double drift = kOctavesOfARestart * options_.drift;
+    for (const MeasuredLoad& load : arms[arm].loads) {
+      Cell cell;
+      cell.octaves_of_sequences = std::log2(load.sequences);
+      cell.octaves_of_context = std::log2(load.context_tokens);
+      cell.mean = std::log(load.ratio);
+      const double counted = std::min(load.count, kMaxWeight);
+      cell.weight = noise / (noise / counted + drift * drift);
+      cell.at = now_;
+      to.cells[{bucket(cell.octaves_of_sequences), bucket(cell.octaves_of_context)}] = cell;
+    }
+  }
 }
 
 }  // namespace forerun

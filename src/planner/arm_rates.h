@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/measured_arms.h"
 #include "planner/speculation_costs.h"
 
 namespace forerun {
@@ -41,6 +42,14 @@ class ArmRates {
   // `seconds` of decoding have passed: what was measured before counts less.
   void pass(double seconds);
   Belief belief(int32_t arm, const BatchLoad& load) const;
+
+  // What has been measured, by arm: the loads of which most is known, 64 at most.
+  std::vector<MeasuredArm> measured() const;
+  // Takes what an earlier start has measured, before anything is measured here. It counts as if
+  // measured an octave of load away, since much may have changed in between. `arms`: one for each
+  // arm; counts and ratios are above 0.
+  void recall(const std::vector<MeasuredArm>& arms);
+
   int32_t arms() const { return static_cast<int32_t>(arms_.size()); }
 
  private:

@@ -73,5 +73,38 @@ TEST(ArmRates, NoisyMeasurementsCountLess) {
   EXPECT_GT(noisy.belief(1, kLoad).deviation, 2.0 * quiet.belief(1, kLoad).deviation);
 }
 
+TEST(ArmRates, WhatAnEarlierStartMeasuredIsBelievedLess) {
+  ArmRates before = two_arms();
+  for (int each = 0; each < 20; ++each) before.add(1, kLoad, 1.25);
+  ArmRates rates = two_arms();
+  rates.recall(before.measured());
+  const ArmRates::Belief recalled = rates.belief(1, kLoad);
+  EXPECT_NEAR(recalled.mean, std::log(1.25), 0.05);
+  EXPECT_LT(recalled.deviation, 0.07);
+  EXPECT_GT(recalled.deviation, 2.0 * before.belief(1, kLoad).deviation);
+  EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);
+  // A few measurements say otherwise.
+  for (int each = 0; each < 3; ++each) rates.add(1, kLoad, 0.9);
+  EXPECT_LT(rates.belief(1, kLoad).mean, 0.0);
+}
+
+TEST(ArmRates, WhatIsKeptIsBounded) {
+  ArmRates rates = two_arms();
+  for (int32_t sequences = 1; sequences <= 1024; sequences *= 2) {
+    for (int64_t context = 16; context <= 1 << 20; context *= 2) {
+      rates.add(0, {.sequences = sequences, .context_tokens = context}, 1.1);
+    }
+  }
+  rates.pass(100.0);
+  rates.add(0, kLoad, 1.2);
+  const std::vector<MeasuredArm> kept = rates.measured();
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0].loads.size(), 64u);
+  EXPECT_NEAR(kept[0].loads.front().sequences, 8.0, 1e-9);  // the one of which most is known
+  EXPECT_TRUE(kept[1].loads.empty());
+  rates.pass(1e5);
+  EXPECT_TRUE(rates.measured()[0].loads.empty());
+}
+
 }  // namespace
 }  // namespace forerun

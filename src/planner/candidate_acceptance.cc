@@ -39,6 +39,23 @@ void CandidateAcceptance::pass(double seconds, int32_t running) {
   }
 }
 
+std::vector<MeasuredGuesses> CandidateAcceptance::measured() const {
+  std::vector<MeasuredGuesses> kept;
+  for (const Evidence& each : evidence_) kept.push_back({.seen = each.seen, .right = each.right});
+  return kept;
+}
+
+void CandidateAcceptance::recall(const std::vector<MeasuredGuesses>& candidates) {
+  for (size_t index = 0; index < evidence_.size() && index < candidates.size(); ++index) {
+    const MeasuredGuesses& kept = candidates[index];
+    if (kept.seen <= 0.0) continue;
+    const double share = std::min(1.0, options_.prior_guesses / kept.seen);
+    evidence_[index].seen = share * kept.seen;
+    evidence_[index].right = share * std::min(kept.right, kept.seen);
+    update(index);
+  }
+}
+
 void CandidateAcceptance::update(size_t candidate) {
   const Evidence& evidence = evidence_[candidate];
   candidates_[candidate].acceptance = (evidence.right + options_.prior_guesses * evidence.assumed) /

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/measured_arms.h"
 #include "planner/rank_speculation.h"
 
 namespace forerun {
@@ -29,6 +30,12 @@ class CandidateAcceptance {
   // `seconds` of decoding have passed: what was seen of others than `running` counts less, so that
   // their rates return to the assumed ones.
   void pass(double seconds, int32_t running);
+
+  // What has been seen, by candidate.
+  std::vector<MeasuredGuesses> measured() const;
+  // Takes what an earlier start has seen, one for each candidate; it counts at most as much as what
+  // is assumed.
+  void recall(const std::vector<MeasuredGuesses>& candidates);
 
   // The candidates by index, with the acceptance rates learnt so far.
   const std::vector<SpeculationCandidate>& candidates() const { return candidates_; }

@@ -54,5 +54,14 @@ TEST(CandidateAcceptance, TakesNoHarmFromForeignObservations) {
   }
 }
 
+TEST(CandidateAcceptance, WhatAnEarlierStartSawCountsAsMuchAsWhatIsAssumed) {
+  CandidateAcceptance before(two_candidates());
+  for (int round = 0; round < 400; ++round) before.observe(0, 4, 0);
+  CandidateAcceptance acceptance(two_candidates());
+  acceptance.recall(before.measured());
+  EXPECT_NEAR(acceptance.candidates()[0].acceptance, 0.4, 0.01);
+  EXPECT_EQ(acceptance.candidates()[1].acceptance, 0.6);
+}
+
 }  // namespace
 }  // namespace forerun

@@ -1,111 +1,37 @@
 #include "planner/cost_cache.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
-#include <system_error>
 
 #include "base/log.h"
 
 namespace forerun {
 namespace {
 
-// A file of ours takes a few KB.
-constexpr std::uintmax_t kMaxFileBytes = 1 << 20;
-
-// FNV-1a, for file names only: the key inside a file says what the file holds for.
-uint64_t hash_of(const CostKey& key) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&hash](const std::string& text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    hash = (hash ^ 0xffu) * 0x100000001b3u;
-  };
-  for (const auto& [name, value] : key) {
-    add(name);
-    add(value);
-  }
-  return hash;
-}
-
 void warn(const std::string& line) { log_line(LogLevel::kWarning, line); }
-
-Result<CostFile> read_cost_file(const std::filesystem::path& file) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(file, error);
-  if (error || size > kMaxFileBytes) {
-    return Status(StatusCode::kCorrupt,
-                  file.string() + ": " +
-                      (error ? error.message() : "found " + std::to_string(size) + " bytes"));
-  }
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in) return Status(StatusCode::kCorrupt, file.string() + ": cannot be read");
-  return parse_cost_file(text, file.string());
-}
 
 }  // namespace
 
-std::filesystem::path CostCache::file_of(const CostKey& key) const {
-  std::array<char, 32> name{};
-  std::snprintf(name.data(), name.size(), "%016llx.json",
-                static_cast<unsigned long long>(hash_of(key)));
-  return folder_ / name.data();
-}
-
 std::optional<StepCosts> CostCache::find(const CostKey& key) const {
-  if (!enabled()) return std::nullopt;
-  const std::filesystem::path file = file_of(key);
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return std::nullopt;
-  auto read = read_cost_file(file);
-  if (!read.ok()) {
-    warn("step costs are measured anew, since those kept are unreadable: " +
-         read.status().message());
+  const std::string file = file_of(key).string();
+  const auto unreadable = [](const Status& status) {
+    warn("step costs are measured anew, since those kept are unreadable: " + status.message());
     return std::nullopt;
-  }
+  };
+  const auto text = folder_.read(key);
+  if (!text.ok()) return unreadable(text.status());
+  if (!*text) return std::nullopt;
+  auto read = parse_cost_file(**text, file);
+  if (!read.ok()) return unreadable(read.status());
   if (read->key != key) {
-    warn("step costs are measured anew: " + file.string() + " is of another key");
+    warn("step costs are measured anew: " + file + " is of another key");
     return std::nullopt;
   }
   return std::move(read->costs);
 }
 
 void CostCache::keep(const CostKey& key, const StepCosts& costs) const {
-  if (!enabled()) return;
-  const std::filesystem::path file = file_of(key);
-  std::string temporary;
-  const auto failed = [&](const std::string& why) {
-    warn("step costs are not kept: " + file.string() + ": " + why);
-    if (!temporary.empty()) unlink(temporary.c_str());
-  };
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (error) return failed(error.message());
-  // A unique name, since other threads, processes and machines may write to the folder, too.
-  temporary = file.string() + ".XXXXXX";
-  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0) {
-    temporary.clear();
-    return failed("cannot be written");
-  }
-  const std::string text = write_cost_file({.key = key, .costs = costs});
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t count = write(descriptor, text.data() + written, text.size() - written);
-    if (count <= 0) break;
-    written += static_cast<size_t>(count);
-  }
-  const bool closed = close(descriptor) == 0;
-  if (written < text.size() || !closed) return failed("cannot be written");
-  std::filesystem::rename(temporary, file, error);
-  if (error) return failed(error.message());
+  const Status kept = folder_.write(key, write_cost_file({.key = key, .costs = costs}));
+  if (!kept.ok()) warn("step costs are not kept: " + kept.message());
 }
 
 }  // namespace forerun

@@ -6,20 +6,17 @@
 // and "draft", if there is a draft model. The key says what the times hold for.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "forerun/status.h"
+#include "planner/keyed_folder.h"
 #include "step/step_costs.h"
 
 namespace forerun {
 
-// All facts, by name, that change how long a Step takes. UTF-8.
-using CostKey = std::map<std::string, std::string>;
-
 struct CostFile {
-  CostKey key;
+  CostKey key;      // all that changes how long a Step takes
   StepCosts costs;  // as measured, without corrections; written with seven digits
 };
 

@@ -52,7 +52,9 @@ Status LoadedSplits::load(size_t index) {
 Result<StepCosts> LoadedSplits::measure() {
   executor_.reset();
   executor_ = make_executor(*models_, {});
-  FORERUN_ASSIGN_OR_RETURN(StartCosts found, costs_of(to_load_, *models_, *executor_, {}));
+  FORERUN_ASSIGN_OR_RETURN(StartCosts found,
+                           costs_of(cost_place(to_load_, *models_), *models_, *executor_,
+                                    to_load_.options->measure_anew, {}));
   return std::move(found.costs);
 }
 

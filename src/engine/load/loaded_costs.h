@@ -1,6 +1,8 @@
 // What Steps of the loaded models cost, from the cache that EngineOptions name or by measuring.
 #pragma once
 
+#include <filesystem>
+
 #include "engine/load/loaded_models.h"
 #include "engine/load/models_to_load.h"
 #include "exec/real_executor.h"
@@ -8,9 +10,19 @@
 
 namespace forerun {
 
-// Calls find_or_measure_costs(); `executor` runs `models`, which were loaded from `to_load`. If the
-// cache's key cannot be made, the cache is not used, and the log says so.
-Result<StartCosts> costs_of(const ModelsToLoad& to_load, const LoadedModels& models,
-                            RealExecutor& executor, const ProgressCallback& on_progress);
+// Where the costs of Steps of loaded models are kept, and what else depends on the same.
+struct CostPlace {
+  std::filesystem::path folder;  // empty: nothing is kept
+  CostKey key;
+};
+
+// The place for `models`, which were loaded from `to_load`. If its key cannot be made, nothing is
+// kept, and the log says so.
+CostPlace cost_place(const ModelsToLoad& to_load, const LoadedModels& models);
+
+// Calls find_or_measure_costs(); `executor` runs `models`.
+Result<StartCosts> costs_of(const CostPlace& place, const LoadedModels& models,
+                            RealExecutor& executor, bool measure_anew,
+                            const ProgressCallback& on_progress);
 
 }  // namespace forerun

@@ -31,7 +31,8 @@ Result<StartCosts> measure_devices(const EngineOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
                            load_models(to_load, placement));
   const auto executor = make_executor(*models, {});
-  return costs_of(to_load, *models, *executor, options.on_progress);
+  return costs_of(cost_place(to_load, *models), *models, *executor, options.measure_anew,
+                  options.on_progress);
 }
 
 }  // namespace forerun

@@ -66,6 +66,30 @@ AutoStrategy::AutoStrategy(std::vector<GuessSources> usual,
       periods_(usual_.size() + acceptance_.candidates().size()),
       sources_(usual_.front()) {}
 
+std::vector<std::string> AutoStrategy::names() const {
+  std::vector<std::string> names;
+  for (const GuessSources& arm : usual_) {
+    names.emplace_back(usual_.size() == 1       ? "usual"
+                       : arm.text && arm.drafts ? "text and draft"
+                       : arm.text               ? "text"
+                       : arm.drafts             ? "draft"
+                                                : "plain");
+  }
+  for (const SpeculationCandidate& candidate : candidates()) {
+    names.push_back(candidate.view + " " + std::to_string(candidate.draft.budget_tokens));
+  }
+  return names;
+}
+
+MeasuredArms AutoStrategy::measured() const {
+  return {.arms = arms_.rates().measured(), .candidates = acceptance_.measured()};
+}
+
+void AutoStrategy::recall(const MeasuredArms& measured) {
+  arms_.recall(measured.arms);
+  acceptance_.recall(measured.candidates);
+}
+
 double AutoStrategy::speedup_of(const GuessSources& arm) const {
   if (usual_.size() == 1 || !arm.any()) return 1.0;
   return arm.drafts ? last_.speedup_by_draft : last_.speedup_by_text;
@@ -111,6 +135,7 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   const Period ended = std::exchange(period, {});
   if (ended.tokens <= 0.0 || ended.predicted <= 0.0) return false;
   arms_.add(load, ended.tokens, ended.predicted, ended.spread.deviation());
+  ++measurements_;
   return true;
 }
 

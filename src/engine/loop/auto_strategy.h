@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,13 @@ class AutoStrategy {
   void observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted);
 
   const ArmChoice& arms() const { return arms_; }
+  // The arms in order, by name.
+  std::vector<std::string> names() const;
+  // What has been measured so far, and how often anything has been.
+  MeasuredArms measured() const;
+  int64_t measurements() const { return measurements_; }
+  // Takes what an earlier start has measured of the same arms; call it before look().
+  void recall(const MeasuredArms& measured);
 
  private:
   // What an arm has decoded since it was measured last; it may have been left in between.
@@ -100,6 +108,7 @@ class AutoStrategy {
   BatchLoad decided_load_;
   double decoded_ = 0.0;  // seconds of decoding
   int32_t looks_since_ = 0;
+  int64_t measurements_ = 0;
 };
 
 }  // namespace forerun

@@ -198,6 +198,42 @@ TEST_F(AutoStrategyTest, AViewThatIsRefusedIsNoArm) {
   }
 }
 
+// What an earlier engine has measured of a view spares its trials.
+TEST_F(AutoStrategyTest, KnowsAfterARestartWhatItHasMeasured) {
+  run(5000, kLong, 1.0, 1.5);
+  ASSERT_TRUE(runs_a_view());
+  const MeasuredArms measured = auto_.measured();
+  EXPECT_EQ(measured.arms.size(), auto_.names().size());
+  EXPECT_GT(auto_.measurements(), 0);
+  restart();
+  auto_.recall(measured);
+  run(10, kLong, 1.0, 1.5);
+  ASSERT_TRUE(runs_a_view());
+  EXPECT_FALSE(auto_.arms().is_in_trial());
+  EXPECT_GT(run(1000, kLong, 1.0, 1.5), 950);
+}
+
+// That views are slow here is known, too.
+TEST_F(AutoStrategyTest, KnowsAfterARestartWhatWasSlow) {
+  run(20'000, kLong, 1.0, 0.6);
+  ASSERT_FALSE(runs_a_view());
+  const MeasuredArms measured = auto_.measured();
+  restart();
+  const int32_t without = run(1000, kLong, 1.0, 0.6);
+  restart();
+  auto_.recall(measured);
+  EXPECT_LT(run(1000, kLong, 1.0, 0.6), without);
+}
+
+TEST_F(AutoStrategyTest, AWrongTableIsLeftSoon) {
+  run(5000, kLong, 1.0, 1.5);
+  const MeasuredArms measured = auto_.measured();
+  restart();
+  auto_.recall(measured);
+  EXPECT_LT(run(5000, kLong, 1.0, 0.6), 600);
+  EXPECT_FALSE(runs_a_view());
+}
+
 // Where guesses turn out wrong, a view makes fewer.
 TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
   for (const bool is_right : {true, false}) {

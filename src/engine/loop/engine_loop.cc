@@ -57,6 +57,7 @@ void EngineLoop::run() {
   while (true) {
     if (running_.empty() && waiting_.empty()) {
       deliver();
+      if (options_.on_idle) options_.on_idle();
       submissions_.waker()->wait();
     }
     if (submissions_.is_stopping()) break;

@@ -69,6 +69,7 @@ class EngineLoop {
     LoadMeter* load = nullptr;                   // null: load is not metered
     AutoStrategy* automatic = nullptr;           // null: plans stay as they are resolved
     std::function<void()> on_thread_start = {};  // on the loop's thread, before all else
+    std::function<void()> on_idle = {};          // the same, where no request runs or waits
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);

@@ -1,0 +1,37 @@
+// What has been measured of the arms of `auto`, as plain numbers: what is kept between starts.
+#pragma once
+
+#include <vector>
+
+namespace forerun {
+
+// Measurements of one arm at about one load.
+struct MeasuredLoad {
+  double sequences = 1.0;
+  double context_tokens = 1.0;  // of each
+  double ratio = 1.0;           // of measured to predicted tokens a second
+  double count = 0.0;           // of measurements, the older the less
+};
+
+struct MeasuredArm {
+  // Standard deviations of one measurement's logarithm, each over so many of them: by what
+  // measurements of one load differ by, and by what varied within them.
+  double noise = 0.0;
+  double noise_count = 0.0;
+  double spread = 0.0;
+  double spread_count = 0.0;
+  std::vector<MeasuredLoad> loads;
+};
+
+// Guesses that were verified, the older the less, and those that were right.
+struct MeasuredGuesses {
+  double seen = 0.0;
+  double right = 0.0;
+};
+
+struct MeasuredArms {
+  std::vector<MeasuredArm> arms;
+  std::vector<MeasuredGuesses> candidates;  // of the arms that are views
+};
+
+}  // namespace forerun
