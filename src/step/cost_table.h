@@ -44,6 +44,9 @@ struct CostTable {
   // Policies that size their trees by costs take guesses from these sources only. The engine
   // narrows them where wall time says that others do not pay (engine/loop/auto_strategy.h).
   GuessSources sources;
+  // Whether what a request expects of its rounds informs the engine's choice for all
+  // (SharedAcceptance): not that of a request by a plan of its own.
+  bool informs = true;
   // What a draft Step that no other request shares costs, as a multiple of the draft's entry for
   // one row.
   float draft_alone = 1.0f;

@@ -91,6 +91,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   // What is allowed again is looked at at once.
   if (!sources_.any() && costs.sources.any()) rest_rounds_ = idle_rounds_ = 0;
   sources_ = costs.sources;
+  informs_ = costs.informs;
   const int32_t waiters = costs.sequences > 1 ? costs.sequences : 0;
   look_gain_ = std::min(kRestGain, kRestGainAWaiter * static_cast<float>(waiters));
   min_row_ = costs.measured() ? costs.min_row / plain : 0.0f;
@@ -255,7 +256,7 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
 }
 
 void AdaptiveGrowth::tell_expected(const Choice& by_text, const Plan* plan) {
-  if (std::exchange(told_expected_, true)) return;
+  if (std::exchange(told_expected_, true) || !informs_) return;
   SharedAcceptance& shared = acceptance_.shared();
   const double time = target_time(by_text.nodes);
   if (source_nodes() > 0) shared.by_text.add(by_text.tokens, time, kPaceMemory);
@@ -342,7 +343,7 @@ void AdaptiveGrowth::on_verified(const TokenTree& tree, size_t nodes, std::span<
   }
   time_ += target_time(static_cast<int32_t>(nodes));
   SharedAcceptance& shared = acceptance_.shared();
-  if (resting_) {
+  if (resting_ && informs_) {
     if (source_nodes() > 0) shared.by_text.add(1.0, 1.0, kPaceMemory);
     shared.by_draft.add(1.0, 1.0, kPaceMemory);
   }

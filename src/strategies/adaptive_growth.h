@@ -126,6 +126,7 @@ class AdaptiveGrowth : public TreeGrowth {
   bool drafts_together_ = false;  // the same
   bool drafts_rest_ = false;      // the same
   GuessSources sources_;          // the same
+  bool informs_ = true;           // the same
 
   // Sums over recent rounds, fading.
   float recent_tokens_;

@@ -48,9 +48,10 @@ class AutoViewsTest : public ::testing::Test {
     options.emulate = (dir_.path() / "profiles.json").string() + "#" + profile;
     return create_engine(options);
   }
-  // The outputs of kViewedRequests requests of different lengths that run at the same time.
+  // The outputs of kViewedRequests requests of different lengths that run at the same time, the
+  // first `plain` of which decode plainly.
   static std::vector<Output> run(Engine& engine, const SpeculationOptions& speculation,
-                                 int32_t prompt_tokens) {
+                                 int32_t prompt_tokens, int32_t plain = 0) {
     std::vector<std::shared_ptr<RequestStream>> running;
     for (int32_t idx = 0; idx < kViewedRequests; ++idx) {
       Request request;
@@ -62,7 +63,8 @@ class AutoViewsTest : public ::testing::Test {
       request.share_prefix = false;
       request.sampling.temperature = idx % 2 == 0 ? 0.0f : 0.8f;
       request.sampling.seed = static_cast<uint64_t>(idx);
-      request.speculation = speculation;
+      request.speculation =
+          idx < plain ? SpeculationOptions{.strategy = "autoregressive"} : speculation;
       auto stream = engine.submit(std::move(request));
       EXPECT_TRUE(stream.ok()) << stream.status().message();
       if (stream.ok()) running.push_back(*stream);
@@ -92,6 +94,19 @@ TEST_F(AutoViewsTest, ALargeBatchOfLongContextsDraftsForItself) {
     EXPECT_EQ(automatic[idx].tokens, plain[idx].tokens);
   }
   EXPECT_GT(drafts(automatic), kViewedRequests);
+}
+
+TEST_F(AutoViewsTest, ARequestByAPlanOfItsOwnDoesNotKeepOthersFromIt) {
+  const auto made = engine("reads");
+  ASSERT_NE(made, nullptr);
+  const auto plain = run(*made, {.strategy = "autoregressive"}, kPromptTokens);
+  const auto mixed = run(*made, {.strategy = "auto"}, kPromptTokens, 2);
+  ASSERT_EQ(mixed.size(), plain.size());
+  for (size_t idx = 0; idx < plain.size(); ++idx) {
+    EXPECT_EQ(mixed[idx].tokens, plain[idx].tokens);
+    EXPECT_TRUE(idx >= 2 || mixed[idx].stats.draft_steps == 0) << idx;
+  }
+  EXPECT_GT(drafts(mixed), kViewedRequests);
 }
 
 TEST_F(AutoViewsTest, NobodyElseDoes) {

@@ -31,6 +31,10 @@ constexpr double kChangeSteps = 3.0;
 constexpr double kStallSteps = 20.0;
 // The gain over plain decoding that requests must expect of their guesses for a trial of them.
 constexpr double kWorthATrial = 1.01;
+// Measurements of the chosen arm beside others after which an old one counts less, and those that
+// count once the number of others has changed.
+constexpr double kMixedMemory = 8.0;
+constexpr double kMixedKept = 1.0;
 // The gain at which a view takes another number of guesses a round.
 constexpr double kOtherGamma = 1.02;
 
@@ -110,6 +114,7 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
                            const Progress& now) {
   const double seconds = now.seconds - before.seconds;
   if (!before.is_measurable || !now.is_measurable || seconds <= 0.0) return false;
+  if (now.sequences < 1) return false;
   const SpeculationForecast plain = forecast_plain(costs, load);
   if (seconds > kStallSteps * plain.times.plain) return false;
   Period& period = periods_[static_cast<size_t>(arms_.running())];
@@ -127,14 +132,37 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   const auto tokens = static_cast<double>(now.tokens - before.tokens);
   const double gain =
       candidate() < 0 ? speedup_of(usual_[static_cast<size_t>(arms_.running())]) : 1.0;
-  const double expected = gain * predicted.tokens_per_s * seconds;
+  const int32_t others = load.sequences - now.sequences;
+  const double share = static_cast<double>(now.sequences) / load.sequences;
+  const double off = others > 0 ? std::exp(mixed_.bias) : 1.0;
+  const double expected = share * off * gain * predicted.tokens_per_s * seconds;
+  period.mixed_looks += others > 0;
   period.tokens += tokens;
   period.predicted += expected;
   period.spread.add(tokens, expected);
   if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
   const Period ended = std::exchange(period, {});
-  if (ended.tokens <= 0.0 || ended.predicted <= 0.0) return false;
-  arms_.add(load, ended.tokens, ended.predicted, ended.spread.deviation());
+  return ended.tokens > 0.0 && ended.predicted > 0.0 && add_measured(load, ended, others);
+}
+
+bool AutoStrategy::add_measured(const BatchLoad& load, const Period& ended, int32_t others) {
+  double predicted = ended.predicted;
+  if (2 * ended.mixed_looks > ended.looks) {
+    if (std::exchange(mixed_.others, others) != others) {
+      mixed_.count = std::min(mixed_.count, kMixedKept);
+    }
+    if (!arms_.is_in_trial()) {
+      // What the chosen arm is believed to be stays, as far as the factor is not known.
+      const double off =
+          std::log(ended.tokens / predicted) - arms_.rates().belief(arms_.running(), load).mean;
+      mixed_.count = std::min(mixed_.count + 1.0, kMixedMemory);
+      mixed_.bias += off / mixed_.count;
+      predicted *= std::exp(off / mixed_.count);
+    } else if (mixed_.count < 1.0) {
+      return false;
+    }
+  }
+  arms_.add(load, ended.tokens, predicted, ended.spread.deviation());
   ++measurements_;
   return true;
 }

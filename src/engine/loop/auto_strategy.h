@@ -7,6 +7,10 @@
 // The cost model predicts what each brings at the present load, from how often guesses have lately
 // been right; tokens over wall time correct it, by load (planner/arm_choice.h).
 //
+// Requests by plans of their own make Steps longer or shorter than the load alone says. Beside them
+// arms are compared with the chosen one, which is measured between trials, whatever the factor is
+// by which it is off.
+//
 // The loop's thread only.
 #pragma once
 
@@ -28,12 +32,13 @@ namespace forerun {
 
 class AutoStrategy {
  public:
-  // Output of all requests together so far.
+  // Output so far of all requests whose plan the engine chooses.
   struct Progress {
     int64_t tokens = 0;
     double seconds = 0.0;  // of a monotonic clock
-    // Whether all requests decode now, by plans that the engine has chosen.
-    bool is_measurable = true;
+    // Those that decode now. Others of the load decode by plans of their own.
+    int32_t sequences = 0;
+    bool is_measurable = true;  // whether no request reads its prompt
     // What recent rounds could be expected to gain over plain decoding, as requests that choose by
     // costs tell (SharedAcceptance): by guesses of the text, and by those of the draft beside.
     double speedup_by_text = 1.0;
@@ -72,9 +77,17 @@ class AutoStrategy {
   // What an arm has decoded since it was measured last; it may have been left in between.
   struct Period {
     int32_t looks = 0;
+    int32_t mixed_looks = 0;  // beside requests by plans of their own
     double tokens = 0.0;
     double predicted = 0.0;
     PaceSpread spread;
+  };
+  // The factor by which measurements beside others are off, as a logarithm: the mean of so many
+  // measurements.
+  struct Mixed {
+    double bias = 0.0;
+    double count = 0.0;
+    int32_t others = 0;  // requests by plans of their own, when it was measured last
   };
 
   const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
@@ -88,6 +101,8 @@ class AutoStrategy {
   // Returns whether the running arm has been measured.
   bool measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
                const Progress& now);
+  // Hands a measurement of the running arm on. Returns whether it tells anything.
+  bool add_measured(const BatchLoad& load, const Period& ended, int32_t others);
   // Returns whether the plan has changed.
   bool decide(const StepCosts& costs, const BatchLoad& load, bool is_measured);
   const std::shared_ptr<const SpeculationPlan>& plan_of(int32_t candidate, int32_t gamma);
@@ -97,6 +112,7 @@ class AutoStrategy {
   CandidateAcceptance acceptance_;
   ArmChoice arms_;
   std::vector<Period> periods_;  // by arm
+  Mixed mixed_;
   // By candidate and number of guesses a round.
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one

@@ -42,12 +42,13 @@ class AutoStrategyTest : public ::testing::Test {
     int32_t of_views = 0;
     for (int32_t step = 0; step < steps; ++step) {
       of_views += runs_a_view();
-      tokens_ += load.sequences * (runs_a_view() ? by_view : usual);
-      seconds_ += 0.03;
+      tokens_ += (load.sequences - others_) * (runs_a_view() ? by_view : usual);
+      seconds_ += others_ > 0 ? slowed_ * 0.03 : 0.03;
       const auto before = plan();
       const bool has_changed = auto_.look(costs_, load,
                                           {.tokens = static_cast<int64_t>(tokens_),
                                            .seconds = seconds_,
+                                           .sequences = load.sequences - others_,
                                            .is_measurable = is_measurable});
       EXPECT_EQ(has_changed, plan() != before);
     }
@@ -67,6 +68,8 @@ class AutoStrategyTest : public ::testing::Test {
   AutoStrategy& auto_ = *made_;
   double tokens_ = 0.0;
   double seconds_ = 1.0;
+  int32_t others_ = 0;   // of the sequences, those that run by plans of their own
+  double slowed_ = 1.3;  // the factor by which they make Steps longer
 };
 
 constexpr BatchLoad kLong = {.sequences = 24, .context_tokens = 32'000, .free_tokens = 1'000'000};
@@ -129,8 +132,7 @@ TEST_F(AutoStrategyTest, AViewThatGrowsSlowIsLeft) {
   EXPECT_FALSE(runs_a_view());
 }
 
-// Neither what requests with strategies of their own decode, nor what others decode while prompts
-// are read, says anything about the engine's plan.
+// What requests decode while prompts are read says nothing about the engine's plan.
 TEST_F(AutoStrategyTest, OtherWorkIsNotMeasured) {
   const ArmRates::Belief before = auto_.arms().rates().belief(0, kLong);
   run(5000, kLong, 1.0, 1.5, false);
@@ -140,6 +142,45 @@ TEST_F(AutoStrategyTest, OtherWorkIsNotMeasured) {
   ASSERT_TRUE(runs_a_view());
   ASSERT_FALSE(auto_.arms().is_in_trial());
   EXPECT_GT(run(5000, kLong, 1.0, 0.2, false), 4900);
+}
+
+// Requests by plans of their own switch nothing off for the others.
+TEST_F(AutoStrategyTest, ViewsAreFoundBesideRequestsByTheirOwnPlans) {
+  for (const double slowed : {0.8, 1.0, 1.5}) {
+    restart();
+    slowed_ = slowed;
+    others_ = 8;
+    run(2000, kLong, 1.0, 1.5);
+    EXPECT_TRUE(runs_a_view()) << slowed;
+    EXPECT_GT(run(5000, kLong, 1.0, 1.5), 4800) << slowed;
+  }
+}
+
+TEST_F(AutoStrategyTest, SlowViewsAreLeftBesideRequestsByTheirOwnPlans) {
+  for (const double slowed : {0.8, 1.0, 1.5}) {
+    restart();
+    slowed_ = slowed;
+    others_ = 8;
+    EXPECT_LT(run(20'000, kLong, 1.0, 0.7), 600) << slowed;
+    EXPECT_FALSE(runs_a_view()) << slowed;
+  }
+}
+
+// They come and go, and Steps get longer and shorter: that is not taken for the arms' doing.
+TEST_F(AutoStrategyTest, RequestsByTheirOwnPlansMayComeAndGo) {
+  slowed_ = 1.5;
+  run(5000, kLong, 1.0, 1.5);
+  ASSERT_TRUE(runs_a_view());
+  int32_t of_views = 0;
+  for (int32_t turn = 0; turn < 20; ++turn) {
+    others_ = turn % 3 * 6;
+    of_views += run(200, kLong, 1.0, 1.5);
+  }
+  EXPECT_GT(of_views, 3800);
+  others_ = 24;
+  run(500, kLong, 1.0, 1.0);  // nobody is left to measure
+  others_ = 0;
+  EXPECT_GT(run(1000, kLong, 1.0, 1.5), 900);
 }
 
 // Nor is a trial of which nothing is measured kept for long.
@@ -191,7 +232,8 @@ TEST_F(AutoStrategyTest, AViewThatIsRefusedIsNoArm) {
   };
   AutoStrategy choice(kUsual, view_candidates(kFacts, 24.0, resolve), refused);
   for (int32_t step = 1; step <= 5000; ++step) {
-    choice.look(costs_, kLong, {.tokens = 24 * step, .seconds = 1.0 + 0.03 * step});
+    choice.look(costs_, kLong,
+                {.tokens = 24 * step, .seconds = 1.0 + 0.03 * step, .sequences = 24});
     if (choice.plan(usual_) == usual_) {
       EXPECT_EQ(choice.arms().running(), 0);
     }
@@ -307,6 +349,7 @@ class SourceArms : public ::testing::Test {
     by_draft_ += (std::max({1.0, text.by_text / 1.25, text.by_draft / 1.6}) - by_draft_) / 30.0;
     now_.speedup_by_text = by_text_;
     now_.speedup_by_draft = by_draft_;
+    now_.sequences = 1;
     auto_.look(costs_, {.sequences = 1, .context_tokens = 300}, now_);
     seen.changes += auto_.sources() != arm;
     seen.tokens += expected;

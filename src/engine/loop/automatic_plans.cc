@@ -34,9 +34,10 @@ void AutomaticPlans::look(const DecodingBatch& batch, const SharedAcceptance& ac
                           .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
   const std::chrono::duration<double> now = Clock::now().time_since_epoch();
   if (choice_->look(*costs_, load,
-                    {.tokens = batch.decoded_tokens(),
+                    {.tokens = batch.automatic_tokens(),
                      .seconds = now.count(),
-                     .is_measurable = batch.is_automatic() && batch.all_decode(),
+                     .sequences = static_cast<int32_t>(batch.automatic_sequences()),
+                     .is_measurable = batch.all_decode(),
                      .speedup_by_text = acceptance.by_text.speedup(),
                      .speedup_by_draft = acceptance.by_draft.speedup()})) {
     has_changed_ = true;

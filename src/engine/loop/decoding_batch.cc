@@ -18,7 +18,7 @@ int64_t DecodingBatch::count(Share& share, int64_t tokens, bool is_automatic) {
     automatic_sequences_ += is_automatic;
   } else {
     costs_.grow(tokens - share.tokens_);
-    decoded_tokens_ += tokens - share.tokens_;
+    if (is_automatic) automatic_tokens_ += tokens - share.tokens_;
   }
   const int64_t before = std::max(share.tokens_, share.tokens_at_start_);
   share.tokens_ = tokens;

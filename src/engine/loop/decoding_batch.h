@@ -50,17 +50,18 @@ class DecodingBatch {
   const BatchCosts& costs() const { return costs_; }
   int64_t sequences() const { return costs_.sequences(); }
   int64_t tokens() const { return costs_.tokens(); }
-  // Sum over all requests so far, without the first tokens of each admission.
-  int64_t decoded_tokens() const { return decoded_tokens_; }
-  // Whether any request decodes, and all that do run by a plan that the engine has chosen.
-  bool is_automatic() const { return sequences() > 0 && automatic_sequences_ >= sequences(); }
+  // Those that decode by a plan that the engine has chosen.
+  int64_t automatic_sequences() const { return automatic_sequences_; }
+  // Sum over all requests so far, of what they decoded by such a plan, without the first tokens of
+  // each admission.
+  int64_t automatic_tokens() const { return automatic_tokens_; }
   // Whether no admitted request still reads its prompt.
   bool all_decode() const { return admitted_ == sequences(); }
 
  private:
   BatchCosts costs_;
   int64_t admitted_ = 0;
-  int64_t decoded_tokens_ = 0;
+  int64_t automatic_tokens_ = 0;
   int64_t automatic_sequences_ = 0;
 };
 

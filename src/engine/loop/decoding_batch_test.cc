@@ -13,18 +13,18 @@ TEST(DecodingBatch, ARequestDecodesFromItsFirstTokenOn) {
   DecodingBatch batch = make_batch();
   DecodingBatch::Share share;
   batch.admit(share, 10);
-  EXPECT_EQ(batch.count(share, 10, false), 0);
+  EXPECT_EQ(batch.count(share, 10, true), 0);
   EXPECT_FALSE(share.decodes());
   EXPECT_EQ(batch.sequences(), 0);
-  EXPECT_EQ(batch.count(share, 11, false), 1);
+  EXPECT_EQ(batch.count(share, 11, true), 1);
   EXPECT_TRUE(share.decodes());
   EXPECT_EQ(batch.sequences(), 1);
   EXPECT_EQ(batch.tokens(), 11);
-  EXPECT_EQ(batch.decoded_tokens(), 0);
-  EXPECT_EQ(batch.count(share, 14, false), 3);
-  EXPECT_EQ(batch.count(share, 14, false), 0);
+  EXPECT_EQ(batch.automatic_tokens(), 0);
+  EXPECT_EQ(batch.count(share, 14, true), 3);
+  EXPECT_EQ(batch.count(share, 14, true), 0);
   EXPECT_EQ(batch.tokens(), 14);
-  EXPECT_EQ(batch.decoded_tokens(), 3);
+  EXPECT_EQ(batch.automatic_tokens(), 3);
 }
 
 // Its tokens are not gained a second time.
@@ -32,18 +32,18 @@ TEST(DecodingBatch, ARequestThatComesBackStartsFromItsTokens) {
   DecodingBatch batch = make_batch();
   DecodingBatch::Share share;
   batch.admit(share, 10);
-  batch.count(share, 11, false);
-  batch.count(share, 14, false);
-  batch.retire(share, false);
+  batch.count(share, 11, true);
+  batch.count(share, 14, true);
+  batch.retire(share, true);
   EXPECT_FALSE(share.decodes());
   EXPECT_EQ(batch.sequences(), 0);
   EXPECT_EQ(batch.tokens(), 0);
   batch.admit(share, 14);
-  EXPECT_EQ(batch.count(share, 14, false), 0);
+  EXPECT_EQ(batch.count(share, 14, true), 0);
   EXPECT_FALSE(share.decodes());
-  EXPECT_EQ(batch.count(share, 16, false), 2);
+  EXPECT_EQ(batch.count(share, 16, true), 2);
   EXPECT_EQ(batch.tokens(), 16);
-  EXPECT_EQ(batch.decoded_tokens(), 3);
+  EXPECT_EQ(batch.automatic_tokens(), 3);
 }
 
 TEST(DecodingBatch, ARequestThatNeverDecodedLeavesNothing) {
@@ -55,28 +55,31 @@ TEST(DecodingBatch, ARequestThatNeverDecodedLeavesNothing) {
   batch.retire(reads, true);
   EXPECT_EQ(batch.sequences(), 1);
   EXPECT_EQ(batch.tokens(), 12);
-  EXPECT_TRUE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), batch.sequences());
 }
 
-TEST(DecodingBatch, IsAutomaticWhereThatHoldsForAllThatDecode) {
+TEST(DecodingBatch, CountsRequestsWhosePlanTheEngineHasChosen) {
   DecodingBatch batch = make_batch();
   DecodingBatch::Share first, second;
-  EXPECT_FALSE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 0);
   batch.admit(first, 10);
   batch.admit(second, 10);
   batch.change_plan(second, true, false);  // it does not decode
   batch.count(first, 11, true);
-  EXPECT_TRUE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 1);
   batch.count(second, 11, false);
-  EXPECT_FALSE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 1);
+  batch.count(first, 13, true);
+  batch.count(second, 14, false);
+  EXPECT_EQ(batch.automatic_tokens(), 2);
   batch.change_plan(second, false, true);
-  EXPECT_TRUE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 2);
   batch.change_plan(first, true, false);
-  EXPECT_FALSE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 1);
   batch.retire(first, false);
-  EXPECT_TRUE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 1);
   batch.retire(second, true);
-  EXPECT_FALSE(batch.is_automatic());
+  EXPECT_EQ(batch.automatic_sequences(), 0);
 }
 
 }  // namespace

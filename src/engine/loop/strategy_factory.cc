@@ -7,7 +7,8 @@
 namespace forerun {
 
 CostTable StrategyFactory::costs_for(const ActiveRequest& request, CostTable costs) const {
-  if (request.plan().automatic) costs.sources = sources_;
+  costs.informs = request.plan().automatic;
+  if (costs.informs) costs.sources = sources_;
   return costs;
 }
 
