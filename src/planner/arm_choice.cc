@@ -136,7 +136,7 @@ void ArmChoice::begin_trial(const std::vector<Rate>& rates, const Rate& best, co
   if (tried == nullptr) return;
   const double cost = std::max(0.0, saved(best, *tried)) * costs.trial_seconds +
                       2.0 * change_seconds(*tried, best, costs);
-  const double credit = std::max(options_.credit_seconds, 2.0 * costs.trial_seconds);
+  const double credit = options_.credit_trials * costs.trial_seconds;
   if (lost_ + cost > credit + options_.regret * seconds_) return;
   if (trial_seconds_ + costs.trial_seconds > credit + options_.trials * seconds_) return;
   lost_ += cost;

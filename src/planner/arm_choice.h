@@ -16,12 +16,12 @@ namespace forerun {
 class ArmChoice {
  public:
   struct Options {
-    double regret = 0.01;         // share of the time that trials may be expected to lose
-    double trials = 0.014;        // share of the time that they may take
-    double credit_seconds = 2.0;  // for either, before any time has passed; two trials at least
-    double worth = 0.01;          // gain (a logarithm) below which no other arm is taken
-    double confidence = 1.5;      // standard deviations
-    double optimism = 2.2;        // standard deviations by which a tried arm may exceed its mean
+    double regret = 0.01;        // share of the time that trials may be expected to lose
+    double trials = 0.014;       // share of the time that they may take
+    double credit_trials = 4.0;  // for either, before any time has passed, as trials
+    double worth = 0.01;         // gain (a logarithm) below which no other arm is taken
+    double confidence = 1.5;     // standard deviations
+    double optimism = 2.2;       // standard deviations by which a tried arm may exceed its mean
   };
   // Predicted tokens a second of an arm that could run at this load.
   struct Forecast {

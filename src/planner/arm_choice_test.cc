@@ -377,6 +377,21 @@ TEST(ArmChoice, AnArmWithoutGuessesThatPayIsNotTried) {
   }
 }
 
+// However short Steps are: the first seconds of an engine may be all that it decodes.
+TEST(ArmChoice, TheFirstSecondsAreNotSpentOnTrials) {
+  const ArmChoice::Costs costs = {.trial_seconds = 0.03, .change_seconds = 0.002};
+  ArmChoice choice({{0.0, 0.09}, {0.0, 0.09}, {0.0, 0.09}, {0.0, 0.03}});
+  const BatchLoad load = {.sequences = 1, .context_tokens = 300};
+  constexpr double kMeasured = 0.01;
+  double seconds = 0.0;
+  for (; seconds < 2.0; seconds += kMeasured) {
+    choice.add(load, seconds < 1.0 ? 9.0 : 11.0, 10.0);
+    choice.choose(load, {{0, 1000.0}, {1, 980.0}, {2, 990.0}, {3, 950.0}}, kMeasured, costs);
+  }
+  EXPECT_GT(choice.trial_seconds(), 0.0);
+  EXPECT_LT(choice.trial_seconds(), 4.0 * costs.trial_seconds + 0.014 * seconds + kMeasured);
+}
+
 TEST(ArmChoice, ATrialEndsWhereItsArmDoesNotSpeculateOrIsNeverMeasured) {
   const BatchLoad load = {.sequences = 8, .context_tokens = 8000};
   const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
