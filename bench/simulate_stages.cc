@@ -23,14 +23,18 @@
 #include "base/status_macros.h"
 #include "runner/model_pair.h"
 #include "runner/record_rows.h"
+#include "runner/remembering_runner.h"
 #include "runner/timed.h"
 #include "runner/workload.h"
 #include "simulation/offline_runner.h"
 #include "simulation/simulated_executor.h"
+#include "stage_settings.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
+
+using bench::StageSetting;
 
 struct Arguments {
   std::string model, draft, profile, json;
@@ -44,53 +48,18 @@ struct Arguments {
   int32_t limit = 8;  // prompts of a file
   double host_us = 150.0;
   bool replay_target = false;
+  bool grid = false;
 };
 
-struct Setting {
-  std::string name;
-  SpeculationOptions options;
-  bool hides_draft = false;  // its Steps take no time
-};
-
-Setting pipelined(std::string name, const char* shape, int32_t width, int32_t draft_width = 0) {
-  Setting setting{std::move(name), {.strategy = "pipelined"}};
-  setting.options.shape = shape;
-  setting.options.verify_tokens = width;
-  if (draft_width > 0) setting.options.draft_width = draft_width;
-  return setting;
-}
-
-std::vector<Setting> all_settings(const std::vector<int32_t>& widths) {
-  std::vector<Setting> settings = {{"plain", {.strategy = "autoregressive"}}};
-  for (const int32_t width : widths) {
-    settings.push_back(pipelined("levels " + std::to_string(width), "levels", width));
-    settings.push_back(pipelined("best " + std::to_string(width), "best", width, width));
-  }
-  settings.push_back({"adaptive", {.strategy = "pipelined"}});
-  for (const char* accept : {"relaxed", "nucleus:0.9", "nucleus:0.5"}) {  // other texts
-    settings.push_back({accept, {.strategy = "pipelined", .accept = accept}});
-  }
-  for (const bool hides_draft : {true, false}) {
-    for (const char* shape :
-         {"1,1,3,1,1,1,1,1", "8,1,1,1,1,1,1", "4,2,2,1,1", "3,2,1,1,1,1,1,1,1"}) {
-      Setting setting{std::string(hides_draft ? "hidden " : "static ") + shape,
-                      {.strategy = "serial_tree"},
-                      hides_draft};
-      setting.options.shape = shape;
-      settings.push_back(std::move(setting));
-    }
-    for (const int32_t depth : {8, 12}) {
-      Setting setting{(hides_draft ? "hidden best d" : "best d") + std::to_string(depth),
-                      {.strategy = "serial_tree"},
-                      hides_draft};
-      setting.options.shape = "best";
-      setting.options.source = "model";
-      setting.options.verify_tokens = 64;
-      setting.options.draft_width = 16;
-      setting.options.draft_depth = depth;
-      settings.push_back(std::move(setting));
-    }
-  }
+// Those that are asked for, plain decoding first.
+std::vector<StageSetting> settings_of(const Arguments& arguments) {
+  std::vector<StageSetting> settings =
+      arguments.grid ? bench::grid_settings() : bench::all_settings(arguments.widths);
+  const auto& names = arguments.settings;
+  std::erase_if(settings, [&](const StageSetting& setting) {
+    return setting.name != "plain" && !names.empty() &&
+           std::find(names.begin(), names.end(), setting.name) == names.end();
+  });
   return settings;
 }
 
@@ -136,7 +105,7 @@ class Bench {
         replays_target_(replays_target),
         text_(pair.live_vocab) {}
 
-  Result<Measured> measure(StepProfile profile, const Setting& setting, double host_us) {
+  Result<Measured> measure(StepProfile profile, const StageSetting& setting, double host_us) {
     if (setting.hides_draft) {
       StepCosts costs;
       for (const auto& entry : profile.costs.entries(Role::kTarget)) {
@@ -157,6 +126,9 @@ class Bench {
       auto runner = pair_.make_runner(role);
       if (role == Role::kTarget && replays_target_ && !plain_.empty()) {
         runner = std::make_unique<SimulatedRunner>(&text_, runner->kv_blocks());
+      }
+      if (role == Role::kDraft) {
+        runner = std::make_unique<bench::RememberingRunner>(std::move(runner), &guesses_);
       }
       options.runners[static_cast<size_t>(role)] =
           std::make_unique<bench::TimedRunner>(std::move(runner), &model_ns);
@@ -206,6 +178,7 @@ class Bench {
   const std::vector<OfflineRequest> requests_;
   const bool replays_target_;
   PlainText text_;
+  bench::RememberedGuesses guesses_;
   std::vector<std::vector<TokenId>> plain_;  // of the first setting, plain decoding
 };
 
@@ -226,23 +199,84 @@ Result<std::vector<OfflineRequest>> requests_of(const bench::ModelPair& pair,
   return requests;
 }
 
+std::vector<StageChain> grid_links(const StageChain& of_profile) {
+  std::vector<StageChain> links;
+  for (const double gbit_per_s : {0.1, 1.0, 10.0, 100.0}) {
+    for (const double latency_ms : {0.1, 1.0, 10.0}) {
+      links.push_back(of_profile);
+      links.back().bytes_per_s = 1e9 / 8 * gbit_per_s;
+      links.back().latency_seconds = 1e-3 * latency_ms;
+    }
+  }
+  return links;
+}
+
 // Every number of stages with every link.
 std::vector<StageChain> chains_of(const StageChain& of_profile, const Arguments& arguments) {
   std::vector<StageChain> links = {of_profile};
+  if (arguments.grid && arguments.gbit_per_s.empty()) links = grid_links(of_profile);
   for (size_t idx = 0; idx < arguments.gbit_per_s.size(); ++idx) {
     if (idx > 0) links.push_back(of_profile);
     links[idx].bytes_per_s = 1e9 / 8 * arguments.gbit_per_s[idx];
     links[idx].latency_seconds = 1e-3 * arguments.latency_ms[idx];
   }
-  if (arguments.stages.empty()) return links;
+  std::vector<int32_t> numbers = arguments.stages;
+  if (arguments.grid && numbers.empty()) numbers = {2, 4, 8, 16};
+  if (numbers.empty()) return links;
   std::vector<StageChain> chains;
-  for (const int32_t stages : arguments.stages) {
+  for (const int32_t stages : numbers) {
     for (const StageChain& link : links) {
       chains.push_back(link);
       chains.back().stages = stages;
     }
   }
   return chains;
+}
+
+// Measures the settings on one chain of stages and one text, which `cell` names.
+Result<std::vector<nlohmann::json>> measure_cell(Bench& bench, const StepProfile& profile,
+                                                 const Arguments& arguments,
+                                                 const nlohmann::json& cell) {
+  std::printf("%d stages, %g Gb/s + %g ms, %s at %.1f\n", cell["stages"].get<int32_t>(),
+              cell["gbit_per_s"].get<double>(), cell["latency_ms"].get<double>(),
+              cell["text"].get<std::string>().c_str(), cell["temperature"].get<double>());
+  std::vector<nlohmann::json> rows;
+  double plain_ms = 0.0;
+  for (const StageSetting& setting : settings_of(arguments)) {
+    FORERUN_ASSIGN_OR_RETURN(const Measured measured,
+                             bench.measure(profile, setting, arguments.host_us));
+    if (setting.name == "plain") plain_ms = measured.ms_per_token;
+    std::printf("  %-24s %8.2f ms a token %6.2fx %6.2f items a token %5.0f + %4.0f us host%s\n",
+                setting.name.c_str(), measured.ms_per_token, plain_ms / measured.ms_per_token,
+                measured.steps_per_token, measured.host_us, measured.draft_host_us,
+                measured.identical ? "" : "  NOT IDENTICAL");
+    std::fflush(stdout);
+    nlohmann::json& row = rows.emplace_back(cell);
+    row.update({{"setting", setting.name},
+                {"ms_per_token", measured.ms_per_token},
+                {"over_plain", plain_ms / measured.ms_per_token},
+                {"items_per_token", measured.steps_per_token},
+                {"host_us", measured.host_us},
+                {"draft_host_us", measured.draft_host_us},
+                {"identical", measured.identical}});
+  }
+  return rows;
+}
+
+// The row of a cell of the grid: `pipelined` beside the best serial tree.
+nlohmann::json compare_with_serial(const std::vector<nlohmann::json>& rows) {
+  const auto ms = [](const nlohmann::json& row) { return row["ms_per_token"].get<double>(); };
+  nlohmann::json row = rows.at(1);
+  const auto best = std::min_element(rows.begin() + 2, rows.end(),
+                                     [&](const auto& a, const auto& b) { return ms(a) < ms(b); });
+  row.erase("host_us");
+  row.erase("draft_host_us");
+  row["serial"] = (*best)["setting"];
+  row["serial_ms_per_token"] = ms(*best);
+  row["over_serial"] = ms(*best) / ms(row);
+  std::printf("  = %.3f of %s\n", ms(*best) / ms(row),
+              (*best)["setting"].get<std::string>().c_str());
+  return row;
 }
 
 Status run(const Arguments& arguments) {
@@ -258,46 +292,24 @@ Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const bench::ModelPair pair,
                            bench::ModelPair::load(arguments.model, arguments.draft, {1024, 1024}));
   nlohmann::json recorded = nlohmann::json::array();
-  for (const StageChain& chain : chains) {
-    profile.stages = chain;
-    for (const std::string& file : arguments.prompts) {
-      for (const float temperature : arguments.temperatures) {
-        const std::string text = std::filesystem::path(file).stem().string();
-        std::printf("%d stages, %.0f Gb/s + %.0f ms, %s at %.1f\n", chain.stages,
-                    8e-9 * chain.bytes_per_s, 1e3 * chain.latency_seconds, text.c_str(),
-                    temperature);
-        FORERUN_ASSIGN_OR_RETURN(std::vector<OfflineRequest> requests,
-                                 requests_of(pair, file, temperature, arguments));
-        Bench bench(pair, std::move(requests), arguments.replay_target);
-        double plain_ms = 0.0;
-        for (const Setting& setting : all_settings(arguments.widths)) {
-          const auto& names = arguments.settings;
-          const bool is_plain = setting.name == "plain";
-          if (!is_plain && !names.empty() &&
-              std::find(names.begin(), names.end(), setting.name) == names.end()) {
-            continue;
-          }
-          FORERUN_ASSIGN_OR_RETURN(const Measured measured,
-                                   bench.measure(profile, setting, arguments.host_us));
-          if (is_plain) plain_ms = measured.ms_per_token;
-          std::printf(
-              "  %-24s %8.2f ms a token %6.2fx %6.2f items a token %5.0f + %4.0f us host%s\n",
-              setting.name.c_str(), measured.ms_per_token, plain_ms / measured.ms_per_token,
-              measured.steps_per_token, measured.host_us, measured.draft_host_us,
-              measured.identical ? "" : "  NOT IDENTICAL");
-          std::fflush(stdout);
-          recorded.push_back({{"stages", chain.stages},
-                              {"gbit_per_s", 8e-9 * chain.bytes_per_s},
-                              {"latency_ms", 1e3 * chain.latency_seconds},
-                              {"text", text},
-                              {"temperature", temperature},
-                              {"setting", setting.name},
-                              {"ms_per_token", measured.ms_per_token},
-                              {"over_plain", plain_ms / measured.ms_per_token},
-                              {"items_per_token", measured.steps_per_token},
-                              {"host_us", measured.host_us},
-                              {"draft_host_us", measured.draft_host_us},
-                              {"identical", measured.identical}});
+  for (const std::string& file : arguments.prompts) {
+    for (const float temperature : arguments.temperatures) {
+      FORERUN_ASSIGN_OR_RETURN(std::vector<OfflineRequest> requests,
+                               requests_of(pair, file, temperature, arguments));
+      Bench bench(pair, std::move(requests), arguments.replay_target);
+      for (const StageChain& chain : chains) {
+        profile.stages = chain;
+        const nlohmann::json cell = {{"stages", chain.stages},
+                                     {"gbit_per_s", 8e-9 * chain.bytes_per_s},
+                                     {"latency_ms", 1e3 * chain.latency_seconds},
+                                     {"text", std::filesystem::path(file).stem().string()},
+                                     {"temperature", temperature}};
+        FORERUN_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> rows,
+                                 measure_cell(bench, profile, arguments, cell));
+        if (arguments.grid && rows.size() > 2) {
+          recorded.push_back(compare_with_serial(rows));
+        } else {
+          for (const nlohmann::json& row : rows) recorded.push_back(row);
         }
       }
     }
@@ -328,6 +340,8 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", arguments.tokens);
   app.add_option("--limit", arguments.limit, "prompts of a file");
   app.add_option("--host-us", arguments.host_us, "the coordinator's work, an item");
+  app.add_flag("--grid", arguments.grid,
+               "`pipelined` against serial trees on 2 to 16 stages and links of many kinds");
   app.add_flag("--replay-target", arguments.replay_target, "the target answers by its plain text");
   app.add_option("--json", arguments.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
