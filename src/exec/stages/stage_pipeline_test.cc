@@ -14,6 +14,7 @@
 #include "exec/exec_rig.h"
 #include "exec/stages/one_row_rig.h"
 #include "exec/stages/stage_threads.h"
+#include "exec/stages/stage_worker.h"
 
 namespace forerun {
 namespace {
@@ -119,6 +120,29 @@ TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
   }
   lock.unlock();
   made.pipeline.reset();  // before what it tells
+}
+
+// A row that is dropped while the first stage computes is not sent to the second one.
+TEST(StageWorker, SendsNoRowsThatHaveDied) {
+  FakeDecoder decoder(kVocab, 16, 1);
+  decoder.set_stage(0, 2);
+  StageWorker worker({&decoder, nullptr}, 0, 2, kVocab);
+  OneRow row(5, 7, 0);
+  row.step.rows.push_back(row.step.rows.front());
+  row.step.rows.back() = {.token = 9, .position = 1, .slot = 1, .visible = 2, .boundary = 2};
+  for (const bool dies : {false, true}) {
+    StageMessage message;
+    message.step = 1;
+    message.add_rows(row.step);
+    CancelledRows dropped;
+    decoder.while_running = [&] {
+      if (dies) dropped.add(std::vector<IssuedRow>{{.step = 1, .row = 1}});
+    };
+    ASSERT_TRUE(worker.run(message, {}, dropped, {}, {}).ok());
+    EXPECT_EQ(worker.rows_run(), 2);
+    EXPECT_EQ(message.numbers, dies ? std::vector<int32_t>{0} : std::vector<int32_t>({0, 1}));
+    EXPECT_EQ(message.hidden.size(), message.rows.size() * sizeof(TokenId));
+  }
 }
 
 // A block is given to another sequence while the Step that used it last is still under way, and

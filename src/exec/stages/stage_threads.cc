@@ -82,7 +82,7 @@ void StageThreads::work(size_t stage_idx) {
       arrival.status =
           stage.worker.run(*step.message, arrival.status, dropped_, step.tasks, step.rejections);
       const int64_t end_ns = steady_ns();
-      arrival.stages.push_back({.rows = static_cast<int32_t>(step.message->rows.size()),
+      arrival.stages.push_back({.rows = stage.worker.rows_run(),
                                 .start_ns = start_ns,
                                 .end_ns = end_ns,
                                 .sent_ns = end_ns});

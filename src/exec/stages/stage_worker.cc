@@ -46,6 +46,7 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
                               const CancelledRows& dropped, std::span<RowTask> tasks,
                               std::span<RejectionTask> rejections) {
   Decoder& decoder = *parts_.decoder;
+  rows_run_ = 0;
   FORERUN_RETURN_IF_ERROR(check_stage_message(message, decoder.kv_blocks()));
   // Moves are carried out even if the Step has failed, since later Steps rely on them.
   for (const StageMessage::Moves& some : message.moves_of) {
@@ -56,6 +57,7 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
   }
   if (!so_far.ok()) return so_far;
   dropped.take_out(message);
+  rows_run_ = static_cast<int32_t>(message.rows.size());
   if (is_last()) find_rows(message, tasks);
   if (message.rows.empty()) return {};
   message.view(step_);
@@ -65,6 +67,7 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
   message.hidden_dtype = hidden.dtype;
   message.hidden_width = hidden.width;
   message.hidden.assign(hidden.bytes.begin(), hidden.bytes.end());
+  dropped.take_out(message);
   return {};
 }
 

@@ -36,11 +36,14 @@ class StageWorker {
   const PipelineStage& parts() const { return parts_; }
   // Carries out a message. `so_far`: the Step's status from the stages before; if that is a
   // failure, only the moves are carried out, since later Steps rely on them, and the failure is
-  // returned. Dropped rows are left out, and their tasks come back as skipped. `tasks` and
+  // returned. Dropped rows are left out, and their tasks come back as skipped; rows that are
+  // dropped while the stage computes are left out of the message for the next stage. `tasks` and
   // `rejections` are used by the last stage. A failure of this stage is returned with the stage's
   // number, and leaves the KV of the rows undefined.
   Status run(StageMessage& message, const Status& so_far, const CancelledRows& dropped,
              std::span<RowTask> tasks, std::span<RejectionTask> rejections);
+  // Rows of the last message that the stage has run.
+  int32_t rows_run() const { return rows_run_; }
 
  private:
   Status carry_out(StageMessage& message, const Status& so_far, const CancelledRows& dropped,
@@ -49,6 +52,7 @@ class StageWorker {
   PipelineStage parts_;
   const int32_t stage_idx_;
   const int32_t num_stages_;
+  int32_t rows_run_ = 0;
   std::unique_ptr<DecoderStepRunner> last_;  // null: there are stages behind it
   Step step_;
 };
