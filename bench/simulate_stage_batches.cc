@@ -83,7 +83,9 @@ Result<Timed> play_on(const StepProfile& profile, const AcceptanceModel& model,
                       const std::vector<OfflineRequest>& requests,
                       const SpeculationOptions& options, int32_t at_once, double host_us) {
   LiveCosts costs;
-  costs.set(profile.costs);
+  StepCosts in_stages = profile.costs;
+  if (profile.stages) in_stages.set_stages(stage_costs(*profile.stages));
+  costs.set(std::move(in_stages));
   SimulatedExecutorOptions setup;
   setup.profile = profile;
   setup.acceptance = std::make_shared<ModelledAcceptance>(model);

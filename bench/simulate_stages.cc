@@ -134,7 +134,9 @@ class Bench {
           std::make_unique<bench::TimedRunner>(std::move(runner), &model_ns);
     }
     constexpr int32_t kContextTokens = 256;
-    const CostTable costs = profile.costs.table(1, kContextTokens);
+    StepCosts of_stages = profile.costs;
+    of_stages.set_stages(stage_costs(*profile.stages));
+    const CostTable costs = of_stages.table(1, kContextTokens);
     options.profile = std::move(profile);
     SimulatedExecutor executor(std::move(options));
     const ModelFacts facts{

@@ -32,6 +32,7 @@
 #include "engine/submit/check_request.h"
 #include "engine/submit/output_formats.h"
 #include "engine/submit/submission.h"
+#include "exec/emulated/stage_timeline.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/live_costs.h"
 #include "hosts/hosts.h"
@@ -193,6 +194,8 @@ Status EngineImpl::start() {
   StartCosts known;
   if (emulator_) {
     known.costs = emulator_->profile().costs;
+    if (emulator_->profile().stages)
+      known.costs.set_stages(stage_costs(*emulator_->profile().stages));
   } else if (chosen_) {
     known.costs = chosen_->costs;
   } else {
@@ -202,6 +205,8 @@ Status EngineImpl::start() {
   Placing placing{.concurrent = concurrent(), .target_stages = placement_.target.num_stages()};
   if (emulator_ && emulator_->profile().stages) {
     placing.target_stages = emulator_->profile().stages->stages;
+  } else {
+    known.costs.set_stages({.count = placing.target_stages});
   }
   const StrategyChoice choice = choose_strategy({.costs = known.costs.table(1, kReferenceContext),
                                                  .has_draft_model = models_->has_draft(),

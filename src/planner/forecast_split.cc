@@ -59,6 +59,12 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& plac
                                      const AutoChoice& plan) {
   SimulatedExecutorOptions options;
   options.profile = profile_of(costs, placing);
+  CostTable told = costs;
+  if (placing.target_stages > 1) {
+    StepCosts in_stages = options.profile.costs;
+    in_stages.set_stages({.count = placing.target_stages});
+    told = in_stages.table();
+  }
   options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
   SimulatedExecutor executor(std::move(options));
   OfflineRequest request;
@@ -68,7 +74,7 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& plac
   offline_options.clock = [&executor] { return executor.now_seconds(); };
   FORERUN_ASSIGN_OR_RETURN(const auto speculation, resolve_speculation({}, {}, plan));
   offline_options.make_strategy = [&](size_t) {
-    return speculation->make_strategy({.shared = nullptr, .costs = costs});
+    return speculation->make_strategy({.shared = nullptr, .costs = told});
   };
   const auto results = run_offline(executor, std::span(&request, 1), offline_options);
   if (!results.ok()) return results.status().with_context("forecast of " + describe(plan));

@@ -42,6 +42,8 @@ CostTable costs_of(Random& random) {
   CostTable costs;
   for (auto& seconds : costs.seconds) fill_costs(random, seconds);
   if (random() % 4 == 0) costs.seconds[1] = costs.seconds[0];  // Steps that end together
+  if (random() % 2 == 0) fill_costs(random, costs.entry);
+  if (random() % 2 == 0) fill_costs(random, costs.interval);
   return costs;
 }
 

@@ -31,6 +31,11 @@ struct CostTable {
   // seconds[role][rows a sequence], rows in [1, kMaxRows], the host's work for the Step included;
   // index 0 stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
+  // Where the target is cut into stages, by rows: seconds after which its first stage takes the
+  // next Step, and after which the slowest stage or link does. All zero: it takes the next one
+  // after `seconds`.
+  std::array<float, kMaxRows + 1> entry{};
+  std::array<float, kMaxRows + 1> interval{};
   int32_t sequences = 1;  // sequences that decode, this request's included
   // The least seconds that a further row of the target's Step costs, at whichever number of rows
   // makes it cheapest; 0: as the entries say. Policies offer rows that are worth at least this
@@ -57,6 +62,14 @@ struct CostTable {
     const auto& row = seconds[static_cast<size_t>(role)];
     if (rows <= kMaxRows) return row[static_cast<size_t>(rows)];
     return row[kMaxRows] * static_cast<float>(rows) / static_cast<float>(kMaxRows);
+  }
+  float entry_at(int32_t rows) const { return of_stages(entry, rows); }
+  float interval_at(int32_t rows) const { return of_stages(interval, rows); }
+
+ private:
+  float of_stages(const std::array<float, kMaxRows + 1>& seconds_of, int32_t rows) const {
+    if (seconds_of[1] <= 0.0f || rows <= 0) return at(Role::kTarget, rows);
+    return seconds_of[static_cast<size_t>(rows < kMaxRows ? rows : kMaxRows)];
   }
 };
 

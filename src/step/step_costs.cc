@@ -169,6 +169,17 @@ CostTable StepCosts::table(int32_t sequences, int64_t context) const {
                             static_cast<float>(seconds(role, even_load(sequences, rows, context))));
     }
   }
+  if (stages_.count <= 1 || !has(Role::kTarget)) return table;
+  auto& pass = table.seconds[static_cast<size_t>(Role::kTarget)];
+  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+    const auto index = static_cast<size_t>(rows);
+    const double on_link = stages_.link_row_seconds * rows * std::max(1, sequences);
+    table.entry[index] = pass[index] / static_cast<float>(stages_.count);
+    table.interval[index] = std::max(table.entry[index], static_cast<float>(on_link));
+    // The last stage's answer also comes over a link.
+    pass[index] +=
+        static_cast<float>((stages_.count - 1) * on_link + stages_.count * stages_.link_seconds);
+  }
   return table;
 }
 

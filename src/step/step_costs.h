@@ -41,12 +41,22 @@ class StepCosts {
     double per_sequence = 0.0;  // beyond the first
   };
 
+  // What the target's Steps pass through beside their seconds.
+  struct Stages {
+    int32_t count = 1;              // equal stages, which share a Step's seconds
+    double link_seconds = 0.0;      // of a Step on a link, without rows: its latency
+    double link_row_seconds = 0.0;  // and of each of its rows, during which the link is taken
+  };
+
   // Adds one measured time. Entries with the same rows and KV load count by their median. Ignored
   // where rows < 1 or seconds are negative or not finite. `seconds` must not include what the
   // role's slopes add.
   void add(Role role, const StepLoad& load, double seconds);
   // No slope may be negative.
   void set_slopes(Role role, const Slopes& slopes) { of(role).slopes = slopes; }
+  // The target's Steps pass through stages: table() counts their links and says when the next
+  // Step may follow. seconds() stays as it is.
+  void set_stages(const Stages& stages) { stages_ = stages; }
   // What has been added: the median for each pair of rows and KV load, in ascending order.
   struct Entry {
     int32_t rows = 0;
@@ -97,6 +107,7 @@ class StepCosts {
 
   std::array<RoleCosts, kNumRoles> roles_;
   double common_ = 1.0;
+  Stages stages_;
 };
 
 }  // namespace forerun

@@ -233,5 +233,23 @@ TEST(StepCosts, AnObservationOfABatchCorrectsItsRows) {
   EXPECT_NEAR(costs.seconds(kTarget, {32, 0}), 1.1 * 2e-3, 1e-4);
 }
 
+// Four stages of 2 ms, links of 1 ms and 0.5 ms a row.
+TEST(StepCosts, StagesHaveLinksAndAnInterval) {
+  StepCosts costs;
+  costs.add(kTarget, {1, 0}, 8e-3);
+  costs.add(kTarget, {64, 0}, 8e-3);
+  costs.add(kDraft, {1, 0}, 1e-3);
+  EXPECT_FLOAT_EQ(costs.table().interval_at(7), 8e-3f) << "in one piece";
+  costs.set_stages({.count = 4, .link_seconds = 1e-3, .link_row_seconds = 0.5e-3});
+  const CostTable table = costs.table();
+  EXPECT_FLOAT_EQ(table.at(kTarget, 2), 8e-3f + 3 * 1e-3f + 4 * 1e-3f);
+  EXPECT_FLOAT_EQ(table.interval_at(2), 2e-3f) << "a stage's";
+  EXPECT_FLOAT_EQ(table.interval_at(10), 5e-3f) << "a link's";
+  EXPECT_FLOAT_EQ(table.entry_at(10), 2e-3f);
+  EXPECT_FLOAT_EQ(costs.table(3).interval_at(10), 15e-3f) << "three sequences";
+  EXPECT_FLOAT_EQ(table.at(kDraft, 1), 1e-3f);
+  EXPECT_DOUBLE_EQ(costs.seconds(kTarget, {2, 0}), 8e-3);
+}
+
 }  // namespace
 }  // namespace forerun

@@ -18,6 +18,14 @@ int64_t to_ns(double seconds) { return std::llround(1e9 * seconds); }
 
 }  // namespace
 
+StepCosts::Stages stage_costs(const StageChain& chain) {
+  return {
+      .count = chain.stages,
+      .link_seconds = chain.latency_seconds + static_cast<double>(kHeaderBytes) / chain.bytes_per_s,
+      .link_row_seconds =
+          static_cast<double>(kRowHeaderBytes + chain.row_bytes) / chain.bytes_per_s};
+}
+
 StageTimeline::StageTimeline(const StageChain& chain,
                              std::function<double(const StepLoad&)> seconds)
     : chain_(chain),

@@ -23,6 +23,9 @@
 
 namespace forerun {
 
+// What strategies are told of the chain (StepCosts::set_stages()).
+StepCosts::Stages stage_costs(const StageChain& chain);
+
 class StageTimeline {
  public:
   // `seconds`: how long a Step of a given load takes on all stages together.
