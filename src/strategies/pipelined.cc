@@ -15,7 +15,6 @@ constexpr int32_t kPipelinedTreeCapacity = 8192;
 constexpr int32_t kDefaultChildren = 16;
 // Widths taken from costs.
 constexpr int32_t kUnmeasuredWidth = 16;
-constexpr int32_t kMinPipelinedWidth = 4;
 constexpr int32_t kMaxPipelinedWidth = 64;
 // Upper bound of the minimum chance required of a node; the root's chance is 1.
 constexpr float kMaxRequiredChance = 0.9f;
@@ -87,11 +86,16 @@ Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource>
 // Sets width_ to as many rows as cost the target little more than one row of each decoding request.
 void Pipelined::on_costs(const CostTable& costs) {
   const bool alone = costs.sequences <= 1;
+  choice_.on_costs(costs);
   min_weight_ = alone ? -std::numeric_limits<float>::infinity() : std::log(kMinChanceBesideOthers);
   if (!config_.width_from_costs && alone) width_ = config_.width;
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
   const int32_t most = config_.width_from_costs ? kMaxPipelinedWidth : config_.width;
-  width_ = config_.width_from_costs && alone ? kMinPipelinedWidth : 1;
+  if (alone) {
+    width_ = kMaxPipelinedWidth;
+    return;
+  }
+  width_ = 1;
   while (width_ < most &&
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
@@ -149,7 +153,10 @@ void Pipelined::on_result(const WorkResult& result, StrategyOutput& out) {
       if (step.tag == result.tag) on_drafted(step, result);
     }
   } else if (result.entered) {
-    if (result.tag == entering_tag_) entering_tag_ = 0;
+    if (result.tag == entering_tag_) {
+      entering_tag_ = 0;
+      let_pass(choice_.entry(flights_.empty() ? 1 : flights_.back().rows.size()));
+    }
   } else if (!flights_.empty() && flights_.front().tag == result.tag) {
     on_verified(result, out);
     if (!out.error.ok()) return;
@@ -159,18 +166,21 @@ void Pipelined::on_result(const WorkResult& result, StrategyOutput& out) {
 
 void Pipelined::on_verified(const WorkResult& result, StrategyOutput& out) {
   if (result.tag == entering_tag_) entering_tag_ = 0;
+  bool lives = false;
   for (const RowResult& row : result.rows) {
     // The root's row was the prompt's last one.
     const NodeId node = row.node == kNoNode ? tree_.root() : row.node;
     if (!tree_.contains(node)) continue;
     tree_.set_expansion(Role::kTarget, node, Expansion::kExpanded);
     drawn_.insert_or_assign(node, row);
+    lives = true;
   }
   Flight flight = std::move(flights_.front());
   flights_.pop_front();
   if (length() >= max_tokens_) return;
   to_record_.insert(to_record_.end(), flight.guesses.begin(), flight.guesses.end());
-  walk(out);
+  const bool moved = walk(out);
+  if (lives) choice_.observe_item(moved && !is_sent(tree_.root()));
 }
 
 void Pipelined::ask(WorkRow& row) const {
@@ -197,6 +207,7 @@ bool Pipelined::walk(StrategyOutput& out) {
     learn(next, drawn->second.token);
     next = tree_.child(next, drawn->second.token);
     hit = next != kNoNode && is_sent(next);
+    choice_.observe_token(hit);
     if (hit) accept_guess(next);
     tokens_.push_back(drawn->second.token);
     out.tokens.push_back({.token = drawn->second.token,
@@ -293,6 +304,7 @@ void Pipelined::go_on(StrategyOutput& out) {
   if (length() >= max_tokens_ || tokens_.empty()) return;
   if (!config_.has_draft_model) grow_by_source();
   if (config_.by_levels) next_level();
+  if (config_.has_draft_model && config_.width_from_costs) draft(out);
   if (entering_tag_ == 0) send(out);
   if (drops_) {
     // Sends the edits now, so that dropped rows under way are not computed further.
@@ -303,6 +315,7 @@ void Pipelined::go_on(StrategyOutput& out) {
     out.work.push_back(std::move(prune));
   }
   if (config_.has_draft_model) draft(out);
+  for (DraftStep& step : steps_) step.is_new = false;
 }
 
 void Pipelined::take_target_edits(WorkItem& item) {
@@ -323,13 +336,14 @@ void Pipelined::send(StrategyOutput& out) {
   if (!config_.by_levels) {
     tree_.best_unrun(Role::kTarget, std::min(width_, room), nodes_);
     std::erase_if(nodes_, [this](NodeId node) { return tree_.weight(node) < min_weight_; });
+    if (config_.width_from_costs) choice_.choose(tree_, nodes_);
   } else if (level_sent_ || static_cast<int32_t>(level_.size()) > room) {
     nodes_.clear();
   } else {
     nodes_ = level_;
     level_sent_ = true;
   }
-  if (nodes_.empty()) return;
+  if (nodes_.empty() || waits()) return;
   WorkItem item;
   item.sequence = sequence_;
   item.role = Role::kTarget;
@@ -341,8 +355,29 @@ void Pipelined::send(StrategyOutput& out) {
   flight.guesses.reserve(nodes_.size());
   for (const NodeId node : nodes_) add_row(node, item, flight);
   ++stats_.target_steps;
+  flight.rows = nodes_;
   flights_.push_back(std::move(flight));
   out.work.push_back(std::move(item));
+}
+
+void Pipelined::let_pass(float seconds) {
+  for (Flight& flight : flights_) flight.seconds += seconds;
+}
+
+bool Pipelined::waits() const {
+  if (!config_.width_from_costs) return false;
+  for (const Flight& flight : flights_) {
+    const bool lives = std::any_of(flight.rows.begin(), flight.rows.end(),
+                                   [this](NodeId node) { return tree_.contains(node); });
+    if (!lives) continue;
+    if (choice_.waits_for(tree_, nodes_, flight.rows, flight.seconds)) return true;
+    break;
+  }
+  for (const DraftStep& step : steps_) {
+    if (step.tag != 0 && choice_.waits(tree_, nodes_, step.leaves, step.is_new ? 1.0f : 0.5f))
+      return true;
+  }
+  return false;
 }
 
 void Pipelined::add_row(NodeId node, WorkItem& item, Flight& flight) {

@@ -32,6 +32,7 @@
 #include "strategies/acceptance.h"
 #include "strategies/draft_kv.h"
 #include "strategies/guess_list.h"
+#include "strategies/item_choice.h"
 #include "strategies/strategy_table.h"
 #include "tree/token_tree.h"
 
@@ -98,11 +99,14 @@ class Pipelined : public Strategy {
   // A target item without its result.
   struct Flight {
     uint64_t tag = 0;
+    std::vector<NodeId> rows = {};
+    float seconds = 0.0f;           // since it was sent, at least
     std::vector<SentNode> guesses;  // nodes other than the root that have not been accepted yet
   };
   struct DraftStep {
     uint64_t tag = 0;  // 0: none
     std::vector<NodeId> leaves;
+    bool is_new = false;  // submitted in this turn
   };
 
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
@@ -129,6 +133,9 @@ class Pipelined : public Strategy {
 
   // The target's side.
   void send(StrategyOutput& out);
+  // Whether the item in nodes_ had better wait for the draft step under way or for a result.
+  bool waits() const;
+  void let_pass(float seconds);
   void add_row(NodeId node, WorkItem& item, Flight& flight);
   void take_target_edits(WorkItem& item);
 
@@ -149,6 +156,7 @@ class Pipelined : public Strategy {
   // Nodes of lower weight are not sent: a row must save a forward often enough to pay for its share
   // of one.
   float min_weight_ = -std::numeric_limits<float>::infinity();
+  ItemChoice choice_;
   GuessList guesses_;
   Acceptance acceptance_;
   Judge judge_;

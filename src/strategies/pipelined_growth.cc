@@ -16,6 +16,7 @@ constexpr int32_t kSourceLeaves = 8;
 
 void Pipelined::on_drafted(DraftStep& step, const WorkResult& result) {
   step.tag = 0;
+  if (entering_tag_ == 0) let_pass(choice_.draft(step.leaves.size()));
   for (size_t i = 0; i < step.leaves.size(); ++i) {
     const NodeId leaf = step.leaves[i];
     if (!tree_.contains(leaf)) continue;
@@ -61,6 +62,7 @@ void Pipelined::submit_draft_step(DraftStep& step, StrategyOutput& out) {
   item.sequence = sequence_;
   item.role = Role::kDraft;
   item.tag = step.tag = next_tag_++;
+  step.is_new = true;
   draft_kv_.take_edits(item);
   if (draft_prefilled_) ++stats_.draft_steps;
   draft_prefilled_ = true;

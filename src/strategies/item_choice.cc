@@ -1,0 +1,111 @@
+#include "strategies/item_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace forerun {
+namespace {
+
+constexpr float kMemory = 1.0f / 48.0f;  // tokens and items
+// What rows are charged for making an item slower, as a multiple of the seconds: of a longer pass,
+// of a longer time at the first stage, and of a longer time on a link than at a stage, in front of
+// which items pile up. Found by `simulate_stages --grid`.
+constexpr float kPassPrice = 0.1f;
+constexpr float kEntryPrice = 2.0f;
+constexpr float kPilePrice = 16.0f;
+// How many times its cost a wait must promise.
+constexpr float kWaitPrice = 2.0f;
+
+bool is_sent(const TokenTree& tree, NodeId node) {
+  return tree.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
+}
+
+}  // namespace
+
+void ItemChoice::on_costs(const CostTable& costs) { costs_ = costs; }
+
+void ItemChoice::observe_token(bool hit) { hit_ += kMemory * ((hit ? 1.0f : 0.0f) - hit_); }
+
+void ItemChoice::observe_item(bool ends) { ends_ += kMemory * ((ends ? 1.0f : 0.0f) - ends_); }
+
+float ItemChoice::price(int32_t rows) const {
+  const float entry = costs_.entry_at(rows);
+  return kPassPrice * ends_ * costs_.at(Role::kTarget, rows) + kEntryPrice * entry +
+         kPilePrice * (1.0f - ends_) * (costs_.interval_at(rows) - entry);
+}
+
+void ItemChoice::choose(const TokenTree& tree, std::vector<NodeId>& nodes) {
+  if (!costs_.measured() || costs_.sequences > 1 || nodes.size() < 2) return;
+  by_weight_ = nodes;
+  std::sort(by_weight_.begin(), by_weight_.end(), [&](NodeId a, NodeId b) {
+    const float wa = tree.weight(a);
+    const float wb = tree.weight(b);
+    return wa > wb || (wa == wb && a < b);
+  });
+  const float pass = costs_.at(Role::kTarget, 1);
+  float saved = 0.0f;
+  float best = -std::numeric_limits<float>::infinity();
+  size_t kept = 1;
+  for (size_t count = 1; count <= by_weight_.size(); ++count) {
+    saved += std::exp(tree.weight(by_weight_[count - 1])) * pass;
+    const float value = saved - price(static_cast<int32_t>(count));
+    if (value <= best) continue;
+    best = value;
+    kept = count;
+  }
+  if (kept == nodes.size()) return;
+  nodes.assign(by_weight_.begin(), by_weight_.begin() + static_cast<std::ptrdiff_t>(kept));
+  std::sort(nodes.begin(), nodes.end());
+}
+
+bool ItemChoice::waits(const TokenTree& tree, std::span<const NodeId> nodes,
+                       std::span<const NodeId> leaves, float draft_part) const {
+  if (costs_.entry[1] <= 0.0f || costs_.sequences > 1 || leaves.empty()) return false;
+  float reached = reach(tree, nodes);
+  float grown = 0.0f;  // chance that it leads to what the draft step adds
+  for (const NodeId leaf : leaves) {
+    if (!tree.contains(leaf)) continue;
+    const float chance = hit_ * std::exp(tree.weight(leaf));
+    grown += chance;
+    if (is_sent(tree, leaf)) reached += chance;
+  }
+  const float draft = costs_.at(Role::kDraft, static_cast<int32_t>(leaves.size()));
+  const float interval = costs_.interval_at(static_cast<int32_t>(nodes.size()));
+  if (draft <= 0.0f) return false;
+  // The text ends a cycle there, or as far below as the draft gets in an interval, and so on.
+  const float levels = std::max(1.0f, interval / draft);
+  const float ends = (1.0f - hit_) / std::max(1e-3f, 1.0f - std::pow(hit_, levels));
+  return grown * ends * interval > kWaitPrice * draft_part * draft * reached;
+}
+
+float ItemChoice::reach(const TokenTree& tree, std::span<const NodeId> nodes) {
+  float reached = 0.0f;
+  for (const NodeId node : nodes) {
+    const NodeId parent = tree.parent(node);
+    if (parent == kNoNode || is_sent(tree, parent)) reached += std::exp(tree.weight(node));
+  }
+  return reached;
+}
+
+bool ItemChoice::waits_for(const TokenTree& tree, std::span<const NodeId> nodes,
+                           std::span<const NodeId> rows, float seconds) const {
+  if (costs_.entry[1] <= 0.0f || costs_.sequences > 1) return false;
+  const float left =
+      std::max(0.0f, costs_.at(Role::kTarget, static_cast<int32_t>(rows.size())) - seconds);
+  const float saved = entry(nodes.size()) - left;
+  if (saved <= 0.0f) return false;
+  float ends = 0.0f;  // chance of a token after the rows that is neither sent nor among `nodes`
+  for (const NodeId row : rows) {
+    if (!tree.contains(row)) continue;
+    ends += std::exp(tree.weight(row));
+    for (NodeId child = tree.first_child(row); child != kNoNode; child = tree.next_sibling(child)) {
+      const bool is_covered =
+          is_sent(tree, child) || std::binary_search(nodes.begin(), nodes.end(), child);
+      if (is_covered) ends -= std::exp(tree.weight(child));
+    }
+  }
+  return ends * saved > kWaitPrice * left * reach(tree, nodes);
+}
+
+}  // namespace forerun
