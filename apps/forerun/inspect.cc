@@ -254,6 +254,8 @@ Status run_inspect(const InspectFlags& flags) {
   FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights, parse_weights(flags.weights));
   FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_checkpoint(flags.model));
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(path));
+  FORERUN_RETURN_IF_ERROR(
+      check_inputs("--weights: found '" + flags.weights + "'", weights, checkpoint.config()));
   const TextFiles text = {load_tokenizer(checkpoint), checkpoint.generation_defaults().status()};
   std::vector<ErrorRow> errors;
   if (flags.compare) {

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/lower_case.h"
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf/gguf_choice.h"
@@ -86,6 +87,20 @@ Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repositor
 
 namespace {
 
+// Whether a file is meant, not a repository.
+bool names_gguf_file(std::string_view name) {
+  return lower_case(std::filesystem::path(name).extension().string()) == ".gguf";
+}
+
+// What `hf download` takes for the files of a quantization, whose names it compares by case.
+std::string include_patterns(std::string_view quantization) {
+  std::string upper(quantization);
+  for (char& c : upper) c = 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  std::string patterns = " --include \"*" + upper + "*\"";
+  if (upper != quantization) patterns += " \"*" + std::string(quantization) + "*\"";
+  return patterns;
+}
+
 // A directory or file, or a directory of the local Hugging Face cache. `quantization` is only for
 // the command that would download it.
 Result<std::filesystem::path> find_files(std::string_view model, std::string_view quantization) {
@@ -93,10 +108,17 @@ Result<std::filesystem::path> find_files(std::string_view model, std::string_vie
   const std::filesystem::path path(model);
   if (!model.empty() && std::filesystem::exists(path, error)) return path;
   const std::string quoted = "model \"" + std::string(model) + "\"";
+  if (std::filesystem::is_symlink(path, error)) {
+    return Status(StatusCode::kNotFound, quoted + ": a link to \"" +
+                                             std::filesystem::read_symlink(path, error).string() +
+                                             "\", which does not exist; accepted: a link to a "
+                                             "checkpoint directory or a GGUF file");
+  }
   const size_t at = std::min(model.find('@'), model.size());
   const std::string_view repository_name = model.substr(0, at);
   const std::string revision = at == model.size() ? "main" : std::string(model.substr(at + 1));
-  if (!is_repository_name(repository_name) || !is_revision(revision)) {
+  if (!is_repository_name(repository_name) || !is_revision(revision) ||
+      names_gguf_file(repository_name)) {
     return Status(StatusCode::kNotFound,
                   quoted +
                       ": no such directory or file; accepted: a checkpoint directory, a GGUF file, "
@@ -111,13 +133,12 @@ Result<std::filesystem::path> find_files(std::string_view model, std::string_vie
     const std::filesystem::path repository = hub / folder;
     if (std::filesystem::is_directory(repository, error)) return snapshot_of(repository, revision);
   }
-  return Status(
-      StatusCode::kNotFound,
-      quoted + ": no such directory, and not in the local Hugging Face cache (" +
-          (searched.empty() ? "none: HOME is not set" : searched) +
-          "); Forerun never downloads: hf download " + std::string(repository_name) +
-          (at == model.size() ? "" : " --revision " + revision) +
-          (quantization.empty() ? "" : " --include \"*" + std::string(quantization) + "*\""));
+  return Status(StatusCode::kNotFound,
+                quoted + ": no such directory, and not in the local Hugging Face cache (" +
+                    (searched.empty() ? "none: HOME is not set" : searched) +
+                    "); Forerun never downloads: hf download " + std::string(repository_name) +
+                    (at == model.size() ? "" : " --revision " + revision) +
+                    (quantization.empty() ? "" : include_patterns(quantization)));
 }
 
 }  // namespace

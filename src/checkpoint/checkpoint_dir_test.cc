@@ -101,6 +101,21 @@ TEST(ResolveCheckpointDir, RevisionsOfARepository) {
   EXPECT_NE(said("org/other@v2").find("hf download org/other --revision v2"), std::string::npos);
   EXPECT_NE(said("org/other:Q8_0").find("hf download org/other --include \"*Q8_0*\""),
             std::string::npos);
+  EXPECT_NE(said("org/other:q8_0").find("--include \"*Q8_0*\" \"*q8_0*\""), std::string::npos);
+}
+
+TEST(ResolveCheckpointDir, FilesThatAreMissingAreNoRepositories) {
+  EXPECT_NE(
+      resolve_checkpoint("models/none.gguf").status().message().find("no such directory or file"),
+      std::string::npos);
+  const fs::path link = fs::path(testing::TempDir()) / "dangling.gguf";
+  fs::remove(link);
+  fs::create_symlink("nope", link);
+  EXPECT_NE(resolve_checkpoint(link.string())
+                .status()
+                .message()
+                .find("a link to \"nope\", which does not exist"),
+            std::string::npos);
 }
 
 TEST(ResolveCheckpointDir, NamesThatAreNoRepository) {

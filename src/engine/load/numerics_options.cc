@@ -62,21 +62,6 @@ Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& nam
   return unknown_weights("draft_weights", name, draft_weight_names());
 }
 
-// Fails where the inputs of a layer are no whole number of blocks of the format.
-Status check_inputs(const std::string& found, WeightOverride weights, const OpenedModel& model) {
-  const std::optional<WeightFormat> format = override_format(weights);
-  if (!format) return Status();
-  const int64_t multiple = input_multiple(*format);
-  for (const Module& module : decoder_modules(model.checkpoint.config())) {
-    if (module.type == ModuleType::kNorm || module.in % multiple == 0) continue;
-    return Status(StatusCode::kUnsupported,
-                  found + ", but " + module_name(module.id, ModuleNaming::kHuggingFace) + " has " +
-                      std::to_string(module.in) + " inputs; accepted: multiples of " +
-                      std::to_string(multiple) + ", or another format");
-  }
-  return Status();
-}
-
 // Whether only a draft on GPUs may be rounded so.
 bool is_for_gpu_drafts(WeightOverride weights) {
   return weights == WeightOverride::kInt4Head || weights == WeightOverride::kInt4;
@@ -163,6 +148,20 @@ WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlaceme
                                                                      : WeightOverride::kInt8Head;
 }
 
+Status check_inputs(const std::string& found, WeightOverride weights, const ModelConfig& config) {
+  const std::optional<WeightFormat> format = override_format(weights);
+  if (!format) return Status();
+  const int64_t multiple = input_multiple(*format);
+  for (const Module& module : decoder_modules(config)) {
+    if (module.type == ModuleType::kNorm || module.in % multiple == 0) continue;
+    return Status(StatusCode::kUnsupported,
+                  found + ", but " + module_name(module.id, ModuleNaming::kHuggingFace) + " has " +
+                      std::to_string(module.in) + " inputs; accepted: multiples of " +
+                      std::to_string(multiple) + ", or another format");
+  }
+  return Status();
+}
+
 Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,
                       const Placement& placement, const OpenedModel& target,
                       const OpenedModel* draft) {
@@ -184,12 +183,13 @@ Status check_numerics(const EngineOptions& options, const NumericsOptions& numer
       return Status(StatusCode::kUnsupported,
                     found_draft + "; accepted on processors: " + list_of(accepted));
     } else {
-      FORERUN_RETURN_IF_ERROR(check_inputs(found_draft, weights, *draft));
+      FORERUN_RETURN_IF_ERROR(check_inputs(found_draft, weights, draft->checkpoint.config()));
     }
   }
   const std::string found_target = "weights: found '" + options.weights + "'";
   if (!target_on_gpus) {
-    FORERUN_RETURN_IF_ERROR(check_inputs(found_target, numerics.weights, target));
+    FORERUN_RETURN_IF_ERROR(
+        check_inputs(found_target, numerics.weights, target.checkpoint.config()));
   }
   if (!target_on_gpus && !(placement.draft && placement.draft->on_gpus())) return Status();
   if (numerics.activation != Activation::kBf16) {

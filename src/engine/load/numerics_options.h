@@ -42,6 +42,10 @@ bool int4_head_pays(int32_t hidden_size, int32_t vocab_size);
 // devices and its stored format.
 WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement);
 
+// Fails where the inputs of a layer are no whole number of blocks of the format, on processors.
+// `found` begins the message: "weights: found 'q4_k'".
+Status check_inputs(const std::string& found, WeightOverride weights, const ModelConfig& config);
+
 // Fails where the devices cannot compute in these formats, and names those that they accept.
 // `draft` may be null; where its weights are unset, they are chosen.
 Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,
