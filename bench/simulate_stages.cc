@@ -24,11 +24,11 @@
 #include "runner/model_pair.h"
 #include "runner/record_rows.h"
 #include "runner/remembering_runner.h"
+#include "runner/stage_settings.h"
 #include "runner/timed.h"
 #include "runner/workload.h"
 #include "simulation/offline_runner.h"
 #include "simulation/simulated_executor.h"
-#include "stage_settings.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {

@@ -1,4 +1,4 @@
-#include "stage_settings.h"
+#include "runner/stage_settings.h"
 
 #include <utility>
 
