@@ -40,7 +40,7 @@ install_test_clients() {
   local wanted=tests/server/requirements.txt venv=build/venv
   cmp -s "$wanted" "$venv/installed.txt" && return 0
   say "Installing the server's test clients"
-  if python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted"; then
+  if python3 -m venv "$venv" && "$venv/bin/pip" install -q --no-compile --disable-pip-version-check -r "$wanted"; then
     cp "$wanted" "$venv/installed.txt"
   else
     say "They cannot be had: the tests that need them are skipped"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/kept_digests.h"
 #include "checkpoint/testing.h"
@@ -103,6 +104,7 @@ TEST_F(TensorDigestsTest, ChangeWithOneBitAnywhere) {
   for (size_t idx = 0; idx < before.digests.size(); ++idx) {
     const RawTensor& tensor = checkpoint.tensors()[idx];
     const auto size = static_cast<int64_t>(tensor.bytes.size());
+    if (kSanitized && idx % 3 != 0) continue;
     for (const int64_t at : {int64_t{0}, size / 2, size - 1}) {
       const int64_t place = checkpoint.offset_of(tensor) + at;
       flip_bit(checkpoint.file_of(tensor), place);
