@@ -105,7 +105,7 @@ Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
                                    stream_->get());
     case LinearFormat::kInt8Group64:
       return to.round_bf16_to_int8(weight, part.out.total, stream_->get());
-    case LinearFormat::kBf16:
+    default:
       break;
   }
   return to.pack_bf16(weight, part.out.total, part.placement, part.first_output, stream_->get());

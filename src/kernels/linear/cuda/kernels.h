@@ -20,12 +20,14 @@ enum class EpilogueKind : uint8_t;
 struct LinearVariant {
   LinearFormat format;
   int n8_tiles;                // 1, 2 or 4
-  EpilogueKind epilogue;       // int8: kPlain only
+  EpilogueKind epilogue;       // int8: kPlain only; grouped formats: kRuntime only
   TileSchedule schedule;       // kManyWarps: int4 only
   bool few_registers = false;  // see LinearLaunch; kPlain only
 };
 using LinearKernel = void (*)(LinearKernelArgs);
 LinearKernel linear_kernel_for(const LinearVariant& variant);
+// The same for grouped formats (linear/cuda/grouped.cu), which have one kernel for all epilogues.
+LinearKernel grouped_kernel_for(const LinearVariant& variant);
 
 // Each kernel below has a function that prepares it, which prepare_linear_cuda() calls, and a
 // function that submits a launch. `args`: the same arguments as linear_kernel's.

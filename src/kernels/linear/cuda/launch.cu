@@ -106,14 +106,15 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
 
 Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
-  for (const LinearFormat format :
-       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
+  for (const UnitFormat& each : kUnitFormats) {
+    const LinearFormat format = each.format;
     for (const int n8_tiles : {1, 2, 4}) {
       for (const TileSchedule schedule :
            {TileSchedule::kMultiPass, TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
         if (format != LinearFormat::kInt4Group128 && schedule == TileSchedule::kManyWarps) continue;
         for (const EpilogueKind epilogue :
              {EpilogueKind::kPlain, EpilogueKind::kGated, EpilogueKind::kRuntime}) {
+          if (is_grouped(format) && epilogue != EpilogueKind::kRuntime) continue;
           FORERUN_RETURN_IF_ERROR(
               allow_shared_memory(linear_kernel_for({format, n8_tiles, epilogue, schedule}), limit,
                                   "loading the linear kernels"));
@@ -191,7 +192,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.tile_warps = launch.tile_warps;
   args.warps = launch.tile_warps * plan.slice_k_warps;
 
-  const bool any = call.reduce != nullptr || call.shares_reduce_kernel;
+  const bool any = call.reduce != nullptr || call.shares_reduce_kernel || is_grouped(plan.format);
   const EpilogueKind epilogue = any          ? EpilogueKind::kRuntime
                                 : call.gated ? EpilogueKind::kGated
                                              : EpilogueKind::kPlain;

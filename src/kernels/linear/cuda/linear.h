@@ -1,8 +1,8 @@
 // Linear layers on a GPU for any number of rows: y[row][out] = sum over in of x[row][in] *
 // w[out][in].
 //
-// 16-bit activations, f32 sums; weights AWQ int4 (group 128), int8 (group 64, LM heads only) or
-// bf16, repacked at load (linear/cuda/plan.h). Batch-invariant: the split of the inner dimension
+// 16-bit activations, f32 sums; weights in one of the formats of linear/unit_formats.h, repacked
+// at load. Batch-invariant: the split of the inner dimension
 // and the order of summation come from the weight's shape alone, so a row's bits do not depend on
 // the other rows.
 #pragma once
@@ -35,6 +35,19 @@ constexpr ActivationFormat linear_input_format(LinearFormat format) {
   return format == LinearFormat::kBf16 ? ActivationFormat::kBf16 : ActivationFormat::kF16;
 }
 
+// Rows of a GGUF file's blocks in device memory. Bytes of 0 are weights of 0.
+struct StoredBlocks {
+  const std::byte* rows = nullptr;  // [outputs][row_bytes]
+  int64_t row_bytes = 0;
+  // The place of the weight's first input in a row's first block; a multiple of a unit's inputs.
+  int64_t first_input = 0;
+};
+// e4m3 in device memory, without NaN.
+struct StoredFp8 {
+  const uint8_t* codes = nullptr;  // [outputs][in]
+  const float* scales = nullptr;   // [outputs][in / 64]
+};
+
 // A weight on the device that was current when it was allocated. Pack calls must fill every output
 // before the first use; the weight is immutable afterwards. Movable.
 class LinearWeightCuda {
@@ -52,6 +65,13 @@ class LinearWeightCuda {
   // The same for bf16 [out][in].
   Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
                    int64_t first_output, cudaStream_t stream);
+
+  // The same for blocks of GGUF files, of the format that the weight was planned for.
+  Status pack_stored(const StoredBlocks& blocks, int64_t outputs, OutputPlacement placement,
+                     int64_t first_output, cudaStream_t stream);
+  // The same for FP8.
+  Status pack_stored(const StoredFp8& fp8, int64_t outputs, OutputPlacement placement,
+                     int64_t first_output, cudaStream_t stream);
 
   // The same from bf16 [outputs][in] for an int4 weight, rounded to nearest. For each output and
   // group of inputs, in f32: scale = f16((high - low) / 15) where low <= 0 <= high bound the
@@ -142,6 +162,9 @@ Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, cons
                            float* output, cudaStream_t stream);
 Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream);
+// f32 [outputs][in], with f16 inputs.
+Status linear_f32_ref_cuda(const float* weight, int64_t in_features, int64_t outputs,
+                           const uint16_t* input, int rows, float* output, cudaStream_t stream);
 // Multiplies the int8 weight that round_bf16_to_int8() makes of `weight`.
 Status linear_int8_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream);

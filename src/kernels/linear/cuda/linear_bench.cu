@@ -43,7 +43,9 @@ double floor_us(const LinearPlan& plan, int rows) {
 
 // Fills weights with bits that are harmless as either format: nibbles and mantissas random, bf16
 // exponents and f16 scales small.
-__global__ void fill_kernel(uint32_t* words, size_t count, uint32_t seed, bool bf16) {
+__global__ void fill_kernel(uint32_t* words, size_t count, uint32_t seed, int unit_words,
+                            int quant_words) {
+  const bool bf16 = unit_words == quant_words;
   for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
        i += static_cast<size_t>(gridDim.x) * blockDim.x) {
     uint32_t h = static_cast<uint32_t>(i) * 0x9e3779b9u + seed;
@@ -52,7 +54,7 @@ __global__ void fill_kernel(uint32_t* words, size_t count, uint32_t seed, bool b
     h ^= h >> 13;
     h *= 0xc2b2ae35u;
     h ^= h >> 16;
-    const bool scale = !bf16 && i % 532 >= 512;
+    const bool scale = !bf16 && static_cast<int>(i % unit_words) >= quant_words;
     words[i] = bf16 || scale ? (h & 0x80ff80ffu) | (scale ? 0x10001000u : 0x3c003c00u) : h;
   }
 }
@@ -94,6 +96,13 @@ struct Layer {
 constexpr LinearFormat kQ4 = LinearFormat::kInt4Group128;
 constexpr LinearFormat kQ8 = LinearFormat::kInt8Group64;
 constexpr LinearFormat kB16 = LinearFormat::kBf16;
+constexpr LinearFormat kGguf80 = LinearFormat::kQ8_0;
+constexpr LinearFormat kGguf40 = LinearFormat::kQ4_0;
+constexpr LinearFormat kGguf41 = LinearFormat::kQ4_1;
+constexpr LinearFormat kGguf4K = LinearFormat::kQ4_K;
+constexpr LinearFormat kGguf5K = LinearFormat::kQ5_K;
+constexpr LinearFormat kGguf6K = LinearFormat::kQ6_K;
+constexpr LinearFormat kFp8 = LinearFormat::kFp8;
 constexpr Layer kLayers[] = {
     {"70b-tp4-int4", "qkv", kQ4, 8192, 2560, false},
     {"70b-tp4-int4", "o", kQ4, 2048, 8192, false},
@@ -128,6 +137,36 @@ constexpr Layer kLayers[] = {
     {"8b-bf16", "gate_up", kB16, 4096, 28672, true},
     {"8b-bf16", "down", kB16, 14336, 4096, false},
     {"8b-bf16", "head", kB16, 4096, 128256, false},
+    {"8b-q8_0", "qkv", kGguf80, 4096, 6144, false},
+    {"8b-q8_0", "o", kGguf80, 4096, 4096, false},
+    {"8b-q8_0", "gate_up", kGguf80, 4096, 28672, true},
+    {"8b-q8_0", "down", kGguf80, 14336, 4096, false},
+    {"8b-q8_0", "head", kGguf80, 4096, 128256, false},
+    {"8b-fp8", "qkv", kFp8, 4096, 6144, false},
+    {"8b-fp8", "o", kFp8, 4096, 4096, false},
+    {"8b-fp8", "gate_up", kFp8, 4096, 28672, true},
+    {"8b-fp8", "down", kFp8, 14336, 4096, false},
+    {"8b-q4_k", "qkv", kGguf4K, 4096, 6144, false},
+    {"8b-q4_k", "o", kGguf4K, 4096, 4096, false},
+    {"8b-q4_k", "gate_up", kGguf4K, 4096, 28672, true},
+    {"8b-q4_k", "down", kGguf4K, 14336, 4096, false},
+    {"8b-q4_0", "qkv", kGguf40, 4096, 6144, false},
+    {"8b-q4_0", "o", kGguf40, 4096, 4096, false},
+    {"8b-q4_0", "gate_up", kGguf40, 4096, 28672, true},
+    {"8b-q4_0", "down", kGguf40, 14336, 4096, false},
+    {"8b-q4_1", "qkv", kGguf41, 4096, 6144, false},
+    {"8b-q4_1", "o", kGguf41, 4096, 4096, false},
+    {"8b-q4_1", "gate_up", kGguf41, 4096, 28672, true},
+    {"8b-q4_1", "down", kGguf41, 14336, 4096, false},
+    {"8b-q5_k", "qkv", kGguf5K, 4096, 6144, false},
+    {"8b-q5_k", "o", kGguf5K, 4096, 4096, false},
+    {"8b-q5_k", "gate_up", kGguf5K, 4096, 28672, true},
+    {"8b-q5_k", "down", kGguf5K, 14336, 4096, false},
+    {"8b-q6_k", "qkv", kGguf6K, 4096, 6144, false},
+    {"8b-q6_k", "o", kGguf6K, 4096, 4096, false},
+    {"8b-q6_k", "gate_up", kGguf6K, 4096, 28672, true},
+    {"8b-q6_k", "down", kGguf6K, 14336, 4096, false},
+    {"8b-q6_k", "head", kGguf6K, 4096, 128256, false},
     {"8b-int4", "head-int8", kQ8, 4096, 128256, false},
     {"70b-tp4-int4", "head-bf16", kB16, 8192, 32064, false},
     {"70b-tp4-int4", "head-int8", kQ8, 8192, 32064, false},
@@ -138,9 +177,12 @@ struct Model {
   int layers;
   int attention_ns, all_reduce_ns;
 };
-constexpr Model kModels[] = {{"70b-tp4-int4", 80, 2000, 1500}, {"8b-int4", 32, 2000, 0},
-                             {"3b-int4", 28, 2000, 0},         {"1b-int4", 16, 2000, 0},
-                             {"1b-bf16", 16, 2000, 0},         {"8b-bf16", 32, 2000, 0}};
+constexpr Model kModels[] = {
+    {"70b-tp4-int4", 80, 2000, 1500}, {"8b-int4", 32, 2000, 0}, {"3b-int4", 28, 2000, 0},
+    {"1b-int4", 16, 2000, 0},         {"1b-bf16", 16, 2000, 0}, {"8b-bf16", 32, 2000, 0},
+    {"8b-q8_0", 32, 2000, 0},         {"8b-fp8", 32, 2000, 0},  {"8b-q4_k", 32, 2000, 0},
+    {"8b-q4_0", 32, 2000, 0},         {"8b-q4_1", 32, 2000, 0}, {"8b-q5_k", 32, 2000, 0},
+    {"8b-q6_k", 32, 2000, 0}};
 
 class Bench {
  public:
@@ -162,7 +204,7 @@ class Bench {
     FORERUN_ASSIGN_OR_RETURN(DeviceBuffer squares,
                              DeviceBuffer::allocate(kActivationBytes, "sums of squares"));
     FORERUN_ASSIGN_OR_RETURN(LinearScratchBuffer scratch, LinearScratchBuffer::allocate());
-    fill_kernel<<<264, 256, 0, stream.get()>>>(input.as<uint32_t>(), kActivationBytes / 4, 1, true);
+    fill_kernel<<<264, 256, 0, stream.get()>>>(input.as<uint32_t>(), kActivationBytes / 4, 1, 1, 1);
     FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "filling activations");
     FORERUN_RETURN_IF_ERROR(stream.synchronize());
     return Result<Bench>(Bench(std::move(stream), std::move(start), std::move(stop),
@@ -172,9 +214,9 @@ class Bench {
 
   Result<LinearWeightCuda> make_weight(const LinearPlan& plan, uint32_t seed) {
     FORERUN_ASSIGN_OR_RETURN(LinearWeightCuda weight, LinearWeightCuda::allocate(plan));
-    fill_kernel<<<264, 256, 0, stream_.get()>>>(reinterpret_cast<uint32_t*>(weight.mutable_data()),
-                                                plan.weight_bytes() / 4, seed,
-                                                plan.format == LinearFormat::kBf16);
+    fill_kernel<<<264, 256, 0, stream_.get()>>>(
+        reinterpret_cast<uint32_t*>(weight.mutable_data()), plan.weight_bytes() / 4, seed,
+        unit_bytes(plan.format) / 4, quant_bytes(plan.format) / 4);
     FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "filling a weight");
     FORERUN_RETURN_IF_ERROR(stream_.synchronize());
     return Result<LinearWeightCuda>(std::move(weight));

@@ -18,6 +18,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"
 #include "kernels/linear/cuda/linear.h"
+#include "kernels/linear/cuda/stored_rig.h"
 
 namespace forerun::cuda {
 
@@ -35,6 +36,8 @@ inline double relative_error(const std::vector<float>& out, const std::vector<fl
 
 // A rounding to bf16 with uniformly distributed mantissas has an error of 1.7e-3 of the norm.
 inline constexpr double kBf16Tolerance = 2.5e-3;
+// For so many values: each may be off by 2^-8, and so may be the few that the norm consists of.
+inline double bf16_tolerance(size_t values) { return values < 1000 ? 4e-3 : kBf16Tolerance; }
 
 inline std::vector<uint32_t> random_words(size_t count, uint32_t seed) {
   std::mt19937 engine(seed);
@@ -58,16 +61,32 @@ inline std::vector<uint16_t> random_inputs(LinearFormat format, size_t count, fl
   return values;
 }
 
-// A layer's weight [out][in] on the device in a checkpoint's format: AWQ for int4, bf16 for the
-// other formats.
+inline std::vector<LinearFormat> all_linear_formats() {
+  std::vector<LinearFormat> formats;
+  for (const UnitFormat& each : kUnitFormats) formats.push_back(each.format);
+  return formats;
+}
+
+// A layer's weight [out][in] on the device in a checkpoint's format: AWQ for int4, bf16 for bf16
+// and int8, blocks or e4m3 for grouped formats.
 struct SourceTensor {
   LinearFormat format;
   int64_t in, out;
   DeviceBuffer weight, zeros, scales;
+  int64_t row_bytes = 0;  // of blocks
+  DeviceBuffer wide;      // f32, of grouped formats
 
   SourceTensor(LinearFormat f, int64_t in_features, int64_t out_features, uint32_t seed)
       : format(f), in(in_features), out(out_features) {
     const auto count = static_cast<size_t>(in * out);
+    if (is_grouped(format)) {
+      const StoredTensor stored = random_stored(format, in, out, seed);
+      weight = to_device(stored.bytes);
+      wide = to_device(stored.weights);
+      row_bytes = stored.row_bytes;
+      if (!stored.scales.empty()) scales = to_device(stored.scales);
+      return;
+    }
     if (format != LinearFormat::kInt4Group128) {
       weight = to_device(random_bf16(count, 0.05f, seed));
       return;
@@ -82,6 +101,14 @@ struct SourceTensor {
   }
   Status pack(LinearWeightCuda& target, OutputPlacement placement, int64_t first,
               cudaStream_t stream) const {
+    if (format == LinearFormat::kFp8) {
+      return target.pack_stored(StoredFp8{weight.as<uint8_t>(), scales.as<float>()}, out, placement,
+                                first, stream);
+    }
+    if (is_grouped(format)) {
+      return target.pack_stored(StoredBlocks{weight.as<std::byte>(), row_bytes, 0}, out, placement,
+                                first, stream);
+    }
     if (format == LinearFormat::kBf16) {
       return target.pack_bf16(weight.as<__nv_bfloat16>(), out, placement, first, stream);
     }
@@ -100,7 +127,9 @@ struct SourceTensor {
     const auto* const values = weight.as<__nv_bfloat16>();
     const auto* const inputs = x.as<uint16_t>();
     const Status status =
-        format == LinearFormat::kBf16
+        is_grouped(format)
+            ? linear_f32_ref_cuda(wide.as<float>(), in, out, inputs, rows, y.as<float>(), stream)
+        : format == LinearFormat::kBf16
             ? linear_bf16_ref_cuda(values, in, out, inputs, rows, y.as<float>(), stream)
         : format == LinearFormat::kInt8Group64
             ? linear_int8_ref_cuda(values, in, out, inputs, rows, y.as<float>(), stream)

@@ -21,14 +21,8 @@ TEST(RelativeError, SeesNanInfinityAndSign) {
   EXPECT_GT(relative_error({1, -INFINITY, 3}, ref), 1e30);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, LinearCuda,
-                         ::testing::Values(LinearFormat::kInt4Group128, LinearFormat::kInt8Group64,
-                                           LinearFormat::kBf16),
-                         [](const auto& format) {
-                           return format.param == LinearFormat::kBf16          ? "bf16"
-                                  : format.param == LinearFormat::kInt8Group64 ? "int8"
-                                                                               : "int4";
-                         });
+INSTANTIATE_TEST_SUITE_P(Formats, LinearCuda, ::testing::ValuesIn(all_linear_formats()),
+                         [](const auto& param) { return unit_format(param.param).name; });
 
 TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
   const LinearFormat format = GetParam();
@@ -55,7 +49,7 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
           if (!plan_launch(*plan, rows, 232448).ok()) continue;
           const std::vector<float> y = floats(run(weight, call_for(x, shape.in, rows), shape.out));
           const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
-          EXPECT_LT(relative_error(y, expected), kBf16Tolerance)
+          EXPECT_LT(relative_error(y, expected), bf16_tolerance(y.size()))
               << shape.in << " x " << shape.out << ", " << rows << " rows, cluster " << cluster_size
               << ", input warps " << slice_k_warps;
         }
@@ -231,7 +225,7 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
       for (const ActivationFormat format : {ActivationFormat::kBf16, ActivationFormat::kF16}) {
         call.gated_format = format;
         EXPECT_LT(relative_error(floats(run(weight, call, features), format), expected),
-                  kBf16Tolerance)
+                  bf16_tolerance(expected.size()))
             << features << " features, " << rows << " rows";
       }
     }

@@ -31,12 +31,12 @@ struct AwqSource {
 };
 
 __global__ void pack_awq_kernel(AwqSource source, PackTarget target) {
-  const PackVector vector(target, LinearFormat::kInt4Group128);
+  const PackVector vector(target, kUnitBytes<LinearFormat::kInt4Group128>);
   if (vector.is_in_source) pack_int4(source, target, vector);
 }
 
 __global__ void pack_bf16_kernel(const __nv_bfloat16* weight, PackTarget target) {
-  const PackVector vector(target, LinearFormat::kBf16);
+  const PackVector vector(target, kUnitBytes<LinearFormat::kBf16>);
   if (!vector.is_in_source) return;
   __nv_bfloat16* const values = vector.data<__nv_bfloat16>();
   for (int i = 0; i < 4; ++i) {

@@ -58,6 +58,12 @@ struct PackTarget {
   int64_t first_tile, tiles, unit_count, outputs;
   OutputPlacement placement;
 };
+// As constants, since device code may not read kUnitFormats.
+template <LinearFormat kFormat>
+inline constexpr int kUnitBytes = unit_bytes(kFormat);
+template <LinearFormat kFormat>
+inline constexpr int kQuantBytes = quant_bytes(kFormat);
+
 // The 16-byte vector of a unit that a thread packs: one lane's operands of a fragment half, for
 // four steps of 16 inputs (int4), two steps (int8) or one step (bf16).
 struct PackVector {
@@ -67,7 +73,8 @@ struct PackVector {
   std::byte* unit_data;
   bool is_in_source;
 
-  __device__ __forceinline__ PackVector(const PackTarget& target, LinearFormat format) {
+  // `unit_size`: bytes of a unit.
+  __device__ __forceinline__ PackVector(const PackTarget& target, int unit_size) {
     const int64_t index = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
     const int vector = static_cast<int>(index % kOfUnit);
     lane = vector % 32;
@@ -75,8 +82,7 @@ struct PackVector {
     half = vector / 64;
     unit = index / kOfUnit % target.unit_count;
     tile = index / kOfUnit / target.unit_count;
-    unit_data =
-        target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_bytes(format);
+    unit_data = target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_size;
     is_in_source = tile < target.tiles && half_is_in_source(target.placement, half);
   }
   // Address of the vector.

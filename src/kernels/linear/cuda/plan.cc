@@ -26,7 +26,12 @@ static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must 
 // warps, a single pass with one unit per warp is better than several passes, but two units are
 // better still. (Measured on whole forwards of 1B and 8B.)
 constexpr int kWantedStages = 2;
-constexpr int kBf16Stages = 4;  // and int8; preferred to having all activations at once
+constexpr int kBf16Stages = 4;  // preferred to having all activations at once
+// The same bytes of the other formats.
+constexpr int wanted_stages(LinearFormat format) {
+  return kBf16Stages * stage_bytes(LinearFormat::kInt8Group64) / stage_bytes(format);
+}
+static_assert(wanted_stages(LinearFormat::kBf16) == kBf16Stages);
 constexpr int max_stages(LinearFormat format, int n8_tiles, TileSchedule schedule) {
   if (format != LinearFormat::kInt4Group128) return n8_tiles == 1 ? kMaxStages : kBf16Stages;
   return n8_tiles == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
@@ -116,7 +121,7 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool many = warps > kLinearWarps;
   LinearLaunch launch =
       lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
-  const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
+  const int wanted = !int4 ? wanted_stages(plan.format) : many ? 1 : kWantedStages;
   // The sums that warps exchange are stored in their rings.
   const bool exchange_fits =
       plan.slice_k_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.n8_tiles * 1024;

@@ -1,16 +1,9 @@
 // How a weight lies in GPU memory and how its products are split over a GPU. Host arithmetic only,
 // so that tests need no GPU.
 //
-// A weight [out][in] is stored as units, [out / 32][in / unit_inputs]. A unit is contiguous; a warp
-// copies it into shared memory and multiplies it:
-//   int4  32 outputs x 128 inputs: 2,048 bytes of nibbles, 32 f16 scales, 32 zero points of 4 bits
-//         (2,128 bytes: 4.16 bits per weight)
-//   int8  32 outputs x 64 inputs: 2,048 bytes that hold weight + 128, 32 f16 scales (2,112 bytes:
-//         8.25 bits per weight)
-//   bf16  32 outputs x 32 inputs: 2,048 bytes
-// Inside a unit, bytes lie in the order of the tensor core's fragments: weights are the 16-row
-// operand A of mma.m16n8k16, and rows of activations are the 8 columns of operand B: 8 rows are an
-// n8 tile.
+// A weight [out][in] is stored as units of 32 outputs (linear/unit_formats.h). Inside a unit,
+// bytes lie in the order of the tensor core's fragments: weights are the 16-row operand A of
+// mma.m16n8k16, and rows of activations are the 8 columns of operand B: 8 rows are an n8 tile.
 //
 // The split depends on the weight's shape and on may_idle_sms (plan_linear()), never on the number
 // of rows. A weight is cut into `clusters` ranges of 32-output tiles. A cluster of `cluster_size`
@@ -25,10 +18,9 @@
 #include <string>
 
 #include "forerun/status.h"
+#include "kernels/linear/unit_formats.h"
 
 namespace forerun::cuda {
-
-enum class LinearFormat : uint8_t { kInt4Group128, kInt8Group64, kBf16 };
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
@@ -37,17 +29,6 @@ inline constexpr int kLinearWarps = 8;      // warps of a block
 inline constexpr int kMaxLinearWarps = 16;  // warps of a block that has at least one warp per tile
 inline constexpr int kInt4Group = 128;      // inputs that share a scale
 inline constexpr int kInt8Group = 64;
-
-constexpr int unit_inputs(LinearFormat format) {
-  return format == LinearFormat::kInt4Group128  ? kInt4Group
-         : format == LinearFormat::kInt8Group64 ? kInt8Group
-                                                : 32;
-}
-constexpr int unit_bytes(LinearFormat format) {
-  return format == LinearFormat::kInt4Group128  ? 2048 + 64 + 16
-         : format == LinearFormat::kInt8Group64 ? 2048 + 64
-                                                : 2048;
-}
 
 // From this many rows on, the kernel for many rows (linear/cuda/tiles.cu) is faster, since the
 // kernel for few rows would read the weight twice.

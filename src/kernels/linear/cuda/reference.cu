@@ -39,6 +39,19 @@ __global__ void linear_bf16_ref_kernel(const __nv_bfloat16* weight, int64_t in_f
   result[row * outputs + output] = static_cast<float>(sum);
 }
 
+__global__ void linear_f32_ref_kernel(const float* weight, int64_t in_features, int64_t outputs,
+                                      const uint16_t* input, float* result) {
+  const int64_t output = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+  const int64_t row = blockIdx.y;
+  if (output >= outputs) return;
+  double sum = 0;
+  for (int64_t k = 0; k < in_features; ++k) {
+    const double x = __half2float(__ushort_as_half(input[row * in_features + k])) / kF16Scale;
+    sum += weight[output * in_features + k] * x;
+  }
+  result[row * outputs + output] = static_cast<float>(sum);
+}
+
 __global__ void linear_int8_ref_kernel(const __nv_bfloat16* weight, int64_t in_features,
                                        int64_t outputs, const uint16_t* input, float* result) {
   const int64_t output = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
@@ -77,6 +90,13 @@ Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, in
                             const uint16_t* input, int rows, float* output, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
   return launch(linear_bf16_ref_kernel, grid, kPackThreads, stream, "running the bf16 reference",
+                weight, in_features, outputs, input, output);
+}
+
+Status linear_f32_ref_cuda(const float* weight, int64_t in_features, int64_t outputs,
+                           const uint16_t* input, int rows, float* output, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
+  return launch(linear_f32_ref_kernel, grid, kPackThreads, stream, "running the f32 reference",
                 weight, in_features, outputs, input, output);
 }
 

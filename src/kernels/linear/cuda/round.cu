@@ -40,7 +40,7 @@ __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget tar
   __shared__ uint8_t nibbles[kUnitsOfBlock][32][128];
   __shared__ uint8_t zeros[kUnitsOfBlock][32];
   __shared__ __half scales[kUnitsOfBlock][32];
-  const PackVector vector(target, LinearFormat::kInt4Group128);
+  const PackVector vector(target, kUnitBytes<LinearFormat::kInt4Group128>);
   const int place = static_cast<int>(threadIdx.x) / PackVector::kOfUnit;
   constexpr int kWarps = PackVector::kOfUnit / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
@@ -95,7 +95,7 @@ struct Int8UnitSource {
 __global__ void round_to_int8_kernel(const __nv_bfloat16* weight, PackTarget target) {
   __shared__ int8_t weights[kUnitsOfBlock][32][kInt8Group];
   __shared__ __half scales[kUnitsOfBlock][32];
-  const PackVector vector(target, LinearFormat::kInt8Group64);
+  const PackVector vector(target, kUnitBytes<LinearFormat::kInt8Group64>);
   const int place = static_cast<int>(threadIdx.x) / PackVector::kOfUnit;
   constexpr int kWarps = PackVector::kOfUnit / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 % kWarps;

@@ -37,15 +37,13 @@ double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
   };
   constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700, 800};
-  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};
-  // From its number of instructions, not fitted.
-  constexpr Costs kInt8 = {50, 330, 1.4, 740, 70, 0, 108, 0};
+  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};  // and the other formats
   constexpr double kL2BytesPerCycle = 60;
   // Large clusters leave some multiprocessors without a block.
   constexpr double kGapCycles = 500;
-  const Costs& costs = plan.format == LinearFormat::kBf16          ? kBf16
-                       : plan.format == LinearFormat::kInt8Group64 ? kInt8
-                                                                   : kInt4;
+  Costs costs = plan.format == LinearFormat::kInt4Group128 ? kInt4 : kBf16;
+  costs.block_unit = unit_format(plan.format).block_cycles;
+  costs.warp_unit = unit_format(plan.format).warp_cycles;
   const int tiles = ceil_div(plan.tiles, plan.clusters);
   const int units = ceil_div(plan.units, plan.cluster_size);
   const int passes = ceil_div(tiles, launch.tile_warps);

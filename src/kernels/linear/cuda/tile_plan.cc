@@ -12,28 +12,16 @@ namespace {
 struct Costs {
   double unit, tile, meeting, piece;
 };
-constexpr Costs kInt4 = {800, 3000, 1500, 2500};
-constexpr Costs kInt8 = {400, 3000, 1500, 2500};
-constexpr Costs kBf16 = {270, 3000, 1500, 2500};
-constexpr Costs kInt4FewRows = {450, 3000, 1500, 1300};
-constexpr Costs kInt8FewRows = {225, 3000, 1500, 1300};
-constexpr Costs kBf16FewRows = {200, 3000, 1500, 1300};
 constexpr double kWideUnit = 400;
 
-const Costs& costs_of(LinearFormat format, bool few_rows) {
-  switch (format) {
-    case LinearFormat::kInt4Group128:
-      return few_rows ? kInt4FewRows : kInt4;
-    case LinearFormat::kInt8Group64:
-      return few_rows ? kInt8FewRows : kInt8;
-    case LinearFormat::kBf16:
-      break;
-  }
-  return few_rows ? kBf16FewRows : kBf16;
+Costs costs_of(LinearFormat format, bool few_rows) {
+  const UnitFormat& unit = unit_format(format);
+  return few_rows ? Costs{static_cast<double>(unit.few_tile_ns), 3000, 1500, 1300}
+                  : Costs{static_cast<double>(unit.tile_ns), 3000, 1500, 2500};
 }
 
 double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tiles) {
-  const Costs& costs = costs_of(plan.format, tiling.tile_rows <= kFewTileRows);
+  const Costs costs = costs_of(plan.format, tiling.tile_rows <= kFewTileRows);
   const int all_chains = tiling.chains * tiling.splits;
   double tile = costs.tile + costs.unit * plan.units * tiling.chains / all_chains;
   if (tiling.splits > 1) {
@@ -78,7 +66,8 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
   if (!may_be_wide || plan.format != LinearFormat::kBf16 || chains > 1) return best;
   const int wide_tiles = ceil_div(plan.tiles, kWideBlockTiles) * row_tiles;
   const int blocks = std::min(wide_tiles, multiprocessors);
-  const double wide_ns = (kBf16.tile + kWideUnit * plan.units) * ceil_div(wide_tiles, blocks);
+  const double wide_ns =
+      (costs_of(plan.format, false).tile + kWideUnit * plan.units) * ceil_div(wide_tiles, blocks);
   if (wide_ns < least) {
     best.block_tiles = kWideBlockTiles;
     best.blocks = blocks;

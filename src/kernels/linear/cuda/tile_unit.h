@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/grouped_unit.h"
 #include "kernels/linear/cuda/plan.h"
 #include "kernels/linear/cuda/tile_ring.h"
 #include "kernels/linear/cuda/unit.h"
@@ -22,7 +23,7 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 template <class Stage, LinearFormat kFormat = Stage::kWeightFormat>
-struct TileUnit;
+struct TileUnit : GroupedTileUnit<Stage> {};
 
 template <class Stage>
 struct TileUnit<Stage, LinearFormat::kBf16> {

@@ -12,232 +12,28 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_tensor_map.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/ptx.h"
-#include "kernels/cuda/wgmma.h"
 #include "kernels/linear/cuda/kernels.h"
-#include "kernels/linear/cuda/output.h"
-#include "kernels/linear/cuda/ring.h"
-#include "kernels/linear/cuda/tile_frame.h"
-#include "kernels/linear/cuda/tile_items.h"
-#include "kernels/linear/cuda/tile_pieces.h"
-#include "kernels/linear/cuda/tile_ring.h"
-#include "kernels/linear/cuda/tile_unit.h"
+#include "kernels/linear/cuda/tiles_kernel.h"
 
 namespace forerun::cuda {
 namespace {
 
-// Layout of shared memory: barriers and scales; the finished sums of a block's tile, float4
-// [tile][half][8 rows][lane] in the layout of mma; the ring.
-template <class Stage>
-struct TileShared {
-  static constexpr int kRows = Stage::kRows;
-  static constexpr int kSumBytes = kBlockTiles * kTileOutputs * kRows * 4;
-  static constexpr int kRingOffset = kTileBarrierBytes + kSumBytes;
-  static constexpr int kStages = tile_stages<Stage>(kRingOffset);
-  static constexpr int kBytes = kRingOffset + kStages * Stage::kBytes;
-  static_assert(kStages >= 3);
-};
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// Computes the sums of a warp's half tile and calls keep(piece, sums) for each piece of the block's
-// chains.
-template <class Stage, class Ring, class Keep>
-__device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, const TileSplit& split,
-                                              int part, Ring& ring, TileUnit<Stage>& product,
-                                              Keep keep) {
-  constexpr int kSums = Stage::kRows / 2;
-  const TilePlace place;
-  int chain_idx = part * split.chains;
-  const int own_pieces =
-      split.count_log2 == 0 ? args.cluster_size : split.pieces >> split.count_log2;
-#pragma unroll 1
-  for (int piece = part * own_pieces; piece < (part + 1) * own_pieces; ++piece) {
-    float block[kSums];
-#pragma unroll 1
-    for (int i = 0; i < split.chains_per_piece; ++i) {
-      float acc[kSums] = {};
-      product.multiply_chain(ring, Chain(args, chain_idx).count, place.tile(), place.half(),
-                             place.lane, acc);
-      ++chain_idx;
-#pragma unroll
-      for (int at = 0; at < kSums; ++at) block[at] = i == 0 ? acc[at] : block[at] + acc[at];
-    }
-    product.finish(block);
-    keep(piece, block);
-  }
-}
-
-// Adds the sums that correspond to one block of a linear_kernel cluster to the sums of the blocks
-// before it, in shared memory.
-template <class Stage>
-__device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
-                                          const float (&block)[Stage::kRows / 2]) {
-  const TilePlace warp;
-  sums += sum_offset<Stage>(warp.tile(), warp.half(), 0, warp.lane);
-#pragma unroll
-  for (int n = 0; n < Stage::kN8Tiles; ++n) {
-    const uint32_t place = sums + n * 512;
-    float sum[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
-    if (!first) {
-      const float4 before = load_shared_sums(place);
-      sum[0] = before.x + sum[0];
-      sum[1] = before.y + sum[1];
-      sum[2] = before.z + sum[2];
-      sum[3] = before.w + sum[3];
-    }
-    store_shared_sums(place, sum);
-  }
-}
-
-// Writes the outputs of a block's share of a tile, or sends its sums to the group of GPUs. meet()
-// returns once the sums are complete; other data of the first items is loaded before it is called.
-// load_sums(tile, n8_tile, sums) loads a lane's finished sums of both halves.
-template <class Stage, bool kGated, class Meet, class LoadSums>
-__device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
-                                           const TileWork& work, const InverseRms& scales,
-                                           int tiles, const TilePlace& place, Meet meet,
-                                           LoadSums load_sums) {
-  const bool to_group = !kGated && args.peers.degree > 0;
-  const bool loads = !kGated && !to_group;
-  TileItems<Stage> items(split, work, tiles, place);
-  OutputItem item = items.item();
-  if (loads && items.has()) item.load(args);
-  meet();
-#pragma unroll 1
-  while (items.has()) {
-    float4 v[2];
-    load_sums(items.tile(), items.n8_tile(), v);
-    if (to_group) {
-      push_item(args, item, v);
-    } else {
-      scales.apply(args, items.n8_tile() * 8 + (place.lane & 3) * 2, v);
-      if constexpr (kGated) {
-        store_gated(args, item.tile, place.lane >> 2, item.row, v);
-      } else {
-        finish_sums(args, item, v);
-        store_plain(args, item, v);
-      }
-    }
-    items.advance();
-    item = items.item();
-    if (loads && items.has()) item.load(args);
-  }
-}
-
-template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
-__global__ void __launch_bounds__(kThreads, 1)
-    linear_tiles_kernel(const __grid_constant__ LinearKernelArgs args,
-                        const __grid_constant__ CUtensorMap map,
-                        const __grid_constant__ TileSplit split, int tiles) {
-  using Stage = TileStage<kFormat, kRows, kBoxInputs>;
-  using Shared = TileShared<Stage>;
-  const uint32_t base = kept_shared_address();
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-  TileFrame<Stage, Shared::kStages, Shared::kRingOffset> frame(base);
-  auto& ring = frame.ring;
-  auto& scales = frame.scales;
-  if (warp >= kConsumerWarps) {
-    frame.produce(args, map, split, tiles, warp, lane);
-  } else {
-    warpgroup_reg_alloc<consumer_registers(kFormat)>();
-    wait_for_previous_kernel();
-    const uint32_t sums = base + kTileBarrierBytes;
-    TileUnit<Stage> product;
-    for (int index = blockIdx.x; index < split.num_work_tiles; index += gridDim.x) {
-      multiply_tile<Stage>(args, split, split.share_of(index), ring, product,
-                           [&](int piece, const float(&block)[kRows / 2]) {
-                             if constexpr (!kShared) {
-                               keep_sums<Stage>(sums, piece == 0, block);
-                             } else {
-                               publish_piece<Stage>(split, TileWork(args, split, index), sums,
-                                                    piece, block);
-                             }
-                           });
-      if (args.input_squares != nullptr) scales.wait_full();
-      const TileWork work(args, split, index);
-      const TilePlace place;
-      const InverseRms inverse_rms{scales.address(), 0};
-      if constexpr (!kShared) {
-        store_tile<Stage, kGated>(
-            args, split, work, inverse_rms, tiles, place, [] { named_barrier(1, kConsumers); },
-            [&](int tile, int n, float4(&v)[2]) {
-#pragma unroll
-              for (int half = 0; half < 2; ++half) {
-                v[half] = load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
-              }
-            });
-      } else {
-        const float* const pieces =
-            split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
-        const int block_pieces_log2 = split.chains_per_piece == 1 ? args.slice_k_warps_log2 : 0;
-        store_tile<Stage, kGated>(
-            args, split, work, inverse_rms, tiles, place, [&] { meet_sharers(split, work.tile); },
-            [&](int tile, int n, float4(&v)[2]) {
-              add_pieces<Stage>(
-                  split, work.split, pieces + sum_offset<Stage>(tile, 0, n, place.lane) / 4,
-                  sums + own_offset<Stage>(split, 0, tile, 0, n, place.lane), block_pieces_log2, v);
-            });
-      }
-      barrier_arrive(scales.empty_barrier());
-      scales.advance();
-      named_barrier(1, kConsumers);  // before the next sums are written
-    }
-    if (!kGated && args.peers.degree > 0) {
-      PeerWait wait;
-#pragma unroll 1
-      for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
-        for (int index = blockIdx.x; index < split.num_work_tiles; index += gridDim.x) {
-          TileItems<Stage> items(split, TileWork(args, split, index), tiles, TilePlace());
-          for (; items.has(); items.advance()) {
-            store_group_item(args, items.item(), /*adds=*/shot == 0, wait);
-          }
-        }
-      }
-      finish_collecting(args.peers);
-    }
-  }
-}
-
-#else
-
-template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
-__global__ void linear_tiles_kernel(const __grid_constant__ LinearKernelArgs,
-                                    const __grid_constant__ CUtensorMap,
-                                    const __grid_constant__ TileSplit, int) {}
-
-#endif
-
-using Kernel = void (*)(LinearKernelArgs, CUtensorMap, TileSplit, int);
-
-struct Variant {
-  Kernel kernel;
-  int shared_bytes;
-  int box_inputs;
-};
-template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kShared>
-Variant variant(bool gated) {
-  Kernel kernel = linear_tiles_kernel<kFormat, kRows, kBoxInputs, false, kShared>;
-  if constexpr (kFormat != LinearFormat::kInt8Group64) {  // int8: only the LM head
-    if (gated) kernel = linear_tiles_kernel<kFormat, kRows, kBoxInputs, true, kShared>;
-  }
-  return {kernel, TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
-}
 template <int kRows, bool kShared>
-Variant variant(LinearFormat format, int slice_k_warps, bool gated) {
+TileVariant variant(LinearFormat format, int slice_k_warps, bool gated) {
   if (format == LinearFormat::kInt4Group128) {
-    return variant<LinearFormat::kInt4Group128, kRows, 64, kShared>(gated);
+    return tile_variant<LinearFormat::kInt4Group128, kRows, 64, kShared>(gated);
   }
   if (format == LinearFormat::kInt8Group64) {
-    return variant<LinearFormat::kInt8Group64, kRows, 64, kShared>(gated);
+    return tile_variant<LinearFormat::kInt8Group64, kRows, 64, kShared>(gated);
   }
   // Wide boxes if a chain's inputs are neighbours, since rows of 64 bytes are copied more slowly.
-  return slice_k_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
-                            : variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
+  return slice_k_warps == 1 ? tile_variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
+                            : tile_variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
 }
 // `few_rows`: at most kFewTileRows rows per tile. `shared`: several blocks share a tile.
-Variant variant(LinearFormat format, int slice_k_warps, bool few_rows, bool gated, bool shared) {
+TileVariant variant(LinearFormat format, int slice_k_warps, bool few_rows, bool gated,
+                    bool shared) {
+  if (is_grouped(format)) return grouped_tile_variant(format, few_rows, gated, shared);
   if (few_rows) {
     return shared ? variant<kFewTileRows, true>(format, slice_k_warps, gated)
                   : variant<kFewTileRows, false>(format, slice_k_warps, gated);
@@ -249,12 +45,11 @@ Variant variant(LinearFormat format, int slice_k_warps, bool few_rows, bool gate
 }  // namespace
 
 Status prepare_linear_tiles() {
-  for (const LinearFormat format :
-       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
+  for (const UnitFormat& format : kUnitFormats) {
     for (const int slice_k_warps : {1, 2}) {
       for (int kind = 0; kind < 8; ++kind) {
-        const Variant tiles =
-            variant(format, slice_k_warps, (kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0);
+        const TileVariant tiles = variant(format.format, slice_k_warps, (kind & 1) != 0,
+                                          (kind & 2) != 0, (kind & 4) != 0);
         FORERUN_RETURN_IF_ERROR(raise_shared_memory_limit(
             tiles.kernel, tiles.shared_bytes, "loading the linear kernels for many rows"));
       }
@@ -270,8 +65,9 @@ Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
   if (tiling.block_tiles == kWideBlockTiles) {
     return launch_linear_wide_tiles(plan, call, args, tiling, stream);
   }
-  const Variant tiles = variant(plan.format, plan.slice_k_warps, tiling.tile_rows <= kFewTileRows,
-                                call.gated, tiling.splits > 1);
+  const TileVariant tiles =
+      variant(plan.format, plan.slice_k_warps, tiling.tile_rows <= kFewTileRows, call.gated,
+              tiling.splits > 1);
   FORERUN_ASSIGN_OR_RETURN(
       const CUtensorMap map,
       tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,

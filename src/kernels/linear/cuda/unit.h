@@ -9,17 +9,14 @@
 #include <cstdint>
 
 #include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/grouped_operands.h"
+#include "kernels/linear/cuda/grouped_unit.h"
 #include "kernels/linear/cuda/plan.h"
 #include "kernels/linear/cuda/ring.h"
 
 namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-__device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b) {
-  __half2 r = __hsub2(*reinterpret_cast<__half2*>(&a), *reinterpret_cast<__half2*>(&b));
-  return *reinterpret_cast<uint32_t*>(&r);
-}
 
 // Int4 weights as operands of mma_f16(). The low bits 0 to 10 of an f16 count units of 2^-24. A
 // byte holds the weight of row r of the fragment in its lower nibble and, for the same input, the
@@ -122,7 +119,7 @@ struct IntegerUnit {
 };
 
 template <LinearFormat kFormat>
-struct Unit;
+struct Unit : GroupedUnit<kFormat> {};
 
 template <>
 struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {

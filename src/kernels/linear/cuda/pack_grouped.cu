@@ -1,0 +1,217 @@
+// Packs blocks of GGUF files and e4m3 into the units of grouped formats, on the device.
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/cuda/grouped_operands.h"
+#include "kernels/linear/cuda/linear.h"
+#include "kernels/linear/cuda/pack.h"
+#include "kernels/linear/cuda/stored_blocks.h"
+
+namespace forerun::cuda {
+namespace {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The weights of a source by their outputs and inputs.
+template <LinearFormat kFormat>
+struct BlockSource {
+  using Block = StoredBlock<kFormat>;
+  StoredBlocks blocks;
+
+  __device__ __forceinline__ const uint8_t* block(int64_t output, int64_t input) const {
+    return reinterpret_cast<const uint8_t*>(blocks.rows) + output * blocks.row_bytes +
+           (blocks.first_input + input) / Block::kInputs * Block::kBytes;
+  }
+  __device__ __forceinline__ int within(int64_t input) const {
+    return static_cast<int>((blocks.first_input + input) % Block::kInputs);
+  }
+  __device__ __forceinline__ uint32_t quant(int64_t output, int64_t input) const {
+    return Block::quant(block(output, input), within(input));
+  }
+};
+struct Fp8Source {
+  StoredFp8 fp8;
+  int64_t inputs;
+  __device__ __forceinline__ uint32_t quant(int64_t output, int64_t input) const {
+    return fp8.codes[output * inputs + input];
+  }
+};
+
+// The quants of a lane: calls put(word, row, pair, quant) for the weights of `steps` steps from
+// `first_step` of the unit on; `word` counts pairs of 16-byte vectors' 8 inputs.
+template <class Source, class Put>
+__device__ __forceinline__ void each_quant(const Source& source, const PackTarget& target,
+                                           const PackVector& vector, int unit_inputs,
+                                           int first_step, int steps, Put put) {
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < 4; ++i) {
+      const int64_t output =
+          source_output(target.placement, vector.tile, vector.half, vector.lane / 4, i % 2);
+      if (output >= target.outputs) continue;
+      for (int pair = 0; pair < 2; ++pair) {
+        const int64_t input = vector.unit * unit_inputs + (first_step + step) * 16 + i / 2 * 8 +
+                              vector.lane % 4 * 2 + pair;
+        put(step, i, pair, source.quant(output, input));
+      }
+    }
+  }
+}
+
+// The layouts of linear/cuda/grouped_operands.h.
+template <LinearFormat kFormat, class Source>
+__device__ __forceinline__ void pack_quants(const Source& source, const PackTarget& target,
+                                            const PackVector& vector) {
+  using Traits = GroupedTraits<kFormat>;
+  constexpr int kInputs = unit_inputs(kFormat);
+  uint32_t words[4] = {};
+  if constexpr (Traits::kQuants == QuantKind::kPlanes) {
+    constexpr int kHighBits = Traits::kBits - 4;
+    uint32_t high[2] = {};
+    each_quant(source, target, vector, kInputs, vector.quarter * 4, 4,
+               [&](int step, int i, int pair, uint32_t q) {
+                 words[step] |= (q & 15) << (4 * i + 16 * pair);
+                 if constexpr (kHighBits > 0) {
+                   constexpr int kStepsOfWord = 4 / kHighBits;
+                   high[step / kStepsOfWord] |=
+                       q >> 4 << ((step % kStepsOfWord * 4 + i) * kHighBits + 16 * pair);
+                 }
+               });
+    if constexpr (kHighBits > 0) {
+      auto* const to = reinterpret_cast<uint32_t*>(
+          vector.unit_data + 2048 +
+          ((vector.half * 2 + vector.quarter) * 32 + vector.lane) * (kHighBits * 4));
+      for (int i = 0; i < kHighBits; ++i) to[i] = high[i];
+    }
+  } else {
+    each_quant(source, target, vector, kInputs, vector.quarter * 2, 2,
+               [&](int step, int i, int pair, uint32_t q) {
+                 uint32_t bits = q << (8 * pair + 16 * (i % 2));
+                 if constexpr (Traits::kQuants == QuantKind::kE4m3) {
+                   const uint32_t sign = q >> 7, rest = q & 0x7f;
+                   bits = (i % 2 == 0 ? sign << 15 | rest << 7 : sign << 14 | rest) << (16 * pair);
+                 }
+                 words[step * 2 + i / 2] |= bits;
+               });
+  }
+  *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// The scales of one row of a lane's group, row `place` = (half * 8 + group) * 2 + upper of 32.
+template <LinearFormat kFormat>
+__device__ __forceinline__ void pack_scales(const BlockSource<kFormat>& source, int64_t output,
+                                            int64_t unit, int place, std::byte* to) {
+  using Traits = GroupedTraits<kFormat>;
+  using Block = StoredBlock<kFormat>;
+  constexpr int kGroups = Traits::kGroups;
+  constexpr int kInputs = unit_inputs(kFormat);
+  const int slot = place / 2, upper = place % 2;
+  auto* const bytes = reinterpret_cast<uint8_t*>(to);
+  auto* const halves = reinterpret_cast<uint16_t*>(to);
+  for (int group = 0; group < kGroups; ++group) {
+    const int64_t input = unit * kInputs + group * (kInputs / kGroups);
+    const uint8_t* const block = source.block(output, input);
+    const int at = (slot * kGroups + group) * 2 + upper;
+    if constexpr (Traits::kScales == ScaleKind::kHalves) {
+      halves[at] = static_cast<uint16_t>(Block::d(block));
+      if constexpr (Traits::kHasMin) {
+        halves[at + kGroups * 32] = static_cast<uint16_t>(Block::dmin(block));
+      }
+    } else {
+      const int in_block = source.within(input) / (kInputs / kGroups);
+      bytes[at] = static_cast<uint8_t>(Block::scale(block, in_block));
+      if constexpr (Traits::kHasMin) {
+        bytes[at + kGroups * 32] = static_cast<uint8_t>(Block::minimum(block, in_block));
+      }
+      if (group == 0) {
+        uint16_t* const d = halves + kGroups * (Traits::kHasMin ? 32 : 16);
+        d[place] = static_cast<uint16_t>(Block::d(block));
+        if constexpr (Traits::kHasMin) d[place + 32] = static_cast<uint16_t>(Block::dmin(block));
+      }
+    }
+  }
+}
+
+template <LinearFormat kFormat>
+__global__ void pack_blocks_kernel(StoredBlocks blocks, PackTarget target) {
+  const PackVector vector(target, kUnitBytes<kFormat>);
+  if (!vector.is_in_source) return;
+  const BlockSource<kFormat> source{blocks};
+  pack_quants<kFormat>(source, target, vector);
+  if (vector.quarter != 0 || vector.lane % 4 != 0) return;
+  for (int upper = 0; upper < 2; ++upper) {
+    const int group = vector.lane / 4;
+    const int64_t output = source_output(target.placement, vector.tile, vector.half, group, upper);
+    if (output >= target.outputs) continue;
+    pack_scales<kFormat>(source, output, vector.unit, (vector.half * 8 + group) * 2 + upper,
+                         vector.unit_data + kQuantBytes<kFormat>);
+  }
+}
+
+__global__ void pack_fp8_kernel(StoredFp8 fp8, PackTarget target) {
+  constexpr LinearFormat kFormat = LinearFormat::kFp8;
+  constexpr int kInputs = unit_inputs(kFormat);
+  const PackVector vector(target, kUnitBytes<kFormat>);
+  if (!vector.is_in_source) return;
+  pack_quants<kFormat>(Fp8Source{fp8, target.unit_count * kInputs}, target, vector);
+  if (vector.quarter != 0 || vector.lane % 4 != 0) return;
+  auto* const to = reinterpret_cast<float*>(vector.unit_data + kQuantBytes<kFormat>);
+  for (int upper = 0; upper < 2; ++upper) {
+    const int group = vector.lane / 4;
+    const int64_t output = source_output(target.placement, vector.tile, vector.half, group, upper);
+    if (output >= target.outputs) continue;
+    to[(vector.half * 8 + group) * 2 + upper] =
+        fp8.scales[output * target.unit_count + vector.unit];
+  }
+}
+
+#else
+
+template <LinearFormat kFormat>
+__global__ void pack_blocks_kernel(StoredBlocks, PackTarget) {}
+__global__ void pack_fp8_kernel(StoredFp8, PackTarget) {}
+
+#endif
+
+using PackBlocks = void (*)(StoredBlocks, PackTarget);
+constexpr int kBlockFormatCount = static_cast<int>(LinearFormat::kFp8) - kFirstGrouped;
+
+template <size_t... kIndices>
+PackBlocks find_pack(LinearFormat format, std::index_sequence<kIndices...>) {
+  PackBlocks found = nullptr;
+  const auto look = [&]<LinearFormat kFormat>() {
+    if (format == kFormat) found = pack_blocks_kernel<kFormat>;
+  };
+  (look.template operator()<kUnitFormats[kFirstGrouped + kIndices].format>(), ...);
+  return found;
+}
+
+}  // namespace
+
+Status LinearWeightCuda::pack_stored(const StoredBlocks& blocks, int64_t outputs,
+                                     OutputPlacement placement, int64_t first_output,
+                                     cudaStream_t stream) {
+  FORERUN_RETURN_IF_ERROR(check_pack(plan_.format, outputs, placement, first_output));
+  const PackBlocks kernel = find_pack(plan_.format, std::make_index_sequence<kBlockFormatCount>());
+  if (kernel == nullptr || blocks.first_input % unit_inputs(plan_.format) != 0) {
+    return {StatusCode::kInvalidArgument,
+            "packing blocks from input " + std::to_string(blocks.first_input) +
+                ": the weight was planned for another format, or its units begin elsewhere"};
+  }
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
+  return launch(kernel, pack_blocks(target), kPackThreads, stream, "packing blocks of weights",
+                blocks, target);
+}
+
+Status LinearWeightCuda::pack_stored(const StoredFp8& fp8, int64_t outputs,
+                                     OutputPlacement placement, int64_t first_output,
+                                     cudaStream_t stream) {
+  FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kFp8, outputs, placement, first_output));
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
+  return launch(pack_fp8_kernel, pack_blocks(target), kPackThreads, stream, "packing an FP8 weight",
+                fp8, target);
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,178 @@
+// Random weights as checkpoints store them, with their values by plain formulas, for tests of the
+// grouped formats (linear/unit_formats.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/linear/cuda/plan.h"
+
+namespace forerun::cuda {
+
+struct StoredTensor {
+  std::vector<uint8_t> bytes;  // [out][row_bytes]
+  int64_t row_bytes = 0;
+  std::vector<float> scales;   // e4m3: [out][in / 64]
+  std::vector<float> weights;  // [out][in]
+};
+
+// What a block of a GGUF file says, before it becomes bytes.
+struct BlockParts {
+  std::array<int, 256> q = {};
+  std::array<int, 16> scale = {}, min = {};
+  uint16_t d = 0, dmin = 0;
+};
+
+struct BlockShape {
+  int inputs, bytes, bits, zero, group;
+  int lowest_scale, highest_scale;  // 0, 0: one level
+  bool has_min;
+};
+inline BlockShape block_shape(LinearFormat format) {
+  switch (format) {
+    case LinearFormat::kQ4_0:
+      return {32, 18, 4, 8, 32, 0, 0, false};
+    case LinearFormat::kQ4_1:
+      return {32, 20, 4, 0, 32, 0, 0, true};
+    case LinearFormat::kQ4_K:
+      return {256, 144, 4, 0, 32, 0, 63, true};
+    case LinearFormat::kQ5_K:
+      return {256, 176, 5, 0, 32, 0, 63, true};
+    case LinearFormat::kQ6_K:
+      return {256, 210, 6, 32, 16, -128, 127, false};
+    default:
+      return {32, 34, 8, 128, 32, 0, 0, false};  // q8_0
+  }
+}
+
+// The bytes of a block.
+inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts) {
+  std::vector<uint8_t> bytes;
+  const auto put = [&bytes](int byte) { bytes.push_back(static_cast<uint8_t>(byte)); };
+  const auto put_half = [&put](uint16_t half) {
+    put(half & 0xff);
+    put(half >> 8);
+  };
+  // Low nibbles of quants [first, first + count), high nibbles of the `count` after them.
+  const auto put_nibbles = [&](int first, int count) {
+    for (int i = first; i < first + count; ++i)
+      put((parts.q[i] & 15) | (parts.q[i + count] & 15) << 4);
+  };
+  if (format == LinearFormat::kQ6_K) {
+    put_nibbles(0, 64);
+    put_nibbles(128, 64);
+    for (int half = 0; half < 256; half += 128) {
+      for (int i = half; i < half + 32; ++i) {
+        put(parts.q[i] >> 4 | parts.q[i + 32] >> 4 << 2 | parts.q[i + 64] >> 4 << 4 |
+            parts.q[i + 96] >> 4 << 6);
+      }
+    }
+    for (const int scale : parts.scale) put(scale);
+    put_half(parts.d);
+    return bytes;
+  }
+  put_half(parts.d);
+  switch (format) {
+    case LinearFormat::kQ8_0:
+      for (int i = 0; i < 32; ++i) put(parts.q[i] - 128);
+      break;
+    case LinearFormat::kQ4_0:
+      put_nibbles(0, 16);
+      break;
+    case LinearFormat::kQ4_1:
+      put_half(parts.dmin);
+      put_nibbles(0, 16);
+      break;
+    default:  // q4_K, q5_K
+      put_half(parts.dmin);
+      for (int i = 0; i < 4; ++i) put(parts.scale[i] | parts.scale[i + 4] >> 4 << 6);
+      for (int i = 0; i < 4; ++i) put(parts.min[i] | parts.min[i + 4] >> 4 << 6);
+      for (int i = 4; i < 8; ++i) put((parts.scale[i] & 15) | (parts.min[i] & 15) << 4);
+      if (format == LinearFormat::kQ5_K) {
+        for (int i = 0; i < 32; ++i) {
+          int eight = 0;
+          for (int group = 0; group < 8; ++group) eight |= parts.q[group * 32 + i] >> 4 << group;
+          put(eight);
+        }
+      }
+      for (int first = 0; first < 256; first += 64) put_nibbles(first, 32);
+  }
+  return bytes;
+}
+
+inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, uint32_t seed) {
+  const BlockShape shape = block_shape(format);
+  std::mt19937 engine(seed);
+  const auto below = [&engine](int count) {
+    return static_cast<int>(engine() % static_cast<uint32_t>(count));
+  };
+  std::uniform_real_distribution<float> uniform(0.2f, 1.0f);
+  const bool two_levels = shape.highest_scale > 0;
+  const float unit = 0.05f / static_cast<float>(1 << (shape.bits - 1)) /
+                     (two_levels ? static_cast<float>(shape.highest_scale) : 1.0f);
+  StoredTensor tensor;
+  const int64_t blocks = (in + shape.inputs - 1) / shape.inputs;
+  tensor.row_bytes = blocks * shape.bytes;
+  for (int64_t block_idx = 0; block_idx < out * blocks; ++block_idx) {
+    BlockParts parts;
+    for (int& q : parts.q) q = below(1 << shape.bits);
+    parts.d = to_f16(uniform(engine) * unit).bits;
+    // Minima of about the middle of the quants.
+    if (shape.has_min) {
+      const float middle = static_cast<float>(1 << (shape.bits - 1)) * uniform(engine) * unit;
+      parts.dmin = to_f16(two_levels ? middle : -middle).bits;
+    }
+    for (int i = 0; i < 16; ++i) {
+      parts.scale[i] = shape.lowest_scale + below(shape.highest_scale - shape.lowest_scale + 1);
+      parts.min[i] = shape.has_min ? below(64) : 0;
+    }
+    const std::vector<uint8_t> bytes = encoded(format, parts);
+    tensor.bytes.insert(tensor.bytes.end(), bytes.begin(), bytes.end());
+    const int64_t left = in - block_idx % blocks * shape.inputs;
+    for (int64_t i = 0; i < std::min<int64_t>(shape.inputs, left); ++i) {
+      const auto group = static_cast<size_t>(i / shape.group);
+      const float d = to_float(f16{parts.d}), dmin = to_float(f16{parts.dmin});
+      const auto q = static_cast<float>(parts.q[static_cast<size_t>(i)] - shape.zero);
+      tensor.weights.push_back(two_levels ? d * static_cast<float>(parts.scale[group]) * q -
+                                                dmin * static_cast<float>(parts.min[group])
+                                          : d * q + dmin);
+    }
+  }
+  return tensor;
+}
+
+inline StoredTensor random_fp8(int64_t in, int64_t out, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(1e-4f, 1e-3f);
+  StoredTensor tensor;
+  tensor.row_bytes = in;
+  const int64_t groups = in / 64;
+  for (int64_t output = 0; output < out; ++output) {
+    for (int64_t group = 0; group < groups; ++group) tensor.scales.push_back(uniform(engine));
+    for (int64_t i = 0; i < in; ++i) {
+      auto code = static_cast<uint8_t>(engine());
+      if ((code & 0x7f) == 0x7f) code = 1;  // subnormal instead of NaN
+      tensor.bytes.push_back(code);
+      const int exponent = code >> 3 & 15, mantissa = code & 7;
+      const float magnitude = exponent == 0
+                                  ? std::ldexp(static_cast<float>(mantissa), -9)
+                                  : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+      tensor.weights.push_back((code >= 128 ? -magnitude : magnitude) *
+                               tensor.scales[static_cast<size_t>(output * groups + i / 64)]);
+    }
+  }
+  return tensor;
+}
+
+inline StoredTensor random_stored(LinearFormat format, int64_t in, int64_t out, uint32_t seed) {
+  return format == LinearFormat::kFp8 ? random_fp8(in, out, seed)
+                                      : random_blocks(format, in, out, seed);
+}
+
+}  // namespace forerun::cuda
