@@ -5,6 +5,7 @@
 
 #include "checkpoint/blocks/block_format.h"
 #include "kernels/linear/formats/grouped.h"
+#include "kernels/linear/unit_formats.h"
 #include "model/block_packing.h"
 #include "terminal.h"
 
@@ -38,7 +39,7 @@ std::vector<FormatLine> layout_lines() {
           {"AWQ int4, \"gemv\", \"gemv_fast\"", "4.16", file, kAsStored, kRoundedOnGpus},
           {"GPTQ int4, int8", "4.16, 8.19", file, kAsStored, kRoundedOnGpus},
           {"compressed-tensors int4, int8", "4.12, 8.12", file, kAsStored, kRoundedOnGpus},
-          {"FP8 (e4m3) by tensor, output or block", "8", file, kAsStored, kRoundedOnGpus}};
+          {"FP8 (e4m3) by tensor, output or block", "8", file, kAsStored, kAsStored}};
 }
 
 double stored_bits(const BlockFormatInfo& blocks) {
@@ -52,6 +53,13 @@ double kernel_bits(WeightFormat format) {
          static_cast<double>(kBlockOuts * section_inputs(grouped));
 }
 
+std::string on_gpus(WeightFormat kernel) {
+  const auto format = cuda::grouped_format(kernel);
+  if (!format) return kRoundedOnGpus;
+  const double bits = 8.0 * cuda::unit_bytes(*format) / (32.0 * cuda::unit_inputs(*format));
+  return "as stored, " + format_fixed(bits, 2) + " bits in memory";
+}
+
 std::vector<FormatLine> block_lines() {
   std::vector<FormatLine> lines;
   for (const BlockFormatInfo& blocks : block_formats()) {
@@ -60,7 +68,7 @@ std::vector<FormatLine> block_lines() {
                      kernel
                          ? "as stored, " + format_fixed(kernel_bits(*kernel), 2) + " bits in memory"
                          : "widened to f32",
-                     kRoundedOnGpus});
+                     kernel ? on_gpus(*kernel) : kRoundedOnGpus});
   }
   return lines;
 }

@@ -323,6 +323,7 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
         widened_formats(*checkpoint, LayerRange::all(checkpoint->config()), on_gpus, weights));
   };
   EXPECT_EQ(formats(false, WeightOverride::kAsStored), "");
+  // Inputs of 64 are half of a unit of q4_0 on GPUs; q8_0 lies beside it in Q, K and V.
   EXPECT_NE(formats(true, WeightOverride::kAsStored).find("Q4_0 (0 MB) is rounded to bf16"),
             std::string::npos);
   const WeightOverride q8_0 = requantize_to(WeightFormat::kQ8_0);

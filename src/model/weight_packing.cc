@@ -19,11 +19,21 @@ std::optional<WeightFormat> kernel_format(const RawTensor& tensor) {
   return plan ? std::optional(plan->format) : std::nullopt;
 }
 
-bool has_kernel(const RawTensor& tensor, bool on_gpus) {
-  if (!on_gpus) return kernel_format(tensor).has_value();
-  if (tensor.parts == nullptr) return false;
-  const auto awq = tensor.parts->awq_gemm();
-  return awq && awq->group_size == kGpuInt4Group && awq->scales->dtype == DType::kF16;
+std::optional<cuda::LinearFormat> gpu_format(const RawTensor& tensor) {
+  using cuda::LinearFormat;
+  std::optional<WeightFormat> stored;
+  if (tensor.blocks != nullptr) stored = kernel_format(tensor.blocks->format);
+  if (tensor.parts != nullptr) {
+    if (tensor.parts->are_floats()) stored = WeightFormat::kFp8;
+    const auto awq = tensor.parts->awq_gemm();
+    constexpr auto kInt4 = LinearFormat::kInt4Group128;
+    if (awq && awq->group_size == cuda::unit_inputs(kInt4) && awq->scales->dtype == DType::kF16) {
+      return kInt4;
+    }
+  }
+  const auto format = stored ? cuda::grouped_format(*stored) : std::nullopt;
+  const bool fits = format && tensor.shape[1] % cuda::unit_inputs(*format) == 0;
+  return fits ? format : std::nullopt;
 }
 
 std::optional<int64_t> packed_bytes(const RawTensor& tensor, const ModulePart& part) {

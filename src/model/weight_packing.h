@@ -7,22 +7,20 @@
 
 #include "checkpoint/checkpoint.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/unit_formats.h"
 #include "kernels/precision.h"
 #include "model/shard_plan.h"
 #include "model/weight_override.h"
 
 namespace forerun {
 
-// The inputs that share a scale in the GPU's int4 kernels.
-inline constexpr int64_t kGpuInt4Group = 128;
-
 // The format in which processors' kernels read the weight as it is stored; nothing where they have
 // none, and for plain weights.
 std::optional<WeightFormat> kernel_format(const RawTensor& tensor);
 
-// Whether kernels of a backend read the weight as it is stored, where devices cut it well. False
-// for plain weights.
-bool has_kernel(const RawTensor& tensor, bool on_gpus);
+// The format in which GPUs read the weight as it is stored, where no part of it cuts units and all
+// that is read beside it has the same format. Nothing where they have none, and for plain weights.
+std::optional<cuda::LinearFormat> gpu_format(const RawTensor& tensor);
 // The bytes that pack_as_stored() allocates for a part or for all of a weight. Nothing for plain
 // weights, and where there is no kernel format or blocks and groups are cut where it cannot be:
 // such weights are widened.

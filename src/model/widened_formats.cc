@@ -1,6 +1,7 @@
 #include "model/widened_formats.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "kernels/linear/formats/weight_formats.h"
@@ -11,7 +12,8 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kGpuInt8Group = 64;  // inputs that share a scale in the GPU's int8 kernels
+constexpr auto kGpuInt4 = cuda::LinearFormat::kInt4Group128;
+constexpr int64_t kGpuInt8Group = cuda::unit_inputs(cuda::LinearFormat::kInt8Group64);
 
 std::string megabytes(int64_t bytes) {
   return std::to_string((bytes + 500'000) / 1'000'000) + " MB";
@@ -87,7 +89,8 @@ class Reads {
   }
 
   void read_on_gpus(const RawTensor& tensor, ModuleRead& made) const {
-    if (has_kernel(tensor, /*on_gpus=*/true)) {
+    const std::optional<cuda::LinearFormat> format = gpu_format(tensor);
+    if (format == kGpuInt4) {
       made.read_as = "int4";
       made.read_bytes = made.stored_bytes;
       return;
@@ -96,10 +99,38 @@ class Reads {
     if (is_head && weights_ == WeightOverride::kInt8Head && made.module.in % kGpuInt8Group == 0) {
       return round_groups("int8", 8, kGpuInt8Group, made);
     }
-    if (is_head && weights_ == WeightOverride::kInt4Head && made.module.in % kGpuInt4Group == 0) {
-      return round_groups("int4", 4, kGpuInt4Group, made);
+    if (is_head && weights_ == WeightOverride::kInt4Head &&
+        made.module.in % cuda::unit_inputs(kGpuInt4) == 0) {
+      return round_groups("int4", 4, cuda::unit_inputs(kGpuInt4), made);
     }
-    read_as(WeightFormat::kBf16, tensor, made);
+    // The embedding is looked up in bf16; a tied head is made of that.
+    const bool is_copy = made.module.type == ModuleType::kEmbedding || made.is_tied_head;
+    if (is_copy || !format || !has_one_format(made.module.id)) {
+      return read_as(WeightFormat::kBf16, tensor, made);
+    }
+    const cuda::UnitFormat& unit = cuda::unit_format(*format);
+    made.read_as = weight_format_name(unit.stored);
+    made.read_bytes = (made.module.out + 31) / 32 * (made.module.in / unit.inputs) *
+                      cuda::unit_bytes(unit.format);
+  }
+
+  // Whether all modules that are one layer on GPUs are stored in one format.
+  bool has_one_format(ModuleId id) const {
+    const std::span<const ModuleKind> kinds = read_together(id.kind);
+    return std::all_of(kinds.begin(), kinds.end(), [&](ModuleKind kind) {
+      const RawTensor* const first = checkpoint_.weight({kinds.front(), id.layer});
+      const RawTensor* const other = checkpoint_.weight({kind, id.layer});
+      return first != nullptr && other != nullptr && gpu_format(*first) == gpu_format(*other);
+    });
+  }
+
+  static std::span<const ModuleKind> read_together(ModuleKind kind) {
+    using enum ModuleKind;
+    static constexpr ModuleKind kQkv[] = {kQ, kK, kV};
+    static constexpr ModuleKind kGateUp[] = {kGate, kUp};
+    if (kind == kQ || kind == kK || kind == kV) return kQkv;
+    if (kind == kGate || kind == kUp) return kGateUp;
+    return {};
   }
 
   // An f16 scale a group.

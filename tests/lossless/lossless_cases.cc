@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/layouts/toy_layouts.h"
 #include "engine/load/gpu.h"
 #include "strategies/every_policy.h"
 #include "support/create_engine_rig.h"
@@ -98,6 +99,18 @@ std::vector<Precision> precisions() {
   int4_group128.intermediate_size = 512;  // a group for each of up to four GPUs
   int4_group128.awq_group_size = 128;
   all.push_back({.name = "int4_group128", .spec = int4_group128});
+  // What GPUs read as it is stored, a format at a time.
+  for (const auto format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0, BlockFormat::kQ4_1,
+                            BlockFormat::kQ4_K, BlockFormat::kQ5_K, BlockFormat::kQ6_K}) {
+    gguf.gguf_formats = {format};
+    all.push_back({.name = std::string(block_format(format).name), .spec = gguf});
+  }
+  ToySpec fp8 = int4_group128;
+  fp8.quantization = ToySpec::Quantization::kNone;
+  for (const char* layout : {"float_channel", "fp8_block"}) {
+    fp8.layout = &toy_layout(layout);
+    all.push_back({.name = layout, .spec = fp8});
+  }
   all.push_back({.name = "window", .spec = window});
   return all;
 }

@@ -36,8 +36,13 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
   };
   for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
     const Slice& out = linear.parts[i].out;
-    if (plan.format == LinearFormat::kInt4Group128 &&
-        packs_as_stored(linear.parts[i], linear.in, sources[i])) {
+    const auto stored = format_as_stored(linear.parts[i], linear.in, sources[i]);
+    if (stored == plan.format && plan.format == LinearFormat::kFp8) {
+      stage(0, sources[i].fp8_codes(out, linear.in).bytes());
+      stage(1, static_cast<size_t>(LinearSource::fp8_scale_count(out, linear.in)) * sizeof(float));
+    } else if (stored == plan.format && is_grouped(plan.format)) {
+      stage(0, sources[i].blocks(out, linear.in).rows.bytes());
+    } else if (stored == plan.format) {
       const LinearSource::Int4 slices = sources[i].int4(out, linear.in);
       stage(0, slices.qweight.bytes());
       stage(1, slices.qzeros.bytes());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 #include <string>
@@ -12,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/gguf/toy_gguf.h"
+#include "checkpoint/layouts/toy_layouts.h"
 #include "checkpoint/testing.h"
 #include "device/cuda/cuda_testing.h"
 #include "model/cuda/load_decoder.h"
@@ -40,11 +43,14 @@ struct Case {
   int32_t group;
   DType dtype;
   bool tied;
+  std::vector<BlockFormat> gguf = {};  // a GGUF file in these formats in turn
+  const char* layout = nullptr;        // in place of `quantization`
 };
 
+using enum BlockFormat;
 constexpr auto kPlain = ToySpec::Quantization::kNone;
 constexpr auto kAwq = ToySpec::Quantization::kAwq;
-constexpr Case kCases[] = {
+const Case kCases[] = {
     {"llama_bf16", "llama", 256, 512, 8, 2, 32, 0, kPlain, 0, DType::kBf16, false},
     {"llama_f16_tied", "llama", 64, 96, 4, 4, 16, 0, kPlain, 0, DType::kF16, true},
     {"llama_int4", "llama", 256, 384, 4, 2, 64, 0, kAwq, 128, DType::kF16, false},
@@ -61,6 +67,42 @@ constexpr Case kCases[] = {
     {"qwen2_five_heads_of_20", "qwen2", 128, 320, 5, 1, 20, 0, kPlain, 0, DType::kBf16, false},
     {"llama_int4_two_heads", "llama", 128, 256, 2, 1, 64, 0, kAwq, 128, DType::kF16, false},
     {"llama_int4_narrow_mlp", "llama", 128, 128, 4, 2, 64, 0, kAwq, 128, DType::kF16, true},
+    // Read as they are stored; on several GPUs some parts are half a block wide.
+    {"llama_q8_0", "llama", 256, 512, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ8_0}},
+    {"qwen2_q4_0", "qwen2", 256, 512, 8, 2, 64, 0, kPlain, 0, DType::kF32, true, {kQ4_0}},
+    {"qwen3_q4_1", "qwen3", 256, 512, 4, 2, 128, 0, kPlain, 0, DType::kF32, false, {kQ4_1}},
+    {"llama_q4_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ4_K}},
+    {"llama_q5_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ5_K}},
+    {"llama_q6_k", "llama", 256, 512, 8, 2, 64, 0, kPlain, 0, DType::kF32, false, {kQ6_K}},
+    {"llama_mixed", "llama", 256, 512, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ4_K, kQ6_K}},
+    {"llama_fp8",
+     "llama",
+     256,
+     384,
+     4,
+     2,
+     64,
+     0,
+     kPlain,
+     0,
+     DType::kBf16,
+     false,
+     {},
+     "float_channel"},
+    {"qwen3_fp8_blocks",
+     "qwen3",
+     256,
+     512,
+     8,
+     2,
+     64,
+     0,
+     kPlain,
+     0,
+     DType::kBf16,
+     false,
+     {},
+     "fp8_block"},
 };
 
 // Root mean square of the difference, over that of what was expected; infinite where a number is
@@ -100,10 +142,17 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
     spec.awq_group_size = test_case.group > 0 ? test_case.group : 32;
     spec.dtype = test_case.dtype;
     spec.tied = test_case.tied;
-    const Status written = write_toy_checkpoint(dir_.path(), spec);
-    ASSERT_TRUE(written.ok()) << written.message();
+    spec.gguf_formats = test_case.gguf;
+    if (test_case.layout != nullptr) spec.layout = &toy_layout(test_case.layout);
+    if (test_case.gguf.empty()) {
+      const Status written = write_toy_checkpoint(path_, spec);
+      ASSERT_TRUE(written.ok()) << written.message();
+    } else {
+      path_ /= "toy.gguf";
+      toy_gguf(spec).write(path_);
+    }
     tokens_ = toy_tokens(kTokens, kVocab);
-    auto checkpoint = Checkpoint::open(dir_.path());
+    auto checkpoint = Checkpoint::open(path_);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
     if (!make_shard_plan(checkpoint_->config(), degree, kVocab).ok()) {
@@ -125,6 +174,7 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
   static std::vector<int32_t> blocks() { return SequenceDriver::blocks_for(kTokens); }
 
   TempDir dir_;
+  std::filesystem::path path_ = dir_.path();
   std::vector<int32_t> devices_;
   std::vector<int32_t> tokens_;
   std::unique_ptr<Checkpoint> checkpoint_;
@@ -134,7 +184,7 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
 TEST_P(DecoderCuda, LogitsAreTheCpus) {
   CpuDecoderOptions options;
   options.kv_blocks = kKvBlocks;
-  auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
+  auto cpu = LoadedDecoder::open(path_, 2, options);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   const std::vector<float> expected = run_tokens(*cpu->decoder, tokens_, 0, 256, blocks());
   const std::vector<float> found = run_tokens(*decoder_, tokens_, 0, 256, blocks());
@@ -145,7 +195,7 @@ TEST_P(DecoderCuda, ViewsAreTheCpus) {
   if (std::get<1>(GetParam()).window > 0) GTEST_SKIP() << "a window and a view exclude each other";
   CpuDecoderOptions options;
   options.kv_blocks = kKvBlocks;
-  auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
+  auto cpu = LoadedDecoder::open(path_, 2, options);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   const std::vector<float> expected = logits_through_a_view(*cpu->decoder, tokens_, 3);
   EXPECT_LT(relative_difference(logits_through_a_view(*decoder_, tokens_, 20), expected), 2e-2);

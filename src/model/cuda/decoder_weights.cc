@@ -3,8 +3,11 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/status_macros.h"
@@ -82,7 +85,26 @@ class Loader {
 
 Status Loader::pack(const LinearSource& source, const FusedPart& part, const Slice& in,
                     LinearWeightCuda& to) {
-  if (to.plan().format == LinearFormat::kInt4Group128 && packs_as_stored(part, in, source)) {
+  const LinearFormat format = to.plan().format;
+  const std::optional<LinearFormat> stored = format_as_stored(part, in, source);
+  if (stored == format && format == LinearFormat::kFp8) {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<float> scales, source.fp8_scales(part.out, in));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* codes,
+                             uploader_.bring(source.fp8_codes(part.out, in), 0));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* staged_scales,
+                             uploader_.bring(std::as_bytes(std::span(scales)), 1));
+    return to.pack_stored(StoredFp8{reinterpret_cast<const uint8_t*>(codes),
+                                    reinterpret_cast<const float*>(staged_scales)},
+                          part.out.total, part.placement, part.first_output, stream_->get());
+  }
+  if (stored == format && is_grouped(format)) {
+    const LinearSource::Blocks blocks = source.blocks(part.out, in);
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* rows, uploader_.bring(blocks.rows, 0));
+    return to.pack_stored(
+        StoredBlocks{rows, static_cast<int64_t>(blocks.rows.row_bytes()), blocks.first_input},
+        part.out.total, part.placement, part.first_output, stream_->get());
+  }
+  if (stored == format) {
     const LinearSource::Int4 slices = source.int4(part.out, in);
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(slices.qweight, 0));
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(slices.qzeros, 1));

@@ -47,9 +47,10 @@ struct DecoderWeightsOptionsCuda {
 };
 
 // Loads a GPU's part of these layers onto the current device; touches nothing else of the
-// checkpoint. AWQ layers of group 128 stay int4, everything else becomes bf16, except where
-// `options.weights` says otherwise. Layers of which the part has nothing stay empty, except that o
-// and down then are zeros. `progress` gets the fraction done; it may be empty.
+// checkpoint. Layers stay as they are stored where plan_fused() has a format for them, everything
+// else becomes bf16, except where `options.weights` says otherwise. Layers of which the part has
+// nothing stay empty, except that o and down then are zeros. `progress` gets the fraction done; it
+// may be empty.
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
                                                      const ShardLayoutCuda& layout,
                                                      const DecoderWeightsOptionsCuda& options,

@@ -7,7 +7,8 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr int64_t kOutputsOfWord = 8;  // what int4 outputs are packed by
+constexpr int64_t kOutputsOfWord = 8;        // what int4 outputs are packed by
+constexpr int64_t kOutputsOfGatedTile = 16;  // of gate or up
 
 std::optional<LinearFormat> layer_rounding(WeightOverride weights, const Slice& in) {
   constexpr LinearFormat kInt4 = LinearFormat::kInt4Group128;
@@ -93,19 +94,26 @@ Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
   return sources;
 }
 
-bool packs_as_stored(const FusedPart& part, const Slice& in, const LinearSource& source) {
-  const int64_t step = part.placement == OutputPlacement::kPlain ? kOutputsOfWord : 16;
-  return source.packs_as_int4(part.out, in, step);
+std::optional<LinearFormat> format_as_stored(const FusedPart& part, const Slice& in,
+                                             const LinearSource& source) {
+  const bool is_plain = part.placement == OutputPlacement::kPlain;
+  if (source.packs_as_int4(part.out, in, is_plain ? kOutputsOfWord : kOutputsOfGatedTile)) {
+    return LinearFormat::kInt4Group128;
+  }
+  if (!is_plain && part.out.total % kOutputsOfGatedTile != 0) return std::nullopt;
+  return source.grouped_format(in);
 }
 
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources) {
-  bool int4 = !linear.all_zero() && !sources.empty();
-  for (size_t i = 0; i < sources.size(); ++i) {
-    int4 = int4 && packs_as_stored(linear.parts[i], linear.in, sources[i]);
+  std::optional<LinearFormat> stored;
+  for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
+    const auto format = format_as_stored(linear.parts[i], linear.in, sources[i]);
+    stored = i == 0 || format == stored ? format : std::nullopt;
+    if (!stored) break;
   }
-  return plan_linear(
-      int4 ? LinearFormat::kInt4Group128 : linear.rounded_to.value_or(LinearFormat::kBf16),
-      linear.in.total, linear.outputs, /*may_idle_sms=*/linear.before_attention);
+  if (stored != LinearFormat::kInt4Group128 && linear.rounded_to) stored = linear.rounded_to;
+  return plan_linear(stored.value_or(LinearFormat::kBf16), linear.in.total, linear.outputs,
+                     /*may_idle_sms=*/linear.before_attention);
 }
 
 }  // namespace forerun::cuda

@@ -30,7 +30,7 @@ struct FusedLinear {
   Slice in;
   int64_t outputs = 0;  // 0: the part has nothing of the layer
   std::optional<LinearFormat> rounded_to =
-      std::nullopt;  // the format to round to if it is stored as floats
+      std::nullopt;  // the format to round to if it is not stored as int4
   bool before_attention = false;
 
   // Without inputs of its own a weight is all zeros.
@@ -71,9 +71,12 @@ bool may_share_lm_head(const ModelConfig& config, const FusedLinear& lm_head,
 // Finds the layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
                                                const FusedLinear& linear);
-// Whether the int4 kernels take the part of a module as it is stored.
-bool packs_as_stored(const FusedPart& part, const Slice& in, const LinearSource& source);
-// Int4 if all modules can be int4, otherwise the format that it is rounded to, or bf16.
+// The format in which kernels take the part of a module as it is stored; nothing where they do not.
+std::optional<LinearFormat> format_as_stored(const FusedPart& part, const Slice& in,
+                                             const LinearSource& source);
+// The format in which all modules are taken as they are stored, if there is one; otherwise the
+// format that the layer is rounded to, or bf16. What `rounded_to` names is rounded from any format
+// but int4.
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
 
 }  // namespace forerun::cuda

@@ -1,14 +1,21 @@
 #include "model/cuda/linear_source.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/dtype.h"
 #include "base/status_macros.h"
+#include "checkpoint/blocks/block_format.h"
 #include "checkpoint/float_tensor.h"
 #include "kernels/linear/cuda/plan.h"
+#include "model/block_packing.h"
+#include "model/parts_packing.h"
 
 namespace forerun::cuda {
 namespace {
 
 constexpr int64_t kWord = 8;  // values in a packed word
+constexpr int64_t kFp8Inputs = unit_inputs(LinearFormat::kFp8);
 
 // The slice in units of several elements.
 Slice in_units(const Slice& slice, int64_t unit) {
@@ -28,7 +35,12 @@ Result<LinearSource> LinearSource::find(const Checkpoint& checkpoint, ModuleId m
   LinearSource source;
   FORERUN_ASSIGN_OR_RETURN(source.weight_, require_weight(checkpoint, module));
   FORERUN_RETURN_IF_ERROR(check_readable(*source.weight_));
-  if (source.weight_->parts != nullptr) source.awq_ = source.weight_->parts->awq_gemm();
+  if (source.weight_->parts != nullptr) {
+    source.awq_ = source.weight_->parts->awq_gemm();
+    if (auto floats = source.weight_->parts->floats()) {
+      source.fp8_ = std::make_shared<const ScaledFloats>(std::move(*floats));
+    }
+  }
   return source;
 }
 
@@ -43,6 +55,50 @@ LinearSource::Int4 LinearSource::int4(const Slice& out, const Slice& in) const {
                      .rows = in_units(in, kInt4Group),
                      .columns = in_units(out, kWord)},
           .scales = {.tensor = awq_->scales, .rows = in_units(in, kInt4Group), .columns = out}};
+}
+
+std::optional<LinearFormat> LinearSource::grouped_format(const Slice& in) const {
+  std::optional<WeightFormat> stored;
+  if (fp8_) stored = WeightFormat::kFp8;
+  if (weight_->blocks != nullptr) stored = kernel_format(weight_->blocks->format);
+  const auto format = stored ? cuda::grouped_format(*stored) : std::nullopt;
+  if (!format || in.from.size() == 0 || in.lead != 0 || in.total != in.from.size() ||
+      !aligned(in, unit_inputs(*format))) {
+    return std::nullopt;
+  }
+  const bool cuts_scales = fp8_ && fp8_->block_in < weight_->parts->in_features() &&
+                           fp8_->block_in % unit_inputs(*format) != 0;
+  return cuts_scales ? std::nullopt : format;
+}
+
+LinearSource::Blocks LinearSource::blocks(const Slice& out, const Slice& in) const {
+  const int64_t weights = weight_->blocks->weights;
+  const ShardRange range = {in.from.begin / weights, (in.from.end + weights - 1) / weights};
+  return {.rows = {.tensor = weight_, .rows = out, .columns = Slice::of(range)},
+          .first_input = in.from.begin % weights};
+}
+
+MatrixSlice LinearSource::fp8_codes(const Slice& out, const Slice& in) const {
+  return {.tensor = fp8_->codes, .rows = out, .columns = in};
+}
+
+int64_t LinearSource::fp8_scale_count(const Slice& out, const Slice& in) {
+  return out.total * (in.total / kFp8Inputs);
+}
+
+Result<std::vector<float>> LinearSource::fp8_scales(const Slice& out, const Slice& in) const {
+  // The processors' weight is a view: making it checks the numbers.
+  FORERUN_RETURN_IF_ERROR(pack_parts(*weight_->parts, {out.from, in.from}).status());
+  std::vector<float> scales;
+  scales.reserve(static_cast<size_t>(fp8_scale_count(out, in)));
+  for (int64_t row = 0; row < out.total; ++row) {
+    const int64_t output =
+        std::clamp(out.from.begin + row - out.lead, out.from.begin, out.from.end - 1);
+    for (int64_t input = in.from.begin; input < in.from.end; input += kFp8Inputs) {
+      scales.push_back(fp8_->scale(output, input));
+    }
+  }
+  return scales;
 }
 
 MatrixSlice LinearSource::bf16_part(const Slice& out, const Slice& in) const {

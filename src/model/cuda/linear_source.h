@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/layouts/weight_parts.h"
 #include "forerun/status.h"
+#include "kernels/linear/cuda/plan.h"
 #include "model/cuda/matrix_slice.h"
 
 namespace forerun::cuda {
@@ -30,6 +33,22 @@ class LinearSource {
   };
   Int4 int4(const Slice& out, const Slice& in) const;
 
+  // The grouped format in which kernels take these inputs as they are stored, in blocks of a GGUF
+  // file or in e4m3. Nothing for other formats, and where edges or scales cut units.
+  std::optional<LinearFormat> grouped_format(const Slice& in) const;
+  // Only for a part in a grouped format of blocks: its rows of whole blocks, and where in its first
+  // block a row begins.
+  struct Blocks {
+    MatrixSlice rows;
+    int64_t first_input;
+  };
+  Blocks blocks(const Slice& out, const Slice& in) const;
+  // Only for a part in e4m3: its codes, and how many scales go with them. fp8_scales() computes
+  // these, [out.total][in.total / 64]; it fails if a code or a scale is no number.
+  MatrixSlice fp8_codes(const Slice& out, const Slice& in) const;
+  static int64_t fp8_scale_count(const Slice& out, const Slice& in);
+  Result<std::vector<float>> fp8_scales(const Slice& out, const Slice& in) const;
+
   // bf16 [out][in], whatever the format.
   MatrixSlice bf16_part(const Slice& out, const Slice& in) const;
 
@@ -38,7 +57,8 @@ class LinearSource {
 
  private:
   const RawTensor* weight_ = nullptr;
-  std::optional<AwqTensors> awq_;  // where it is AutoAWQ's "gemm" version
+  std::optional<AwqTensors> awq_;            // where it is AutoAWQ's "gemm" version
+  std::shared_ptr<const ScaledFloats> fp8_;  // where it is e4m3, else null
 };
 
 }  // namespace forerun::cuda

@@ -43,10 +43,11 @@ struct DecoderCudaOptions {
   std::function<void(double)> progress;
 };
 
-// Loads a decoder with 16-bit activations: AWQ int4 layers of group 128 as they are, every other
-// format as bf16. Weights and cache lie on the GPU, logits() in host memory. `checkpoint` is not
-// needed afterwards. Use the decoder from one thread at a time. Fails with the figures if memory
-// does not suffice (kResourceExhausted), and on layers that the kernels do not take (kUnsupported).
+// Loads a decoder with 16-bit activations: layers as they are stored where kernels take that
+// (plan_fused() of model/cuda/fused_linear.h), others as bf16. Weights and cache lie on the GPU,
+// logits() in host memory. `checkpoint` is not needed afterwards. Use the decoder from one thread
+// at a time. Fails with the figures if memory does not suffice (kResourceExhausted), and on layers
+// that the kernels do not take (kUnsupported).
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
                                                    DecoderCudaOptions options);
 

@@ -4,16 +4,20 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "checkpoint/blocks/block_format.h"
 #include "checkpoint/float_tensor.h"
 
 namespace forerun::cuda {
 
 size_t MatrixSlice::element_bytes() const {
-  return as_bf16 ? sizeof(bf16) : dtype_bytes(tensor->dtype);
+  if (as_bf16) return sizeof(bf16);
+  return tensor->blocks != nullptr ? static_cast<size_t>(tensor->blocks->bytes)
+                                   : dtype_bytes(tensor->dtype);
 }
 
 void MatrixSlice::copy_rows(int64_t first, int64_t count, std::byte* to) const {
-  const int64_t width = tensor->shape[1];
+  const bool has_blocks = !as_bf16 && tensor->blocks != nullptr;
+  const int64_t width = tensor->shape[1] / (has_blocks ? tensor->blocks->weights : 1);
   const size_t element = element_bytes();
   const size_t lead = static_cast<size_t>(columns.lead) * element;
   const size_t inner = static_cast<size_t>(columns.from.size()) * element;
@@ -25,7 +29,9 @@ void MatrixSlice::copy_rows(int64_t first, int64_t count, std::byte* to) const {
       std::memset(to, 0, row_bytes());
       continue;
     }
-    const int64_t begin = (rows.from.begin + source) * width + columns.from.begin;
+    const int64_t row_idx = rows.from.begin + source;
+    const int64_t begin =
+        (converts ? row_idx : tensor->stored_row(row_idx)) * width + columns.from.begin;
     std::memset(to, 0, lead);
     std::memset(to + lead + inner, 0, row_bytes() - lead - inner);
     if (!converts) {

@@ -12,7 +12,7 @@ namespace forerun::cuda {
 
 struct MatrixSlice {
   // Two-dimensional. With `as_bf16` floats of any format become bf16; everything else is taken as
-  // it is. Must outlive the slice.
+  // it is. A tensor of blocks has blocks in place of columns then. Must outlive the slice.
   const RawTensor* tensor = nullptr;
   Slice rows, columns;  // `from` within the tensor's shape
   bool as_bf16 = false;

@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "checkpoint/blocks/block_format.h"
+#include "checkpoint/gguf/toy_gguf.h"
+#include "checkpoint/layouts/toy_layouts.h"
 #include "checkpoint/testing.h"
 #include "model/cuda/fused_linear.h"
 #include "model/cuda/load_decoder.h"
@@ -19,6 +24,8 @@ struct Toy {
   std::string name;
   ToySpec spec;
   bool int4 = false;  // everything but the head is packed as it is stored
+  // Everything is packed as it is stored in this format, where parts are whole units.
+  std::optional<LinearFormat> grouped = std::nullopt;
 };
 
 std::vector<Toy> toys() {
@@ -57,6 +64,23 @@ std::vector<Toy> toys() {
   spec.head_dim = 128;
   spec.intermediate_size = 1152;
   all.push_back({"int4", spec, true});
+  spec = base;
+  spec.dtype = DType::kF32;
+  spec.gguf_formats = {BlockFormat::kQ8_0};
+  all.push_back({"q8_0", spec, false, LinearFormat::kQ8_0});
+  spec.hidden_size = 256;
+  spec.intermediate_size = 768;
+  spec.gguf_formats = {BlockFormat::kQ4_0};
+  all.push_back({"q4_0", spec, false, LinearFormat::kQ4_0});
+  // A fourth of the MLP ends in the middle of a block.
+  spec.intermediate_size = 1536;
+  spec.gguf_formats = {BlockFormat::kQ6_K};
+  all.push_back({"q6_k", spec, false, LinearFormat::kQ6_K});
+  spec = base;
+  spec.layout = &toy_layout("fp8_block");
+  spec.hidden_size = 256;
+  spec.intermediate_size = 512;
+  all.push_back({"fp8_blocks", spec, false, LinearFormat::kFp8});
   return all;
 }
 
@@ -85,9 +109,36 @@ std::vector<T> copied(const MatrixSlice& slice) {
   return values;
 }
 
+Matrix dequantized(const LinearSource::Blocks& blocks, int64_t inputs) {
+  const auto bytes = copied<std::byte>(blocks.rows);
+  const BlockFormatInfo& format = *blocks.rows.tensor->blocks;
+  const int64_t count = blocks.rows.columns.total;
+  std::vector<float> whole(static_cast<size_t>(count * format.weights));
+  Matrix rows;
+  for (int64_t row = 0; row < blocks.rows.rows.total; ++row) {
+    format.decode(bytes.data() + row * count * format.bytes, count, whole.data());
+    const auto first = whole.begin() + blocks.first_input;
+    rows.emplace_back(first, first + inputs);
+  }
+  return rows;
+}
+
 // The module as the packing kernels see it, [out.total][in.total].
-Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, bool int4) {
-  if (int4) {
+Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, LinearFormat format) {
+  if (format == LinearFormat::kFp8) {
+    const auto codes = copied<uint8_t>(source.fp8_codes(out, in));
+    const auto scales = source.fp8_scales(out, in);
+    EXPECT_TRUE(scales.ok()) << scales.status().message();
+    const auto weight = LinearWeight::view_fp8(
+        MatrixView<const uint8_t>(codes.data(), {out.total, in.total}),
+        {.values = MatrixView<const float>(scales->data(), {out.total, in.total / 64}),
+         .block_out = 1,
+         .block_in = 64});
+    EXPECT_TRUE(weight.ok()) << weight.status().message();
+    return dequantized(*weight);
+  }
+  if (is_grouped(format)) return dequantized(source.blocks(out, in), in.total);
+  if (format == LinearFormat::kInt4Group128) {
     const LinearSource::Int4 slices = source.int4(out, in);
     const auto qweight = copied<int32_t>(slices.qweight);
     const auto qzeros = copied<int32_t>(slices.qzeros);
@@ -131,27 +182,37 @@ class ShardWeights : public testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
     toy_ = toys()[GetParam()];
-    ASSERT_TRUE(write_toy_checkpoint(dir_.path(), toy_.spec).ok());
-    auto checkpoint = Checkpoint::open(dir_.path());
+    std::filesystem::path path = dir_.path();
+    if (toy_.spec.gguf_formats.empty()) {
+      ASSERT_TRUE(write_toy_checkpoint(path, toy_.spec).ok());
+    } else {
+      path /= "toy.gguf";
+      toy_gguf(toy_.spec).write(path);
+    }
+    auto checkpoint = Checkpoint::open(path);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
   }
   // Compares each module of a fused layer with the CPU's weight of it.
   void expect_same(const FusedLinear& linear, const std::vector<const LinearWeight*>& expected,
-                   bool int4) {
+                   bool int4, bool stores_grouped = true) {
     const auto sources = find_sources(*checkpoint_, linear);
     ASSERT_TRUE(sources.ok()) << sources.status().message();
     if (linear.outputs == 0) return;
     const auto plan = plan_fused(linear, *sources);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->format == LinearFormat::kInt4Group128, int4 && !linear.all_zero());
+    const bool is_whole = toy_.grouped && linear.in.from.begin % unit_inputs(*toy_.grouped) == 0 &&
+                          linear.in.from.size() % unit_inputs(*toy_.grouped) == 0;
+    const bool is_stored = is_whole && !linear.all_zero() && stores_grouped;
+    EXPECT_EQ(plan->format == toy_.grouped, is_stored);
     if (linear.all_zero()) return;
     for (size_t i = 0; i < linear.parts.size(); ++i) {
       const FusedPart& part = linear.parts[i];
       EXPECT_EQ(part.first_output % kTileOutputs, 0);
       EXPECT_LE(part.first_output + part.out.total, linear.outputs);
-      EXPECT_TRUE(packed((*sources)[i], part.out, linear.in, int4) ==
-                  framed(*expected[i], part.out, linear.in, !int4))
+      EXPECT_TRUE(packed((*sources)[i], part.out, linear.in, plan->format) ==
+                  framed(*expected[i], part.out, linear.in, plan->format == LinearFormat::kBf16))
           << module_name(part.module, ModuleNaming::kHuggingFace);
     }
   }
@@ -180,7 +241,8 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       expect_same(linears.gate_up, {&expected.gate, &expected.up}, toy_.int4);
       expect_same(linears.down, {&expected.down}, toy_.int4);
       if (!config.tied_embeddings && layout.has_head()) {
-        expect_same(head_linear(config, layout, WeightOverride::kAsStored), {&cpu->head}, false);
+        expect_same(head_linear(config, layout, WeightOverride::kAsStored), {&cpu->head}, false,
+                    toy_.spec.layout == nullptr);  // which quantizes no head
       }
       EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
       EXPECT_EQ(layout.num_tokens, part.vocab.size());

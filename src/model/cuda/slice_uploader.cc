@@ -1,6 +1,7 @@
 #include "model/cuda/slice_uploader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -50,16 +51,36 @@ Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
   return {};
 }
 
-Result<const std::byte*> SliceUploader::bring(const MatrixSlice& slice, size_t place) {
+Status SliceUploader::reserve(size_t bytes, size_t place) {
   DeviceBuffer& buffer = places_[place];
-  if (buffer.bytes() < slice.bytes()) {
-    FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the previous contents have been used
-    buffer = DeviceBuffer();
-    FORERUN_ASSIGN_OR_RETURN(buffer,
-                             DeviceBuffer::allocate(slice.bytes(), "a tensor to be converted"));
+  if (buffer.bytes() >= bytes) return {};
+  FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the previous contents have been used
+  buffer = DeviceBuffer();
+  FORERUN_ASSIGN_OR_RETURN(buffer, DeviceBuffer::allocate(bytes, "a tensor to be converted"));
+  return {};
+}
+
+Result<const std::byte*> SliceUploader::bring(const MatrixSlice& slice, size_t place) {
+  FORERUN_RETURN_IF_ERROR(reserve(slice.bytes(), place));
+  FORERUN_RETURN_IF_ERROR(upload(slice, places_[place].data()));
+  return static_cast<const std::byte*>(places_[place].data());
+}
+
+Result<const std::byte*> SliceUploader::bring(std::span<const std::byte> bytes, size_t place) {
+  FORERUN_RETURN_IF_ERROR(reserve(bytes.size(), place));
+  for (size_t first = 0; first < bytes.size(); first += kPortionBytes) {
+    const size_t count = std::min(kPortionBytes, bytes.size() - first);
+    Portion& portion = portions_[next_];
+    next_ = 1 - next_;
+    FORERUN_RETURN_IF_ERROR(portion.copied.synchronize());
+    std::memcpy(portion.memory.data(), bytes.data() + first, count);
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(places_[place].data() + first, portion.memory.data(), count,
+                        cudaMemcpyHostToDevice, stream_->get()),
+        "uploading weights");
+    FORERUN_RETURN_IF_ERROR(portion.copied.record(*stream_));
   }
-  FORERUN_RETURN_IF_ERROR(upload(slice, buffer.data()));
-  return static_cast<const std::byte*>(buffer.data());
+  return static_cast<const std::byte*>(places_[place].data());
 }
 
 }  // namespace forerun::cuda

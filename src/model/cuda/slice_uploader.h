@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
@@ -26,6 +27,8 @@ class SliceUploader {
   // place.
   static constexpr size_t kPlaces = 3;
   Result<const std::byte*> bring(const MatrixSlice& slice, size_t place);
+  // The same for bytes, which have been read when it returns.
+  Result<const std::byte*> bring(std::span<const std::byte> bytes, size_t place);
 
  private:
   struct Portion {
@@ -34,6 +37,9 @@ class SliceUploader {
   };
   explicit SliceUploader(const Stream* stream, Portion first, Portion second)
       : stream_(stream), portions_{std::move(first), std::move(second)} {}
+
+  // Makes room for `bytes` bytes in a place.
+  Status reserve(size_t bytes, size_t place);
 
   const Stream* stream_;
   std::array<Portion, 2> portions_;
