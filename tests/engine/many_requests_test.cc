@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "base/sanitized.h"
+#include "base/test_part.h"
 #include "forerun/engine.h"
 #include "strategies/every_policy.h"
 #include "support/create_engine_rig.h"
-#include "support/test_part.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

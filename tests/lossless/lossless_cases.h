@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/test_part.h"
 #include "forerun/engine.h"
-#include "support/test_part.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdlib>
 
-namespace forerun::testing {
+namespace forerun {
 
 // The number that the environment variable FORERUN_TEST_PART holds: 4 asks for a fourth of each
 // product. 1, the whole, where it is not set.
@@ -14,4 +14,4 @@ inline size_t test_part() {
   return part == nullptr ? 1 : static_cast<size_t>(std::max(std::atoi(part), 1));
 }
 
-}  // namespace forerun::testing
+}  // namespace forerun
