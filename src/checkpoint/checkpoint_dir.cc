@@ -77,8 +77,10 @@ Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repositor
   }
   const std::filesystem::path snapshot = repository / "snapshots" / commit;
   if (!std::filesystem::is_directory(snapshot, error)) {
-    return Status(StatusCode::kNotFound, snapshot.string() + ": no such directory, though refs/" +
-                                             revision + " names it (an interrupted download?)");
+    return Status(StatusCode::kNotFound,
+                  snapshot.string() + ": no such directory, though refs/" + revision +
+                      " names it (an interrupted download?); "
+                      "accepted: a whole download, as hf download brings it");
   }
   return snapshot;
 }
@@ -136,7 +138,9 @@ Result<std::filesystem::path> find_files(std::string_view model, std::string_vie
   return Status(StatusCode::kNotFound,
                 quoted + ": no such directory, and not in the local Hugging Face cache (" +
                     (searched.empty() ? "none: HOME is not set" : searched) +
-                    "); Forerun never downloads: hf download " + std::string(repository_name) +
+                    "); accepted: a checkpoint directory, a GGUF file, or a repository of that "
+                    "cache; Forerun never downloads: hf download " +
+                    std::string(repository_name) +
                     (at == model.size() ? "" : " --revision " + revision) +
                     (quantization.empty() ? "" : include_patterns(quantization)));
 }

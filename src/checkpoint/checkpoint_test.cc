@@ -248,7 +248,7 @@ TEST(Checkpoint, TensorsThatDisagreeWithTheConfig) {
                  });
   expect_refused(
       plain, StatusCode::kNotFound,
-      {"tensor \"model.layers.0.self_attn.o_proj.weight\": not found"},
+      {"tensor \"model.layers.0.self_attn.o_proj.weight\": not found; accepted: one of shape ["},
       [](auto& tensors) { erase_named(tensors, "model.layers.0.self_attn.o_proj.weight"); });
   expect_refused(plain, StatusCode::kNotFound,
                  {"\"lm_head.weight\": not found", "tie_word_embeddings"},
@@ -305,8 +305,11 @@ TEST(Checkpoint, AwqPartsThatDisagree) {
   ToySpec awq = tiny("llama");
   awq.quantization = ToySpec::Quantization::kAwq;
   const std::string module = "model.layers.0.mlp.down_proj";
-  expect_refused(awq, StatusCode::kCorrupt, {module + ".qzeros\": not found, though other parts"},
-                 [&](auto& tensors) { erase_named(tensors, module + ".qzeros"); });
+  expect_refused(
+      awq, StatusCode::kCorrupt,
+      {module + ".qzeros\": not found, though other parts of the layer are; accepted: all "
+                "parts of AWQ"},
+      [&](auto& tensors) { erase_named(tensors, module + ".qzeros"); });
   expect_refused(awq, StatusCode::kCorrupt,
                  {module + ".qweight", "found shape [12][4]", "accepted: [24][2]"},
                  [&](auto& tensors) {
@@ -405,7 +408,8 @@ TEST(Checkpoint, BrokenShards) {
                    {"weight_map.model.norm.weight", "a file in the same directory"}, nullptr,
                    write_index(outside));
   }
-  expect_refused(spec, StatusCode::kNotFound, {"index.json: shard", "x.safetensors: No such file"},
+  expect_refused(spec, StatusCode::kNotFound,
+                 {"index.json: shard", "x.safetensors: No such file", "accepted: every shard"},
                  nullptr, write_index("x.safetensors"));
   expect_refused(spec, StatusCode::kCorrupt,
                  {"model-00001-of-00002.safetensors: tensor \"model.norm.weight\": not found"},

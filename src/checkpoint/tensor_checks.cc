@@ -129,7 +129,7 @@ class Checker {
   Status check_plain(const Module& module, const std::string& name,
                      const std::vector<int64_t>& shape) {
     const RawTensor* tensor = table_.find(name);
-    if (tensor == nullptr) return missing(module, name);
+    if (tensor == nullptr) return missing(module, name, shape);
     used_.insert(tensor->name);
     const bool takes_blocks = shape.size() == 2;
     if (!is_float(tensor->dtype) && !(takes_blocks && tensor->blocks != nullptr)) {
@@ -179,7 +179,8 @@ class Checker {
     return Status();
   }
 
-  Status missing(const Module& module, const std::string& name) const {
+  Status missing(const Module& module, const std::string& name,
+                 const std::vector<int64_t>& shape) const {
     const std::string_view foreign = table_.foreign_dtype(name);
     if (!foreign.empty()) {
       return disagreement(table_.spelling(name), printable(foreign),
@@ -191,7 +192,8 @@ class Checker {
     const LayerScheme* const scheme = scheme_for(module, layer);
     if (scheme != nullptr && module.type == ModuleType::kLinear) {
       hint = ", nor " + main_part(layer, *scheme) + ", as config.json describes " +
-             std::string(scheme->layout->method) + parts_of_layer(layer);
+             std::string(scheme->layout->method) + parts_of_layer(layer) +
+             "; accepted: either of the two";
     } else if (is_matrix(module) && (table_.find(layer + ".qweight") != nullptr ||
                                      table_.find(layer + ".weight_packed") != nullptr)) {
       hint = std::string(", but a quantized one, though config.json has ") +
@@ -201,6 +203,9 @@ class Checker {
                     "quantization_config describes");
     } else if (module.type == ModuleType::kHead) {
       hint = "; accepted: a head, or \"tie_word_embeddings\": true in config.json";
+    } else {
+      hint = "; accepted: one of shape " + shape_text(shape) + ", as " +
+             std::string(table_.described_by()) + " says";
     }
     return Status(StatusCode::kNotFound, table_.main_file().string() + ": " +
                                              label(table_.spelling(name)) + ": not found" + hint);

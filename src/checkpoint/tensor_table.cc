@@ -86,9 +86,11 @@ Result<TensorTable> TensorTable::open(const std::filesystem::path& dir) {
   } else if (std::filesystem::exists(table.main_file_, error)) {
     FORERUN_RETURN_IF_ERROR(table.add_file(table.main_file_, nullptr));
   } else if (std::filesystem::is_symlink(table.main_file_, error)) {
-    return Status(StatusCode::kNotFound, table.main_file_.string() +
-                                             ": a symbolic link to a file that is not there "
-                                             "(an interrupted download?)");
+    return Status(StatusCode::kNotFound,
+                  table.main_file_.string() +
+                      ": a symbolic link to a file that is not there "
+                      "(an interrupted download?); accepted: a file, or a link to "
+                      "one");
   } else {
     return refuse_weights_of(dir);
   }
@@ -100,8 +102,13 @@ Status TensorTable::add_file(const std::filesystem::path& file,
                              const std::vector<std::string>* listed) {
   auto mapped = MappedFile::open(file);
   if (!mapped.ok()) {
-    return listed == nullptr ? mapped.status()
-                             : mapped.status().with_context(main_file_.string() + ": shard");
+    if (listed == nullptr) return mapped.status();
+    const Status of_shard = mapped.status().with_context(main_file_.string() + ": shard");
+    if (of_shard.code() != StatusCode::kNotFound) return of_shard;
+    return Status(of_shard.code(), of_shard.message() +
+                                       "; accepted: every shard that the index names, beside it "
+                                       "(an interrupted download? hf download brings what is "
+                                       "missing)");
   }
   FORERUN_RETURN_IF_ERROR(refuse_lfs_pointer(text_of(mapped->bytes()), file.string()));
   auto entries = parse_safetensors_header(mapped->bytes(), mapped->bytes().size());
@@ -114,7 +121,8 @@ Status TensorTable::add_file(const std::filesystem::path& file,
       if (!std::binary_search(names.begin(), names.end(), std::string_view(name))) {
         return Status(StatusCode::kCorrupt, file.string() + ": tensor \"" + printable(name) +
                                                 "\": not found, though " + main_file_.string() +
-                                                " places it there");
+                                                " places it there; accepted: the file and the "
+                                                "index of one checkpoint");
       }
     }
     std::vector<std::string_view> kept(listed->begin(), listed->end());

@@ -58,8 +58,9 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
     // A directory that may not be entered says neither that it has the file nor that it has not.
-    return Status(StatusCode::kNotFound,
-                  file.string() + ": " + (error ? error.message() : "no such file"));
+    return Status(StatusCode::kNotFound, file.string() + ": " +
+                                             (error ? error.message() : "no such file") +
+                                             "; accepted: a JSON file");
   }
   if (!std::filesystem::is_regular_file(file, error)) {
     return Status(StatusCode::kInvalidArgument, file.string() + ": is not a regular file");

@@ -67,10 +67,11 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& file_or_dir) {
   if (is_dir && !std::filesystem::exists(file, error)) {
     const bool sentencepiece = std::filesystem::exists(file_or_dir / "tokenizer.model", error);
     return Status(StatusCode::kNotFound,
-                  file.string() + ": is missing" +
+                  file.string() +
+                      ": is missing; accepted: a tokenizer.json of Hugging Face tokenizers" +
                       (sentencepiece ? "; found tokenizer.model, which transformers converts: "
                                        "AutoTokenizer.from_pretrained(dir).save_pretrained(dir)"
-                                     : "; accepted: a tokenizer.json of Hugging Face tokenizers"));
+                                     : ""));
   }
   FORERUN_ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
   const std::filesystem::path config = file_or_dir / "tokenizer_config.json";

@@ -151,7 +151,10 @@ Status WeightParts::find_part(const TensorTable& table, const std::string& modul
       return part_disagrees(name, printable(foreign), dtypes_text(part.dtypes));
     }
     return Status(StatusCode::kCorrupt,
-                  part_label(name) + ": not found, though other parts of the layer are");
+                  part_label(name) +
+                      ": not found, though other parts of the layer are; accepted: all "
+                      "parts of " +
+                      std::string(layout().method));
   }
   if (part.role == PartRole::kNotRead) {
     tensors_.push_back({std::move(name), tensor});

@@ -48,9 +48,10 @@ Result<cuda::DeviceInfo> info_of(int32_t gpu) {
   for (const cuda::DeviceInfo& device : devices) {
     if (device.index == gpu) return device;
   }
-  return Status(StatusCode::kNotFound, "devices: found cuda:" + std::to_string(gpu) +
-                                           ", but this process sees " +
-                                           std::to_string(devices.size()) + " GPUs");
+  return Status(StatusCode::kNotFound,
+                "devices: found cuda:" + std::to_string(gpu) + ", but this process sees " +
+                    std::to_string(devices.size()) +
+                    " GPUs; accepted: " + "one that forerun inspect --devices lists");
 }
 
 }  // namespace
