@@ -10,49 +10,17 @@
 #include "checkpoint/gguf/gguf_config.h"
 #include "checkpoint/gguf/gguf_file.h"
 #include "checkpoint/layouts/weight_layout.h"
+#include "checkpoint/old_quantization.h"
 #include "checkpoint/other_formats.h"
 #include "checkpoint/tensor_checks.h"
 #include "checkpoint/tensor_table.h"
-#include "json/field_reader.h"
-#include "json/json_document.h"
 
 namespace forerun {
 namespace {
 
-constexpr int64_t kMaxSideFileBytes = 1 << 20;
 constexpr const char* kAcceptedPaths =
     "a GGUF file, or a Hugging Face directory with config.json, tokenizer.json and safetensors (hf "
     "download org/name brings one)";
-
-// Quantizers before transformers 4.35 described their work in a file of its own.
-Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig& config) {
-  if (config.quantization.kind != QuantizationConfig::Kind::kNone) return Status();
-  struct OldFile {
-    const char* name;
-    void (*read)(FieldReader&, QuantizationConfig&);
-  };
-  for (const OldFile& file : {OldFile{"quantize_config.json", read_gptq_fields},
-                              OldFile{"quant_config.json", read_awq_fields}}) {
-    const auto document = JsonDocument::read(dir / file.name, kMaxSideFileBytes);
-    if (!document.ok()) {
-      if (document.status().code() == StatusCode::kNotFound) continue;
-      return document.status();
-    }
-    FieldReader fields(document->root());
-    file.read(fields, config.quantization);
-    config.quantization.kind = QuantizationConfig::Kind::kParts;
-    return fields.status();
-  }
-  std::error_code error;
-  if (std::filesystem::exists(dir / "hf_quant_config.json", error)) {
-    return Status(StatusCode::kUnsupported,
-                  (dir / "hf_quant_config.json").string() +
-                      ": found ModelOpt's description (NVFP4 or FP8), and config.json has none; "
-                      "accepted: quantization that config.json describes; take the original bf16 "
-                      "or f16 checkpoint, or a GGUF file of it");
-  }
-  return Status();
-}
 
 Status check_directory(const std::filesystem::path& dir) {
   std::error_code error;
@@ -86,7 +54,7 @@ namespace {
 Result<Checkpoint::Impl> open_directory(const std::filesystem::path& dir) {
   FORERUN_RETURN_IF_ERROR(check_directory(dir));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(dir));
-  FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
+  FORERUN_RETURN_IF_ERROR(read_old_quantization(dir, config));
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
   // transformers, too, uses a head that differs from the embedding, whatever config.json says.
   if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
@@ -135,7 +103,7 @@ Result<Checkpoint::Impl> complete_head(Checkpoint::Impl impl) {
 Result<Checkpoint::Impl> open_eagle3_directory(const std::filesystem::path& dir) {
   FORERUN_RETURN_IF_ERROR(check_directory(dir));
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_eagle3_config(dir));
-  FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
+  FORERUN_RETURN_IF_ERROR(read_old_quantization(dir, config));
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
   return complete_head({dir, std::move(config), std::move(table), nullptr, {}, {}});
 }

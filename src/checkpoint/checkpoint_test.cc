@@ -361,6 +361,35 @@ TEST(Checkpoint, OldAwqDescriptionBesideTheConfig) {
   EXPECT_EQ(must_open(temp.path()).config().quantization.schemes.at(0).group_size, 8);
 }
 
+TEST(Checkpoint, AnOldDescriptionMayNotContradictTheConfig) {
+  ToySpec spec = tiny("llama");
+  spec.quantization = ToySpec::Quantization::kAwq;
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  const auto opened_with = [&](const char* file, const char* text) {
+    EXPECT_TRUE(write_text(temp.path() / file, text).ok());
+    const Status status = Checkpoint::open(temp.path()).status();
+    fs::remove(temp.path() / file);
+    return status;
+  };
+  for (const char* const same :
+       {R"({"zero_point":true,"q_group_size":8,"w_bit":4,"version":"GEMM"})",
+        R"({"bits":4,"group_size":8,"damp_percent":0.01})", "{}", "no JSON"}) {
+    for (const char* const file : {"quant_config.json", "quantize_config.json"}) {
+      EXPECT_TRUE(opened_with(file, same).ok()) << same;
+    }
+  }
+  EXPECT_EQ(opened_with("quantize_config.json", R"({"bits":4,"group_size":64})").message(),
+            (temp.path() / "quantize_config.json").string() +
+                ": field \"group_size\": found 64; accepted: 8, as quantization_config of "
+                "config.json beside it says, or no quantize_config.json");
+  EXPECT_NE(opened_with("quant_config.json", R"({"w_bit":8})")
+                .message()
+                .find("quant_config.json: field \"w_bit\": found 8; accepted: 4"),
+            std::string::npos);
+  EXPECT_FALSE(opened_with("quant_config.json", R"({"version":"gemv"})").ok());
+}
+
 TEST(Checkpoint, BrokenFiles) {
   const ToySpec spec = tiny("llama");
   expect_refused(spec, StatusCode::kCorrupt, {"model.safetensors: tensor", "truncated"}, nullptr,
