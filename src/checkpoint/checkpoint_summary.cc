@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/gguf/gguf_fields.h"
 #include "checkpoint/layouts/weight_layout.h"
 #include "checkpoint/modules.h"
 
@@ -125,6 +126,10 @@ CheckpointSummary summarize(const Checkpoint& checkpoint) {
   for (const RawTensor& tensor : checkpoint.tensors()) all_bytes += stored_bytes(tensor);
   summary.ignored_bytes = all_bytes - summary.weight_bytes;
   summary.features = feature_lines(config);
+  if (checkpoint.gguf() == nullptr) return summary;
+  for (const std::string& field : unread_gguf_fields(*checkpoint.gguf())) {
+    summary.features.push_back("metadata that nothing reads: " + field);
+  }
   return summary;
 }
 

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_summary.h"
 #include "checkpoint/float_tensor.h"
 #include "checkpoint/gguf/ggml_types.h"
+#include "checkpoint/gguf/gguf_fields.h"
 #include "checkpoint/gguf/toy_gguf.h"
 #include "checkpoint/testing.h"
 #include "forerun/sampling_fields.h"
@@ -50,6 +51,19 @@ GgufRig with_head_of_type(uint32_t ggml_type) {
   tied.tied = true;
   GgufRig rig = toy_gguf(tied);
   rig.tensor("output.weight", ggml_type, {256, 64}, "");
+  return rig;
+}
+
+// The description of one layer of llama, with an embedding, but without heads and feed-forward
+// width.
+GgufRig minimal() {
+  GgufRig rig;
+  rig.value("general.architecture", "llama")
+      .value("llama.block_count", uint32_t{1})
+      .value("llama.embedding_length", uint32_t{32})
+      .value("llama.context_length", uint32_t{64})
+      .value("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .tensor("token_embd.weight", kF32, {4, 32}, std::string(512, '\0'));
   return rig;
 }
 
@@ -262,6 +276,168 @@ TEST_F(GgufCheckpointTest, RefusesWhatItWouldRunWrongly) {
   EXPECT_NE(refused.message().find("may run it"), std::string::npos) << refused.message();
 }
 
+TEST_F(GgufCheckpointTest, FieldsThatChangeTheArithmeticAreRefused) {
+  struct Case {
+    const char* name;
+    float value;
+    const char* accepted;
+  };
+  for (const Case& each : {Case{"logit_scale", 0.0625f, "1"},
+                           {"residual_scale", 0.22f, "1"},
+                           {"embedding_scale", 12.0f, "1"},
+                           {"attn_logit_softcapping", 50.0f, "0"},
+                           {"final_logit_softcapping", 30.0f, "0"},
+                           {"attention.scale", 0.5f, "0.25, 1 divided by the square root of"},
+                           {"attention.clamp_kqv", 8.0f, "0"},
+                           {"attention.max_alibi_bias", 8.0f, "0"},
+                           {"attention.temperature_scale", 0.1f, "0"},
+                           {"attention.temperature_length", 8192.0f, "0"},
+                           {"attention.shared_kv_layers", 2, "0"},
+                           {"attention.causal", 0, "true"},
+                           {"use_parallel_residual", 1, "false"},
+                           {"nextn_predict_layers", 1, "0"},
+                           {"num_loops", 2, "1"},
+                           {"embedding_length_out", 32, "64, embedding_length"},
+                           {"rope.scaling.alpha", 1000.0f, "1"},
+                           {"rope.scaling.attn_factor", 0.5f, "1, unless"}}) {
+    expect_refused({"\"llama." + std::string(each.name) + "\": found ",
+                    "; accepted: " + std::string(each.accepted), "may run it"},
+                   [&](GgufRig& rig) { rig.value("llama." + std::string(each.name), each.value); });
+  }
+  expect_refused({"\"llama.use_parallel_residual\": found 1; accepted: false"},
+                 [](GgufRig& rig) { rig.value("llama.use_parallel_residual", true); });
+  expect_refused({"\"llama.activation_sparsity_scale\": found 0.5; accepted: 0"}, [](GgufRig& rig) {
+    rig.array<float>("llama.activation_sparsity_scale", {0, 0.5f});
+  });
+  expect_refused({"\"llama.hidden_activation\": found \"gelu\"; accepted: \"silu\" or \"swish\""},
+                 [](GgufRig& rig) { rig.value("llama.hidden_activation", "gelu"); });
+  expect_refused(
+      {"\"llama.tensor_data_layout\": found \"other\"; accepted: \"Meta AI original pth"},
+      [](GgufRig& rig) { rig.value("llama.tensor_data_layout", "other"); });
+  expect_refused({"\"llama.logit_scale\": found \"1\"; accepted: a number"},
+                 [](GgufRig& rig) { rig.value("llama.logit_scale", "1"); });
+  expect_refused({"\"llama.rope.scaling.yarn_log_multiplier\": found 1; accepted: 0"},
+                 [](GgufRig& rig) {
+                   rig.value("llama.rope.scaling.type", "yarn")
+                       .value("llama.rope.scaling.factor", 4.0f)
+                       .value("llama.rope.scaling.yarn_log_multiplier", 1.0f);
+                 });
+  expect_refused({"\"llama.attention.sliding_window_pattern\": found 1; accepted: no such field"},
+                 [](GgufRig& rig) {
+                   rig.value("llama.attention.sliding_window", uint32_t{64})
+                       .array<bool>("llama.attention.sliding_window_pattern", {true, false});
+                 });
+  for (const char* const type : {"linear", "yarn"}) {
+    expect_refused({"\"llama.rope.scaling.factor\": found nothing; accepted: a number from 0, as "
+                    "rope.scaling.type says"},
+                   [&](GgufRig& rig) { rig.value("llama.rope.scaling.type", type); });
+  }
+  expect_refused({"\"llama.vocab_size\": found 257; accepted: at most 256, the number of rows of "
+                  "token_embd.weight"},
+                 [](GgufRig& rig) { rig.value("llama.vocab_size", uint32_t{257}); });
+  expect_refused({"\"adapter.type\": found \"lora\"; accepted: model; merge the adapter"},
+                 [](GgufRig& rig) { rig.value("adapter.type", "lora"); });
+}
+
+TEST_F(GgufCheckpointTest, NormsOfQAndKAreThoseOfQwen3) {
+  expect_refused(
+      {"tensor \"blk.0.attn_q_norm.weight\": found a tensor that the file's metadata "
+       "gives no place"},
+      [](GgufRig& rig) {
+        for (const char* const name : {"blk.0.attn_q_norm.weight", "blk.1.attn_q_norm.weight"}) {
+          rig.tensor(name, kF32, {16}, std::string(64, '\0'));
+        }
+      });
+  std::string bytes = toy_gguf(toy("qwen3")).bytes();
+  for (size_t at; (at = bytes.find("attn_q_norm")) != std::string::npos;) bytes[at + 5] = 'x';
+  ASSERT_TRUE(write_text(file(), bytes).ok());
+  EXPECT_EQ(Checkpoint::open(file()).status().message(),
+            file().string() +
+                ": tensor \"blk.0.attn_q_norm.weight\": not found; accepted: one of "
+                "shape [16], as the file's metadata says");
+}
+
+TEST_F(GgufCheckpointTest, FieldsThatChangeNothingAreAccepted) {
+  GgufRig rig = toy_gguf(toy("llama"));
+  for (const char* const name :
+       {"logit_scale", "residual_scale", "embedding_scale", "attention.output_scale", "num_loops",
+        "rope.scaling.attn_factor", "rope.scaling.alpha"}) {
+    rig.value("llama." + std::string(name), 1.0f);
+  }
+  for (const char* const name :
+       {"attn_logit_softcapping", "final_logit_softcapping", "attention.clamp_kqv",
+        "attention.max_alibi_bias", "rope.scaling.yarn_log_multiplier", "expert_count"}) {
+    rig.value("llama." + std::string(name), 0.0f);
+  }
+  rig.value("llama.attention.scale", 0.25f)
+      .value("llama.attention.causal", true)
+      .value("llama.use_parallel_residual", false)
+      .value("llama.tensor_data_layout", "Meta AI original pth")
+      .value("llama.rope.scaling.type", "linear")
+      .value("llama.rope.scaling.factor", 0.0f)
+      .value("llama.rope.scaling.finetuned", false)
+      .value("llama.rope.scaling.yarn_ext_factor", -1.0f)
+      .array<int32_t>("llama.rope.dimension_sections", {0, 0, 0, 0})
+      .value("llama.rope.freq_base_swa", 10000.0f)
+      .value("llama.vocab_size", uint32_t{256})
+      .value("llama.expert_used_count", uint32_t{0})
+      .value("llama.ssm.inner_size", uint32_t{0})
+      .value("llama.pooling_type", uint32_t{3});
+  rig.tensor("rope_freqs.weight", kF32, {8}, bytes_of({1, 1, 1, 2, 4, 8, 8, 8}));
+  rig.write(file());
+  const Checkpoint checkpoint = opened(file());
+  EXPECT_TRUE(unread_gguf_fields(*checkpoint.gguf()).empty());
+}
+
+// llama_model_save_to_file() writes every field, those of other architectures with their defaults.
+TEST_F(GgufCheckpointTest, DefaultsOfASavedFileChangeNothing) {
+  toy_gguf(toy("llama"))
+      .value("llama.attn_logit_softcapping", 50.0f)
+      .value("llama.final_logit_softcapping", 30.0f)
+      .value("llama.router_logit_softcapping", 30.0f)
+      .value("llama.token_shift_count", uint32_t{2})
+      .value("llama.attention.scale", 0.0f)
+      .value("llama.wkv.head_size", uint32_t{0})
+      .write(file());
+  EXPECT_TRUE(unread_gguf_fields(*opened(file()).gguf()).empty());
+  expect_refused({"\"llama.final_logit_softcapping\": found 20"}, [](GgufRig& rig) {
+    rig.value("llama.final_logit_softcapping", 20.0f).value("llama.wkv.head_size", uint32_t{0});
+  });
+}
+
+TEST_F(GgufCheckpointTest, FieldsThatNothingKnowsAreTold) {
+  toy_gguf(toy("llama"))
+      .value("llama.new_scale", 2.0f)
+      .value("llama.vocab_size", uint32_t{2})
+      .value("mradermacher.quantized_on", "a day")
+      .array<std::string>("tokenizer.ggml.tokens", {"a", "b", "c"})
+      .write(file());
+  const Checkpoint checkpoint = opened(file());
+  EXPECT_EQ(unread_gguf_fields(*checkpoint.gguf()),
+            (std::vector<std::string>{"llama.new_scale",
+                                      "llama.vocab_size (2, beside a list of 3 tokens)"}));
+  EXPECT_EQ(summarize(checkpoint).features.back(),
+            "metadata that nothing reads: llama.vocab_size (2, beside a list of 3 tokens)");
+}
+
+TEST_F(GgufCheckpointTest, ANumberMayBeGivenForEachLayer) {
+  minimal()
+      .array<uint32_t>("llama.feed_forward_length", {64, 64})
+      .array<uint32_t>("llama.attention.head_count", {2, 2})
+      .array<uint32_t>("llama.attention.head_count_kv", {1, 1})
+      .write(file());
+  // The description is read; a tensor is missing.
+  EXPECT_EQ(Checkpoint::open(file()).status().code(), StatusCode::kNotFound);
+  minimal()
+      .array<uint32_t>("llama.feed_forward_length", {64, 32})
+      .array<uint32_t>("llama.attention.head_count", {2, 2})
+      .write(file());
+  EXPECT_NE(Checkpoint::open(file()).status().message().find(
+                "\"llama.feed_forward_length\": found an array of 2 integers; accepted: one number "
+                "for all layers"),
+            std::string::npos);
+}
+
 TEST_F(GgufCheckpointTest, TensorsThatNothingReadsAreRefused) {
   for (const std::string name :
        {"output.bias", "token_embd_norm.weight", "output_norm.bias", "position_embd.weight",
@@ -347,16 +523,10 @@ TEST_F(GgufCheckpointTest, ASamplingDefaultOutOfRangeIsRefused) {
 }
 
 TEST_F(GgufCheckpointTest, AMissingTensorIsNamedAsTheFileWould) {
-  GgufRig rig;
-  rig.value("general.architecture", "llama")
-      .value("llama.block_count", uint32_t{1})
-      .value("llama.embedding_length", uint32_t{32})
+  minimal()
       .value("llama.feed_forward_length", uint32_t{64})
       .value("llama.attention.head_count", uint32_t{2})
-      .value("llama.context_length", uint32_t{64})
-      .value("llama.attention.layer_norm_rms_epsilon", 1e-5f)
-      .tensor("token_embd.weight", kF32, {4, 32}, std::string(512, '\0'));
-  rig.write(file());
+      .write(file());
   const Status refused = Checkpoint::open(file()).status();
   EXPECT_EQ(refused.code(), StatusCode::kNotFound);
   EXPECT_NE(refused.message().find("blk.0.attn_norm.weight"), std::string::npos)

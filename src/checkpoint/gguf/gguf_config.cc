@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "checkpoint/config_sections.h"
 #include "checkpoint/gguf/ggml_types.h"
 #include "checkpoint/gguf/gguf_eagle3.h"
+#include "checkpoint/gguf/gguf_fields.h"
 #include "checkpoint/modules.h"
 #include "checkpoint/other_families.h"
 #include "checkpoint/tensor_checks.h"
@@ -25,6 +27,7 @@ namespace {
 
 constexpr const char* kArchitecture = "general.architecture";
 constexpr const char* kType = "general.type";
+constexpr const char* kAdapterType = "adapter.type";
 constexpr const char* kQuantizationVersion = "general.quantization_version";
 // The version of block formats that ggml defines now (GGML_QNT_VERSION).
 constexpr int64_t kBlocksVersion = 2;
@@ -104,9 +107,9 @@ class ConfigReader {
     config_.architecture = architecture.hugging_face;
     config_.dtype = DType::kBf16;
     config_.dtype_stated = true;
-    refuse_other_computations();
     read_shape();
     read_rope();
+    if (fields_.ok()) check_gguf_fields(fields_, prefix_, config_);
     if (fields_.ok()) read_tensors();
     read_formats();
   }
@@ -121,6 +124,21 @@ class ConfigReader {
     return value ? std::optional<int32_t>(static_cast<int32_t>(*value)) : std::nullopt;
   }
 
+  // A number that some files give for each layer. Unset as integer() is.
+  std::optional<int32_t> integer_of_layers(std::string_view name, int64_t max) {
+    const auto values = fields_.integers(key(name), 1, max);
+    if (!values) return std::nullopt;
+    const auto others = std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>());
+    if (values->empty() || others != values->end()) {
+      refuse_other(name, "one number for all layers");
+      return std::nullopt;
+    }
+    return static_cast<int32_t>(values->front());
+  }
+  int32_t required_of_layers(std::string_view name, int64_t max) {
+    return fields_.has(key(name)) ? integer_of_layers(name, max).value_or(1) : required(name, max);
+  }
+
   // A key under which the model computes something else.
   void refuse_other(std::string_view name, std::string_view accepted) {
     fields_.refuse(key(name), accepted_or_other_engines(accepted), StatusCode::kUnsupported);
@@ -129,8 +147,9 @@ class ConfigReader {
   // Files that are no model of their own.
   void refuse_parts_of_models() {
     const std::string_view type = fields_.string(kType).value_or("model");
-    if (type == "adapter") {
-      fields_.refuse(kType,
+    // Adapters had no general.type at first.
+    if (type == "adapter" || fields_.has(kAdapterType)) {
+      fields_.refuse(fields_.has(kAdapterType) ? kAdapterType : kType,
                      "model; merge the adapter into its base with llama.cpp's llama-export-lora, "
                      "and open the file that it writes",
                      StatusCode::kUnsupported);
@@ -140,25 +159,13 @@ class ConfigReader {
     }
   }
 
-  // Keys under which these architectures would compute something else.
-  void refuse_other_computations() {
-    if (integer("expert_count", 0, kMaxWidth).value_or(0) > 0) {
-      refuse_other("expert_count", "0: mixtures of experts are not read");
-    }
-    if (!fields_.boolean(key("attention.causal")).value_or(true)) {
-      refuse_other("attention.causal", "true");
-    }
-    if (!fields_.boolean(key("use_parallel_residual")).value_or(false)) return;
-    refuse_other("use_parallel_residual", "false");
-  }
-
   void read_shape() {
     config_.num_layers = required("block_count", kMaxLayers);
     config_.hidden_size = required("embedding_length", kMaxWidth);
-    config_.intermediate_size = required("feed_forward_length", kMaxVocab);
-    config_.num_heads = required("attention.head_count", kMaxWidth);
+    config_.intermediate_size = required_of_layers("feed_forward_length", kMaxVocab);
+    config_.num_heads = required_of_layers("attention.head_count", kMaxWidth);
     config_.num_kv_heads =
-        integer("attention.head_count_kv", 1, kMaxWidth).value_or(config_.num_heads);
+        integer_of_layers("attention.head_count_kv", kMaxWidth).value_or(config_.num_heads);
     // A context of 1 would leave no token to write.
     config_.max_position =
         static_cast<int32_t>(fields_.required_integer(key("context_length"), 2, kMaxPosition));
@@ -197,14 +204,17 @@ class ConfigReader {
     RopeScaling& scaling = config_.rope_scaling;
     // Before rope.scaling.* there was one key.
     const auto old_scale = fields_.number(key("rope.scale_linear"), 0, 1e6);
-    scaling.factor =
-        fields_.number(key("rope.scaling.factor"), 0, 1e6).value_or(old_scale.value_or(1.0f));
+    const auto factor = fields_.number(key("rope.scaling.factor"), 0, 1e6);
+    scaling.factor = factor.value_or(old_scale.value_or(1.0f));
     if (scaling.factor == 0.0f) scaling.factor = 1.0f;  // 0 is "none" in some files
     // Where no type is named, llama.cpp scales by the factor linearly.
     const std::string_view unnamed = scaling.factor == 1.0f ? "none" : "linear";
     const std::string_view kind = fields_.string(key("rope.scaling.type")).value_or(unnamed);
-    if (kind == "linear") {
-      scaling.kind = RopeScaling::Kind::kLinear;
+    if ((kind == "linear" || kind == "yarn") && !factor && !old_scale) {
+      fields_.refuse(key("rope.scaling.factor"),
+                     "a number from 0, as rope.scaling.type says \"" + std::string(kind) + "\"");
+    } else if (kind == "linear") {
+      if (scaling.factor != 1.0f) scaling.kind = RopeScaling::Kind::kLinear;
     } else if (kind == "yarn") {
       read_yarn();
     } else if (kind != "none") {
@@ -226,13 +236,6 @@ class ConfigReader {
     }
     scaling.beta_fast = fields_.number(key("rope.scaling.yarn_beta_fast"), 0, 1e6).value_or(32.0f);
     scaling.beta_slow = fields_.number(key("rope.scaling.yarn_beta_slow"), 0, 1e6).value_or(1.0f);
-    for (const char* const name :
-         {"rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor",
-          "rope.scaling.yarn_attn_factor"}) {
-      if (fields_.has(key(name))) {
-        refuse_other(name, "no such key");
-      }
-    }
     const double scaled =
         static_cast<double>(scaling.original_max_position) * static_cast<double>(scaling.factor);
     config_.max_position =
@@ -275,7 +278,7 @@ class ConfigReader {
     config_.qkv_bias = has(ModuleKind::kQ, "bias");
     config_.o_bias = has(ModuleKind::kO, "bias");
     config_.mlp_bias = has(ModuleKind::kGate, "bias");
-    config_.qk_norm = has(ModuleKind::kQNorm, "weight");
+    config_.qk_norm = config_.model_type == "qwen3";
     config_.tied_embeddings = !has(ModuleKind::kHead, "weight");
     const GgufFileTensor* const embedding =
         file_.find(module_name({ModuleKind::kEmbedding}, ModuleNaming::kGguf) + ".weight");
@@ -293,6 +296,12 @@ class ConfigReader {
                            " rows of token_embd.weight",
                        StatusCode::kCorrupt);
       }
+      if (integer("vocab_size", 0, kMaxVocab).value_or(0) > config_.vocab_size) {
+        fields_.refuse(key("vocab_size"),
+                       "at most " + std::to_string(embedding->shape[0]) +
+                           ", the number of rows of token_embd.weight",
+                       StatusCode::kCorrupt);
+      }
     } else {
       // A head that uses its target's.
       config_.vocab_size = integer("vocab_size", 1, kMaxVocab)
@@ -305,9 +314,8 @@ class ConfigReader {
 
   void read_special_tokens() {
     const auto id = [&](const char* name) -> std::optional<int32_t> {
-      const auto value = fields_.integer(name, -1, INT32_MAX);
-      if (!value || *value < 0 || *value >= config_.vocab_size) return std::nullopt;
-      return static_cast<int32_t>(*value);
+      const auto value = fields_.token_id(name);
+      return value && *value < config_.vocab_size ? value : std::nullopt;
     };
     config_.bos_token_id = id("tokenizer.ggml.bos_token_id");
     for (const char* const name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",

@@ -18,7 +18,7 @@ inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 
 // general.architecture may be llama (Mistral's files say so, too), qwen2 or qwen3. Fails with the
 // file, the key, what was found and what is accepted. Whether there are biases and a head of its
-// own is taken from the tensors, since no key says it.
+// own is taken from the tensors, since no key says it; the norms of Q and K are qwen3's.
 Result<ModelConfig> read_gguf_config(const GgufFile& file);
 
 // Whether general.architecture is eagle3: an EAGLE-3 head, as llama.cpp's converter writes it.

@@ -1,7 +1,7 @@
 // Feeds bytes to the GGUF header parser. What it accepts must keep its promises: tensors within the
 // file, in order, aligned, of the size that shape and type say; keys that are found; strings within
-// the file. Inputs that are no GGUF file are replaced by a small valid one, from which the fuzzer
-// goes on.
+// the file; fields that are checked. Inputs that are no GGUF file are replaced by a small valid
+// one, from which the fuzzer goes on.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "checkpoint/gguf/ggml_types.h"
+#include "checkpoint/gguf/gguf_fields.h"
 #include "checkpoint/gguf/gguf_header.h"
 #include "checkpoint/gguf/gguf_rig.h"
 #include "checkpoint/gguf/gguf_split.h"
@@ -27,6 +28,10 @@ const std::string& seed() {
           .value("general.architecture", "llama")
           .value<uint32_t>("general.alignment", 32)
           .value("scale", 0.5F)
+          .value("llama.attention.scale", 0.125F)
+          .value("llama.attention.causal", true)
+          .value("llama.hidden_activation", "silu")
+          .array<float>("llama.activation_sparsity_scale", {0, 0})
           .split(0, 1, 3)
           .array<std::string>("tokens", {"a", "bc"})
           .array<int32_t>("types", {1, 2})
@@ -45,9 +50,13 @@ void check_metadata(const forerun::GgufMetadata& metadata, std::span<const std::
     require(metadata.find(value.key) == &value);
     forerun::GgufMetadataReader integers(metadata);
     forerun::GgufMetadataReader numbers(metadata);
+    forerun::GgufMetadataReader flags(metadata);
+    forerun::GgufMetadataReader tokens(metadata);
     forerun::GgufMetadataReader strings(metadata);
     require(integers.integers(value.key, INT64_MIN, INT64_MAX).has_value() == integers.ok());
     require(numbers.numbers(value.key, -1, 1).has_value() == numbers.ok());
+    require(flags.numbers_or_booleans(value.key, -1, 1).has_value() == flags.ok());
+    require(tokens.token_id(value.key).value_or(0) >= 0);
     require(strings.strings(value.key).has_value() == strings.ok());
     require(value.strings.empty() || value.strings.size() == value.count);
     for (const std::string_view text : value.strings) {
@@ -55,6 +64,11 @@ void check_metadata(const forerun::GgufMetadata& metadata, std::span<const std::
       require(begin >= file.data() && begin + text.size() <= file.data() + file.size());
     }
   }
+  forerun::ModelConfig config;
+  config.head_dim = config.hidden_size = 64;
+  forerun::GgufMetadataReader fields(metadata);
+  forerun::check_gguf_fields(fields, "llama.", config);
+  require(fields.ok() || fields.status().message().find("; accepted: ") != std::string::npos);
   const auto split = forerun::read_gguf_split(metadata, "f");
   if (split.ok() && split->has_value()) require((*split)->part_idx < (*split)->num_parts);
 }

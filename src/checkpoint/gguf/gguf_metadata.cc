@@ -242,13 +242,14 @@ std::optional<std::span<const std::string_view>> GgufMetadataReader::strings(std
 template <class T, class Convert>
 std::optional<std::vector<T>> GgufMetadataReader::list(std::string_view key,
                                                        std::string_view accepted,
-                                                       const Convert& convert) {
+                                                       const Convert& convert,
+                                                       bool takes_booleans) {
   const GgufValue* const value = value_of(key);
   if (value == nullptr) return std::nullopt;
   const bool is_array = value->type == GgufType::kArray;
   const GgufType type = is_array ? value->element_type : value->type;
   const size_t stride = gguf_type_bytes(type);
-  if (stride == 0 || type == GgufType::kBool) {
+  if (stride == 0 || (type == GgufType::kBool && !takes_booleans)) {
     refuse(key, std::string(accepted) + ", or an array of them");
     return std::nullopt;
   }
@@ -281,6 +282,26 @@ std::optional<std::vector<float>> GgufMetadataReader::numbers(std::string_view k
   return list<float>(key, number_range(min, max), [=](GgufType type, const std::byte* from) {
     return number_within(type, from, min, max);
   });
+}
+
+std::optional<std::vector<float>> GgufMetadataReader::numbers_or_booleans(std::string_view key,
+                                                                          double min, double max) {
+  return list<float>(
+      key, number_range(min, max),
+      [=](GgufType type, const std::byte* from) -> std::optional<float> {
+        if (type == GgufType::kBool) return load<uint8_t>(from) != 0 ? 1.0f : 0.0f;
+        return number_within(type, from, min, max);
+      },
+      true);
+}
+
+std::optional<int32_t> GgufMetadataReader::token_id(std::string_view key) {
+  const GgufValue* const value = value_of(key);
+  if (value == nullptr) return std::nullopt;
+  const auto id = integer_at(value->type, value->bytes.data());
+  if (id == -1 || id == int64_t{UINT32_MAX}) return std::nullopt;
+  const auto checked = integer(key, -1, INT32_MAX);
+  return checked ? std::optional<int32_t>(static_cast<int32_t>(*checked)) : std::nullopt;
 }
 
 int64_t GgufMetadataReader::required_integer(std::string_view key, int64_t min, int64_t max) {

@@ -90,6 +90,13 @@ class GgufMetadataReader {
   std::optional<std::vector<int64_t>> integers(std::string_view key, int64_t min, int64_t max);
   // One number or an array of them.
   std::optional<std::vector<float>> numbers(std::string_view key, double min, double max);
+  // The same, with true as 1 and false as 0.
+  std::optional<std::vector<float>> numbers_or_booleans(std::string_view key, double min,
+                                                        double max);
+
+  // An id from 0 on. Unset, without a failure, where the key says that there is no such token: -1,
+  // also as llama.cpp's tools write it to 32 bits without a sign.
+  std::optional<int32_t> token_id(std::string_view key);
 
   // Does what integer() does, but records a failure and returns 1 if the key is absent.
   int64_t required_integer(std::string_view key, int64_t min, int64_t max);
@@ -115,7 +122,7 @@ class GgufMetadataReader {
   // optional.
   template <class T, class Convert>
   std::optional<std::vector<T>> list(std::string_view key, std::string_view accepted,
-                                     const Convert& convert);
+                                     const Convert& convert, bool takes_booleans = false);
 
   const GgufMetadata& metadata_;
   std::string source_;

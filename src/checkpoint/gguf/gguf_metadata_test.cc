@@ -83,6 +83,36 @@ TEST_F(GgufMetadataTest, ReadsEveryType) {
   EXPECT_TRUE(reader.ok()) << reader.status().message();
 }
 
+TEST(GgufTokenIds, MinusOneIsNoTokenInEveryType) {
+  const std::string file = GgufRig()
+                               .value<uint32_t>("u32", UINT32_MAX)
+                               .value<int32_t>("i32", -1)
+                               .value<int64_t>("i64", -1)
+                               .value<uint32_t>("zero", 0)
+                               .value<uint32_t>("far", UINT32_MAX - 1)
+                               .bytes();
+  const auto header = parse_gguf_header(std::as_bytes(std::span(file)), file.size());
+  ASSERT_TRUE(header.ok()) << header.status().message();
+  GgufMetadataReader reader(header->metadata);
+  for (const char* const none : {"u32", "i32", "i64", "absent"}) {
+    EXPECT_EQ(reader.token_id(none), std::nullopt) << none;
+  }
+  EXPECT_EQ(reader.token_id("zero"), 0);
+  EXPECT_TRUE(reader.ok()) << reader.status().message();
+  EXPECT_EQ(reader.token_id("far"), std::nullopt);
+  EXPECT_FALSE(reader.ok());
+}
+
+TEST_F(GgufMetadataTest, BooleansCountAsNumbersWhereThatIsAsked) {
+  GgufMetadataReader reader(metadata_);
+  EXPECT_EQ(reader.numbers_or_booleans("true", 0, 1), std::vector<float>{1.0F});
+  EXPECT_EQ(reader.numbers_or_booleans("false", 0, 1), std::vector<float>{0.0F});
+  EXPECT_EQ(reader.numbers_or_booleans("f32", 0, 2), std::vector<float>{1.5F});
+  EXPECT_TRUE(reader.ok()) << reader.status().message();
+  EXPECT_EQ(reader.numbers_or_booleans("nan", 0, 2), std::nullopt);
+  EXPECT_FALSE(reader.ok());
+}
+
 TEST_F(GgufMetadataTest, StringsAreViewsOfTheFile) {
   GgufMetadataReader reader(metadata_);
   const auto tokens = reader.strings("tokens");

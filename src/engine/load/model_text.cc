@@ -20,11 +20,6 @@ constexpr const char* kTokens = "tokenizer.ggml.tokens";
 constexpr const char* kTemplate = "tokenizer.chat_template";
 constexpr const char* kTemplateNames = "tokenizer.chat_templates";
 
-std::optional<int32_t> token_id(GgufMetadataReader& fields, const char* key) {
-  const auto id = fields.integer(key, -1, INT32_MAX);  // -1: none
-  return id && *id >= 0 ? std::optional<int32_t>(static_cast<int32_t>(*id)) : std::nullopt;
-}
-
 // "bos_token" and the like, as templates name them.
 std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataReader& fields) {
   std::vector<std::pair<std::string, std::string>> names;
@@ -34,7 +29,7 @@ std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataRead
                                   std::pair("tokenizer.ggml.eos_token_id", "eos_token"),
                                   std::pair("tokenizer.ggml.unknown_token_id", "unk_token"),
                                   std::pair("tokenizer.ggml.padding_token_id", "pad_token")}) {
-    const auto id = token_id(fields, key);
+    const auto id = fields.token_id(key);
     if (!id || static_cast<size_t>(*id) >= tokens->size()) continue;
     names.emplace_back(name, std::string((*tokens)[static_cast<size_t>(*id)]));
   }
@@ -80,12 +75,12 @@ Result<GgufVocabulary> read_gguf_vocabulary(const GgufFile& file) {
   if (auto scores = fields.numbers("tokenizer.ggml.scores", -1e30, 1e30)) {
     vocabulary.scores = std::move(*scores);
   }
-  vocabulary.bos = token_id(fields, "tokenizer.ggml.bos_token_id");
-  vocabulary.eos = token_id(fields, "tokenizer.ggml.eos_token_id");
-  vocabulary.eot = token_id(fields, "tokenizer.ggml.eot_token_id");
-  vocabulary.eom = token_id(fields, "tokenizer.ggml.eom_token_id");
-  vocabulary.unk = token_id(fields, "tokenizer.ggml.unknown_token_id");
-  vocabulary.pad = token_id(fields, "tokenizer.ggml.padding_token_id");
+  vocabulary.bos = fields.token_id("tokenizer.ggml.bos_token_id");
+  vocabulary.eos = fields.token_id("tokenizer.ggml.eos_token_id");
+  vocabulary.eot = fields.token_id("tokenizer.ggml.eot_token_id");
+  vocabulary.eom = fields.token_id("tokenizer.ggml.eom_token_id");
+  vocabulary.unk = fields.token_id("tokenizer.ggml.unknown_token_id");
+  vocabulary.pad = fields.token_id("tokenizer.ggml.padding_token_id");
   vocabulary.add_bos = fields.boolean("tokenizer.ggml.add_bos_token");
   vocabulary.add_eos = fields.boolean("tokenizer.ggml.add_eos_token");
   vocabulary.add_space_prefix = fields.boolean("tokenizer.ggml.add_space_prefix");

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/status_macros.h"
+#include "checkpoint/gguf/gguf_fields.h"
 #include "engine/load/model_text.h"
 #include "forerun/sampling_fields.h"
 
@@ -53,6 +54,15 @@ Result<OpenedModel> open_draft(const EngineOptions& options, const OpenedModel& 
   return OpenedModel{std::move(checkpoint), target.shared_tokenizer, {}};
 }
 
+void tell_fields_not_read(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() == nullptr) return;
+  const std::vector<std::string> fields = unread_gguf_fields(*checkpoint.gguf());
+  if (fields.empty()) return;
+  std::string line = checkpoint.path().string() + ": found ";
+  for (const std::string& field : fields) line += field + (&field == &fields.back() ? "" : ", ");
+  log_line(LogLevel::kWarning, line + ", which nothing here reads; the model is run without");
+}
+
 // The draft's defaults choose nothing.
 void tell_defaults_not_applied(const OpenedModel& target) {
   if (target.defaults.not_applied.empty()) return;
@@ -68,9 +78,11 @@ void tell_defaults_not_applied(const OpenedModel& target) {
 Result<OpenedModels> open_models(const EngineOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options.model));
   tell_defaults_not_applied(target);
+  tell_fields_not_read(target.checkpoint);
   OpenedModels models{std::move(target), std::nullopt};
   if (options.draft.empty()) return models;
   FORERUN_ASSIGN_OR_RETURN(models.draft, open_draft(options, models.target));
+  tell_fields_not_read(models.draft->checkpoint);
   return models;
 }
 
