@@ -72,7 +72,12 @@ Status run_convert(const ConvertFlags& flags) {
   if (!done.ok()) return done.status();
   for (const std::string& note : done->notes) std::cerr << terminal_text(note) << '\n';
   std::cerr << terminal_text(flags.output) << ": " << format_bytes(static_cast<double>(done->bytes))
-            << " of weights\n";
+            << " of weights";
+  if (done->num_kept > 0) {
+    std::cerr << "; " << done->num_kept << " of " << done->num_weights
+              << " tensors bit for bit as they were stored";
+  }
+  std::cerr << '\n';
   return Status();
 }
 
@@ -90,9 +95,11 @@ Command add_convert(CLI::App& app) {
                       "Format of the linear layers: " + list_of(output_format_names()) +
                           ". A directory takes floats, and awq with groups of 128 inputs or "
                           "awq:64, awq:32; a GGUF file takes floats and blocks");
-  command->add_option("--embedding", flags->embedding,
-                      "Format of the embedding (default: q8_0 in a GGUF file whose layers have "
-                      "fewer than 8 bits, the input's floats beside awq, else as --to)");
+  command->add_option(
+      "--embedding", flags->embedding,
+      "Format of the embedding (default: q8_0 in a GGUF file whose layers have "
+      "fewer than 8 bits, else as --to, but blocks with at most as many bits stay as "
+      "stored; the input's floats beside awq)");
   command->add_option("--head", flags->head, "Format of the head (default: as --embedding)");
   command->add_flag("--force", flags->force, "Replace an output that is there");
   command->footer(

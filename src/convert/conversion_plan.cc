@@ -20,6 +20,16 @@ bool is_smaller_than_a_byte(const FileFormat& format) {
   return format.kind == FileFormat::Kind::kBlocks && format.blocks->bytes < format.blocks->weights;
 }
 
+double bits(const BlockFormatInfo& blocks) {
+  return 8.0 * static_cast<double>(blocks.bytes) / static_cast<double>(blocks.weights);
+}
+
+bool is_stored_as(const WeightSource& source, const FileFormat& format) {
+  const RawTensor* const dense = source.dense();
+  if (dense == nullptr || dense->blocks != format.blocks) return false;
+  return format.blocks != nullptr || (format.is_float() && dense->dtype == format.dtype);
+}
+
 FileFormat q8_0() {
   return {.kind = FileFormat::Kind::kBlocks, .blocks = &block_format(BlockFormat::kQ8_0)};
 }
@@ -66,15 +76,23 @@ class Planner {
       FORERUN_RETURN_IF_ERROR(add_module(module));
       if (is_gguf_ && module.id.kind == ModuleKind::kEmbedding) add_rope_factors();
     }
+    FORERUN_RETURN_IF_ERROR(check_awq_layers());
     list_notes();
     return std::move(plan_);
   }
 
  private:
+  // A layer that gets another format.
   struct Note {
     std::string first_name;
-    std::string text;
+    std::string found;
+    std::string written;   // the format
+    std::string accepted;  // what would hold the layer; empty: nothing else
     int count;
+
+    std::string names() const {
+      return first_name + (count > 1 ? " and " + std::to_string(count - 1) + " others" : "");
+    }
   };
 
   Status check_formats() const {
@@ -113,8 +131,15 @@ class Planner {
 
   // What embedding, head and layers that AWQ cannot hold get where nothing was asked for.
   FileFormat wide_format(ModuleId module) const {
-    if (to_.kind != FileFormat::Kind::kAwq) return is_smaller_than_a_byte(to_) ? q8_0() : to_;
     const RawTensor* const weight = input_.weight(module);
+    if (to_.kind != FileFormat::Kind::kAwq) {
+      const FileFormat wide = is_smaller_than_a_byte(to_) ? q8_0() : to_;
+      const BlockFormatInfo* const stored = weight != nullptr ? weight->blocks : nullptr;
+      if (wide.blocks == nullptr || stored == nullptr || bits(*stored) > bits(*wide.blocks)) {
+        return wide;
+      }
+      return {.kind = FileFormat::Kind::kBlocks, .blocks = stored};
+    }
     const bool is_stored =
         weight != nullptr && weight->blocks == nullptr && weight->parts == nullptr;
     return {.dtype = is_stored ? weight->dtype : DType::kF16};
@@ -176,6 +201,7 @@ class Planner {
     FORERUN_ASSIGN_OR_RETURN(WeightSource source, WeightSource::make(input_, module.id));
     FileFormat format = format_of(module);
     const std::string name = name_of(module.id);
+    ++plan_.num_weights;
     if (format.kind == FileFormat::Kind::kAwq) {
       if (source.awq() && source.awq()->group_size == format.group_size) {
         for (const ModuleTensor& part : input_.tensors_of(module.id)) {
@@ -183,44 +209,66 @@ class Planner {
             plan_.jobs.push_back(copy_tensor(part.name, *part.tensor));
           }
         }
+        ++plan_.num_kept;
+        ++num_awq_layers_;
         return {};
       }
       if (source.rows() % kOutputsOfAwqWord == 0 && source.columns() % format.group_size == 0) {
         plan_.jobs.push_back(quantize_to_awq(name, std::move(source), format.group_size));
+        ++num_awq_layers_;
         return {};
       }
       format = wide_format(module.id);
       plan_.directory.kept_modules.push_back(name);
       note(name, source, format,
-           "no AWQ of groups of " + std::to_string(plan_.directory.awq_group_size));
+           "no AWQ of groups of " + std::to_string(plan_.directory.awq_group_size),
+           accepted_by_awq(source));
     } else if (format.blocks != nullptr && source.columns() % format.blocks->weights != 0) {
       const std::string found =
           "rows that are no whole number of blocks of " + std::to_string(format.blocks->weights);
       format = {.dtype = DType::kF16};
-      note(name, source, format, found);
+      note(name, source, format, found, "");
     }
+    if (is_stored_as(source, format)) ++plan_.num_kept;
     plan_.jobs.push_back(
         convert_weight(name + ".weight", std::move(source), format, order_of(module.id)));
     return {};
   }
 
+  // For a layer that AWQ in groups of this size cannot hold.
+  static std::string accepted_by_awq(const WeightSource& source) {
+    const int32_t group_size = largest_awq_group(source.columns());
+    if (group_size != 0 && source.rows() % kOutputsOfAwqWord == 0) {
+      return "awq:" + std::to_string(group_size);
+    }
+    return "inputs that are a multiple of 32, and outputs that are one of 8";
+  }
+
+  // A directory without an AWQ layer would not be AWQ.
+  Status check_awq_layers() const {
+    if (to_.kind != FileFormat::Kind::kAwq || num_awq_layers_ > 0 || notes_.empty()) return {};
+    const Note& first = notes_.front();
+    return Status(StatusCode::kInvalidArgument, "--to: found " + first.names() + ", " +
+                                                    first.found + ", and no layer that has one" +
+                                                    "; accepted: " + first.accepted);
+  }
+
   // Layers of one shape share a line.
   void note(const std::string& name, const WeightSource& source, const FileFormat& format,
-            const std::string& found) {
-    const std::string text = std::to_string(source.rows()) + " x " +
-                             std::to_string(source.columns()) + ", " + found + "; written as " +
-                             output_format_name(format);
+            const std::string& reason, const std::string& accepted) {
+    const std::string found =
+        std::to_string(source.rows()) + " x " + std::to_string(source.columns()) + ", " + reason;
+    const std::string written = output_format_name(format);
     for (Note& each : notes_) {
-      if (each.text == text) return void(++each.count);
+      if (each.found == found && each.written == written) return void(++each.count);
     }
-    notes_.push_back({name, text, 1});
+    notes_.push_back({name, found, written, accepted, 1});
   }
 
   void list_notes() {
     for (const Note& each : notes_) {
-      std::string line = each.first_name;
-      if (each.count > 1) line += " and " + std::to_string(each.count - 1) + " others";
-      plan_.notes.push_back(line + ": " + each.text);
+      plan_.notes.push_back(each.names() + ": " + each.found + "; written as " + each.written +
+                            (each.accepted.empty() ? "" : "; accepted: " + each.accepted));
     }
   }
 
@@ -238,6 +286,7 @@ class Planner {
   FileFormat to_;
   int64_t interleaved_head_ = 0;  // of the output
   std::vector<Note> notes_;
+  int num_awq_layers_ = 0;
   ConversionPlan plan_;
 };
 

@@ -203,7 +203,7 @@ Result<Conversion> convert_checkpoint(const Checkpoint& input, const std::filesy
   FORERUN_ASSIGN_OR_RETURN(ConversionPlan plan, plan_conversion(input, is_gguf, options));
   FORERUN_RETURN_IF_ERROR(is_gguf ? write_gguf(input, out, plan, options)
                                   : write_directory(input, out, plan, options));
-  return Conversion{plan.bytes(), std::move(plan.notes)};
+  return Conversion{plan.bytes(), std::move(plan.notes), plan.num_weights, plan.num_kept};
 }
 
 }  // namespace forerun

@@ -20,9 +20,9 @@ namespace forerun {
 
 struct ConvertOptions {
   FileFormat to;  // of the linear layers
-  // Unset: in a GGUF file, Q8_0 where `to` has fewer than 8 bits, else `to`; beside AWQ, the
-  // input's own floats, or f16 where the input has blocks. A head without a format of its own takes
-  // the one that `embedding` names.
+  // Unset: in a GGUF file, Q8_0 where `to` has fewer than 8 bits, else `to`, but blocks with at
+  // most as many bits as these stay what they are; beside AWQ, the input's own floats, or f16 where
+  // the input has blocks. A head without a format of its own takes the one that `embedding` names.
   std::optional<FileFormat> embedding, head;
   // A file of a directory holds weights of at most so many bytes, or one tensor. A GGUF file is
   // never split.
@@ -38,6 +38,8 @@ struct ConvertOptions {
 struct Conversion {
   uint64_t bytes = 0;              // of the weights that were written
   std::vector<std::string> notes;  // one line each: what differs from what was asked for
+  int num_weights = 0;             // of embedding, linear layers and head
+  int num_kept = 0;                // those of them whose rows are the input's, bit for bit
 };
 
 // `out` is a GGUF file where its name ends with ".gguf", else a directory. Norms and biases are f32

@@ -41,9 +41,9 @@ std::vector<float> weight_of(const Checkpoint& checkpoint, ModuleId id) {
 class Convert : public ::testing::Test {
  protected:
   // A GGUF file of the Llama family whose rows of Q and K are interleaved.
-  Checkpoint toy() {
+  Checkpoint toy(std::vector<BlockFormat> formats = {BlockFormat::kQ5_0, BlockFormat::kQ8_0}) {
     ToySpec spec;
-    spec.gguf_formats = {BlockFormat::kQ5_0, BlockFormat::kQ8_0};
+    spec.gguf_formats = std::move(formats);
     toy_gguf(spec).write(dir_.path() / "toy.gguf");
     auto opened = Checkpoint::open(dir_.path() / "toy.gguf");
     EXPECT_TRUE(opened.ok()) << opened.status().message();
@@ -96,6 +96,72 @@ TEST_F(Convert, EveryWeightIsTheEncodedOne) {
       EXPECT_EQ(weight_of(*output, {kind, 1}), wanted) << name << " " << static_cast<int>(kind);
     }
   }
+}
+
+TEST_F(Convert, WhatIsStoredAsAskedForStaysBitForBit) {
+  const Checkpoint input = toy({BlockFormat::kQ4_0});
+  ConvertOptions options;
+  options.to = format_named("q4_0");
+  const auto done = convert_checkpoint(input, out("out.gguf"), options);
+  ASSERT_TRUE(done.ok()) << done.status().message();
+  EXPECT_EQ(done->num_kept, done->num_weights);
+  EXPECT_GT(done->num_weights, 10);
+  const auto output = Checkpoint::open(out("out.gguf"));
+  ASSERT_TRUE(output.ok()) << output.status().message();
+  ASSERT_EQ(output->tensors().size(), input.tensors().size());
+  for (size_t idx = 0; idx < input.tensors().size(); ++idx) {
+    EXPECT_EQ(output->tensors()[idx].name, input.tensors()[idx].name);
+    EXPECT_TRUE(std::ranges::equal(output->tensors()[idx].bytes, input.tensors()[idx].bytes));
+  }
+}
+
+// More bits would keep no more of them.
+TEST_F(Convert, AnEmbeddingOfFewerBitsStaysUnlessItsFormatIsAskedFor) {
+  const Checkpoint input = toy({BlockFormat::kQ5_0, BlockFormat::kQ8_0});
+  ASSERT_EQ(format_name(*input.weight({ModuleKind::kEmbedding})), "Q5_0");
+  const auto embedding_of = [&](const char* to, const char* embedding) {
+    ConvertOptions options;
+    options.to = format_named(to);
+    if (embedding != nullptr) options.embedding = format_named(embedding);
+    options.replace = true;
+    const auto done = convert_checkpoint(input, out("out.gguf"), options);
+    EXPECT_TRUE(done.ok()) << done.status().message();
+    const auto output = Checkpoint::open(out("out.gguf"));
+    EXPECT_TRUE(output.ok()) << output.status().message();
+    return std::string(format_name(*output->weight({ModuleKind::kEmbedding})));
+  };
+  EXPECT_EQ(embedding_of("q4_0", nullptr), "Q5_0");
+  EXPECT_EQ(embedding_of("q8_0", nullptr), "Q5_0");
+  EXPECT_EQ(embedding_of("bf16", nullptr), "bf16");
+  EXPECT_EQ(embedding_of("q4_0", "q8_0"), "Q8_0");
+}
+
+TEST_F(Convert, WhatAwqCannotHoldSaysWhichGroupsCan) {
+  ToySpec spec;
+  spec.hidden_size = 96;
+  spec.num_heads = 6;
+  spec.num_kv_heads = 3;
+  spec.intermediate_size = 256;
+  ASSERT_TRUE(write_toy_checkpoint(dir_.path() / "toy", spec).ok());
+  const auto input = Checkpoint::open(dir_.path() / "toy");
+  ASSERT_TRUE(input.ok()) << input.status().message();
+  ConvertOptions options;
+  options.to = format_named("awq");
+  const auto done = convert_checkpoint(*input, out("awq"), options);
+  ASSERT_TRUE(done.ok()) << done.status().message();
+  ASSERT_FALSE(done->notes.empty());
+  EXPECT_NE(done->notes[0].find("96 x 96, no AWQ of groups of 128; written as "), std::string::npos)
+      << done->notes[0];
+  EXPECT_TRUE(done->notes[0].ends_with("; accepted: awq:32")) << done->notes[0];
+  EXPECT_TRUE(Checkpoint::open(out("awq")).ok());
+  spec.intermediate_size = 160;
+  TempDir other;
+  ASSERT_TRUE(write_toy_checkpoint(other.path(), spec).ok());
+  const auto none = Checkpoint::open(other.path());
+  const Status refused = convert_checkpoint(*none, out("none"), options).status();
+  EXPECT_TRUE(refused.message().ends_with(
+      "no AWQ of groups of 128, and no layer that has one; accepted: awq:32"))
+      << refused.message();
 }
 
 TEST_F(Convert, AnEarlyEndLeavesWhatWasThere) {

@@ -34,6 +34,14 @@ std::vector<std::string> output_format_names() {
   return names;
 }
 
+int32_t largest_awq_group(int64_t inputs) {
+  int32_t largest = 0;
+  for (const auto& [name, group_size] : kAwqGroups) {
+    if (inputs % group_size == 0) largest = std::max(largest, group_size);
+  }
+  return largest;
+}
+
 std::string output_format_name(const FileFormat& format) {
   switch (format.kind) {
     case FileFormat::Kind::kFloat:

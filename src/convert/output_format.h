@@ -36,6 +36,9 @@ std::vector<std::string> output_format_names();
 // "q8_0", "awq" or "awq:GROUP". Messages begin with `flag`.
 Result<FileFormat> parse_output_format(std::string_view flag, std::string_view text);
 
+// The largest group of AWQ of which the inputs of a layer are a multiple; 0 where there is none.
+int32_t largest_awq_group(int64_t inputs);
+
 // "bf16", "q8_0" or "awq".
 std::string output_format_name(const FileFormat& format);
 
