@@ -165,14 +165,17 @@ TEST_F(GgufCheckpointTest, RotaryFactorsAndEndsOfTurnsAreRead) {
   tokens[7] = "<|im_end|>";
   types[7] = 3;
   tokens[9] = "<|eot_id|>";  // an ordinary token: text
+  tokens[8] = "</s>";
+  types[8] = 4;  // user-defined
   rig.value("tokenizer.ggml.eot_token_id", uint32_t{11});
   rig.value("tokenizer.ggml.eom_token_id", uint32_t{12});
+  rig.array<int32_t>("tokenizer.ggml.eos_token_ids", {0, 13, -1, 256});
   rig.array("tokenizer.ggml.tokens", tokens).array("tokenizer.ggml.token_type", types);
   rig.write(file());
   const ModelConfig config = opened(file()).config();
   EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kFactors);
   EXPECT_EQ(config.rope_scaling.pair_factors, (std::vector<float>{1, 1, 1, 2, 4, 8, 8, 8}));
-  EXPECT_EQ(config.eos_token_ids, (std::vector<int32_t>{0, 7, 11, 12}));
+  EXPECT_EQ(config.eos_token_ids, (std::vector<int32_t>{0, 7, 8, 11, 12, 13}));
 }
 
 TEST_F(GgufCheckpointTest, YarnExtendsTheContext) {

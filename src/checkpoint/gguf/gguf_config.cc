@@ -16,6 +16,7 @@
 #include "checkpoint/gguf/ggml_types.h"
 #include "checkpoint/gguf/gguf_eagle3.h"
 #include "checkpoint/gguf/gguf_fields.h"
+#include "checkpoint/gguf/gguf_special_tokens.h"
 #include "checkpoint/modules.h"
 #include "checkpoint/other_families.h"
 #include "checkpoint/tensor_checks.h"
@@ -62,13 +63,6 @@ std::string way_out(std::string_view architecture) {
   return way_out_for_architecture(architecture);
 }
 
-// Tokens that end a turn by their names: files name one end of text, models write several.
-constexpr std::string_view kEndsOfTurns[] = {
-    "<|eot_id|>", "<|eom_id|>", "<|im_end|>",    "<|end_of_text|>",   "<|endoftext|>", "<|end|>",
-    "<|return|>", "<|call|>",   "<end_of_turn>", "<|EOT|>",           "<EOT>",         "_<EOT>",
-    "[EOT]",      "<|flush|>",  "<|calls|>",     "<end_of_utterance>"};
-constexpr int64_t kControlToken = 3;
-
 // Reads the keys of one architecture, "llama.block_count" as "block_count".
 class ConfigReader {
  public:
@@ -84,7 +78,7 @@ class ConfigReader {
     }
     if (!fields_.ok()) return fields_.status();
     read_description(*architecture);
-    read_special_tokens();
+    read_gguf_special_tokens(fields_, config_);
     if (!fields_.ok()) return fields_.status();
     return std::move(config_);
   }
@@ -306,31 +300,6 @@ class ConfigReader {
     if (config_.vocab_size < 1) {
       fields_.refuse("tokenizer.ggml.tokens", "at least one token", StatusCode::kCorrupt);
     }
-  }
-
-  void read_special_tokens() {
-    const auto id = [&](const char* name) -> std::optional<int32_t> {
-      const auto value = fields_.token_id(name);
-      return value && *value < config_.vocab_size ? value : std::nullopt;
-    };
-    config_.bos_token_id = id("tokenizer.ggml.bos_token_id");
-    for (const char* const name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                   "tokenizer.ggml.eom_token_id"}) {
-      if (const auto token = id(name)) config_.eos_token_ids.push_back(*token);
-    }
-    const auto tokens = fields_.strings("tokenizer.ggml.tokens");
-    const auto types = fields_.integers("tokenizer.ggml.token_type", 0, 255);
-    if (!tokens || !types) return;
-    for (size_t token = 0; token < std::min(tokens->size(), types->size()); ++token) {
-      if ((*types)[token] != kControlToken) continue;
-      if (std::find(std::begin(kEndsOfTurns), std::end(kEndsOfTurns), (*tokens)[token]) !=
-          std::end(kEndsOfTurns)) {
-        config_.eos_token_ids.push_back(static_cast<int32_t>(token));
-      }
-    }
-    std::sort(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
-    const auto repeated = std::unique(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
-    config_.eos_token_ids.erase(repeated, config_.eos_token_ids.end());
   }
 
   // Which formats the linear layers are stored in.
