@@ -80,7 +80,11 @@ Result<GgufVocabulary> read_gguf_vocabulary(const GgufFile& file) {
   vocabulary.eot = fields.token_id("tokenizer.ggml.eot_token_id");
   vocabulary.eom = fields.token_id("tokenizer.ggml.eom_token_id");
   vocabulary.unk = fields.token_id("tokenizer.ggml.unknown_token_id");
+  // Nothing pads; older converters wrote the id of a token that they then left out.
   vocabulary.pad = fields.token_id("tokenizer.ggml.padding_token_id");
+  if (vocabulary.pad && static_cast<size_t>(*vocabulary.pad) >= vocabulary.tokens.size()) {
+    vocabulary.pad.reset();
+  }
   vocabulary.add_bos = fields.boolean("tokenizer.ggml.add_bos_token");
   vocabulary.add_eos = fields.boolean("tokenizer.ggml.add_eos_token");
   vocabulary.add_space_prefix = fields.boolean("tokenizer.ggml.add_space_prefix");

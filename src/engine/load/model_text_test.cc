@@ -75,6 +75,19 @@ TEST_F(ModelTextTest, OneTemplateServesBoth) {
   EXPECT_EQ(rendered(*found, kTools), "<s>tools");
 }
 
+TEST_F(ModelTextTest, APaddingTokenBeyondTheListIsNone) {
+  for (const uint32_t id : {2u, 3u, UINT32_MAX}) {
+    const Checkpoint checkpoint = opened([&](GgufRig& rig) {
+      rig.value("tokenizer.ggml.model", "llama");
+      rig.array<std::string>("tokenizer.ggml.tokens", {"<s>", "</s>", "x"});
+      rig.value<uint32_t>("tokenizer.ggml.padding_token_id", id);
+    });
+    const auto vocabulary = read_gguf_vocabulary(*checkpoint.gguf());
+    ASSERT_TRUE(vocabulary.ok()) << vocabulary.status().message();
+    EXPECT_EQ(vocabulary->pad, id == 2 ? std::optional<int32_t>(2) : std::nullopt);
+  }
+}
+
 TEST_F(ModelTextTest, RefusesTemplatesByName) {
   EXPECT_NE(refusal_of([](GgufRig&) {})
                 .find("toy.gguf: found no chat template; accepted: metadata "
