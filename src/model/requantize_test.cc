@@ -323,8 +323,11 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
         widened_formats(*checkpoint, LayerRange::all(checkpoint->config()), on_gpus, weights));
   };
   EXPECT_EQ(formats(false, WeightOverride::kAsStored), "");
-  // Inputs of 64 are half of a unit of q4_0 on GPUs; q8_0 lies beside it in Q, K and V.
+  // Inputs of 64 are half of a unit of q4_0 on GPUs, so Q8_0 beside it in Q, K and V is rounded,
+  // too.
   EXPECT_NE(formats(true, WeightOverride::kAsStored).find("Q4_0 (0 MB) is rounded to bf16"),
+            std::string::npos);
+  EXPECT_NE(formats(true, WeightOverride::kAsStored).find("Q8_0 (0 MB) is rounded to bf16"),
             std::string::npos);
   const WeightOverride q8_0 = requantize_to(WeightFormat::kQ8_0);
   EXPECT_EQ(formats(false, q8_0).find("Q8_0"), std::string::npos) << formats(false, q8_0);
@@ -357,6 +360,32 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
     EXPECT_EQ(read.read_as, weight_format_name(weight->format()));
     EXPECT_EQ(read.read_bytes, static_cast<int64_t>(weight->bytes()));
   }
+}
+
+// On GPUs Q, K and V are a launch for each format; gate and up must have the same.
+TEST(ModuleReads, KeepMixedFormatsOnGpus) {
+  using enum BlockFormat;
+  ToySpec spec;
+  spec.num_layers = 1;
+  spec.hidden_size = spec.intermediate_size = 256;
+  const auto read_as = [&](BlockFormat v, BlockFormat up) {
+    const TempDir dir;
+    spec.gguf_formats = {kQ4_K, kQ4_K, kQ4_K, v, kQ4_K, kQ4_K, up, kQ4_K};
+    toy_gguf(spec).write(dir.path() / "toy.gguf");
+    const auto checkpoint = Checkpoint::open(dir.path() / "toy.gguf");
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    std::string text;
+    for (const ModuleRead& read : module_reads(*checkpoint, LayerRange::all(checkpoint->config()),
+                                               WeightOverride::kAsStored, /*on_gpus=*/true)) {
+      using enum ModuleKind;
+      const ModuleKind kind = read.module.id.kind;
+      if (kind == kQ || kind == kV || kind == kGate || kind == kUp) text += read.read_as + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(read_as(kQ6_K, kQ4_K), "q4_k q6_k q4_k q4_k ");
+  EXPECT_EQ(read_as(kQ5_0, kQ4_K), "bf16 bf16 q4_k q4_k ");
+  EXPECT_EQ(read_as(kQ4_K, kQ6_K), "q4_k q4_k bf16 bf16 ");
 }
 
 TEST(WeightOverride, NamesAndFormats) {

@@ -105,7 +105,7 @@ class Reads {
     }
     // The embedding is looked up in bf16; a tied head is made of that.
     const bool is_copy = made.module.type == ModuleType::kEmbedding || made.is_tied_head;
-    if (is_copy || !format || !has_one_format(made.module.id)) {
+    if (is_copy || !format || !stays_beside_others(made.module.id)) {
       return read_as(WeightFormat::kBf16, tensor, made);
     }
     const cuda::UnitFormat& unit = cuda::unit_format(*format);
@@ -114,13 +114,18 @@ class Reads {
                       cuda::unit_bytes(unit.format);
   }
 
-  // Whether all modules that are one layer on GPUs are stored in one format.
-  bool has_one_format(ModuleId id) const {
+  // Whether all modules that GPUs read beside this one stay as they are stored, too: Q, K and V in
+  // any formats, gate and up in the same.
+  bool stays_beside_others(ModuleId id) const {
     const std::span<const ModuleKind> kinds = read_together(id.kind);
-    return std::all_of(kinds.begin(), kinds.end(), [&](ModuleKind kind) {
-      const RawTensor* const first = checkpoint_.weight({kinds.front(), id.layer});
-      const RawTensor* const other = checkpoint_.weight({kind, id.layer});
-      return first != nullptr && other != nullptr && gpu_format(*first) == gpu_format(*other);
+    std::vector<std::optional<cuda::LinearFormat>> formats;
+    for (const ModuleKind kind : kinds) {
+      const RawTensor* const tensor = checkpoint_.weight({kind, id.layer});
+      formats.push_back(tensor == nullptr ? std::nullopt : gpu_format(*tensor));
+    }
+    const bool may_differ = kinds.size() == 3;
+    return std::all_of(formats.begin(), formats.end(), [&](const auto& format) {
+      return format && (may_differ || format == formats.front());
     });
   }
 

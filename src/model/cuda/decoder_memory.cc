@@ -2,6 +2,7 @@
 #include <array>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,8 @@ struct WeightBytes {
   std::array<int64_t, SliceUploader::kPlaces> staged{};  // the most that a place has held
 };
 
-Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, WeightBytes& bytes) {
-  if (linear.outputs == 0) return {};
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
-                           find_sources(checkpoint, linear));
+Status add_parts(const FusedLinear& linear, std::span<const LinearSource> sources,
+                 WeightBytes& bytes) {
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
   bytes.packed += static_cast<int64_t>(plan.weight_bytes());
   const auto stage = [&bytes](size_t place, size_t staged) {
@@ -50,6 +49,16 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
     } else {
       stage(0, static_cast<size_t>(out.total * linear.in.total) * sizeof(bf16));
     }
+  }
+  return {};
+}
+
+Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, WeightBytes& bytes) {
+  if (linear.outputs == 0) return {};
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
+                           find_sources(checkpoint, linear));
+  for (const FusedRun& run : runs_of_one_format(linear, sources)) {
+    FORERUN_RETURN_IF_ERROR(add_parts(run.linear, run.sources(sources), bytes));
   }
   return {};
 }

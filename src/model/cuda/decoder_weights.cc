@@ -55,6 +55,10 @@ class Loader {
   Status load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
     return load_linear(checkpoint_, linear, to);
   }
+  Status load_qkv(const FusedLinear& linear, QkvWeightsCuda& to);
+  // The parts of a layer, or a run of them, which become one weight.
+  Status load_parts(const FusedLinear& linear, std::span<const LinearSource> sources,
+                    LinearWeightCuda& to);
   Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
               LinearWeightCuda& to);
   Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
@@ -133,23 +137,41 @@ Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
   return to.pack_bf16(weight, part.out.total, part.placement, part.first_output, stream_->get());
 }
 
+Status Loader::load_parts(const FusedLinear& linear, std::span<const LinearSource> sources,
+                          LinearWeightCuda& to) {
+  if (linear.outputs == 0) return {};
+  FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
+  FORERUN_ASSIGN_OR_RETURN(to, LinearWeightCuda::allocate(plan));
+  for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
+    const FusedPart& part = linear.parts[i];
+    FORERUN_RETURN_IF_ERROR(
+        pack(sources[i], part, linear.in, to)
+            .with_context(module_name(part.module, ModuleNaming::kHuggingFace)));
+  }
+  return {};
+}
+
 Status Loader::load_linear(const Checkpoint& checkpoint, const FusedLinear& linear,
                            LinearWeightCuda& to) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
                            find_sources(checkpoint, linear));
+  FORERUN_RETURN_IF_ERROR(load_parts(linear, sources, to));
+  if (&checkpoint != &checkpoint_) return {};
+  for (const LinearSource& source : sources) done(source.tensor());
+  return {};
+}
+
+Status Loader::load_qkv(const FusedLinear& linear, QkvWeightsCuda& to) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
+                           find_sources(checkpoint_, linear));
   if (linear.outputs > 0) {
-    FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
-    FORERUN_ASSIGN_OR_RETURN(to, LinearWeightCuda::allocate(plan));
-  }
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const FusedPart& part = linear.parts[i];
-    if (linear.outputs > 0 && !linear.all_zero()) {
-      FORERUN_RETURN_IF_ERROR(
-          pack(sources[i], part, linear.in, to)
-              .with_context(module_name(part.module, ModuleNaming::kHuggingFace)));
+    for (const FusedRun& run : runs_of_one_format(linear, sources)) {
+      QkvWeightsCuda::Run& loaded = to.runs.emplace_back();
+      loaded.first_output = run.first_output;
+      FORERUN_RETURN_IF_ERROR(load_parts(run.linear, run.sources(sources), loaded.weight));
     }
-    if (&checkpoint == &checkpoint_) done(sources[i].tensor());
   }
+  for (const LinearSource& source : sources) done(source.tensor());
   return {};
 }
 
@@ -203,7 +225,7 @@ Status Loader::load_layer(int32_t layer_idx, LayerWeightsCuda& layer) {
     FORERUN_RETURN_IF_ERROR(load_norm({ModuleKind::kHiddenNorm, layer_idx}, layer.hidden_norm));
   }
   const LayerLinears linears = layer_linears(config_, layout_, layer_idx, options_.weights);
-  FORERUN_RETURN_IF_ERROR(load_linear(linears.qkv, layer.qkv));
+  FORERUN_RETURN_IF_ERROR(load_qkv(linears.qkv, layer.qkv));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.o, layer.o));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.gate_up, layer.gate_up));
   FORERUN_RETURN_IF_ERROR(load_linear(linears.down, layer.down));

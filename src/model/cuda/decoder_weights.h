@@ -17,8 +17,24 @@
 
 namespace forerun::cuda {
 
+// Q, K and V: a weight for each of runs_of_one_format(), in order. Empty where the part has none.
+struct QkvWeightsCuda {
+  struct Run {
+    LinearWeightCuda weight;
+    int64_t first_output = 0;  // of the layer's
+  };
+  std::vector<Run> runs;
+
+  // The same for all runs.
+  ActivationFormat input_format() const {
+    return linear_input_format(runs.empty() ? LinearFormat::kBf16
+                                            : runs.front().weight.plan().format);
+  }
+};
+
 struct LayerWeightsCuda {
-  LinearWeightCuda qkv, o, gate_up, down;
+  QkvWeightsCuda qkv;
+  LinearWeightCuda o, gate_up, down;
   DeviceBuffer input_norm, post_attention_norm;  // f32 [hidden]
   DeviceBuffer q_norm, k_norm;                   // f32 [head_dim], or empty
   // f32 [hidden], of the feature; only in the first layer of an EAGLE-3 head, whose qkv has inputs

@@ -1,5 +1,6 @@
 #include "model/cuda/fused_linear.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -14,6 +15,16 @@ std::optional<LinearFormat> layer_rounding(WeightOverride weights, const Slice& 
   constexpr LinearFormat kInt4 = LinearFormat::kInt4Group128;
   if (weights != WeightOverride::kInt4 || in.total % unit_inputs(kInt4) != 0) return std::nullopt;
   return kInt4;
+}
+
+// The formats in which kernels take the parts as they are stored, as far as they do.
+std::vector<std::optional<LinearFormat>> stored_formats(const FusedLinear& linear,
+                                                        std::span<const LinearSource> sources) {
+  std::vector<std::optional<LinearFormat>> formats;
+  for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
+    formats.push_back(format_as_stored(linear.parts[i], linear.in, sources[i]));
+  }
+  return formats;
 }
 
 }  // namespace
@@ -104,12 +115,42 @@ std::optional<LinearFormat> format_as_stored(const FusedPart& part, const Slice&
   return source.grouped_format(in);
 }
 
+std::vector<FusedRun> runs_of_one_format(const FusedLinear& linear,
+                                         std::span<const LinearSource> sources) {
+  const auto formats = stored_formats(linear, sources);
+  const bool cuts = !linear.rounded_to && !formats.empty() &&
+                    std::all_of(formats.begin(), formats.end(),
+                                [](const auto& format) { return format.has_value(); }) &&
+                    std::all_of(linear.parts.begin(), linear.parts.end(), [](const auto& part) {
+                      return part.placement == OutputPlacement::kPlain;
+                    });
+  std::vector<FusedRun> runs;
+  for (size_t begin = 0; begin < linear.parts.size();) {
+    size_t end = begin + 1;
+    while (end < linear.parts.size() && (!cuts || formats[end] == formats[begin])) ++end;
+    FusedRun& run = runs.emplace_back(FusedRun{
+        .linear = linear, .first_part = begin, .first_output = linear.parts[begin].first_output});
+    const bool is_last = end == linear.parts.size();
+    const int64_t last_output = is_last ? linear.outputs : linear.parts[end].first_output;
+    const auto part = [&linear](size_t idx) {
+      return linear.parts.begin() + static_cast<std::ptrdiff_t>(idx);
+    };
+    run.linear.parts.assign(part(begin), part(end));
+    for (FusedPart& each : run.linear.parts) each.first_output -= run.first_output;
+    run.linear.outputs = last_output - run.first_output;
+    run.linear.before_attention = linear.before_attention && is_last;
+    begin = end;
+  }
+  return runs;
+}
+
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources) {
+  const auto formats = stored_formats(linear, sources);
   std::optional<LinearFormat> stored;
-  for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
-    const auto format = format_as_stored(linear.parts[i], linear.in, sources[i]);
-    stored = i == 0 || format == stored ? format : std::nullopt;
-    if (!stored) break;
+  if (!formats.empty() && std::all_of(formats.begin(), formats.end(), [&](const auto& format) {
+        return format == formats.front();
+      })) {
+    stored = formats.front();
   }
   if (stored != LinearFormat::kInt4Group128 && linear.rounded_to) stored = linear.rounded_to;
   return plan_linear(stored.value_or(LinearFormat::kBf16), linear.in.total, linear.outputs,

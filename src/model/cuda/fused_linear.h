@@ -40,6 +40,17 @@ struct FusedLinear {
 struct LayerLinears {
   FusedLinear qkv, o, gate_up, down;
 };
+// Neighbouring parts of a layer that are one weight.
+struct FusedRun {
+  FusedLinear linear;        // its `first_output`s count from the run's first output
+  size_t first_part = 0;     // of the layer's
+  int64_t first_output = 0;  // of the layer's, a multiple of 32
+
+  // Those of its parts.
+  std::span<const LinearSource> sources(std::span<const LinearSource> of_layer) const {
+    return of_layer.subspan(first_part, linear.parts.size());
+  }
+};
 // kInt4 rounds them where their inputs are whole groups.
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer,
                            WeightOverride weights = WeightOverride::kAsStored);
@@ -74,9 +85,13 @@ Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
 // The format in which kernels take the part of a module as it is stored; nothing where they do not.
 std::optional<LinearFormat> format_as_stored(const FusedPart& part, const Slice& in,
                                              const LinearSource& source);
-// The format in which all modules are taken as they are stored, if there is one; otherwise the
-// format that the layer is rounded to, or bf16. What `rounded_to` names is rounded from any format
-// but int4.
+// The runs of equal formats, in order, where kernels take every part as it is stored and outputs
+// are plain; otherwise one run, the whole layer. Only the last run is before attention.
+std::vector<FusedRun> runs_of_one_format(const FusedLinear& linear,
+                                         std::span<const LinearSource> sources);
+// The format in which all modules of a run are taken as they are stored, if there is one; otherwise
+// the format that the layer is rounded to, or bf16. What `rounded_to` names is rounded from any
+// format but int4.
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
 
 }  // namespace forerun::cuda

@@ -100,7 +100,7 @@ Status HeadInputCuda::submit(const ModelConfig& config, const DecoderWeightsCuda
        .norm_before_residual = head.norm_before_residual,
        .joined = joined_.as<uint16_t>(),
        .joined_stride = linear_input_stride(2 * int64_t{config.hidden_size}, call.rows),
-       .format = linear_input_format(layer.qkv.plan().format),
+       .format = layer.qkv.input_format(),
        .dim = config.hidden_size,
        .rows = call.rows},
       stream.get());

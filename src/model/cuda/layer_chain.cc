@@ -128,13 +128,18 @@ std::optional<Repetition> find_repetition(std::span<const std::string> signature
 Result<std::vector<std::string>> layer_parts(cudaGraph_t graph, int32_t num_layers) {
   FORERUN_ASSIGN_OR_RETURN(const auto layers, read_layers(graph, num_layers));
   const auto& [chain, repetition] = layers;
-  constexpr const char* kLinearLayers[] = {"QKV", "O", "gate, up", "down"};
+  constexpr const char* kAfterAttention[] = {"O", "gate, up", "down"};
   std::vector<std::string> parts;
+  bool has_attended = false;
   size_t linear_idx = 0;
   for (size_t i = 0; i < repetition.period; ++i) {
     std::string name = chain.names[repetition.first + i];
-    if (name.starts_with("linear") && linear_idx < std::size(kLinearLayers)) {
-      name = kLinearLayers[linear_idx++];
+    const bool is_linear = name.starts_with("linear");
+    has_attended = has_attended || (!is_linear && !parts.empty() && parts.back() == "QKV");
+    if (is_linear && !has_attended) {
+      name = "QKV";
+    } else if (is_linear && linear_idx < std::size(kAfterAttention)) {
+      name = kAfterAttention[linear_idx++];
     }
     parts.push_back(std::move(name));
   }

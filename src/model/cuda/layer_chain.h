@@ -28,9 +28,10 @@ std::optional<Repetition> find_repetition(std::span<const std::string> signature
 // as layers, are written once, behind "N times:". kUnsupported if `graph` is no chain.
 Result<std::string> list_kernels(cudaGraph_t graph, int32_t num_layers);
 
-// Names of the parts of a layer, in order: "QKV", "attention", "O" and so on. A linear layer is
-// named after its place, other parts as their kernels are. `graph` must be a chain of kernels in
-// which `num_layers` equal layers follow one another; kUnsupported if it is none.
+// Names of the parts of a layer, in order: "QKV" (one or more kernels), "attention", "O" and so on.
+// A linear layer is named after its place, other parts as their kernels are. `graph` must be a
+// chain of kernels in which `num_layers` equal layers follow one another; kUnsupported if it is
+// none.
 Result<std::vector<std::string>> layer_parts(cudaGraph_t graph, int32_t num_layers);
 
 // Removes part `part` of every layer from `graph` and joins its neighbours as they were joined to

@@ -184,8 +184,9 @@ class ShardCuda {
   Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
   PagedKvCuda layer_kv(size_t layer_idx) const;
   // The two halves of a norm with this weight (f32 [hidden]): the output, for what is written to
-  // `hidden_` and for the layer that reads it next; and the input of that layer.
-  NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, const LinearWeightCuda& reader) const;
+  // `hidden_` and for the layer that reads it next, which has inputs in this format; and the input
+  // of that layer.
+  NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, ActivationFormat reader) const;
   NormInputCuda normed() const;
   LinearScratchCuda linear_scratch() const { return linear_scratch_.view(failed_.as<uint32_t>()); }
 

@@ -20,11 +20,11 @@ ActivationFormat input_format(const LinearWeightCuda& reader) {
 }  // namespace
 
 NormOutputCuda ShardCuda::norm_of_hidden(const DeviceBuffer& weight,
-                                         const LinearWeightCuda& reader) const {
+                                         ActivationFormat reader) const {
   return {.weight = weight.as<float>(),
           .scaled = scaled_.as<uint16_t>(),
           .squares = squares_.as<float>(),
-          .format = input_format(reader)};
+          .format = reader};
 }
 
 NormInputCuda ShardCuda::normed() const {
@@ -43,11 +43,11 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int turn = static_cast<int>(layer_idx % 2);
   const bool last = layer_idx + 1 == weights_.layers.size();
   // The norm after a stage's last layer belongs to the next stage.
-  const NormOutputCuda next_input = !last
-                                        ? norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
-                                                         weights_.layers[layer_idx + 1].qkv)
-                                    : layers_.heads ? norm_of_hidden(weights_.final_norm, lm_head())
-                                                    : NormOutputCuda();
+  const NormOutputCuda next_input =
+      !last           ? norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
+                                       weights_.layers[layer_idx + 1].qkv.input_format())
+      : layers_.heads ? norm_of_hidden(weights_.final_norm, input_format(lm_head()))
+                      : NormOutputCuda();
   // x += W * input, of all GPUs
   const auto add_linear = [&](const LinearWeightCuda& weight, const uint16_t* input,
                               int64_t input_stride, const __nv_bfloat16* bias,
@@ -72,27 +72,30 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   if (layout_.has_heads()) {
     // A trained head's first layer reads what its input has normalized.
     const bool is_joined = config_.eagle3 && layer_idx == 0;
-    FORERUN_RETURN_IF_ERROR(linear_cuda(
-        layer.qkv,
-        {.input = is_joined ? head_input_.joined() : activations(scaled_),
-         .input_stride = is_joined ? linear_input_stride(2 * int64_t{config_.hidden_size}, rows)
-                                   : hidden_stride,
-         .output = activations(qkv_out_),
-         .output_stride = layout_.qkv_width,
-         .rows = rows,
-         .bias = bf16(layer.qkv_bias),
-         .norm = is_joined ? NormInputCuda() : normed(),
-         .shares_reduce_kernel = peers_ != nullptr,
-         .footprint = shares_gpu_ ? LinearFootprint::kHalf : LinearFootprint::kBesideAttention,
-         .scratch = linear_scratch()},
-        stream));
+    for (const QkvWeightsCuda::Run& run : layer.qkv.runs) {
+      const auto* const bias = bf16(layer.qkv_bias);
+      FORERUN_RETURN_IF_ERROR(linear_cuda(
+          run.weight,
+          {.input = is_joined ? head_input_.joined() : activations(scaled_),
+           .input_stride = is_joined ? linear_input_stride(2 * int64_t{config_.hidden_size}, rows)
+                                     : hidden_stride,
+           .output = activations(qkv_out_) + run.first_output,
+           .output_stride = layout_.qkv_width,
+           .rows = rows,
+           .bias = bias == nullptr ? nullptr : bias + run.first_output,
+           .norm = is_joined ? NormInputCuda() : normed(),
+           .shares_reduce_kernel = peers_ != nullptr,
+           .footprint = shares_gpu_ ? LinearFootprint::kHalf : LinearFootprint::kBesideAttention,
+           .scratch = linear_scratch()},
+          stream));
+    }
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
-  FORERUN_RETURN_IF_ERROR(add_linear(layer.o, activations(attended_) + layout_.attended_offset,
-                                     linear_input_stride(layout_.attended_width, key.rows),
-                                     bf16(layer.o_bias),
-                                     norm_of_hidden(layer.post_attention_norm, layer.gate_up),
-                                     /*mailbox=*/one_sum_a_layer_ ? turn : 0));
+  FORERUN_RETURN_IF_ERROR(
+      add_linear(layer.o, activations(attended_) + layout_.attended_offset,
+                 linear_input_stride(layout_.attended_width, key.rows), bf16(layer.o_bias),
+                 norm_of_hidden(layer.post_attention_norm, input_format(layer.gate_up)),
+                 /*mailbox=*/one_sum_a_layer_ ? turn : 0));
   if (layout_.has_mlp()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
                                         {.input = activations(scaled_),
@@ -223,7 +226,8 @@ Status ShardCuda::submit_input(const PassKeyCuda& key) {
        .dim = config_.hidden_size,
        .output = is_head ? head_input_.embedded() : hidden_.as<__nv_bfloat16>(),
        .output_stride = linear_input_stride(config_.hidden_size, key.rows),
-       .next_norm = norm_of_hidden(weights_.layers.front().input_norm, weights_.layers.front().qkv),
+       .next_norm = norm_of_hidden(weights_.layers.front().input_norm,
+                                   weights_.layers.front().qkv.input_format()),
        .rows = rows,
        .to_clear = arrivals_.as<uint32_t>(),
        .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},

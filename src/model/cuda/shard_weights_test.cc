@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "model/cuda/fused_linear.h"
 #include "model/cuda/load_decoder.h"
 #include "model/decoder_weights.h"
+#include "model/weight_packing.h"
 
 namespace forerun::cuda {
 namespace {
@@ -26,7 +28,14 @@ struct Toy {
   bool int4 = false;  // everything but the head is packed as it is stored
   // Everything is packed as it is stored in this format, where parts are whole units.
   std::optional<LinearFormat> grouped = std::nullopt;
+  // Formats differ, kMixed.
+  bool mixed = false;
 };
+
+using enum BlockFormat;
+// Embedding, Q, K, V, O, gate, up, down, head.
+const std::vector<BlockFormat> kMixed = {kQ4_K, kQ4_K, kQ4_K, kQ6_K, kQ4_K,
+                                         kQ4_K, kQ4_K, kQ6_K, kQ6_K};
 
 std::vector<Toy> toys() {
   ToySpec base;
@@ -76,6 +85,8 @@ std::vector<Toy> toys() {
   spec.intermediate_size = 1536;
   spec.gguf_formats = {BlockFormat::kQ6_K};
   all.push_back({"q6_k", spec, false, LinearFormat::kQ6_K});
+  spec.gguf_formats = kMixed;
+  all.push_back({"q4_k_m", spec, false, std::nullopt, true});
   spec = base;
   spec.layout = &toy_layout("fp8_block");
   spec.hidden_size = 256;
@@ -199,20 +210,35 @@ class ShardWeights : public testing::TestWithParam<size_t> {
     const auto sources = find_sources(*checkpoint_, linear);
     ASSERT_TRUE(sources.ok()) << sources.status().message();
     if (linear.outputs == 0) return;
-    const auto plan = plan_fused(linear, *sources);
+    int64_t outputs = 0;
+    for (const FusedRun& run : runs_of_one_format(linear, *sources)) {
+      EXPECT_EQ(run.first_output, outputs);
+      outputs += run.linear.outputs;
+      expect_same(run.linear, run.sources(*sources),
+                  std::span(expected).subspan(run.first_part, run.linear.parts.size()), int4,
+                  stores_grouped);
+    }
+    EXPECT_EQ(outputs, linear.outputs);
+  }
+  void expect_same(const FusedLinear& run, std::span<const LinearSource> sources,
+                   std::span<const LinearWeight* const> expected, bool int4, bool stores_grouped) {
+    const auto plan = plan_fused(run, sources);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    EXPECT_EQ(plan->format == LinearFormat::kInt4Group128, int4 && !linear.all_zero());
-    const bool is_whole = toy_.grouped && linear.in.from.begin % unit_inputs(*toy_.grouped) == 0 &&
-                          linear.in.from.size() % unit_inputs(*toy_.grouped) == 0;
-    const bool is_stored = is_whole && !linear.all_zero() && stores_grouped;
-    EXPECT_EQ(plan->format == toy_.grouped, is_stored);
-    if (linear.all_zero()) return;
-    for (size_t i = 0; i < linear.parts.size(); ++i) {
-      const FusedPart& part = linear.parts[i];
+    EXPECT_EQ(plan->format == LinearFormat::kInt4Group128, int4 && !run.all_zero());
+    const auto is_whole = [&run](LinearFormat format) {
+      return !run.all_zero() && run.in.from.begin % unit_inputs(format) == 0 &&
+             run.in.from.size() % unit_inputs(format) == 0;
+    };
+    const auto grouped =
+        toy_.mixed ? grouped_format(*kernel_format(sources[0].tensor())) : toy_.grouped;
+    EXPECT_EQ(plan->format == grouped, grouped && is_whole(*grouped) && stores_grouped);
+    if (run.all_zero()) return;
+    for (size_t i = 0; i < run.parts.size(); ++i) {
+      const FusedPart& part = run.parts[i];
       EXPECT_EQ(part.first_output % kTileOutputs, 0);
-      EXPECT_LE(part.first_output + part.out.total, linear.outputs);
-      EXPECT_TRUE(packed((*sources)[i], part.out, linear.in, plan->format) ==
-                  framed(*expected[i], part.out, linear.in, plan->format == LinearFormat::kBf16))
+      EXPECT_LE(part.first_output + part.out.total, run.outputs);
+      EXPECT_TRUE(packed(sources[i], part.out, run.in, plan->format) ==
+                  framed(*expected[i], part.out, run.in, plan->format == LinearFormat::kBf16))
           << module_name(part.module, ModuleNaming::kHuggingFace);
     }
   }
@@ -248,6 +274,47 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       EXPECT_EQ(layout.num_tokens, part.vocab.size());
     }
   }
+}
+
+// The formats of a layer's weights, each with the number of its parts and its first output.
+std::string runs_of(const std::vector<BlockFormat>& formats, bool gate_up = false,
+                    WeightOverride weights = WeightOverride::kAsStored) {
+  ToySpec spec;
+  spec.num_layers = 1;
+  spec.hidden_size = spec.intermediate_size = 256;
+  spec.gguf_formats = formats;
+  const TempDir dir;
+  toy_gguf(spec).write(dir.path() / "toy.gguf");
+  const auto checkpoint = Checkpoint::open(dir.path() / "toy.gguf");
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto plan = make_shard_plan(checkpoint->config(), 1, spec.vocab_size);
+  const LayerLinears linears = layer_linears(
+      checkpoint->config(), shard_layout_cuda(checkpoint->config(), plan->devices[0]), 0, weights);
+  const FusedLinear& linear = gate_up ? linears.gate_up : linears.qkv;
+  const auto sources = find_sources(*checkpoint, linear);
+  std::string text;
+  for (const FusedRun& run : runs_of_one_format(linear, *sources)) {
+    const auto planned = plan_fused(run.linear, run.sources(*sources));
+    EXPECT_TRUE(planned.ok()) << planned.status().message();
+    const bool is_last = run.first_output + run.linear.outputs == linear.outputs;
+    EXPECT_EQ(run.linear.before_attention, is_last && !gate_up);
+    text += (text.empty() ? "" : ", ") + std::to_string(run.linear.parts.size()) + " " +
+            unit_format(planned->format).name + " from " + std::to_string(run.first_output);
+  }
+  return text;
+}
+
+// Q has 256 outputs, K and V 128 each.
+TEST(MixedFormats, AreAWeightForEachRun) {
+  EXPECT_EQ(runs_of(kMixed), "2 q4_k from 0, 1 q6_k from 384");
+  EXPECT_EQ(runs_of({kQ4_K, kQ6_K}), "1 q6_k from 0, 1 q4_k from 256, 1 q6_k from 384");
+  EXPECT_EQ(runs_of({kQ8_0, kQ4_0, kQ4_1, kQ4_1}), "1 q4_0 from 0, 2 q4_1 from 256");
+  EXPECT_EQ(runs_of({kQ5_K}), "3 q5_k from 0");
+  // One row of activations for all, so no bf16 beside; and gate and up are one weight.
+  EXPECT_EQ(runs_of({kQ4_K, kQ4_K, kQ4_K, kQ5_0}), "3 bf16 from 0");
+  EXPECT_EQ(runs_of(kMixed, /*gate_up=*/true), "2 q4_k from 0");
+  EXPECT_EQ(runs_of({kQ4_K, kQ6_K}, /*gate_up=*/true), "2 bf16 from 0");
+  EXPECT_EQ(runs_of(kMixed, /*gate_up=*/false, WeightOverride::kInt4), "3 int4 from 0");
 }
 
 // Checks the alignment and widths that the kernels require.
