@@ -36,6 +36,12 @@ std::optional<cuda::LinearFormat> gpu_format(const RawTensor& tensor) {
   return fits ? format : std::nullopt;
 }
 
+std::optional<cuda::LinearFormat> gpu_embedding_format(const RawTensor& tensor) {
+  const auto stored =
+      tensor.blocks != nullptr ? kernel_format(tensor.blocks->format) : std::nullopt;
+  return stored ? cuda::grouped_format(*stored) : std::nullopt;
+}
+
 std::optional<int64_t> packed_bytes(const RawTensor& tensor, const ModulePart& part) {
   if (tensor.parts != nullptr) {
     const auto plan = plan_parts(*tensor.parts, part);

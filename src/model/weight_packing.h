@@ -21,6 +21,8 @@ std::optional<WeightFormat> kernel_format(const RawTensor& tensor);
 // The format in which GPUs read the weight as it is stored, where no part of it cuts units and what
 // is read beside it allows that. Nothing where they have none, and for plain weights.
 std::optional<cuda::LinearFormat> gpu_format(const RawTensor& tensor);
+// The format in which GPUs look rows of an embedding up as it is stored: of blocks, of any width.
+std::optional<cuda::LinearFormat> gpu_embedding_format(const RawTensor& tensor);
 // The bytes that pack_as_stored() allocates for a part or for all of a weight. Nothing for plain
 // weights, and where there is no kernel format or blocks and groups are cut where it cannot be:
 // such weights are widened.

@@ -89,6 +89,13 @@ class Reads {
   }
 
   void read_on_gpus(const RawTensor& tensor, ModuleRead& made) const {
+    if (made.module.type == ModuleType::kEmbedding) {
+      const auto looked_up = gpu_embedding_format(tensor);
+      if (!looked_up) return read_as(WeightFormat::kBf16, tensor, made);
+      made.read_as = weight_format_name(cuda::unit_format(*looked_up).stored);
+      made.read_bytes = made.stored_bytes;
+      return;
+    }
     const std::optional<cuda::LinearFormat> format = gpu_format(tensor);
     if (format == kGpuInt4) {
       made.read_as = "int4";
@@ -103,9 +110,7 @@ class Reads {
         made.module.in % cuda::unit_inputs(kGpuInt4) == 0) {
       return round_groups("int4", 4, cuda::unit_inputs(kGpuInt4), made);
     }
-    // The embedding is looked up in bf16; a tied head is made of that.
-    const bool is_copy = made.module.type == ModuleType::kEmbedding || made.is_tied_head;
-    if (is_copy || !format || !stays_beside_others(made.module.id)) {
+    if (!format || !stays_beside_others(made.module.id)) {
       return read_as(WeightFormat::kBf16, tensor, made);
     }
     const cuda::UnitFormat& unit = cuda::unit_format(*format);

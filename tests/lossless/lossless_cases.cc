@@ -105,10 +105,11 @@ std::vector<Precision> precisions() {
     gguf.gguf_formats = {format};
     all.push_back({.name = std::string(block_format(format).name), .spec = gguf});
   }
-  // As Q4_K_M files: V and down of the first layer are in another format than what is beside them,
-  // in the second Q.
+  // As Q4_K_M files, with the embedding as the head: V and down of the first layer are in another
+  // format than what is beside them, in the second Q.
   using enum BlockFormat;
   gguf.gguf_formats = {kQ6_K, kQ4_K, kQ4_K, kQ6_K, kQ4_K, kQ4_K, kQ4_K, kQ6_K};
+  gguf.tied = true;
   all.push_back({.name = "q4_k_m", .spec = gguf});
   ToySpec fp8 = int4_group128;
   fp8.quantization = ToySpec::Quantization::kNone;

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/status_macros.h"
+#include "checkpoint/float_tensor.h"
 #include "device/cuda/cuda_devices.h"
 #include "model/cuda/decoder.h"
 #include "model/cuda/fused_linear.h"
@@ -68,16 +69,22 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
                                  const TargetOfHead& target) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
-  // In a last stage the embedding is there while the tied head is packed from it.
+  bool is_copied = false;
   if (has_own_embedding(config) && layers.holds({ModuleKind::kEmbedding}, config)) {
-    bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
+    FORERUN_ASSIGN_OR_RETURN(is_copied, tied_head_is_copied(checkpoint));
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
+                             require_weight(checkpoint, {ModuleKind::kEmbedding}));
+    // In a last stage it is there while the tied head is packed from it.
+    if (layers.embeds || is_copied) {
+      bytes.packed = static_cast<int64_t>(embedding_rows(*embedding).bytes());
+    }
   }
   const LmHeadSource lm_head = find_lm_head(checkpoint, target.checkpoint);
   const FusedLinear head = head_linear(config, layout, weights, lm_head.module);
-  if (layers.heads && config.tied_embeddings && head.outputs > 0) {
+  if (layers.heads && is_copied && head.outputs > 0) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
     bytes.packed += static_cast<int64_t>(plan.weight_bytes());
-  } else if (layers.heads && !config.tied_embeddings &&
+  } else if (layers.heads && !is_copied &&
              !(target.gpus == 1 && may_share_lm_head(config, head, layout))) {
     FORERUN_RETURN_IF_ERROR(add_linear(*lm_head.checkpoint, head, bytes));
   }

@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "model/cuda/slice_uploader.h"
 #include "model/held_tensors.h"
+#include "model/weight_packing.h"
 
 namespace forerun::cuda {
 namespace {
@@ -83,6 +84,7 @@ class Loader {
   const std::function<void(double)>& progress_;
   const Stream* stream_;
   SliceUploader uploader_;
+  bool reads_tied_head_ = false;  // tied, but not a copy of the embedding on the GPU
   double total_bytes_ = 0;
   double done_bytes_ = 0;
 };
@@ -241,13 +243,14 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
                            require_weight(checkpoint_, {ModuleKind::kEmbedding}));
   FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
-  const MatrixSlice whole{.tensor = tensor,
-                          .rows = Slice::of_all(config_.vocab_size),
-                          .columns = Slice::of_all(config_.hidden_size),
-                          .as_bf16 = true};
+  const MatrixSlice whole = embedding_rows(*tensor);
   FORERUN_ASSIGN_OR_RETURN(to.embedding, DeviceBuffer::allocate(whole.bytes(), "the embedding"));
   FORERUN_RETURN_IF_ERROR(uploader_.upload(whole, to.embedding.data()));
-  done(*tensor);
+  to.embedding_table = {.rows = to.embedding.data(),
+                        .row_bytes = static_cast<int64_t>(whole.row_bytes()),
+                        .tokens = config_.vocab_size,
+                        .format = gpu_embedding_format(*tensor).value_or(LinearFormat::kBf16)};
+  if (!reads_tied_head_) done(*tensor);
   return {};
 }
 
@@ -270,7 +273,9 @@ Status Loader::load_head(DecoderWeightsCuda& to) {
   const LmHeadSource& source = options_.lm_head;
   if (source.checkpoint == nullptr) return {};
   const FusedLinear head = head_linear(config_, layout_, options_.weights, source.module);
-  if (!config_.tied_embeddings) return load_linear(*source.checkpoint, head, to.head);
+  if (!config_.tied_embeddings || reads_tied_head_) {
+    return load_linear(*source.checkpoint, head, to.head);
+  }
   if (head.outputs == 0) return {};
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
   FORERUN_ASSIGN_OR_RETURN(to.head, LinearWeightCuda::allocate(plan));
@@ -281,9 +286,10 @@ Status Loader::load_head(DecoderWeightsCuda& to) {
 
 Result<DecoderWeightsCuda> Loader::run() {
   DecoderWeightsCuda out;
-  // A tied head is packed from the embedding.
   if (has_own_embedding(config_) && layers_.holds({ModuleKind::kEmbedding}, config_)) {
-    FORERUN_RETURN_IF_ERROR(load_embedding(out));
+    FORERUN_ASSIGN_OR_RETURN(const bool is_copied, tied_head_is_copied(checkpoint_));
+    reads_tied_head_ = config_.tied_embeddings && layers_.heads && !is_copied;
+    if (layers_.embeds || is_copied) FORERUN_RETURN_IF_ERROR(load_embedding(out));
   }
   if (config_.eagle3) FORERUN_RETURN_IF_ERROR(load_tap_projection(out));
   if (layers_.heads) {
@@ -293,6 +299,7 @@ Result<DecoderWeightsCuda> Loader::run() {
   if (!layers_.embeds) {
     FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the head has been packed
     out.embedding = {};
+    out.embedding_table = {};
   }
   out.layers.resize(static_cast<size_t>(layers_.size()));
   for (size_t layer = 0; layer < out.layers.size(); ++layer) {

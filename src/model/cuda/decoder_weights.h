@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/cuda/cuda_memory.h"
 #include "forerun/status.h"
+#include "kernels/embedding/cuda/embedding.h"
 #include "kernels/linear/cuda/linear.h"
 #include "model/cuda/fused_linear.h"
 #include "model/cuda/shard_layout.h"
@@ -45,9 +46,10 @@ struct LayerWeightsCuda {
 };
 
 struct DecoderWeightsCuda {
-  // bf16 [vocab][hidden], whole on every GPU; only if it embeds. An EAGLE-3 head may have none of
-  // its own, and no LM head.
+  // embedding_rows() of all tokens, whole on every GPU; only if it embeds. An EAGLE-3 head may have
+  // none of its own, and no LM head.
   DeviceBuffer embedding;
+  EmbeddingTableCuda embedding_table;  // of `embedding`
   // Only in an EAGLE-3 head: taps of the target, side by side, become a feature.
   DeviceBuffer tap_norms;                // f32 [width of the taps], or empty
   LinearWeightCuda tap_projection;       // [hidden][width of the taps]

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "checkpoint/float_tensor.h"
+#include "model/weight_packing.h"
 
 namespace forerun::cuda {
 namespace {
@@ -79,6 +81,12 @@ FusedLinear tap_projection_linear(const ModelConfig& config, WeightOverride weig
           .in = in,
           .outputs = config.hidden_size,
           .rounded_to = layer_rounding(weights, in)};
+}
+
+Result<bool> tied_head_is_copied(const Checkpoint& checkpoint) {
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
+                           require_weight(checkpoint, {ModuleKind::kEmbedding}));
+  return checkpoint.config().tied_embeddings && !gpu_embedding_format(*tensor);
 }
 
 LmHeadSource find_lm_head(const Checkpoint& checkpoint, const Checkpoint* target) {

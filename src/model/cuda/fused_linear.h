@@ -54,9 +54,9 @@ struct FusedRun {
 // kInt4 rounds them where their inputs are whole groups.
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout, int32_t layer,
                            WeightOverride weights = WeightOverride::kAsStored);
-// The LM head, made of its own rows; with tied embeddings it is a copy of theirs, which cannot be
-// looked up as a module. kInt4, kInt4Head and kInt8Head round it if hidden_size is a multiple of
-// the group. `stored_as`: kEmbedding where it is made of another model's embedding.
+// The LM head, made of its own rows or, with tied embeddings, of theirs. kInt4, kInt4Head and
+// kInt8Head round it if hidden_size is a multiple of the group. `stored_as`: kEmbedding where it is
+// made of an embedding.
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
                         WeightOverride weights, ModuleKind stored_as = ModuleKind::kHead);
 // What makes features of an EAGLE-3 head's taps; kInt4 rounds it as a layer.
@@ -67,6 +67,8 @@ FusedLinear tap_projection_linear(const ModelConfig& config, WeightOverride weig
 inline bool has_own_embedding(const ModelConfig& config) {
   return !config.eagle3 || config.eagle3->own_embedding;
 }
+// Whether a tied head is made of the embedding on the GPU, where that is bf16, and not of its file.
+Result<bool> tied_head_is_copied(const Checkpoint& checkpoint);
 // Where the LM head of a decoder is stored: its checkpoint and module there.
 struct LmHeadSource {
   const Checkpoint* checkpoint = nullptr;

@@ -10,6 +10,7 @@
 #include "kernels/linear/cuda/plan.h"
 #include "model/block_packing.h"
 #include "model/parts_packing.h"
+#include "model/weight_packing.h"
 
 namespace forerun::cuda {
 namespace {
@@ -30,6 +31,15 @@ bool aligned(const Slice& slice, int64_t unit) {
 }
 
 }  // namespace
+
+MatrixSlice embedding_rows(const RawTensor& embedding) {
+  const bool has_blocks = gpu_embedding_format(embedding).has_value();
+  const int64_t values = has_blocks ? embedding.blocks->weights : 1;
+  return {.tensor = &embedding,
+          .rows = Slice::of_all(embedding.shape[0]),
+          .columns = Slice::of_all(embedding.shape[1] / values),
+          .as_bf16 = !has_blocks};
+}
 
 Result<LinearSource> LinearSource::find(const Checkpoint& checkpoint, ModuleId module) {
   LinearSource source;

@@ -15,6 +15,9 @@
 
 namespace forerun::cuda {
 
+// The rows of an embedding as GPUs look them up: whole blocks, or bf16 (gpu_embedding_format()).
+MatrixSlice embedding_rows(const RawTensor& embedding);
+
 class LinearSource {
  public:
   // The checkpoint must outlive the source.

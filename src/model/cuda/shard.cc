@@ -49,13 +49,8 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
 
 Status ShardCuda::load_weights(const Checkpoint& checkpoint, const ShardCudaOptions& options,
                                const std::function<void(double)>& progress) {
-  embedding_tokens_ = config_.vocab_size;
   LmHeadSource source = find_lm_head(checkpoint, options.target);
   if (config_.eagle3) {
-    if (!has_own_embedding(config_)) {
-      shared_embedding_ = options.target_shard->embedding();
-      embedding_tokens_ = options.target_shard->embedding_tokens_;
-    }
     const FusedLinear head = head_linear(config_, layout_, options.weights);
     const LinearWeightCuda& shared = options.target_shard->lm_head();
     // A part of a group's LM head is not enough.
@@ -68,6 +63,13 @@ Status ShardCuda::load_weights(const Checkpoint& checkpoint, const ShardCudaOpti
       weights_, load_decoder_weights_cuda(
                     checkpoint, layout_,
                     {.layers = layers_, .weights = options.weights, .lm_head = source}, progress));
+  if (!layers_.embeds) {
+    embedding_ = {
+        .rows = hidden_in_, .row_bytes = int64_t{config_.hidden_size} * 2, .tokens = kMaxPassRows};
+  } else {
+    embedding_ =
+        has_own_embedding(config_) ? weights_.embedding_table : options.target_shard->embedding();
+  }
   return {};
 }
 

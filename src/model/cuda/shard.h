@@ -114,12 +114,9 @@ class ShardCuda {
                 std::span<const PassSelectionCuda> selections = {},
                 const std::function<void()>& before_head = {});
   Status finish();
-  // What an EAGLE-3 head on the same GPU may use: bf16 [vocab][hidden], and [the part's
+  // What an EAGLE-3 head on the same GPU may use: where tokens are looked up, and [the part's
   // rows][hidden].
-  const __nv_bfloat16* embedding() const {
-    return shared_embedding_ != nullptr ? shared_embedding_
-                                        : weights_.embedding.as<__nv_bfloat16>();
-  }
+  const EmbeddingTableCuda& embedding() const { return embedding_; }
   const LinearWeightCuda& lm_head() const {
     return shared_lm_head_ != nullptr ? *shared_lm_head_ : weights_.head;
   }
@@ -203,9 +200,10 @@ class ShardCuda {
   const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;
-  const __nv_bfloat16* shared_embedding_ = nullptr;  // the target's, in an EAGLE-3 head without one
+  // Its own, or the target's in an EAGLE-3 head without one; where it does not embed, hidden
+  // states.
+  EmbeddingTableCuda embedding_;
   const LinearWeightCuda* shared_lm_head_ = nullptr;
-  int32_t embedding_tokens_ = 0;
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   PassKeyCuda last_pass_;

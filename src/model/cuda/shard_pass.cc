@@ -216,22 +216,21 @@ Status ShardCuda::submit_taps(int32_t after_layers, const PassKeyCuda& key) {
 Status ShardCuda::submit_input(const PassKeyCuda& key) {
   const int32_t rows = key.rows;
   const bool is_head = config_.eagle3.has_value();
-  FORERUN_RETURN_IF_ERROR(embedding_cuda(
-      {.source = pinned_step_,
-       .target = step_.data(),
-       .bytes_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, bytes)),
-       .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
-       .table = layers_.embeds ? embedding() : reinterpret_cast<const __nv_bfloat16*>(hidden_in_),
-       .table_tokens = layers_.embeds ? embedding_tokens_ : kMaxPassRows,
-       .dim = config_.hidden_size,
-       .output = is_head ? head_input_.embedded() : hidden_.as<__nv_bfloat16>(),
-       .output_stride = linear_input_stride(config_.hidden_size, key.rows),
-       .next_norm = norm_of_hidden(weights_.layers.front().input_norm,
-                                   weights_.layers.front().qkv.input_format()),
-       .rows = rows,
-       .to_clear = arrivals_.as<uint32_t>(),
-       .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
-      stream_.get()));
+  FORERUN_RETURN_IF_ERROR(
+      embedding_cuda({.source = pinned_step_,
+                      .target = step_.data(),
+                      .bytes_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, bytes)),
+                      .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
+                      .table = embedding_,
+                      .dim = config_.hidden_size,
+                      .output = is_head ? head_input_.embedded() : hidden_.as<__nv_bfloat16>(),
+                      .output_stride = linear_input_stride(config_.hidden_size, key.rows),
+                      .next_norm = norm_of_hidden(weights_.layers.front().input_norm,
+                                                  weights_.layers.front().qkv.input_format()),
+                      .rows = rows,
+                      .to_clear = arrivals_.as<uint32_t>(),
+                      .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
+                     stream_.get()));
   if (!is_head) return layers_.embeds ? submit_taps(0, key) : Status();
   return head_input_.submit(config_, weights_,
                             {.step = step_.data(),

@@ -85,6 +85,9 @@ std::vector<Toy> toys() {
   spec.intermediate_size = 1536;
   spec.gguf_formats = {BlockFormat::kQ6_K};
   all.push_back({"q6_k", spec, false, LinearFormat::kQ6_K});
+  spec.tied = true;
+  all.push_back({"q6_k_tied", spec, false, LinearFormat::kQ6_K});
+  spec.tied = false;
   spec.gguf_formats = kMixed;
   all.push_back({"q4_k_m", spec, false, std::nullopt, true});
   spec = base;
@@ -266,8 +269,12 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       expect_same(linears.o, {&expected.o}, toy_.int4);
       expect_same(linears.gate_up, {&expected.gate, &expected.up}, toy_.int4);
       expect_same(linears.down, {&expected.down}, toy_.int4);
-      if (!config.tied_embeddings && layout.has_head()) {
-        expect_same(head_linear(config, layout, WeightOverride::kAsStored), {&cpu->head}, false,
+      const auto is_copied = tied_head_is_copied(*checkpoint_);
+      ASSERT_TRUE(is_copied.ok()) << is_copied.status().message();
+      if (!*is_copied && layout.has_head()) {
+        const LmHeadSource head = find_lm_head(*checkpoint_, nullptr);
+        expect_same(head_linear(config, layout, WeightOverride::kAsStored, head.module),
+                    {&cpu->head}, false,
                     toy_.spec.layout == nullptr);  // which quantizes no head
       }
       EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
@@ -353,7 +360,10 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
     return std::move(*memory);
   };
   const MemoryNeed whole = needs(1).front();
-  const int64_t embedding = int64_t{config.vocab_size} * config.hidden_size * 2;
+  const auto embedding =
+      toy_.spec.gguf_formats.empty()
+          ? int64_t{config.vocab_size} * config.hidden_size * 2
+          : static_cast<int64_t>(checkpoint_->weight({ModuleKind::kEmbedding})->bytes.size());
   for (const int32_t degree : {2, 4}) {
     const std::vector<MemoryNeed> parts = needs(degree);
     ASSERT_EQ(parts.size(), static_cast<size_t>(degree));
@@ -368,6 +378,33 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
     EXPECT_GE(sum, whole.weight_bytes - embedding);  // copies of KV heads, padding
     EXPECT_GE(kv, whole.kv_block_bytes);
   }
+}
+
+// Bytes of the embedding's 4,000 rows of a block of 256, and of the head's 125 tiles of two units.
+TEST(TiedHead, IsPackedFromTheFileBesideTheEmbedding) {
+  constexpr int64_t kEmbedding = 4000 * 210, kHead = int64_t{125} * 2 * (3072 + 320);
+  ToySpec spec;
+  spec.hidden_size = spec.intermediate_size = 256;
+  spec.vocab_size = 4000;
+  spec.gguf_formats = {kQ6_K};
+  const auto bytes_of = [&spec](bool tied, int32_t begin, int32_t end) {
+    spec.tied = tied;
+    const TempDir dir;
+    toy_gguf(spec).write(dir.path() / "toy.gguf");
+    const auto checkpoint = Checkpoint::open(dir.path() / "toy.gguf");
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const auto plan = make_shard_plan(checkpoint->config(), 1, spec.vocab_size);
+    const LayerRange stage{.begin = begin, .end = end, .embeds = begin == 0, .heads = end == 2};
+    const auto memory =
+        estimate_decoder_cuda_memory(*checkpoint, *plan, stage, WeightOverride::kAsStored);
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return memory->front().weight_bytes;
+  };
+  const int64_t both = bytes_of(true, 0, 2);
+  EXPECT_EQ(both, bytes_of(false, 0, 2));
+  const int64_t layer = (both - kEmbedding - kHead) / 2;
+  EXPECT_EQ(bytes_of(true, 0, 1), layer + kEmbedding);
+  EXPECT_EQ(bytes_of(true, 1, 2), layer + kHead);
 }
 
 // A head of 4,000 rows, in tiles of 32: 2,128 bytes per tile for 128 inputs, or 2,112 for 64.

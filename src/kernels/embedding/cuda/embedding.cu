@@ -1,16 +1,17 @@
 // Floor: one trip over the bus for the token and most of the Step's data, and one trip to memory
-// for the token's row. The loads are plain, although the host writes the data: it has done so
-// before the launch, and uncached loads would each take a trip of their own (13 us longer for 4
-// KB).
+// for the token's row, whatever its format. The loads are plain, although the host writes the data:
+// it has done so before the launch, and uncached loads would each take a trip of their own (13 us
+// longer for 4 KB).
 #include <cuda_bf16.h>
 
 #include <algorithm>
 #include <string>
 
-#include "device/cuda/cuda_error.h"
+#include "base/status_macros.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 #include "kernels/embedding/cuda/embedding.h"
+#include "kernels/linear/cuda/stored_blocks.h"
 
 namespace forerun::cuda {
 namespace {
@@ -50,6 +51,28 @@ __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_
   if (vector % 2 == 0) norm.squares[row * (call.dim / kNormGroup) + vector / 2] = sum;
 }
 
+// Values 8 * vector to 8 * vector + 7 of a row, four pairs of bf16.
+template <LinearFormat kFormat>
+__device__ __forceinline__ uint4 eight_values(const std::byte* row, int vector) {
+  if constexpr (kFormat == LinearFormat::kBf16) {
+    return reinterpret_cast<const uint4*>(row)[vector];
+  } else {
+    using Block = StoredBlock<kFormat>;
+    const auto* const block =
+        reinterpret_cast<const uint8_t*>(row) + vector * 8 / Block::kInputs * Block::kBytes;
+    const int first = vector * 8 % Block::kInputs;
+    uint32_t pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      pairs[i] =
+          pack_activations(ActivationFormat::kBf16, stored_weight<kFormat>(block, first + 2 * i),
+                           stored_weight<kFormat>(block, first + 2 * i + 1));
+    }
+    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  }
+}
+
+template <LinearFormat kFormat>
 __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda call) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   launch_dependents();
@@ -68,13 +91,14 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
   __syncthreads();
   if (static_cast<int>(blockIdx.x) < call.rows) {
     const int32_t token = asked[1];
-    const bool is_in_table = token >= 0 && token < call.table_tokens;
-    const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
+    const bool is_in_table = token >= 0 && token < call.table.tokens;
+    const std::byte* const from = call.table.rows + token * call.table.row_bytes;
     auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.output_stride);
     const int vectors = static_cast<int>(call.dim / 8);
     for (int i = threadIdx.x; i / 32 * 32 < vectors; i += kThreads) {
       const bool valid = i < vectors;
-      const uint4 x = is_in_table && valid ? from[i] : make_uint4(0, 0, 0, 0);
+      const uint4 x =
+          is_in_table && valid ? eight_values<kFormat>(from, i) : make_uint4(0, 0, 0, 0);
       if (valid) to[i] = x;
       write_norm(call, blockIdx.x, i, valid, x);
     }
@@ -85,10 +109,26 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
   }
 }
 
+using EmbeddingKernel = void (*)(EmbeddingCallCuda);
+
+EmbeddingKernel kernel_for(LinearFormat format) {
+  EmbeddingKernel found = nullptr;
+  if (format == LinearFormat::kBf16) found = embedding_kernel<LinearFormat::kBf16>;
+  each_block_format([&]<LinearFormat kFormat>() {
+    if (format == kFormat) found = embedding_kernel<kFormat>;
+  });
+  return found;
+}
+
 }  // namespace
 
 Status prepare_embedding_cuda() {
-  return prefer_shared_memory(embedding_kernel, "loading the embedding");
+  for (const UnitFormat& each : kUnitFormats) {
+    const EmbeddingKernel kernel = kernel_for(each.format);
+    if (kernel == nullptr) continue;
+    FORERUN_RETURN_IF_ERROR(prefer_shared_memory(kernel, "loading the embedding"));
+  }
+  return {};
 }
 
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
@@ -105,10 +145,14 @@ Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
     return {StatusCode::kInvalidArgument,
             "embedding on a GPU: next_norm needs weight, scaled and squares"};
   }
-  embedding_kernel<<<static_cast<unsigned>(std::max(call.rows, kFewestBlocks)), kThreads, 0,
-                     stream>>>(call);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching the embedding");
-  return {};
+  const EmbeddingKernel kernel = kernel_for(call.table.format);
+  if (kernel == nullptr) {
+    return {StatusCode::kInvalidArgument, std::string("embedding on a GPU: found a table in ") +
+                                              unit_format(call.table.format).name +
+                                              "; accepted: bf16 and blocks of GGUF files"};
+  }
+  return launch(kernel, dim3(static_cast<unsigned>(std::max(call.rows, kFewestBlocks))),
+                dim3(kThreads), stream, "launching the embedding", call);
 }
 
 }  // namespace forerun::cuda

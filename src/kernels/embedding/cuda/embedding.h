@@ -1,6 +1,7 @@
 // The first kernel of a forward on a GPU. It copies the Step's data from mapped host memory to
 // device memory, so that later kernels do not read it over the bus, and looks up the embeddings of
-// the rows' tokens. In a later stage of a pipeline, `table` holds the hidden states that the
+// the rows' tokens; blocks of a file are decoded and
+// rounded to bf16. In a later stage of a pipeline, `table` holds the hidden states that the
 // previous stage sent, also in mapped host memory, and a row's "token" is the index of its hidden
 // state. The output then has the bits that the last linear layer of the previous stage would have
 // written.
@@ -13,9 +14,19 @@
 #include <cstdint>
 
 #include "forerun/status.h"
+#include "kernels/linear/unit_formats.h"
 #include "kernels/rms_norm/cuda/rms_norm.h"
 
 namespace forerun::cuda {
+
+// Rows of tokens: bf16, or blocks of a GGUF file in one of the formats of
+// linear/cuda/stored_blocks.h, as they are stored.
+struct EmbeddingTableCuda {
+  const std::byte* rows = nullptr;  // [tokens][row_bytes]; of bf16 16-byte aligned, like row_bytes
+  int64_t row_bytes = 0;
+  int32_t tokens = 0;  // the embedding of any other token is zero
+  LinearFormat format = LinearFormat::kBf16;
+};
 
 struct EmbeddingCallCuda {
   // The Step's data: mapped host memory, 8 KB or more, written before the launch. At `bytes_offset`
@@ -25,10 +36,8 @@ struct EmbeddingCallCuda {
   std::byte* target = nullptr;
   int32_t bytes_offset = 0;
   int32_t tokens_offset = 0;
-  // [table_tokens][dim]; the embedding of any other token is zero.
-  const __nv_bfloat16* table = nullptr;
-  int32_t table_tokens = 0;
-  int64_t dim = 0;                  // a multiple of 32
+  EmbeddingTableCuda table = {};
+  int64_t dim = 0;                  // a multiple of 32 and of a block
   __nv_bfloat16* output = nullptr;  // [rows][output_stride]
   int64_t output_stride = 0;        // a multiple of 8, at least dim
   NormOutputCuda next_norm = {};    // norm of the output; every field must be set

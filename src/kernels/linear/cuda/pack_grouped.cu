@@ -1,7 +1,6 @@
 // Packs blocks of GGUF files and e4m3 into the units of grouped formats, on the device.
 #include <cstddef>
 #include <string>
-#include <utility>
 
 #include "base/status_macros.h"
 #include "kernels/cuda/launch.h"
@@ -176,15 +175,11 @@ __global__ void pack_fp8_kernel(StoredFp8, PackTarget) {}
 #endif
 
 using PackBlocks = void (*)(StoredBlocks, PackTarget);
-constexpr int kBlockFormatCount = static_cast<int>(LinearFormat::kFp8) - kFirstGrouped;
-
-template <size_t... kIndices>
-PackBlocks find_pack(LinearFormat format, std::index_sequence<kIndices...>) {
+PackBlocks find_pack(LinearFormat format) {
   PackBlocks found = nullptr;
-  const auto look = [&]<LinearFormat kFormat>() {
+  each_block_format([&]<LinearFormat kFormat>() {
     if (format == kFormat) found = pack_blocks_kernel<kFormat>;
-  };
-  (look.template operator()<kUnitFormats[kFirstGrouped + kIndices].format>(), ...);
+  });
   return found;
 }
 
@@ -194,7 +189,7 @@ Status LinearWeightCuda::pack_stored(const StoredBlocks& blocks, int64_t outputs
                                      OutputPlacement placement, int64_t first_output,
                                      cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(check_pack(plan_.format, outputs, placement, first_output));
-  const PackBlocks kernel = find_pack(plan_.format, std::make_index_sequence<kBlockFormatCount>());
+  const PackBlocks kernel = find_pack(plan_.format);
   if (kernel == nullptr || blocks.first_input % unit_inputs(plan_.format) != 0) {
     return {StatusCode::kInvalidArgument,
             "packing blocks from input " + std::to_string(blocks.first_input) +

@@ -1,11 +1,14 @@
 // Blocks of GGUF files, read on a GPU: a struct for each grouped format (linear/cuda/
-// unit_formats.h) that is stored so. Device code; included by linear/cuda/pack_grouped.cu alone.
-// The layouts are those of checkpoint/blocks.
+// unit_formats.h) that is stored so. Device code; included by linear/cuda/pack_grouped.cu and
+// embedding/cuda/embedding.cu alone. The layouts are those of checkpoint/blocks.
 #pragma once
 
-#include <cstdint>
+#include <cuda_fp16.h>
 
-#include "kernels/linear/cuda/plan.h"
+#include <cstdint>
+#include <utility>
+
+#include "kernels/linear/unit_formats.h"
 
 namespace forerun::cuda {
 
@@ -18,21 +21,22 @@ __device__ __forceinline__ uint32_t nibble_of(const uint8_t* from, int half, int
   return index < half ? from[index] & 15u : uint32_t{from[index - half]} >> 4;
 }
 
-// quant(block, i): the quant of weight i of a block. d(block), dmin(block): bits of f16. Two
-// levels: scale(block, group) and minimum(block, group), integers.
+// quant(block, i): the quant of weight i of a block, kZero where the weight is 0. d(block),
+// dmin(block): bits of f16. Two levels: scale(block, group), kScaleZero more than it is, and
+// minimum(block, group), integers, for groups of kGroup weights.
 template <LinearFormat kFormat>
 struct StoredBlock;
 
 template <>
 struct StoredBlock<LinearFormat::kQ8_0> {
-  static constexpr int kInputs = 32, kBytes = 34;
+  static constexpr int kInputs = 32, kBytes = 34, kZero = 128;
   static __device__ uint32_t quant(const uint8_t* block, int i) { return block[2 + i] ^ 0x80u; }
   static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
 };
 
 template <>
 struct StoredBlock<LinearFormat::kQ4_0> {
-  static constexpr int kInputs = 32, kBytes = 18;
+  static constexpr int kInputs = 32, kBytes = 18, kZero = 8;
   static __device__ uint32_t quant(const uint8_t* block, int i) {
     return nibble_of(block + 2, 16, i);
   }
@@ -41,7 +45,7 @@ struct StoredBlock<LinearFormat::kQ4_0> {
 
 template <>
 struct StoredBlock<LinearFormat::kQ4_1> {
-  static constexpr int kInputs = 32, kBytes = 20;
+  static constexpr int kInputs = 32, kBytes = 20, kZero = 0;
   static __device__ uint32_t quant(const uint8_t* block, int i) {
     return nibble_of(block + 4, 16, i);
   }
@@ -51,7 +55,7 @@ struct StoredBlock<LinearFormat::kQ4_1> {
 
 // What q4_K and q5_K have in common: d, dmin, and 12 bytes with 8 scales and 8 minima of 6 bits.
 struct StoredTwoLevels {
-  static constexpr int kInputs = 256;
+  static constexpr int kInputs = 256, kZero = 0, kGroup = 32, kScaleZero = 0;
   static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
   static __device__ uint32_t dmin(const uint8_t* block) { return two_bytes(block + 2); }
   static __device__ uint32_t scale(const uint8_t* block, int group) {
@@ -84,17 +88,54 @@ struct StoredBlock<LinearFormat::kQ5_K> : StoredTwoLevels {
 
 template <>
 struct StoredBlock<LinearFormat::kQ6_K> {
-  static constexpr int kInputs = 256, kBytes = 210;
+  static constexpr int kInputs = 256, kBytes = 210, kZero = 32, kGroup = 16;
+  static constexpr int kScaleZero = 128;
   static __device__ uint32_t quant(const uint8_t* block, int i) {
     const int half = i / 128, within = i % 128;
     return nibble_of(block + half * 64, 64, within) |
            (block[128 + half * 32 + within % 32] >> within / 32 * 2 & 3u) << 4;
   }
   static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block + 208); }
-  // Plus 128.
   static __device__ uint32_t scale(const uint8_t* block, int group) {
     return block[192 + group] ^ 0x80u;
   }
 };
+
+// Weight i of a block, with the roundings of ggml's reference.
+template <LinearFormat kFormat>
+__device__ __forceinline__ float stored_weight(const uint8_t* block, int i) {
+  using Block = StoredBlock<kFormat>;
+  const auto half = [](uint32_t bits) {
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+  };
+  const auto less = [](uint32_t value, int zero) {
+    return static_cast<float>(static_cast<int>(value) - zero);
+  };
+  const float level = less(Block::quant(block, i), Block::kZero);
+  float scale = half(Block::d(block));
+  if constexpr (requires { Block::kScaleZero; }) {
+    scale = __fmul_rn(scale, less(Block::scale(block, i / Block::kGroup), Block::kScaleZero));
+  }
+  const float product = __fmul_rn(scale, level);
+  if constexpr (requires { Block::minimum(block, 0); }) {
+    const auto minimum = static_cast<float>(Block::minimum(block, i / Block::kGroup));
+    return __fsub_rn(product, __fmul_rn(half(Block::dmin(block)), minimum));
+  } else if constexpr (requires { Block::dmin(block); }) {
+    return __fadd_rn(product, half(Block::dmin(block)));
+  } else {
+    return product;
+  }
+}
+
+// Calls visit.operator()<kFormat>() for each format that files have as blocks.
+inline constexpr size_t kBlockFormatCount =
+    static_cast<size_t>(LinearFormat::kFp8) - static_cast<size_t>(kFirstGrouped);
+template <class Visit>
+void each_block_format(const Visit& visit) {
+  const auto visit_all = [&visit]<size_t... kIndices>(std::index_sequence<kIndices...>) {
+    (visit.template operator()<kUnitFormats[kFirstGrouped + kIndices].format>(), ...);
+  };
+  visit_all(std::make_index_sequence<kBlockFormatCount>());
+}
 
 }  // namespace forerun::cuda
