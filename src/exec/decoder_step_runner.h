@@ -30,6 +30,7 @@ class DecoderStepRunner : public StepRunner {
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
     return decoder_->move_kv(sequence, moves);
   }
+  bool has_host_kv() const override { return decoder_->has_host_kv(); }
 
  private:
   struct alignas(64) Worker {

@@ -161,6 +161,7 @@ class FakeDecoder : public Decoder {
   }
 
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    slots_moved += static_cast<int64_t>(moves.size());
     for (size_t index = 0; index < moves.size(); ++index) {
       if (moves[index].from_slot < moves[index].to_slot) ++violations;
       if (index > 0 && moves[index].to_slot <= moves[index - 1].to_slot) ++violations;
@@ -168,7 +169,10 @@ class FakeDecoder : public Decoder {
     }
     return {};
   }
+  bool has_host_kv() const override { return host_kv; }
 
+  bool host_kv = true;
+  int64_t slots_moved = 0;
   int64_t violations = 0;
   int32_t largest_step = 0;
   int64_t rows_run = 0;          // of all Steps

@@ -23,6 +23,7 @@ class ForwardingRunner : public Base {
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
     return inner_->move_kv(sequence, moves);
   }
+  bool has_host_kv() const override { return inner_->has_host_kv(); }
 
  protected:
   explicit ForwardingRunner(std::unique_ptr<StepRunner> inner) : inner_(std::move(inner)) {}

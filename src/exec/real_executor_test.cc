@@ -261,6 +261,16 @@ TEST(RealExecutor, ProfileMeasuresAndLeavesNothingBehind) {
   }
 }
 
+// Moves on a GPU would run within the Step that is measured.
+TEST(RealExecutor, ProfileWritesTheContextInHostMemoryAlone) {
+  for (const bool host : {false, true}) {
+    Rig rig({});
+    rig.target.host_kv = host;
+    ASSERT_TRUE(rig.executor->profile(Role::kTarget, 2, 100, 3).ok());
+    EXPECT_EQ(rig.target.slots_moved, host ? 3 * 99 : 0);
+  }
+}
+
 // Threads of both roles really run at the same time: each Step waits for the other role's.
 TEST(RealExecutor, ThreadedRolesOverlap) {
   class Meeting : public FakeDecoder {

@@ -74,6 +74,7 @@ class StepRunner {
   virtual Status run(const Step& step, std::span<RowTask> tasks,
                      std::span<RejectionTask> rejections, const Meanwhile& meanwhile) = 0;
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
+  virtual bool has_host_kv() const { return true; }
   // Not null where further Steps may be issued before the first has ended.
   virtual PipelinedRunner* pipelined() { return nullptr; }
 };

@@ -73,6 +73,8 @@ class Decoder {
   // Copies KV rows within a sequence, all layers at once. `from_slot` >= `to_slot` in every move
   // and both lists ascend.
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
+  // Whether the KV cache lies in host memory, where move_kv() ends with the copies.
+  virtual bool has_host_kv() const { return true; }
 };
 
 }  // namespace forerun

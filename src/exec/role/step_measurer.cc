@@ -14,8 +14,10 @@ namespace forerun {
 
 // Host memory that has never been written has no pages of its own: it all reads as one page of
 // zeros, which stays in the processor's caches, so a Step would read its context far too fast.
-// Moving each slot down by one writes the pages.
+// Moving each slot down by one writes the pages. A GPU's memory needs no such thing, and there the
+// Step that is measured would wait for the moves.
 Status StepMeasurer::write_context(const RoleSequence& sequence, int32_t context_tokens) {
+  if (!runner_->has_host_kv()) return {};
   std::vector<KvMove> moves;
   for (int32_t slot = 1; slot < context_tokens; ++slot) moves.push_back({slot, slot - 1});
   if (moves.empty()) return {};

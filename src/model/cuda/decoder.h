@@ -48,6 +48,7 @@ class DecoderCuda : public Decoder {
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+  bool has_host_kv() const override { return false; }
 
   // Where Steps' taps are; no places where the options have none. Lives as long as the decoder.
   const TapStoreCuda& taps() const { return taps_; }
