@@ -25,7 +25,14 @@ class LiveCosts {
   void observe(const StepRecord& record) {
     if (record.overlaps) return;
     const std::lock_guard lock(mutex_);
+    draft_prompt_steps_ +=
+        record.role == Role::kDraft && record.rows > kMaxDraftedRows * record.sequences;
     costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
+  }
+  // Steps so far in which the draft read prompts, or text that it had not followed.
+  int64_t draft_prompt_steps() const {
+    const std::lock_guard lock(mutex_);
+    return draft_prompt_steps_;
   }
   // Seconds of such a Step; 0 where nothing is known of the role.
   double seconds(Role role, const StepLoad& load) const {
@@ -46,8 +53,12 @@ class LiveCosts {
   }
 
  private:
+  // Rows of a sequence in a Step of the draft that may all be drafted.
+  static constexpr int32_t kMaxDraftedRows = 32;
+
   mutable std::mutex mutex_;
   StepCosts costs_;
+  int64_t draft_prompt_steps_ = 0;
 };
 
 }  // namespace forerun

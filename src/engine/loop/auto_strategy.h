@@ -38,7 +38,7 @@ class AutoStrategy {
     double seconds = 0.0;  // of a monotonic clock
     // Those that decode now. Others of the load decode by plans of their own.
     int32_t sequences = 0;
-    bool is_measurable = true;  // whether no request reads its prompt
+    bool is_measurable = true;  // whether neither target nor draft reads prompts
     // What recent rounds could be expected to gain over plain decoding, as requests that choose by
     // costs tell (SharedAcceptance): by guesses of the text, and by those of the draft beside.
     double speedup_by_text = 1.0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "step/step.h"
 
@@ -32,12 +33,14 @@ void AutomaticPlans::look(const DecodingBatch& batch, const SharedAcceptance& ac
   const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
                           .context_tokens = batch.tokens() / std::max<int64_t>(sequences, 1),
                           .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
+  const int64_t draft_prompts = costs_->draft_prompt_steps();
+  const bool draft_reads = std::exchange(draft_prompt_steps_, draft_prompts) != draft_prompts;
   const std::chrono::duration<double> now = Clock::now().time_since_epoch();
   if (choice_->look(*costs_, load,
                     {.tokens = batch.automatic_tokens(),
                      .seconds = now.count(),
                      .sequences = static_cast<int32_t>(batch.automatic_sequences()),
-                     .is_measurable = batch.all_decode(),
+                     .is_measurable = batch.all_decode() && !draft_reads,
                      .speedup_by_text = acceptance.by_text.speedup(),
                      .speedup_by_draft = acceptance.by_draft.speedup()})) {
     has_changed_ = true;
