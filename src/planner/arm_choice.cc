@@ -28,9 +28,9 @@ const Rate* find(const std::vector<Rate>& rates, int32_t arm) {
 // The share of the time that `a` saves over `b`.
 double saved(const Rate& a, const Rate& b) { return 1.0 - std::exp(b.mean - a.mean); }
 
-double change_seconds(const Rate& a, const Rate& b, const ArmChoice::Costs& costs) {
-  const bool is_cheap = !a.changes_strategy && !b.changes_strategy;
-  return (is_cheap ? kCheapChange : 1.0) * costs.change_seconds;
+double change_seconds(const Rate& from, const Rate& to, const ArmChoice::Costs& costs) {
+  const bool is_cheap = !from.changes_strategy && !to.changes_strategy;
+  return (is_cheap ? kCheapChange : 1.0) * costs.change_seconds + to.begin_seconds;
 }
 
 }  // namespace
@@ -76,7 +76,8 @@ int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& fo
                      .mean = predicted + belief.mean,
                      .deviation = belief.deviation,
                      .may_exceed = forecast.may_exceed,
-                     .changes_strategy = forecast.changes_strategy});
+                     .changes_strategy = forecast.changes_strategy,
+                     .begin_seconds = forecast.begin_seconds});
   }
   // Plain decoding is never faster than the usual way.
   const double usual = find(rates, 0)->mean;
@@ -118,7 +119,7 @@ const Rate& ArmChoice::choose_best(const std::vector<Rate>& rates, const Costs& 
   for (Missed& each : missed_) each.saves = 0.0;
   for (const Rate& rate : rates) {
     missed_[static_cast<size_t>(rate.arm)].saves =
-        saved(rate, *best) / change_seconds(rate, *best, costs);
+        saved(rate, *best) / change_seconds(*best, rate, costs);
   }
   return *best;
 }
@@ -135,9 +136,9 @@ void ArmChoice::begin_trial(const std::vector<Rate>& rates, const Rate& best, co
   }
   if (tried == nullptr) return;
   const double cost = std::max(0.0, saved(best, *tried)) * costs.trial_seconds +
-                      2.0 * change_seconds(*tried, best, costs);
+                      change_seconds(best, *tried, costs) + change_seconds(*tried, best, costs);
   const double credit = options_.credit_trials * costs.trial_seconds;
-  if (lost_ + cost > credit + options_.regret * seconds_) return;
+  if (lost_ + cost > options_.credit_lost * credit + options_.regret * seconds_) return;
   if (trial_seconds_ + costs.trial_seconds > credit + options_.trials * seconds_) return;
   lost_ += cost;
   is_in_trial_ = true;

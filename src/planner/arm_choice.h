@@ -18,7 +18,8 @@ class ArmChoice {
   struct Options {
     double regret = 0.01;        // share of the time that trials may be expected to lose
     double trials = 0.014;       // share of the time that they may take
-    double credit_trials = 4.0;  // for either, before any time has passed, as trials
+    double credit_trials = 4.0;  // that are paid before any time has passed
+    double credit_lost = 0.25;   // the share of their time that they may be expected to lose
     double worth = 0.01;         // gain (a logarithm) below which no other arm is taken
     double confidence = 1.5;     // standard deviations
     double optimism = 2.2;       // standard deviations by which a tried arm may exceed its mean
@@ -35,6 +36,7 @@ class ArmChoice {
     // Whether requests change their strategy for it. A change between two arms for which they do
     // not is nearly free.
     bool changes_strategy = true;
+    double begin_seconds = 0.0;  // that a change to it costs, beside Costs::change_seconds
   };
   struct Costs {
     double trial_seconds = 0.0;   // that a trial takes
@@ -71,6 +73,7 @@ class ArmChoice {
     bool is_plain = false;  // of a view that does not speculate here
     bool may_exceed = true;
     bool changes_strategy = true;
+    double begin_seconds = 0.0;
   };
 
  private:

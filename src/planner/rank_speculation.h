@@ -17,6 +17,8 @@ struct SpeculationCandidate {
   std::string view = {};    // of the cache, by name; empty: the draft sees all of it
   double acceptance = 0.0;  // alpha, in [0, 1]
   int64_t own_tokens = 0;   // tokens of KV cache that it takes for each sequence, beside its own
+  // How often the KV cache could be read in the time in which a view chooses its first tokens.
+  double kv_reads_to_begin = 0.0;
 };
 
 // The predicted speed of one setting at one load.

@@ -77,16 +77,20 @@ double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const Draf
   return checks.guesses * costs.seconds(Role::kDraft, even_load(load.sequences, 1, seen));
 }
 
-double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
-  if (draft.selection_share <= 0.0) return 0.0;
-  // The cost of a draft Step that reads that much more.
+double kv_read_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
+                       double times) {
+  if (times <= 0.0) return 0.0;
   StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft));
   const double alone = costs.seconds(draft.model, step);
-  const auto read = static_cast<int64_t>(std::llround(draft.selection_share * load.sequences *
-                                                      static_cast<double>(load.context_tokens)));
+  const auto read = static_cast<int64_t>(
+      std::llround(times * load.sequences * static_cast<double>(load.context_tokens)));
   step.kv_tokens += read;
   step.attended_tokens += read;
   return std::max(0.0, costs.seconds(draft.model, step) - alone);
+}
+
+double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
+  return kv_read_seconds(costs, load, draft, draft.selection_share);
 }
 
 RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,

@@ -77,6 +77,9 @@ double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_
 double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
 double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
 double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
+// Seconds that a Step takes more if it also reads all of the batch's KV cache `times` times.
+double kv_read_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
+                       double times);
 // All times of a round, gamma >= 1; `overhead` is copied to the result.
 RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
                            int32_t gamma, double overhead = 0.0);

@@ -44,7 +44,9 @@ std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
                     .selection_share = selection_share(view, budget, kv_reads_per_selection)},
           .view = view.name,
           .acceptance = assumed_acceptance(view.facts, budget),
-          .own_tokens = int64_t{kKvBlockTokens} * view.own_blocks(budget, longest)};
+          .own_tokens = int64_t{kKvBlockTokens} * view.own_blocks(budget, longest),
+          .kv_reads_to_begin =
+              view.tokens_between_reruns(budget) > 0 ? kv_reads_per_selection : 0.0};
       if (resolve(self_options(candidate, 1)).ok()) found.push_back(std::move(candidate));
     }
   }

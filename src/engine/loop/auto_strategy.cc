@@ -187,7 +187,11 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
                                    [&](const auto& each) { return each.candidate == idx; });
     if (best != ranked.end() && plan_of(idx, best->gamma)) {
       gammas[static_cast<size_t>(idx)] = best->gamma;
-      forecasts.push_back({.arm = arm_of(idx), .tokens_per_s = best->tokens_per_s});
+      const SpeculationCandidate& view = candidates()[static_cast<size_t>(idx)];
+      forecasts.push_back(
+          {.arm = arm_of(idx),
+           .tokens_per_s = best->tokens_per_s,
+           .begin_seconds = kv_read_seconds(costs, load, view.draft, view.kv_reads_to_begin)});
     } else if ((idx == candidate() || arm_of(idx) == arms_.chosen()) &&
                has_room(candidates()[static_cast<size_t>(idx)], load)) {
       // It decodes plainly where it sees all of the text.
@@ -196,6 +200,7 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
   }
   const double step = load.sequences / plain;
   const int32_t before = arms_.running();
+  const int32_t round_before = steps_a_round();
   const int32_t arm = arms_.choose(
       load, forecasts, std::exchange(decoded_, 0.0),
       {.trial_seconds = 3.0 * kMeasuredSteps * step, .change_seconds = kChangeSteps * step});
@@ -203,8 +208,8 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
   looks_since_ = 0;
   // An arm that cannot be resolved is not among the forecasts.
   if (arm < num_usual()) {
-    if (before != arm) settling_ = kSettlingRounds;
     gamma_ = 0;
+    if (before != arm) settling_ = kSettlingRounds * round_before;
     sources_ = usual_[static_cast<size_t>(arm)];
     return std::exchange(present_, nullptr) != nullptr;
   }
@@ -221,7 +226,7 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
   if (next == present_) return false;
   present_ = std::move(next);
   gamma_ = gamma;
-  settling_ = kSettlingRounds * steps_a_round();
+  settling_ = kSettlingRounds * std::max(round_before, steps_a_round());
   return true;
 }
 
