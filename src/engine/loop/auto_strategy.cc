@@ -139,9 +139,15 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   period.mixed_looks += others > 0;
   period.tokens += tokens;
   period.predicted += expected;
+  period.predicted_rounds += expected / predicted.tokens_per_round;
   period.spread.add(tokens, expected);
   if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
-  const Period ended = std::exchange(period, {});
+  Period ended = std::exchange(period, {});
+  // How often guesses come true is learnt apart (acceptance_): what is measured of a view is how
+  // long its rounds take.
+  if (ended.rounds > 0.0) {
+    ended.predicted = ended.predicted_rounds * ended.round_tokens / ended.rounds;
+  }
   return ended.tokens > 0.0 && ended.predicted > 0.0 && add_measured(load, ended, others);
 }
 
@@ -253,6 +259,9 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
 void AutoStrategy::observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted) {
   if (&plan != present_.get() || guesses < 1) return;
   acceptance_.observe(candidate(), guesses, accepted);
+  Period& period = periods_[static_cast<size_t>(arms_.running())];
+  period.rounds += 1.0;
+  period.round_tokens += accepted + 1.0;
 }
 
 }  // namespace forerun

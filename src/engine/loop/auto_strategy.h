@@ -80,6 +80,9 @@ class AutoStrategy {
     int32_t mixed_looks = 0;  // beside requests by plans of their own
     double tokens = 0.0;
     double predicted = 0.0;
+    double predicted_rounds = 0.0;  // a view's, of all sequences
+    double rounds = 0.0;            // that ended with a verification of its guesses
+    double round_tokens = 0.0;      // and brought so many tokens
     PaceSpread spread;
   };
   // The factor by which measurements beside others are off, as a logarithm: the mean of so many

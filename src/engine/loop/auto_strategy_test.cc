@@ -290,6 +290,25 @@ TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
   }
 }
 
+// An acceptance rate that is learnt changes what is predicted; the same surprise must not also be
+// taken for longer or shorter rounds.
+TEST_F(AutoStrategyTest, AcceptanceIsNotCountedTwice) {
+  double measured[2] = {};
+  for (const bool is_right : {false, true}) {
+    restart();
+    while (!runs_a_view()) run(1, kLong);
+    const int32_t arm = auto_.arms().running();
+    const int32_t guesses = plan()->draft_depth;
+    const int32_t accepted = is_right ? guesses : 0;
+    for (int32_t step = 1; auto_.arms().is_in_trial(); ++step) {
+      if (step % (guesses + 1) == 0) auto_.observe(*plan(), guesses, accepted);
+      run(1, kLong, 1.0, (accepted + 1.0) / (guesses + 1.0));
+    }
+    measured[is_right] = auto_.arms().rates().belief(arm, kLong).mean;
+  }
+  EXPECT_NEAR(measured[0], measured[1], 0.03);
+}
+
 // A single request at a time, in virtual time: each has a text of its own, whose guesses of either
 // origin are right or not. Rounds take longer than the cost model says where they guess.
 class SourceArms : public ::testing::Test {
