@@ -7,10 +7,9 @@
 // lie [half][64 inputs][lane]:
 //
 //   8 bits, e4m3  32 bytes a lane: two words for each 16 inputs, of inputs 0 to 7 and 8 to 15
-//   4, 5, 6 bits  16 bytes a lane: a word for each 16 inputs with the low four bits, [pair][inputs
-//   0
-//                 to 7, 8 to 15][row]; then, in a section of its own, 4 or 8 bytes a lane with the
-//                 high bits, [pair][16 inputs][inputs 0 to 7, 8 to 15][row]
+//   4, 5, 6 bits  16 bytes a lane: a word for each 16 inputs with the low four bits,
+//                 [pair][inputs 0 to 7, 8 to 15][row]; then, in a section of its own, 4 or 8 bytes
+//                 a lane with the high bits, [pair][16 inputs][inputs 0 to 7, 8 to 15][row]
 //
 // Then, each [half][g][group of inputs][row]:
 //
