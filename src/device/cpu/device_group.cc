@@ -12,7 +12,7 @@
 namespace forerun {
 
 struct CpuDeviceGroup::Impl {
-  std::unique_ptr<CpuDevice> threads;  // threads of all devices, in rank order
+  std::shared_ptr<CpuDevice> threads;  // threads of all devices, in rank order
   CpuGroupShared shared;
   std::vector<int32_t> team_sizes;
   std::vector<std::unique_ptr<CpuCollectives>> members;  // one per thread
@@ -26,13 +26,13 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
     return Status(StatusCode::kInvalidArgument,
                   "device group: found no device; accepted: at least 1");
   }
-  auto impl = std::make_unique<Impl>();
+  std::vector<int32_t> team_sizes;
   std::vector<int32_t> cores;
   int32_t num_threads = 0;
   for (const CpuCores& device : options.devices) {
     const auto size =
         device.cores.empty() ? device.num_threads : static_cast<int32_t>(device.cores.size());
-    const std::string name = "device " + std::to_string(impl->team_sizes.size()) + " of a group";
+    const std::string name = "device " + std::to_string(team_sizes.size()) + " of a group";
     if (size < 1) {
       return Status(StatusCode::kInvalidArgument,
                     name + ": found " + std::to_string(size) + " threads; accepted: at least 1");
@@ -44,17 +44,27 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
                         "pinned threads; accepted: pinned ones on all devices or on none");
     }
     cores.insert(cores.end(), device.cores.begin(), device.cores.end());
-    impl->team_sizes.push_back(size);
+    team_sizes.push_back(size);
     num_threads += size;
   }
-  FORERUN_ASSIGN_OR_RETURN(impl->threads, CpuDevice::create(cores, num_threads));
+  FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<CpuDevice> threads,
+                           CpuDevice::create(cores, num_threads));
+  std::unique_ptr<Impl> impl = divide(std::move(threads), std::move(team_sizes), options.timeout);
+  impl->shared.before_collective = std::move(options.before_collective);
+  return std::unique_ptr<CpuDeviceGroup>(new CpuDeviceGroup(std::move(impl)));
+}
 
+std::unique_ptr<CpuDeviceGroup::Impl> CpuDeviceGroup::divide(std::shared_ptr<CpuDevice> threads,
+                                                             std::vector<int32_t> team_sizes,
+                                                             std::chrono::milliseconds timeout) {
+  auto impl = std::make_unique<Impl>();
+  impl->threads = std::move(threads);
+  impl->team_sizes = std::move(team_sizes);
   const int spins = impl->threads->spins();
   const auto degree = static_cast<int32_t>(impl->team_sizes.size());
   CpuGroupShared& shared = impl->shared;
-  shared.timeout = options.timeout;
-  shared.before_collective = std::move(options.before_collective);
-  shared.everybody = std::make_unique<Barrier>(num_threads, spins);
+  shared.timeout = timeout;
+  shared.everybody = std::make_unique<Barrier>(impl->threads->size(), spins);
   for (auto& partials : shared.partials) partials.resize(static_cast<size_t>(degree));
   const int32_t smallest = *std::min_element(impl->team_sizes.begin(), impl->team_sizes.end());
   for (int32_t column = 0; column < smallest; ++column) {
@@ -70,7 +80,12 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
       device.push_back(impl->members.back().get());
     }
   }
-  return std::unique_ptr<CpuDeviceGroup>(new CpuDeviceGroup(std::move(impl)));
+  return impl;
+}
+
+std::unique_ptr<CpuDeviceGroup> CpuDeviceGroup::as_one_device() const {
+  return std::unique_ptr<CpuDeviceGroup>(
+      new CpuDeviceGroup(divide(impl_->threads, {impl_->threads->size()}, impl_->shared.timeout)));
 }
 
 Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create_unpinned(

@@ -47,6 +47,9 @@ class CpuDeviceGroup {
   // Device r has team_sizes[r] unpinned threads.
   static Result<std::unique_ptr<CpuDeviceGroup>> create_unpinned(
       const std::vector<int32_t>& team_sizes);
+  // One device of all threads of this group, for work that is not divided. The threads live as long
+  // as either group, and only one of the two may run at a time.
+  std::unique_ptr<CpuDeviceGroup> as_one_device() const;
   ~CpuDeviceGroup();
   CpuDeviceGroup(const CpuDeviceGroup&) = delete;
   CpuDeviceGroup& operator=(const CpuDeviceGroup&) = delete;
@@ -67,6 +70,10 @@ class CpuDeviceGroup {
  private:
   struct Impl;
   explicit CpuDeviceGroup(std::unique_ptr<Impl> impl);
+  // Devices of so many threads each, which are all that `threads` has.
+  static std::unique_ptr<Impl> divide(std::shared_ptr<CpuDevice> threads,
+                                      std::vector<int32_t> team_sizes,
+                                      std::chrono::milliseconds timeout);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,35 @@ float partial_of(int32_t rank, int64_t row, int64_t column) {
 
 float start_of(int64_t row, int64_t column) {
   return std::cos(static_cast<float>(row * 17 + column));
+}
+
+TEST(CpuDeviceGroup, RunsAsOneDeviceOfAllItsThreads) {
+  auto group = CpuDeviceGroup::create_unpinned({2, 1});
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  std::unique_ptr<CpuDeviceGroup> one = (*group)->as_one_device();
+  EXPECT_EQ(one->degree(), 1);
+  EXPECT_EQ(one->team_size(0), 3);
+  std::vector<int> ran(3);
+  const auto work = [&](const GroupMember& member) {
+    ASSERT_EQ(member.team.size(), 3);
+    ASSERT_EQ(member.peers.degree(), 1);
+    const auto rank = static_cast<size_t>(member.team.rank());
+    ++ran[rank];
+    member.team.sync();
+    ASSERT_EQ(ran[(rank + 1) % 3], ran[rank]);
+    member.team.sync();
+  };
+  for (int round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(one->run(work).ok());
+    EXPECT_EQ(ran, std::vector<int>(3, round));
+    std::atomic<int> seen = 0;  // as the group that it is, in between
+    const auto count = [&](const GroupMember& member) { seen += 1 + 10 * member.peers.rank(); };
+    ASSERT_TRUE((*group)->run(count).ok());
+    EXPECT_EQ(seen, 13);
+  }
+  group->reset();  // the threads stay
+  ASSERT_TRUE(one->run(work).ok());
+  EXPECT_EQ(ran, std::vector<int>(3, 4));
 }
 
 TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
