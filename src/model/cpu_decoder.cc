@@ -57,6 +57,7 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, layers, options.activation, group));
   decoder->kv_blocks_ = options.kv_blocks;
   decoder->taps_ = std::move(taps);
+  decoder->taps_in_front_ = taps_in_front(decoder->taps_.after_layers(), layers);
   decoder->target_taps_ = options.target_taps;
   decoder->files_ =
       WeightFiles(checkpoint, [&](ModuleId module) { return layers.holds(module, config); });
@@ -209,6 +210,28 @@ HiddenRows CpuDecoder::hidden() const {
   return {.dtype = hidden_dtype_,
           .width = config_.hidden_size,
           .bytes = std::span(hidden_).first(hidden_rows_ * hidden_row_bytes())};
+}
+
+Status CpuDecoder::read_taps(std::span<const StepTap> taps, std::vector<std::byte>& rows) {
+  const size_t row_bytes = taps_.after_layers().size() * hidden_row_bytes();
+  for (const StepTap& tap : taps) {
+    const std::byte* const row = taps_.row(tap.place);
+    rows.insert(rows.end(), row, row + row_bytes);
+  }
+  return {};
+}
+
+Status CpuDecoder::write_taps(std::span<const StepTap> taps, std::span<const std::byte> rows) {
+  FORERUN_RETURN_IF_ERROR(check_written_taps(
+      taps, taps_.places(), taps_in_front_.size() * hidden_row_bytes(), rows.size()));
+  const std::byte* from = rows.data();
+  for (const StepTap& tap : taps) {
+    for (const size_t tap_idx : taps_in_front_) {
+      std::copy_n(from, hidden_row_bytes(), taps_.tap(tap.place, tap_idx));
+      from += hidden_row_bytes();
+    }
+  }
+  return {};
 }
 
 Status CpuDecoder::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {

@@ -68,6 +68,8 @@ class CpuDecoder : public Decoder {
   HiddenRows hidden() const override;
   // Where Steps' taps are; no places where the options have none. Lives as long as the decoder.
   const TapStore& taps() const { return taps_; }
+  Status read_taps(std::span<const StepTap> taps, std::vector<std::byte>& rows) override;
+  Status write_taps(std::span<const StepTap> taps, std::span<const std::byte> rows) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:
@@ -99,6 +101,7 @@ class CpuDecoder : public Decoder {
   ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
   TapStore taps_;
+  std::vector<size_t> taps_in_front_;      // of taps_: handed in, in this order
   const TapStore* target_taps_ = nullptr;  // of an EAGLE-3 head
   std::vector<std::byte> hidden_;  // only without the head; grown to the largest Step so far
   size_t hidden_rows_ = 0;

@@ -2,8 +2,10 @@
 // One implementation a backend; everything above sees only this.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/tensor_view.h"
 #include "checkpoint/model_config.h"
@@ -70,6 +72,19 @@ class Decoder {
   // Only in a stage without the head: every row of the last forward, which must have succeeded,
   // after the stage's last layer. Valid until the next one.
   virtual HiddenRows hidden() const { return {}; }
+  // Appends to `rows` what these places of its TapStore hold, in the type of hidden rows:
+  // [taps][taps of a place][hidden]. Their rows were in the last forward, which must have
+  // succeeded.
+  virtual Status read_taps(std::span<const StepTap> /*taps*/, std::vector<std::byte>& /*rows*/) {
+    return {StatusCode::kUnsupported, "taps: found a backend that hands none on between stages"};
+  }
+  // Only in a last stage: writes what the stages before it have kept of these rows into places of
+  // its TapStore. `rows` [taps][taps in front of its layers, ascending][hidden], in the type of
+  // hidden rows; kInvalidArgument where it has another size, or a place is not there.
+  virtual Status write_taps(std::span<const StepTap> /*taps*/,
+                            std::span<const std::byte> /*rows*/) {
+    return {StatusCode::kUnsupported, "taps: found a backend that takes none of earlier stages"};
+  }
   // Copies KV rows within a sequence, all layers at once. `from_slot` >= `to_slot` in every move
   // and both lists ascend.
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;

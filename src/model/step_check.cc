@@ -208,6 +208,20 @@ Status check_step(const Step& step, const ModelConfig& config, const LayerRange&
   return {};
 }
 
+Status check_written_taps(std::span<const StepTap> taps, int64_t places, size_t row_bytes,
+                          size_t bytes) {
+  for (const StepTap& tap : taps) {
+    if (tap.place >= 0 && tap.place < places) continue;
+    return out_of_range(static_cast<size_t>(tap.row), "place of its taps", tap.place, 0,
+                        places - 1);
+  }
+  if (bytes == taps.size() * row_bytes) return {};
+  return Status(StatusCode::kInvalidArgument,
+                "taps of earlier stages: found " + std::to_string(bytes) + " bytes for " +
+                    std::to_string(taps.size()) +
+                    " rows; accepted: " + std::to_string(taps.size() * row_bytes));
+}
+
 Status check_kv_moves(std::span<const KvMove> moves) {
   for (size_t move_idx = 0; move_idx < moves.size(); ++move_idx) {
     const KvMove& move = moves[move_idx];

@@ -23,6 +23,10 @@ struct StepPorts {
 Status check_step(const Step& step, const ModelConfig& config, const LayerRange& layers,
                   DType hidden_dtype, int64_t kv_blocks, const StepPorts& ports = {});
 
+// kInvalidArgument unless all places are below `places` and `row_bytes` for each tap make `bytes`.
+Status check_written_taps(std::span<const StepTap> taps, int64_t places, size_t row_bytes,
+                          size_t bytes);
+
 // kInvalidArgument unless no move goes to a higher slot and both lists ascend.
 Status check_kv_moves(std::span<const KvMove> moves);
 

@@ -2,6 +2,10 @@
 // layers, in numbered places. A forward writes them (Step::taps); a draft head reads them as
 // features of its own rows.
 //
+// In a model that is cut into stages each stage keeps the taps behind its own layers. The store of
+// the last one has room for all of them: those in front of its layers are handed in
+// (Decoder::write_taps), in the order of the layers.
+//
 // The store does not know which places hold a row: whoever composes Steps gives places away and
 // takes them back. Used by the thread that runs the group and, during a forward, by its teams.
 #pragma once
@@ -27,8 +31,15 @@ struct TapOptions {
 };
 
 // kInvalidArgument unless the taps are taken where these layers end: after the embedding, if the
-// range has it, or after one of its layers.
+// range has it, or after one of its layers; of a last stage also in front of them.
 Status check_taps(const TapOptions& taps, const LayerRange& layers, const ModelConfig& config);
+
+// What the stage of these layers keeps where the whole model keeps `taps`: the last one all of
+// them, as they are, others those behind their layers, ascending, or nothing.
+TapOptions taps_of_stage(const TapOptions& taps, const LayerRange& layers);
+// Which of `after_layers` are taken in front of the layers: indices, by ascending layers. Stages
+// one after another hand them on in this order.
+std::vector<size_t> taps_in_front(std::span<const int32_t> after_layers, const LayerRange& layers);
 
 class TapStore {
  public:

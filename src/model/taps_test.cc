@@ -217,6 +217,54 @@ TEST(Taps, ChangeNoLogitsAndNoOtherPlaceBehindAnyLayer) {
   }
 }
 
+// Every device of a group has the whole stream. The embedding is a copy; further taps differ from
+// one device's as the sums of a group do.
+TEST(Taps, OfGroupsAreNearThoseOfOneDevice) {
+  const TempDir dir;
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), toy_spec()).ok());
+  const LoadedDecoder one = open(dir, {2}, toy_options(Activation::kF32, {0, 2, kLayers}));
+  run_tapped(one, kTapTokens, Which::kAll);
+  for (const std::vector<int32_t>& team_sizes : {std::vector<int32_t>{1, 1}, {2, 1, 1}}) {
+    for (const int32_t rows_per_step : {11, kTapTokens}) {
+      const LoadedDecoder group =
+          open(dir, team_sizes, toy_options(Activation::kF32, {0, 2, kLayers}));
+      run_tapped(group, rows_per_step, Which::kAll);
+      double squares = 0.0;
+      double difference = 0.0;
+      for (int32_t token_idx = 0; token_idx < kTapTokens; ++token_idx) {
+        const auto* const row =
+            reinterpret_cast<const float*>(taps_of(group).row(place_of(token_idx)));
+        const auto* const wanted =
+            reinterpret_cast<const float*>(taps_of(one).row(place_of(token_idx)));
+        ASSERT_EQ(std::memcmp(row, wanted, kHidden * sizeof(float)), 0) << "token " << token_idx;
+        for (int32_t column = 0; column < 3 * kHidden; ++column) {
+          ASSERT_TRUE(std::isfinite(row[column]));
+          squares += static_cast<double>(wanted[column]) * wanted[column];
+          difference += std::pow(static_cast<double>(row[column]) - wanted[column], 2);
+        }
+      }
+      EXPECT_LE(std::sqrt(difference / squares), 1e-5);
+      EXPECT_GT(difference, 0.0) << "the sums of a group are to be others";
+    }
+  }
+}
+
+TEST(Taps, OfACutModelAreDividedAmongItsStages) {
+  const TapOptions taps = {.after_layers = {3, 0, 2, 2, kLayers}, .places = 9};
+  const LayerRange first{0, 2, true, false};
+  const LayerRange middle{2, 3, false, false};
+  const LayerRange last{3, kLayers, false, true};
+  EXPECT_EQ(taps_of_stage(taps, first).after_layers, (std::vector<int32_t>{0, 2, 2}));
+  EXPECT_EQ(taps_of_stage(taps, middle).after_layers, std::vector<int32_t>{3});
+  EXPECT_EQ(taps_of_stage(taps, middle).places, 9);
+  EXPECT_EQ(taps_of_stage(taps, last).after_layers, taps.after_layers);
+  EXPECT_EQ(taps_in_front(taps.after_layers, last), (std::vector<size_t>{1, 2, 3, 0}));
+  const TapOptions none = taps_of_stage({.after_layers = {1}, .places = 9}, middle);
+  EXPECT_TRUE(none.after_layers.empty());
+  EXPECT_EQ(none.places, 0);
+  EXPECT_TRUE(taps_in_front(taps.after_layers, {0, kLayers, true, true}).empty());
+}
+
 TEST(Taps, RefuseWhatIsNotThere) {
   const TempDir dir;
   ASSERT_TRUE(write_toy_checkpoint(dir.path(), toy_spec()).ok());
@@ -236,6 +284,10 @@ TEST(Taps, RefuseWhatIsNotThere) {
   EXPECT_TRUE(has(refusal({-1}, 4, {}), "taps: found one after -1 layers"));
   EXPECT_TRUE(has(refusal({1}, 4, middle), "accepted: after 2 to 3 layers, in layers 1 to 2 of 4"));
   EXPECT_EQ(refusal({2, 3}, 4, middle), "");
+  // The last stage has room for those in front of it.
+  const LayerRange last{2, kLayers, false, true};
+  EXPECT_EQ(refusal({4, 0, 2}, 4, last), "");
+  EXPECT_TRUE(has(refusal({5}, 4, last), "accepted: after 0 to 4 layers, in layers 2 to 3 of 4"));
   EXPECT_TRUE(has(refusal({1}, 0, {}), "taps: found a store of 0 places; accepted: 1 to"));
 
   const LoadedDecoder none = open(dir, {1}, toy_options(Activation::kF32, {}));
