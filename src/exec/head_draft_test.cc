@@ -1,6 +1,6 @@
 // A trained head as the draft of an executor: its guesses must be those that the head makes when it
 // is run directly on the text, over rounds, pieces of prompts, shared prefixes and hidden states
-// that were not kept.
+// that were not kept; on one device, on groups of them, and behind a target in stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +14,8 @@
 #include "checkpoint/testing.h"
 #include "exec/decoder_step_runner.h"
 #include "exec/real_executor.h"
+#include "exec/stages/stage_pipeline.h"
+#include "exec/stages/stage_threads.h"
 #include "model/testing.h"
 
 namespace forerun {
@@ -23,37 +25,66 @@ constexpr int32_t kHeadTokens = 256;
 constexpr int32_t kGuesses = 3;
 constexpr auto kHeadTimeout = std::chrono::seconds(20);
 
-// A toy target with a toy head on the same device.
+constexpr int32_t kTargetLayers = 6;
+
+// What a target runs on: devices of so many threads in each stage, and the stages' layers.
+struct Cut {
+  std::string name;
+  std::vector<int32_t> team_sizes = {1};
+  std::vector<int32_t> layers = {kTargetLayers};
+};
+
+// A toy target with a toy head on the devices of its last stage.
 struct HeadAndTarget {
-  explicit HeadAndTarget(int64_t places, int64_t own_places = 64) {
+  explicit HeadAndTarget(const Cut& cut, int64_t places, int64_t own_places = 64) {
     ToySpec target_spec;
-    target_spec.num_layers = 6;
+    target_spec.num_layers = kTargetLayers;
     EXPECT_TRUE(write_toy_checkpoint(target_dir.path(), target_spec).ok());
     EXPECT_TRUE(write_toy_checkpoint(head_dir.path(), head_of(target_spec)).ok());
     auto opened = Checkpoint::open_draft(head_dir.path());
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     checkpoint = std::make_unique<Checkpoint>(std::move(*opened));
     const auto target_config = Checkpoint::open(target_dir.path());
+    const TapOptions taps = {
+        .after_layers = fit_eagle3(checkpoint->config(), target_config->config()).value(),
+        .places = places};
     CpuDecoderOptions options;
     options.activation = Activation::kF32;
     options.kv_blocks = 40;
-    options.taps = {
-        .after_layers = fit_eagle3(checkpoint->config(), target_config->config()).value(),
-        .places = places};
-    auto loaded = LoadedDecoder::open(target_dir.path(), 1, options);
-    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-    target = std::move(*loaded);
-    options.target = target.checkpoint.get();
-    options.target_taps = &dynamic_cast<const CpuDecoder&>(*target.decoder).taps();
+    const auto ranges = cut_layers(cut.layers, target_config->config());
+    for (const LayerRange& layers : *ranges) {
+      options.layers = layers;
+      options.taps = taps_of_stage(taps, layers);
+      auto loaded = LoadedDecoder::open(target_dir.path(), cut.team_sizes, options);
+      EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+      stages.push_back(std::move(*loaded));
+    }
+    options.layers.reset();
+    options.target = stages.back().checkpoint.get();
+    options.target_taps = &dynamic_cast<const CpuDecoder&>(*stages.back().decoder).taps();
     options.taps = {.after_layers = {1}, .places = own_places};
-    auto decoder = CpuDecoder::load(*checkpoint, target.devices.get(), options);
+    head_device = stages.back().devices->as_one_device();
+    auto decoder = CpuDecoder::load(*checkpoint, head_device.get(), options);
     EXPECT_TRUE(decoder.ok()) << decoder.status().message();
     head = std::move(*decoder);
   }
 
+  std::unique_ptr<StepRunner> target_runner() {
+    if (stages.size() == 1) {
+      return std::make_unique<DecoderStepRunner>(stages.front().decoder.get(),
+                                                 stages.front().devices.get(), kHeadTokens);
+    }
+    std::vector<PipelineStage> parts;
+    for (const LoadedDecoder& stage : stages) {
+      parts.push_back({stage.decoder.get(), stage.devices.get()});
+    }
+    return std::make_unique<StagePipeline>(std::make_unique<StageThreads>(parts, kHeadTokens));
+  }
+
   const TempDir target_dir, head_dir;
   std::unique_ptr<Checkpoint> checkpoint;
-  LoadedDecoder target;
+  std::vector<LoadedDecoder> stages;  // of the target
+  std::unique_ptr<CpuDeviceGroup> head_device;
   std::unique_ptr<Decoder> head;
 };
 
@@ -74,16 +105,19 @@ std::vector<TokenId> best_tokens(const float* logits) {
   return tokens;
 }
 
-// Runs the head on the text directly. Its context begins at position `first`.
-Guesses expected_guesses(const std::vector<TokenId>& text, int32_t first = 1) {
+// Runs the head on the text directly, behind a target on devices of so many threads that is not
+// cut. Its context begins at position `first`.
+Guesses expected_guesses(const std::vector<int32_t>& team_sizes, const std::vector<TokenId>& text,
+                         int32_t first = 1) {
   const auto length = static_cast<int32_t>(text.size());
-  HeadAndTarget models(length, kGuesses + 1);
+  HeadAndTarget models({.name = "whole", .team_sizes = team_sizes}, length, kGuesses + 1);
+  Decoder& target = *models.stages.front().decoder;
   const std::vector<int32_t> table = SequenceDriver::blocks_for(length + kGuesses);
   Step step;
   step.sequences.push_back({table.data()});
   SequenceDriver::add_prefix_rows(step, 0, text, 0, false);
   for (int32_t row = 0; row < length; ++row) step.taps.push_back({row, row});
-  EXPECT_TRUE(models.target.decoder->forward(step).ok());
+  EXPECT_TRUE(target.forward(step).ok());
   step.clear();
   step.sequences.push_back({table.data()});
   for (int32_t position = first; position < length; ++position) {
@@ -121,17 +155,15 @@ Guesses expected_guesses(const std::vector<TokenId>& text, int32_t first = 1) {
 }
 
 // A sequence of an executor, driven as serial_tree would.
-class HeadDraft : public testing::Test {
+class HeadDraft : public testing::TestWithParam<Cut> {
  protected:
   void start(int64_t places, int32_t row_budget = 512) {
-    models_ = std::make_unique<HeadAndTarget>(places);
+    executor_.reset();
+    models_ = std::make_unique<HeadAndTarget>(GetParam(), places);
     RealExecutorOptions setup;
-    for (const Role role : {Role::kTarget, Role::kDraft}) {
-      Decoder* const decoder =
-          role == Role::kTarget ? models_->target.decoder.get() : models_->head.get();
-      setup.runners[static_cast<size_t>(role)] =
-          std::make_unique<DecoderStepRunner>(decoder, models_->target.devices.get(), kHeadTokens);
-    }
+    setup.runners[static_cast<size_t>(Role::kTarget)] = models_->target_runner();
+    setup.runners[static_cast<size_t>(Role::kDraft)] = std::make_unique<DecoderStepRunner>(
+        models_->head.get(), models_->head_device.get(), kHeadTokens);
     setup.budget.rows = row_budget;
     executor_ = std::make_unique<RealExecutor>(std::move(setup));
   }
@@ -238,6 +270,12 @@ class HeadDraft : public testing::Test {
     next_node_ += 10;
   }
 
+  // What the head gives behind the text so far, or another.
+  Guesses expected(int32_t first = 1) const { return expected(text_, first); }
+  static Guesses expected(const std::vector<TokenId>& text, int32_t first = 1) {
+    return expected_guesses(GetParam().team_sizes, text, first);
+  }
+
   int32_t length() const { return static_cast<int32_t>(text_.size()); }
 
   std::unique_ptr<HeadAndTarget> models_;
@@ -251,7 +289,7 @@ class HeadDraft : public testing::Test {
   std::vector<Edit> target_edits_, draft_edits_;
 };
 
-TEST_F(HeadDraft, GuessesAreTheHeadsOwnRoundAfterRound) {
+TEST_P(HeadDraft, GuessesAreTheHeadsOwnRoundAfterRound) {
   for (const int32_t row_budget : {512, 37}) {
     SCOPED_TRACE(row_budget);
     start(400, row_budget);
@@ -259,7 +297,7 @@ TEST_F(HeadDraft, GuessesAreTheHeadsOwnRoundAfterRound) {
     read_prompt();
     for (const int32_t accepted : {2, 0, 1, 2, 2}) {
       const Guesses guesses = draft();
-      ASSERT_EQ(guesses, expected_guesses(text_)) << "after " << length() << " tokens";
+      ASSERT_EQ(guesses, expected()) << "after " << length() << " tokens";
       verify(guesses, accepted, (length() * 7) % kHeadTokens);
     }
     executor_->close(1);
@@ -267,7 +305,7 @@ TEST_F(HeadDraft, GuessesAreTheHeadsOwnRoundAfterRound) {
   }
 }
 
-TEST_F(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
+TEST_P(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
   start(400);
   open(1, toy_tokens(40, kHeadTokens));
   read_prompt();
@@ -279,34 +317,34 @@ TEST_F(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
     run(std::move(item));
     text_.push_back((round * 11 + 3) % kHeadTokens);
   }
-  EXPECT_EQ(draft(), expected_guesses(text_));
+  EXPECT_EQ(draft(), expected());
 }
 
-TEST_F(HeadDraft, SharedPrefixesAreNotRunAgain) {
+TEST_P(HeadDraft, SharedPrefixesAreNotRunAgain) {
   start(400);
   const std::vector<TokenId> text = toy_tokens(200, kHeadTokens);
   open(1, text, /*share_prefix=*/true);
   read_prompt();
   const Guesses first = draft();
-  EXPECT_EQ(first, expected_guesses(text));
+  EXPECT_EQ(first, expected(text));
   EXPECT_EQ(reused_, 0);
   // The same beginning, and another end.
   std::vector<TokenId> other = text;
   for (size_t idx = 170; idx < other.size(); ++idx) other[idx] = (other[idx] + 1) % kHeadTokens;
   open(2, other, /*share_prefix=*/true);
   EXPECT_EQ(read_prompt().reused_rows, 128);
-  EXPECT_EQ(draft(), expected_guesses(other));
+  EXPECT_EQ(draft(), expected(other));
   EXPECT_EQ(reused_, 128);
   // Another first token: nothing is shared, though all of the head's rows have the same tokens.
   std::vector<TokenId> third = text;
   third[0] = (third[0] + 1) % kHeadTokens;
   open(3, third, /*share_prefix=*/true);
   EXPECT_EQ(read_prompt().reused_rows, 0);
-  EXPECT_EQ(draft(), expected_guesses(third));
+  EXPECT_EQ(draft(), expected(third));
   EXPECT_EQ(reused_, 0);
 }
 
-TEST_F(HeadDraft, TheContextBeginsAnewWhereHiddenStatesAreGone) {
+TEST_P(HeadDraft, TheContextBeginsAnewWhereHiddenStatesAreGone) {
   start(100);
   open(1, toy_tokens(150, kHeadTokens));
   read_prompt();
@@ -314,12 +352,12 @@ TEST_F(HeadDraft, TheContextBeginsAnewWhereHiddenStatesAreGone) {
   // were forgotten: the hidden state of token 72 is the first that is there.
   constexpr int32_t kFirst = 136 - TapPlaces::kMinKept + 1;
   const Guesses guesses = draft();
-  EXPECT_EQ(guesses, expected_guesses(text_, kFirst));
+  EXPECT_EQ(guesses, expected(kFirst));
   verify(guesses, 1, 9);
-  EXPECT_EQ(draft(), expected_guesses(text_, kFirst));
+  EXPECT_EQ(draft(), expected(kFirst));
 }
 
-TEST_F(HeadDraft, AGuessWithoutAHiddenStateBeforeItIsLeftOut) {
+TEST_P(HeadDraft, AGuessWithoutAHiddenStateBeforeItIsLeftOut) {
   start(400);
   open(1, {5});
   EXPECT_EQ(draft().root.size(), 0u);
@@ -331,8 +369,14 @@ TEST_F(HeadDraft, AGuessWithoutAHiddenStateBeforeItIsLeftOut) {
   run(std::move(item));
   text_.push_back(17);
   drafted_ = 0;
-  EXPECT_EQ(draft(), expected_guesses(text_));
+  EXPECT_EQ(draft(), expected());
 }
+
+INSTANTIATE_TEST_SUITE_P(Cuts, HeadDraft,
+                         testing::Values(Cut{"whole"}, Cut{"on_a_group", {1, 2}},
+                                         Cut{"two_stages", {1}, {3, 3}},
+                                         Cut{"stages_of_groups", {1, 1}, {1, 4, 1}}),
+                         [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
 }  // namespace forerun

@@ -1,4 +1,5 @@
-// Serializes a StageMessage (exec/stages/stage_message.h).
+// Serializes a StageMessage (exec/stages/stage_message.h) that has no taps: the targets of trained
+// heads have no stages in other processes (engine/load/models_to_load.h).
 #pragma once
 
 #include "exec/stages/stage_message.h"

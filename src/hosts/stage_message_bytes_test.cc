@@ -75,6 +75,28 @@ TEST(StageMessageBytes, ComeBackAsTheyWere) {
   EXPECT_TRUE(read_back.rows.empty() && read_back.hidden.empty() && read_back.blocks.empty());
 }
 
+// A Step without taps costs a link what it did before there were any: its rows' fields of 29 bytes,
+// numbers of 4, ancestors of 4, tables and blocks, and the lengths of all lists.
+TEST(StageMessageBytes, HoldNothingOfTaps) {
+  const std::vector<int32_t> table = {3, 1};
+  Step step;
+  step.sequences.push_back({table.data()});
+  for (int32_t row = 0; row < 3; ++row) {
+    step.rows.push_back({.token = row,
+                         .position = 64 + row,
+                         .slot = 64 + row,
+                         .visible = 65 + row,
+                         .boundary = 65 + row});
+  }
+  StageMessage message;
+  message.add_rows(step);
+  constexpr size_t kLists = 9;
+  constexpr size_t kFixed = 4 + 8 + 4 + 1 + 1 + 8;  // version, number, issued, whole, type, width
+  EXPECT_EQ(bytes_of(message).size(),
+            kFixed + kLists * sizeof(uint64_t) + 2 * 4 + 2 * 4 + 3 * (29 + 4));
+  EXPECT_EQ(kStageMessageVersion, 2u) << "what is sent has changed";
+}
+
 TEST(StageMessageBytes, EveryBeginningIsRefused) {
   const Bytes bytes = bytes_of(filled_message(1));
   StageMessage message;

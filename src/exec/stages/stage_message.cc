@@ -97,6 +97,28 @@ Status check_selection(const StageMessage& message, const StageMessage::Selectio
   return {};
 }
 
+Status check_taps(const StageMessage& message) {
+  int64_t first = 0;  // that may come next
+  const auto num_rows = static_cast<int64_t>(message.rows.size());
+  for (const StepTap& tap : message.taps) {
+    if (tap.row < first || tap.row >= num_rows) {
+      return refused("tapped row", tap.row, first, num_rows - 1);
+    }
+    first = int64_t{tap.row} + 1;
+  }
+  const size_t odd_bytes = message.taps.empty() ? message.kept_taps.size()
+                                                : message.kept_taps.size() % message.taps.size();
+  if (odd_bytes == 0) return {};
+  return refused("bytes of taps beyond those of whole rows", static_cast<int64_t>(odd_bytes), 0, 0);
+}
+
+// Slides the element that starts at `from`, of `size` bytes, to number `to` of its list.
+void slide(std::vector<std::byte>& bytes, size_t from, size_t to, size_t size) {
+  if (from == to) return;
+  std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(from * size), size,
+              bytes.begin() + static_cast<ptrdiff_t>(to * size));
+}
+
 }  // namespace
 
 void StageMessage::clear() {
@@ -115,6 +137,8 @@ void StageMessage::clear() {
   hidden_dtype = DType::kBf16;
   hidden_width = 0;
   hidden.clear();
+  taps.clear();
+  kept_taps.clear();
 }
 
 void StageMessage::add_moves(const StepSequence& sequence, std::span<const KvMove> moves_to_add) {
@@ -162,6 +186,7 @@ void StageMessage::add_rows(const Step& from) {
   issued_rows = static_cast<int32_t>(rows.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   ancestors = from.ancestors;
+  taps = from.taps;
   for (const KvSelection& selection : from.selections) {
     Selection& to = selections.emplace_back();
     to.what = selection;
@@ -174,23 +199,49 @@ void StageMessage::add_rows(const Step& from) {
   }
 }
 
+void StageMessage::add_kept_taps(std::span<const std::byte> stage_rows) {
+  if (kept_taps.empty() || stage_rows.empty()) {
+    kept_taps.insert(kept_taps.end(), stage_rows.begin(), stage_rows.end());
+    return;
+  }
+  const size_t before = kept_taps.size() / taps.size();
+  const size_t added = stage_rows.size() / taps.size();
+  std::vector<std::byte> joined;
+  joined.reserve(kept_taps.size() + stage_rows.size());
+  for (size_t tap = 0; tap < taps.size(); ++tap) {
+    const auto earlier = std::span<const std::byte>(kept_taps).subspan(tap * before, before);
+    const auto own = stage_rows.subspan(tap * added, added);
+    joined.insert(joined.end(), earlier.begin(), earlier.end());
+    joined.insert(joined.end(), own.begin(), own.end());
+  }
+  kept_taps = std::move(joined);
+}
+
 void StageMessage::drop_rows(std::span<const int32_t> dropped) {
   if (dropped.empty() || whole || !selections.empty()) return;
   const size_t row_bytes = rows.empty() ? 0 : hidden.size() / rows.size();
+  const size_t tap_bytes = taps.empty() ? 0 : kept_taps.size() / taps.size();
   size_t kept = 0;
+  size_t taps_kept = 0;
+  size_t tap = 0;  // the first of the row or of those behind it
   for (size_t row = 0; row < rows.size(); ++row) {
+    const bool is_tapped = tap < taps.size() && taps[tap].row == static_cast<int32_t>(row);
+    const size_t tap_of_row = tap;
+    if (is_tapped) ++tap;
     if (std::find(dropped.begin(), dropped.end(), numbers[row]) != dropped.end()) continue;
-    if (kept < row) {
-      rows[kept] = rows[row];
-      numbers[kept] = numbers[row];
-      std::copy_n(hidden.begin() + static_cast<ptrdiff_t>(row * row_bytes), row_bytes,
-                  hidden.begin() + static_cast<ptrdiff_t>(kept * row_bytes));
+    if (is_tapped) {
+      taps[taps_kept] = {.row = static_cast<int32_t>(kept), .place = taps[tap_of_row].place};
+      slide(kept_taps, tap_of_row, taps_kept++, tap_bytes);
     }
-    ++kept;
+    rows[kept] = rows[row];
+    numbers[kept] = numbers[row];
+    slide(hidden, row, kept++, row_bytes);
   }
   rows.resize(kept);
   numbers.resize(kept);
   hidden.resize(kept * row_bytes);
+  taps.resize(taps_kept);
+  kept_taps.resize(taps_kept * tap_bytes);
 }
 
 void StageMessage::view(Step& to) const {
@@ -198,6 +249,7 @@ void StageMessage::view(Step& to) const {
   for (const Range& table : tables) to.sequences.push_back({blocks.data() + table.first});
   to.rows = rows;
   to.ancestors = ancestors;
+  to.taps = taps;
   for (const Selection& from : selections) {
     KvSelection& selection = to.selections.emplace_back(from.what);
     selection.blocks = blocks.data() + from.blocks.first;
@@ -240,7 +292,7 @@ Status check_stage_message(const StageMessage& message, int64_t kv_blocks) {
   for (const StageMessage::Selection& selection : message.selections) {
     FORERUN_RETURN_IF_ERROR(check_selection(message, selection));
   }
-  return {};
+  return check_taps(message);
 }
 
 }  // namespace forerun

@@ -2,6 +2,10 @@
 // the KV moves that are due, then a Step's rows with their slots. Only the coordinator (RoleWorker)
 // maps nodes to slots; a stage keeps no maps and applies messages in their order.
 //
+// Rows whose taps are kept (Step::taps) bring along what the stages so far have kept of them. A
+// message without such rows holds nothing of this. Between processes none has them
+// (hosts/stage_message_bytes.h).
+//
 // A message is self-contained: it has no pointers into its sender's memory. It may come from
 // another process, so nothing in it is trusted before check_stage_message().
 //
@@ -58,12 +62,19 @@ struct StageMessage {
   DType hidden_dtype = DType::kBf16;
   int64_t hidden_width = 0;
   std::vector<std::byte> hidden;
+  // Rows whose taps are kept, by their indices in `rows`, ascending, and their places.
+  std::vector<StepTap> taps;
+  // What the stages so far have kept of each of `taps`: [taps][taps of these stages, ascending]
+  // [width], in the type of the hidden rows.
+  std::vector<std::byte> kept_taps;
 
   // Empties all lists, which keep their memory.
   void clear();
   void add_moves(const StepSequence& sequence, std::span<const KvMove> moves_to_add);
   // Adds the rows of `step`; its sequences' tables must be as long as the rows see. Once a message.
   void add_rows(const Step& step);
+  // Adds what a stage has kept of `taps`: [taps][the stage's taps][width].
+  void add_kept_taps(std::span<const std::byte> stage_rows);
   // Takes rows out by their numbers, in any order; numbers that are not there are ignored. Does
   // nothing where the message is `whole` or has selections, since those count rows.
   void drop_rows(std::span<const int32_t> dropped);

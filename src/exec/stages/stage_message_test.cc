@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <vector>
@@ -124,6 +125,44 @@ TEST(StageMessage, RowsAreDroppedWithTheirHiddenRows) {
   EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
 }
 
+TEST(StageMessage, RowsAreDroppedWithTheirTaps) {
+  Made made;
+  made.step.selections.clear();
+  made.step.taps = {{0, 30}, {2, 12}, {3, 17}};
+  StageMessage message;
+  message.add_rows(made.step);
+  EXPECT_TRUE(message.kept_taps.empty());
+  const auto bytes = [](std::initializer_list<int> values) {
+    std::vector<std::byte> all;
+    for (const int value : values) all.push_back(static_cast<std::byte>(value));
+    return all;
+  };
+  // Two stages, of taps of two bytes and of one.
+  message.add_kept_taps(bytes({1, 2, 21, 22, 31, 32}));
+  message.add_kept_taps({});
+  message.add_kept_taps(bytes({3, 23, 33}));
+  EXPECT_EQ(message.kept_taps, bytes({1, 2, 3, 21, 22, 23, 31, 32, 33}));
+  EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
+  message.drop_rows(std::vector<int32_t>{1});
+  ASSERT_EQ(message.taps.size(), 3u);
+  EXPECT_EQ(message.taps[1].row, 1);
+  EXPECT_EQ(message.taps[2].row, 2);
+  EXPECT_EQ(message.kept_taps.size(), 9u);
+  message.drop_rows(std::vector<int32_t>{2});
+  ASSERT_EQ(message.taps.size(), 2u);
+  EXPECT_EQ(message.taps[1].row, 1);
+  EXPECT_EQ(message.taps[1].place, 17);
+  EXPECT_EQ(message.kept_taps, bytes({1, 2, 3, 31, 32, 33}));
+  EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
+  Step step;
+  message.view(step);
+  ASSERT_EQ(step.taps.size(), 2u);
+  EXPECT_EQ(step.taps[0].place, 30);
+  message.drop_rows(std::vector<int32_t>{0, 3});
+  EXPECT_TRUE(message.taps.empty() && message.kept_taps.empty() && message.rows.empty());
+  EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
+}
+
 TEST(StageMessage, TablesAreAsLongAsRowsSee) {
   const Made made;
   ASSERT_EQ(made.message.tables.size(), 3u);
@@ -152,6 +191,24 @@ TEST(StageMessage, NamesWhatItRefuses) {
       {"number of row 2", [](StageMessage& m) { m.numbers[2] = 1; }},
       {"number of row 0", [](StageMessage& m) { m.numbers[0] = -1; }},
       {"issued rows", [](StageMessage& m) { m.issued_rows = 3; }},
+      {"tapped row 4",
+       [](StageMessage& m) {
+         m.taps = {{4, 0}};
+       }},
+      {"tapped row -1",
+       [](StageMessage& m) {
+         m.taps = {{-1, 0}};
+       }},
+      {"tapped row 2",
+       [](StageMessage& m) {
+         m.taps = {{2, 0}, {2, 1}};
+       }},
+      {"bytes of taps", [](StageMessage& m) { m.kept_taps.resize(1); }},
+      {"bytes of taps",
+       [](StageMessage& m) {
+         m.taps = {{1, 0}, {2, 1}};
+         m.kept_taps.resize(3);
+       }},
       {"row 3, table", [](StageMessage& m) { m.rows[3].sequence_idx = 3; }},
       {"row 0, slot", [](StageMessage& m) { m.rows[0].slot = 128; }},
       {"row 0, slot", [](StageMessage& m) { m.rows[0].slot = -2; }},

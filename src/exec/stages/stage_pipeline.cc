@@ -24,7 +24,7 @@ Status StagePipeline::move_kv(const StepSequence& sequence, std::span<const KvMo
 uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
                               std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                               const std::function<void(PipelineEvent)>* tell) {
-  assert(step.taps.empty() && step.features.empty());
+  assert(step.features.empty() && (step.taps.empty() || tap_places() > 0));
   next_->step = ++issued_;
   next_->add_rows(step);
   next_->whole = !rejections.empty();
@@ -38,10 +38,14 @@ uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
 
 Status StagePipeline::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
-  if (!step.taps.empty() || !step.features.empty()) {
+  if (!step.features.empty()) {
     return Status(StatusCode::kUnsupported,
-                  "step: found taps or features of rows; accepted: none, since stages hand on "
-                  "hidden rows alone");
+                  "step: found features of rows; accepted: none, since a head is not cut into "
+                  "stages");
+  }
+  if (!step.taps.empty() && tap_places() == 0) {
+    return Status(StatusCode::kUnsupported,
+                  "step: found taps of rows; accepted: none, for stages that keep none");
   }
   issue(step, tasks, rejections, {}, &tell_ran_);
   if (meanwhile) meanwhile();

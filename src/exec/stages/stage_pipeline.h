@@ -32,6 +32,7 @@ class StagePipeline : public PipelinedRunner {
   int32_t live_vocab() const override { return transport_->facts().live_vocab; }
   int64_t kv_blocks() const override { return transport_->facts().kv_blocks; }
   int64_t kv_block_bytes() const override { return transport_->facts().kv_block_bytes; }
+  int64_t tap_places() const override { return transport_->facts().tap_places; }
   // A Step by itself: issues it and waits until it has retired.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;

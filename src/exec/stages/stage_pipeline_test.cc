@@ -59,8 +59,9 @@ TEST(StagePipeline, OneStepAtATime) {
   }
 }
 
-TEST(StagePipeline, RefusesTapsAndFeatures) {
+TEST(StagePipeline, RefusesTapsOfStagesThatKeepNoneAndFeatures) {
   Pipeline made(2);
+  EXPECT_EQ(made.pipeline->tap_places(), 0);
   OneRow row(5, 7, 0);
   row.step.taps.push_back({.row = 0, .place = 0});
   const Status tapped = made.pipeline->run(row.step, {&row.task, 1}, {}, {});

@@ -28,6 +28,7 @@ StageThreads::StageThreads(const std::vector<PipelineStage>& stages, int32_t liv
   facts_.config = &stages.back().decoder->config();
   facts_.live_vocab = std::min(live_vocab, facts_.config->vocab_size);
   facts_.kv_blocks = stages.back().decoder->kv_blocks();
+  facts_.tap_places = stages.back().decoder->tap_places();
   facts_.num_stages = static_cast<int32_t>(stages.size());
   for (const PipelineStage& parts : stages) {
     facts_.kv_block_bytes += parts.decoder->kv_block_bytes();

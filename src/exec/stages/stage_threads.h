@@ -17,9 +17,9 @@ namespace forerun {
 class StageThreads : public StageTransport {
  public:
   // `stages`: two or more, in order. The first one's decoder embeds, the last one's has the LM
-  // head, their layers are consecutive and all have the same number of KV blocks. Decoders and
-  // devices must outlive the object; no two stages may share devices. `live_vocab`: as
-  // DecoderStepRunner's.
+  // head, their layers are consecutive and all have the same number of KV blocks. Where the last
+  // one keeps taps, those before it keep what taps_of_stage() says. Decoders and devices must
+  // outlive the object; no two stages may share devices. `live_vocab`: as DecoderStepRunner's.
   StageThreads(const std::vector<PipelineStage>& stages, int32_t live_vocab);
   ~StageThreads() override;
 

@@ -27,6 +27,7 @@ struct PipelineFacts {
   int32_t live_vocab = 0;
   int64_t kv_blocks = 0;  // of every stage
   int64_t kv_block_bytes = 0;
+  int64_t tap_places = 0;  // of the last stage; 0 where Steps may keep no hidden states
   int32_t num_stages = 0;
 };
 

@@ -61,13 +61,29 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
   if (is_last()) find_rows(message, tasks);
   if (message.rows.empty()) return {};
   message.view(step_);
-  if (is_last()) return last_->run(step_, tasks, rejections, {});
+  if (!is_last()) {
+    FORERUN_RETURN_IF_ERROR(hand_on(message));
+    dropped.take_out(message);
+    return {};
+  }
+  if (!step_.taps.empty()) {
+    FORERUN_RETURN_IF_ERROR(decoder.write_taps(step_.taps, message.kept_taps));
+  }
+  return last_->run(step_, tasks, rejections, {});
+}
+
+Status StageWorker::hand_on(StageMessage& message) {
+  Decoder& decoder = *parts_.decoder;
+  if (decoder.tap_places() == 0) step_.taps.clear();  // behind none of its layers
   FORERUN_RETURN_IF_ERROR(decoder.forward(step_));
   const HiddenRows hidden = decoder.hidden();
   message.hidden_dtype = hidden.dtype;
   message.hidden_width = hidden.width;
   message.hidden.assign(hidden.bytes.begin(), hidden.bytes.end());
-  dropped.take_out(message);
+  if (step_.taps.empty()) return {};
+  kept_taps_.clear();
+  FORERUN_RETURN_IF_ERROR(decoder.read_taps(step_.taps, kept_taps_));
+  message.add_kept_taps(kept_taps_);
   return {};
 }
 

@@ -1,12 +1,15 @@
 // One stage of a pipeline. For each message, in order, it moves KV, runs its layers and writes the
-// hidden rows into the message for the next stage; the last stage samples instead.
+// hidden rows into the message for the next stage, and the taps that it has kept; the last stage
+// puts the taps of all others into its store, and samples.
 //
 // Thread rules: one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "device/cpu/device_group.h"
 #include "exec/decoder_step_runner.h"
@@ -48,6 +51,8 @@ class StageWorker {
  private:
   Status carry_out(StageMessage& message, const Status& so_far, const CancelledRows& dropped,
                    std::span<RowTask> tasks, std::span<RejectionTask> rejections);
+  // Runs step_, and leaves in the message what the next stage needs.
+  Status hand_on(StageMessage& message);
 
   PipelineStage parts_;
   const int32_t stage_idx_;
@@ -55,6 +60,7 @@ class StageWorker {
   int32_t rows_run_ = 0;
   std::unique_ptr<DecoderStepRunner> last_;  // null: there are stages behind it
   Step step_;
+  std::vector<std::byte> kept_taps_;  // of step_
 };
 
 }  // namespace forerun
