@@ -114,13 +114,13 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--stage-layers", options.stage_layers,
                   "Layers of each stage: 10,11,11 (default: balanced by the size of their weights)")
       ->delimiter(',');
-  command.add_option(
-      "--draft-devices", options.draft_devices,
-      "Devices of the draft alone, which then runs beside the target, or some of "
-      "the target's GPUs, sequentially with it (default: sequentially on all the target's)");
+  command.add_option("--draft-devices", options.draft_devices,
+                     "Devices of the draft alone, which then runs beside the target, or some of "
+                     "the target's GPUs, sequentially with it (default: sequentially on all the "
+                     "target's; a trained head is always there)");
   command.add_flag("--auto", options.try_splits,
                    "Try splits of the processors between target and draft, keep the fastest "
-                   "(not on GPUs)");
+                   "(not on GPUs, and not with a trained head)");
   command.add_option("--emulate", options.emulate,
                      "Steps take as long as on another machine: FILE#NAME of bench/profiles");
   command

@@ -1,6 +1,7 @@
 // The promise with trained heads as drafts: every policy that takes one gives what plain decoding
 // gives, whatever the head's layout, alone and in batches, on shared prefixes, after preemption and
-// while requests change their options. Random heads are hardly ever right; the demo target's is.
+// while requests change their options, on groups of processors and on targets in stages. Random
+// heads are hardly ever right; the demo target's is.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,6 +15,12 @@
 
 namespace forerun::testing {
 namespace {
+
+// A group of two, on two processors where there are as many.
+std::string two_devices() {
+  const std::vector<std::string> two = two_processors();
+  return two.empty() ? one_processor() + "," + one_processor() : two.front() + "," + two.back();
+}
 
 struct HeadCase {
   Precision precision;  // with the target's spec
@@ -142,6 +149,63 @@ TEST_P(LosslessHeads, UnderLoad) {
   EXPECT_TRUE(releases_its_kv(*tight));
 }
 
+// A target on a group of devices or in stages. At a degree all cuts give the whole model's tokens.
+struct Spread {
+  std::string whole;
+  std::string devices;
+  int32_t stages = 0;
+  std::vector<int32_t> layers = {};
+};
+
+std::vector<Spread> spreads() {
+  const std::string one = one_processor();
+  const std::string pair = two_devices();
+  const std::vector<std::string> two = two_processors();
+  const std::string team = two.empty() ? one : two.front() + "+" + two.back().substr(4);
+  const std::string three = pair + "," + one;
+  return {{pair, pair},  {three, three},
+          {one, one, 2}, {team, one + "/" + team + "/" + one, 0, {1, 4, 1}},
+          {one, one, 6}, {pair, pair + "/" + pair}};
+}
+
+TEST_P(LosslessHeads, OnGroupsAndStages) {
+  if (on_gpu()) GTEST_SKIP() << "groups and stages of processors";
+  int64_t accepted = 0, rejected = 0;
+  size_t combination = GetParam();
+  for (const Spread& spread : spreads()) {
+    if (!runs(combination++)) continue;
+    SCOPED_TRACE(spread.devices + " in " + std::to_string(spread.stages));
+    const auto whole = make_engine(pair_.target(), "", tested_.precision, spread.whole);
+    EngineOptions options = options_;
+    options.stages = spread.stages;
+    options.stage_layers = spread.layers;
+    const auto engine =
+        make_engine(pair_.target(), pair_.draft(), tested_.precision, spread.devices, "", options);
+    ASSERT_TRUE(whole != nullptr && engine != nullptr);
+    EXPECT_EQ(engine->info().numeric_fingerprint, whole->info().numeric_fingerprint);
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      Request request = request_of(seed, seed > 0);
+      if (seed == 3) set_length(request, 220);
+      request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+      const Output plain = complete(*whole, request);
+      ASSERT_TRUE(plain.error.ok()) << plain.error.message();
+      const std::vector<Request> requests =
+          slice(by_every_policy(request, tested_.precision), 3, combination + seed);
+      const std::vector<Output> outputs = complete_together(*engine, requests);
+      ASSERT_EQ(outputs.size(), requests.size());
+      for (size_t idx = 0; idx < outputs.size(); ++idx) {
+        expect_same(plain, outputs[idx], tested_.precision.name + " " + describe(requests[idx]));
+        if (requests[idx].speculation->source != "model") continue;
+        accepted += outputs[idx].stats.accepted_tokens;
+        rejected += outputs[idx].stats.drafted_tokens - outputs[idx].stats.accepted_tokens;
+      }
+    }
+    EXPECT_TRUE(releases_its_kv(*engine));
+  }
+  EXPECT_GT(accepted, in_part(10));
+  EXPECT_GT(rejected, in_part(1000));
+}
+
 INSTANTIATE_TEST_SUITE_P(Heads, LosslessHeads, ::testing::Range(size_t{0}, head_cases().size()),
                          [](const auto& tested) {
                            return head_cases()[tested.param].precision.name;
@@ -193,6 +257,40 @@ TEST(LosslessDemoHead, ASliceOfTheProduct) {
   EXPECT_EQ(engine->kv_blocks_in_use(), 0);
 }
 
+// Hidden states that went through groups and stages must be the right ones: the same guesses come
+// true as on one device.
+TEST(LosslessDemoHead, GuessesAsWellOnGroupsAndStages) {
+  if (on_gpu()) GTEST_SKIP() << "groups and stages of processors";
+  const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";
+  Precision precision;
+  precision.draft_is_head = true;
+  Request request;
+  request.prompt =
+      "class Queue:\n    \"\"\"First in, first out.\"\"\"\n\n    def __init__(self):\n";
+  set_length(request, 96);
+  request.ignore_eos = true;
+  request.sampling.temperature = 0.0f;
+  request.speculation = SpeculationOptions{
+      .strategy = "serial_tree", .source = "model", .shape = "best", .verify_tokens = 16};
+  const auto steps_on = [&](const std::string& devices, int32_t stages) {
+    EngineOptions options;
+    options.stages = stages;
+    const auto engine =
+        make_engine((models / "demo-target").string(), (models / "demo-head").string(), precision,
+                    devices, "", options);
+    if (engine == nullptr) return int64_t{0};
+    const Output output = complete(*engine, request);
+    EXPECT_TRUE(output.error.ok()) << output.error.message();
+    return output.stats.target_steps;
+  };
+  const int64_t whole = steps_on(one_processor(), 0);
+  EXPECT_GT(whole, 0);
+  EXPECT_LT(whole, 60);
+  EXPECT_EQ(steps_on(one_processor(), 3), whole);
+  // On a group the text may be another one, and with it what is guessed.
+  EXPECT_LT(steps_on(two_devices(), 0), 60);
+}
+
 // What a head cannot do yet, or does not fit, is refused in a line.
 TEST(HeadRefusals, SayWhatWouldBeAccepted) {
   if (on_gpu()) GTEST_SKIP() << "heads on processors";
@@ -215,7 +313,19 @@ TEST(HeadRefusals, SayWhatWouldBeAccepted) {
               std::string::npos)
         << refusal();
     options.draft_devices.clear();
+    options.devices = processors.front() + "," + processors.back();
+    options.try_splits = true;
+    EXPECT_NE(refusal().find("found auto, which tries devices of its own; accepted with it: none"),
+              std::string::npos)
+        << refusal();
+    options.try_splits = false;
   }
+  options.devices = one_processor();
+  options.stages = 2;
+  options.speculation.strategy = "pipelined";
+  EXPECT_NE(refusal().find("accepted with it: strategy serial_tree, or source"), std::string::npos)
+      << refusal();
+  options.stages = 0;
   options.speculation.strategy = "parallel_tree";
   EXPECT_NE(refusal().find("accepted with it: strategy serial_tree, or source"), std::string::npos)
       << refusal();

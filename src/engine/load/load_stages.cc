@@ -58,8 +58,8 @@ std::function<void(double)> progress_of(const ModelsToLoad& models, Role role,
   };
 }
 
-// `target`: the target's decoder, or null; a trained head on the same devices reads its hidden
-// states.
+// `target`: the decoder of the target's last stage, or null; a trained head on the same devices
+// reads its hidden states.
 Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role role,
                                               int64_t kv_blocks, const PlacedStage& stage,
                                               const Decoder* target) {
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role r
     options.kv_blocks = kv_blocks;
     options.live_vocab = opened.live_vocab();
     options.weights = models.of(role).weights;
-    options.taps = planned_taps(models, role);
+    options.taps = planned_taps(models, role, stage.layers);
     if (opened.is_head()) {
       options.target = &models.of(Role::kTarget).opened->checkpoint;
       options.target_decoder = target;
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role r
   options.weights = models.of(role).weights;
   options.kv_blocks = kv_blocks;
   options.live_vocab = opened.live_vocab();
-  options.taps = planned_taps(models, role);
+  options.taps = planned_taps(models, role, stage.layers);
   if (opened.is_head()) {
     options.target = &models.of(Role::kTarget).opened->checkpoint;
     options.target_taps = &dynamic_cast<const CpuDecoder&>(*target).taps();
@@ -119,7 +119,7 @@ Status load_stages(const ModelsToLoad& models, const MemoryPlan& memory, PlacedM
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     for (PlacedStage& stage : placed.of(role).stages) {
       if (!stage.is_here) continue;
-      const Decoder* const target = placed.of(Role::kTarget).stages.front().decoder.get();
+      const Decoder* const target = placed.of(Role::kTarget).stages.back().decoder.get();
       FORERUN_RETURN_IF_ERROR(load_stage(models, role, memory.kv_blocks(role), stage, target));
     }
   }

@@ -32,17 +32,21 @@ std::vector<int32_t> PlacedModels::gpus_here() const {
 namespace {
 
 // A draft that runs in turn with the target, on its processors or on those of its last stage. A
-// trained head is on the first of a group of GPUs, which keeps what it reads.
+// trained head is not divided: it is on the first of a group of GPUs, which keeps what it reads, or
+// on one device of all the group's processors.
 PlacedStage place_sequential_draft(const OpenedModel& draft, const ModelPlacement& placement,
-                                   CpuDeviceGroup* targets_devices) {
+                                   PlacedModels& placed) {
   PlacedStage stage;
   stage.layers = LayerRange::all(draft.checkpoint.config());
-  stage.devices = targets_devices;
+  stage.devices = placed.of(Role::kTarget).stages.back().devices;
   stage.gpus = placement.gpus;
   stage.degree = placement.degree();
-  if (draft.is_head() && placement.on_gpus()) {
+  if (!draft.is_head() || stage.degree == 1) return stage;
+  stage.degree = 1;
+  if (placement.on_gpus()) {
     stage.gpus.resize(1);
-    stage.degree = 1;
+  } else {
+    stage.devices = placed.devices.emplace_back(stage.devices->as_one_device()).get();
   }
   return stage;
 }
@@ -81,8 +85,7 @@ Result<PlacedModels> place_stages(const ModelsToLoad& models, const Placement& p
     model.opened = models.of(role).opened;
     if (model.opened == nullptr) continue;
     if (role == Role::kDraft && placement.sequential()) {
-      model.stages.push_back(place_sequential_draft(
-          *model.opened, placement.of(role), placed.of(Role::kTarget).stages.back().devices));
+      model.stages.push_back(place_sequential_draft(*model.opened, placement.of(role), placed));
       continue;
     }
     FORERUN_RETURN_IF_ERROR(place_model(models, role, placement.of(role), placed));

@@ -80,7 +80,7 @@ Status StageMemories::add_on_gpus(Role role, const std::string& stage_name,
       std::vector<MemoryNeed> needs,
       gpu_memory_needs(checkpoint, stage.layers, static_cast<int32_t>(stage.gpus.size()),
                        models_.of(role).weights, target));
-  needs.front().buffer_bytes += tap_bytes(models_, role);
+  needs.front().buffer_bytes += tap_bytes(models_, role, stage.layers);
   for (size_t rank = 0; rank < stage.gpus.size(); ++rank) {
     const int32_t gpu = stage.gpus[rank];
     FORERUN_ASSIGN_OR_RETURN(
@@ -123,7 +123,7 @@ Status StageMemories::add_needs_to(DeviceMemory& memory, Role role, const std::s
   std::vector<MemoryNeed> needs =
       estimate_group_memory(checkpoint, model.weights, models_.activation, *plan, stage.layers,
                             &models_.of(Role::kTarget).opened->checkpoint);
-  needs.front().buffer_bytes += tap_bytes(models_, role);
+  needs.front().buffer_bytes += tap_bytes(models_, role, stage.layers);
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     add_need(memory, role, stage_name, needs, rank);
   }

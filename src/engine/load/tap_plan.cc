@@ -14,7 +14,7 @@ constexpr int64_t kVerifiedRows = 64;
 
 }  // namespace
 
-TapOptions planned_taps(const ModelsToLoad& models, Role role) {
+TapOptions planned_taps(const ModelsToLoad& models, Role role, const LayerRange& layers) {
   const OpenedModel* const draft = models.of(Role::kDraft).opened;
   if (draft == nullptr || !draft->is_head()) return {};
   const ModelConfig& head = draft->checkpoint.config();
@@ -24,13 +24,14 @@ TapOptions planned_taps(const ModelsToLoad& models, Role role) {
   }
   const ModelConfig& target = models.of(Role::kTarget).opened->checkpoint.config();
   // The ends of two prompts beside what every request keeps.
-  return {.after_layers = fit_eagle3(head, target).value(),
-          .places =
-              2 * int64_t{TapPlaces::kMaxKept} + requests * (TapPlaces::kMinKept + kVerifiedRows)};
+  const TapOptions taps = {.after_layers = fit_eagle3(head, target).value(),
+                           .places = 2 * int64_t{TapPlaces::kMaxKept} +
+                                     requests * (TapPlaces::kMinKept + kVerifiedRows)};
+  return taps_of_stage(taps, layers);
 }
 
-int64_t tap_bytes(const ModelsToLoad& models, Role role) {
-  const TapOptions taps = planned_taps(models, role);
+int64_t tap_bytes(const ModelsToLoad& models, Role role, const LayerRange& layers) {
+  const TapOptions taps = planned_taps(models, role, layers);
   const int64_t values = static_cast<int64_t>(taps.after_layers.size()) *
                          models.of(role).opened->checkpoint.config().hidden_size;
   const DType dtype = models.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
