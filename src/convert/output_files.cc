@@ -195,8 +195,8 @@ Status OutputFiles::remove_old_part() const {
   if (is_locked) {
     return Status(StatusCode::kInvalidArgument,
                   part_.string() +
-                      ": found another conversion that is writing it; accepted: "
-                      "another name, or the same once the other has ended");
+                      ": another conversion is writing this file; choose another name or wait "
+                      "until it has ended");
   }
   fs::remove_all(part_, error);
   return error ? failed(part_, error.value()) : Status();

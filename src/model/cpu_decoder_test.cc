@@ -178,7 +178,9 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
   };
   EXPECT_EQ(message_of([](Step&) {}), "");
   const std::pair<const char*, std::string> cases[] = {
-      {"KV selection by rows 98 to 130 of 130",
+      {"KV selection: found observers 98 to 130 of 130 rows; accepted: at least one row, within "
+       "the "
+       "Step's",
        message_of([](Step& step) { step.selections[0].num_rows = 33; })},
       {"row 99: observers are rows of one sequence that want logits",
        message_of([](Step& step) { step.rows[99].wants_logits = false; })},

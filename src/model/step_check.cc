@@ -67,8 +67,9 @@ Status check_selection(const Step& step, const KvSelection& selection, int32_t h
   if (selection.first_row < 0 || selection.num_rows < 1 ||
       end > static_cast<int64_t>(step.rows.size())) {
     return Status(StatusCode::kInvalidArgument,
-                  "KV selection by rows " + std::to_string(selection.first_row) + " to " +
-                      std::to_string(end - 1) + " of " + std::to_string(step.rows.size()));
+                  "KV selection: found observers " + std::to_string(selection.first_row) + " to " +
+                      std::to_string(end - 1) + " of " + std::to_string(step.rows.size()) +
+                      " rows; accepted: at least one row, within the Step's");
   }
   const auto first = static_cast<size_t>(selection.first_row);
   if (selection.sequence_idx < 0 ||

@@ -103,8 +103,8 @@ Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options
     return Status(
         StatusCode::kInvalidArgument,
         "draft devices: found '" + options.draft_devices + "', but profile " + profile->name +
-            " runs both models on the same devices sequentially; accepted with it: none, or "
-            "GPUs of the target");
+            " runs both models on the same devices sequentially; accepted with this profile: no "
+            "draft devices, or GPUs of the target");
   }
   // Where both models compute on the same devices, only their sleeps overlap.
   return std::make_unique<StepEmulator>(std::move(*profile), placement.sequential());

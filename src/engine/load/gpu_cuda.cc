@@ -45,13 +45,14 @@ namespace {
 
 Result<cuda::DeviceInfo> info_of(int32_t gpu) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
+  std::string seen;
   for (const cuda::DeviceInfo& device : devices) {
     if (device.index == gpu) return device;
+    seen += (seen.empty() ? "cuda:" : ", cuda:") + std::to_string(device.index);
   }
   return Status(StatusCode::kNotFound,
-                "devices: found cuda:" + std::to_string(gpu) + ", but this process sees " +
-                    std::to_string(devices.size()) +
-                    " GPUs; accepted: " + "one that forerun inspect --devices lists");
+                "devices: found cuda:" + std::to_string(gpu) + "; accepted: " +
+                    (seen.empty() ? "processors, since this process sees no GPU" : seen));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placemen
       return Status(StatusCode::kInvalidArgument,
                     "draft_window: found " + std::to_string(options.draft_window) +
                         ", but the draft model has layers with a sliding window, which see the "
-                        "last tokens only; accepted with it: 0");
+                        "last tokens only; accepted for such a draft: 0");
     }
     if (!numerics.draft_weights) {
       numerics.draft_weights = choose_draft_weights(*draft, placement.of(Role::kDraft));

@@ -350,7 +350,7 @@ Result<Value> apply_filter(const std::string& name, const Value& value, const Ar
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1));
   const Filter* known = find_filter(name);
   if (!known) {
-    return Status(StatusCode::kUnsupported, "found filter " + name + ", which is not known");
+    return Status(StatusCode::kUnsupported, "filter: found " + name + ", which is not supported");
   }
   if (known->parameters != "*") FORERUN_RETURN_IF_ERROR(args.check(name, known->parameters));
   if (name == "default" || name == "d") return default_filter(value, args);
@@ -375,7 +375,7 @@ Result<Value> apply_filter(const std::string& name, const Value& value, const Ar
   FORERUN_ASSIGN_OR_RETURN(const std::optional<Value> made,
                            apply_sequence_filter(name, value, args, runtime));
   if (made) return *made;
-  return Status(StatusCode::kUnsupported, "found filter " + name + ", which is not known");
+  return Status(StatusCode::kUnsupported, "filter: found " + name + ", which is not supported");
 }
 
 Value escaped(const Value& value) {

@@ -37,7 +37,7 @@ Result<bool> apply_test(const std::string& name, const Value& value, const Argum
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1));
   const std::string relation_name = relation_of(name);
   if (!is_known_test(name)) {
-    return Status(StatusCode::kUnsupported, "found test " + name + ", which is not known");
+    return Status(StatusCode::kUnsupported, "test: found " + name + ", which is not supported");
   }
   const bool takes_other = !relation_name.empty() || name == "sameas";
   FORERUN_RETURN_IF_ERROR(args.check(name, takes_other             ? "other"

@@ -94,9 +94,9 @@ Status logits_summary_cuda(const LogitsSummaryCallCuda& call, cudaStream_t strea
   const int num_quads = (call.tokens + kTokens - 1) / kTokens;
   static_assert(int64_t{kMaxQuads} * kTokens == kMaxLogitsSummaryTokens);
   if (num_quads > kMaxQuads) {
-    return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
-                                          " tokens on one GPU; accepted: at most " +
-                                          std::to_string(kMaxLogitsSummaryTokens)};
+    return {StatusCode::kUnsupported,
+            "vocabulary on one GPU: found " + std::to_string(call.tokens) +
+                " tokens; accepted: at most " + std::to_string(kMaxLogitsSummaryTokens)};
   }
   Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
   if (call.peers != nullptr) {
