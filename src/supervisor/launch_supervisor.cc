@@ -121,7 +121,7 @@ bool LaunchSupervisor::prepare_another(LaunchFailure& failure) {
     log_line(LogLevel::kInfo,
              "the next start is in " + std::to_string(decision.pause.count()) + " ms");
   }
-  rest(decision.pause);
+  pause(decision.pause);
   if (!all_answer || decision.pause > options_.longest_question_pause) wait_for_hosts();
   return true;
 }

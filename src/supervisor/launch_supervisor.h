@@ -98,8 +98,9 @@ class LaunchSupervisor : public std::enable_shared_from_this<LaunchSupervisor> {
   // Waits until another launch may be started. Returns false if none will be started.
   bool prepare_another(LaunchFailure& failure);
   void give_up(const Status& why);
-  // Waits for `pause` and looks after requests meanwhile; returns early where the supervisor stops.
-  void rest(std::chrono::milliseconds pause);
+  // Waits for `duration` and looks after requests meanwhile; returns early where the supervisor
+  // stops.
+  void pause(std::chrono::milliseconds duration);
   // Asks all hosts once; returns whether all have answered.
   bool ask_hosts();
   // Asks again and again until all hosts answer or the supervisor stops.

@@ -20,8 +20,8 @@ std::string list_of(const std::vector<std::string>& hosts) {
 
 }  // namespace
 
-void LaunchSupervisor::rest(milliseconds pause) {
-  const Clock::time_point until = Clock::now() + pause;
+void LaunchSupervisor::pause(milliseconds duration) {
+  const Clock::time_point until = Clock::now() + duration;
   std::unique_lock lock(mutex_);
   while (!stopping_ && Clock::now() < until) {
     look_after_requests();
@@ -56,11 +56,11 @@ bool LaunchSupervisor::is_stopping() const {
 }
 
 void LaunchSupervisor::wait_for_hosts() {
-  milliseconds pause = options_.first_question_pause;
+  milliseconds duration = options_.first_question_pause;
   while (!is_stopping()) {
-    rest(pause);
+    pause(duration);
     if (ask_hosts()) return;
-    pause = std::min(2 * pause, options_.longest_question_pause);
+    duration = std::min(2 * duration, options_.longest_question_pause);
   }
 }
 
