@@ -90,13 +90,13 @@ void Pipelined::on_costs(const CostTable& costs) {
   min_weight_ = alone ? -std::numeric_limits<float>::infinity() : std::log(kMinChanceBesideOthers);
   if (!config_.width_from_costs && alone) width_ = config_.width;
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
-  const int32_t most = config_.width_from_costs ? kMaxPipelinedWidth : config_.width;
+  const int32_t max_width = config_.width_from_costs ? kMaxPipelinedWidth : config_.width;
   if (alone) {
     width_ = kMaxPipelinedWidth;
     return;
   }
   width_ = 1;
-  while (width_ < most &&
+  while (width_ < max_width &&
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
   }

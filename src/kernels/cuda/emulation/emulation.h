@@ -125,9 +125,9 @@ void store(uint32_t address, const T& value) {
   if (address % sizeof(T) != 0) fail("a store that is not aligned");
   std::memcpy(shared_memory(address, sizeof(T)), &value, sizeof(T));
 }
-// Marks the target of a copy in flight: the old contents are gone and the new ones have not
+// Poisons the target of a copy in flight: the old contents are gone and the new ones have not
 // arrived.
-inline void expect_at(uint32_t address, size_t bytes) {
+inline void poison_at(uint32_t address, size_t bytes) {
   std::memset(shared_memory(address, bytes), 0xff, bytes);
 }
 

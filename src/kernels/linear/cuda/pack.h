@@ -32,7 +32,9 @@ __device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t r
 
 // The scale of an int8 group from its largest magnitude, and a weight rounded with that scale.
 // LinearWeightCuda::round_bf16_to_int8() defines both.
-__device__ __forceinline__ __half int8_scale(float most) { return __float2half_rn(most / 127.0f); }
+__device__ __forceinline__ __half int8_scale(float max_abs) {
+  return __float2half_rn(max_abs / 127.0f);
+}
 __device__ __forceinline__ int rounded_to_int8(float weight, __half scale) {
   const float step = __half2float(scale);
   const float q = step > 0.0f ? rintf(weight / step) : 0.0f;

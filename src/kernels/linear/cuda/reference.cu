@@ -61,11 +61,11 @@ __global__ void linear_int8_ref_kernel(const __nv_bfloat16* weight, int64_t in_f
   const uint16_t* const inputs = input + row * in_features;
   double sum = 0;
   for (int64_t group = 0; group < in_features; group += kInt8Group) {
-    float most = 0;
+    float max_abs = 0;
     for (int64_t k = group; k < group + kInt8Group; ++k) {
-      most = fmaxf(most, fabsf(__bfloat162float(weights[k])));
+      max_abs = fmaxf(max_abs, fabsf(__bfloat162float(weights[k])));
     }
-    const __half scale = int8_scale(most);
+    const __half scale = int8_scale(max_abs);
     double products = 0;
     for (int64_t k = group; k < group + kInt8Group; ++k) {
       const double x = __half2float(__ushort_as_half(inputs[k])) / kF16Scale;

@@ -197,7 +197,7 @@ inline void bulk_copy(uint32_t target, const void* source, uint32_t bytes, uint3
   if (target % 16 != 0 || reinterpret_cast<uintptr_t>(source) % 16 != 0 || bytes % 16 != 0) {
     emulation::fail("a bulk copy that is not aligned");
   }
-  emulation::expect_at(target, bytes);
+  emulation::poison_at(target, bytes);
   emulation::in_background([=] {
     std::memcpy(emulation::shared_memory(target, bytes), source, bytes);
     emulation::complete_bytes(barrier, bytes);
@@ -225,14 +225,14 @@ inline void arrive_at_peer(uint32_t barrier) {
   emulation::in_background([=] { emulation::arrive(barrier); });
 }
 inline void store_peer_16(uint32_t address, uint32_t barrier, float4 v) {
-  emulation::expect_at(address, sizeof(v));
+  emulation::poison_at(address, sizeof(v));
   emulation::in_background([=] {
     emulation::store(address, v);
     emulation::complete_bytes(barrier, sizeof(v));
   });
 }
 inline void store_peer_8(uint32_t address, uint32_t barrier, float x, float y) {
-  emulation::expect_at(address, sizeof(float2));
+  emulation::poison_at(address, sizeof(float2));
   emulation::in_background([=] {
     emulation::store(address, float2{x, y});
     emulation::complete_bytes(barrier, sizeof(float2));
@@ -313,7 +313,7 @@ inline void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
 }
 inline void copy_16_async(uint32_t target, const void* source, bool valid) {
   if (target % 16 != 0) emulation::fail("a copy that is not aligned");
-  emulation::expect_at(target, sizeof(uint4));
+  emulation::poison_at(target, sizeof(uint4));
   emulation::thread().copies.push_back([=] {
     uint4 v = {};
     if (valid) std::memcpy(&v, source, sizeof(v));

@@ -123,7 +123,7 @@ inline void tensor_copy(uint32_t target, const CUtensorMap& map, int column, int
   const uint32_t row_bytes = static_cast<uint32_t>(matrix.box_columns) * 2;
   const uint32_t bytes = row_bytes * static_cast<uint32_t>(matrix.box_rows);
   if (target % 128 != 0) emulation::fail("a box that is not aligned");
-  emulation::expect_at(target, bytes);
+  emulation::poison_at(target, bytes);
   emulation::in_background([=] {
     for (int r = 0; r < matrix.box_rows; ++r) {
       for (int c = 0; c < matrix.box_columns; ++c) {
