@@ -1,10 +1,10 @@
 // Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
 // one key/value head and merges them among themselves (docs/kernels/attention.md, kDecodeCluster).
 //
-// Every trip to the L2 costs 0.6 us. Hence the plan's data and the prefix tiles are requested
-// before the wait for the previous kernel. Then come queries and the step's own keys (one trip),
-// the products, the results to the other blocks' shared memory (each block merges an eighth
-// of the dimensions of every column), and the outputs.
+// Trips to the L2 decide the time. Hence the plan's data and the prefix tiles are requested before
+// the wait for the previous kernel. Then come queries and the step's own keys (one trip), the
+// products, the results to the other blocks' shared memory (each block merges an eighth of the
+// dimensions of every column), and the outputs.
 //  - a warpgroup takes a span at a time, with columns (one query head of one row each) as the
 //    64-row operand of wgmma: keys and values are read from shared memory once, whatever the number
 //    of rows (attention/cuda/decode_cluster_span.h);

@@ -4,9 +4,9 @@
 // (attention/cuda/persistent_schedule.h), whatever the lengths of the sequences, so that all of
 // them stream the cache until the end.
 //
-// Floor: the cache's bytes over the memory's bandwidth. A tile of 64 positions takes a worker about
-// 1 us, whether 4 of its 64 columns (one query head of one row each) are used or all; the memory
-// brings one tile to each of an SM's two workers in 1.9.
+// Floor: the cache's bytes over the memory's bandwidth. A tile of 64 positions takes a worker as
+// long with 4 of its 64 columns (one query head of one row each) as with all, and less time than
+// the memory takes to bring each of an SM's two workers a tile (docs/kernels/attention.md).
 //
 // Each row takes the tiles that it sees through its own list, those of a tree, by itself
 // afterwards, with one warp (attention/cuda/own_tiles.h). Where a unit has several partial results,

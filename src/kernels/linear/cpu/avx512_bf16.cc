@@ -1,8 +1,7 @@
 // The linear kernels for AVX-512 with VNNI and BF16. The file is compiled with flags for these;
 // kernels/simd/vector.h says what must not be used in it.
 //
-// Only bf16 pairs use the dot instruction. On Zen 4, 8 rows of weights at 28 GB/s need 224 Gop/s
-// per core: the f32 path reaches 117, the dot instruction 235.
+// Only bf16 pairs use the dot instruction (docs/decisions/0006-cpu-simd.md says why).
 #include "kernels/simd/avx512_bf16.h"
 
 #include <cstddef>

@@ -134,8 +134,8 @@ struct LinearCall {
   // so a graph must have an even number of exchanges.
   int mailbox = 0;
   // For a layer without `reduce` among layers with it: the layer runs the same kernel as they do
-  // and so finds its instructions cached (separate kernels cost 4.7 us per layer of 70B int4 on
-  // four GPUs). Has no effect on gate and up of int4 at 17 to 32 rows (linear/cuda/warpgroups.cu).
+  // and so finds its instructions cached. Has no effect on gate and up of int4 at 17 to 32 rows
+  // (linear/cuda/warpgroups.cu).
   bool shares_reduce_kernel = false;
   LinearFootprint footprint = LinearFootprint::kHalf;
   // Programmatic dependent launch: the kernel may start and load its weights before the stream's

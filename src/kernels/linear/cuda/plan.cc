@@ -228,7 +228,7 @@ Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_li
                                  LinearFootprint footprint) {
   FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit, footprint));
   // Fewer than 8 rows request as much as 8 rows: of smaller blocks, three could be placed on one
-  // multiprocessor and none on another (1 row of 70B on three GPUs: 5.36 ms instead of 4.71).
+  // multiprocessor and none on another (docs/log/2026-11-22-linear-rules.md).
   if (footprint != LinearFootprint::kOverHalf && rows < 8) {
     const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, footprint);
     if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);
