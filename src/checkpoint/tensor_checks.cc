@@ -99,8 +99,8 @@ class Checker {
     return is_matrix(module) ? scheme_of(config_.quantization, name) : nullptr;
   }
 
-  // Only those layers are plain that config.json leaves out; others mean that the description was
-  // copied from somewhere else. A head may always be plain.
+  // A layer may be stored plain only if config.json leaves it out; otherwise the description was
+  // copied from somewhere else. An LM head may always be plain.
   Status check_may_be_plain(const Module& module, const std::string& name,
                             const LayerScheme& scheme) const {
     const RawTensor* tensor = table_.find(weight_name(module.id));

@@ -38,8 +38,8 @@ struct DraftOffer {
 
 class StepScheduler {
  public:
-  // By which factor prompt rows may lengthen a decoding Step. Where few prompts wait beside many
-  // decoding requests, this keeps the time between two tokens below twice what it is without
+  // The factor by which prompt rows may lengthen a decoding Step. Where few prompts wait beside
+  // many decoding requests, this keeps the time between two tokens below twice what it is without
   // prompts.
   static constexpr double kDecodeStretch = 1.8;
   // Prompts that wait are a crowd where there is more than one for every so many decoding requests.

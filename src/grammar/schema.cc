@@ -30,7 +30,7 @@ int nesting_of(std::string_view text) {
   return deepest;
 }
 
-// A member's name that begins as this folder's own keywords do; null: none.
+// The name of a member that begins like this folder's internal keywords; null if there is none.
 const std::string* internal_name(const Json& json) {
   for (auto member = json.begin(); json.is_structured() && member != json.end(); ++member) {
     if (json.is_object() && member.key().starts_with(kInternalMark)) return &member.key();

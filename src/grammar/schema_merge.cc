@@ -18,7 +18,7 @@ Json both(const Json& a, const Json& b) {
   return Json{{"allOf", Json::array({a, b})}};
 }
 
-// Types as a list; "number" and a part of it meet in that part.
+// The types that both schemas allow, as a list: "number" and "integer" have "integer" in common.
 Json common_types(const Json& a, const Json& b) {
   const auto list = [](const Json& types) {
     return types.is_array() ? types : Json::array({types});

@@ -44,10 +44,10 @@ class SchemaResolver {
   Json document_;
   const GrammarLimits& limits_;
   const SchemaReading reading_;
-  bool lone_references_ = false;  // drafts up to 7: what stands beside $ref says nothing
-  bool before_draft_6_ =
-      false;                // by the letter: keywords that came with drafts 6 and 7 say nothing
-  std::string identifier_;  // of the document, without "#"
+  bool lone_references_ = false;  // drafts up to 7: keywords beside $ref are ignored
+  // Read strictly (SchemaReading::kLetter): keywords that came with drafts 6 and 7 are ignored.
+  bool before_draft_6_ = false;
+  std::string identifier_;  // the document's, without "#"
   std::map<std::string, const Json*> anchors_;
   size_t merges_ = 0, merged_values_ = 0;
 };

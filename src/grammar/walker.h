@@ -27,7 +27,8 @@ namespace forerun::grammar {
 // is halted: only a grammar that reads one text in very many ways comes near.
 constexpr size_t kMaxPlaces = 1024;
 constexpr uint64_t kMaxStepsOfByte = 200'000;
-// How deep frames are looked into to join them, and in how many of a byte's steps.
+// The depth to which frames are searched when they are joined, and how many of a byte's steps that
+// may take.
 constexpr size_t kMaxJoinDepth = 2000;
 constexpr uint64_t kMaxJoinSteps = 50'000;
 

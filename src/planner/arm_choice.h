@@ -91,8 +91,8 @@ class ArmChoice {
   double trial_seconds_ = 0.0;  // of which in trials
   double this_trial_ = 0.0;     // of which in the present one
   double lost_ = 0.0;           // that trials were expected to cost
-  // By arm: how many changes to it would be paid for in a second by what it saves over the chosen
-  // one at the last load, and how many what it would have saved so far would pay for.
+  // For each arm: how many changes to it one second at the last load would pay for, and how many
+  // its savings so far would have paid for.
   struct Missed {
     double saves = 0.0;
     double changes = 0.0;

@@ -79,6 +79,8 @@ nlohmann::ordered_json arm_as_json(const MeasuredArm& arm) {
                      {"ratio", static_cast<float>(load.ratio)},
                      {"count", static_cast<float>(load.count)}});
   }
+  // A number beyond its range (NaN among them) becomes 0, since reading would refuse the whole
+  // file.
   const auto number = [](NumberRange range, double value) {
     return range.has(value) ? static_cast<float>(value) : 0.0f;
   };
@@ -90,6 +92,7 @@ nlohmann::ordered_json arm_as_json(const MeasuredArm& arm) {
 }
 
 nlohmann::ordered_json guesses_as_json(const MeasuredGuesses& guesses) {
+  // As above: counts beyond their range become 0, since reading would refuse the file.
   const bool good =
       kGuessesRange.has(guesses.seen) && NumberRange{0.0, guesses.seen}.has(guesses.right);
   const auto seen = good ? static_cast<float>(guesses.seen) : 0.0f;

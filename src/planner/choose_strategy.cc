@@ -56,6 +56,7 @@ double best_sum(const std::vector<double>& chances, int32_t count) {
   return sum;
 }
 
+// All settings, the fastest first.
 std::vector<Setting> predict(const CostTable& costs, const std::vector<double>& rank_chances) {
   std::vector<Setting> settings;
   for (int32_t width : kWidths) {

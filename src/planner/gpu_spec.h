@@ -14,8 +14,8 @@ namespace forerun {
 struct GpuEfficiency {
   double weights = 0.95;          // of the bandwidth, reading weights
   double attention = 0.92;        // of the bandwidth, reading a large batch's cache
-  double narrow_attention = 0.6;  // the same where heads have less than 128 dimensions
-  double matrix = 0.52;           // of the matrix rate, few hundred rows
+  double narrow_attention = 0.6;  // the same where heads have fewer than 128 dimensions
+  double matrix = 0.52;           // of the matrix rate, at a few hundred rows
   // The share of attention's arithmetic, at the matrix rate, that adds to the time; the rest hides
   // behind reading the KV cache.
   double attention_arithmetic = 0.5;

@@ -14,7 +14,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// A logit that at least `limit` lane maxima reach; kLowest if that takes all lanes.
+// A logit that at least `limit` of the lane maxima reach; kLowest if all lanes would be needed.
 float reach_of(std::span<const float> lane_max, float part_max, int32_t limit) {
   if (static_cast<size_t>(limit) >= lane_max.size()) return kLowest;
   // Eighths below the maximum; the last bucket takes the rest.

@@ -34,7 +34,7 @@ struct CodePointRange {
 
 #include "text/unicode_tables.inc"
 
-// What the packed tables hold.
+// The normalization tables, unpacked.
 struct NormalizationTables {
   std::vector<Decomposition> decompositions;  // by `from`
   std::u32string expansions;

@@ -18,12 +18,13 @@ void write_f16(float value, std::byte* to) {
 
 float inverse_or_zero(float d) { return d == 0.0f ? 0.0f : 1.0f / d; }
 
-// Towards zero; 0 for NaN and for what is beyond a byte, which the inverse of a tiny scale gives.
+// Rounds towards zero. Gives 0 for NaN and for values beyond a byte, which the inverse of a tiny
+// scale produces.
 int32_t truncated(float value) {
   return std::abs(value) < 256.0f ? static_cast<int32_t>(value) : 0;
 }
 
-// To nearest, halves away from zero; 0 as above.
+// Rounds to nearest, halves away from zero. Gives 0 for the same values.
 int32_t rounded(float value) {
   if (!(std::abs(value) < 256.0f)) return 0;
   const int32_t whole = static_cast<int32_t>(value);

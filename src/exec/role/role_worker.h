@@ -83,7 +83,7 @@ class RoleWorker {
   // runner's threads; the caller hands them to handle() on the worker's thread.
   void set_pipelined(std::function<void(PipelineEvent)> tell);
   bool is_pipelined() const { return pipeline_ != nullptr; }
-  // Whether there is work and room for a Step: at the first stage, and in the pipeline.
+  // Whether there is work, and the first stage and the pipeline have room for another Step.
   bool may_issue() const;
   // The first half of step(): issues a Step, whose results handle() appends later. Returns whether
   // one was issued.

@@ -46,7 +46,7 @@ void SpeculationFilter::leave_out_guesses(const TurnOrder& turns, int32_t decodi
     RoleSequence& sequence = *turn.sequence;
     if (!sequence.queue.has_next() || sequence.queue.next().rows_done > 0) continue;
     WorkItem& item = sequence.queue.next().item;
-    // The blocks that the item's rows see of the prefix.
+    // How many tokens of the prefix the item's rows see.
     const int32_t prefix = sequence.kv.prefix_length();
     guesses_.add(item, item.view.kind == nullptr ? prefix : std::min(prefix, item.view.budget));
   }

@@ -1,4 +1,4 @@
-// For this folder's tests: deltas put together.
+// Helpers for this folder's tests: join deltas into whole messages.
 #pragma once
 
 #include <string>

@@ -190,10 +190,10 @@ struct PrefillClusterExchange {
   }
 };
 
-// A consumer's part of the merging: a quarter of the block's share of the dimensions of one column.
+// What one thread merges: a quarter of the dimensions that its block merges of one column.
 template <class Layout>
 struct PrefillClusterShare {
-  // Seats whose results a thread loads at once: eight where it loads one piece of each.
+  // Warpgroups whose results a thread loads at once: eight where it loads one piece of each.
   static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
 
   float out[Layout::kPieces][4];

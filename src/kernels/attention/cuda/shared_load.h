@@ -143,8 +143,8 @@ __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   return work;
 }
 
-// Ring half tiles of an item's tile where one warpgroup takes keys and the other takes values, a
-// tile behind: a tile's keys come before the values of the tile before it.
+// Where a tile's keys and values lie in the ring of half tiles when values are loaded one tile
+// later than keys: K0 K1 V0 K2 V1 ...
 __device__ __forceinline__ uint32_t keys_half_tile(int tile) {
   return static_cast<uint32_t>(max(2 * tile - 1, 0));
 }

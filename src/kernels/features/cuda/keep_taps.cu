@@ -1,5 +1,5 @@
-// Floor: a trip to memory. The kernel lies between two layers, so that its blocks are few and
-// small: the next layer's blocks begin beside them.
+// Copies taps. At best it takes one trip to memory. The kernel lies between two layers, so that its
+// blocks are few and small: the next layer's blocks begin beside them.
 #include <string>
 
 #include "kernels/cuda/launch.h"
