@@ -53,7 +53,7 @@ class IdMap {
     return taken;
   }
 
-  // In no order. Nothing may be inserted or taken out meanwhile.
+  // Visits the entries in no particular order. Nothing may be inserted or taken out meanwhile.
   class Iterator {
    public:
     Entry operator*() const { return {map_->cells_[cell_].id, *map_->cells_[cell_].value}; }

@@ -14,7 +14,7 @@ template <class T, size_t kRank>
 class TensorView {
  public:
   TensorView() = default;
-  // Contiguous.
+  // A view of contiguous memory.
   TensorView(T* data, std::array<int64_t, kRank> shape) : data_(data), shape_(shape) {
     outer_stride_ = 1;
     for (size_t dim = 1; dim < kRank; ++dim) outer_stride_ *= shape_[dim];

@@ -176,7 +176,7 @@ std::string Checkpoint::name() const {
     const bool is_named = lower_case(impl_->path.extension().string()) == ".gguf";
     return (is_named ? impl_->path.stem() : impl_->path.filename()).string();
   }
-  // Also of "." and of a path that ends with a slash.
+  // This also names the folder of "." and of a path that ends with a slash.
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(impl_->path, error);
   const std::filesystem::path plain = (whole / "").lexically_normal().parent_path();

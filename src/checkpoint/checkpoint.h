@@ -53,7 +53,7 @@ struct RawTensor {
 
 // "bf16", "Q4_K" or "gptq-int4".
 std::string_view format_name(const RawTensor& tensor);
-// In the files; of a weight in parts, those of all.
+// The tensor's bytes in its files; for a weight in parts, the bytes of all parts.
 int64_t stored_bytes(const RawTensor& tensor);
 
 // A pointer to the elements in the mapped file, or null if they are not aligned for T; then copy

@@ -17,7 +17,7 @@ namespace forerun {
 
 struct ConversionPlan {
   std::vector<std::unique_ptr<TensorJob>> jobs;  // in the order of the output
-  DirectoryFormat directory;                     // of a directory
+  DirectoryFormat directory;                     // where the output is a directory
   std::vector<std::string> notes;
   int num_weights = 0;  // of embedding, linear layers and head
   int num_kept = 0;     // those of them whose rows are copied bit for bit

@@ -31,7 +31,7 @@ class NgramSource : public DraftSource {
 
  private:
   struct Order {
-    // n-gram's hash -> position after its latest occurrence.
+    // The position after the latest occurrence of an n-gram, by the n-gram's hash.
     std::unordered_map<uint64_t, int32_t> latest;
     // By token position: the position after the previous occurrence of its n-gram, -1 if none.
     std::vector<int32_t> previous;

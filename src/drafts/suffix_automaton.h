@@ -59,8 +59,8 @@ class SuffixAutomaton {
   static uint64_t key(int32_t state, TokenId token) {
     return static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32 | static_cast<uint32_t>(token);
   }
-  // edge_cells_: a flat table of edges by key (open addressing), since every token of a text looks
-  // some of them up.
+  // The cell of edge_cells_ for this key. edge_cells_ is a flat table of edges (open addressing),
+  // since every token of a text looks some of them up.
   size_t edge_cell(uint64_t wanted) const {
     const size_t mask = edge_cells_.size() - 1;
     size_t cell = static_cast<size_t>(wanted * 0x9E3779B97F4A7C15u >> 32) & mask;

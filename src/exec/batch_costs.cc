@@ -42,7 +42,7 @@ void BatchCosts::note_turn(Role role, size_t rows, double seconds) {
 void BatchCosts::note_step(const WorkResult& result) {
   ++results_since_refresh_;
   if (sequences_ == 0 || result.step_sequences < 1) return;
-  // Each of a Step's sequences reports it.
+  // Every sequence of a Step reports the Step, so each report counts as its part.
   const double part = 1.0 / result.step_sequences;
   if (result.role == Role::kTarget) {
     drafted_ = false;

@@ -82,7 +82,7 @@ class BatchCosts {
   const bool sequential_;
   int64_t admitted_ = 0;
   int64_t sequences_ = 0;  // admitted requests that decode
-  int64_t tokens_ = 0;     // of all of them
+  int64_t tokens_ = 0;     // their tokens, all requests together
   std::array<TurnSeconds, kNumRoles> turns_;
   // Drafting together. Each result counts as its part of the Step that it shares with others.
   bool drafted_ = false;        // there was a draft Step since the last Step of the target

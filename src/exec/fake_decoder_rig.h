@@ -141,7 +141,7 @@ class FakeDecoder : public Decoder {
     return {};
   }
   std::atomic<int64_t> summarized = 0;
-  std::atomic<int64_t> edited = 0;  // of them
+  std::atomic<int64_t> edited = 0;  // how many of these were edited
   std::atomic<int64_t> fetched = 0;
 
   // Devices that the vocabulary is shared among, 16 tokens at a time.

@@ -46,7 +46,7 @@ class GuessRows {
     size_t end = 0;
   };
 
-  StepLoad certain_{.rows = 0, .sequences = 0};  // of the rows that are run in any case
+  StepLoad certain_{.rows = 0, .sequences = 0};  // the load of the rows that are run in any case
   std::vector<Row> rows_;
   std::vector<Offer> offers_;
   std::vector<float> gains_;    // descending

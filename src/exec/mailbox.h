@@ -33,7 +33,7 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     items_.push_back(std::move(item));
   }
-  // All of `items`, which is left empty.
+  // Adds all of `items`, which is left empty.
   void add_all(std::vector<Item>& items) {
     {
       const std::lock_guard lock(mutex_);

@@ -85,7 +85,7 @@ class RealExecutor : public Executor {
     std::vector<RowDistribution> distributions;  // what the draft drew its candidates from
   };
 
-  void narrow_view(WorkItem& item) const;  // of the draft, to its window
+  void narrow_view(WorkItem& item) const;  // the draft's view, to its window
   void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);

@@ -87,7 +87,7 @@ struct PipelineEvent {
   };
   Kind kind = Kind::kRetired;
   uint64_t step = 0;
-  // kRetired
+  // kRetired: how the Step has ended.
   Status status;
   int64_t start_ns = 0;  // when the first stage began it
   int64_t end_ns = 0;

@@ -13,7 +13,7 @@ struct Decimal {
   std::string whole;      // digits without leading zeros; "0" if none
   std::string fraction;   // digits without trailing zeros
 
-  // `text` as JSON writes a number, exponents within 40 places; nothing otherwise.
+  // Reads `text`, a number as JSON writes it, with exponents within 40 places; nothing otherwise.
   static std::optional<Decimal> parse(std::string_view text);
 
   bool is_zero() const { return whole == "0" && fraction.empty(); }
@@ -22,7 +22,7 @@ struct Decimal {
   int64_t ceil(int64_t limit) const;
 };
 
-// -1, 0 or 1.
+// Returns -1, 0 or 1 for `a` below, equal to or above `b`.
 int compare(const Decimal& a, const Decimal& b);
 
 }  // namespace forerun::grammar

@@ -181,7 +181,7 @@ class SubsetConstruction {
   const size_t states_left_, max_states_;
   WorkMeter& work_;
   const uint32_t first_;         // a rule's states lie together
-  std::vector<uint32_t> marks_;  // of a state less first_: the last set it was put into
+  std::vector<uint32_t> marks_;  // [state - first_]: the last set that holds the state
   uint32_t mark_ = 0;
   std::unordered_map<StateSet, uint32_t, StateSetHasher> number_of_;
   std::vector<const StateSet*> sets_;  // keys of number_of_, which stay where they are

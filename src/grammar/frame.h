@@ -55,7 +55,7 @@ Hash128 make_canonical(std::vector<Place>& places);
 // Makes a frame with a reference count, which is 1: the caller's. The frame holds a reference to
 // the frame of each of `callers`, which must have such a count as well.
 const Frame* new_counted_frame(Hash128 hash, std::span<const Place> callers);
-// Nothing for null and for frames that are not counted.
+// Adds or drops a reference. Both do nothing for null and for frames that are not counted.
 void retain(const Frame* frame);
 void release(const Frame* frame);
 
@@ -66,7 +66,7 @@ class FrameArena {
     size_t frames = 0, chunk = 0, used = 0;
   };
   Mark mark() const { return {frame_count_, chunk_, used_}; }
-  // Frames made after `mark` are gone.
+  // Forgets the frames made after `mark`.
   void release_to(const Mark& mark);
 
   const Frame* make(Hash128 hash, std::span<const Place> callers);

@@ -64,7 +64,7 @@ class Grammar {
   // Fails as from_json_schema() does; messages hold the offset in bytes.
   static Result<Grammar> from_regex(std::string_view regex, const GrammarLimits& limits = {});
 
-  // Before the first byte.
+  // The state before the first byte.
   GrammarState start() const;
 
   // Nodes of the automaton, of all rules together: its size.
@@ -96,10 +96,10 @@ class GrammarState {
   // state only where it returns kAccepted.
   Advance advance(std::string_view bytes, uint64_t max_steps, uint64_t& steps);
 
-  // The text so far is a whole text of the grammar: a reply may end here.
+  // Whether the text so far is a whole text of the grammar: a reply may end here.
   bool is_complete() const;
-  // At least one more byte is possible. A state that cannot continue is complete: from every state
-  // some bytes lead to an end.
+  // Whether at least one more byte is possible. A state that cannot continue is complete: from
+  // every state some bytes lead to an end.
   bool can_continue() const;
 
   // A hash of the state; equal states have equal ones. Equality is by 128 bits of hash.

@@ -71,7 +71,7 @@ class Reader {
     return "\"" + std::string(text_.substr(at_, c.len_bytes)) + "\"";
   }
 
-  // Blanks and comments, and the ends of lines if asked.
+  // Skips blanks and comments, and the ends of lines if asked.
   void skip_blanks(bool lines) {
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
@@ -138,7 +138,7 @@ class Reader {
     return rules_.choice(std::move(alternatives));
   }
 
-  // A "|" here or at the beginning of the next line that has anything.
+  // Takes a "|" here or at the beginning of the next line that has anything.
   bool take_bar() {
     const size_t begin = at_;
     skip_blanks(true);

@@ -39,9 +39,9 @@ class JsonRules {
   // Numbers that are no integers, without exponent.
   ExprId fraction();
 
-  // Between an opening bracket or comma and what follows, or before a closing bracket.
+  // White space between an opening bracket or comma and what follows, or before a closing bracket.
   ExprId gap();
-  // After a colon.
+  // White space after a colon.
   ExprId space();
   // A member of an object: `name` in quotes, the colon, `value`.
   ExprId member(std::string_view name, ExprId value);

@@ -230,8 +230,8 @@ class Builder {
     return {};
   }
 
-  // Rules that read the empty text, and the moves around calls of them: each rule found may make
-  // others so, hence the rounds.
+  // Finds the rules that read the empty text, and adds the moves around calls of them. Each rule
+  // that is found may make others read it, hence the rounds.
   Status find_empty_rules() {
     for (bool changed = true; changed;) {
       changed = false;

@@ -12,7 +12,7 @@
 namespace forerun::grammar {
 
 struct NodeMask {
-  uint64_t steps = 0;     // of a walker (walker.h) that finding it took
+  uint64_t steps = 0;     // a walker's steps (walker.h) that finding it took
   bool given_up = false;  // making it stopped at the limit, and nothing else is filled
   // Tokens that are accepted whatever the node's rule returns to: one bit a token, or their ids.
   bool dense = false;
@@ -54,8 +54,8 @@ struct NodeMask {
   size_t size_bytes() const;
 };
 
-// For a place at `node` with `rounds` (frame.h). Walks the whole trie: up to some milliseconds for
-// a node that reads nearly everything. Uses this thread's walker.
+// Finds the mask for a place at `node` with `rounds` (frame.h). Walks the whole trie: up to some
+// milliseconds for a node that reads nearly everything. Uses this thread's walker.
 NodeMask find_node_mask(const Program& program, uint32_t node, uint32_t rounds,
                         const VocabularyTrie& vocabulary, uint64_t max_steps);
 

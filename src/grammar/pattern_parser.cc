@@ -153,7 +153,7 @@ class Parser {
     return add_chars(std::move(chars));
   }
 
-  // At a backslash: the characters it stands for.
+  // Reads an escape, from its backslash on: the characters that it stands for.
   Result<CodePointSet> parse_escaped_chars() {
     const char c = peek(1);
     const auto set = [&](CodePointSet chars) {
@@ -211,7 +211,7 @@ class Parser {
     return one(static_cast<uint8_t>(c));
   }
 
-  // Hexadecimal digits `skip` bytes on; digits 0: up to "}".
+  // Reads hexadecimal digits `skip` bytes ahead; `digits` 0: up to "}".
   Result<CodePointSet> parse_hex(size_t skip, size_t digits) {
     size_t end = at_ + skip;
     uint64_t value = 0;

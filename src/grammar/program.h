@@ -83,7 +83,8 @@ struct CompiledRule {
   uint32_t min_rounds = 0, max_rounds = 0;  // if counted; max may be kUnbounded
   uint32_t initial_rounds = 0;
   uint32_t order = 0;  // a rule that another may call before reading a byte has the higher one
-  // No calls: masks of its nodes depend on `content` and `follow` alone, whatever the grammar.
+  // Whether it calls no rule: then masks of its nodes depend on `content` and `follow` alone,
+  // whatever the grammar.
   bool leaf = false;
   Hash128 content;
   std::array<uint64_t, 4> follow{};  // one bit a byte: those that may come after the rule's text
@@ -134,7 +135,7 @@ inline uint32_t Program::rounds_after(const Node& from, uint32_t rounds, const N
     if (rounds >= rule.max_rounds) return kNoNode;
   }
   if (to.loop != LoopPart::kHead) return rounds;
-  // Counting on past the minimum would tell states apart that nothing else does.
+  // Counting past the minimum would only tell states apart that behave alike.
   const bool counts = rule.max_rounds != UINT32_MAX || rounds < rule.min_rounds;
   return counts ? rounds + 1 : rounds;
 }

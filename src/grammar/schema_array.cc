@@ -36,7 +36,7 @@ Result<ExprId> SchemaReader::read_array(const Json& schema, const std::string& a
   } else if (first.empty() || min > first.size() || resolver_.reading() == SchemaReading::kLetter) {
     rest = json_.value();
   }
-  // Nothing can follow an item that nothing can be.
+  // Nothing can follow an item that no value satisfies.
   for (size_t i = 0; i < first.size(); ++i) {
     if (!is_never(first[i])) continue;
     first.resize(i);

@@ -59,7 +59,7 @@ constexpr std::array<std::pair<std::string_view, uint8_t>, 44> kKeywords = {{
     {"multipleOf", kNumberType},
 }};
 
-// `value` says nothing beside "unevaluatedProperties" and its kin.
+// Whether `value` says nothing beside "unevaluatedProperties" and its kin.
 bool says_nothing(std::string_view keyword, const Json& value, const Json& schema) {
   if (keyword == "contains") {
     const auto least = schema.find("minContains");

@@ -136,7 +136,7 @@ Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* k
       FORERUN_ASSIGN_OR_RETURN(const bool excluded,
                                exclude_one_another(resolver_, whole[i], whole[j], part_at));
       if (excluded) continue;
-      // Each of the two as what the other is not.
+      // Each of the two is read as what the other does not allow.
       for (const auto& [of, other] : {std::pair(i, j), std::pair(j, i)}) {
         FORERUN_ASSIGN_OR_RETURN(const std::optional<Json> rest,
                                  negated(resolver_, parts[other], part_at, 0));

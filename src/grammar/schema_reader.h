@@ -106,9 +106,9 @@ class SchemaReader {
   std::map<std::string, RuleId> references_;  // by the pointer, as written
   std::map<std::string, RuleId> merged_;      // by the text of what merging made
   size_t unordered_states_ = 0;
-  std::set<RuleId> nevers_;  // of those, the ones that allow nothing
-  // By the least, the most and what they are multiples of: each once, since usual schemas have many
-  // integers of one kind.
+  std::set<RuleId> nevers_;  // the rules among these that allow nothing
+  // Rules of integers by minimum, maximum and multipleOf: each is made once, since usual schemas
+  // have many integers of one kind.
   std::map<std::tuple<int64_t, int64_t, int64_t>, ExprId> integers_;
 };
 

@@ -198,7 +198,7 @@ Result<ExprId> SchemaReader::read_number(const Json& schema, const std::string& 
   }
   int64_t first = -kLargestInteger, last = kLargestInteger;
   if (least) {
-    // Beyond what is written at all there is nothing.
+    // Replies have no integers beyond this one.
     if (compare(least->value, *Decimal::parse("999999999999999999")) > 0) return rules_.never();
     first = least->inclusive ? least->value.ceil(kLargestInteger)
                              : least->value.floor(kLargestInteger) + 1;

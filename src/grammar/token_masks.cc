@@ -10,7 +10,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kWordsOfStep = 64;  // of a mask, that are joined in the time of one step
+constexpr size_t kWordsOfStep = 64;  // words of a mask that are joined in the time of one step
 
 // Names a node's mask. Rounds matter only where the mask is not by rounds
 // itself, and as far as one token can get: to the loop's bounds.

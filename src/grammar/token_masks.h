@@ -32,10 +32,10 @@ struct Place;
 struct TokenMaskLimits {
   size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
   size_t state_bytes = 64 << 20;  // kept masks of states
-  // For one node's mask; that of a node which reads everything takes less than a tenth of it at
-  // 128k tokens.
+  // Steps that one node's mask may take. At 128k tokens the mask of a node that reads everything
+  // takes less than a tenth of them.
   uint64_t node_steps = 5'000'000;
-  // For one state's mask, beside prepared nodes; usual masks need some hundreds.
+  // Steps that one state's mask may take, beside prepared nodes; usual masks need some hundreds.
   uint64_t state_steps = 4'000'000;
   uint64_t prepare_steps = 30'000'000;  // after which prepare() leaves the other nodes for later
 };
@@ -51,8 +51,8 @@ struct StateMask {
   size_t size_bytes() const { return sizeof(StateMask) + bits.size() * sizeof(uint32_t); }
 };
 
-// What was put away under keys, up to a size: when a generation is full it becomes the old one and
-// the one before is dropped; what is found in the old one moves to the new. Not thread-safe.
+// Keeps values under keys, up to a size: when a generation is full it becomes the old one and the
+// one before is dropped; what is found in the old one moves to the new. Not thread-safe.
 template <class Value>
 class TwoGenerations {
  public:
@@ -149,7 +149,7 @@ class TokenMasks {
                   Budget& budget);
 
   std::shared_ptr<const VocabularyTrie> vocabulary_;
-  std::mutex mutex_;  // of the members below; never held while a mask is computed
+  std::mutex mutex_;  // guards the members below; never held while a mask is computed
   TwoGenerations<NodeMask> nodes_;
   TwoGenerations<StateMask> states_;
   const TokenMaskLimits limits_;

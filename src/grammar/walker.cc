@@ -8,7 +8,7 @@ namespace forerun::grammar {
 namespace {
 
 constexpr size_t kFew = 12;      // places of a level
-constexpr size_t kJoins = 1024;  // that are remembered
+constexpr size_t kJoins = 1024;  // joins that are remembered
 
 }  // namespace
 
@@ -78,7 +78,7 @@ bool Walker::push(uint8_t byte) {
   ++level_number_;
   levels_.push_back({places_.size(), false, false, arena_.mark()});
   if (count == 1) {
-    // Most places of most texts: nothing but a step within one rule.
+    // At most places of most texts there is nothing but a step within one rule.
     const Place from = places_[first];
     const Node& node = program_->nodes[from.node];
     const uint32_t target = program_->target(node, byte);

@@ -46,8 +46,8 @@ class Walker {
 
   // Halts the present walk once it has taken more than `steps` further steps.
   void limit(uint64_t steps) { limit_ = steps < UINT64_MAX - steps_ ? steps_ + steps : UINT64_MAX; }
-  // The last push() stopped at limit() or at a bound of one level, so whether the byte is allowed
-  // is unknown.
+  // Whether the last push() stopped at limit() or at a bound of one level; whether the byte is
+  // allowed is then unknown.
   bool halted() const { return halted_; }
 
   // Reads one byte. False, and no level is added, where the grammar cannot go on with it, or where
@@ -65,9 +65,9 @@ class Walker {
   std::span<const Place> places() const {
     return std::span(places_).subspan(levels_.back().first_place);
   }
-  // The text may end here.
+  // Whether the text may end here.
   bool complete() const { return levels_.back().complete; }
-  // A rule has returned to unknown_frame() with the last byte.
+  // Whether a rule has returned to unknown_frame() with the last byte.
   bool escaped() const { return levels_.back().escaped; }
 
   // Replaces frames of the walk's arena by counted ones; each place gets a reference.
@@ -123,10 +123,10 @@ class Walker {
   };
   std::vector<Join> joins_;
   uint64_t walk_ = 0;
-  uint64_t last_join_step_ = UINT64_MAX;   // of the byte that is being read
+  uint64_t last_join_step_ = UINT64_MAX;   // the last step in which this byte may join frames
   std::deque<std::vector<Place>> joined_;  // scratch, by depth
   uint64_t steps_ = 0;
-  uint64_t last_step_ = UINT64_MAX;  // of the byte that is being read
+  uint64_t last_step_ = UINT64_MAX;  // the last step that this byte may take
   uint64_t limit_ = UINT64_MAX;      // the walk's last step
   bool too_many_ = false;
   bool halted_ = false;

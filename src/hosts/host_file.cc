@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-constexpr size_t kLongestName = 253;  // of the domain name system
+constexpr size_t kLongestName = 253;  // the domain name system's limit
 constexpr size_t kLongestUser = 32;   // as on Linux
 constexpr int32_t kMaxProcesses = 1024;
 constexpr int32_t kMaxPorts = 65535;

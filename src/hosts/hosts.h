@@ -103,7 +103,7 @@ class Hosts {
   Hosts(std::unique_ptr<Transport> transport, const HostsOptions& options);
   Status greet();
   Status answer();
-  // The next frame, of any rank.
+  // Returns the next frame, of any rank.
   Result<Incoming> next();
 
   const HostsOptions options_;

@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-// Shown before anything else is said.
+// What a process shows before anything else is said.
 struct Greeting {
   std::string secret;
   std::string host;

@@ -14,7 +14,7 @@
 
 namespace forerun {
 
-// Thread rules: any thread. Must outlive its transports.
+// Thread rules: methods may be called from any thread. Must outlive its transports.
 class LocalNetwork {
  public:
   explicit LocalNetwork(int32_t num_ranks) : inboxes_(static_cast<size_t>(num_ranks)) {}

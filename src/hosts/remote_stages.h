@@ -54,7 +54,7 @@ class RemoteStages : public StageTransport {
   Hosts* const hosts_;
   const PipelineFacts facts_;
   std::unique_ptr<StageMessage> used_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards what follows
   std::deque<UnderWay> under_way_;
   int64_t entered_ns_ = 0;  // when the first stage was done with the last Step that it told of
   Status failed_;

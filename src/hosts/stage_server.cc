@@ -34,7 +34,7 @@ class StageServer {
   }
 
  private:
-  // On the messenger's thread: drops overtake the Steps that wait.
+  // Called on the messenger's thread: drops overtake the Steps that wait.
   void take_in(Incoming&& incoming) {
     if (incoming.lost.ok() && incoming.kind == FrameKind::kDrop) {
       WireReader from(incoming.payload());
@@ -77,7 +77,7 @@ class StageServer {
                     "found a message of kind " + std::to_string(static_cast<int>(incoming.kind)) +
                         " from " + hosts_.describe(incoming.from) + ", which does not send any");
     }
-    // The last stage needs both.
+    // The last stage needs the Step and its tasks.
     while (!steps_.empty() && (!worker_.is_last() || !tasks_.empty())) {
       FORERUN_RETURN_IF_ERROR(run_step());
     }

@@ -34,7 +34,7 @@ namespace {
 template <class T>
 class Written {
  public:
-  // -1: none.
+  // Returns the thing's index; -1 for null.
   int32_t add(const T* thing) {
     if (thing == nullptr) return -1;
     const auto found = std::find(things_.begin(), things_.end(), thing);

@@ -29,11 +29,11 @@ class BasicFieldReader {
   // Reads the fields of `object`, whose document must outlive the reader.
   explicit BasicFieldReader(Value object);
 
-  // The field is there, even if null.
+  // Whether the field is there, even if null.
   bool names(std::string_view field) const;
-  // The field is there and not null.
+  // Whether the field is there and not null.
   bool has(std::string_view field) const;
-  // Neither absent nor null, false, 0, "", [] or {}: what Python calls true.
+  // Whether Python calls the field true: it is neither absent nor null, false, 0, "", [] or {}.
   bool truthy(std::string_view field) const;
 
   // Unset if absent, null or, with a failure recorded, not of this kind or range (both inclusive).

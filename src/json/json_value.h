@@ -64,7 +64,7 @@ class BasicJsonValue {
   Result<std::vector<BasicJsonValue>> as_list() const;
   Result<std::vector<std::string>> keys() const;
 
-  // `otherwise` where the value is absent or null.
+  // Returns `otherwise` where the value is absent or null.
   Result<bool> bool_or(bool otherwise) const;
   Result<std::string> string_or(std::string otherwise) const;
 

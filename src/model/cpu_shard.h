@@ -87,12 +87,12 @@ class CpuShard {
   KvStorage& kv() { return kv_; }
   const KvStorage& kv() const { return kv_; }
 
-  // Makes room for the logits of so many rows. Before the passes of a Step, on one thread.
+  // Makes room for the logits of so many rows. Called before the passes of a Step, on one thread.
   void reserve_logits(int64_t rows);
-  // Before each pass, on one thread.
+  // Called before each pass, on one thread.
   void plan(const ForwardChunk& chunk);
-  // The pass: called by every member of the device's team, on all devices at once. `chunk` is the
-  // one planned last.
+  // Runs the pass. Called by every member of the device's team, on all devices at once. `chunk` is
+  // the one planned last.
   void run(const Team& team, Collectives& peers, const ForwardChunk& chunk);
   // The logits of the first `rows` rows.
   LogitsPart logits(int64_t rows) const;
@@ -126,7 +126,7 @@ class CpuShard {
   bool narrows_last_layer(const ForwardChunk& chunk) const;
   // Copies what x holds of the tapped rows after so many of the model's layers, if it is tapped.
   void keep_taps(const Team& team, const ForwardChunk& chunk, int32_t after_layers);
-  // Read x from, and write x to, the rows that go between stages. Synced where it must be.
+  // These read x from, and write x to, the rows that go between stages. They sync where they must.
   void read_hidden(const Team& team, const ForwardChunk& chunk);
   void write_hidden(const Team& team, const ForwardChunk& chunk);
   // x += inputs · weightᵀ of all devices + bias. `partial`: where this device leaves its own part.

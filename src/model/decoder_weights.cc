@@ -27,7 +27,7 @@ using Part = ModulePart;
 // as much: a tenth of a second of work.
 constexpr int64_t kReadAheadBytes = 128 << 20;
 
-// Where a module of a layer goes.
+// Where a norm of a layer goes.
 std::vector<float>* norm_of(LayerWeights& layer, ModuleKind kind) {
   switch (kind) {
     case ModuleKind::kInputNorm:

@@ -23,7 +23,7 @@ inline constexpr int64_t kMaxOwnRows = 8;
 
 class ForwardBuffers {
  public:
-  // For the part `shard` of the model. `degree`: devices that add up their parts.
+  // Makes room for the part `shard` of the model. `degree`: devices that add up their parts.
   void reserve(const ModelConfig& config, const DeviceShard& shard, int32_t degree,
                Activation activation, int32_t team_size);
 

@@ -32,7 +32,7 @@ class KvStorage {
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_bytes() const { return block_bytes_; }
-  PagedKv layer(int32_t layer_idx) const;  // of its own layers, from 0
+  PagedKv layer(int32_t layer_idx) const;  // layer_idx: among its own layers, from 0
   // Copies the KV of one slot to another, all layers.
   void copy_slot(int32_t from_block, int32_t from_offset, int32_t to_block, int32_t to_offset);
 

@@ -94,9 +94,10 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
       for (int32_t begin = stage; begin < end; ++begin) {
         const int64_t before = fullest[static_cast<size_t>(begin)];
         if (before == kNone) continue;
-        const int64_t most = std::max(before, bytes_of(begin, end));
-        if (most > next[static_cast<size_t>(end)]) continue;  // of equal cuts the latest
-        next[static_cast<size_t>(end)] = most;
+        const int64_t max_bytes = std::max(before, bytes_of(begin, end));
+        // The latest of equal cuts is taken.
+        if (max_bytes > next[static_cast<size_t>(end)]) continue;
+        next[static_cast<size_t>(end)] = max_bytes;
         begin_of[static_cast<size_t>(end)] = begin;
       }
     }

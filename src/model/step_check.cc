@@ -124,7 +124,7 @@ Status check_taps_of(const Step& step, int64_t tap_places) {
                                                     "loaded without taps");
   }
   const auto num_rows = static_cast<int64_t>(step.rows.size());
-  int64_t first = 0;  // that may come next
+  int64_t first = 0;  // the first row that may come next
   for (const StepTap& tap : step.taps) {
     if (tap.row < first || tap.row >= num_rows) {
       return Status(StatusCode::kInvalidArgument,

@@ -59,11 +59,11 @@ class TapStore {
   // All places.
   int64_t bytes() const { return places() * width() * dtype_bytes(dtype_); }
 
-  // [hidden_size] elements of `dtype`.
+  // A tap of a place: [hidden_size] elements of `dtype`.
   std::byte* tap(int32_t place, size_t tap_idx) {
     return bytes_.get() + offset(place, static_cast<int64_t>(tap_idx) * hidden_size_);
   }
-  // [width] elements.
+  // All taps of a place: [width] elements.
   const std::byte* row(int32_t place) const { return bytes_.get() + offset(place, 0); }
 
  private:

@@ -70,7 +70,7 @@ class ArmChoice {
     int32_t arm = 0;
     double mean = 0.0;
     double deviation = 0.0;
-    bool is_plain = false;  // of a view that does not speculate here
+    bool is_plain = false;  // a view that does not speculate here
     bool may_exceed = true;
     bool changes_strategy = true;
     double begin_seconds = 0.0;
@@ -88,9 +88,9 @@ class ArmChoice {
   bool is_measured_ = false;  // since choose() was called last
   bool is_in_trial_ = false;
   double seconds_ = 0.0;        // decoded so far
-  double trial_seconds_ = 0.0;  // of which in trials
-  double this_trial_ = 0.0;     // of which in the present one
-  double lost_ = 0.0;           // that trials were expected to cost
+  double trial_seconds_ = 0.0;  // seconds of these in trials
+  double this_trial_ = 0.0;     // seconds of these in the present trial
+  double lost_ = 0.0;           // seconds that trials were expected to cost
   // For each arm: how many changes to it one second at the last load would pay for, and how many
   // its savings so far would have paid for.
   struct Missed {

@@ -64,9 +64,9 @@ class ArmRates {
     Belief prior;
     std::map<std::pair<int32_t, int32_t>, Cell> cells;  // by bucket of sequences and of context
     double noise_weight = 0.0;
-    double noise_variance = 0.0;  // by what measurements of one load differ by
+    double noise_variance = 0.0;  // how far measurements of one load differ
     double inner_weight = 0.0;
-    double inner_variance = 0.0;  // by what varied within measurements
+    double inner_variance = 0.0;  // how far rounds within a measurement differ
   };
   double weight_now(const Cell& cell) const;
   double noise_variance(const Arm& arm) const;

@@ -70,7 +70,7 @@ double fitted_overhead(const std::vector<Row>& rows) {
 }
 
 struct Error {
-  double seconds = 0.0;  // of T_SD, relative
+  double seconds = 0.0;  // the error of T_SD, relative
   double speedup = 0.0;
 };
 

@@ -14,8 +14,8 @@ struct MeasuredLoad {
 };
 
 struct MeasuredArm {
-  // Standard deviations of one measurement's logarithm, each over so many of them: by what
-  // measurements of one load differ by, and by what varied within them.
+  // Standard deviations of one measurement's logarithm, each with the number of measurements that
+  // it comes from: how far measurements of one load differ, and how far rounds within one differ.
   double noise = 0.0;
   double noise_count = 0.0;
   double spread = 0.0;

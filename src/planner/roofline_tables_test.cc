@@ -73,7 +73,7 @@ StepCosts costs_of(const GpuGroup& group, const ModelConfig& target, const Model
 
 struct Errors {
   int rows = 0;
-  int within = 0;  // of the speed-up, relative
+  int within = 0;  // speed-ups whose error is small enough
   int signs = 0;   // gain or loss as printed
   double worst = 0.0;
   std::string beyond = {};  // for messages

@@ -42,7 +42,7 @@ double acceptance_of(int32_t gamma, double tokens) {
 }
 
 double expected_checks(int32_t gamma, int32_t guesses, double acceptance) {
-  // By the tokens that are still missing.
+  // Indexed by the number of tokens that are still missing.
   std::vector<double> checks(static_cast<size_t>(gamma) + 1, 0.0);
   for (int32_t missing = 1; missing <= gamma; ++missing) {
     double more = 0.0;

@@ -24,7 +24,7 @@ TEST(RowEdits, EachEditInItsPlace) {
   std::vector<float> logits = {1.0f, 4.0f, 1.0f, 8.0f, -1.0f, 5.0f, -INFINITY};
   edit_logits(logits, 0, edits, {});
   EXPECT_EQ(logits[0], 2.5f);
-  EXPECT_EQ(logits[1], 2.0f);                  // of the prompt: repeated, not counted
+  EXPECT_EQ(logits[1], 2.0f);                  // a token of the prompt: repeated, not counted
   EXPECT_EQ(logits[2], -4.0f - 1.0f - 0.25f);  // biased below zero, then multiplied
   EXPECT_EQ(logits[3], 4.0f - 1.0f - 0.25f);   // penalized once, by the path's count
   EXPECT_EQ(logits[4], -2.0f - 0.5f - 0.25f);

@@ -75,7 +75,7 @@ Status draw_target_token(const RowContext& context, SamplerScratch& scratch, Pro
   return {};
 }
 
-// `raw` is of the logits as they came.
+// `raw` has the logits as they came.
 Status raw_logprobs(const LogitsRow& logits, int32_t count, RowScan& raw, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives) {
   const float raw_max = raw.best().logit;

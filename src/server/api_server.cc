@@ -42,7 +42,7 @@ HttpResponse options_of(const HttpRequest& request) {
   return response;
 }
 
-// A path as metrics name it: of a fixed set, whatever clients ask for.
+// The path as metrics name it: one of a fixed set, whatever clients ask for.
 std::string route_of(const HttpRequest& request) {
   if (is_path(request.path)) return request.path;
   if (request.path.starts_with("/page/")) return "/page/";
@@ -59,7 +59,7 @@ HttpResponse page_response(const PageFile& file) {
   return response;
 }
 
-// "key=value" of what ended; never a word of a prompt or an answer.
+// Logs how a call ended as "key=value" pairs; never a word of a prompt or an answer.
 void log_call(const std::string& id, const std::string& route, const CallEnd& end) {
   char figures[192];
   std::snprintf(figures, sizeof(figures),
@@ -221,7 +221,7 @@ void ApiServer::catch_defects(const HttpRequest& request, Exchange& exchange,
   work();
 } catch (const std::bad_alloc&) {
   respond(request, exchange, error_response(api_error(503, "out of memory")));
-} catch (const std::exception& defect) {  // of a library: this request's, not the process's
+} catch (const std::exception& defect) {  // a library's defect fails the request alone
   log_line(LogLevel::kError, "request id=" + request.id + " failed: " + defect.what());
   respond(request, exchange,
           error_response(api_error(500, "the server failed to read this request")));
@@ -274,7 +274,7 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
     error.param = "priority";
     return respond(request, *exchange, error_response(error));
   }
-  // Before the salt of the call's own: nobody can name another key's.
+  // The key's salt comes before the call's own, so that nobody can name another key's.
   const std::string salt = access_.salt_of(request);
   for (Request& prompt : call.prompts) prompt.cache_salt.insert(0, salt);
   const uint64_t number = ++generations_begun_;

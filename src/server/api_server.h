@@ -51,7 +51,7 @@ class ApiServer {
   // Does `work`, and answers with 500 or 503 where it throws.
   void catch_defects(const HttpRequest& request, Exchange& exchange,
                      const std::function<void()>& work);
-  // On a thread of workers_.
+  // Runs on a thread of workers_.
   void run_post(const PostRoute& route, const RequestPtr& request,
                 const std::shared_ptr<Exchange>& exchange);
   // Compiles the call's output formats, on the thread for long work where they take long, and

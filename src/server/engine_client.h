@@ -19,8 +19,9 @@ class EngineClient {
   // `engine` and `loop` must outlive the client, and `loop` must not run after its destruction.
   static Result<std::unique_ptr<EngineClient>> create(Engine& engine, EventLoop& loop);
 
-  // Submits; `on_event` is called for every event, on the loop's thread, the last one of the
-  // request included, and also once the handle has been dropped. From any thread; tokenizes on it.
+  // Submits the request. `on_event` is called on the loop's thread for every event, the request's
+  // last one included, also once the handle has been dropped. May be called from any thread, on
+  // which it tokenizes.
   Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
 
   Engine& engine() { return engine_; }

@@ -22,7 +22,7 @@ using prometheus::Histogram;
 
 namespace {
 
-// From 1 ms to a minute, about half a decade each.
+// Buckets from 1 ms to a minute, about half a decade each.
 const Histogram::BucketBoundaries kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                               0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0};
 const Histogram::BucketBoundaries kTokenSeconds = {

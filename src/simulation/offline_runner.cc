@@ -18,8 +18,8 @@ constexpr std::chrono::seconds kTimeout{60};
 struct Active {
   size_t index = 0;
   RequestDriver driver;
-  int64_t tokens_counted = 0;  // that the batch's costs know of; 0: it does not decode yet
-  uint64_t costs_version = 0;  // that its strategy was told
+  int64_t tokens_counted = 0;  // tokens that the batch's costs know of; 0: it does not decode yet
+  uint64_t costs_version = 0;  // the version of the costs that its strategy was told
 };
 
 class OfflineRunner {
@@ -96,7 +96,7 @@ class OfflineRunner {
     return {};
   }
 
-  // True once the request has its tokens.
+  // Takes what the strategy has emitted; returns whether the request has all of its tokens.
   bool accept(const Active& active, const StrategyOutput& out) {
     OfflineResult& result = results_[active.index];
     const auto wanted = static_cast<size_t>(requests_[active.index].new_tokens);

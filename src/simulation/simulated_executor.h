@@ -85,7 +85,7 @@ class SimulatedExecutor : public Executor {
 
   SimulatedExecutorOptions options_;
   std::array<RoleState, kNumRoles> roles_;
-  std::unordered_map<SequenceId, uint64_t> open_;  // and which opening it is
+  std::unordered_map<SequenceId, uint64_t> open_;  // by sequence: the number of its opening
   uint64_t closings_ = 0;                          // so far
   RoleTurns turns_;                                // where they share devices
   uint64_t openings_ = 0;                          // so far

@@ -47,7 +47,7 @@ class SimulatedRequest {
   void hand_over(WorkResult result) {
     if (driver_.on_result(result, accept_, submit_) == RequestDriver::State::kDrained) go_on();
   }
-  // The request changes to this strategy at the end of the present round.
+  // Makes the request change to this strategy at the end of the present round.
   void change_strategy(std::unique_ptr<Strategy> strategy) {
     next_ = std::move(strategy);
     if (driver_.drain() == RequestDriver::State::kDrained) go_on();

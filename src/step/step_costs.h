@@ -68,7 +68,7 @@ class StepCosts {
 
   // Whether the role has an entry.
   bool has(Role role) const { return !of(role).curves.empty(); }
-  // Only where has(role).
+  // Must be called only where has(role).
   double seconds(Role role, const StepLoad& load) const;
 
   // Takes the duration of one Step while serving. An observation moves a correction by at most

@@ -24,13 +24,13 @@ enum class MaskState : uint8_t {
   kFailed,  // it will never be: TokenConstraint::error() says why
 };
 
-// Any thread.
+// All methods may be called from any thread.
 class TokenConstraint {
  public:
   using State = std::shared_ptr<const void>;
 
   virtual ~TokenConstraint() = default;
-  // Before the first token of the output.
+  // The state before the first token of the output.
   virtual State start() const = 0;
   // The state after `token`; where no output continues with it, null or a state for which allow()
   // masks nothing.

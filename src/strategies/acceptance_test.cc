@@ -64,7 +64,7 @@ TEST(Acceptance, WeighsTheGuessesForOneToken) {
                                 {.token = 2, .logprob = std::log(0.2f)},
                                 {.token = 3, .logprob = std::log(0.2f)}};
   acceptance.weigh(guesses);
-  EXPECT_EQ(guesses[0].token, 2);  // of equals the first one stays first
+  EXPECT_EQ(guesses[0].token, 2);  // the first of equals stays first
   EXPECT_EQ(guesses[1].token, 3);
   EXPECT_EQ(guesses[2].token, 1);
   EXPECT_EQ(guesses[2].note, sure);

@@ -144,8 +144,8 @@ class AdaptiveGrowth : public TreeGrowth {
   bool told_expected_ = false;
   int32_t steps_ = 0;
   float time_ = 0.0f;
-  float step_time_ = 0.0f;  // of it, the last draft step
-  float gain_ = 0.0f;       // of that step
+  float step_time_ = 0.0f;  // what the last draft step takes of it
+  float gain_ = 0.0f;       // what that step brings
 
   std::vector<float> chances_, planned_chances_;  // descending
   std::vector<Leaf> open_, planned_open_;         // descending

@@ -83,7 +83,7 @@ class GuessChain : private GuessJudge {
   NodeId tip_ = kNoNode;  // the last node that guesses may hang below
   std::vector<NodeId> guesses_;
   std::vector<float> chances_;  // of guesses_
-  size_t num_rows_ = 0;         // of guesses_; one more there is not worth a row
+  size_t num_rows_ = 0;         // how many of guesses_ are worth a row
   bool ended_ = true;
   bool reads_ = true;
   bool has_read_ = false;

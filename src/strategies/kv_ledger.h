@@ -38,7 +38,7 @@ class KvLedger {
     NodeId node = kNoNode;
     int32_t parent_idx = -1;  // in `tree`; -1: it continues the prefix
     TokenId token = 0;
-    bool sparse = false;  // of the target, run through a view: never text
+    bool sparse = false;  // the target ran it through a view: never text
   };
   struct RoleKv {
     int32_t prefix = 0;

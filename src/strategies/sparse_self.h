@@ -76,7 +76,7 @@ class SparseSelf : public Strategy {
   int32_t max_tokens_ = 0;
   int32_t length_ = 0;     // verified tokens; the last one is the root
   TokenTree tree_;         // a chain, and below it guesses that are to be checked
-  NodeId last_ = kNoNode;  // of the chain
+  NodeId last_ = kNoNode;  // the chain's last node
   int32_t depth_ = 0;      // the depth that the chain is to reach in this round
   GuessChain guesses_;
   std::vector<Edit> edits_;    // to travel with the target's next item

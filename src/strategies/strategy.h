@@ -28,7 +28,7 @@ struct RequestView {
   SequenceId sequence = 0;
   // Tokens already known: the prompt, and, when a request is rebuilt, what had been emitted.
   std::span<const TokenId> tokens;
-  int32_t prompt_tokens = 0;  // of these, the first so many are the prompt
+  int32_t prompt_tokens = 0;  // how many of these, from the first, are the prompt
   int32_t max_tokens = 0;     // longest length that the sequence may reach, drafts included
   // Where the strategy replaces another while the request runs: how many of `tokens` lie in the
   // role's KV prefix already. Prefix rows continue after them, and tree regions are empty. The
@@ -79,7 +79,7 @@ struct StrategyStats {
   int64_t target_steps = 0;  // Steps of the target after the prefill
   int64_t draft_steps = 0;
   int64_t drafted_tokens = 0;   // verified, the root not counted
-  int64_t accepted_tokens = 0;  // of these, accepted
+  int64_t accepted_tokens = 0;  // how many of these were accepted
   int64_t emitted_tokens = 0;
 
   StrategyStats& operator+=(const StrategyStats& other) {

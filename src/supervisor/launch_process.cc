@@ -43,7 +43,7 @@ struct Pipe {
   int take(size_t end) { return std::exchange(ends[end], -1); }
 };
 
-// Between fork and exec: nothing but system calls.
+// Runs between fork and exec, so it makes nothing but system calls.
 [[noreturn]] void become(char* const* arguments, pid_t parent, int input, int output, int errors) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -65,7 +65,7 @@ class MessageWriter {
  private:
   int descriptor_;
   std::deque<Bytes> queue_;
-  size_t written_ = 0;  // of the first
+  size_t written_ = 0;  // bytes of the first message
 };
 
 }  // namespace forerun

@@ -48,7 +48,7 @@ size_t end_of_space_behind(std::string_view text, size_t begin) {
   return begin;
 }
 
-// All but the id.
+// Reads all but the id.
 Result<AddedToken> read_added_token(const JsonValue& entry) {
   AddedToken token;
   FORERUN_ASSIGN_OR_RETURN(token.content, entry["content"].as_string());

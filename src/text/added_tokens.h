@@ -23,7 +23,7 @@ struct AddedToken {
   bool special = false;
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and behind it
+  bool rstrip = false;       // takes the white space behind it along
   bool normalized = false;   // sought in normalized text instead of the text as given
 };
 

@@ -120,7 +120,7 @@ Status Bpe::read_merges(const TokenizerJson& json) {
     print = mix_bits(print ^ merge.pair) + rank;
     size_t at = mix_bits(merge.pair) & mask;
     while (merges_[at].pair != UINT64_MAX && merges_[at].pair != merge.pair) at = (at + 1) & mask;
-    merges_[at] = merge;  // of a repeated pair the last rank holds
+    merges_[at] = merge;  // a pair that is repeated keeps its last rank
   }
   num_ranks_ = json.merges.size();
   merges_fingerprint_ = print;
@@ -287,7 +287,7 @@ void Bpe::split_symbols(std::string_view word, std::vector<int32_t>& symbols) co
 void Bpe::merge_by_scan(Scratch& scratch, std::vector<int32_t>& out) const {
   std::vector<int32_t>& ids = scratch.symbols;
   size_t count = ids.size();
-  scratch.ranks.assign(count, kNoRank);  // of the pair (i, i + 1)
+  scratch.ranks.assign(count, kNoRank);  // ranks[i] is that of the pair (i, i + 1)
   scratch.joined.assign(count, 0);
   uint32_t* const ranks = scratch.ranks.data();
   int32_t* const joined = scratch.joined.data();

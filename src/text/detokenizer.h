@@ -20,7 +20,7 @@ class Detokenizer {
   // The text that is certain now; often "" while a character is incomplete.
   std::string push(int32_t id);
 
-  // The rest: a character that was never completed, as U+FFFD. Starts over.
+  // Returns the rest: a character that was never completed becomes U+FFFD. Then it starts over.
   std::string finish();
 
  private:

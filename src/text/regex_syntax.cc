@@ -182,7 +182,7 @@ class Translator {
     at_ = end + 1;
   }
 
-  // Between a word character and another, or within one kind.
+  // Where a word character and another one meet or, unless `at_change`, where two of one kind do.
   void word_boundary(bool at_change) {
     const std::string word(kWord);
     const std::string begins = "(?<!" + word + ")(?" + (at_change ? "=" : "!") + word + ")";

@@ -41,7 +41,7 @@ std::string replaced(std::string_view text, std::string_view pattern, std::strin
   return out;
 }
 
-// Drops up to `count` times `content` from the front of `text`; what is left of the count.
+// Drops up to `count` times `content` from the front of `text`; returns what is left of the count.
 int64_t strip_front(std::string_view& text, std::string_view content, int64_t count) {
   while (count > 0 && text.starts_with(content)) {
     text.remove_prefix(content.size());

@@ -40,14 +40,14 @@ class Tokenizer {
   // tokenizer_config.json, whose "added_tokens_decoder" adds tokens and sets the flags of others.
   static Result<Tokenizer> load(const std::filesystem::path& file_or_dir);
 
-  // From the bytes of a tokenizer.json, and of a tokenizer_config.json if not empty; the names
-  // stand for the files in messages.
+  // Makes a tokenizer from the bytes of a tokenizer.json, and of a tokenizer_config.json if not
+  // empty; the names stand for the files in messages.
   static Result<Tokenizer> from_json(std::string_view bytes, std::string name = "tokenizer.json",
                                      std::string_view config_bytes = {},
                                      std::string config_name = "tokenizer_config.json");
 
-  // From what a GGUF file says of its tokenizer (gguf_vocabulary.h, which tells what is accepted);
-  // `name` stands for the file in messages. Nothing of `vocabulary` is kept.
+  // Makes a tokenizer from what a GGUF file says of its tokenizer (gguf_vocabulary.h, which tells
+  // what is accepted); `name` stands for the file in messages. Nothing of `vocabulary` is kept.
   static Result<Tokenizer> from_gguf(const GgufVocabulary& vocabulary,
                                      std::string name = "model.gguf");
 

@@ -146,7 +146,7 @@ GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> 
       offset = 0;
       scale = sum_xq / sum_qq;
     }
-    // Without the sum of the squared values, which all fits share.
+    // The error leaves out the sum of the squared values, which all fits share.
     const double error = scale * scale * sum_qq + count * offset * offset +
                          2 * (scale * offset * sum_q - scale * sum_xq - offset * sum_x);
     if (error >= least) continue;

@@ -28,7 +28,7 @@ struct ToyLayout {
   bool has_order = false;         // inputs are dealt to groups
   const char* scale_dtype = "F16";
   const char* config;             // quantization_config
-  int64_t scale_rank = 2;         // of one scale an output, or 0 and 1: one of the tensor
+  int64_t scale_rank = 2;         // one scale an output; 0 and 1: one for the tensor
   const char* expected;           // name of the format
   bool has_byte_zeros = false;    // older compressed-tensors
   bool is_inverse_name = false;   // weight_scale_inv

@@ -62,7 +62,7 @@ struct WeightLayout {
   int16_t (*zero)(const PartTensors& layer, int64_t out, int64_t group);
   // The scale of a group, or of a block of inputs.
   float (*scale)(const PartTensors& layer, int64_t out, int64_t group);
-  // Which part the scales are, for their dtype.
+  // Which part holds the scales; their dtype is looked up there.
   size_t scale_part;
   // Whether `parts` are AutoAWQ's qweight, qzeros and scales.
   bool is_awq_gemm;

@@ -321,7 +321,7 @@ bool WeightParts::has_zeros_beside_middle() const {
 }
 
 bool WeightParts::has_short_scales() const {
-  constexpr uint32_t kLowBits = 0x1ff;  // of an f32 whose mantissa has more than 15 bits
+  constexpr uint32_t kLowBits = 0x1ff;  // set in an f32 whose mantissa has more than 15 bits
   if (parts_.bits != 8 || parts_[layout().scale_part].dtype != DType::kF32) return true;
   Answer answer = has_short_scales_;
   if (answer == Answer::kUnknown) {

@@ -81,7 +81,7 @@ struct PartTensors {
   int64_t group = 0;   // inputs that share a scale
   int64_t groups = 0;  // of an output
   int32_t bits = 4;
-  int64_t block = 0;       // of the scales of floats, both ways; 0: one for all inputs
+  int64_t block = 0;       // outputs, and inputs, that share a float's scale; 0: one for all inputs
   int32_t added_zero = 0;  // what a stored zero point lacks
   std::array<const RawTensor*, kMaxParts> tensors{};  // null: not there
 

@@ -124,7 +124,8 @@ std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
   return {CpuCores{.cores = rest.empty() ? all : rest}};
 }
 
-// Both models then take turns on nothing.
+// Refuses processors that both models would use, since models with devices of their own run
+// concurrently.
 Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCores>& draft) {
   for (const CpuCores& device : target) {
     for (const int32_t core : device.cores) {

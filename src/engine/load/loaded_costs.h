@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// Where the costs of Steps of loaded models are kept, and what else depends on the same.
+// Where the costs of Steps of loaded models are kept, and the key by which they are found.
 struct CostPlace {
   std::filesystem::path folder;  // empty: nothing is kept
   CostKey key;

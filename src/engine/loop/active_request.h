@@ -120,7 +120,7 @@ class ActiveRequest {
   bool has_read_ = false;  // the target has read the request's text since it was last (re)built
   bool has_scores_ = false;
   LoadMeter::Place place_;
-  size_t reported_tokens_;  // of tokens_
+  size_t reported_tokens_;  // how many of tokens_ have been reported
   StrategyStats reported_;
   // By role. The first result of a role reads the prompt and is not counted as a Step.
   struct RoleCount {

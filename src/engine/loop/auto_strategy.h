@@ -96,7 +96,7 @@ class AutoStrategy {
   const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
   int32_t num_usual() const { return static_cast<int32_t>(usual_.size()); }
   int32_t arm_of(int32_t candidate) const { return num_usual() + candidate; }
-  // Below 0: a usual arm runs.
+  // The candidate whose arm runs; below 0, a usual arm runs.
   int32_t candidate() const { return arms_.running() - num_usual(); }
   // What the usual arm is expected to gain over plain decoding.
   double speedup_of(const GuessSources& arm) const;

@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// Between looks without news.
+// The time between two looks without news.
 constexpr std::chrono::milliseconds kLooks{100};
 
 }  // namespace

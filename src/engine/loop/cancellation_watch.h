@@ -29,7 +29,7 @@ class CancellationWatch {
   bool begin_look(bool has_news, Clock::time_point now);
   // Whether the request must end by the time at which the look began. Notes its deadline.
   bool must_end(ActiveRequest& request);
-  // For a request that must end.
+  // How a request ends that must end.
   static End end_of(ActiveRequest& request);
 
  private:

@@ -130,7 +130,7 @@ class EngineLoop {
   static constexpr SequenceId kNone = 0;
   static constexpr SequenceId kAll = ~SequenceId{0};
   SequenceId at_hand_ = kNone;
-  Clock::time_point turn_begin_{};  // of the result at hand
+  Clock::time_point turn_begin_{};  // when the turn of the result at hand began
 
   std::thread thread_;
 };

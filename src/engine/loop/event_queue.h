@@ -84,7 +84,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
   const std::shared_ptr<RequestChannel> channel_;
   const int32_t sample_idx_;
-  // Under the queue's lock.
+  // Guarded by the queue's lock.
   Event unread_;
   bool has_unread_ = false;
   bool out_of_memory_ = false;

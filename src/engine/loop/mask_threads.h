@@ -18,7 +18,7 @@
 
 namespace forerun {
 
-// Any thread.
+// All methods may be called from any thread.
 class MaskThreads {
  public:
   // Takes at most `max_steps` and adds those taken to `steps`. Returns whether it is done; if not,

@@ -39,8 +39,8 @@ class StrategyFactory {
   DecodingBatch* const batch_;
   const bool records_rounds_;
   const std::shared_ptr<SharedAcceptance> acceptance_;
-  uint64_t told_version_ = 0;  // of the costs that all strategies have
-  GuessSources sources_;       // likewise
+  uint64_t told_version_ = 0;  // the version of the costs that all strategies have been told
+  GuessSources sources_;       // the sources that all strategies have been told
 };
 
 }  // namespace forerun

@@ -16,7 +16,7 @@
 namespace forerun {
 
 // Seeds for requests that name none: they differ, even between engines started at the same time.
-// Any thread.
+// next() may be called from any thread.
 class SeedSource {
  public:
   SeedSource();

@@ -52,7 +52,7 @@ class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   std::mutex mutex_;
   std::condition_variable changed_;
   StageTimeline timeline_;
-  std::map<uint64_t, Status> computed_;  // under way
+  std::map<uint64_t, Status> computed_;  // statuses of Steps under way
   const std::function<void(PipelineEvent)>* tell_ = nullptr;
   bool stopping_ = false;
   std::thread thread_;

@@ -44,7 +44,7 @@ class StageTimeline {
   struct StepAt {
     uint64_t step = 0;
     StepLoad load;
-    std::vector<int64_t> dropped_ns;  // of each row
+    std::vector<int64_t> dropped_ns;  // when each row was dropped
     std::vector<TraceStage> stages;   // those that have begun with it
   };
   struct Stage {
@@ -52,7 +52,7 @@ class StageTimeline {
     uint64_t step = 0;  // 0: idle
     int64_t start_ns = 0, end_ns = 0, layer_ns = 0;
     uint64_t ending = 0;       // the event that ends its Step; earlier kEnds events are void
-    int64_t link_free_ns = 0;  // of the link behind it
+    int64_t link_free_ns = 0;  // when the link behind it is free again
   };
   struct Event {
     int64_t ns = 0;
@@ -79,7 +79,7 @@ class StageTimeline {
   std::vector<Stage> stages_;
   std::deque<StepAt> steps_;  // under way
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  uint64_t scheduled_ = 0;  // so far
+  uint64_t scheduled_ = 0;  // events scheduled so far
 };
 
 }  // namespace forerun

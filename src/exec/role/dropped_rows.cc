@@ -43,7 +43,7 @@ class EditsToCome {
  private:
   struct Named {
     Edit::Kind kind;
-    NodeId last;                // of a commit's path
+    NodeId last;                // the last node of a commit's path
     std::vector<NodeId> nodes;  // sorted
   };
   bool is_below(NodeId node, NodeId above) const {

@@ -132,7 +132,7 @@ class RoleWorker {
   StepComposer composer_;
   StepMeasurer measurer_;
   std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
-  // With stages.
+  // Null where the runner has no stages.
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   StepsUnderWay under_way_;

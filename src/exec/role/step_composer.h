@@ -104,7 +104,7 @@ class StepComposer {
   MemoryWaits memory_;
   SpeculationFilter filter_;
   uint64_t closings_ = 0;  // of sequences so far
-  // While a Step is composed.
+  // Set while a Step is composed.
   StepUnderWay* step_ = nullptr;
   Limits limits_;
   Counts counts_;

@@ -35,7 +35,7 @@ class TurnOrder {
   void mark_overdue();
 
   std::vector<Turn> turns_;
-  size_t decoding_ = 0;              // the first so many are no prompts
+  size_t decoding_ = 0;              // how many turns, from the first, are of sequences that decode
   int32_t steps_since_overdue_ = 0;  // Steps since the last overdue turn
 };
 

@@ -66,7 +66,7 @@ std::shared_ptr<void> allocate_weights(size_t bytes);
 // Returns the beginning of the memory, and its size in `bytes`.
 std::byte* allocate_blocks(LinearWeight::Storage& storage, int64_t out, size_t& bytes);
 
-// Not for kernels: files of different instruction sets must not share a copy.
+// Kernels must not call it: files of different instruction sets must not share a copy.
 inline int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 // A scale rounded to nearest, so that the bits of `zero_mask` can hold a zero point.
 inline uint32_t scale_word(float scale, uint32_t zero, uint32_t zero_mask) {

@@ -34,7 +34,7 @@ enum class LinearFormat : uint8_t {
 
 struct UnitFormat {
   LinearFormat format;
-  // The same on processors; for those that kernels read there another way, what is nearest.
+  // The same format on processors; the nearest one where they read it another way.
   WeightFormat stored;
   const char* name;
   int inputs;       // of a unit

@@ -70,7 +70,7 @@ concept Vector = requires(typename V::F f, typename V::I i, typename V::Mask mas
 
   { V::first_lane(f) } -> Same<float>;
   { V::max_lane(f) } -> Same<float>;
-  // Halves of the vector are added to each other until one lane is left.
+  // The sum of all lanes: halves of the vector are added to each other until one lane is left.
   { V::sum_lanes(f) } -> Same<float>;
   // `four` has four vectors. Each four lanes of a vector are summed as (0 + 1) + (2 + 3); lane
   // kLanes / 4 * i + j of the result is the sum of the four lanes j of vector i.

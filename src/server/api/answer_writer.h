@@ -20,13 +20,13 @@ class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
 
-  // All requests have been taken.
+  // Called once the engine has taken all requests.
   virtual void begin(Exchange& exchange) = 0;
-  // An event of prompt `prompt_idx` of the call.
+  // Called for every event of prompt `prompt_idx` of the call.
   virtual void take(Exchange& exchange, int32_t prompt_idx, const Event& event) = 0;
-  // Every sample of every prompt has ended well.
+  // Called once every sample of every prompt has ended well.
   virtual void finish(Exchange& exchange) = 0;
-  // A request has failed; no event comes after that.
+  // Called if a request has failed; no event comes after that.
   virtual void fail(Exchange& exchange, const ApiError& error) = 0;
 };
 

@@ -23,7 +23,7 @@ void read_length(OrderedFieldReader& fields, Request& request, ParamNames& names
   const auto older = fields.integer("max_tokens", 1, INT32_MAX);
   const auto newer = fields.integer("max_completion_tokens", 1, INT32_MAX);
   if (newer) names.emplace_back("max_tokens", "max_completion_tokens");
-  // Without either the answer may fill the context.
+  // If neither is given, the answer may fill the context.
   request.max_new_tokens = static_cast<int32_t>(newer.value_or(older.value_or(INT32_MAX)));
 }
 
@@ -37,7 +37,7 @@ void read_conversation(OrderedFieldReader& fields, Conversation& conversation) {
   if (const Json* const variables = fields.any_object("chat_template_kwargs")) {
     conversation.template_variables = *variables;
   }
-  for (const char* const name : {"documents", "reasoning_effort"}) {  // what some templates know
+  for (const char* const name : {"documents", "reasoning_effort"}) {  // variables of some templates
     const Json* const value = fields.any(name);
     if (value == nullptr) continue;
     Json& variables = conversation.template_variables;

@@ -41,7 +41,7 @@ bool is_tokens(const Json& value) {
 
 bool is_list_of_prompts(const Json& prompt) { return !prompt.is_string() && !is_tokens(prompt); }
 
-// A string, a list of tokens, or a list of either.
+// Reads "prompt": a string, a list of tokens, or a list of either.
 void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Request& shared,
                   std::vector<Request>& prompts) {
   const std::string accepted = "a string, a list of token ids, or a list of up to " +
@@ -96,7 +96,7 @@ void echo_prompts(const Engine& engine, const std::vector<Request>& prompts,
     fields.echoed.push_back(prompt.prompt.empty() ? engine.detokenize(prompt.prompt_tokens)
                                                   : prompt.prompt);
     if (fields.echoed_logprobs < 0) continue;
-    // An empty one is refused by the engine.
+    // The engine refuses an empty prompt.
     fields.first_tokens.push_back(prompt.prompt_tokens.empty() ? 0 : prompt.prompt_tokens.front());
   }
 }

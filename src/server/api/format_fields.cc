@@ -29,7 +29,7 @@ const Json* schema_of(const Json& holder) {
   return found->is_object() || found->is_boolean() ? &*found : nullptr;
 }
 
-// One of some texts, as a grammar.
+// A grammar of which each of the texts is a whole text.
 std::string choices_grammar(const std::vector<std::string>& choices) {
   std::string rule = "root ::=";
   for (const std::string& choice : choices) {

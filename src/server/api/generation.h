@@ -41,8 +41,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
              std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter> writer,
              std::function<void(const CallEnd&)> on_end);
 
-  // Submits all prompts; where one is refused, none of them runs and the answer says why. On any
-  // thread but the loop's, once.
+  // Submits all prompts; where one is refused, none of them runs and the answer says why. Must be
+  // called once, on any thread but the loop's.
   void start(std::vector<Request> prompts, ParamNames names, bool prompts_are_listed);
   // Ends the answer with status 503, unless it has ended. Must be called on the loop's thread.
   void cut_off(const std::string& why);

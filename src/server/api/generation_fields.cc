@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kLongestDeadline_ms = 86'400'000;  // a day
 
-// {"50256": -100}
+// Reads "logit_bias", such as {"50256": -100}.
 void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingOptions& sampling) {
   const Json* const biases = fields.any_object("logit_bias");
   if (biases == nullptr) return;
@@ -63,7 +63,8 @@ void read_speculation_field(OrderedFieldReader& fields, const SpeculationField& 
   }
 }
 
-// Fields of SpeculationOptions by their own names, and "strategy" also outside of the object.
+// Reads the fields of SpeculationOptions by their own names; "strategy" may also stand outside of
+// the object.
 void read_speculation(OrderedFieldReader& fields, Request& request, ParamNames& names) {
   SpeculationOptions options;
   bool given = false;
@@ -99,7 +100,7 @@ std::vector<int32_t> read_stop_tokens(OrderedFieldReader& fields, const ServerFa
   return *tokens;
 }
 
-// The object that a body holds.
+// Parses the object that a body holds.
 std::optional<ApiError> parse_object(const std::string& body, Json* object) {
   if (const char* const excess = excess_of_json(body)) {
     return api_error(400, std::string("body: found too much JSON: ") + excess +

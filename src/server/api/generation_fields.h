@@ -30,7 +30,7 @@ struct StreamFields {
   bool wants_prompt_tokens() const { return continuous_usage || token_ids; }
 };
 
-// A list of up to `most` token ids.
+// Reads a list of up to `most` token ids.
 std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
                                                 size_t most);
 
@@ -42,26 +42,26 @@ struct FieldNotDone {
 // Refuses those that are given with anything but false or an empty list.
 void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone> names);
 
-// Sampling, length, stops, speculation and guides. Errors are left in `fields`. Fields that the
-// engine calls by another name are added to `names`.
+// Reads sampling, length, stops, speculation and guides. Errors are left in `fields`. Fields that
+// the engine calls by another name are added to `names`.
 void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request,
                      ParamNames& names);
 void read_stream(OrderedFieldReader& fields, StreamFields& stream);
-// vLLM's "prompt_logprobs": the number of alternatives to report for each token of the prompt. Not
-// accepted if the answer is a stream.
+// Reads vLLM's "prompt_logprobs": the number of alternatives to report for each token of the
+// prompt. Not accepted if the answer is a stream.
 std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
                                             bool stream);
 // Turns the prompts' texts into tokens.
 std::optional<ApiError> tokenize_prompts(const Engine& engine, std::span<Request> prompts,
                                          const ParamNames& names);
-// Whether the scores of these prompts are more than an answer may hold. Turns texts whose tokens
-// are to be scored into tokens.
+// Refuses prompts that have more scores than an answer may hold. Turns texts whose tokens are to be
+// scored into tokens.
 std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,
                                      std::span<Request> prompts, const ParamNames& names);
-// 404 where `name` is none of the server's names of its model.
+// Returns 404 if `name` is none of the server's names of its model.
 std::optional<ApiError> refuse_model(const ServerFacts& facts, const std::string& name);
-// The object that a call's body holds; 400 where it holds none, 404 where it asks for another model
-// than this server's.
+// Parses the object that a call's body holds; returns 400 where it holds none, 404 where it asks
+// for another model than this server's.
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts, Json* object);
 
 }  // namespace forerun::server

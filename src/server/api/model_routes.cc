@@ -75,8 +75,7 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
           {"default_generation_settings", std::move(defaults)}};
 }
 
-// The engine does not assign slots: of as many as may run at once, the first ones are shown as
-// taken.
+// The engine has no slots. As many are shown as requests may run at once, the first ones as taken.
 Json slots_json(const Engine& engine, const ServerFacts& facts) {
   Json slots = Json::array();
   const int32_t running = engine.load().running_requests;
@@ -112,7 +111,7 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
     const auto content = fields.string("content");  // llama-server's name
     if (!prompt && !content) fields.refuse("prompt", "a string, or a list of \"messages\"");
     request.prompt = prompt ? *prompt : content.value_or("");
-    // vLLM adds them unless told not to, llama-server only where asked.
+    // vLLM adds special tokens unless told not to, llama-server only where asked.
     request.add_special_tokens = prompt ? fields.boolean("add_special_tokens").value_or(true)
                                         : fields.boolean("add_special").value_or(false);
   }

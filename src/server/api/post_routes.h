@@ -24,7 +24,7 @@ using PostOutcome = std::variant<GenerationCall, HttpResponse>;
 
 struct PostRoute {
   std::string_view path;
-  // Called on a thread for reading requests, of several at the same time.
+  // Called on the threads that read requests, for several requests at the same time.
   PostOutcome (*read)(const PostSource& from);
 };
 

@@ -105,7 +105,7 @@ class ResponseWriter : public AnswerWriter {
   std::vector<Item> items_;
   bool item_open_ = false;
   bool incomplete_ = false;   // cut by its length
-  bool item_is_cut_ = false;  // the last one
+  bool item_is_cut_ = false;  // the last item was cut
   int64_t sequence_ = 0;
   Usage usage_;
 };

@@ -19,7 +19,7 @@ std::string text_of(const Json& item, const char* name) {
   return found != item.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Parts of input and output text are parts of text to a chat.
+// Turns parts "input_text" and "output_text" into a chat's parts "text".
 Json content_of(const Json& content) {
   if (!content.is_array()) return content;
   Json parts = Json::array();

@@ -12,7 +12,7 @@ namespace forerun::server {
 
 class Usage {
  public:
-  // A sample has ended.
+  // Adds a sample that has ended.
   void add(const Event& last_of_sample);
   // OpenAI's "usage", with statistics of speculation as an extension.
   Json json() const;
@@ -34,9 +34,9 @@ class Usage {
   double draft_busy_s_ = 0.0;
   int64_t drafted_tokens_ = 0;
   int64_t accepted_tokens_ = 0;
-  int64_t decoded_tokens_ = 0;  // but the first ones of each sample
+  int64_t decoded_tokens_ = 0;  // all but the first ones of each sample
   double first_token_s_ = 0.0;
-  double decode_s_ = 0.0;  // the longest
+  double decode_s_ = 0.0;  // that of the longest sample
   std::string strategy_;
 };
 

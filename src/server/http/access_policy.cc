@@ -77,7 +77,7 @@ int32_t AccessPolicy::min_priority_of(const HttpRequest& head) const {
 std::optional<size_t> AccessPolicy::key_of(const HttpRequest& head) const {
   const std::string_view given = head.header("Authorization");
   if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return std::nullopt;
-  std::optional<size_t> found;  // all are compared, whichever it is
+  std::optional<size_t> found;  // all keys are compared, so that the time tells nothing
   for (size_t idx = 0; idx < options_.api_keys.size(); ++idx) {
     const bool same =
         equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx].key);

@@ -12,7 +12,7 @@
 namespace forerun::server {
 namespace {
 
-// "min_priority=N"
+// Reads "min_priority=N".
 std::optional<int32_t> min_priority_in(std::string_view word) {
   constexpr std::string_view kName = "min_priority=";
   if (!word.starts_with(kName)) return std::nullopt;

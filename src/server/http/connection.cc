@@ -26,7 +26,7 @@ constexpr size_t kHeadPiece = 4096;
 constexpr size_t kBodyPiece = 64 << 10;
 constexpr const char* kServerEnding = "the server is ending";
 
-// Fit for headers and logs.
+// Whether an id may stand in headers and logs.
 bool is_fit_id(std::string_view id) {
   if (id.empty() || id.size() > 128) return false;
   for (const char letter : id) {
@@ -79,7 +79,7 @@ void Connection::be_idle() {
   wait_readable();
 }
 
-// One wait at a time; what it means depends on the state at its end.
+// There is one wait at a time; what follows it depends on the state when it ends.
 void Connection::wait_readable() {
   if (std::exchange(waiting_, true)) return;
   socket_.async_wait(asio::ip::tcp::socket::wait_read,

@@ -78,17 +78,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Takes what has come of the body, and reads more where that is not all.
   void read_body();
   void on_body_bytes(const boost::system::error_code& error, size_t count);
-  // False: it has been refused.
+  // Returns false if the request has been refused.
   bool take_chunks();
   void refuse_malformed(const boost::system::error_code& error);
   void refuse_body();
   void handle();
   std::shared_ptr<Exchange> exchange();  // for the request that is being answered
   std::string_view buffered() const;
-  // The client has shut down its sending side: it may have gone, or wait for its answer.
+  // Called when the client has shut down its sending side: it may have gone, or wait for its
+  // answer.
   void on_peer_done();
   void ask_whether_there(Clock::time_point now);
-  // The last answer of the connection.
+  // Sends the connection's last answer.
   void fail(int status, const std::string& message);
   void answer_and_close(HttpResponse response);
   std::string head_of(const HttpResponse& response, bool is_stream);
@@ -126,7 +127,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool timed_out_ = false;     // while a request was read
   bool peer_done_ = false;     // the client will send no more
   bool head_sent_ = false;     // of the answer
-  bool is_stream_ = false;     // the answer is
+  bool is_stream_ = false;     // the answer is a stream
   bool answer_ended_ = false;  // all of it is in unsent_, or written
   std::function<void()> on_gone_;
   std::string writing_, unsent_;

@@ -67,7 +67,7 @@ class HttpServer {
   virtual uint16_t port() const = 0;
   virtual int32_t connections() const = 0;
   // Takes no more connections and ends those without a request; the others after their answers.
-  // `done` is called when the last one has gone. On the loop's thread.
+  // `done` is called when the last one has gone. Must be called on the loop's thread.
   virtual void drain(std::function<void()> done) = 0;
   // Refuses with 503 all requests that have not arrived whole.
   virtual void cut_off() = 0;

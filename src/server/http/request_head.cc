@@ -106,7 +106,8 @@ HeadFault bad_target(std::string_view target, const char* accepted) {
                    "'; accepted: " + accepted};
 }
 
-// False: a '%' without two hexadecimal digits, or one that stands for a control character.
+// Returns false on a '%' without two hexadecimal digits, or on one that stands for a control
+// character.
 bool decode_path(std::string_view path, std::string& out) {
   for (size_t at = 0; at < path.size(); ++at) {
     if (path[at] != '%') {

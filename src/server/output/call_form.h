@@ -23,7 +23,7 @@ class CallForm {
   };
 
   virtual ~CallForm() = default;
-  // Not to be called after kEnd or kBad.
+  // Must not be called after kEnd or kBad.
   virtual Step push(char byte, CallSink& sink) = 0;
   // Called if the text has ended within the form: puts out the rest of the arguments that have
   // come. Returns whether the bytes taken since the last call or piece of arguments are markup of

@@ -15,7 +15,7 @@ class CallList : public CallForm {
  public:
   explicit CallList(CallObjectRules rules) : rules_(rules) {}
 
-  // From the list's '[' on, white space before it allowed; kEnd with its ']'.
+  // Takes the list from its '[' on, with white space before it allowed; returns kEnd with its ']'.
   Step push(char byte, CallSink& sink) override;
   bool finish(CallSink& sink) override { return object_ ? object_->finish(sink) : has_call_; }
 

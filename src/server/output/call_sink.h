@@ -40,7 +40,7 @@ class CallSink {
 
   void content(std::string_view text) { add(OutputDelta::Kind::kContent, -1, text); }
   void reasoning(std::string_view text) { add(OutputDelta::Kind::kReasoning, -1, text); }
-  // A call begins. Empty id: one is made.
+  // Begins a call. If the id is empty, one is made.
   void begin_call(std::string name, std::string id);
   void arguments(std::string_view text);
 
@@ -51,8 +51,8 @@ class CallSink {
   int32_t num_calls() const { return num_calls_; }
   // Whether the arguments of the last call are complete; true where there is none.
   bool last_call_is_whole() const { return num_calls_ == 0 || arguments_are_whole_; }
-  // The last call's arguments have stopped being JSON: the call stays as it is, and what follows is
-  // text.
+  // Called if the last call's arguments have stopped being JSON: the call stays as it is, and what
+  // follows is text.
   void leave_call() { arguments_are_whole_ = true; }
   // Counts the calls and pieces of arguments so far, to see whether one was added.
   uint64_t num_call_events() const { return num_call_events_; }

@@ -14,14 +14,14 @@ class EndNames {
 
   // Appends to `out` what is certain not to be at the end.
   void push(std::string_view text, std::string& out);
-  // The text has ended: the beginning of a name that never was completed is text.
+  // Ends the text: the beginning of a name that was never completed is text.
   void finish(std::string& out);
 
  private:
   void take(char byte, std::string& out);
 
   std::vector<std::string> names_;
-  std::string complete_;  // whole names, should nothing follow
+  std::string complete_;  // whole names, which are removed if nothing follows
   std::string partial_;   // the beginning of one
 };
 

@@ -8,7 +8,7 @@ namespace forerun::server {
 
 const char* excess_of_json(std::string_view text) {
   int depth = 0;
-  // By depth: colons of the object that is open there.
+  // By depth: the number of colons in the object that is open there.
   std::array<int, kMaxJsonDepth + 1> members = {};
   bool in_string = false;
   for (size_t idx = 0; idx < text.size(); ++idx) {

@@ -18,12 +18,12 @@ class JsonScanner {
     kBad,  // no JSON goes on with this byte
   };
 
-  // Not to be called after kEnd or kBad.
+  // Must not be called after kEnd or kBad.
   Step push(char byte);
 
   // How many objects and arrays are open.
   size_t depth() const { return open_.size(); }
-  // A key, or a value, may begin here (or white space go on).
+  // Whether a key, or a value, may begin here; white space may go on.
   bool expects_key() const { return state_ == State::kKey || state_ == State::kFirstKey; }
   bool expects_value() const { return state_ == State::kValue || state_ == State::kFirstItem; }
   // Whether a key is complete, so that a colon must follow.
@@ -61,9 +61,9 @@ class JsonScanner {
   Step in_number(char byte);
 
   State state_ = State::kStart;
-  bool is_key_ = false;            // of kString, kEscape, kHex
-  int hex_left_ = 0;               // of kHex
-  std::string_view literal_rest_;  // of kLiteral
+  bool is_key_ = false;            // kString, kEscape and kHex: whether the string is a key
+  int hex_left_ = 0;               // kHex: digits that are missing
+  std::string_view literal_rest_;  // kLiteral: what is missing
   std::vector<char> open_;         // '{' and '['
 };
 

@@ -89,7 +89,7 @@ Result<Json> Normalizer::arguments_of(const OrderedJsonValue& arguments) const {
   }
   if (!arguments.is_string()) return arguments.refuse(kAccepted);
   std::string text = arguments.get()->get<std::string>();
-  // Some clients write no arguments so.
+  // Some clients write an empty text if there are no arguments.
   if (text.empty()) text = "{}";
   Json object = parse_json(text);
   if (!object.is_object()) return arguments.refuse(kAccepted);

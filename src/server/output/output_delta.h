@@ -15,10 +15,10 @@ struct OutputDelta {
   };
 
   Kind kind = Kind::kContent;
-  int32_t call_idx = -1;  // of kToolCall and kToolArguments, from 0 in the order of the text
-  std::string call_id;    // of kToolCall
-  std::string name;       // of kToolCall: the function's
-  std::string text;       // of all but kToolCall; never empty there
+  int32_t call_idx = -1;  // kToolCall, kToolArguments: from 0, in the order of the text
+  std::string call_id;    // kToolCall alone
+  std::string name;       // kToolCall: the function's
+  std::string text;       // all but kToolCall; never empty there
 };
 
 }  // namespace forerun::server

@@ -14,7 +14,7 @@ class TagSearch {
  public:
   static constexpr int kNothing = -1;
 
-  // None may be empty, begin with white space or be the beginning of another.
+  // No tag may be empty, begin with white space or be the beginning of another.
   explicit TagSearch(std::vector<std::string> tags) : tags_(std::move(tags)) {}
 
   // Takes the next byte and appends what belongs to no tag to `text`. Returns the index of the tag

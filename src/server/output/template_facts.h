@@ -25,7 +25,8 @@ struct TemplateFacts {
   bool renders_tools = false;
   // Whether tool calls of earlier messages appear in it.
   bool renders_tool_calls = false;
-  // Which form the template writes them in; kNone where they are not rendered or not known.
+  // The form in which the template writes tool calls; kNone where they are not rendered or not
+  // known.
   ToolFormat tool_format = ToolFormat::kNone;
 };
 

@@ -21,7 +21,7 @@ bool is_tool_name(const std::string& name) {
   });
 }
 
-// A member that is absent, null or an object.
+// Refuses a member that is neither absent nor null nor an object.
 Status check_object(const OrderedJsonValue& value, const char* accepted = "an object") {
   return value.is_null() || value.is_object() ? Status() : value.refuse(accepted);
 }

@@ -242,7 +242,8 @@ std::string with_entities(std::string_view text) {
   return out;
 }
 
-// At most `length` characters and as many more as `leeway`; cut at a space unless killwords.
+// The text, cut to `length` characters if it has more than `leeway` beyond them; cut at a space
+// unless killwords.
 Result<Value> truncated_text(const Value& value, const Arguments& args, Runtime& runtime) {
   FORERUN_ASSIGN_OR_RETURN(const int64_t length,
                            int_argument("truncate", args.get(0, "length"), 255));

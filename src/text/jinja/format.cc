@@ -34,7 +34,7 @@ Status broken_format(const std::string& message) {
   return Status(StatusCode::kInvalidArgument, "format: " + message);
 }
 
-// Digits at the front of `text`, taken off it; fails past `most`.
+// Takes the digits off the front of `text`; fails past `most`.
 Result<int64_t> take_number(std::string_view& text, int64_t most) {
   int64_t number = 0;
   while (!text.empty() && text[0] >= '0' && text[0] <= '9') {

@@ -22,7 +22,7 @@ bool is_name_start(char c) {
 }
 bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 
-// Newlines as "\n", and one of them off the end.
+// The text with "\n" for every line end, and without the one at its end.
 std::string with_plain_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -110,7 +110,7 @@ class Lexer {
     advance_to(end);
   }
 
-  // Behind a block's or comment's end at at_: its sign was read already.
+  // Called behind a block's or comment's end, at at_, once its sign has been read.
   void end_of_block(char sign) {
     trim_left_ = sign == '-';
     if (sign != '-' && sign != '+' && at_ < source_.size() && source_[at_] == '\n') {

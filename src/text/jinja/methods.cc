@@ -220,7 +220,7 @@ Result<Value> search(const std::string& name, const std::string& text, const Arg
   return Value::integer(at < 0 ? at : at + range.begin);
 }
 
-// At every line end that Python knows; with them if `keep`.
+// The text's lines, cut at every line end that Python knows; with the line ends if `keep`.
 std::vector<std::string> lines_of(std::string_view text, bool keep) {
   std::vector<std::string> out;
   while (!text.empty()) {

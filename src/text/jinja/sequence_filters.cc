@@ -40,7 +40,7 @@ Result<Value> by_path(const Value& value, const Path& path, Runtime& runtime,
   return current;
 }
 
-// Behind the first `skip` positional arguments.
+// The arguments behind the first `skip` positional ones.
 Arguments rest(const Arguments& args, size_t skip) {
   Arguments out;
   out.named = args.named;

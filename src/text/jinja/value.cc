@@ -79,7 +79,7 @@ std::string quoted_text(std::string_view text) {
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
   std::string out(1, quote);
-  std::optional<Regex::Matcher> matcher;  // of the first character beyond ASCII
+  std::optional<Regex::Matcher> matcher;  // made at the first character beyond ASCII
   while (!text.empty()) {
     const CodePoint point = first_code_point(text);
     const std::string_view character = text.substr(0, point.len_bytes);

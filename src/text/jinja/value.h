@@ -82,7 +82,7 @@ class Value {
     uint32_t depth = 1;
     bool holds_namespace = false;
     ListForm form = ListForm::kList;
-    std::string shown;  // of a range
+    std::string shown;  // a range's text
   };
   struct Namespace {
     Names members;
@@ -126,18 +126,18 @@ class Value {
     return kind() == Kind::kInt || kind() == Kind::kFloat || kind() == Kind::kBool;
   }
 
-  // Each only for its kind; as_int takes booleans, too, and as_float every number.
+  // Each may only be called for its kind; as_int takes booleans, too, and as_float every number.
   const std::string& as_string() const;
   bool is_markup() const;
   const std::string& as_big() const;  // its decimal
   const List& as_list() const;
   const Dict& as_dict() const;
-  ListForm form() const;             // of a list
-  const std::string& shown() const;  // of a range
+  ListForm form() const;             // a list's
+  const std::string& shown() const;  // a range's
   bool is_tuple() const { return is_list() && form() == ListForm::kTuple; }
   // Takes up to `count` of what a generator still has.
   List take(size_t count) const;
-  size_t remaining() const;  // of a generator
+  size_t remaining() const;  // items that a generator still has
   int64_t as_int() const;
   double as_float() const;
   Function as_function() const { return std::get<Function>(data_); }

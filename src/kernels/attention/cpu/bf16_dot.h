@@ -119,7 +119,7 @@ void dot_probs(const AttentionTile& tile, int32_t query) {
   state[tile.padded_dim + 1] += Vec::sum_lanes(sum);
 }
 
-enum class Seen { kBoth, kEven, kOdd };  // of a pair of positions
+enum class Seen { kBoth, kEven, kOdd };  // which of a pair of positions
 
 // Adds `num_pairs` pairs of positions from `pair` on to the states of QB queries, for `kLoads`
 // loads of 32 values from dimension `dim` on. kAhead as in dot_scores().

@@ -36,7 +36,7 @@ typename V::F exp_nonpositive(typename V::F t) {
   p = V::fma(p, r, V::set1(0.5f));
   p = V::fma(p, r, V::set1(1.0f));
   p = V::fma(p, r, V::set1(1.0f));
-  const typename V::I exponent = V::template shift_left<23>(V::as_int(shifted));  // of n
+  const typename V::I exponent = V::template shift_left<23>(V::as_int(shifted));  // 2^n
   const F pow2 = V::as_float(V::add_int(exponent, V::set1_int(0x3f800000)));
   return V::zero_unless(V::not_less(t, V::set1(-87.0f)), V::mul(p, pow2));
 }

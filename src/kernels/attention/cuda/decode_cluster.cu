@@ -77,7 +77,8 @@ __global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
 
   for (int index = static_cast<int>(blockIdx.x) / kDecodeClusterBlocks; index < count;
        index += static_cast<int>(gridDim.x) / kDecodeClusterBlocks) {
-    // Before the previous kernel's end: requests the prefix, and finds what each thread will load.
+    // Before the previous kernel's end the block requests the prefix, and finds what each thread
+    // will load.
     const DecodeClusterWork work(args, index, thread);
     request_first_tile<Layout>(args, work, barriers, thread.warpgroup);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
@@ -95,14 +96,15 @@ __global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
     waited = true;
     staging.load_and_rotate(shared);
 
-    // Addresses are computed again here: kept since before the loop they would be spilled.
+    // Addresses are computed again here: if they were kept since before the loop, they would be
+    // spilled.
     const DecodeClusterTileInfo<Layout> tile_info{opaque(shared)};
     if (tile_info.field(kTailWarps) > 0 && tile_info.field(kTailWarpgroup) == thread.warpgroup) {
       score_tail<Layout>(args, tile_info, barriers, thread);
     }
     staging.extra.append(args, tile_info.field(kKvHead), tile_info.shared);
     if (work.task.has_span) {
-      // In the kernel itself: as a function, this loop makes the compiler spill.
+      // This loop stands in the kernel itself: as a function it makes the compiler spill.
       SpanColumns<Layout> columns(args, tile_info, thread);
       for (int tile = work.task.begin_tile; tile < work.task.end_tile; ++tile) {
         barriers.wait_for_tile(thread.warpgroup);

@@ -58,7 +58,7 @@ Status move_kv_cuda(const PagedKvCuda& first_layer, int32_t num_layers, int64_t 
   args.padded_dim = padded_head_dim_cuda(first_layer.head_dim);
   const int64_t threads = int64_t{num_layers} * args.tiles * (args.padded_dim / 8);
   const int64_t blocks = (threads + kThreads - 1) / kThreads;
-  // Lists that are too long for a launch are cut: launches run in order.
+  // Lists that are too long for one launch are cut, since launches run in order.
   for (size_t first = 0; first < moves.size(); first += kMaxKvMoves) {
     const auto part = moves.subspan(first, std::min<size_t>(kMaxKvMoves, moves.size() - first));
     args.count = static_cast<int>(part.size());

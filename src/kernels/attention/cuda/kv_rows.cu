@@ -69,7 +69,7 @@ __global__ void rope_append_kernel(const __grid_constant__ RopeAppendArgs args) 
       (is_q ? head * args.head_dim
             : (is_v ? args.v_offset : args.k_offset) + kv_head * args.head_dim);
 
-  // A place for dimension i, which is even.
+  // Finds the place of dimension i, which is even.
   const auto* const step_bytes = reinterpret_cast<const std::byte*>(args.step);
   const int slot = reinterpret_cast<const int32_t*>(step_bytes + args.step->kv_slots_offset)[row];
   if (!is_q && slot < 0) return;

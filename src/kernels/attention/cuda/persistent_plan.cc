@@ -92,7 +92,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
   merges.clear();
   size_t own = 0;
   for (AttentionItemCuda& item : prefix_items) {
-    int32_t total_tiles = item.end_tile;  // the fewest
+    int32_t total_tiles = item.end_tile;  // the fewest of all parts
     bool is_split = false;
     bool has_partials = item.own_tiles > 0;
     const AttentionScheduleCuda::Unit* const group_units =

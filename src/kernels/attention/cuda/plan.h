@@ -220,8 +220,8 @@ struct alignas(16) AttentionItemCuda {
 struct alignas(16) AttentionMergeCuda {
   int32_t query_tile = 0;
   int32_t part = 0;
-  int32_t total_tiles = 0;  // of the first partial result, which is in the place of its last span
-  int32_t arrivals = 0;     // that the merge waits for
+  int32_t total_tiles = 0;  // tiles of the first partial result, which has its last span's place
+  int32_t arrivals = 0;     // how many arrivals the merge waits for
 };
 
 // The properties of the model and the GPU that a plan depends on.

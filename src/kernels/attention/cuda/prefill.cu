@@ -47,7 +47,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int heads = args.kv_heads * args.parts;
   const int warpgroup_rows = 64 / args.row_columns;
-  const int warpgroup_first = warpgroup * warpgroup_rows;  // of an item's rows
+  const int warpgroup_first = warpgroup * warpgroup_rows;  // its first row within an item
   const uint32_t queries = shared + Layout::kQueries + warpgroup * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;

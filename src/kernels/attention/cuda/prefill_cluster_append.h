@@ -25,7 +25,7 @@ namespace forerun::cuda {
 template <class Layout>
 __device__ __forceinline__ void append_rows(const AttentionArgs& args, const PrefillWork& work) {
   constexpr int kDim = Layout::kDim;
-  constexpr int kThreads = kAppendingWarps * 32;  // that append, in a block
+  constexpr int kThreads = kAppendingWarps * 32;  // threads of a block that append
   constexpr int kPairs = kDim / 16;               // threads a row
   constexpr int kAtOnce = Layout::kBlocks * kThreads / kPairs;
   const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
@@ -85,7 +85,7 @@ __device__ __forceinline__ void append(const AttentionArgs& args, const PrefillW
   const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset);
 #pragma unroll 1
   for (int i = lane; i <= item_idx; i += 32) {
-    if (items[i].table != work.item.table) continue;  // of another sequence
+    if (items[i].table != work.item.table) continue;  // another sequence's item
     const uint32_t* const arrivals = args.arrivals + items[i].query_tile * heads + first_part;
     if (!wait_acquire(arrivals, Layout::kBlocks * kAppendingWarps)) *args.failed = 1;
   }

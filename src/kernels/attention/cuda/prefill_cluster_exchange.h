@@ -107,8 +107,8 @@ template <class Layout>
 struct PrefillClusterExchange {
   uint32_t shared;      // the block's shared memory
   int rank;             // the block's rank in the cluster
-  int columns;          // that are sent: the item's columns, rounded up to whole warps of 16
-  uint32_t rounds = 0;  // sent so far
+  int columns;          // columns that are sent: the item's, rounded up to whole warps of 16
+  uint32_t rounds = 0;  // rounds sent so far
 
   // Begins a round in which `num_warpgroups` warpgroups send results, once the round before is
   // merged in every block.

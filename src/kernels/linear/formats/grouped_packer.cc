@@ -67,7 +67,7 @@ void pack_unit(const uint8_t* q, std::byte* lane) {
   if constexpr (kBits == 3) store_vector_lane(lane, 2, one_bit<2>(fours));
 }
 
-// What is packed, and where to.
+// What is packed, and the place that it goes to.
 struct PackTask {
   std::byte* section;  // the first section of the block of channels
   int64_t out;         // its first channel
