@@ -60,11 +60,11 @@ std::string stem_of(const std::string& path) {
 // The upper bound of every count that this command takes: a run with more would never end.
 constexpr int64_t kMaxCounted = 1'000'000;
 
-Status in_range(const char* flag, int64_t value, int64_t least) {
-  if (value >= least && value <= kMaxCounted) return Status();
+Status in_range(const char* flag, int64_t value, int64_t min_value) {
+  if (value >= min_value && value <= kMaxCounted) return Status();
   return Status(StatusCode::kInvalidArgument,
-                std::string(flag) + ": found " + std::to_string(value) +
-                    "; accepted: " + std::to_string(least) + " to " + std::to_string(kMaxCounted));
+                std::string(flag) + ": found " + std::to_string(value) + "; accepted: " +
+                    std::to_string(min_value) + " to " + std::to_string(kMaxCounted));
 }
 
 // Makes all checks that do not need the models.

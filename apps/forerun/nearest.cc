@@ -31,11 +31,11 @@ std::string nearest_name(std::string_view typed, const std::vector<std::string>&
   constexpr size_t kLongest = 64;  // no flag is as long
   if (typed.size() > kLongest) return "";
   std::string nearest;
-  size_t fewest = std::max<size_t>(1, typed.size() / 3) + 1;
+  size_t min_distance = std::max<size_t>(1, typed.size() / 3) + 1;
   for (const std::string& name : names) {
     const size_t distance = edit_distance(typed, name);
-    if (distance >= fewest) continue;
-    fewest = distance;
+    if (distance >= min_distance) continue;
+    min_distance = distance;
     nearest = name;
   }
   return nearest;

@@ -88,7 +88,7 @@ struct Surface {
   // By row from below and column: the best speed-up of a setting that speculates, kNothing,
   // kNoRoom.
   std::vector<std::vector<double>> gain;
-  double most = 1.0;
+  double max_gain = 1.0;
 
   double x(double sequences) const { return kLeft + kWidth * across.fraction(sequences); }
   double y(double tokens) const { return kTop + kHeight * (1.0 - down.fraction(tokens)); }
@@ -126,18 +126,18 @@ Surface sample(const SurfacePicture& picture) {
       const double right = (static_cast<double>(column) + 0.5) / kColumns;
       gains.push_back(
           gain_at(picture, surface.across.value(right), std::llround(surface.down.value(up))));
-      if (gains.back() > surface.most) surface.most = gains.back();
+      if (gains.back() > surface.max_gain) surface.max_gain = gains.back();
     }
   }
   return surface;
 }
 
-std::string colour_of(double gain, double most) {
+std::string colour_of(double gain, double max_gain) {
   if (std::isnan(gain)) return kNothingColour;
   if (gain == kNoRoom) return kNoRoomColour;
   const bool pays = gain >= 1.0;
-  double share =
-      pays ? std::log(gain) / std::log(std::max(most, 1.05)) : std::log(gain) / std::log(kWorst);
+  double share = pays ? std::log(gain) / std::log(std::max(max_gain, 1.05))
+                      : std::log(gain) / std::log(kWorst);
   // Few shades, so that neighbours join.
   share = std::round(16.0 * std::clamp(share, 0.0, 1.0)) / 16.0;
   const Rgb end = pays ? kGreen : kRed;
@@ -157,9 +157,9 @@ void draw_map(std::string& out, const Surface& surface) {
   for (size_t row = 0; row < kRows; ++row) {
     const double top = kTop + kHeight - static_cast<double>(row + 1) * kCellHeight;
     for (size_t column = 0; column < kColumns;) {
-      const std::string colour = colour_of(surface.gain[row][column], surface.most);
+      const std::string colour = colour_of(surface.gain[row][column], surface.max_gain);
       size_t end = column + 1;
-      while (end < kColumns && colour_of(surface.gain[row][end], surface.most) == colour) ++end;
+      while (end < kColumns && colour_of(surface.gain[row][end], surface.max_gain) == colour) ++end;
       const double width = static_cast<double>(end - column) * kCellWidth + 0.3;
       add(paths[colour], "M%.1f %.1fh%.1fv%.1fh-%.1fz",
           kLeft + static_cast<double>(column) * kCellWidth, top, width, kCellHeight + 0.3, width);
@@ -307,7 +307,7 @@ void draw_legend(std::string& out, const Surface& surface, bool thick,
   text(out, left, kTop - 12.0, "start", 12, "#222222", "speed-up, best setting");
   // The bar is even in logarithms, as the colours are.
   const double low = std::log(kWorst);
-  const double high = std::log(std::max(surface.most, 1.05));
+  const double high = std::log(std::max(surface.max_gain, 1.05));
   constexpr int kSteps = 50;
   for (int step = 0; step < kSteps; ++step) {
     const double gain = std::exp(low + (high - low) * (step + 0.5) / kSteps);
@@ -315,7 +315,7 @@ void draw_legend(std::string& out, const Surface& surface, bool thick,
         R"(<rect x="%.1f" y="%.2f" width="18" height="%.2f" fill="%s"/>)"
         "\n",
         left, kTop + kBar * (1.0 - (step + 1.0) / kSteps), kBar / kSteps + 0.3,
-        colour_of(gain, surface.most).c_str());
+        colour_of(gain, surface.max_gain).c_str());
   }
   const auto tick = [&](double gain) {
     text(out, left + 24.0, kTop + kBar * (1.0 - (std::log(gain) - low) / (high - low)) + 4.0,
@@ -323,7 +323,7 @@ void draw_legend(std::string& out, const Surface& surface, bool thick,
   };
   tick(kWorst);
   tick(1.0);
-  if (surface.most > 1.15) tick(surface.most);
+  if (surface.max_gain > 1.15) tick(surface.max_gain);
   double y = kTop + kBar + 30.0;
   const auto entry = [&](const std::string& sample, const std::string& words) {
     out += sample;

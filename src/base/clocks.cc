@@ -19,12 +19,12 @@ int64_t thread_cpu_ns() {
 
 int64_t thread_cpu_read_ns() {
   static const int64_t cost = [] {
-    int64_t least = std::numeric_limits<int64_t>::max();
+    int64_t min_ns = std::numeric_limits<int64_t>::max();
     for (int turn = 0; turn < 100; ++turn) {
       const int64_t start = thread_cpu_ns();
-      least = std::min(least, thread_cpu_ns() - start);
+      min_ns = std::min(min_ns, thread_cpu_ns() - start);
     }
-    return least;
+    return min_ns;
   }();
   return cost;
 }

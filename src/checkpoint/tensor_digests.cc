@@ -89,8 +89,8 @@ class BlockReader {
 
   Status run(int32_t threads, const std::function<void(double)>& progress) {
     std::vector<std::thread> others;
-    const auto most = static_cast<int32_t>(std::min<size_t>(blocks_.size(), 16));
-    for (int32_t idx = 1; idx < std::min(threads, most); ++idx) {
+    const auto max_threads = static_cast<int32_t>(std::min<size_t>(blocks_.size(), 16));
+    for (int32_t idx = 1; idx < std::min(threads, max_threads); ++idx) {
       others.emplace_back([this] { work(nullptr); });
     }
     work(&progress);

@@ -89,19 +89,19 @@ void BatchCosts::find_min_row(int64_t context) {
     if (!costs.has(Role::kTarget)) return;
     const StepLoad plain = even_load(sequences, 1, context);
     const double seconds = costs.seconds(Role::kTarget, plain);
-    double least = 0.0;
+    double min_row = 0.0;
     const auto consider = [&](int32_t rows) {
       if (rows <= plain.rows) return;
       const int32_t more = rows - plain.rows;
       const StepLoad load = {rows, plain.kv_tokens, sequences,
                              plain.attended_tokens + more * context};
       const double row = (costs.seconds(Role::kTarget, load) - seconds) / more;
-      least = least > 0.0 ? std::min(least, row) : row;
+      min_row = min_row > 0.0 ? std::min(min_row, row) : row;
     };
     consider(plain.rows + 1);
     for (const StepCosts::Entry& entry : costs.entries(Role::kTarget)) consider(entry.rows);
     // More than 0 even where further rows are free: 0 would mean that their cost is not known.
-    table_.min_row = static_cast<float>(std::max(least, 1e-3 * seconds / sequences));
+    table_.min_row = static_cast<float>(std::max(min_row, 1e-3 * seconds / sequences));
   });
 }
 

@@ -62,16 +62,16 @@ void GuessRows::leave_out(const StepScheduler& scheduler, int64_t held_up, int32
   if (taken == gains_.size()) return;
   // Among rows of the same gain as the last one that is taken, the first ones are taken: parents
   // come before their children.
-  const float least = taken > 0 ? gains_[taken - 1] : INFINITY;
+  const float min_gain = taken > 0 ? gains_[taken - 1] : INFINITY;
   auto equal =
-      std::count(gains_.begin(), gains_.begin() + static_cast<std::ptrdiff_t>(taken), least);
+      std::count(gains_.begin(), gains_.begin() + static_cast<std::ptrdiff_t>(taken), min_gain);
   for (const Offer& offer : offers_) {
     size_t next = offer.begin;
     int32_t idx = 0;
     std::erase_if(offer.item->rows, [&](const WorkRow&) {
       if (next == offer.end || rows_[next].idx != idx++) return false;
       const float gain = rows_[next++].gain;
-      return gain < least || (gain == least && equal-- <= 0);
+      return gain < min_gain || (gain == min_gain && equal-- <= 0);
     });
   }
 }

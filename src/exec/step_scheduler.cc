@@ -29,21 +29,21 @@ StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
 
 int32_t StepScheduler::verification_rows(const StepLoad& load, std::span<const float> gains,
                                          int64_t held_up) const {
-  const auto most = std::min(static_cast<int32_t>(gains.size()), budget_.rows - load.rows);
-  if (most <= 0) return 0;
+  const auto max_rows = std::min(static_cast<int32_t>(gains.size()), budget_.rows - load.rows);
+  if (max_rows <= 0) return 0;
   // A request that decodes alone has already chosen its rows by the same costs.
-  if (held_up < 2 || !knows_costs()) return most;
+  if (held_up < 2 || !knows_costs()) return max_rows;
   int32_t chosen = 0;
   costs_->read([&](const StepCosts& costs) {
     const int64_t context = load.kv_tokens / std::max(load.sequences, 1);
     const double plain = costs.seconds(role_, load);
     double sum = 0.0;
     double best = 0.0;
-    for (int32_t guesses = 1; guesses <= most; ++guesses) {
+    for (int32_t guesses = 1; guesses <= max_rows; ++guesses) {
       sum += gains[static_cast<size_t>(guesses) - 1];
       const StepLoad more = {load.rows + guesses, load.kv_tokens, load.sequences,
                              load.attended_tokens + guesses * context};
-      if (guesses > kFewGuesses && guesses < most && more.rows % kRowTile != 0) continue;
+      if (guesses > kFewGuesses && guesses < max_rows && more.rows % kRowTile != 0) continue;
       const double slower = std::log(costs.seconds(role_, more) / plain);
       const double value = sum - static_cast<double>(held_up) * slower;
       if (value <= best) continue;
@@ -58,11 +58,11 @@ int32_t StepScheduler::nearly_free_rows(int32_t rows) const {
   if (!knows_costs()) return budget_.rows;
   int32_t low = rows;
   costs_->read([&](const StepCosts& costs) {
-    const double most = kNearlyFree * costs.seconds(role_, {.rows = rows});
+    const double max_seconds = kNearlyFree * costs.seconds(role_, {.rows = rows});
     int32_t high = budget_.rows + 1;  // costs grow with rows
     while (low + 1 < high) {
       const int32_t middle = low + (high - low) / 2;
-      (costs.seconds(role_, {.rows = middle}) <= most ? low : high) = middle;
+      (costs.seconds(role_, {.rows = middle}) <= max_seconds ? low : high) = middle;
     }
   });
   return low;
@@ -117,22 +117,22 @@ double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts,
 
 int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_t left,
                                    double budget_seconds, bool first) const {
-  const int32_t most = std::min(left, budget_.rows - load.rows);
-  if (most <= 0) return 0;
-  const int32_t least = std::min(most, kMinPromptRows);
-  if (!knows_costs() || (first && most == least)) return most;
+  const int32_t max_rows = std::min(left, budget_.rows - load.rows);
+  if (max_rows <= 0) return 0;
+  const int32_t min_rows = std::min(max_rows, kMinPromptRows);
+  if (!knows_costs() || (first && max_rows == min_rows)) return max_rows;
   const auto seconds = [&](int32_t rows) {
     return costs_->seconds(role_, with_prompt(load, rows, context));
   };
   // Further rows may cost next to nothing beside the ones that are taken in any case.
   const double budget =
-      first ? std::max(budget_seconds, kNextToNothing * seconds(least)) : budget_seconds;
+      first ? std::max(budget_seconds, kNextToNothing * seconds(min_rows)) : budget_seconds;
   const auto fits = [&](int32_t rows) { return seconds(rows) <= budget; };
-  if (fits(most)) return most;
-  if (!first && !fits(least)) return 0;
+  if (fits(max_rows)) return max_rows;
+  if (!first && !fits(min_rows)) return 0;
   // Multiples of kMinPromptRows; costs grow with rows.
   int32_t low = 1;
-  int32_t high = (most + kMinPromptRows - 1) / kMinPromptRows;
+  int32_t high = (max_rows + kMinPromptRows - 1) / kMinPromptRows;
   while (low + 1 < high) {
     const int32_t middle = (low + high) / 2;
     (fits(middle * kMinPromptRows) ? low : high) = middle;

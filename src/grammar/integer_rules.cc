@@ -30,8 +30,8 @@ class DigitGraph {
     const size_t longest = std::max(std::to_string(last).size(), places_ + 1);
     for (size_t length = shortest; length <= longest; ++length) {
       const int64_t power = power_of_ten(length - 1);  // the least number of so many digits
-      const int64_t least = length == places_ + 1 ? 0 : power;
-      low_ = padded(std::max(first, least), length);
+      const int64_t min_number = length == places_ + 1 ? 0 : power;
+      low_ = padded(std::max(first, min_number), length);
       high_ = padded(length == longest ? last : power * 10 - 1, length);
       length_ = length;
       tight_.clear();

@@ -48,9 +48,9 @@ Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& li
                      "up to " + std::to_string(limits.max_text_bytes),
                      StatusCode::kResourceExhausted);
   }
-  const int most = 3 * limits.max_depth;  // "properties" and "anyOf" nest brackets twice
-  if (nesting_of(schema) > most) {
-    return refuse_at("#", "brackets nested deeper", std::to_string(most) + " levels",
+  const int max_nesting = 3 * limits.max_depth;  // "properties" and "anyOf" nest brackets twice
+  if (nesting_of(schema) > max_nesting) {
+    return refuse_at("#", "brackets nested deeper", std::to_string(max_nesting) + " levels",
                      StatusCode::kResourceExhausted);
   }
   Json document = Json::parse(schema, nullptr, false);

@@ -104,13 +104,13 @@ Result<ExprId> SchemaReader::quoted_texts(CharNfa nfa, uint32_t min, uint32_t ma
   }
   if (!counts && max != kUnbounded && longest * nfa.states.size() > kMaxSizedStates) {
     // Texts beyond these are longer than replies are.
-    const auto most = static_cast<uint32_t>(kMaxSizedStates / nfa.states.size());
-    if (most < min || most < kFewestSizedChars) {
+    const auto max_chars = static_cast<uint32_t>(kMaxSizedStates / nfa.states.size());
+    if (max_chars < min || max_chars < kFewestSizedChars) {
       return refuse_at(at, "a pattern with these lengths",
                        "one that takes up to " + std::to_string(kMaxSizedStates) + " states",
                        StatusCode::kResourceExhausted);
     }
-    max = most;
+    max = max_chars;
   }
   const bool many = !counts && longest * nfa.states.size() > kMaxUnrolled;
   if (bounded && !counts) {

@@ -84,11 +84,11 @@ std::shared_ptr<const NodeMask> TokenMasks::node_mask(const Program& program, co
     const std::lock_guard lock(mutex_);
     if (auto kept = nodes_.find(key)) return kept;
   }
-  const uint64_t most = std::min(max_steps, limits_.node_steps);
+  const uint64_t step_limit = std::min(max_steps, limits_.node_steps);
   auto mask = std::make_shared<const NodeMask>(
-      find_node_mask(program, place.node, place.rounds, *vocabulary_, most));
+      find_node_mask(program, place.node, place.rounds, *vocabulary_, step_limit));
   steps += mask->steps;
-  if (mask->given_up && most < limits_.node_steps) return nullptr;
+  if (mask->given_up && step_limit < limits_.node_steps) return nullptr;
   const std::lock_guard lock(mutex_);
   nodes_.insert(key, mask);
   return mask;

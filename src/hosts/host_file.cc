@@ -45,11 +45,11 @@ bool is_user_name(std::string_view name) {
                      [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_'; });
 }
 
-std::optional<int32_t> number_of(std::string_view text, int32_t least, int32_t most) {
+std::optional<int32_t> number_of(std::string_view text, int32_t min_number, int32_t max_number) {
   int32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (number < least || number > most) return std::nullopt;
+  if (number < min_number || number > max_number) return std::nullopt;
   return number;
 }
 
@@ -137,9 +137,9 @@ class LineReader {
       host_.user = value;
       return {};
     }
-    const int32_t most = *field == Field::kPort ? kMaxPorts : kMaxProcesses;
-    const auto number = number_of(value, 1, most);
-    if (!number) return refuse(found, "a number from 1 to " + std::to_string(most));
+    const int32_t max_number = *field == Field::kPort ? kMaxPorts : kMaxProcesses;
+    const auto number = number_of(value, 1, max_number);
+    if (!number) return refuse(found, "a number from 1 to " + std::to_string(max_number));
     if (*field == Field::kSlots) slots_ = *number;
     if (*field == Field::kMaxSlots) max_slots_ = *number;
     if (*field == Field::kPort) host_.port = *number;

@@ -26,16 +26,16 @@ int32_t first_number(std::initializer_list<const char*> variables, int32_t other
 // with fewer tasks then takes a smaller share of the machine than it could.
 int32_t max_tasks_of_a_node() {
   const char* const list = std::getenv("SLURM_TASKS_PER_NODE");
-  int32_t most = 1;
-  if (list == nullptr) return most;
+  int32_t max_tasks = 1;
+  if (list == nullptr) return max_tasks;
   const char* const end = list + std::strlen(list);
   for (const char* at = list; at < end;) {
     int32_t tasks = 0;
-    if (std::from_chars(at, end, tasks).ec == std::errc()) most = std::max(most, tasks);
+    if (std::from_chars(at, end, tasks).ec == std::errc()) max_tasks = std::max(max_tasks, tasks);
     at = std::find(at, end, ',');
     if (at < end) ++at;
   }
-  return most;
+  return max_tasks;
 }
 
 }  // namespace

@@ -126,12 +126,12 @@ const Rate& ArmChoice::choose_best(const std::vector<Rate>& rates, const Costs& 
 
 void ArmChoice::begin_trial(const std::vector<Rate>& rates, const Rate& best, const Costs& costs) {
   const Rate* tried = nullptr;
-  double most = best.mean + options_.worth;
+  double max_hoped = best.mean + options_.worth;
   for (const Rate& rate : rates) {
     const double hoped = rate.mean + options_.optimism * rate.deviation;
-    if (rate.arm != chosen_ && rate.may_exceed && hoped > most) {
+    if (rate.arm != chosen_ && rate.may_exceed && hoped > max_hoped) {
       tried = &rate;
-      most = hoped;
+      max_hoped = hoped;
     }
   }
   if (tried == nullptr) return;

@@ -15,11 +15,11 @@ namespace {
 constexpr int64_t kArmFileVersion = 1;
 
 struct NumberRange {
-  double least;
-  double most;
+  double min;
+  double max;
   // Written in single precision, since that is what is read back.
   bool has(double value) const {
-    return static_cast<float>(value) >= least && static_cast<float>(value) <= most;
+    return static_cast<float>(value) >= min && static_cast<float>(value) <= max;
   }
 };
 constexpr NumberRange kSequencesRange = {1.0, 1 << 20};
@@ -33,9 +33,9 @@ constexpr NumberRange kGuessesRange = {0.0, 1e12};
 double required(FieldReader& fields, std::string_view field, NumberRange range) {
   if (!fields.has(field)) {
     fields.refuse(field, "a number", StatusCode::kCorrupt);
-    return range.least;
+    return range.min;
   }
-  return fields.number(field, range.least, range.most).value_or(static_cast<float>(range.least));
+  return fields.number(field, range.min, range.max).value_or(static_cast<float>(range.min));
 }
 
 std::vector<FieldReader> required_objects(FieldReader& fields, std::string_view field) {

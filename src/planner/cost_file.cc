@@ -19,12 +19,12 @@ constexpr int64_t kMaxKvTokens = int64_t{1} << 40;
 constexpr double kMaxSeconds = 3600.0;
 constexpr double kMinSeconds = 1e-12;
 
-double required_seconds(FieldReader& fields, std::string_view field, double least) {
+double required_seconds(FieldReader& fields, std::string_view field, double min_seconds) {
   if (!fields.has(field)) {
     fields.refuse(field, "seconds", StatusCode::kCorrupt);
-    return least;
+    return min_seconds;
   }
-  return fields.number(field, least, kMaxSeconds).value_or(static_cast<float>(least));
+  return fields.number(field, min_seconds, kMaxSeconds).value_or(static_cast<float>(min_seconds));
 }
 
 void read_role(FieldReader& fields, Role role, StepCosts& costs) {

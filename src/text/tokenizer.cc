@@ -193,8 +193,8 @@ Status Tokenizer::Impl::encode_plain(std::string_view text, bool starts_input,
   const std::string_view pieces_text = scratch.pieces.text;
   const size_t longest = bpe.longest_token_bytes();
   const auto is_over = [&](size_t bytes) {
-    const size_t least = longest == 0 ? 0 : (bytes + longest - 1) / longest;
-    scratch.is_over = scratch.is_over || out.size() + least > scratch.max_tokens;
+    const size_t min_tokens = longest == 0 ? 0 : (bytes + longest - 1) / longest;
+    scratch.is_over = scratch.is_over || out.size() + min_tokens > scratch.max_tokens;
     return scratch.is_over;
   };
   size_t rest = 0;

@@ -95,7 +95,7 @@ GroupFit fit_scale(const Levels& levels, std::span<const float> values) {
   const float extreme = with_largest_magnitude(values);
   if (extreme == 0.0f) return {};
   GroupFit best;
-  double most = -1;
+  double max_explained = -1;
   for (int step = -kSteps; step <= kSteps; ++step) {
     const float inverse = levels.largest() * (1.0f + kStep * static_cast<float>(step)) / extreme;
     if (!std::isfinite(inverse)) continue;
@@ -106,8 +106,8 @@ GroupFit fit_scale(const Levels& levels, std::span<const float> values) {
       squares += level * level;
     }
     // The squared error is that of zeros less products^2 / squares.
-    if (squares == 0 || products * products / squares <= most) continue;
-    most = products * products / squares;
+    if (squares == 0 || products * products / squares <= max_explained) continue;
+    max_explained = products * products / squares;
     best.scale = static_cast<float>(products / squares);
   }
   return best;
@@ -121,15 +121,15 @@ GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> 
   GroupFit best{.scale = 0, .offset = low};
   if (high <= low) return best;
   const auto count = static_cast<double>(values.size());
-  const int32_t most = (1 << layout.bits) - 1;
-  double least = INFINITY;
+  const int32_t max_quant = (1 << layout.bits) - 1;
+  double min_error = INFINITY;
   for (int step = -kSteps; step <= kSteps; ++step) {
     const float inverse =
-        static_cast<float>(most) * (1.0f + kStep * static_cast<float>(step)) / (high - low);
+        static_cast<float>(max_quant) * (1.0f + kStep * static_cast<float>(step)) / (high - low);
     if (!std::isfinite(inverse)) continue;
     double sum_x = 0, sum_q = 0, sum_qq = 0, sum_xq = 0;
     for (const float value : values) {
-      const double q = rounded((value - low) * inverse, 0, most);
+      const double q = rounded((value - low) * inverse, 0, max_quant);
       sum_x += value;
       sum_q += q;
       sum_qq += q * q;
@@ -149,8 +149,8 @@ GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> 
     // The error leaves out the sum of the squared values, which all fits share.
     const double error = scale * scale * sum_qq + count * offset * offset +
                          2 * (scale * offset * sum_q - scale * sum_xq - offset * sum_x);
-    if (error >= least) continue;
-    least = error;
+    if (error >= min_error) continue;
+    min_error = error;
     best = {static_cast<float>(scale), static_cast<float>(offset)};
   }
   return best;
@@ -163,7 +163,7 @@ uint16_t best_exponent(const BlockLayout& layout, const Levels& levels,
   if (scale == 0.0f) return 0;
   const int32_t below = rounded(std::floor(std::log2(std::abs(scale))) + 128.0f, 0, 253);
   uint16_t best = 0;
-  double least = INFINITY;
+  double min_error = INFINITY;
   for (int32_t e = below; e <= below + 1; ++e) {
     const float step = block_scale(layout, static_cast<uint16_t>(e));
     double error = 0;
@@ -171,7 +171,7 @@ uint16_t best_exponent(const BlockLayout& layout, const Levels& levels,
       const double off = value - step * levels.nearest(value / step);
       error += off * off;
     }
-    if (error < least) least = error, best = static_cast<uint16_t>(e);
+    if (error < min_error) min_error = error, best = static_cast<uint16_t>(e);
   }
   return best;
 }

@@ -74,13 +74,13 @@ void CpuCollectives::meet(Meeting meeting, Barrier& barrier) {
   // The member that has come to the fewest of these meetings is late. If the run had been given up
   // already, the earlier reason is kept.
   int32_t late = 0;
-  uint32_t fewest = UINT32_MAX;
+  uint32_t min_meetings = UINT32_MAX;
   for (const auto& device : shared_->participants) {
     for (const CpuCollectives* member : device) {
       if (meeting == Meeting::kColumn && member->team_.rank() != team_.rank()) continue;
       const uint32_t meetings = member->meetings_[kind].load(std::memory_order_relaxed);
-      if (meetings >= fewest) continue;
-      fewest = meetings;
+      if (meetings >= min_meetings) continue;
+      min_meetings = meetings;
       late = member->rank();
     }
   }

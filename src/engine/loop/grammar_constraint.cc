@@ -139,10 +139,10 @@ bool GrammarConstraint::Tree::find(const Node* parent, const Node& node, uint64_
       return true;
     }
     found.state = parent->state;
-    const uint64_t most = std::min(max_steps, budget.token);
+    const uint64_t step_limit = std::min(max_steps, budget.token);
     const std::string_view bytes = node.token < 0 ? std::string_view(node.text)
                                                   : format->masks->vocabulary().token(node.token);
-    switch (found.state->advance(bytes, most, charged)) {
+    switch (found.state->advance(bytes, step_limit, charged)) {
       case Advance::kAccepted:
         break;
       case Advance::kRefused:
@@ -151,7 +151,7 @@ bool GrammarConstraint::Tree::find(const Node* parent, const Node& node, uint64_
         return true;
       case Advance::kHalted:
         steps += charged;
-        if (charged > most && most < budget.token) return false;
+        if (charged > step_limit && step_limit < budget.token) return false;
         return fail("the last one can be read in so many ways that it takes more than " +
                     std::to_string(budget.token) + " steps");
     }
@@ -223,10 +223,10 @@ MaskState GrammarConstraint::prepare(const State& state, int64_t& steps) const {
     const std::lock_guard lock(tree_->mutex);
     if (node->queued) return MaskState::kLate;
   }
-  const int64_t most = std::min(steps, tree_->format->budget.inline_steps);
-  if (most > 0) {
+  const int64_t max_inline = std::min(steps, tree_->format->budget.inline_steps);
+  if (max_inline > 0) {
     uint64_t spent = 0;
-    const bool done = tree_->resolve(node, static_cast<uint64_t>(most), spent);
+    const bool done = tree_->resolve(node, static_cast<uint64_t>(max_inline), spent);
     steps -= static_cast<int64_t>(spent);
     if (done) return *known();
   }

@@ -150,11 +150,12 @@ TokenConstraint::State ReasoningConstraint::reason(size_t matched, std::string_v
 TokenConstraint::State ReasoningConstraint::leave(size_t line_breaks,
                                                   std::string_view bytes) const {
   const size_t first_other = std::min(bytes.find_first_not_of('\n'), bytes.size());
-  const size_t most = std::min(first_other, kMaxLineBreaks - line_breaks);
-  if (most == bytes.size()) {
-    return std::make_shared<const At>(At{.place = Place::kBehind, .matched = line_breaks + most});
+  const size_t max_breaks = std::min(first_other, kMaxLineBreaks - line_breaks);
+  if (max_breaks == bytes.size()) {
+    return std::make_shared<const At>(
+        At{.place = Place::kBehind, .matched = line_breaks + max_breaks});
   }
-  for (size_t skipped = most + 1; skipped-- > 0;) {
+  for (size_t skipped = max_breaks + 1; skipped-- > 0;) {
     State format = format_->begin(bytes.substr(skipped));
     if (format == nullptr) continue;
     return std::make_shared<const At>(At{.place = Place::kFormat, .format = std::move(format)});

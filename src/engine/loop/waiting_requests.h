@@ -57,14 +57,15 @@ class WaitingRequests {
   // next_by_level(). Must not be empty().
   Next next(Clock::time_point now) {
     Next highest = next_by_level(now);
-    auto most = classes_.end();
+    auto most_owed = classes_.end();
     for (auto each = classes_.begin(); each != classes_.end(); ++each) {
       if (each->second.owed < kOwedTokens) continue;
-      if (most == classes_.end() || each->second.owed > most->second.owed) most = each;
+      if (most_owed == classes_.end() || each->second.owed > most_owed->second.owed)
+        most_owed = each;
     }
-    if (most == classes_.end() || most->first == highest.priority) return highest;
-    Waiting& first = most->second.waiting.front();
-    return {&first.entry, most->first, highest.level, true, first.since};
+    if (most_owed == classes_.end() || most_owed->first == highest.priority) return highest;
+    Waiting& first = most_owed->second.waiting.front();
+    return {&first.entry, most_owed->first, highest.level, true, first.since};
   }
   // The first request of the highest level. Must not be empty().
   Next next_by_level(Clock::time_point now) {

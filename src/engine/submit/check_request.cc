@@ -69,13 +69,14 @@ Status check_stops(const std::vector<std::string>& stops) {
 // Called with max_new_tokens as far as the context has room.
 Status check_samples(const OpenedModel& target, const Request& request) {
   constexpr int32_t kMaxSamples = 128;
-  const int32_t most = request.resume_tokens.empty() ? kMaxSamples : 1;
-  if (request.num_samples < 1 || request.num_samples > most) {
-    return Status(StatusCode::kInvalidArgument,
-                  "num_samples: found " + std::to_string(request.num_samples) + "; accepted" +
-                      (most == 1 ? " with resume_tokens: 1, since a sample is resumed by itself, "
-                                   "with the seed that sample_seed() gives it"
-                                 : ": 1 to " + std::to_string(most)));
+  const int32_t max_samples = request.resume_tokens.empty() ? kMaxSamples : 1;
+  if (request.num_samples < 1 || request.num_samples > max_samples) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "num_samples: found " + std::to_string(request.num_samples) + "; accepted" +
+            (max_samples == 1 ? " with resume_tokens: 1, since a sample is resumed by itself, "
+                                "with the seed that sample_seed() gives it"
+                              : ": 1 to " + std::to_string(max_samples)));
   }
   FORERUN_RETURN_IF_ERROR(
       check_tokens("resume_tokens", request.resume_tokens, target.live_vocab()));
@@ -103,12 +104,12 @@ Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_l
 
 Result<std::vector<int32_t>> prompt_tokens(const OpenedModel& target, int32_t max_context_tokens,
                                            const std::string& text, bool add_special_tokens) {
-  const int32_t most = max_context_tokens - 1;
+  const int32_t max_tokens = max_context_tokens - 1;
   FORERUN_ASSIGN_OR_RETURN(
       std::optional<std::vector<int32_t>> tokens,
-      target.tokenizer().encode_within(text, static_cast<size_t>(most),
+      target.tokenizer().encode_within(text, static_cast<size_t>(max_tokens),
                                        {.add_special_tokens = add_special_tokens}));
-  if (!tokens) return too_long("more than " + std::to_string(most), max_context_tokens);
+  if (!tokens) return too_long("more than " + std::to_string(max_tokens), max_context_tokens);
   return std::move(*tokens);
 }
 

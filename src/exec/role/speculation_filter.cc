@@ -60,9 +60,9 @@ void SpeculationFilter::leave_out_guesses(const TurnOrder& turns, int32_t decodi
     prompt_rows += item.item.rows.size() - item.rows_done;
   }
   const StepLoad& certain = guesses_.certain();
-  const auto most = std::min(prompt_rows, static_cast<size_t>(scheduler_.row_budget()));
+  const auto max_rows = std::min(prompt_rows, static_cast<size_t>(scheduler_.row_budget()));
   const int32_t beside =
-      scheduler_.prompt_rows(certain, 0, static_cast<int32_t>(most),
+      scheduler_.prompt_rows(certain, 0, static_cast<int32_t>(max_rows),
                              scheduler_.budget_seconds(certain, waiting, decode), /*first=*/true);
   guesses_.leave_out(scheduler_, decode + waiting, beside);
 }

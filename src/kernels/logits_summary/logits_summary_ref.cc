@@ -48,8 +48,9 @@ void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
   }
   std::sort(sums.begin(), sums.end());
   size_t length = std::min(sums.size(), static_cast<size_t>(query.top));
-  const double most = length > 0 ? sums[length - 1].first + static_cast<double>(kNoiseMargin) : 0.0;
-  while (length < sums.size() && sums[length].first <= most) ++length;
+  const double max_sum =
+      length > 0 ? sums[length - 1].first + static_cast<double>(kNoiseMargin) : 0.0;
+  while (length < sums.size() && sums[length].first <= max_sum) ++length;
   std::vector<TokenLogit> ranked;
   ranked.reserve(sums.size());
   for (const auto& [sum, index] : sums) ranked.push_back(tokens[index]);

@@ -64,8 +64,8 @@ void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Re
     prompts.push_back(std::move(request));
   };
   if (!is_list_of_prompts(*given)) return add(*given, "prompt");
-  const auto most = static_cast<size_t>(facts.options.max_prompts);
-  if (!given->is_array() || given->empty() || given->size() > most) {
+  const auto max_prompts = static_cast<size_t>(facts.options.max_prompts);
+  if (!given->is_array() || given->empty() || given->size() > max_prompts) {
     return fields.refuse("prompt", accepted);
   }
   for (size_t idx = 0; idx < given->size(); ++idx) {

@@ -122,10 +122,10 @@ std::optional<ApiError> parse_object(const std::string& body, Json* object) {
 }  // namespace
 
 std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
-                                                size_t most) {
+                                                size_t max_tokens) {
   const Json* const list = fields.any_list(name);
-  if (list != nullptr && list->size() > most) {
-    fields.refuse(name, "a list of up to " + std::to_string(most) + " token ids");
+  if (list != nullptr && list->size() > max_tokens) {
+    fields.refuse(name, "a list of up to " + std::to_string(max_tokens) + " token ids");
   }
   const auto tokens = fields.integers(name, 0, INT32_MAX);
   if (!tokens) return std::nullopt;
@@ -173,9 +173,9 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
   request.min_new_tokens =
       static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   if (auto salt = fields.string("cache_salt")) {
-    const size_t most = facts.options.max_salt_bytes;
-    if (salt->empty() || salt->size() > most) {
-      fields.refuse("cache_salt", "a text of 1 to " + std::to_string(most) + " bytes");
+    const size_t max_bytes = facts.options.max_salt_bytes;
+    if (salt->empty() || salt->size() > max_bytes) {
+      fields.refuse("cache_salt", "a text of 1 to " + std::to_string(max_bytes) + " bytes");
     }
     request.cache_salt = std::move(*salt);
   }

@@ -30,9 +30,9 @@ struct StreamFields {
   bool wants_prompt_tokens() const { return continuous_usage || token_ids; }
 };
 
-// Reads a list of up to `most` token ids.
+// Reads a list of up to `max_tokens` token ids.
 std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
-                                                size_t most);
+                                                size_t max_tokens);
 
 // A field of other servers that would change the text, and the values of it that are accepted.
 struct FieldNotDone {

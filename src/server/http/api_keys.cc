@@ -17,12 +17,12 @@ std::optional<int32_t> min_priority_in(std::string_view word) {
   constexpr std::string_view kName = "min_priority=";
   if (!word.starts_with(kName)) return std::nullopt;
   word.remove_prefix(kName.size());
-  int32_t least = 0;
+  int32_t priority = 0;
   const char* const last = word.data() + word.size();
-  const auto [end, error] = std::from_chars(word.data(), last, least);
+  const auto [end, error] = std::from_chars(word.data(), last, priority);
   if (error != std::errc() || end != last) return std::nullopt;
-  if (least < -kMaxPriority || least > kMaxPriority) return std::nullopt;
-  return least;
+  if (priority < -kMaxPriority || priority > kMaxPriority) return std::nullopt;
+  return priority;
 }
 
 }  // namespace

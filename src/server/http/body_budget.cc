@@ -3,10 +3,10 @@
 namespace forerun::server {
 
 bool BodyBudget::take(int64_t bytes, int64_t body_bytes) {
-  const int64_t most = limit(body_bytes);
+  const int64_t max_bytes = limit(body_bytes);
   int64_t used = used_;
   do {
-    if (used + bytes > most) return false;
+    if (used + bytes > max_bytes) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes));
   return true;
 }

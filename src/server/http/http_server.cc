@@ -34,9 +34,9 @@ int32_t max_connections(int32_t wanted) {
     setrlimit(RLIMIT_NOFILE, &limit);
     getrlimit(RLIMIT_NOFILE, &limit);
   }
-  const auto most =
+  const auto max_descriptors =
       static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int32_t>::max()));
-  const int64_t room = std::max<int64_t>(most - kOtherDescriptors, most / 2);
+  const int64_t room = std::max<int64_t>(max_descriptors - kOtherDescriptors, max_descriptors / 2);
   return static_cast<int32_t>(wanted > 0 ? std::min<int64_t>(wanted, room) : room);
 }
 

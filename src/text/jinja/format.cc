@@ -34,12 +34,13 @@ Status broken_format(const std::string& message) {
   return Status(StatusCode::kInvalidArgument, "format: " + message);
 }
 
-// Takes the digits off the front of `text`; fails past `most`.
-Result<int64_t> take_number(std::string_view& text, int64_t most) {
+// Takes the digits off the front of `text`; fails past `max_number`.
+Result<int64_t> take_number(std::string_view& text, int64_t max_number) {
   int64_t number = 0;
   while (!text.empty() && text[0] >= '0' && text[0] <= '9') {
     number = number * 10 + (text[0] - '0');
-    if (number > most) return broken_format("found a size past " + std::to_string(most));
+    if (number > max_number)
+      return broken_format("found a size past " + std::to_string(max_number));
     text.remove_prefix(1);
   }
   return number;

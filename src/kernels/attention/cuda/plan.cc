@@ -128,13 +128,13 @@ void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int
     int32_t stable = 0;
     const int32_t table = add_table(from, begin, end, &stable);
     while (begin < end) {
-      int32_t most = max_rows;
+      int32_t tile_rows = max_rows;
       if (even) {
         const int32_t together = query_tile_end(from, begin, end, end - begin, by_tile) - begin;
         const int32_t query_tiles = (together + max_rows - 1) / max_rows;
-        most = (together + query_tiles - 1) / query_tiles;
+        tile_rows = (together + query_tiles - 1) / query_tiles;
       }
-      const int32_t next = query_tile_end(from, begin, end, most, by_tile);
+      const int32_t next = query_tile_end(from, begin, end, tile_rows, by_tile);
       add_query_tile(from, begin, next, table, stable);
       begin = next;
     }
