@@ -1,8 +1,7 @@
 // The linear kernels for processors with AMX. The file is compiled with flags for AMX;
 // kernels/simd/vector.h says what must not be used in it.
 //
-// 2048 x 8192 bf16, two Emerald Rapids cores, two layers in turn, ms at 1 / 4 / 8 / 16 / 512 rows:
-// AVX512_BF16 1.24 / 1.85 / 3.17 / 6.32 / 212, tiles 1.25 / 1.20 / 1.24 / 1.33 / 26.6.
+// docs/log/2026-11-24-tiles-on-processors.md compares them with AVX512_BF16.
 #include "kernels/simd/amx.h"
 
 #include <cstddef>
