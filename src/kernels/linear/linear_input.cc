@@ -30,6 +30,14 @@ bool wants_sums_16(WeightFormats formats) {
   return false;
 }
 
+// Whether one of the formats has minima.
+bool wants_negated(WeightFormats formats) {
+  for (const GroupedFormat& format : kGroupedFormats) {
+    if (has_min(format) && (formats & weight_formats(format.format)) != 0) return true;
+  }
+  return false;
+}
+
 // Whether all integer formats among `formats` have kernels of which `has` is true.
 template <class Has>
 bool all_have(WeightFormats formats, const Has& has) {
@@ -123,6 +131,8 @@ PackedGroup group_of(const InputRows& at, const InputLayout& layout, const Linea
     out.sums_32 = at.sums_32 + 4 * entry;
     out.sums_64 = at.sums_64 + 2 * entry;
     out.sums_128 = at.sums_128 + entry;
+    if (at.negated_16 != nullptr) out.negated_16 = at.negated_16 + 8 * entry;
+    if (at.negated_32 != nullptr) out.negated_32 = at.negated_32 + 4 * entry;
   }
   return out;
 }
@@ -156,6 +166,7 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
   if (integers && activation != Activation::kF32) {
     layout.digit_count = activation == Activation::kInt8 ? 1 : 2;
     layout.has_sums_16 = wants_sums_16(formats);
+    layout.has_negated = wants_negated(formats);
     layout.digit_layout = digit_layout_of(linear_kernels(), rows, layout.digit_count, formats);
     layout.input_bytes = layout.digit_layout == DigitLayout::kWords ? 2 : layout.digit_count;
     layout.digit_bytes = padded * layout.input_bytes;
@@ -165,8 +176,9 @@ InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
 }
 
 size_t InputLayout::row_bytes() const {
+  const int64_t sums = (has_sums_16 ? 15 : 7) + (has_negated ? has_sums_16 ? 12 : 4 : 0);
   return static_cast<size_t>(float_bytes + half_bytes + digit_bytes +
-                             scale_stride * int64_t{sizeof(float)} * (has_sums_16 ? 16 : 8));
+                             scale_stride * int64_t{sizeof(float)} * (1 + sums));
 }
 
 InputRows InputRows::place(std::byte* buffer, const InputLayout& layout, int64_t row_count) {
@@ -185,6 +197,10 @@ InputRows InputRows::place(std::byte* buffer, const InputLayout& layout, int64_t
   rows.sums_32 = reinterpret_cast<int32_t*>(take(4 * scale_bytes));
   rows.sums_64 = reinterpret_cast<int32_t*>(take(2 * scale_bytes));
   rows.sums_128 = reinterpret_cast<int32_t*>(take(scale_bytes));
+  if (layout.has_negated) {
+    if (layout.has_sums_16) rows.negated_16 = reinterpret_cast<float*>(take(8 * scale_bytes));
+    rows.negated_32 = reinterpret_cast<float*>(take(4 * scale_bytes));
+  }
   return rows;
 }
 

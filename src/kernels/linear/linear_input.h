@@ -39,6 +39,7 @@ struct InputLayout {
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
   bool has_sums_16 = false;
+  bool has_negated = false;  // sums as floats
   DigitLayout digit_layout = DigitLayout::kFours;
 
   static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
@@ -56,6 +57,8 @@ struct InputRows {
   int32_t* sums_32 = nullptr;   // [rows][4 * scale_stride]
   int32_t* sums_64 = nullptr;   // [rows][2 * scale_stride]
   int32_t* sums_128 = nullptr;  // [rows][scale_stride]
+  float* negated_16 = nullptr;  // [rows][8 * scale_stride]
+  float* negated_32 = nullptr;  // [rows][4 * scale_stride]
 
   static InputRows place(std::byte* buffer, const InputLayout& layout, int64_t row_count);
 };

@@ -74,6 +74,8 @@ struct PackedGroup {
   int32_t* sums_32;   // [4] inputs, negated, in two 16-bit halves: sum = 128 * high + low,
   int32_t* sums_64;   // [2] low in [0, 128)
   int32_t* sums_128;  // [1]
+  float* negated_16;  // [8] the sums of sums_16 as floats; null: not wanted
+  float* negated_32;  // [4] likewise
   bool round_to_bf16;
   // Quantization of inputs. 1: one int8 per input, absmax / 127. 2: 16-bit block fixed point in two
   // balanced base-256 digits, per four inputs {4 high, 4 low}. The unit is 2^-13 times P, the power
@@ -113,7 +115,8 @@ struct PackedTask {
   const float* scales;
   int64_t scales_stride;
   const int32_t* input_sums;  // over `chunk` inputs
-  int64_t input_sums_stride;
+  const float* negated_sums;  // the same, negated; only for formats with minima
+  int64_t input_sums_stride;  // of both
   MTiles m_tiles;
   int64_t out_blocks;
   float* sums;

@@ -181,6 +181,10 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
                                                : input.at.sums_128;
   task.input_sums_stride = layout.scale_stride * per_group;
   task.input_sums = input_sums + tile.row * task.input_sums_stride;
+  if (layout.has_negated) {
+    const float* const negated = per_group == 8 ? input.at.negated_16 : input.at.negated_32;
+    task.negated_sums = negated + tile.row * task.input_sums_stride;
+  }
   switch (layout.digit_layout) {
     case DigitLayout::kFours:
       return integers.digits[layout.digit_count - 1](task);
