@@ -59,7 +59,11 @@ DigitLayout digit_layout_of(const LinearKernels& kernels, int64_t rows, int32_t 
                          });
     return as_bf16 ? DigitLayout::kBf16Tiles : DigitLayout::kTiles;
   }
-  if (rows >= kernels.grouped->min_stretch_rows && all_have(formats, [&](int32_t kernel) {
+  const bool in_passes = all_have(formats, [&](int32_t kernel) {
+    return integer_kernels(kernels, kernel).digit_passes[digit_count - 1];
+  });
+  if (rows >= kernels.grouped->min_stretch_rows && !in_passes &&
+      all_have(formats, [&](int32_t kernel) {
         const IntegerKernels& integers = integer_kernels(kernels, kernel);
         return integers.words != nullptr && (digit_count == 2 || integers.words_of_one_digit);
       })) {

@@ -152,9 +152,9 @@ struct SwigluTask {
 // The kernels of one format of integer weights.
 struct IntegerKernels {
   void (*digits[2])(const PackedTask&);  // [digit_count - 1]
-  // digits[0] takes the inputs of GroupedKernels::min_stretch_rows rows or more in passes, whose
-  // weights stay in the L1 cache.
-  bool digit_passes;
+  // `digits` takes the inputs of GroupedKernels::min_stretch_rows rows or more in passes, whose
+  // weights stay in the L1 cache [digit_count - 1].
+  bool digit_passes[2];
   // Multiplies inputs laid out as words, likewise; null: there is no such kernel.
   void (*words)(const PackedTask&);
   bool words_of_one_digit;  // words are faster than inputs of one digit too
@@ -181,8 +181,8 @@ struct GroupedTileKernels {
 struct GroupedKernels {
   IntegerKernels of[kGroupedFormatCount];
   int32_t word_rows;  // rows of an M tile of DigitLayout::kWords
-  // From this many rows on, inputs become words if the kernels of all their weights take them, and
-  // digits[0] takes inputs in passes where digit_passes says so.
+  // From this many rows on, `digits` takes inputs in passes where digit_passes says so. Where one
+  // of an input's weights has no such kernel and all have a kernel of words, it becomes words.
   int32_t min_stretch_rows;
 };
 

@@ -208,8 +208,10 @@ bool takes_passes(const LinearWeight& weight, const InputLayout& layout, const M
   const WeightFormatInfo& info = weight_format_info(weight.format());
   if (info.kind != WeightKind::kIntegers) return false;
   if (layout.digit_layout == DigitLayout::kWords) return true;
-  return layout.digit_count == 1 && m_tiles.rows >= linear_kernels().grouped->min_stretch_rows &&
-         integer_kernels(linear_kernels(), info.kernel).digit_passes;
+  return layout.digit_count > 0 && layout.digit_layout == DigitLayout::kFours &&
+         m_tiles.rows >= linear_kernels().grouped->min_stretch_rows &&
+         integer_kernels(linear_kernels(), info.kernel)
+             .digit_passes[static_cast<size_t>(layout.digit_count - 1)];
 }
 
 TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x) {
