@@ -7,6 +7,7 @@
 
 #include "kernels/isa.h"
 #include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/formats/grouped.h"
 #include "kernels/linear/formats/weight_formats.h"
 #include "kernels/linear/linear_input.h"
 #include "kernels/linear/linear_weight.h"
@@ -47,7 +48,8 @@ const LinearKernels& default_kernels() {
 // as many channels as have weights that fit.
 constexpr int64_t kTileInputBytes = int64_t{384} << 10;
 constexpr int64_t kMaxTileRows = 128;
-constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles of 3 and 4
+constexpr int64_t kTileOuts = 48;     // whole blocks of 16, whole register tiles of 3 and 4
+constexpr int64_t kGroupedOuts = 64;  // whole register tiles of two blocks
 // AMX kernels take the inputs in passes; the inputs of all rows for one pass, the weights of two
 // columns and the sums share the L2 cache. With more channels per tile, rows are read less often.
 // One or two tiles of rows stream through the weights instead.
@@ -237,8 +239,8 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
   const int64_t fitting =
       kind_of(weight) == WeightKind::kPairs ? kMaxTileRows : kTileInputBytes / m_tile_bytes;
   plan.max_m_tiles = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.m_tiles.begin(1));
-  plan.outs = kTileOuts;
-  plan.grain = long_enough ? kTileOuts : kBlockOuts;
+  plan.outs = is_grouped(weight.format()) ? kGroupedOuts : kTileOuts;
+  plan.grain = long_enough ? plan.outs : kBlockOuts;
   return plan;
 }
 
