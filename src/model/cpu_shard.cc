@@ -106,6 +106,10 @@ void CpuShard::reserve_logits(int64_t rows) {
   const int64_t capacity = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
   logits_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(capacity * logits_width()));
   logits_capacity_ = capacity;  // only once the memory is allocated
+  // Tokens that a reduced vocabulary lacks keep this (spread_logits).
+  if (!draft_tokens_.empty()) {
+    std::fill_n(logits_.get(), capacity * logits_width(), -std::numeric_limits<float>::infinity());
+  }
 }
 
 LogitsPart CpuShard::logits(int64_t rows) const {
@@ -391,12 +395,11 @@ void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
 
 void CpuShard::spread_logits(const Team& team, const ForwardChunk& chunk) {
   const auto num_drafts = static_cast<int64_t>(draft_tokens_.size());
-  const WorkRange rows = team.share(static_cast<int64_t>(chunk.wanted.size()));
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
+  const WorkRange drafts = team.share(num_drafts);
+  for (int64_t row = 0; row < static_cast<int64_t>(chunk.wanted.size()); ++row) {
     const float* const from = draft_logits_.get() + row * num_drafts;
     float* const to = logits_.get() + (chunk.first_logits_row + row) * logits_width();
-    std::fill(to, to + logits_width(), -std::numeric_limits<float>::infinity());
-    for (int64_t draft = 0; draft < num_drafts; ++draft) {
+    for (int64_t draft = drafts.begin; draft < drafts.end; ++draft) {
       const int32_t token = draft_tokens_[static_cast<size_t>(draft)];
       if (token < live_vocab_) to[token] = from[draft];
     }
