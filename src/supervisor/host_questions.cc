@@ -82,4 +82,10 @@ std::vector<std::string> hosts_to_ask(const std::vector<std::string>& hosts) {
   return asked;
 }
 
+std::string describe_silent(const std::vector<std::string>& hosts) {
+  std::string text = hosts.size() == 1 ? "host " : "hosts ";
+  for (size_t idx = 0; idx < hosts.size(); ++idx) text += (idx > 0 ? ", " : "") + hosts[idx];
+  return text + (hosts.size() == 1 ? " does not answer" : " do not answer");
+}
+
 }  // namespace forerun

@@ -45,5 +45,7 @@ class HostQuestions {
 
 // The hosts to ask: each once, without this machine.
 std::vector<std::string> hosts_to_ask(const std::vector<std::string>& hosts);
+// "hosts a, b do not answer", for messages; `hosts`: at least one.
+std::string describe_silent(const std::vector<std::string>& hosts);
 
 }  // namespace forerun

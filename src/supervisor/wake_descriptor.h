@@ -14,20 +14,20 @@ class WakeDescriptor {
  public:
   WakeDescriptor() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~WakeDescriptor() {
-    if (descriptor_ >= 0) close(descriptor_);
+    if (descriptor_ >= 0) ::close(descriptor_);
   }
   WakeDescriptor(const WakeDescriptor&) = delete;
   WakeDescriptor& operator=(const WakeDescriptor&) = delete;
 
   void wake() const {
     const uint64_t increment = 1;
-    [[maybe_unused]] const ssize_t written = write(descriptor_, &increment, sizeof(increment));
+    [[maybe_unused]] const ssize_t written = ::write(descriptor_, &increment, sizeof(increment));
   }
   // Readable after wake(), until clear().
   int descriptor() const { return descriptor_; }
   void clear() const {
     uint64_t count = 0;
-    [[maybe_unused]] const ssize_t taken = read(descriptor_, &count, sizeof(count));
+    [[maybe_unused]] const ssize_t taken = ::read(descriptor_, &count, sizeof(count));
   }
 
  private:

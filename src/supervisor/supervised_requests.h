@@ -1,0 +1,119 @@
+// The requests that are under way. Hands them to each launch, takes their events, and ends those
+// that are cancelled, late, or have seen too many launches die.
+//
+// A launch knows a request by its parts (SupervisedRequest::parts), each of which is a request to
+// the launch. A request that has been added is connected, so that its reader gets its events, once
+// the launch has accepted it, or once it has to wait for a launch.
+//
+// Threads: used under the supervisor's lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "supervisor/launch_availability.h"
+#include "supervisor/launch_calls.h"
+#include "supervisor/message.h"
+#include "supervisor/supervised_request.h"
+#include "supervisor/supervisor_options.h"
+
+namespace forerun {
+
+class SupervisedRequests {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  // Returns what the handle of request `id` needs of the supervisor.
+  using EngineSideOf = std::function<RequestChannel::EngineSide(uint64_t id)>;
+
+  // All must outlive it. Messages to the launch are queued in `calls`.
+  SupervisedRequests(const SupervisorOptions& options, const LaunchAvailability& launch,
+                     LaunchCalls& calls, EngineSideOf engine_side)
+      : options_(options), launch_(launch), calls_(calls), engine_side_(std::move(engine_side)) {}
+
+  // Adds a request, as SupervisedRequest requires it, that no launch has and that is not connected.
+  // Returns its number.
+  uint64_t add(Request request, std::shared_ptr<EventQueue> queue, uint64_t tag);
+  // Hands a request that has just been added to the launch. Returns the number of the call that the
+  // launch answers.
+  uint64_t hand_over_new(uint64_t id);
+  // Connects the request if it is under way and not connected.
+  void connect(uint64_t id);
+  // Removes the request, if it is there, without an event.
+  void erase(uint64_t id);
+
+  size_t size() const { return requests_.size(); }
+  // The sum of all requests' samples.
+  int64_t num_samples() const;
+  // Null if it is not under way.
+  std::shared_ptr<SupervisedRequest> find(uint64_t id) const;
+  // The numbers of the parts that the launch has of the request `id`, which must be under way.
+  std::vector<uint64_t> parts_of(uint64_t id) const { return requests_.at(id).parts; }
+
+  // A launch is ready: hands it all requests but the suspects.
+  void hand_over_all();
+  // Takes the launch's answer to a part: connects the request, or ends it where the launch refuses
+  // it and its submitter waits for the answer no longer.
+  void take_answer(uint64_t part, const Status& status);
+  struct Taken {
+    bool has_tokens = false;  // work has been done
+    // Set if another launch may do better: the request has failed for the first time.
+    std::optional<LaunchFailure> failure;
+  };
+  // Takes an event of the part message.id; drops it if there is no such part.
+  Taken take_event(UpMessage&& message);
+  // Ends the requests that are cancelled, late, or have waited for a launch for too long, and tries
+  // the next suspect. To be called every now and then.
+  void look_after(TimePoint now);
+
+  // The launch is lost: no request has parts any more, and all are connected.
+  void note_loss();
+  // Whether the launch has a suspect that has got no token from it.
+  bool has_trial() const;
+  // Counts the death of the launch that was lost last against the requests that had got no token
+  // from it, and fails those that have reached kMaxDeaths. `why`: what the launch died of.
+  void count_death(const Status& why);
+  // No launch will follow: ends and removes all connected requests, with `why` unless
+  // `is_cancelled` or the request itself is cancelled; the others are only removed, since their
+  // submitters are told.
+  void end_all(const Status& why, bool is_cancelled);
+
+ private:
+  struct Entry {
+    std::shared_ptr<SupervisedRequest> request;
+    std::shared_ptr<EventQueue> queue;  // until it is connected
+    uint64_t tag = 0;
+    std::vector<uint64_t> parts;  // their numbers in this launch
+    int launches = 0;
+    bool cancel_sent = false;
+    bool is_fresh = false;    // this launch has the request, and no token of it has come
+    bool died_fresh = false;  // is_fresh when the launch was lost
+    int deaths = 0;           // launches in a row that died while is_fresh; above 0: a suspect
+  };
+  struct Part {
+    uint64_t request = 0;
+    int32_t sample = -1;
+  };
+
+  void hand_over(uint64_t id, Entry& entry);
+  void connect(uint64_t id, Entry& entry);
+  // Hands over one suspect: they continue one at a time, after all other requests have made
+  // progress.
+  void hand_over_suspect();
+  void cancel_parts(const Entry& entry);
+  bool is_late(const Entry& entry, TimePoint now) const;
+  Status late(const Entry& entry) const;
+
+  const SupervisorOptions& options_;
+  const LaunchAvailability& launch_;
+  LaunchCalls& calls_;
+  const EngineSideOf engine_side_;
+  std::map<uint64_t, Entry> requests_;
+  std::map<uint64_t, Part> parts_;
+};
+
+}  // namespace forerun

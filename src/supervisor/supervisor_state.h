@@ -1,0 +1,50 @@
+// What the threads that call a LaunchSupervisor share with its own thread, under one lock: a
+// request must not be submitted to a launch that has just been lost.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "forerun/engine.h"
+#include "supervisor/launch_availability.h"
+#include "supervisor/launch_calls.h"
+#include "supervisor/message.h"
+#include "supervisor/supervised_requests.h"
+#include "supervisor/supervisor_options.h"
+#include "supervisor/wake_descriptor.h"
+
+namespace forerun {
+
+struct SupervisorState {
+  // `options` must outlive it. `waker` wakes the supervisor's thread.
+  SupervisorState(const SupervisorOptions& options, std::shared_ptr<WakeDescriptor> waker,
+                  SupervisedRequests::EngineSideOf engine_side)
+      : launch(options.soon),
+        calls(std::move(waker)),
+        requests(options, launch, calls, std::move(engine_side)) {}
+
+  // For the supervisor's thread. Both take the lock.
+  bool stops() const;
+  // Waits for `pause` and looks after the requests meanwhile. Returns false, and early, where the
+  // supervisor stops.
+  bool pause(std::chrono::milliseconds pause);
+
+  mutable std::mutex mutex;
+  // Notified when `progress` changes and when a launch is ready or given up.
+  std::condition_variable changed;
+  bool is_stopping = false;
+  LaunchAvailability launch;
+  LaunchCalls calls;
+  SupervisedRequests requests;
+  EngineInfo info;       // of the first launch
+  EngineState reported;  // by the launch, the latest
+  // What the first launch loads and how much of it is done, if its caller has not been told.
+  std::optional<std::pair<std::string, double>> progress;
+};
+
+}  // namespace forerun
