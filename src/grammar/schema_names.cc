@@ -1,4 +1,5 @@
-// The names of properties: patternProperties, propertyNames, and names that no keyword lists.
+#include "grammar/schema_names.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,7 +8,7 @@
 #include "base/status_macros.h"
 #include "grammar/char_dfa.h"
 #include "grammar/pattern.h"
-#include "grammar/schema_reader.h"
+#include "grammar/schema_string.h"
 #include "text/utf8.h"
 
 namespace forerun::grammar {
@@ -17,14 +18,14 @@ constexpr size_t kMaxPatterns = 40;  // of names, in one object
 
 }  // namespace
 
-Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& schema,
-                                                                    const std::string& at) {
+Result<NamePatterns> read_name_patterns(SchemaContext& context, const Json& schema,
+                                        const std::string& at) {
   NamePatterns result;
   if (const auto found = schema.find("patternProperties"); found != schema.end()) {
     const std::string place = child_of(at, "patternProperties");
     if (!found->is_object()) return refuse_at(place, shown(*found), "an object of schemas");
     for (const auto& [pattern, value] : found->items()) {
-      Result<CharNfa> nfa = read_pattern(pattern, limits_);
+      Result<CharNfa> nfa = read_pattern(pattern, context.limits);
       if (!nfa.ok()) return nfa.status().with_context("schema: " + child_of(place, pattern));
       result.patterns.emplace_back(std::move(*nfa), value);
     }
@@ -36,7 +37,7 @@ Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& 
   const auto found = schema.find("propertyNames");
   if (found == schema.end()) return result;
   const std::string place = child_of(at, "propertyNames");
-  FORERUN_ASSIGN_OR_RETURN(const Json names, resolver_.flattened(*found, place));
+  FORERUN_ASSIGN_OR_RETURN(const Json names, context.resolver.flattened(*found, place));
   if (names.is_boolean()) {
     result.none = names == false;
     return result;
@@ -61,7 +62,7 @@ Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& 
     }
     all.push_back(literal_texts(texts));
   }
-  FORERUN_ASSIGN_OR_RETURN(std::optional<CharNfa> texts, read_texts(names, place));
+  FORERUN_ASSIGN_OR_RETURN(std::optional<CharNfa> texts, read_texts(context, names, place));
   if (texts) all.push_back(std::move(*texts));
   FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> least,
                            count_at(names, "minLength", place));
@@ -74,7 +75,7 @@ Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& 
     all.push_back(std::move(*sized));
   }
   if (all.empty()) return result;
-  Result<CharDfa> dfa = read_together(all, limits_);
+  Result<CharDfa> dfa = read_together(all, context.limits);
   if (!dfa.ok()) return dfa.status().with_context("schema: " + place);
   const uint64_t wanted = (uint64_t{1} << all.size()) - 1;
   result.all = texts_where(*dfa, [&](uint64_t marks) { return marks == wanted; });
@@ -82,18 +83,17 @@ Result<SchemaReader::NamePatterns> SchemaReader::read_name_patterns(const Json& 
   return result;
 }
 
-// A member for each set of patterns that some name matches, with what all of them say.
-Result<std::vector<ExprId>> SchemaReader::other_members(const Json& additional,
-                                                        const std::string& at, int depth,
-                                                        const std::vector<std::string>& names,
-                                                        const NamePatterns& patterns) {
+Result<std::vector<ExprId>> other_members(SchemaContext& context, const Json& additional,
+                                          const std::string& at, int depth,
+                                          const std::vector<std::string>& names,
+                                          const NamePatterns& patterns) {
   const size_t count = patterns.patterns.size();
   std::vector<CharNfa> nfas;
   for (const auto& [nfa, value] : patterns.patterns) nfas.push_back(nfa);
   nfas.push_back(literal_texts(names));
   if (patterns.all) nfas.push_back(*patterns.all);
   const std::string place = child_of(at, count > 0 ? "patternProperties" : "propertyNames");
-  Result<CharDfa> dfa = read_together(nfas, limits_);
+  Result<CharDfa> dfa = read_together(nfas, context.limits);
   if (!dfa.ok()) return dfa.status().with_context("schema: " + place);
   std::set<uint64_t> kinds;
   for (const CharDfa::State& state : dfa->states) kinds.insert(state.marks);
@@ -111,23 +111,21 @@ Result<std::vector<ExprId>> SchemaReader::other_members(const Json& additional,
                                             : Json{{"allOf", parts}};
     FORERUN_ASSIGN_OR_RETURN(
         const ExprId value,
-        read(schema, matches ? place : child_of(at, "additionalProperties"), depth + 1));
-    if (is_never(value)) continue;
+        context.read(schema, matches ? place : child_of(at, "additionalProperties"), depth + 1));
+    if (context.is_never(value)) continue;
     FORERUN_ASSIGN_OR_RETURN(
         const ExprId name,
-        quoted_texts(texts_where(*dfa, [&](uint64_t marks) { return marks == kind; }), 0,
+        quoted_texts(context, texts_where(*dfa, [&](uint64_t marks) { return marks == kind; }), 0,
                      kUnbounded, place));
-    if (is_never(name)) continue;
-    members.push_back(
-        rules_.sequence({as_rule("names", name), rules_.literal(":"), json_.space(), value}));
+    if (context.is_never(name)) continue;
+    members.push_back(context.rules.sequence(
+        {context.as_rule("names", name), context.rules.literal(":"), context.json.space(), value}));
   }
   return members;
 }
 
-// A name in quotes that is none of `names`. With `names` it has one spelling, since an escaped
-// spelling of a listed name would be that name.
-ExprId SchemaReader::other_names(const std::vector<std::string>& names) {
-  if (names.empty()) return json_.string();
+ExprId other_names(SchemaContext& context, const std::vector<std::string>& names) {
+  if (names.empty()) return context.json.string();
   struct Letter {
     std::map<uint32_t, size_t> next;
     bool ends_name = false;
@@ -147,27 +145,28 @@ ExprId SchemaReader::other_names(const std::vector<std::string>& names) {
   // One state a letter, one for what has left all names, and one behind a backslash that leaves
   // them: escapes are many moves, so letters share them.
   const auto outside = static_cast<uint32_t>(letters.size()), escape = outside + 1;
-  const ExprId backslash = rules_.literal("\\");
-  std::vector<GraphEdge> edges = {{outside, json_.string_chars(CodePointSet::all()), outside},
-                                  {escape, json_.escape_tails(), outside}};
+  const ExprId backslash = context.rules.literal("\\");
+  std::vector<GraphEdge> edges = {
+      {outside, context.json.string_chars(CodePointSet::all()), outside},
+      {escape, context.json.escape_tails(), outside}};
   std::vector<uint32_t> ends = {outside};
   for (uint32_t at = 0; at < letters.size(); ++at) {
     CodePointSet others = CodePointSet::all();
     for (const auto& [c, next] : letters[at].next) {
       const CodePointSet letter(c, c);
       others = others.minus(letter);
-      edges.push_back({at, json_.string_chars(letter), static_cast<uint32_t>(next)});
+      edges.push_back({at, context.json.string_chars(letter), static_cast<uint32_t>(next)});
     }
     if (others.intersection(JsonRules::escaped_chars()) == JsonRules::escaped_chars()) {
       edges.push_back({at, backslash, escape});
       others = others.minus(JsonRules::escaped_chars());
     }
-    edges.push_back({at, json_.string_chars(others), outside});
+    edges.push_back({at, context.json.string_chars(others), outside});
     if (!letters[at].ends_name) ends.push_back(at);
   }
-  const ExprId quote = rules_.literal("\"");
-  const ExprId name = rules_.graph(escape + 1, std::move(edges), std::move(ends));
-  return as_rule("other names", rules_.sequence({quote, name, quote}));
+  const ExprId quote = context.rules.literal("\"");
+  const ExprId name = context.rules.graph(escape + 1, std::move(edges), std::move(ends));
+  return context.as_rule("other names", context.rules.sequence({quote, name, quote}));
 }
 
 }  // namespace forerun::grammar

@@ -1,0 +1,46 @@
+// What the readers of one schema's parts share: its document, the rules that they write, and the
+// way to read a schema that stands within another.
+//
+// `at`, in all readers: the JSON pointer of the schema that is read, for messages. Readers fail
+// with the pointer, what was found there and what is accepted, and leave the rules of what they had
+// read.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "forerun/status.h"
+#include "grammar/json_rules.h"
+#include "grammar/limits.h"
+#include "grammar/rule_set.h"
+#include "grammar/schema_resolver.h"
+
+namespace forerun::grammar {
+
+struct SchemaContext {
+  using ReadSchema =
+      std::function<Result<ExprId>(const Json& schema, const std::string& at, int depth)>;
+
+  // All must outlive it.
+  SchemaContext(SchemaResolver& schema_resolver, const GrammarLimits& grammar_limits,
+                RuleSet& rule_set, ReadSchema read_schema)
+      : resolver(schema_resolver),
+        limits(grammar_limits),
+        rules(rule_set),
+        json(rule_set, schema_resolver.reading()),
+        read(std::move(read_schema)) {}
+
+  bool is_never(ExprId expr) const { return rules.expr(expr).kind == Expr::Kind::kNever; }
+  // `expr` as a call of a rule of its own, unless it is nothing or such a call already.
+  ExprId as_rule(const std::string& name, ExprId expr);
+
+  SchemaResolver& resolver;
+  const GrammarLimits& limits;
+  RuleSet& rules;
+  JsonRules json;
+  // What `schema` allows. `depth`: how many schemas it stands in.
+  const ReadSchema read;
+};
+
+}  // namespace forerun::grammar
