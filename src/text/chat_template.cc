@@ -7,6 +7,7 @@
 
 #include "base/lfs_pointer.h"
 #include "base/status_macros.h"
+#include "text/jinja/evaluator.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/syntax.h"
 #include "text/jinja/value.h"

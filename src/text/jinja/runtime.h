@@ -1,5 +1,5 @@
-// Runs a parsed template: the state of one render, the operations that templates call by name, and
-// the evaluator.
+// The state of one render, and the operations on values that templates call by an operator or by
+// name.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,32 @@ class Budget {
   uint64_t used_ = 0;
 };
 
+// Keeps no reference; one thread uses it.
 struct Runtime {
   Budget budget;
-  std::tm now{};  // what strftime_now shows
+  std::tm now{};       // what strftime_now shows
+  uint32_t depth = 0;  // of nested evaluation, macros included
+};
+
+// Counts a level of Runtime::depth as long as it lives.
+class DepthGuard {
+ public:
+  explicit DepthGuard(Runtime& runtime) : depth_(runtime.depth) { ++depth_; }
+  ~DepthGuard() { --depth_; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
+  Status check() const {
+    if (depth_ <= kMaxDepth) return {};
+    return Status(StatusCode::kResourceExhausted,
+                  "found a template that is nested too deeply; accepted: up to " +
+                      std::to_string(kMaxDepth) + " levels");
+  }
+
+ private:
+  // Each level takes up to some kilobytes of stack in a sanitizer build.
+  static constexpr uint32_t kMaxDepth = 500;
+
+  uint32_t& depth_;
 };
 
 // Evaluated arguments of a call.
@@ -84,7 +107,7 @@ inline Result<Value> make_generator(List items, Runtime& runtime) {
   return Value::generator(std::move(items));
 }
 
-// Parts of values and operators (expressions.cc).
+// Parts of values and operators (operators.cc).
 
 // a.name: a method of that name, else a member; undefined if there is neither.
 Result<Value> attribute(const Value& value, const std::string& name);
@@ -101,7 +124,7 @@ Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runt
 // == != < <= > >= in, not in
 Result<bool> relation(const std::string& op, const Value& a, const Value& b);
 
-// Formats, filters, tests and methods, each in the file called so.
+// Formats, functions, filters, tests and methods, each in the file called so.
 
 // The string with & < > " ' as entities, marked as escaped; one that is marked stays as it is.
 Value escaped(const Value& value);
@@ -110,6 +133,9 @@ Value escaped(const Value& value);
 Result<Value> percent_format(const Value& text, const Value& values, Runtime& runtime);
 // Python's text.format(...).
 Result<Value> brace_format(const Value& text, const Arguments& args, Runtime& runtime);
+
+Names built_in_functions();
+Result<Value> call_function(Function which, const Arguments& args, Runtime& runtime);
 
 // kUnsupported for names that are not known.
 Result<Value> apply_filter(const std::string& name, const Value& value, const Arguments& args,
@@ -130,87 +156,5 @@ Status bad_value(const std::string& what, const Value& found, const std::string&
 // Filters over sequences; no value if the name is none of theirs.
 Result<std::optional<Value>> apply_sequence_filter(const std::string& name, const Value& value,
                                                    const Arguments& args, Runtime& runtime);
-
-// Runs a parsed template (evaluator.cc, expressions.cc). One render: used once, by one thread.
-// Keeps references to the template and the runtime.
-class Evaluator {
- public:
-  // `variables`: what the template sees beside the built-in functions.
-  Evaluator(Names variables, Runtime& runtime);
-
-  Result<std::string> render(const Body& body);
-
- private:
-  // Each level takes up to some kilobytes of stack in a sanitizer build.
-  static constexpr uint32_t kMaxDepth = 500;
-
-  enum class Flow : uint8_t { kOn, kBreak, kContinue };
-  struct Scope {
-    Names names;
-    uint64_t id = 0;    // never used again
-    size_t parent = 0;  // index of the enclosing scope; its own: none
-  };
-
-  class DepthGuard {
-   public:
-    explicit DepthGuard(uint32_t& depth) : depth_(depth) { ++depth_; }
-    ~DepthGuard() { --depth_; }
-    DepthGuard(const DepthGuard&) = delete;
-    DepthGuard& operator=(const DepthGuard&) = delete;
-    Status check() const {
-      if (depth_ <= kMaxDepth) return {};
-      return Status(StatusCode::kResourceExhausted,
-                    "found a template that is nested too deeply; accepted: up to " +
-                        std::to_string(kMaxDepth) + " levels");
-    }
-
-   private:
-    uint32_t& depth_;
-  };
-
-  Status run(const Body& body, std::string& out, Flow& flow);
-  Status run_statement(const Statement& statement, std::string& out, Flow& flow);
-  Status run_if(const Statement& statement, std::string& out, Flow& flow);
-  Status run_for(const Statement& statement, std::string& out);
-  Status run_loop(const Statement& statement, const List& items, std::string& out);
-  Status run_set(const Statement& statement);
-  Status run_captured(const Statement& statement, std::string& out);
-  Status run_scope(const Statement& statement, std::string& out, Flow& flow);
-  Status append(const std::string& text, std::string& out);
-
-  Result<Value> eval(const Expr& expr);
-  Result<Value> eval_kind(const Expr& expr);
-  Result<Value> eval_sequence(const Expr& expr);
-  Result<Value> eval_dict(const Expr& expr);
-  Result<Value> eval_access(const Expr& expr);
-  Result<Value> eval_slice(const Expr& expr);
-  Result<Value> eval_operator(const Expr& expr);
-  Result<Value> eval_comparison(const Expr& expr);
-  Result<Value> eval_condition(const Expr& expr);
-  Result<Value> eval_call(const Expr& expr);
-  Result<Value> eval_filter(const Expr& expr, const Value* piped);
-  Result<Value> eval_test(const Expr& expr);
-  Result<Arguments> eval_arguments(const Expr& expr);
-  Status unpack(const ExprPtr& rest, bool is_mapping, Arguments& out);
-  Result<Value> call_function(Function which, const Arguments& args);
-  Result<Value> call_macro(const Value::Macro& macro, const Arguments& args);
-  Result<Value> make_mapping(const Arguments& args);
-  Status run_call(const Statement& statement, std::string& out);
-  Status run_with(const Statement& statement, std::string& out, Flow& flow);
-
-  // A scope within `parent`; without one, within the innermost.
-  void open_scope(std::optional<size_t> parent = std::nullopt);
-  Value macro_here(const Statement& definition) const;
-  Value lookup(const std::string& name) const;
-  void assign(const std::string& name, Value value);
-  Status assign_target(const Target& target, Value value);
-  Status assign_targets(const std::vector<Target>& targets, const Value& value);
-
-  Names variables_;
-  Runtime& runtime_;
-  std::vector<Scope> scopes_;
-  uint32_t depth_ = 0;  // of nested evaluation, macros included
-  uint64_t next_scope_id_ = 1;
-};
 
 }  // namespace forerun::text::jinja

@@ -1,0 +1,53 @@
+// The names that a template's statements see: a stack of scopes, each within another one, and the
+// variables around all of them.
+//
+// Threads: one render is one thread's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/syntax.h"
+#include "text/jinja/value.h"
+
+namespace forerun::text::jinja {
+
+class Scopes {
+ public:
+  // Opens the outermost scope. `variables` can be hidden by names of scopes, and not changed.
+  explicit Scopes(Names variables) : variables_(std::move(variables)), scopes_(1) {}
+
+  // Opens a scope within the one at index `parent`; without one, within the innermost.
+  void open(std::optional<size_t> parent = std::nullopt);
+  // Closes the innermost scope, which open() has opened.
+  void close() { scopes_.pop_back(); }
+
+  // The value of the nearest name, seen from the innermost scope; undefined if there is none.
+  Value lookup(const std::string& name) const;
+  // Sets a name of the innermost scope.
+  void assign(const std::string& name, Value value);
+
+  // A macro that sees the innermost scope while that is open.
+  Value macro_here(const Statement& definition) const;
+  // Whether the scope in which the macro was defined is still open.
+  bool is_open(const Value::Macro& macro) const {
+    return macro.scope_index < scopes_.size() && scopes_[macro.scope_index].id == macro.scope_id;
+  }
+
+ private:
+  struct Scope {
+    Names names;
+    uint64_t id = 0;    // never used again
+    size_t parent = 0;  // index of the enclosing scope; its own: none
+  };
+
+  const Names variables_;
+  std::vector<Scope> scopes_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace forerun::text::jinja
