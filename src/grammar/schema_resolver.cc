@@ -76,9 +76,9 @@ SchemaResolver::SchemaResolver(Json document, const GrammarLimits& limits, Schem
       draft != document_.end() && draft->is_string()) {
     const std::string& name = draft->get_ref<const std::string&>();
     for (const char* old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
-      lone_references_ |= name.find(old) != std::string::npos;
+      draft_.lone_references |= name.find(old) != std::string::npos;
     }
-    before_draft_6_ =
+    draft_.before_draft_6 =
         reading_ == SchemaReading::kLetter &&
         (name.find("draft-03") != std::string::npos || name.find("draft-04") != std::string::npos);
   }
@@ -92,7 +92,11 @@ SchemaResolver::SchemaResolver(Json document, const GrammarLimits& limits, Schem
 
 bool SchemaResolver::is_reference(const Json& schema) const {
   const auto ref = schema.find("$ref");
-  return ref != schema.end() && (lone_references_ || !has_assertions(schema, "$ref"));
+  return ref != schema.end() && (draft_.lone_references || !has_assertions(schema, "$ref"));
+}
+
+bool SchemaResolver::needs_flattening(const Json& schema) const {
+  return schema.contains("$ref") || schema.contains("allOf") || needs_respelling(schema, draft_);
 }
 
 Result<const Json*> SchemaResolver::target(const Json& ref, const std::string& at) const {
@@ -145,7 +149,7 @@ Result<Json> SchemaResolver::flattened(const Json& schema, const std::string& at
                      StatusCode::kResourceExhausted);
   }
   FORERUN_RETURN_IF_ERROR(check_keywords(schema, at));
-  FORERUN_ASSIGN_OR_RETURN(Json merged, respelled(schema, at, depth));
+  FORERUN_ASSIGN_OR_RETURN(Json merged, respelled(*this, schema, draft_, at, depth));
   Json ref, parts;
   if (const auto found = merged.find("$ref"); found != merged.end()) ref = std::move(*found);
   if (const auto found = merged.find("allOf"); found != merged.end()) parts = std::move(*found);

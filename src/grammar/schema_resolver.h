@@ -10,6 +10,7 @@
 #include "grammar/limits.h"
 #include "grammar/schema_keywords.h"
 #include "grammar/schema_reading.h"
+#include "grammar/schema_spelling.h"
 
 namespace forerun::grammar {
 
@@ -38,16 +39,11 @@ class SchemaResolver {
   Result<Json> flattened(const Json& schema, const std::string& at, int depth = 0);
 
  private:
-  // schema_spelling.cc: the same schema without what flattened() does not merge.
-  Result<Json> respelled(const Json& schema, const std::string& at, int depth);
-
   Json document_;
   const GrammarLimits& limits_;
   const SchemaReading reading_;
-  bool lone_references_ = false;  // drafts up to 7: keywords beside $ref are ignored
-  // Read strictly (SchemaReading::kLetter): keywords that came with drafts 6 and 7 are ignored.
-  bool before_draft_6_ = false;
-  std::string identifier_;  // the document's, without "#"
+  SchemaDraft draft_;
+  std::string identifier_;  // of the document, without "#"
   std::map<std::string, const Json*> anchors_;
   size_t merges_ = 0, merged_values_ = 0;
 };

@@ -1,10 +1,10 @@
-// Keywords of drafts 4 to 7 as those of 2020-12, and what can be said by other keywords said so.
+#include "grammar/schema_spelling.h"
+
 #include <array>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "grammar/schema_negate.h"
-#include "grammar/schema_resolver.h"
 
 namespace forerun::grammar {
 namespace {
@@ -91,25 +91,25 @@ Status respell_dependencies(Json& schema, const std::string& at, Json& parts) {
 
 }  // namespace
 
-bool SchemaResolver::needs_flattening(const Json& schema) const {
-  if (schema.contains("$ref") || schema.contains("allOf")) return true;
+bool needs_respelling(const Json& schema, const SchemaDraft& draft) {
   for (const char* keyword : kRespelled) {
     if (schema.contains(keyword)) return true;
   }
   for (const char* keyword : kSinceDraft6) {
-    if (before_draft_6_ && schema.contains(keyword)) return true;
+    if (draft.before_draft_6 && schema.contains(keyword)) return true;
   }
   return has_list_of_items(schema) || is_bool_bound(schema, "exclusiveMinimum") ||
          is_bool_bound(schema, "exclusiveMaximum");
 }
 
-Result<Json> SchemaResolver::respelled(const Json& schema, const std::string& at, int depth) {
-  if (lone_references_ && schema.contains("$ref")) return Json{{"$ref", schema.at("$ref")}};
-  if (before_draft_6_) {
+Result<Json> respelled(SchemaResolver& resolver, const Json& schema, const SchemaDraft& draft,
+                       const std::string& at, int depth) {
+  if (draft.lone_references && schema.contains("$ref")) return Json{{"$ref", schema.at("$ref")}};
+  if (draft.before_draft_6) {
     Json known = schema;
     size_t erased = 0;
     for (const char* keyword : kSinceDraft6) erased += known.erase(keyword);
-    if (erased > 0) return respelled(known, at, depth);
+    if (erased > 0) return respelled(resolver, known, draft, at, depth);
   }
   Json result = schema;
   Json parts = Json::array();
@@ -124,8 +124,8 @@ Result<Json> SchemaResolver::respelled(const Json& schema, const std::string& at
   respell_bound(result, "exclusiveMaximum", "maximum");
   FORERUN_RETURN_IF_ERROR(respell_dependencies(result, at, parts));
   const auto opposite = [&](const char* keyword) -> Result<Json> {
-    FORERUN_ASSIGN_OR_RETURN(std::optional<Json> other,
-                             negated(*this, schema.at(keyword), child_of(at, keyword), depth + 1));
+    FORERUN_ASSIGN_OR_RETURN(std::optional<Json> other, negated(resolver, schema.at(keyword),
+                                                                child_of(at, keyword), depth + 1));
     if (other) return std::move(*other);
     return refuse_at(child_of(at, keyword), "the keyword \"" + std::string(keyword) + "\" of this",
                      "it of type, enum, const, required, properties, bounds, lengths, pattern and "
