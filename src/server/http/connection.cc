@@ -5,16 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cctype>
+#include <boost/asio/write.hpp>
 #include <cerrno>
-#include <cstdio>
 #include <utility>
+
+#include "server/http/connection_exchange.h"
+#include "server/http/response_head.h"
 
 namespace forerun::server {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using boost::system::error_code;
 
 namespace {
@@ -26,27 +26,6 @@ constexpr size_t kHeadPiece = 4096;
 constexpr size_t kBodyPiece = 64 << 10;
 constexpr const char* kServerEnding = "the server is ending";
 
-// Whether an id may stand in headers and logs.
-bool is_fit_id(std::string_view id) {
-  if (id.empty() || id.size() > 128) return false;
-  for (const char letter : id) {
-    const bool fit = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-' ||
-                     letter == '_' || letter == '.' || letter == ':';
-    if (!fit) return false;
-  }
-  return true;
-}
-
-std::string new_id() {
-  static std::atomic<uint64_t> count{0};
-  static const auto start =
-      static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  char text[48];
-  std::snprintf(text, sizeof(text), "req-%llx-%llx", static_cast<unsigned long long>(start / 1000),
-                static_cast<unsigned long long>(++count));
-  return text;
-}
-
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, const HttpOptions& options,
@@ -56,7 +35,7 @@ Connection::Connection(asio::ip::tcp::socket socket, const HttpOptions& options,
       options_(options),
       handlers_(handlers),
       on_closed_(std::move(on_closed)),
-      bodies_(std::move(bodies)) {
+      parser_(options, std::move(bodies)) {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
@@ -72,8 +51,7 @@ void Connection::turn_away(int status, const std::string& message) { fail(status
 void Connection::be_idle() {
   state_ = State::kIdle;
   read_deadline_ = idle_since_ + options_.idle_time;
-  request_ = {};
-  body_memory_ = nullptr;
+  parser_.begin();
   if (buffer_.size() > 0 || std::exchange(has_input_, false)) return read_request();
   buffer_ = {};  // an idle connection holds no memory that it need not
   wait_readable();
@@ -122,11 +100,8 @@ void Connection::on_peer_done() {
 void Connection::read_request() {
   state_ = State::kReading;
   read_deadline_ = Clock::now() + options_.header_time;
-  version_ = 11;
-  head_only_ = false;
-  scanner_ = HeadScanner(static_cast<size_t>(options_.max_header_bytes));
   buffer_.max_size(static_cast<size_t>(options_.max_header_bytes) + 2 * kBodyPiece);
-  scan_head();
+  take_head();
 }
 
 std::string_view Connection::buffered() const {
@@ -134,196 +109,198 @@ std::string_view Connection::buffered() const {
   return {static_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void Connection::scan_head() {
-  switch (scanner_.scan(buffered())) {
-    case HeadScanner::Verdict::kWhole:
-      return parse_head();
-    case HeadScanner::Verdict::kBad:
-      return fail(400, "not an HTTP request: " + std::string(scanner_.fault()));
-    case HeadScanner::Verdict::kTooLong:
-      return fail(431, "headers: too long; accepted: up to " +
-                           std::to_string(options_.max_header_bytes) + " bytes");
-    case HeadScanner::Verdict::kMore:
+void Connection::consume_to(std::string_view left) {
+  buffer_.consume(buffer_.size() - left.size());
+}
+
+void Connection::take_head() {
+  std::string_view bytes = buffered();
+  const Verdict verdict = parser_.take_head(bytes);
+  consume_to(bytes);
+  switch (verdict) {
+    case Verdict::kMore:
+      return read_piece(kHeadPiece, "headers", &Connection::take_head);
+    case Verdict::kBlank:
+      return be_idle();
+    case Verdict::kRefused:
+      return fail(parser_.fault().status, parser_.fault().message);
+    case Verdict::kWhole:
       break;
   }
-  if (!scanner_.has_begun() && buffer_.size() > 0) {  // empty lines alone, as some clients add them
-    buffer_.consume(buffer_.size());
-    return be_idle();
-  }
-  socket_.async_read_some(buffer_.prepare(kHeadPiece),
-                          [self = shared_from_this()](const error_code& error, size_t count) {
-                            self->on_head_bytes(error, count);
-                          });
-}
-
-void Connection::on_head_bytes(const error_code& error, size_t count) {
-  if (state_ != State::kReading) return;  // it was cut off meanwhile
-  if (error == asio::error::eof && scanner_.has_begun()) {
-    return fail(400, "not an HTTP request: it ends within its headers");
-  }
-  if (error) return refuse_malformed(error);
-  buffer_.commit(count);
-  scan_head();
-}
-
-void Connection::parse_head() {
-  buffer_.consume(scanner_.blank_bytes());
-  const size_t length = scanner_.head_end() - scanner_.blank_bytes();
-  const std::string_view line = buffered().substr(0, buffered().find('\r'));
-  parser_.emplace();
-  // The scanner has already limited the head's bytes.
-  parser_->header_limit(static_cast<std::uint32_t>(options_.max_header_bytes + 1));
-  parser_->body_limit(static_cast<std::uint64_t>(options_.max_body_bytes));
-  error_code error;
-  parser_->put(asio::const_buffer(buffer_.data().data(), length), error);
-  if (error == http::error::bad_version && ends_in_http_version(line)) {
-    return fail(505, "request line: found '" + std::string(line.substr(line.size() - 8)) +
-                         "'; accepted: HTTP/1.1 and HTTP/1.0");
-  }
-  buffer_.consume(length);
-  if (!error || error == http::error::body_limit) take_fields();
-  if (error) return refuse_malformed(error);
-  const std::string target(parser_->get().target());
-  if (const std::optional<HeadFault> fault = read_head(target, request_)) {
-    return fail(fault->status, fault->message);
-  }
-  if (std::optional<HttpResponse> refusal = handlers_.refuse(request_)) {
-    return answer_and_close(std::move(*refusal));
+  keep_alive_ = parser_.keeps_alive();
+  if (std::optional<HttpResponse> refusal = handlers_.refuse(parser_.request())) {
+    return answer_and_close(*refusal);
   }
   begin_body();
 }
 
-void Connection::take_fields() {
-  const auto& message = parser_->get();
-  version_ = message.version();
-  keep_alive_ = message.keep_alive();
-  request_ = {};
-  request_.version = version_;
-  request_.method = std::string(message.method_string());
-  head_only_ = request_.method == "HEAD";
-  for (const auto& field : message) {
-    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-  }
-  const std::string_view given = request_.header("X-Request-Id");
-  request_.id = is_fit_id(given) ? std::string(given) : new_id();
-}
-
-void Connection::refuse_malformed(const error_code& error) {
-  if (timed_out_) return fail(408, "the request took longer to arrive than is allowed");
-  if (error == http::error::body_limit) {
-    return fail(413, "body: too large; accepted: up to " + std::to_string(options_.max_body_bytes) +
-                         " bytes");
-  }
-  if (error == http::error::bad_content_length) {
-    return fail(400,
-                "Content-Length: malformed or repeated; accepted: one decimal number, without "
-                "Transfer-Encoding");
-  }
-  if (error == http::error::bad_transfer_encoding) {
-    return fail(400,
-                "Transfer-Encoding: malformed or repeated; accepted: 'chunked' once, without "
-                "Content-Length");
-  }
-  const bool is_http = error.category() == make_error_code(http::error::end_of_stream).category();
-  if (error == http::error::end_of_stream || !is_http) return close();  // the client has left
-  fail(400, "not an HTTP request: " + error.message());
-}
-
 void Connection::begin_body() {
-  const auto announced = parser_->content_length();
-  chunks_.reset();
-  if (parser_->chunked()) {
-    chunks_.emplace(static_cast<uint64_t>(options_.max_body_bytes),
-                    static_cast<size_t>(options_.max_header_bytes));
+  switch (parser_.begin_body()) {
+    case Verdict::kWhole:
+      return handle();
+    case Verdict::kRefused:
+      return fail(parser_.fault().status, parser_.fault().message);
+    case Verdict::kMore:
+    case Verdict::kBlank:
+      break;
   }
-  body_left_ = announced ? *announced : 0;
-  body_is_whole_ = !chunks_ && body_left_ == 0;
-  parser_.reset();
-  if (body_is_whole_) return handle();
-  body_memory_ = std::make_shared<BodyMemory>(bodies_);
-  if (!bodies_->has_room(static_cast<int64_t>(body_left_))) return refuse_body();
-  for (const std::string& member : list_of(request_.headers, "Expect")) {
-    if (version_ < 11 || member.empty()) continue;
-    send("HTTP/1.1 100 Continue\r\n\r\n");
-    break;
-  }
+  if (parser_.expects_continue()) send("HTTP/1.1 100 Continue\r\n\r\n");
   body_deadline_ = Clock::now() + options_.body_time;
-  read_body();
+  take_body();
 }
 
-void Connection::read_body() {
-  if (chunks_) {
-    if (!take_chunks()) return;
-  } else {
-    const auto count = static_cast<size_t>(std::min<uint64_t>(body_left_, buffer_.size()));
-    request_.body.append(buffered(), 0, count);
-    buffer_.consume(count);
-    body_left_ -= count;
-    body_is_whole_ = body_left_ == 0;
-  }
-  if (!body_memory_->grow_to(static_cast<int64_t>(request_.body.size()))) return refuse_body();
-  if (body_is_whole_) return handle();
-  read_deadline_ = std::min(body_deadline_, Clock::now() + options_.body_stall_time);
-  socket_.async_read_some(buffer_.prepare(kBodyPiece),
-                          [self = shared_from_this()](const error_code& error, size_t count) {
-                            self->on_body_bytes(error, count);
-                          });
-}
-
-void Connection::on_body_bytes(const error_code& error, size_t count) {
-  if (state_ != State::kReading) return;  // it was cut off meanwhile
-  if (error == asio::error::eof) {
-    return fail(400, "not an HTTP request: it ends within its body");
-  }
-  if (error) return refuse_malformed(error);
-  buffer_.commit(count);
-  read_body();
-}
-
-bool Connection::take_chunks() {
+void Connection::take_body() {
   std::string_view bytes = buffered();
-  const size_t before = bytes.size();
-  const ChunkedBody::Verdict verdict = chunks_->take(&bytes, &request_.body);
-  buffer_.consume(before - bytes.size());
-  switch (verdict) {
-    case ChunkedBody::Verdict::kWhole:
-      body_is_whole_ = true;
-      return true;
-    case ChunkedBody::Verdict::kMore:
-      return true;
-    case ChunkedBody::Verdict::kBad:
-      fail(400, "not an HTTP request: " + std::string(chunks_->fault()));
-      return false;
-    case ChunkedBody::Verdict::kTooLong:
-      fail(431, "body: a chunk's extensions or the trailers are too long; accepted: up to " +
-                    std::to_string(options_.max_header_bytes) + " bytes");
-      return false;
-    case ChunkedBody::Verdict::kTooLarge:
-      refuse_malformed(http::error::body_limit);
-      return false;
-  }
-  return false;
+  const Verdict verdict = parser_.take_body(bytes);
+  consume_to(bytes);
+  if (verdict == Verdict::kRefused) return fail(parser_.fault().status, parser_.fault().message);
+  if (verdict == Verdict::kWhole) return handle();
+  read_deadline_ = std::min(body_deadline_, Clock::now() + options_.body_stall_time);
+  read_piece(kBodyPiece, "body", &Connection::take_body);
 }
 
-void Connection::refuse_body() {
-  request_.body = {};
-  body_memory_ = nullptr;
-  fail(503, "body: the memory for request bodies is full; send this request again later");
+void Connection::read_piece(size_t max_bytes, const char* part, void (Connection::*then)()) {
+  socket_.async_read_some(buffer_.prepare(max_bytes), [self = shared_from_this(), part, then](
+                                                          const error_code& error, size_t count) {
+    if (self->state_ != State::kReading) return;  // it was cut off meanwhile
+    if (error) return self->on_read_failed(error, part);
+    self->buffer_.commit(count);
+    ((*self).*then)();
+  });
+}
+
+void Connection::on_read_failed(const error_code& error, const char* part) {
+  if (error == asio::error::eof && parser_.has_begun()) {
+    return fail(400, std::string("not an HTTP request: it ends within its ") + part);
+  }
+  if (timed_out_) return fail(408, "the request took longer to arrive than is allowed");
+  close();  // the client has left
 }
 
 void Connection::handle() {
   state_ = State::kAnswering;
   read_deadline_ = Clock::time_point::max();
-  std::string body = std::exchange(request_.body, {});
-  HttpRequest whole = request_;  // the head stays, for the answer's
-  whole.body = std::move(body);
-  whole.body_memory = std::exchange(body_memory_, nullptr);
   is_stream_ = false;
   head_sent_ = false;
   answer_ended_ = false;
   ++number_;
   if (buffer_.size() == 0) wait_readable();
-  handlers_.handle(std::move(whole), exchange());
+  handlers_.handle(parser_.take_request(),
+                   std::make_shared<ConnectionExchange>(shared_from_this(), number_));
+}
+
+bool Connection::answers(uint64_t number) const {
+  return number == number_ && state_ == State::kAnswering && !answer_ended_;
+}
+
+void Connection::fail(int status, const std::string& message) {
+  answer_and_close(handlers_.failure(status, message));
+}
+
+void Connection::answer_and_close(const HttpResponse& response) {
+  state_ = State::kAnswering;
+  read_deadline_ = Clock::time_point::max();
+  keep_alive_ = false;
+  is_stream_ = false;
+  head_sent_ = false;
+  answer_ended_ = false;
+  respond(++number_, response);
+}
+
+std::string Connection::head_of(const HttpResponse& response, bool is_stream) {
+  const HttpRequest& request = parser_.request();
+  // A client of HTTP/1.0 knows no chunks: its stream ends with the connection.
+  keep_alive_ = keep_alive_ && !draining_ && !(is_stream && request.version < 11);
+  return response_head(
+      response, handlers_.headers(request), request,
+      {.version = request.version, .is_stream = is_stream, .keep_alive = keep_alive_});
+}
+
+void Connection::respond(uint64_t number, const HttpResponse& response) {
+  if (!answers(number)) return;
+  std::string bytes = head_of(response, /*is_stream=*/false);
+  if (parser_.request().method != "HEAD") bytes += response.body;
+  head_sent_ = true;
+  answer_ended_ = true;
+  send(bytes);
+}
+
+void Connection::begin_events(uint64_t number) {
+  if (!answers(number)) return;
+  is_stream_ = true;
+  HttpResponse head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  head_sent_ = true;
+  send(head_of(head, /*is_stream=*/true));
+}
+
+void Connection::send_event(uint64_t number, const std::string& data, const std::string& event) {
+  if (!answers(number) || !is_stream_) return;
+  std::string bytes;
+  bytes.reserve(data.size() + event.size() + 32);
+  if (!event.empty()) bytes += "event: " + event + "\n";
+  bytes += "data: " + data + "\n\n";
+  send_piece(bytes);
+}
+
+void Connection::send_piece(const std::string& bytes) {
+  if (parser_.request().version < 11) return send(bytes);
+  char size[24];
+  std::snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
+  send(size + bytes + "\r\n");
+}
+
+// RFC 9110, 15.2: a client of HTTP/1.1 must read interim answers and ignore those that it did not
+// expect. In a stream of events a line that begins with a colon is a comment.
+void Connection::ask_whether_there(Clock::time_point now) {
+  next_ask_ = now + options_.ask_every;
+  if (answer_ended_ || !writing_.empty() || !unsent_.empty()) return;
+  if (is_stream_) return send_piece(":\n\n");
+  if (!head_sent_ && parser_.request().version >= 11) send("HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+void Connection::end_events(uint64_t number) {
+  if (!answers(number) || !is_stream_) return;
+  answer_ended_ = true;
+  send(parser_.request().version < 11 ? "" : "0\r\n\r\n");
+}
+
+void Connection::when_gone(uint64_t number, std::function<void()> on_gone) {
+  if (answers(number)) {
+    on_gone_ = std::move(on_gone);
+  } else if (number != number_ || state_ == State::kClosed) {
+    on_gone();
+  }
+}
+
+void Connection::send(const std::string& bytes) {
+  unsent_ += bytes;
+  if (static_cast<int64_t>(unsent_.size()) > options_.max_unsent_bytes && is_stream_) {
+    return close();
+  }
+  flush();
+}
+
+void Connection::flush() {
+  if (!writing_.empty()) return;
+  if (unsent_.empty()) {
+    if (answer_ended_ && state_ == State::kAnswering) go_on();
+    return;
+  }
+  std::swap(writing_, unsent_);
+  write_deadline_ = Clock::now() + options_.write_time;
+  asio::async_write(
+      socket_, asio::buffer(writing_),
+      [self = shared_from_this()](const error_code& error, size_t) { self->on_written(error); });
+}
+
+void Connection::on_written(const error_code& error) {
+  if (state_ == State::kClosed) return;
+  write_deadline_ = Clock::time_point::max();
+  if (error) return close();
+  writing_.clear();
+  flush();
 }
 
 void Connection::go_on() {

@@ -1,23 +1,20 @@
-// One client's connection: reads requests one after the other, writes their answers, and notices
-// when the client leaves. All on the loop's thread. For the files of this folder that use Boost.
+// One client's connection: reads requests one after the other (RequestParser), writes their
+// answers, keeps the limits of time, and notices when the client leaves. All on the loop's thread.
+// For the files of this folder that use Boost.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <string_view>
 
 #include "server/http/body_budget.h"
-#include "server/http/chunked_body.h"
-#include "server/http/head_scanner.h"
 #include "server/http/http_server.h"
-#include "server/http/request_head.h"
+#include "server/http/request_parser.h"
 
 namespace forerun::server {
 
@@ -50,14 +47,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
   // Answers request `number`. Has no effect if that is no longer the present request.
-  void respond(uint64_t number, HttpResponse response);
+  void respond(uint64_t number, const HttpResponse& response);
   void begin_events(uint64_t number);
   void send_event(uint64_t number, const std::string& data, const std::string& event);
   void end_events(uint64_t number);
   void when_gone(uint64_t number, std::function<void()> on_gone);
 
  private:
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Verdict = RequestParser::Verdict;
   enum class State : uint8_t {
     kIdle,       // between requests
     kReading,    // a request has begun
@@ -70,31 +67,26 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_readable();
   void on_readable();
   void read_request();
-  void scan_head();
-  void on_head_bytes(const boost::system::error_code& error, size_t count);
-  void parse_head();
-  void take_fields();
+  // Take what has come of the head or the body, and read more where that is not all.
+  void take_head();
   void begin_body();
-  // Takes what has come of the body, and reads more where that is not all.
-  void read_body();
-  void on_body_bytes(const boost::system::error_code& error, size_t count);
-  // Returns false if the request has been refused.
-  bool take_chunks();
-  void refuse_malformed(const boost::system::error_code& error);
-  void refuse_body();
-  void handle();
-  std::shared_ptr<Exchange> exchange();  // for the request that is being answered
+  void take_body();
+  // Calls `then` once up to `max_bytes` more of this part of the request have come.
+  void read_piece(size_t max_bytes, const char* part, void (Connection::*then)());
+  void on_read_failed(const boost::system::error_code& error, const char* part);
   std::string_view buffered() const;
-  // Called when the client has shut down its sending side: it may have gone, or wait for its
-  // answer.
+  // Drops what stands in front of `left`, the end of buffered().
+  void consume_to(std::string_view left);
+  void handle();
+  // The client has shut down its sending side: it may have gone, or wait for its answer.
   void on_peer_done();
   void ask_whether_there(Clock::time_point now);
   // Sends the connection's last answer.
   void fail(int status, const std::string& message);
-  void answer_and_close(HttpResponse response);
+  void answer_and_close(const HttpResponse& response);
   std::string head_of(const HttpResponse& response, bool is_stream);
   void send_piece(const std::string& bytes);  // of a stream
-  void send(std::string bytes);
+  void send(const std::string& bytes);
   void flush();
   void on_written(const boost::system::error_code& error);
   void finish_answer();
@@ -108,20 +100,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const HttpHandlers& handlers_;
   std::function<void(Connection*)> on_closed_;
   State state_ = State::kIdle;
-  const std::shared_ptr<BodyBudget> bodies_;
   boost::beast::flat_buffer buffer_;
-  HeadScanner scanner_;
-  std::optional<Parser> parser_;  // of the head
-  std::optional<ChunkedBody> chunks_;
-  uint64_t body_left_ = 0;  // of a body that does not come in chunks
-  bool body_is_whole_ = false;
-  std::shared_ptr<BodyMemory> body_memory_;
-  HttpRequest request_;
+  RequestParser parser_;
   uint64_t number_ = 0;  // of the present request
-  unsigned version_ = 11;
   bool keep_alive_ = true;
   bool draining_ = false;
-  bool head_only_ = false;     // the request is HEAD
   bool waiting_ = false;       // for something to read
   bool has_input_ = false;     // the next request has begun while this one is answered
   bool timed_out_ = false;     // while a request was read

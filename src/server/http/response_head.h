@@ -1,0 +1,22 @@
+// The head of an answer: its status line and headers.
+#pragma once
+
+#include <string>
+
+#include "server/http/http_message.h"
+
+namespace forerun::server {
+
+// How an answer is framed.
+struct ResponseFraming {
+  unsigned version = 11;  // of the request: 10, HTTP/1.0, knows no chunks
+  bool is_stream = false;
+  bool keep_alive = true;
+};
+
+// Returns the head of the answer to `request`, with the empty line behind it. `more`: headers
+// beside those of `response`.
+std::string response_head(const HttpResponse& response, const HttpHeaders& more,
+                          const HttpRequest& request, const ResponseFraming& framing);
+
+}  // namespace forerun::server
