@@ -28,38 +28,38 @@ Result<ExprId> counted_object(SchemaContext& context, const std::vector<Property
                      "counts that take up to " + std::to_string(kMaxCountedStates) + " states",
                      StatusCode::kUnsupported);
   }
-  const auto most = static_cast<uint32_t>(top);
-  const auto state = [&](uint32_t i, uint32_t n) { return i * (most + 1) + n; };
-  const uint32_t end = static_cast<uint32_t>(rows) * (most + 1);
+  const auto max_count = static_cast<uint32_t>(top);
+  const auto state = [&](uint32_t i, uint32_t n) { return i * (max_count + 1) + n; };
+  const uint32_t end = static_cast<uint32_t>(rows) * (max_count + 1);
   const ExprId gap = context.json.gap(),
                comma = context.rules.sequence({context.rules.literal(","), gap});
   const ExprId empty = context.rules.empty(), brace = context.rules.literal("}");
   const ExprId close = context.rules.sequence({gap, brace});
   std::vector<GraphEdge> edges;
   const auto write = [&](uint32_t from, uint32_t n, ExprId member, uint32_t to_row, bool first) {
-    if (bounded && n == most) return;
+    if (bounded && n == max_count) return;
     edges.push_back({from, context.rules.sequence({first ? gap : comma, member}),
-                     state(to_row, std::min(n + 1, most))});
+                     state(to_row, std::min(n + 1, max_count))});
   };
   // n tells whether none was written, except where it only means "any number".
-  if (most == 0) {
+  if (max_count == 0) {
     return counts.min == 0 ? context.rules.literal("{}") : context.rules.never();
   }
   for (uint32_t i = 0; i < listed; ++i) {
     const ExprId member = context.as_rule("property", properties[i].member);
-    for (uint32_t n = 0; n <= std::min(i, most); ++n) {
+    for (uint32_t n = 0; n <= std::min(i, max_count); ++n) {
       if (!properties[i].required) edges.push_back({state(i, n), empty, state(i + 1, n)});
       if (properties[i].possible) write(state(i, n), n, member, i + 1, n == 0);
     }
   }
-  for (uint32_t n = 0; n <= most; ++n) {
+  for (uint32_t n = 0; n <= max_count; ++n) {
     const uint32_t past = state(listed, n);
     if (n >= counts.min) edges.push_back({past, n == 0 ? brace : close, end});
     if (!additional || n > listed) continue;
     // Row listed + 1 + n: n listed ones, then others.
     const uint32_t row = listed + 1 + n;
     write(past, n, *additional, row, n == 0);
-    for (uint32_t m = n; m <= most; ++m) {
+    for (uint32_t m = n; m <= max_count; ++m) {
       write(state(row, m), m, *additional, row, false);
       if (n + 1 >= counts.min) edges.push_back({state(row, m), close, end});
     }

@@ -133,7 +133,7 @@ Result<ExprId> read_array(SchemaContext& context, const Json& schema, const std:
              context.resolver.reading() == SchemaReading::kLetter) {
     rest = context.json.value();
   }
-  // Nothing can follow an item that nothing can be.
+  // Nothing can follow an item that no value satisfies.
   for (size_t i = 0; i < first.size(); ++i) {
     if (!context.is_never(first[i])) continue;
     first.resize(i);

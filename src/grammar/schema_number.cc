@@ -56,7 +56,7 @@ Result<ExprId> NumberReader::read(const Json& schema, const std::string& at, int
   }
   int64_t first = -kLargestInteger, last = kLargestInteger;
   if (least) {
-    // Beyond what is written at all there is nothing.
+    // Replies have no integers beyond this one.
     if (compare(least->value, *Decimal::parse("999999999999999999")) > 0)
       return context_.rules.never();
     first = least->inclusive ? least->value.ceil(kLargestInteger)

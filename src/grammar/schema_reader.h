@@ -43,7 +43,7 @@ class SchemaReader {
   ObjectReader objects_;
   std::map<std::string, RuleId> references_;  // by the pointer, as written
   std::map<std::string, RuleId> merged_;      // by the text of what merging made
-  std::set<RuleId> nevers_;                   // of those, the ones that allow nothing
+  std::set<RuleId> nevers_;                   // the rules among these that allow nothing
 };
 
 }  // namespace forerun::grammar

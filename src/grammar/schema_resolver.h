@@ -43,7 +43,7 @@ class SchemaResolver {
   const GrammarLimits& limits_;
   const SchemaReading reading_;
   SchemaDraft draft_;
-  std::string identifier_;  // of the document, without "#"
+  std::string identifier_;  // the document's, without "#"
   std::map<std::string, const Json*> anchors_;
   size_t merges_ = 0, merged_values_ = 0;
 };

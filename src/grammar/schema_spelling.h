@@ -12,8 +12,8 @@ class SchemaResolver;
 
 // What an older draft of a document means.
 struct SchemaDraft {
-  bool lone_references = false;  // drafts up to 7: what stands beside $ref says nothing
-  // Read strictly: keywords that came with drafts 6 and 7 are ignored.
+  bool lone_references = false;  // drafts up to 7: keywords beside $ref are ignored
+  // Read strictly (SchemaReading::kLetter): keywords that came with drafts 6 and 7 are ignored.
   bool before_draft_6 = false;
 };
 

@@ -36,9 +36,9 @@ bool HostWatch::ask() {
 }
 
 void HostWatch::wait_for_all() {
-  milliseconds pause = options_.first_question_pause;
-  while (state_.pause(pause) && !ask())
-    pause = std::min(2 * pause, options_.longest_question_pause);
+  milliseconds duration = options_.first_question_pause;
+  while (state_.pause(duration) && !ask())
+    duration = std::min(2 * duration, options_.longest_question_pause);
 }
 
 void HostWatch::watch_start(std::chrono::steady_clock::time_point begun, bool has_spoken) {

@@ -17,8 +17,8 @@ bool SupervisorState::stops() const {
   return is_stopping;
 }
 
-bool SupervisorState::pause(std::chrono::milliseconds pause) {
-  const Clock::time_point until = Clock::now() + pause;
+bool SupervisorState::pause(std::chrono::milliseconds duration) {
+  const Clock::time_point until = Clock::now() + duration;
   while (Clock::now() < until) {
     {
       const std::lock_guard lock(mutex);

@@ -30,9 +30,9 @@ struct SupervisorState {
 
   // For the supervisor's thread. Both take the lock.
   bool stops() const;
-  // Waits for `pause` and looks after the requests meanwhile. Returns false, and early, where the
-  // supervisor stops.
-  bool pause(std::chrono::milliseconds pause);
+  // Waits for `duration` and looks after the requests meanwhile. Returns false, and early, where
+  // the supervisor stops.
+  bool pause(std::chrono::milliseconds duration);
 
   mutable std::mutex mutex;
   // Notified when `progress` changes and when a launch is ready or given up.

@@ -78,7 +78,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Drops what stands in front of `left`, the end of buffered().
   void consume_to(std::string_view left);
   void handle();
-  // The client has shut down its sending side: it may have gone, or wait for its answer.
+  // Called when the client has shut down its sending side: it may have gone, or wait for its
+  // answer.
   void on_peer_done();
   void ask_whether_there(Clock::time_point now);
   // Sends the connection's last answer.

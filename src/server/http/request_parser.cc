@@ -16,7 +16,7 @@ namespace {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-// Fit for headers and logs.
+// Whether an id may stand in headers and logs.
 bool is_fit_id(std::string_view id) {
   if (id.empty() || id.size() > 128) return false;
   for (const char letter : id) {

@@ -74,7 +74,7 @@ Result<Value> integer_arithmetic(const std::string& op, int64_t a, int64_t b) {
     const double size = std::pow(std::fabs(static_cast<double>(a)), static_cast<double>(b));
     overflow = !(size < 9.0e18);
     out = 1;
-    // |a| of at most 1 would go round forever on a large exponent without changing anything more.
+    // Powers of -1, 0 and 1 need no more rounds than this, whatever the exponent.
     const int64_t rounds = a >= -1 && a <= 1 ? std::min<int64_t>(b, 2 + b % 2) : b;
     for (int64_t i = 0; i < rounds && !overflow; ++i) out *= a;
   } else {
