@@ -34,8 +34,9 @@ ExprId ordered_object(SchemaContext& context, std::vector<Property> properties,
 ExprId unordered_object(SchemaContext& context, const std::vector<Property>& properties,
                         std::optional<ExprId> additional, bool may_be_empty);
 
-// As many properties as `counts` says, in the schema's order, then additional ones. Fails with
-// kUnsupported, naming the keyword of the schema at `at`, if that takes too many states.
+// An object that has as many properties as `counts` says, in the schema's order, then additional
+// ones. Fails with kUnsupported, naming the keyword of the schema at `at`, if that takes too many
+// states.
 Result<ExprId> counted_object(SchemaContext& context, const std::vector<Property>& properties,
                               std::optional<ExprId> additional, PropertyCounts counts,
                               const std::string& at);

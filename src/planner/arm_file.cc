@@ -92,7 +92,7 @@ nlohmann::ordered_json arm_as_json(const MeasuredArm& arm) {
 }
 
 nlohmann::ordered_json guesses_as_json(const MeasuredGuesses& guesses) {
-  // As above: counts beyond their range become 0, since reading would refuse the file.
+  // Counts beyond their range become 0, since reading would refuse the file.
   const bool good =
       kGuessesRange.has(guesses.seen) && NumberRange{0.0, guesses.seen}.has(guesses.right);
   const auto seen = good ? static_cast<float>(guesses.seen) : 0.0f;

@@ -228,12 +228,12 @@ bool applies(Where where, const ModelConfig& config) {
   return true;
 }
 
-// As near as values that were computed in 32 bits are.
+// Whether the values differ by no more than roundings in 32 bits.
 bool is_near(float value, double wanted) {
   return std::abs(value - wanted) <= 1e-5 * std::abs(wanted);
 }
 
-// With as many digits as tell values of 32 bits apart.
+// Writes as many digits as tell values of 32 bits apart.
 std::string number_text(double number) {
   char text[32];
   for (const int digits : {6, 9}) {

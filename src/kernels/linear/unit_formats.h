@@ -22,7 +22,7 @@ enum class LinearFormat : uint8_t {
   kInt4Group128,  // AutoAWQ's
   kInt8Group64,   // LM heads only
   kBf16,
-  // As GGUF files have them:
+  // Blocks of GGUF files:
   kQ8_0,
   kQ4_0,
   kQ4_1,

@@ -60,7 +60,7 @@ struct PackTarget {
   int64_t first_tile, tiles, unit_count, outputs;
   OutputPlacement placement;
 };
-// As constants, since device code may not read kUnitFormats.
+// Sizes of a unit as constants: device code may not read kUnitFormats.
 template <LinearFormat kFormat>
 inline constexpr int kUnitBytes = unit_bytes(kFormat);
 template <LinearFormat kFormat>
