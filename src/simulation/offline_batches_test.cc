@@ -137,5 +137,39 @@ TEST(PlayBatches, ADraftOfTheTargetsSpeedIsLeftAlone) {
   EXPECT_GE(load.with_auto(), 0.97 * plain);
 }
 
+// Steps in which some requests draft and others verify have rows of both kinds.
+TEST(PlayBatches, RoundsThroughAViewEndInTheSameSteps) {
+  constexpr int32_t kRequests = 8;
+  constexpr int32_t kDepth = 3;
+  const SimulatedText text = simulated_texts()[0];
+  int32_t together = 0;
+  int32_t mixed = 0;
+  SimulatedExecutorOptions options;
+  options.profile = kGpu.profile();
+  options.acceptance = std::make_shared<ModelledAcceptance>(text.models(11));
+  options.on_step = [&](const StepRecord& record) {
+    if (record.role != Role::kTarget || record.sequences != kRequests) return;
+    ++(record.rows == kRequests || record.rows == (kDepth + 1) * kRequests ? together : mixed);
+  };
+  SimulatedExecutor executor(std::move(options));
+  std::vector<OfflineRequest> requests(kRequests);
+  for (size_t idx = 0; idx < requests.size(); ++idx) {
+    requests[idx].prompt.assign(300 + 150 * idx, static_cast<TokenId>(idx));
+    requests[idx].new_tokens = 200;
+  }
+  OfflineOptions offline;
+  offline.max_active = kRequests;
+  offline.clock = [&] { return executor.now_seconds(); };
+  offline.make_strategy = [&](size_t) {
+    const SpeculationOptions sparse = {
+        .strategy = "sparse_self", .draft_depth = kDepth, .view_budget = 192};
+    return resolve_speculation(sparse).value()->make_strategy({});
+  };
+  ASSERT_TRUE(run_offline(executor, requests, offline).ok());
+  EXPECT_GT(together, 100);
+  // Some are, while prompts are read and where a text ends.
+  EXPECT_LT(mixed, together / 8);
+}
+
 }  // namespace
 }  // namespace forerun

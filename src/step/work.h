@@ -153,6 +153,9 @@ struct WorkResult {
       0;  // prefix rows that were not run, since their KV was cached (share_prefix)
   double step_seconds = 0.0;   // forward and sampling, of all Steps that ran its rows
   int32_t step_sequences = 0;  // sequences in the last of those Steps, this one included
+  // The number of that Step among those of its role, from 1; 0 over stages, where the sequence's
+  // next Step is not the next one.
+  int64_t step = 0;
   // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
   // after the last of them.
   std::vector<NodeId> accepted;

@@ -47,6 +47,7 @@ SparseSelf::SparseSelf(const Config& config, std::unique_ptr<DraftSource> source
                        std::shared_ptr<SharedAcceptance> shared)
     : config_(config),
       tree_(config.draft_depth + config.guesses.max_guesses + 2),
+      may_align_(config.guesses.max_guesses == 0),
       guesses_(config.guesses, std::move(source), std::move(shared)),
       verification_(AcceptRule::kMatch) {}
 
@@ -73,7 +74,7 @@ void SparseSelf::start(const RequestView& request, StrategyOutput& out) {
   tree_.skip_ids_below(request.first_node);
   if (request.kv_tokens[static_cast<size_t>(Role::kTarget)] > 0) {
     tree_.reset(request.tokens.back(), length_ - 1, max_tokens_ - 2);
-    begin_round(out);
+    begin_round(/*step=*/0, out);
     return;
   }
   WorkItem item = make_item();
@@ -123,16 +124,25 @@ void SparseSelf::on_prefilled(const WorkResult& result, StrategyOutput& out) {
   ++stats_.emitted_tokens;
   ++length_;
   tree_.reset(row.token, length_ - 1, max_tokens_ - 2);
-  begin_round(out);
+  begin_round(result.step, out);
 }
 
-void SparseSelf::begin_round(StrategyOutput& out) {
+// All requests verify in the Steps whose number is γ modulo γ + 1.
+int32_t SparseSelf::round_depth(int64_t step) {
+  if (length_ <= config_.view.budget) return 0;
+  const int32_t depth = config_.draft_depth;
+  if (!may_align_ || step == 0) return depth;
+  may_align_ = false;
+  return depth - static_cast<int32_t>((step + 1) % (depth + 1));
+}
+
+void SparseSelf::begin_round(int64_t step, StrategyOutput& out) {
   if (length_ >= max_tokens_) {
     phase_ = Phase::kIdle;
     return;
   }
   last_ = tree_.root();
-  depth_ = length_ > config_.view.budget ? config_.draft_depth : 0;
+  depth_ = round_depth(step);
   draft_or_verify(out);
 }
 
@@ -238,7 +248,7 @@ void SparseSelf::on_verified(const WorkResult& result, StrategyOutput& out) {
   if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, kNoNode));
   verification_.add_edits(edits_);
   guesses_.move_root(tree_, verification_.path(), verification_.sampled().back(), length_ - 1);
-  begin_round(out);
+  begin_round(result.step, out);
 }
 
 }  // namespace forerun

@@ -6,6 +6,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/every_policy.h"
@@ -77,6 +78,39 @@ TEST(SparseSelf, WhatTheBudgetHoldsIsDecodedPlainly) {
   const Outcome longer = run_case(simple(kBudget - 20, 40, 1.0));
   EXPECT_GT(longer.stats.draft_steps, 0);
   EXPECT_EQ(longer.rounds[18].nodes.size(), 1u);
+}
+
+// Tells SparseSelf, with three guesses a round, that its prompt ended in this Step. Returns the
+// rows of the verification that ends its first round.
+size_t rows_of_first_round(int64_t step) {
+  SparseSelf strategy({.view = {.kind = &window_view(), .budget = kBudget}, .draft_depth = 3});
+  const std::vector<TokenId> prompt(kBudget + 1, 5);
+  StrategyOutput out;
+  strategy.start(
+      {.tokens = prompt, .prompt_tokens = kBudget + 1, .max_tokens = kBudget + 100, .sampling = {}},
+      out);
+  while (out.work.size() == 1) {
+    const WorkItem item = std::exchange(out.work, {}).front();
+    const bool is_prompt = item.rows.size() == prompt.size();
+    if (item.rows.back().want == Want::kSample && !is_prompt) return item.rows.size();
+    WorkResult result;
+    result.tag = item.tag;
+    result.step = step++;
+    const WorkRow& last = item.rows.back();
+    result.rows.push_back({.node = last.node, .position = last.position, .token = 7, .top = {}});
+    if (last.want == Want::kTopK) result.rows.back().top.push_back({.token = 7});
+    strategy.on_result(result, out);
+  }
+  return 0;
+}
+
+TEST(SparseSelf, TheFirstRoundEndsInTheStepInWhichOthersVerify) {
+  // Verifications run in Steps 3, 7, 11 and so on.
+  EXPECT_EQ(rows_of_first_round(7), 4u);
+  EXPECT_EQ(rows_of_first_round(8), 3u);
+  EXPECT_EQ(rows_of_first_round(9), 2u);
+  EXPECT_EQ(rows_of_first_round(10), 1u);
+  EXPECT_EQ(rows_of_first_round(11), 4u);
 }
 
 // A draft model that is always right about a view that is.

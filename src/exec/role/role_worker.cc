@@ -136,6 +136,7 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
       guarded([&] { return runner_->run(*built.step, built.tasks, built.rejections, meanwhile); });
   step->end_ns = steady_ns();
   step->run_cpu_ns = trace_ ? thread_cpu_ns() - start_cpu_ns : 0;
+  ++steps_run_;
   retire(std::move(step), status, finished);
 }
 
@@ -226,6 +227,7 @@ void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status
     WorkResult& result = piece.item->result;
     result.step_seconds += seconds;
     result.step_sequences = static_cast<int32_t>(step->pieces.size());
+    result.step = steps_run_;
     const Status outcome = results.take(piece);
     retire_piece(piece, outcome, finished);
   }
