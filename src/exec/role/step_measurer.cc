@@ -14,14 +14,22 @@ namespace forerun {
 
 // Host memory that has never been written has no pages of its own: it all reads as one page of
 // zeros, which stays in the processor's caches, so a Step would read its context far too fast.
-// Moving each slot down by one writes the pages. A GPU's memory needs no such thing, and there the
-// Step that is measured would wait for the moves.
+// Moving each slot down by one writes the pages, once for each block. A GPU's memory needs no such
+// thing, and there the Step that is measured would wait for the moves.
 Status StepMeasurer::write_context(const RoleSequence& sequence, int32_t context_tokens) {
   if (!runner_->has_host_kv()) return {};
+  const std::span<const int32_t> table = sequence.kv.block_table();
+  written_blocks_.resize(static_cast<size_t>(pool_->total_blocks()));
   std::vector<KvMove> moves;
-  for (int32_t slot = 1; slot < context_tokens; ++slot) moves.push_back({slot, slot - 1});
+  for (int32_t begin = 0; begin < context_tokens; begin += kKvBlockTokens) {
+    const auto block = static_cast<size_t>(table[static_cast<size_t>(begin / kKvBlockTokens)]);
+    const int32_t end = begin + kKvBlockTokens;
+    if (written_blocks_[block] || end >= context_tokens) continue;
+    written_blocks_[block] = true;
+    for (int32_t slot = begin; slot < end; ++slot) moves.push_back({slot + 1, slot});
+  }
   if (moves.empty()) return {};
-  const StepSequence view{sequence.kv.block_table().data()};
+  const StepSequence view{table.data()};
   return guarded([&] { return runner_->move_kv(view, moves); });
 }
 

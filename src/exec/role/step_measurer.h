@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exec/role/role_sequence.h"
 #include "exec/role/step_under_way.h"
@@ -52,6 +53,7 @@ class StepMeasurer {
   const Role role_;
   StepRunner* const runner_;
   BlockPool* const pool_;
+  std::vector<bool> written_blocks_;  // by block of the pool
 };
 
 }  // namespace forerun
