@@ -225,7 +225,9 @@ class Interleavings : public ::testing::TestWithParam<Variant> {};
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   if (kThreadSanitized && !GetParam().has_threads()) GTEST_SKIP() << "one thread";
   Tally tally;
-  const uint32_t seeds = (GetParam().stages > 1 ? 24 : 12) / (kSanitized ? 2 : 1);
+  const uint32_t seeds = (GetParam().stages > 1 ? 24 : 12) / (kThreadSanitized ? 4
+                                                              : kSanitized     ? 2
+                                                                               : 1);
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     Interleaving run(GetParam(), seed, tally);
     for (int round = 0; round < 150; ++round) {
