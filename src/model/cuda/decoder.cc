@@ -211,6 +211,7 @@ DecoderCuda::~DecoderCuda() {
   const GpusInUse all = GpusInUse::everywhere();
   logits_.reset();
   shards_.clear();
+  handed_taps_ = {};
   taps_ = {};
   maxima_.reset();
   peers_.reset();
@@ -226,6 +227,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   if (shares_gpus) max_pass_rows_ = kSharedPassRows;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
   FORERUN_ASSIGN_OR_RETURN(taps_, TapStoreCuda::allocate(options.taps, config_.hidden_size));
+  FORERUN_ASSIGN_OR_RETURN(handed_taps_, HandedTapsCuda::allocate(taps_, layers_));
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
   const size_t hidden_bytes = kMaxPassRows * hidden_row_bytes();
@@ -468,6 +470,18 @@ HiddenRows DecoderCuda::hidden() const {
   return {.dtype = DType::kBf16,
           .width = config_.hidden_size,
           .bytes = std::span(hidden_).first(hidden_rows_ * hidden_row_bytes())};
+}
+
+Status DecoderCuda::read_taps(std::span<const StepTap> taps, std::vector<std::byte>& rows) {
+  FORERUN_RETURN_IF_ERROR(shards_[0]->use());
+  const GpusInUse in_use(devices_);
+  return handed_taps_.read(taps, rows, shards_[0]->stream());
+}
+
+Status DecoderCuda::write_taps(std::span<const StepTap> taps, std::span<const std::byte> rows) {
+  FORERUN_RETURN_IF_ERROR(shards_[0]->use());
+  const GpusInUse in_use(devices_);
+  return handed_taps_.write(taps, rows, shards_[0]->stream());
 }
 
 Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {

@@ -15,6 +15,7 @@
 #include "device/cpu/team.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/peer_group.h"
+#include "model/cuda/handed_taps.h"
 #include "model/cuda/load_decoder.h"
 #include "model/cuda/predicted_block.h"
 #include "model/cuda/shard.h"
@@ -47,6 +48,8 @@ class DecoderCuda : public Decoder {
   // One part of whole rows, whatever the number of GPUs.
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;
+  Status read_taps(std::span<const StepTap> taps, std::vector<std::byte>& rows) override;
+  Status write_taps(std::span<const StepTap> taps, std::span<const std::byte> rows) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
   bool has_host_kv() const override { return false; }
 
@@ -102,6 +105,7 @@ class DecoderCuda : public Decoder {
   std::optional<PeerGroup> maxima_;                 // the same, for summaries of their logits
   std::unique_ptr<CpuDevice> threads_;              // one thread per GPU
   TapStoreCuda taps_;                               // on the first GPU
+  HandedTapsCuda handed_taps_;                      // of taps_
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
   std::unique_ptr<StepLogitsCuda> logits_;
 };

@@ -1,6 +1,6 @@
 // Taps on GPUs: near the CPU's, bit for bit what a stage that ends at the same layer hands on,
-// whatever rows run beside them; and a forward without taps is the forward of a decoder that has no
-// store.
+// whatever rows run beside them; the same where stages hand them on; and a forward without taps is
+// the forward of a decoder that has no store.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -175,6 +175,44 @@ TEST_P(TapsCuda, AreTheHiddenRowsOfAStage) {
                   0)
             << "token " << token_idx << ", tap " << tap_idx << ", rows " << rows_per_step;
       }
+    }
+  }
+}
+
+TEST_P(TapsCuda, OfEarlierStagesAreHandedOn) {
+  const std::vector<int32_t> after_layers = {3, 0, 1, 2, kLayers};
+  const auto whole = load(after_layers);
+  ASSERT_NE(whole, nullptr);
+  run(*whole, kTokens, 1);
+  const std::vector<StepTap> one = {{0, 1}};
+  std::vector<std::byte> kept;
+  EXPECT_EQ(whole->read_taps(one, kept).code(), StatusCode::kUnsupported);
+  for (const int32_t cut : {1, 2, 3}) {
+    const LayerRange first{0, cut, true, false};
+    const LayerRange last{cut, kLayers, false, true};
+    const TapOptions of_first =
+        taps_of_stage({.after_layers = after_layers, .places = kPlaces}, first);
+    // kTokens are more than a launch copies.
+    for (const int32_t rows_per_step : {9, kTokens}) {
+      SCOPED_TRACE("cut " + std::to_string(cut) + ", rows " + std::to_string(rows_per_step));
+      const auto earlier = load(of_first.after_layers, first);
+      const auto later = load(after_layers, last);
+      ASSERT_TRUE(earlier && later);
+      for (int32_t begin = 0; begin < kTokens; begin += rows_per_step) {
+        Step step = step_of(begin, std::min(rows_per_step, kTokens - begin), 1);
+        ASSERT_TRUE(earlier->forward(step).ok());
+        kept.clear();
+        ASSERT_TRUE(earlier->read_taps(step.taps, kept).ok());
+        step.hidden = earlier->hidden();
+        const Status written = later->write_taps(step.taps, kept);
+        ASSERT_TRUE(written.ok()) << written.message();
+        ASSERT_TRUE(later->forward(step).ok());
+      }
+      for (int32_t token_idx = 0; token_idx < kTokens; ++token_idx) {
+        ASSERT_EQ(download(*later, place_of(token_idx)), download(*whole, place_of(token_idx)))
+            << "token " << token_idx;
+      }
+      EXPECT_EQ(later->write_taps(one, {}).code(), StatusCode::kInvalidArgument);
     }
   }
 }
