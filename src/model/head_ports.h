@@ -21,11 +21,12 @@ struct HeadTarget {
   int64_t tap_width = 0;          // of one tap
 };
 
-// What a plan of memory on GPUs must know of the target: an EAGLE-3 head on one of its GPUs may
-// read its LM head where it lies, if it is whole there.
+// What a plan of memory on GPUs must know of the target: an EAGLE-3 head on one of its GPUs, those
+// of its last stage, may read its LM head where it lies, if it is whole there, and its embedding.
 struct TargetOfHead {
   const Checkpoint* checkpoint = nullptr;  // null: the model is no head
   int32_t gpus = 1;
+  bool embeds = true;  // whether the embedding is there: not in the last of several stages
 };
 
 // kInvalidArgument "EAGLE-3 head: found ...; accepted: ...".

@@ -73,8 +73,10 @@ Status StageMemories::add_on_gpus(Role role, const std::string& stage_name,
   const Checkpoint& checkpoint = models_.of(role).opened->checkpoint;
   TargetOfHead target;
   if (models_.of(role).opened->is_head()) {
+    const PlacedStage& last = placed_.of(Role::kTarget).stages.back();
     target = {.checkpoint = &models_.of(Role::kTarget).opened->checkpoint,
-              .gpus = placed_.of(Role::kTarget).stages.back().degree};
+              .gpus = last.degree,
+              .embeds = last.layers.embeds};
   }
   FORERUN_ASSIGN_OR_RETURN(
       std::vector<MemoryNeed> needs,

@@ -78,6 +78,10 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
     if (layers.embeds || is_copied) {
       bytes.packed = static_cast<int64_t>(embedding_rows(*embedding).bytes());
     }
+  } else if (target.checkpoint != nullptr && !target.embeds) {
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
+                             require_weight(*target.checkpoint, {ModuleKind::kEmbedding}));
+    bytes.packed = static_cast<int64_t>(embedding_rows(*embedding).bytes());
   }
   const LmHeadSource lm_head = find_lm_head(checkpoint, target.checkpoint);
   const FusedLinear head = head_linear(config, layout, weights, lm_head.module);
@@ -142,11 +146,17 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options) {
   const auto* const target = dynamic_cast<const DecoderCuda*>(options.target_decoder);
+  TargetOfHead of_head;
+  if (target != nullptr) {
+    of_head = {.checkpoint = options.target,
+               .gpus = target->num_shards(),
+               .embeds = target->layers().embeds};
+  }
   FORERUN_ASSIGN_OR_RETURN(
       std::vector<MemoryNeed> needs,
-      estimate_decoder_cuda_memory(
-          checkpoint, plan, options.layers.value_or(LayerRange::all(checkpoint.config())),
-          options.weights, {options.target, target == nullptr ? 1 : target->num_shards()}));
+      estimate_decoder_cuda_memory(checkpoint, plan,
+                                   options.layers.value_or(LayerRange::all(checkpoint.config())),
+                                   options.weights, of_head));
   needs.front().buffer_bytes +=
       TapStoreCuda::bytes_of(options.taps, checkpoint.config().hidden_size);
   std::vector<DeviceMemory> memories;

@@ -63,7 +63,7 @@ class Loader {
   Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
               LinearWeightCuda& to);
   Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
-  Status load_embedding(DecoderWeightsCuda& to);
+  Status load_embedding(const Checkpoint& checkpoint, DecoderWeightsCuda& to);
   // What an EAGLE-3 head makes features with.
   Status load_tap_projection(DecoderWeightsCuda& to);
   Status load_head(DecoderWeightsCuda& to);
@@ -239,18 +239,18 @@ Status Loader::load_layer(int32_t layer_idx, LayerWeightsCuda& layer) {
   return {};
 }
 
-Status Loader::load_embedding(DecoderWeightsCuda& to) {
+Status Loader::load_embedding(const Checkpoint& checkpoint, DecoderWeightsCuda& to) {
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
-                           require_weight(checkpoint_, {ModuleKind::kEmbedding}));
+                           require_weight(checkpoint, {ModuleKind::kEmbedding}));
   FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
   const MatrixSlice whole = embedding_rows(*tensor);
   FORERUN_ASSIGN_OR_RETURN(to.embedding, DeviceBuffer::allocate(whole.bytes(), "the embedding"));
   FORERUN_RETURN_IF_ERROR(uploader_.upload(whole, to.embedding.data()));
   to.embedding_table = {.rows = to.embedding.data(),
                         .row_bytes = static_cast<int64_t>(whole.row_bytes()),
-                        .tokens = config_.vocab_size,
+                        .tokens = checkpoint.config().vocab_size,
                         .format = gpu_embedding_format(*tensor).value_or(LinearFormat::kBf16)};
-  if (!reads_tied_head_) done(*tensor);
+  if (&checkpoint == &checkpoint_ && !reads_tied_head_) done(*tensor);
   return {};
 }
 
@@ -289,7 +289,9 @@ Result<DecoderWeightsCuda> Loader::run() {
   if (has_own_embedding(config_) && layers_.holds({ModuleKind::kEmbedding}, config_)) {
     FORERUN_ASSIGN_OR_RETURN(const bool is_copied, tied_head_is_copied(checkpoint_));
     reads_tied_head_ = config_.tied_embeddings && layers_.heads && !is_copied;
-    if (layers_.embeds || is_copied) FORERUN_RETURN_IF_ERROR(load_embedding(out));
+    if (layers_.embeds || is_copied) FORERUN_RETURN_IF_ERROR(load_embedding(checkpoint_, out));
+  } else if (options_.target_embedding != nullptr) {
+    FORERUN_RETURN_IF_ERROR(load_embedding(*options_.target_embedding, out));
   }
   if (config_.eagle3) FORERUN_RETURN_IF_ERROR(load_tap_projection(out));
   if (layers_.heads) {

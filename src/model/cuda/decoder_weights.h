@@ -62,6 +62,8 @@ struct DecoderWeightsOptionsCuda {
   LayerRange layers;
   WeightOverride weights = WeightOverride::kAsStored;  // as in DecoderCudaOptions
   LmHeadSource lm_head;                                // without a checkpoint: none is loaded
+  // Only for an EAGLE-3 head without an embedding: the target, where its own is not on this GPU.
+  const Checkpoint* target_embedding = nullptr;
 };
 
 // Loads a GPU's part of these layers onto the current device; touches nothing else of the

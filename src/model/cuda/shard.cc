@@ -50,7 +50,11 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
 Status ShardCuda::load_weights(const Checkpoint& checkpoint, const ShardCudaOptions& options,
                                const std::function<void(double)>& progress) {
   LmHeadSource source = find_lm_head(checkpoint, options.target);
+  const Checkpoint* target_embedding = nullptr;
   if (config_.eagle3) {
+    // The last of several stages has none.
+    const bool has_none = !has_own_embedding(config_) && !options.target_shard->layers_.embeds;
+    if (has_none) target_embedding = options.target;
     const FusedLinear head = head_linear(config_, layout_, options.weights);
     const LinearWeightCuda& shared = options.target_shard->lm_head();
     // A part of a group's LM head is not enough.
@@ -59,16 +63,19 @@ Status ShardCuda::load_weights(const Checkpoint& checkpoint, const ShardCudaOpti
       source = {};
     }
   }
-  FORERUN_ASSIGN_OR_RETURN(
-      weights_, load_decoder_weights_cuda(
-                    checkpoint, layout_,
-                    {.layers = layers_, .weights = options.weights, .lm_head = source}, progress));
+  FORERUN_ASSIGN_OR_RETURN(weights_,
+                           load_decoder_weights_cuda(checkpoint, layout_,
+                                                     {.layers = layers_,
+                                                      .weights = options.weights,
+                                                      .lm_head = source,
+                                                      .target_embedding = target_embedding},
+                                                     progress));
   if (!layers_.embeds) {
     embedding_ = {
         .rows = hidden_in_, .row_bytes = int64_t{config_.hidden_size} * 2, .tokens = kMaxPassRows};
   } else {
-    embedding_ =
-        has_own_embedding(config_) ? weights_.embedding_table : options.target_shard->embedding();
+    const bool is_shared = !has_own_embedding(config_) && target_embedding == nullptr;
+    embedding_ = is_shared ? options.target_shard->embedding() : weights_.embedding_table;
   }
   return {};
 }
