@@ -56,10 +56,6 @@ const ::testing::Environment* const kNamedGpus = ::testing::AddGlobalTestEnviron
 
 bool on_gpu() { return devices_asked_for("FORERUN_TEST_DEVICES").starts_with("cuda"); }
 
-bool on_gpu_stages() {
-  return on_gpu() && devices_asked_for("FORERUN_TEST_DEVICES").find('/') != std::string::npos;
-}
-
 std::vector<Precision> precisions() {
   std::vector<Precision> all;
   ToySpec bf16 = toy();

@@ -25,7 +25,6 @@ namespace forerun::testing {
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
-bool on_gpu_stages();  // of a target that is cut
 
 struct Precision {
   std::string name;

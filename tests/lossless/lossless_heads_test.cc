@@ -68,7 +68,6 @@ std::vector<HeadCase> head_cases() {
 class LosslessHeads : public ::testing::TestWithParam<size_t> {
  protected:
   LosslessHeads() : tested_(head_cases()[GetParam()]), pair_(tested_.precision.spec, tested_.head) {
-    if (on_gpu_stages()) return;
     options_.max_active_requests = 12;
     engine_ = make_engine(pair_.target(), pair_.draft(), tested_.precision, one_processor(), "",
                           options_);
@@ -81,7 +80,6 @@ class LosslessHeads : public ::testing::TestWithParam<size_t> {
 };
 
 TEST_P(LosslessHeads, EveryPolicyEqualsPlainDecoding) {
-  if (on_gpu_stages()) GTEST_SKIP() << "heads of targets that are not cut";
   ASSERT_NE(engine_, nullptr);
   int64_t accepted = 0, rejected = 0, draft_steps = 0;
   for (uint64_t seed = 0; seed < 17; ++seed) {
@@ -110,7 +108,6 @@ TEST_P(LosslessHeads, EveryPolicyEqualsPlainDecoding) {
 
 // Requests that share a beginning, of several samples each, on KV memory that runs short.
 TEST_P(LosslessHeads, UnderLoad) {
-  if (on_gpu_stages()) GTEST_SKIP() << "heads of targets that are not cut";
   ASSERT_NE(engine_, nullptr);
   const std::string shared(130, 'a');
   std::vector<Request> requests;
@@ -213,7 +210,6 @@ INSTANTIATE_TEST_SUITE_P(Heads, LosslessHeads, ::testing::Range(size_t{0}, head_
 
 // The demo target's head guesses better than the text so far does.
 TEST(LosslessDemoHead, ASliceOfTheProduct) {
-  if (on_gpu_stages()) GTEST_SKIP() << "heads of targets that are not cut";
   const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";
   Precision precision;
   precision.draft_is_head = true;

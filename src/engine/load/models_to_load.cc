@@ -18,10 +18,6 @@ Status check_head_placement(const EngineOptions& options, const Placement& place
                                                 found + "; accepted with it: " + accepted);
   };
   if (placement.on_hosts) return refused("several hosts", "one");
-  if (placement.target.num_stages() > 1 && placement.target.on_gpus()) {
-    return refused(std::to_string(placement.target.num_stages()) + " stages on GPUs",
-                   "stages on processors, or GPUs that hold all of the target");
-  }
   if (placement.draft) return refused("draft devices '" + options.draft_devices + "'", "none");
   if (options.try_splits) return refused("auto, which tries devices of its own", "none");
   if (!options.emulate.empty()) return refused("a machine to emulate", "none");
