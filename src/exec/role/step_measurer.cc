@@ -23,9 +23,9 @@ Status StepMeasurer::write_context(const RoleSequence& sequence, int32_t context
   std::vector<KvMove> moves;
   for (int32_t begin = 0; begin < context_tokens; begin += kKvBlockTokens) {
     const auto block = static_cast<size_t>(table[static_cast<size_t>(begin / kKvBlockTokens)]);
-    const int32_t end = begin + kKvBlockTokens;
-    if (written_blocks_[block] || end >= context_tokens) continue;
-    written_blocks_[block] = true;
+    if (written_blocks_[block]) continue;
+    const int32_t end = std::min(begin + kKvBlockTokens, context_tokens - 1);
+    written_blocks_[block] = end == begin + kKvBlockTokens;
     for (int32_t slot = begin; slot < end; ++slot) moves.push_back({slot + 1, slot});
   }
   if (moves.empty()) return {};
