@@ -106,6 +106,7 @@ TEST_P(LosslessStages, AtWorkAtOnceEqualTheWholeModel) {
         if (idx % 3 != 0) {
           request.speculation->strategy = "serial_tree";
           request.speculation->source = idx % 3 == 1 ? "ngram" : "suffix";
+          request.speculation->shape = "best";  // guesses whatever Steps cost at the moment
         }
         requests.push_back(std::move(request));
       }
