@@ -167,7 +167,7 @@ TEST(PlayBatches, RoundsThroughAViewEndInTheSameSteps) {
   };
   ASSERT_TRUE(run_offline(executor, requests, offline).ok());
   EXPECT_GT(together, 100);
-  // Some are, while prompts are read and where a text ends.
+  // Some Steps are mixed: while prompts are read, and where a text ends.
   EXPECT_LT(mixed, together / 8);
 }
 

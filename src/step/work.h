@@ -153,8 +153,8 @@ struct WorkResult {
       0;  // prefix rows that were not run, since their KV was cached (share_prefix)
   double step_seconds = 0.0;   // forward and sampling, of all Steps that ran its rows
   int32_t step_sequences = 0;  // sequences in the last of those Steps, this one included
-  // The number of that Step among those of its role, from 1; 0 over stages, where the sequence's
-  // next Step is not the next one.
+  // The number of that Step among its role's Steps, from 1. 0 for a model that is cut into stages,
+  // where Steps of other sequences run in between.
   int64_t step = 0;
   // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
   // after the last of them.

@@ -127,8 +127,7 @@ void SparseSelf::on_prefilled(const WorkResult& result, StrategyOutput& out) {
   begin_round(result.step, out);
 }
 
-// All requests verify in the Steps whose number is γ modulo γ + 1.
-int32_t SparseSelf::round_depth(int64_t step) {
+int32_t SparseSelf::align_round(int64_t step) {
   if (length_ <= config_.view.budget) return 0;
   const int32_t depth = config_.draft_depth;
   if (!may_align_ || step == 0) return depth;
@@ -142,7 +141,7 @@ void SparseSelf::begin_round(int64_t step, StrategyOutput& out) {
     return;
   }
   last_ = tree_.root();
-  depth_ = round_depth(step);
+  depth_ = align_round(step);
   draft_or_verify(out);
 }
 

@@ -15,9 +15,10 @@
 //   slots.
 // - All items are the target's, except a draft model's, so draft and verification rows of several
 //   requests share Steps, and no request waits for another's round.
-// - A Step in which some requests draft and others verify costs more than its share of both, since
-//   it has many rows and much KV. So rounds without a source end in the same Steps: a request's
-//   first round has as many fewer guesses as it began late.
+// - A Step in which some requests draft and others verify has many rows and reads much KV, so it
+//   costs more than half a Step of each kind. Rounds without a source are therefore aligned with
+//   the numbers of Steps: a request's first round has fewer guesses, so that it verifies in a Step
+//   whose number is γ modulo γ + 1. A request that misses a Step later is not aligned again.
 // - As long as the whole text fits into the view's budget, a view saves nothing: plain decoding.
 // No node is so deep that its row or the token after it would pass RequestView::max_tokens.
 #pragma once
@@ -63,8 +64,9 @@ class SparseSelf : public Strategy {
 
   // Needs a tree_ that is only a root. `step`: WorkResult::step of what ran last; 0: unknown.
   void begin_round(int64_t step, StrategyOutput& out);
-  // The tokens that the chain is to reach in a round that begins after this Step.
-  int32_t round_depth(int64_t step);
+  // Returns how many tokens the chain is to reach in the round that begins after Step `step`. It
+  // aligns the first round whose Step is known.
+  int32_t align_round(int64_t step);
   void draft_or_verify(StrategyOutput& out);
   void guess_or_draft(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
@@ -83,7 +85,7 @@ class SparseSelf : public Strategy {
   TokenTree tree_;         // a chain, and below it guesses that are to be checked
   NodeId last_ = kNoNode;  // the chain's last node
   int32_t depth_ = 0;      // the depth that the chain is to reach in this round
-  bool may_align_;         // so that rounds end in the same Steps as those of other requests
+  bool may_align_;         // the next round may be shortened to end with those of other requests
   GuessChain guesses_;
   std::vector<Edit> edits_;    // to travel with the target's next item
   Verification verification_;  // of the chain; in flight, or the last one

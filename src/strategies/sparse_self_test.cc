@@ -113,7 +113,7 @@ TEST(SparseSelf, TheFirstRoundEndsInTheStepInWhichOthersVerify) {
   EXPECT_EQ(rows_of_first_round(11), 4u);
 }
 
-// A draft model that is always right about a view that is.
+// A draft model that is always right about the view's token, and a view that is about the target's.
 Case hierarchy(int32_t added, double agreement) {
   Case c = simple(kBudget, added, agreement);
   c.options.source = "model";

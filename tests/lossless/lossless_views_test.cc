@@ -177,9 +177,10 @@ INSTANTIATE_TEST_SUITE_P(Precisions, LosslessViews,
                          ::testing::Range(size_t{0}, precisions().size()),
                          [](const auto& tested) { return precisions()[tested.param].name; });
 
-// As many of a request's guesses come true as when it runs alone, but for its first round, which
-// may be shorter, even if requests beside it reach their length, are cancelled or fail.
-TEST(LosslessViewsOfABatch, ThoseThatEndLeaveTheOthersAsTheyWere) {
+// Beside requests that reach their length, are cancelled or fail, a request gives the same tokens
+// as alone and accepts about as many guesses: its first round may be shorter, which moves later
+// ones.
+TEST(LosslessViewsOfABatch, ThoseThatEndDoNotDisturbTheOthers) {
   const Precision precision = with_long_context(precisions().front());
   const ToyPair pair(precision.spec);
   const auto engine = make_engine(pair.target(), pair.draft(), precision);

@@ -132,7 +132,7 @@ class RoleWorker {
   StepComposer composer_;
   StepMeasurer measurer_;
   std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
-  int64_t steps_run_ = 0;                             // by step()
+  int64_t steps_run_ = 0;                             // Steps that step() has run
   // Null where the runner has no stages.
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
