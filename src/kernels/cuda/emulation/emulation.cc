@@ -94,34 +94,18 @@ void make_blocks(Launch& launch, uint32_t first, uint32_t count, size_t shared_b
   }
 }
 
-// What all threads of a warp that have not ended wait for; null where they differ.
-struct WarpWait {
-  const uint64_t* waits_for = nullptr;
-  uint64_t seen = 0;
-};
-
 // Runs each thread of a warp until it waits; returns how many threads have ended.
-size_t run_warp(Launch& launch, size_t warp, WarpWait& common) {
-  if (common.waits_for != nullptr && *common.waits_for == common.seen) return 0;
+size_t run_warp(Launch& launch, size_t warp) {
   size_t ended = 0;
-  bool is_common = true;
-  common = {};
   for (size_t i = warp * 32; i < (warp + 1) * 32; ++i) {
     Thread& thread = launch.threads[i];
     if (thread.has_ended) continue;
-    if (thread.waits_for == nullptr || *thread.waits_for != thread.seen) {
-      current_thread = &thread;
-      switch_to(scheduler, thread.context);
-      current_thread = nullptr;
-      if (thread.has_ended) {
-        ++ended;
-        continue;
-      }
-    }
-    if (common.waits_for == nullptr) common = {thread.waits_for, thread.seen};
-    is_common = is_common && thread.waits_for == common.waits_for && thread.seen == common.seen;
+    if (thread.waits_for != nullptr && *thread.waits_for == thread.seen) continue;
+    current_thread = &thread;
+    switch_to(scheduler, thread.context);
+    current_thread = nullptr;
+    ended += thread.has_ended ? 1 : 0;
   }
-  if (!is_common) common = {};
   return ended;
 }
 
@@ -141,7 +125,6 @@ void run_to_end(Launch& launch) {
   // Some warps are slow, and in some launches all background work is slow, so that a missing wait
   // lets other warps run ahead.
   const uint32_t background_turns = 2u << launch.random() % 3 * 3;
-  std::vector<WarpWait> waits(order.size());
   std::vector<bool> is_slow(order.size());
   for (size_t warp = 0; warp < order.size(); ++warp) is_slow[warp] = launch.random() % 4 == 0;
   size_t left = launch.threads.size();
@@ -151,7 +134,7 @@ void run_to_end(Launch& launch) {
     std::shuffle(order.begin(), order.end(), launch.random);
     for (const size_t warp : order) {
       if (launch.random() % 16 < (is_slow[warp] ? 14u : 4u)) continue;
-      left -= run_warp(launch, warp, waits[warp]);
+      left -= run_warp(launch, warp);
       if (launch.random() % background_turns == 0) do_some_background(launch);
     }
     if (!launch.has_moved) do_some_background(launch);
