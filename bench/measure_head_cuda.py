@@ -37,7 +37,7 @@ HEADS = {"": ("bf16", "bf16"), "--int4-head": ("bf16", "int4"), "--int4": ("int4
 DEPTH_TARGET_MS = {8: 0.12}  # with an int4 head
 MOST_OF_TAPS = 0.01  # of a forward
 
-# Of one request and of each of 32: tokens a step, and settings of replay_batches that bring about as many.
+# Tokens a step of one request and of each of 32, and settings of replay_batches that bring about as many.
 RANK_HITS = "0.07,0.03,0.02,0.01,0.01"  # chances of a head's second to sixth guess
 ONE, MANY = 5.4, 3.5
 REPLAYS = {

@@ -270,7 +270,7 @@ class Bench {
  private:
   explicit Bench(const Arguments& arguments) : arguments_(arguments) {}
 
-  // Of the target, whose own guesses come true with `acceptance`, and of the draft.
+  // The answers of the target, whose own guesses come true with `acceptance`, and of the draft.
   std::array<std::unique_ptr<AcceptanceSource>, kNumRoles> answers_of(double acceptance,
                                                                       int32_t vocab) const {
     AcceptanceModel draft = acceptance_of(arguments_.draft_acceptance, vocab);

@@ -61,7 +61,8 @@ for c in code_points():
     char = chr(c)
     nfd, nfkd = unicodedata.normalize("NFD", char), unicodedata.normalize("NFKD", char)
     if nfd != char or nfkd != char:
-        # Of the canonical form: 0, it is the character; 1, it is the compatible one; 1 + its length.
+        # How the canonical form is stored: 0 for the character itself, 1 for the compatible form,
+        # else 1 + the length of the canonical form, which then lies before the compatible one.
         canonical = 0 if nfd == char else 1 if nfd == nfkd else 1 + len(nfd)
         assert canonical < 8
         decompositions.append((c, canonical + 8 * len(nfkd)))

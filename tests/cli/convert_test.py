@@ -248,7 +248,7 @@ class Convert(process.CommandLine):
             self.refused(run("convert", path, out, "--to", "q8_0", "--force"), "found the input")
 
     def test_shards_of_a_directory(self):
-        # Of one name, which a GGUF file states.
+        # The folder has DRAFT's name, which a GGUF file states.
         sharded = self.folder / "shards" / DRAFT.name
         shards = write_shards(DRAFT, sharded, 3)
         for name, kind in (("whole.gguf", "q4_0"), ("whole", "f16")):

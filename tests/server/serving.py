@@ -23,7 +23,7 @@ PYTHON = ROOT / "build" / "venv" / "bin" / "python"  # with requirements.txt, se
 HOME = tempfile.TemporaryDirectory()  # nothing of the user's is read or written
 # Where step costs are stored: ctest names one folder for all tests, so that they measure once.
 CACHE = os.environ.get("FORERUN_TEST_CACHE", HOME.name)
-# Of a product of cases every PART-th runs, so that each value of either side still does.
+# Every PART-th case of a product runs, so that each value of either side still does.
 PART = int(os.environ.get("FORERUN_TEST_PART", "1"))
 SKIPPED = 77
 
