@@ -7,6 +7,7 @@
 #include <random>
 #include <sstream>
 #include <string_view>
+#include <type_traits>
 
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -252,22 +253,34 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
 
 namespace {
 
+// "greedy", or the numbers: "temperature 0.60, top_k 20, top_p 0.95, ...".
+std::string default_sampling_text(const SamplingParams& sampling) {
+  if (sampling.temperature == 0.0f) return "greedy";
+  std::string text;
+  for_each_sampling_field([&](const auto& field) {
+    const auto value = sampling.*field.param;
+    if (!text.empty()) text += ", ";
+    text += std::string(field.name) + " ";
+    if constexpr (std::is_integral_v<decltype(value)>) {
+      text += std::to_string(value);
+    } else {
+      text += format_fixed(value, 2);
+    }
+  });
+  return text;
+}
+
 // Logs, for --verbose, what was measured and chosen.
 void log_choices(const EngineOptions& options, const EngineInfo& info) {
   std::istringstream report(options.try_splits ? "" : info.planner_report);  // it is printed then
   for (std::string line; std::getline(report, line);) log_line(LogLevel::kInfo, line);
-  const SamplingParams& sampling = info.default_sampling;
   log_line(LogLevel::kInfo, "chosen: numerics " + info.numeric_fingerprint + "; context of " +
                                 std::to_string(info.max_context_tokens) + " tokens; weights " +
                                 format_bytes(static_cast<double>(info.weight_bytes)) +
                                 ", KV cache up to " +
                                 format_bytes(static_cast<double>(info.kv_bytes)) +
-                                "; sampling, unless flags say otherwise, " +
-                                (sampling.temperature == 0.0f
-                                     ? std::string("greedy")
-                                     : "at temperature " + format_fixed(sampling.temperature, 2) +
-                                           ", top_p " + format_fixed(sampling.top_p, 2) +
-                                           ", top_k " + std::to_string(sampling.top_k)));
+                                "; sampling, unless flags say otherwise: " +
+                                default_sampling_text(info.default_sampling));
 }
 
 }  // namespace

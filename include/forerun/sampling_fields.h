@@ -15,34 +15,75 @@ namespace forerun {
 
 template <class T>
 struct SamplingField {
-  const char* name;  // in JSON and in messages; flags spell _ as -
+  const char* name;       // in JSON and in messages; flags spell _ as -
+  const char* gguf_name;  // in the metadata of a GGUF file, after "general.sampling."
   T SamplingParams::*param;
   std::optional<T> SamplingOptions::*option;
   double min, max;            // inclusive; the default is the member's of SamplingParams
   const char* help;           // one line, for flags and lists
   char letter = 0;            // the flag's short form; 0: none
   bool in_checkpoint = true;  // generation_config.json may set the default
+  bool is_penalty = false;    // depends on the tokens before; off at its default
 };
 
 inline constexpr std::tuple kSamplingFields{
-    SamplingField<float>{"temperature", &SamplingParams::temperature, &SamplingOptions::temperature,
-                         0, 100, "0 is greedy (default: the checkpoint's own, else 0)", 't'},
-    SamplingField<int32_t>{"top_k", &SamplingParams::top_k, &SamplingOptions::top_k, -1, INT32_MAX,
-                           "Keep the N most likely tokens; 0 and -1 keep all"},
-    SamplingField<float>{"top_p", &SamplingParams::top_p, &SamplingOptions::top_p, 0, 1,
-                         "Keep the smallest set with this probability"},
-    SamplingField<float>{"min_p", &SamplingParams::min_p, &SamplingOptions::min_p, 0, 1,
-                         "Drop tokens less likely than this times the best"},
-    SamplingField<float>{"repetition_penalty", &SamplingParams::repetition_penalty,
-                         &SamplingOptions::repetition_penalty, 0.01, 100,
-                         "Against tokens of the prompt and the output, 0.01 to 100; 1 is off"},
-    SamplingField<float>{"presence_penalty", &SamplingParams::presence_penalty,
-                         &SamplingOptions::presence_penalty, -2, 2,
-                         "Taken off the logits of tokens of the output, once; 0 is off", 0, false},
+    SamplingField<float>{.name = "temperature",
+                         .gguf_name = "temp",
+                         .param = &SamplingParams::temperature,
+                         .option = &SamplingOptions::temperature,
+                         .min = 0,
+                         .max = 100,
+                         .help = "0 is greedy (default: the checkpoint's own, else 0)",
+                         .letter = 't'},
+    SamplingField<int32_t>{.name = "top_k",
+                           .gguf_name = "top_k",
+                           .param = &SamplingParams::top_k,
+                           .option = &SamplingOptions::top_k,
+                           .min = -1,
+                           .max = INT32_MAX,
+                           .help = "Keep the N most likely tokens; 0 and -1 keep all"},
+    SamplingField<float>{.name = "top_p",
+                         .gguf_name = "top_p",
+                         .param = &SamplingParams::top_p,
+                         .option = &SamplingOptions::top_p,
+                         .min = 0,
+                         .max = 1,
+                         .help = "Keep the smallest set with this probability"},
+    SamplingField<float>{.name = "min_p",
+                         .gguf_name = "min_p",
+                         .param = &SamplingParams::min_p,
+                         .option = &SamplingOptions::min_p,
+                         .min = 0,
+                         .max = 1,
+                         .help = "Drop tokens less likely than this times the best"},
     SamplingField<float>{
-        "frequency_penalty", &SamplingParams::frequency_penalty,
-        &SamplingOptions::frequency_penalty, -2, 2,
-        "Taken off the logits of tokens of the output, for each occurrence; 0 is off", 0, false},
+        .name = "repetition_penalty",
+        .gguf_name = "penalty_repeat",
+        .param = &SamplingParams::repetition_penalty,
+        .option = &SamplingOptions::repetition_penalty,
+        .min = 0.01,
+        .max = 100,
+        .help = "Against tokens of the prompt and the output, 0.01 to 100; 1 is off",
+        .is_penalty = true},
+    SamplingField<float>{.name = "presence_penalty",
+                         .gguf_name = "penalty_present",
+                         .param = &SamplingParams::presence_penalty,
+                         .option = &SamplingOptions::presence_penalty,
+                         .min = -2,
+                         .max = 2,
+                         .help = "Taken off the logits of tokens of the output, once; 0 is off",
+                         .in_checkpoint = false,
+                         .is_penalty = true},
+    SamplingField<float>{
+        .name = "frequency_penalty",
+        .gguf_name = "penalty_freq",
+        .param = &SamplingParams::frequency_penalty,
+        .option = &SamplingOptions::frequency_penalty,
+        .min = -2,
+        .max = 2,
+        .help = "Taken off the logits of tokens of the output, for each occurrence; 0 is off",
+        .in_checkpoint = false,
+        .is_penalty = true},
 };
 
 // Calls visit(const SamplingField<T>&) for each row, in order.

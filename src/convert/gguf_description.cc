@@ -141,18 +141,18 @@ class Describer {
 
   Status describe_defaults() {
     FORERUN_ASSIGN_OR_RETURN(defaults_, input_.generation_defaults());
-    const SamplingOptions& sampling = defaults_.sampling;
+    SamplingOptions sampling = defaults_.sampling;
     // A file that sets no temperature is greedy.
     if (!defaults_.do_sample.value_or(sampling.temperature.has_value())) return {};
-    if (!sampling.temperature) writer_.add(gguf_sampling_key("temperature"), 1.0f);
+    if (!sampling.temperature) sampling.temperature = 1.0f;
+    bool penalizes = false;
     for_each_sampling_field([&](const auto& field) {
-      if (const auto& value = sampling.*field.option) {
-        writer_.add(gguf_sampling_key(field.name), *value);
-      }
+      const auto& value = sampling.*field.option;
+      if (!value) return;
+      writer_.add(gguf_sampling_key(field.gguf_name), *value);
+      penalizes = penalizes || field.is_penalty;
     });
-    if (sampling.repetition_penalty || sampling.presence_penalty || sampling.frequency_penalty) {
-      writer_.add(kGgufPenaltyLast, int32_t{-1});
-    }
+    if (penalizes) writer_.add(kGgufPenaltyLast, int32_t{-1});
     return {};
   }
 

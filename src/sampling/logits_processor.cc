@@ -1,12 +1,17 @@
 #include "sampling/logits_processor.h"
 
 #include "base/status_macros.h"
+#include "forerun/sampling_fields.h"
 #include "sampling/token_filters.h"
 
 namespace forerun {
+
 bool needs_history(const SamplingParams& params) {
-  return params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
-         params.frequency_penalty != 0.0f;
+  bool penalizes = false;
+  for_each_sampling_field([&](const auto& field) {
+    if (field.is_penalty && params.*field.param != SamplingParams().*field.param) penalizes = true;
+  });
+  return penalizes;
 }
 
 std::span<const float> edited_logits(const LogitsRow& logits, const RowContext& context,

@@ -29,8 +29,9 @@
 
 namespace forerun {
 
-// Whether a row's distribution depends on the tokens before it.
+// Whether a row's distribution depends on the tokens before it: whether a penalty is on.
 bool needs_history(const SamplingParams& params);
+
 // Where in which request a row stands. Views; nothing is kept.
 struct RowContext {
   const SamplingParams* params = nullptr;

@@ -20,14 +20,7 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
   query.seed_low = static_cast<uint32_t>(params.seed);
   query.seed_high = static_cast<uint32_t>(params.seed >> 32);
   query.position = context.position;
-  if (filters_top_k(params, vocab)) {
-    query.top = params.top_k;
-  } else if (params.top_p < 1.0f) {
-    query.kinds = RowQuery::kWeights;
-    query.top = kTopPTokens;
-  } else if (filters(params, vocab)) {
-    query.top = RowQuery::kMaxTop;
-  }
+  ask_for_filters(params, vocab, &query);
   return query;
 }
 

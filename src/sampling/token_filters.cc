@@ -9,6 +9,9 @@
 namespace forerun {
 namespace {
 
+// Top-p examines so many tokens before it sums the whole row by score: most rows need fewer.
+constexpr int32_t kTopPTokens = 256;
+
 uint64_t fixed_weight(const RankedToken& token, ScoreScale scale) {
   return to_fixed_weight(exp_score((token.logit - scale.max_logit) * scale.inv_temperature));
 }
@@ -152,7 +155,26 @@ Status apply_min_p(float min_p, bool after_others, ProcessedRow* row, SamplerScr
   return {};
 }
 
+bool filters_top_k(const SamplingParams& params, int32_t vocab) {
+  return params.top_k > 0 && params.top_k < vocab;
+}
+
 }  // namespace
+
+bool filters(const SamplingParams& params, int32_t vocab) {
+  return filters_top_k(params, vocab) || params.top_p < 1.0f || params.min_p > 0.0f;
+}
+
+void ask_for_filters(const SamplingParams& params, int32_t vocab, RowQuery* query) {
+  if (filters_top_k(params, vocab)) {
+    query->top = params.top_k;
+  } else if (params.top_p < 1.0f) {
+    query->kinds = RowQuery::kWeights;
+    query->top = kTopPTokens;
+  } else if (params.min_p > 0.0f) {
+    query->top = RowQuery::kMaxTop;
+  }
+}
 
 Status apply_filters(const SamplingParams& params, SamplerScratch& scratch, ProcessedRow* row) {
   const int32_t vocab = row->scan.logits().vocab;

@@ -8,20 +8,16 @@
 #include <vector>
 
 #include "forerun/sampling_params.h"
+#include "kernels/logits_summary/logits_summary.h"
 #include "sampling/logits_processor.h"
 
 namespace forerun {
 
-// Top-p examines so many tokens before it sums the whole row by score: most rows need fewer.
-inline constexpr int32_t kTopPTokens = 256;
+// Whether anything filters a row of `vocab` tokens that is not greedy.
+bool filters(const SamplingParams& params, int32_t vocab);
 
-// Whether top-k, or anything, filters a row of `vocab` tokens that is not greedy.
-inline bool filters_top_k(const SamplingParams& params, int32_t vocab) {
-  return params.top_k > 0 && params.top_k < vocab;
-}
-inline bool filters(const SamplingParams& params, int32_t vocab) {
-  return filters_top_k(params, vocab) || params.top_p < 1.0f || params.min_p > 0.0f;
-}
+// Sets in `query` what apply_filters() reads of a row of `vocab` tokens that is not greedy.
+void ask_for_filters(const SamplingParams& params, int32_t vocab, RowQuery* query);
 
 // Fills the kept tokens of `row`, which is complete otherwise, if `params` filters anything. Fails
 // if RowScan::read() fails.

@@ -31,8 +31,8 @@ Result<ModelConfig> read_gguf_eagle3_config(const GgufFile& file);
 // those that nothing here applies, such as mirostat, are named.
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file);
 
-// The key of a sampling field, by its name in forerun/sampling_fields.h: "general.sampling.temp".
-std::string gguf_sampling_key(std::string_view field);
+// The key of a field of forerun/sampling_fields.h by its gguf_name: "general.sampling.temp".
+std::string gguf_sampling_key(std::string_view gguf_name);
 // How many of the last tokens the penalties look at; -1: all, as they do here.
 inline constexpr const char* kGgufPenaltyLast = "general.sampling.penalty_last_n";
 

@@ -14,13 +14,8 @@ constexpr std::string_view kSampling = "general.sampling.";
 
 }  // namespace
 
-std::string gguf_sampling_key(std::string_view field) {
-  std::string name(field);
-  if (field == "temperature") name = "temp";
-  if (field == "repetition_penalty") name = "penalty_repeat";
-  if (field == "presence_penalty") name = "penalty_present";
-  if (field == "frequency_penalty") name = "penalty_freq";
-  return std::string(kSampling) + name;
+std::string gguf_sampling_key(std::string_view gguf_name) {
+  return std::string(kSampling) + std::string(gguf_name);
 }
 
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
@@ -28,7 +23,7 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
   GenerationDefaults defaults;
   std::vector<std::string> applied;
   for_each_sampling_field([&](const auto& field) {
-    const std::string key = gguf_sampling_key(field.name);
+    const std::string key = gguf_sampling_key(field.gguf_name);
     applied.push_back(key);
     auto& option = defaults.sampling.*field.option;
     if constexpr (std::is_same_v<std::decay_t<decltype(*option)>, float>) {
@@ -40,14 +35,13 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
   });
   // How many tokens the penalties look back at: here all; 0 switches them off.
   const auto last = fields.integer(kGgufPenaltyLast, INT32_MIN, INT32_MAX);
-  SamplingOptions& sampling = defaults.sampling;
-  if (last == 0) {
-    sampling.repetition_penalty.reset();
-    sampling.presence_penalty.reset();
-    sampling.frequency_penalty.reset();
-  }
-  const bool penalizes =
-      sampling.repetition_penalty || sampling.presence_penalty || sampling.frequency_penalty;
+  bool penalizes = false;
+  for_each_sampling_field([&](const auto& field) {
+    if (!field.is_penalty) return;
+    auto& option = defaults.sampling.*field.option;
+    if (last == 0) option.reset();
+    penalizes = penalizes || option.has_value();
+  });
   if (!penalizes || last.value_or(0) <= 0) applied.emplace_back(kGgufPenaltyLast);
   if (!fields.ok()) return fields.status();
   for (const GgufValue& value : file.metadata().values()) {
