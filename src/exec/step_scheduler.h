@@ -33,7 +33,7 @@ struct DraftOffer {
   float gain = 0.0f;
   int32_t rows = 0;
   int32_t context = 0;  // tokens before them
-  size_t turn = 0;      // the caller's number for it
+  size_t number = 0;    // the caller's number for it
 };
 
 class StepScheduler {

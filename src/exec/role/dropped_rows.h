@@ -1,6 +1,6 @@
 // Finds the rows, under way or waiting, that need not be run, since edits that were submitted later
-// drop their nodes (SpecPipe's pruning). The edits take effect in their turn; the rows' results are
-// not needed any more.
+// drop their nodes (SpecPipe's pruning). The edits take effect in the order of submission; the
+// rows' results are not needed any more.
 #pragma once
 
 #include <vector>

@@ -84,7 +84,7 @@ MaskState MaskWaits::prepare(const RoleSequence& sequence, const PendingItem& it
 }
 
 void MaskWaits::wait(RoleSequence& sequence) {
-  sequence.has_turn = true;
+  sequence.is_queued = true;
   late_.push_back(&sequence);
 }
 

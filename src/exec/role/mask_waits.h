@@ -1,7 +1,7 @@
 // Which rows' token masks are there (TokenConstraint::prepare), and which sequences wait for one.
 //
 // Masks that take little work are made while a Step is built, within a budget for the Step. A
-// sequence whose next rows lack a mask that takes longer gets its turn once the mask is there.
+// sequence whose next rows lack a mask that takes longer is ready again once the mask is there.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class MaskWaits {
   MaskState prepare(const RoleSequence& sequence, const PendingItem& item, size_t row_idx);
   void wait(RoleSequence& sequence);
 
-  std::vector<RoleSequence*> late_;  // in the order of their turns
+  std::vector<RoleSequence*> late_;  // in the order in which they began to wait
   int64_t steps_ = 0;                // left for this Step
 };
 

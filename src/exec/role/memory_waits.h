@@ -14,12 +14,12 @@ class MemoryWaits {
  public:
   explicit MemoryWaits(const BlockPool* pool) : pool_(pool) {}
 
-  // `sequence` keeps its turn until it is taken or forgotten.
+  // `sequence` stays queued until it is taken or forgotten.
   void add(RoleSequence& sequence) {
     const int64_t free = pool_->free_blocks();
     free_blocks_ = waiting_.empty() ? free : std::min(free, free_blocks_);
     waiting_.push_back(&sequence);
-    sequence.has_turn = true;
+    sequence.is_queued = true;
   }
   void forget(RoleSequence& sequence) { std::erase(waiting_, &sequence); }
   // A sequence has been closed, or a closed one has given back its blocks.

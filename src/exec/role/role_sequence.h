@@ -69,7 +69,7 @@ struct RoleSequence {
   // Its items are submitted without waiting for earlier results (WorkItem::tells_entry): the
   // sequence has rows for every Step, and fills a pipeline by itself.
   bool follows = false;
-  bool has_turn = false;    // in the worker's list of sequences whose next item is to be run
+  bool is_queued = false;   // ready for a Step, or waiting for memory or for a mask
   int32_t passed_over = 0;  // Steps in a row that had no room for its next item
   bool closed = false;      // closed, and kept only until its last Step has retired
   // The state whose mask the next rows wait for; null: they wait for none.

@@ -36,9 +36,9 @@ void RoleSequences::set_decodes(RoleSequence& sequence) {
   if (!std::exchange(sequence.decodes, true)) count(sequence, 1);
 }
 
-void RoleSequences::give_turn(RoleSequence& sequence) {
-  if (sequence.has_turn || sequence.closed || !sequence.may_run()) return;
-  sequence.has_turn = true;
+void RoleSequences::enqueue(RoleSequence& sequence) {
+  if (sequence.is_queued || sequence.closed || !sequence.may_run()) return;
+  sequence.is_queued = true;
   ready_.push_back(&sequence);
 }
 

@@ -1,4 +1,4 @@
-// The sequences of a role: those that are open, whose turn it is, how many of them decode, and
+// The sequences of a role: those that are open, those that are ready, how many of them decode, and
 // closed ones until their last Steps have retired.
 #pragma once
 
@@ -43,13 +43,13 @@ class RoleSequences {
   int32_t decoding() const { return decoding_; }
   int32_t following() const { return following_; }
 
-  // Appends the sequence to ready(), unless it has a turn already or has nothing to run.
-  void give_turn(RoleSequence& sequence);
-  // Sequences that have been given a turn, in that order; empty after take_ready(). Valid until
-  // give_turn(), take_ready() or close().
+  // Appends the sequence to ready(), unless it is queued already or has nothing to run.
+  void enqueue(RoleSequence& sequence);
+  // Sequences whose next item is to be run, in the order of enqueue(); empty after take_ready().
+  // Valid until enqueue(), take_ready() or close().
   std::span<RoleSequence* const> ready() const { return ready_; }
-  // Moves all of ready() into `taken`, whose entries are replaced. Each sequence's `has_turn` stays
-  // set: the caller runs its turn, or keeps the sequence until it does.
+  // Moves all of ready() into `taken`, whose entries are replaced. Each sequence's `is_queued`
+  // stays set: the caller runs its next rows, or keeps the sequence until it does.
   void take_ready(std::vector<RoleSequence*>& taken);
 
  private:

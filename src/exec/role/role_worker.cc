@@ -85,7 +85,7 @@ void RoleWorker::submit(PendingItem&& item) {
     mark_dropped_rows(*found, under_way_, rows_to_drop_);
     if (!rows_to_drop_.empty()) pipeline_->drop(rows_to_drop_);
   }
-  sequences_.give_turn(*found);
+  sequences_.enqueue(*found);
 }
 
 void RoleWorker::close(SequenceId sequence) {
@@ -160,7 +160,7 @@ bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
   step->number = pipeline_->issue(*built.step, built.tasks, built.rejections, step->dead, &tell_);
   step->overlaps = !under_way_.empty();
   if (!under_way_.empty()) under_way_.back()->overlaps = true;
-  for (const StepUnderWay::Piece& piece : step->pieces) sequences_.give_turn(*piece.sequence);
+  for (const StepUnderWay::Piece& piece : step->pieces) sequences_.enqueue(*piece.sequence);
   under_way_.push_back(std::move(step));
   return true;
 }
@@ -214,7 +214,7 @@ void RoleWorker::retire_piece(const StepUnderWay::Piece& piece, const Status& ou
       finisher_.fail_all(sequence, finished);
     }
   }
-  sequences_.give_turn(sequence);
+  sequences_.enqueue(sequence);
 }
 
 void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status,

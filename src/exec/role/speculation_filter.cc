@@ -6,12 +6,12 @@
 
 namespace forerun {
 
-void SpeculationFilter::leave_out_drafts(const TurnOrder& turns, int64_t held_up,
+void SpeculationFilter::leave_out_drafts(const StepQueue& queue, int64_t held_up,
                                          std::vector<FinishedItem>& finished) {
   offers_.clear();
   StepLoad certain{.rows = 0, .sequences = 0};
-  for (size_t turn = 0; turn < turns.all().size(); ++turn) {
-    const RoleSequence& sequence = *turns.all()[turn].sequence;
+  for (size_t place = 0; place < queue.all().size(); ++place) {
+    const RoleSequence& sequence = *queue.all()[place].sequence;
     if (!sequence.queue.has_next()) continue;
     const PendingItem& item = *sequence.queue.waiting().front();
     const auto rows = static_cast<int32_t>(std::count_if(
@@ -20,7 +20,8 @@ void SpeculationFilter::leave_out_drafts(const TurnOrder& turns, int64_t held_up
     if (rows == 0) continue;
     const int32_t context = item.item.rows.back().position;
     if (item.rows_done == 0 && std::isfinite(item.item.gain)) {
-      offers_.push_back({.gain = item.item.gain, .rows = rows, .context = context, .turn = turn});
+      offers_.push_back(
+          {.gain = item.item.gain, .rows = rows, .context = context, .number = place});
     } else {
       certain.rows += rows;
       certain.sequences += 1;
@@ -32,7 +33,7 @@ void SpeculationFilter::leave_out_drafts(const TurnOrder& turns, int64_t held_up
                    [](const DraftOffer& a, const DraftOffer& b) { return a.gain > b.gain; });
   const size_t taken = scheduler_.draft_items(certain, offers_, held_up);
   for (size_t offer = taken; offer < offers_.size(); ++offer) {
-    RoleSequence& sequence = *turns.all()[offers_[offer].turn].sequence;
+    RoleSequence& sequence = *queue.all()[offers_[offer].number].sequence;
     WorkResult& result = sequence.queue.next().result;
     result.left_out = true;
     result.step_sequences = static_cast<int32_t>(offers_.size() - taken);
@@ -40,10 +41,10 @@ void SpeculationFilter::leave_out_drafts(const TurnOrder& turns, int64_t held_up
   }
 }
 
-void SpeculationFilter::leave_out_guesses(const TurnOrder& turns, int32_t decoding) {
+void SpeculationFilter::leave_out_guesses(const StepQueue& queue, int32_t decoding) {
   guesses_.clear();
-  for (const TurnOrder::Turn& turn : turns.decoding()) {
-    RoleSequence& sequence = *turn.sequence;
+  for (const StepQueue::Entry& entry : queue.decoding()) {
+    RoleSequence& sequence = *entry.sequence;
     if (!sequence.queue.has_next() || sequence.queue.next().rows_done > 0) continue;
     WorkItem& item = sequence.queue.next().item;
     // How many tokens of the prefix the item's rows see.
@@ -51,12 +52,12 @@ void SpeculationFilter::leave_out_guesses(const TurnOrder& turns, int32_t decodi
     guesses_.add(item, item.view.kind == nullptr ? prefix : std::min(prefix, item.view.budget));
   }
   if (!guesses_.any()) return;
-  const auto waiting = static_cast<int64_t>(turns.prompts().size());
-  const auto decode = std::max(static_cast<int64_t>(turns.decoding().size()), int64_t{decoding});
+  const auto waiting = static_cast<int64_t>(queue.prompts().size());
+  const auto decode = std::max(static_cast<int64_t>(queue.decoding().size()), int64_t{decoding});
   // Guesses take no rows from prompts.
   size_t prompt_rows = 0;
-  for (const TurnOrder::Turn& turn : turns.prompts()) {
-    const PendingItem& item = turn.sequence->queue.next();
+  for (const StepQueue::Entry& entry : queue.prompts()) {
+    const PendingItem& item = entry.sequence->queue.next();
     prompt_rows += item.item.rows.size() - item.rows_done;
   }
   const StepLoad& certain = guesses_.certain();

@@ -7,7 +7,7 @@
 
 #include "exec/guess_rows.h"
 #include "exec/role/item_finisher.h"
-#include "exec/role/turn_order.h"
+#include "exec/role/step_queue.h"
 #include "exec/step_scheduler.h"
 
 namespace forerun {
@@ -20,11 +20,11 @@ class SpeculationFilter {
 
   // Finishes items of the draft that are not worth a place in the Step
   // (StepScheduler::draft_items()). `held_up`: requests whose target waits for the Step.
-  void leave_out_drafts(const TurnOrder& turns, int64_t held_up,
+  void leave_out_drafts(const StepQueue& queue, int64_t held_up,
                         std::vector<FinishedItem>& finished);
-  // Removes rows of guesses that are not worth it (GuessRows) from the verifications that have
-  // their turn. `decoding`: sequences of the role that decode, with or without a turn.
-  void leave_out_guesses(const TurnOrder& turns, int32_t decoding);
+  // Removes rows of guesses that are not worth it (GuessRows) from the verifications in
+  // the queue. `decoding`: sequences of the role that decode, queued or not.
+  void leave_out_guesses(const StepQueue& queue, int32_t decoding);
 
  private:
   const StepScheduler& scheduler_;

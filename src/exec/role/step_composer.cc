@@ -95,8 +95,7 @@ int32_t StepComposer::piece_rows(const RoleSequence& sequence, const PendingItem
   return count;
 }
 
-// Reports that the sequence's next rows find no KV blocks; it gets its turn again once there are
-// more.
+// Reports that the sequence's next rows find no KV blocks; it is ready again once there are more.
 void StepComposer::wait_for_memory(RoleSequence& sequence, const Status& status,
                                    std::vector<FinishedItem>& finished) {
   memory_.add(sequence);
@@ -144,8 +143,8 @@ Status StepComposer::add_piece(RoleSequence& sequence, PendingItem& item, int32_
 }
 
 // Does all of the sequence's work that needs no Step, and adds its next rows to the Step. Returns
-// whether the sequence needs another turn, its piece in this Step included.
-bool StepComposer::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+// whether the sequence has more to do, its piece in this Step included.
+bool StepComposer::take_rows(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   while (sequence.queue.has_next()) {
     PendingItem& item = sequence.queue.next();
     if (!sequence.failed.ok()) {
@@ -205,22 +204,22 @@ bool StepComposer::has_room_for(const RoleSequence& sequence) const {
   return counts_.following_rows + rows <= limits_.following_rows;
 }
 
-void StepComposer::take_turns(std::span<const TurnOrder::Turn> turns,
-                              std::vector<FinishedItem>& finished) {
-  for (const TurnOrder::Turn& turn : turns) {
-    RoleSequence& sequence = *turn.sequence;
+void StepComposer::take_entries(std::span<const StepQueue::Entry> entries,
+                                std::vector<FinishedItem>& finished) {
+  for (const StepQueue::Entry& entry : entries) {
+    RoleSequence& sequence = *entry.sequence;
     const size_t served = step_->pieces.size();
-    sequence.has_turn = false;
-    if (!turn.prompt && !has_room_for(sequence)) {
+    sequence.is_queued = false;
+    if (!entry.prompt && !has_room_for(sequence)) {
       ++sequence.passed_over;
-      sequences_.give_turn(sequence);
+      sequences_.enqueue(sequence);
       continue;
     }
-    const bool goes_on = take_turn(sequence, finished);
+    const bool goes_on = take_rows(sequence, finished);
     const bool is_served = step_->pieces.size() > served;
     sequence.passed_over = is_served ? 0 : sequence.passed_over + 1;
     if (!is_served) {
-      if (goes_on) sequences_.give_turn(sequence);
+      if (goes_on) sequences_.enqueue(sequence);
     } else if (sequence.follows) {
       counts_.following_rows += step_->pieces.back().count;
     } else {
@@ -239,23 +238,23 @@ void StepComposer::compose(StepUnderWay& step, const Limits& limits, int64_t hel
   sequences_.take_ready(ready_);
   memory_.take(ready_);
   masks_.take(ready_);
-  turns_.set(ready_);
+  queue_.set(ready_);
   // Edits may give back blocks that other sequences lack, so all are applied first.
-  for (const TurnOrder::Turn& turn : turns_.all()) apply_due_edits(*turn.sequence, finished);
-  if (!turns_.prompts().empty()) {
+  for (const StepQueue::Entry& entry : queue_.all()) apply_due_edits(*entry.sequence, finished);
+  if (!queue_.prompts().empty()) {
     counts_.rows_for_prompts = std::min(StepScheduler::kMinPromptRows, scheduler_.row_budget() / 2);
   }
-  if (held_up > 1) filter_.leave_out_drafts(turns_, held_up, finished);
-  filter_.leave_out_guesses(turns_, sequences_.decoding());
-  take_turns(turns_.decoding(), finished);
+  if (held_up > 1) filter_.leave_out_drafts(queue_, held_up, finished);
+  filter_.leave_out_guesses(queue_, sequences_.decoding());
+  take_entries(queue_.decoding(), finished);
   // Requests whose next rows are still to be submitted, after the engine's or the other role's
   // work, count as decoding too.
   const StepLoad load = step.builder.load();
   const int32_t decoding =
       std::max({load.sequences, sequences_.decoding(), static_cast<int32_t>(held_up > 0)});
   counts_.prompt_budget_seconds =
-      scheduler_.budget_seconds(load, static_cast<int64_t>(turns_.prompts().size()), decoding);
-  take_turns(turns_.prompts(), finished);
+      scheduler_.budget_seconds(load, static_cast<int64_t>(queue_.prompts().size()), decoding);
+  take_entries(queue_.prompts(), finished);
 }
 
 }  // namespace forerun

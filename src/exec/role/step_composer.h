@@ -1,10 +1,10 @@
 // Composes a Step: whose rows it takes, and how many.
 //
 // Sequences that decode or verify come first, then prompts, in consecutive pieces whose length the
-// scheduler sets. Sequences that get no room keep their place in the order of turns; those that are
-// served go to its back. Requests that wait for each result are spread evenly over the Steps of a
-// pipeline, so that every stage has work. Requests whose items follow each other share a Step,
-// which takes as many of their rows as are nearly free.
+// scheduler sets. Sequences that get no room keep their place among those that are ready; those
+// that are served go to the back. Requests that wait for each result are spread evenly over the
+// Steps of a pipeline, so that every stage has work. Requests whose items follow each other share a
+// Step, which takes as many of their rows as are nearly free.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 #include "exec/role/role_sequences.h"
 #include "exec/role/sequence_edits.h"
 #include "exec/role/speculation_filter.h"
+#include "exec/role/step_queue.h"
 #include "exec/role/step_under_way.h"
-#include "exec/role/turn_order.h"
 #include "exec/step_scheduler.h"
 #include "forerun/status.h"
 #include "kv/block_pool.h"
@@ -80,10 +80,10 @@ class StepComposer {
     double prompt_budget_seconds = 0.0;
   };
 
-  void take_turns(std::span<const TurnOrder::Turn> turns, std::vector<FinishedItem>& finished);
+  void take_entries(std::span<const StepQueue::Entry> entries, std::vector<FinishedItem>& finished);
   // Whether the Step takes the next rows of a sequence that decodes.
   bool has_room_for(const RoleSequence& sequence) const;
-  bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  bool take_rows(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   int32_t max_prompt_rows(int32_t left) const;
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
@@ -98,7 +98,7 @@ class StepComposer {
   ItemFinisher& finisher_;
   const FeatureRows* const features_;
   const bool traces_;
-  TurnOrder turns_;
+  StepQueue queue_;
   PrefixReuse prefixes_;
   MaskWaits masks_;
   MemoryWaits memory_;
@@ -108,7 +108,7 @@ class StepComposer {
   StepUnderWay* step_ = nullptr;
   Limits limits_;
   Counts counts_;
-  std::vector<RoleSequence*> ready_;  // before TurnOrder orders them
+  std::vector<RoleSequence*> ready_;  // before StepQueue orders them
 };
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
-// The order of turns, and waits for memory.
-#include "exec/role/turn_order.h"
+// The order in a Step's queue, and waits for memory.
+#include "exec/role/step_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -39,13 +39,13 @@ class Sequences {
   std::vector<RoleSequence*> ready_;
 };
 
-std::vector<RoleSequence*> order_of(const TurnOrder& turns) {
+std::vector<RoleSequence*> order_of(const StepQueue& queue) {
   std::vector<RoleSequence*> order;
-  for (const TurnOrder::Turn& turn : turns.all()) order.push_back(turn.sequence);
+  for (const StepQueue::Entry& entry : queue.all()) order.push_back(entry.sequence);
   return order;
 }
 
-TEST(TurnOrder, DecodingThenPromptsByPriorityThenInOrder) {
+TEST(StepQueue, DecodingThenPromptsByPriorityThenInOrder) {
   Sequences sequences;
   RoleSequence* late_prompt = sequences.add(0, true, 7);
   RoleSequence* early_prompt = sequences.add(0, true, 3);
@@ -53,24 +53,24 @@ TEST(TurnOrder, DecodingThenPromptsByPriorityThenInOrder) {
   RoleSequence* first = sequences.add(0, false, 8);
   RoleSequence* second = sequences.add(0, false, 1);
   RoleSequence* urgent = sequences.add(1, false);
-  TurnOrder turns;
-  turns.set(sequences.ready());
-  EXPECT_EQ(order_of(turns), (std::vector<RoleSequence*>{urgent, first, second, urgent_prompt,
+  StepQueue queue;
+  queue.set(sequences.ready());
+  EXPECT_EQ(order_of(queue), (std::vector<RoleSequence*>{urgent, first, second, urgent_prompt,
                                                          early_prompt, late_prompt}));
-  EXPECT_EQ(turns.decoding().size(), 3u);
-  EXPECT_EQ(turns.prompts().size(), 3u);
+  EXPECT_EQ(queue.decoding().size(), 3u);
+  EXPECT_EQ(queue.prompts().size(), 3u);
 }
 
-TEST(TurnOrder, ASequenceThatIsPassedOverComesFirstInOneStepOfSixteen) {
+TEST(StepQueue, ASequenceThatIsPassedOverComesFirstInOneStepOfSixteen) {
   Sequences sequences;
   RoleSequence* urgent = sequences.add(1, false);
   RoleSequence* patient = sequences.add(0, false);
-  TurnOrder turns;
+  StepQueue queue;
   std::vector<int> steps;  // in which the patient one was first
   for (int step = 0; step < 48; ++step) {
-    turns.set(sequences.ready());
-    if (order_of(turns).front() == patient) steps.push_back(step);
-    patient->passed_over = order_of(turns).front() == patient ? 0 : patient->passed_over + 1;
+    queue.set(sequences.ready());
+    if (order_of(queue).front() == patient) steps.push_back(step);
+    patient->passed_over = order_of(queue).front() == patient ? 0 : patient->passed_over + 1;
     urgent->passed_over = 0;
   }
   EXPECT_EQ(steps, (std::vector<int>{15, 31, 47}));
@@ -86,7 +86,7 @@ TEST(MemoryWaits, AreOverOnceThereAreMoreBlocksOrASequenceHasClosed) {
   ASSERT_TRUE(holder->kv.reserve(64).ok());
   MemoryWaits waits(&sequences.pool());
   waits.add(*starved);
-  EXPECT_TRUE(starved->has_turn);
+  EXPECT_TRUE(starved->is_queued);
   EXPECT_FALSE(waits.has_returned());
   waits.take(sequences.ready());
   EXPECT_EQ(sequences.ready(), std::vector<RoleSequence*>{other});
