@@ -62,9 +62,9 @@ Result<server::AccessOptions> access_options(const ServeFlags& flags) {
     access.api_keys.insert(access.api_keys.end(), keys->begin(), keys->end());
   }
   // Where it listens for others too, they know it by names that are not known here.
-  std::vector<std::string> own = server::hosts_of_address(flags.http.host);
-  if (!own.empty() || !access.hosts.empty()) {
-    access.hosts.insert(access.hosts.end(), own.begin(), own.end());
+  std::vector<std::string> names = server::hosts_of_address(flags.http.host);
+  if (!names.empty() || !access.hosts.empty()) {
+    access.hosts.insert(access.hosts.end(), names.begin(), names.end());
   }
   return access;
 }

@@ -178,9 +178,9 @@ Status write_directory(const Checkpoint& input, const std::filesystem::path& out
   std::vector<std::vector<Place>> places;
   size_t tensor_idx = 0;
   for (const auto& job : plan.jobs) {
-    std::vector<Place>& own = places.emplace_back();
+    std::vector<Place>& of_job = places.emplace_back();
     for (size_t i = 0; i < job->outputs().size(); ++i, ++tensor_idx) {
-      own.push_back({layout.file_of[tensor_idx], layout.offset_of[tensor_idx]});
+      of_job.push_back({layout.file_of[tensor_idx], layout.offset_of[tensor_idx]});
     }
   }
   return write_jobs(input, plan, files, std::move(places), options);

@@ -130,10 +130,11 @@ class Describer {
     if (scaling.kind != RopeScaling::Kind::kYarn) return {};
     if (!scaling.truncate) return refuse("YaRN with \"truncate\": false", "true");
     // Readers multiply by 1 + 0.1 ln(factor) of their own accord.
-    const double own = 1.0 + 0.1 * std::log(std::max(1.0, static_cast<double>(scaling.factor)));
+    const double readers_factor =
+        1.0 + 0.1 * std::log(std::max(1.0, static_cast<double>(scaling.factor)));
     const double magnitude = rope_frequencies(config_).magnitude;
     number("rope.scaling.original_context_length", scaling.original_max_position);
-    writer_.add(key("rope.scaling.attn_factor"), static_cast<float>(magnitude / own));
+    writer_.add(key("rope.scaling.attn_factor"), static_cast<float>(magnitude / readers_factor));
     writer_.add(key("rope.scaling.yarn_beta_fast"), scaling.beta_fast);
     writer_.add(key("rope.scaling.yarn_beta_slow"), scaling.beta_slow);
     return {};

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxNegateDepth = 12;
 
-// One keyword's opposite as alternatives; false where it has none that can be said.
+// One keyword's opposite as alternatives; false where JSON Schema cannot express it.
 class Negation {
  public:
   Negation(SchemaResolver& resolver, const std::string& at, int depth)
@@ -148,8 +148,8 @@ Result<std::optional<Json>> negated(SchemaResolver& resolver, const Json& schema
   Negation negation(resolver, at, depth);
   for (const auto& [name, value] : flat.items()) {
     if (!has_assertions(Json{{name, value}}, "")) continue;
-    FORERUN_ASSIGN_OR_RETURN(const bool said, negation.add(name, value));
-    if (!said) return std::optional<Json>();
+    FORERUN_ASSIGN_OR_RETURN(const bool is_expressible, negation.add(name, value));
+    if (!is_expressible) return std::optional<Json>();
   }
   return std::optional<Json>(negation.result());
 }

@@ -89,24 +89,24 @@ Result<std::vector<Property>> ObjectReader::read_properties(const Json& schema,
   const Json& forbidden = banned == schema.end() ? no_names : *banned;
   std::vector<Property> properties;
   std::set<std::string> seen;
-  // `own`: what is said of the name itself; patterns that it matches are added.
-  const auto add = [&](const std::string& name, const Json* own,
-                       const std::string& own_at) -> Status {
+  // `listed_schema`: the name's own schema, or null; those of patterns that match it are added.
+  const auto add = [&](const std::string& name, const Json* listed_schema,
+                       const std::string& listed_at) -> Status {
     if (!seen.insert(name).second) return {};
     bool possible = !patterns.none && !lists(forbidden, name);
     if (patterns.all && !accepts(*patterns.all, name)) possible = false;
     Json parts = Json::array();
-    if (own) parts.push_back(*own);
+    if (listed_schema) parts.push_back(*listed_schema);
     for (const auto& [nfa, value] : patterns.patterns) {
       if (accepts(nfa, name)) parts.push_back(value);
     }
     ExprId value = context_.rules.never();
     if (possible && parts.size() == 1) {
-      FORERUN_ASSIGN_OR_RETURN(value, context_.read(parts[0], own_at, depth + 1));
+      FORERUN_ASSIGN_OR_RETURN(value, context_.read(parts[0], listed_at, depth + 1));
     } else if (possible) {
       FORERUN_ASSIGN_OR_RETURN(
           value,
-          context_.read(parts.empty() ? Json(true) : Json{{"allOf", parts}}, own_at, depth + 1));
+          context_.read(parts.empty() ? Json(true) : Json{{"allOf", parts}}, listed_at, depth + 1));
     }
     names.push_back(name);
     properties.push_back({context_.json.member(name, value), lists(required, name),
@@ -124,9 +124,10 @@ Result<std::vector<Property>> ObjectReader::read_properties(const Json& schema,
     const bool matched =
         std::any_of(patterns.patterns.begin(), patterns.patterns.end(),
                     [&](const auto& pattern) { return accepts(pattern.first, text); });
-    const bool said = additional != schema.end() && !matched;
-    FORERUN_RETURN_IF_ERROR(add(text, said ? &*additional : nullptr,
-                                child_of(at, said ? "additionalProperties" : "required")));
+    const bool takes_additional = additional != schema.end() && !matched;
+    FORERUN_RETURN_IF_ERROR(
+        add(text, takes_additional ? &*additional : nullptr,
+            child_of(at, takes_additional ? "additionalProperties" : "required")));
   }
   for (const Json& name : forbidden) {
     FORERUN_RETURN_IF_ERROR(add(name.get<std::string>(), nullptr, at));

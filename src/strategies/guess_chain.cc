@@ -138,10 +138,10 @@ void GuessChain::weigh(const TokenTree&, NodeId, std::vector<Guess>& guesses) {
   if (guesses.size() > 1) guesses.resize(1);
 }
 
-void GuessChain::settle(TokenTree& tree, NodeId end, TokenId own) {
+void GuessChain::settle(TokenTree& tree, NodeId end, TokenId token) {
   for (const NodeId guess : guesses_) {
     const bool is_next = tree.parent(guess) == end;
-    const bool right = !is_next || tree.token(guess) == own;
+    const bool right = !is_next || tree.token(guess) == token;
     acceptance_.observe(tree.note(guess), right);
     if (!is_next) continue;
     if (right) return;

@@ -56,9 +56,9 @@ class GuessChain : private GuessJudge {
   std::span<const NodeId> rows() const { return std::span(guesses_).first(num_rows_); }
   float chance(size_t row) const { return chances_[row]; }
   // The check's tokens agree with the chain down to `end`, which is begin()'s node or a guess; the
-  // check's next token is `own` (below 0: none). Drops the guesses below `end`, except one that
-  // equals `own`, which becomes the tree's last node.
-  void settle(TokenTree& tree, NodeId end, TokenId own);
+  // check's next token is `token` (below 0: none). Drops the guesses below `end`, except one that
+  // equals `token`, which becomes the tree's last node.
+  void settle(TokenTree& tree, NodeId end, TokenId token);
 
   // The chain has been verified: `path`, the root first, then `token` at `position`, which becomes
   // the root of a new tree. What the draft model has run of the path becomes prefix.

@@ -194,24 +194,24 @@ void SparseSelf::on_drafted(const WorkResult& result) {
   // be missing.
   size_t row = 0;
   NodeId end = last_;
-  Candidate own{.token = -1};
+  Candidate drafted{.token = -1};
   while (row < result.rows.size() && !result.rows[row].top.empty()) {
-    own = result.rows[row++].top[0];
-    const NodeId next = tree_.child(end, own.token);
+    drafted = result.rows[row++].top[0];
+    const NodeId next = tree_.child(end, drafted.token);
     if (next == kNoNode || tree_.expansion(Role::kTarget, next) == Expansion::kUnexpanded) break;
     end = next;
-    own.token = -1;
+    drafted.token = -1;
   }
-  guesses_.settle(tree_, end, own.token);
+  guesses_.settle(tree_, end, drafted.token);
   if (row < result.rows.size()) {
     std::vector<NodeId> kept;
     tree_.nodes_with_kv(Role::kTarget, kept);
     edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = std::move(kept)});
   }
   // settle() has kept a guess that equals the view's own token.
-  NodeId next = own.token < 0 ? kNoNode : tree_.child(end, own.token);
-  if (next == kNoNode && own.token >= 0) {
-    next = tree_.add_children(end, std::span(&own, 1));
+  NodeId next = drafted.token < 0 ? kNoNode : tree_.child(end, drafted.token);
+  if (next == kNoNode && drafted.token >= 0) {
+    next = tree_.add_children(end, std::span(&drafted, 1));
     if (next != kNoNode) tree_.set_origin(next, GuessOrigin::kSelf);
   }
   if (next == kNoNode) depth_ = 0;

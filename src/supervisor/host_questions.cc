@@ -70,11 +70,11 @@ std::vector<std::string> HostQuestions::silent() const {
 }
 
 std::vector<std::string> hosts_to_ask(const std::vector<std::string>& hosts) {
-  std::array<char, 256> own{};
-  gethostname(own.data(), own.size() - 1);
+  std::array<char, 256> this_host{};
+  gethostname(this_host.data(), this_host.size() - 1);
   std::vector<std::string> asked;
   for (const std::string& host : hosts) {
-    const bool is_here = host == "localhost" || host == own.data();
+    const bool is_here = host == "localhost" || host == this_host.data();
     if (!is_here && std::find(asked.begin(), asked.end(), host) == asked.end()) {
       asked.push_back(host);
     }

@@ -52,9 +52,9 @@ Names special_tokens(const Value& config, const Value& map) {
   Names out;
   const bool map_rules = !config.find("added_tokens_decoder");
   for (const char* name : kSpecialTokens) {
-    const Value* own = config.find(name);
+    const Value* in_config = config.find(name);
     const Value* mapped = map.find(name);
-    const Value* chosen = mapped && (map_rules || !own) ? mapped : own;
+    const Value* chosen = mapped && (map_rules || !in_config) ? mapped : in_config;
     if (const std::optional<std::string> content = token_content(chosen)) {
       out.emplace_back(name, Value::string(*content));
     }

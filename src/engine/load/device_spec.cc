@@ -306,23 +306,23 @@ namespace {
 std::string describe(const ModelPlacement& model) {
   std::string text;
   for (const ModelPlacement& stage : model.earlier) text += describe(stage) + "/";
-  std::string own;
+  std::string devices;
   for (const int32_t gpu : model.gpus) {
-    own += (own.empty() ? "" : ",") + ("cuda:" + std::to_string(gpu));
+    devices += (devices.empty() ? "" : ",") + ("cuda:" + std::to_string(gpu));
   }
-  if (model.on_gpus()) return text + own;
+  if (model.on_gpus()) return text + devices;
   for (const CpuCores& device : model.devices) {
-    own += (own.empty() ? "" : ",") + std::string("cpu");
+    devices += (devices.empty() ? "" : ",") + std::string("cpu");
     const std::vector<int32_t>& cores = device.cores;
     for (size_t first = 0; first < cores.size();) {
       size_t last = first;
       while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-      own += (first == 0 ? ":" : "+") + std::to_string(cores[first]);
-      if (last > first) own += "-" + std::to_string(cores[last]);
+      devices += (first == 0 ? ":" : "+") + std::to_string(cores[first]);
+      if (last > first) devices += "-" + std::to_string(cores[last]);
       first = last + 1;
     }
   }
-  return text + own;
+  return text + devices;
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ std::string own_processors(const LocalPlace& place) {
 
 Result<Placement> place_on_hosts(const EngineOptions& options) {
   const int32_t stages = options.hosts->num_stages();
-  const std::string own = own_processors(options.hosts->place());
-  std::string target = options.devices.empty() ? own : options.devices;
+  const std::string processors_here = own_processors(options.hosts->place());
+  std::string target = options.devices.empty() ? processors_here : options.devices;
   const auto groups = static_cast<int32_t>(std::count(target.begin(), target.end(), '/')) + 1;
   int32_t asked = stages_of(options);
   if (asked == 0) asked = groups > 1 ? groups : stages;
@@ -56,7 +56,7 @@ Result<Placement> place_on_hosts(const EngineOptions& options) {
   if (options.draft.empty()) return placement;
   FORERUN_ASSIGN_OR_RETURN(
       const Placement draft,
-      place_models(options.draft_devices.empty() ? own : options.draft_devices, "", 1));
+      place_models(options.draft_devices.empty() ? processors_here : options.draft_devices, "", 1));
   if (draft.target.num_stages() > 1) {
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: found '" + options.draft_devices +

@@ -34,8 +34,8 @@ std::filesystem::path digest_folder(const EngineOptions& options) {
   const std::filesystem::path given = std::filesystem::path(options.cost_cache) / kFolder;
   std::filesystem::create_directories(given, error);
   if (!error) return given;
-  const std::string own = default_cost_cache();
-  return own.empty() ? std::filesystem::path() : std::filesystem::path(own) / kFolder;
+  const std::string costs = default_cost_cache();
+  return costs.empty() ? std::filesystem::path() : std::filesystem::path(costs) / kFolder;
 }
 
 }  // namespace

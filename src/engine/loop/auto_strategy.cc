@@ -31,8 +31,8 @@ constexpr double kChangeSteps = 3.0;
 constexpr double kStallSteps = 20.0;
 // The gain over plain decoding that requests must expect of their guesses for a trial of them.
 constexpr double kWorthATrial = 1.01;
-// Measurements of the chosen arm beside others after which an old one counts less, and those that
-// count once the number of others has changed.
+// Measurements of the chosen arm beside requests with plans of their own after which an old one
+// counts less, and those that count once the number of such requests has changed.
 constexpr double kMixedMemory = 8.0;
 constexpr double kMixedKept = 1.0;
 // The gain at which a view takes another number of guesses a round.
@@ -132,11 +132,11 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   const auto tokens = static_cast<double>(now.tokens - before.tokens);
   const double gain =
       candidate() < 0 ? speedup_of(usual_[static_cast<size_t>(arms_.running())]) : 1.0;
-  const int32_t others = load.sequences - now.sequences;
+  const int32_t fixed_requests = load.sequences - now.sequences;
   const double share = static_cast<double>(now.sequences) / load.sequences;
-  const double off = others > 0 ? std::exp(mixed_.bias) : 1.0;
+  const double off = fixed_requests > 0 ? std::exp(mixed_.bias) : 1.0;
   const double expected = share * off * gain * predicted.tokens_per_s * seconds;
-  period.mixed_looks += others > 0;
+  period.mixed_looks += fixed_requests > 0;
   period.tokens += tokens;
   period.predicted += expected;
   period.predicted_rounds += expected / predicted.tokens_per_round;
@@ -148,13 +148,14 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   if (ended.rounds > 0.0) {
     ended.predicted = ended.predicted_rounds * ended.round_tokens / ended.rounds;
   }
-  return ended.tokens > 0.0 && ended.predicted > 0.0 && add_measured(load, ended, others);
+  return ended.tokens > 0.0 && ended.predicted > 0.0 && add_measured(load, ended, fixed_requests);
 }
 
-bool AutoStrategy::add_measured(const BatchLoad& load, const Period& ended, int32_t others) {
+bool AutoStrategy::add_measured(const BatchLoad& load, const Period& ended,
+                                int32_t fixed_requests) {
   double predicted = ended.predicted;
   if (2 * ended.mixed_looks > ended.looks) {
-    if (std::exchange(mixed_.others, others) != others) {
+    if (std::exchange(mixed_.fixed_requests, fixed_requests) != fixed_requests) {
       mixed_.count = std::min(mixed_.count, kMixedKept);
     }
     if (!arms_.is_in_trial()) {
@@ -240,8 +241,8 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
   const Progress before = std::exchange(last_, progress);
   if (periods_.size() == 1 || load.sequences < 1 || before.seconds <= 0.0) return false;
   if (present_) {  // the view's own KV is available to it
-    const int64_t own = candidates()[static_cast<size_t>(candidate())].own_tokens;
-    load.free_tokens += std::min(load.sequences * own, INT64_MAX - load.free_tokens);
+    const int64_t view_tokens = candidates()[static_cast<size_t>(candidate())].own_tokens;
+    load.free_tokens += std::min(load.sequences * view_tokens, INT64_MAX - load.free_tokens);
   }
   bool has_changed = false;
   costs.read([&](const StepCosts& known) {

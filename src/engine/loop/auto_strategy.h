@@ -85,12 +85,12 @@ class AutoStrategy {
     double round_tokens = 0.0;      // and brought so many tokens
     PaceSpread spread;
   };
-  // The factor by which measurements beside others are off, as a logarithm: the mean of so many
-  // measurements.
+  // The factor by which measurements beside requests with plans of their own are off, as a
+  // logarithm: the mean of so many measurements.
   struct Mixed {
     double bias = 0.0;
     double count = 0.0;
-    int32_t others = 0;  // requests by plans of their own, when it was measured last
+    int32_t fixed_requests = 0;  // requests with plans of their own, when it was measured last
   };
 
   const std::vector<SpeculationCandidate>& candidates() const { return acceptance_.candidates(); }
@@ -105,7 +105,7 @@ class AutoStrategy {
   bool measure(const StepCosts& costs, const BatchLoad& load, const Progress& before,
                const Progress& now);
   // Hands a measurement of the running arm on. Returns whether it tells anything.
-  bool add_measured(const BatchLoad& load, const Period& ended, int32_t others);
+  bool add_measured(const BatchLoad& load, const Period& ended, int32_t fixed_requests);
   // Returns whether the plan has changed.
   bool decide(const StepCosts& costs, const BatchLoad& load, bool is_measured);
   const std::shared_ptr<const SpeculationPlan>& plan_of(int32_t candidate, int32_t gamma);

@@ -5,9 +5,10 @@
 namespace forerun {
 
 void RoleSequences::open(SequenceId id, const SequenceSpec& spec) {
-  SequenceSpec own = spec;
-  if (role_ == Role::kDraft) own.sampling.prompt_logprobs = -1;
-  auto opened = std::make_unique<RoleSequence>(id, own, pool_, cache_, head_dim_, tap_places_);
+  SequenceSpec role_spec = spec;
+  if (role_ == Role::kDraft) role_spec.sampling.prompt_logprobs = -1;
+  auto opened =
+      std::make_unique<RoleSequence>(id, role_spec, pool_, cache_, head_dim_, tap_places_);
   opened->arrival = ++openings_;
   sequences_.insert(id, std::move(opened));
 }

@@ -99,8 +99,8 @@ ApiError api_error(const Status& failure, const ParamNames& names) {
   error.retry_after = failure.retry_after();
   if (error.status != 400) return error;
   error.param = field_of(error.message);
-  if (std::string said = context_error(failure.message()); !said.empty()) {
-    error.message = std::move(said);
+  if (std::string too_long = context_error(failure.message()); !too_long.empty()) {
+    error.message = std::move(too_long);
     error.code = "context_length_exceeded";
   }
   return error;

@@ -98,10 +98,11 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
     }
   }
   const std::string_view origin = head.header("Origin");
-  const bool own = equal_ignoring_case(without_scheme(origin), host);
-  if (!origin.empty() && !own && !is_known_origin(origin)) {
+  const bool is_same_host = equal_ignoring_case(without_scheme(origin), host);
+  if (!origin.empty() && !is_same_host && !is_known_origin(origin)) {
     return Refusal{403, "Origin: found '" + std::string(origin) +
-                            "', whose pages may not use this server (serve --cors-origin)"};
+                            "'; accepted: this server's own pages (serve --cors-origin adds "
+                            "others)"};
   }
   if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
       !key_of(head)) {

@@ -112,15 +112,15 @@ struct SpanColumns {
         tile_info.field(kFirstSpan) + thread.rank + thread.warpgroup * kDecodeClusterBlocks;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int own = first + thread.lane / 4 + 8 * i;
-      const int row = args.by_row_columns.divide(own);
+      const int column = first + thread.lane / 4 + 8 * i;
+      const int row = args.by_row_columns.divide(column);
       if (row < tile_info.field(kNumRows) &&
-          own - row * args.row_columns < tile_info.field(kPartHeads)) {
+          column - row * args.row_columns < tile_info.field(kPartHeads)) {
 #pragma unroll
         for (int part = 0; part < Layout::kDim / 32; ++part) {
-          send<Layout>(sums.out + 4 * part, i, part, tile_info.shared, span, own, thread.lane);
+          send<Layout>(sums.out + 4 * part, i, part, tile_info.shared, span, column, thread.lane);
         }
-        send_sums<Layout>(sums, i, tile_info.shared, span, own, thread.lane);
+        send_sums<Layout>(sums, i, tile_info.shared, span, column, thread.lane);
       }
     }
   }

@@ -47,10 +47,10 @@ __device__ __forceinline__ void store_tile_rows(const DecodeClusterArgs& args,
   const int begin = work.task.tail_tile * kTilePositions;
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int own = 0; own < TileInfoRows<Layout>::kOfWarp; ++own) {
-    const int row = TileInfoRows<Layout>::number_of_warp(own);
+  for (int warp_row = 0; warp_row < TileInfoRows<Layout>::kOfWarp; ++warp_row) {
+    const int row = TileInfoRows<Layout>::number_of_warp(warp_row);
     if (!work.task.has_tail || row >= work.item.num_rows) break;
-    const AttentionRowCuda& from = rows.of_warp[own];
+    const AttentionRowCuda& from = rows.of_warp[warp_row];
     const auto* const ancestors =
         step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
 #pragma unroll

@@ -194,12 +194,12 @@ __device__ __forceinline__ void attend_tail(const DecodeClusterArgs& args,
       barriers.wait_for_released_keys();
       if (lane / 4 < tile_info.field(kPartHeads)) {
         const int span = tile_info.field(kTailSpan);
-        const int own = tail.column + lane / 4;
+        const int column = tail.column + lane / 4;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-          send<Layout>(out + 4 * i, 0, part + i, tile_info.shared, span, own, lane);
+          send<Layout>(out + 4 * i, 0, part + i, tile_info.shared, span, column, lane);
         }
-        if (part == 0) send_sums<Layout>(sums, 0, tile_info.shared, span, own, lane);
+        if (part == 0) send_sums<Layout>(sums, 0, tile_info.shared, span, column, lane);
       }
       __syncwarp();
     }
