@@ -94,12 +94,18 @@ Status check(const BenchFlags& flags) {
   for (const auto& [flag, given] : only_with_many) {
     if (!given || flags.is_load()) continue;
     return Status(StatusCode::kInvalidArgument,
-                  std::string(flag) + ": needs --requests or --concurrency");
+                  std::string(flag) +
+                      ": found without --requests and --concurrency; accepted: with one of them");
   }
-  if (flags.long_prompt && (!flags.requests || !flags.concurrencies.empty() || flags.arrivals)) {
+  if (flags.long_prompt && !flags.requests) {
     return Status(StatusCode::kInvalidArgument,
-                  "--long-prompt: found without --requests, or together with --concurrency or "
-                  "--arrivals; accepted: together with --requests N and neither of the others");
+                  "--long-prompt: found without --requests; accepted: with --requests N");
+  }
+  if (flags.long_prompt && (!flags.concurrencies.empty() || flags.arrivals)) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("--long-prompt: found together with ") +
+                      (flags.arrivals ? "--arrivals" : "--concurrency") +
+                      "; accepted: with --requests N alone");
   }
   if (flags.long_prompt && flags.prompt_files.size() > 1) {
     return Status(StatusCode::kInvalidArgument, "--long-prompt: found " +

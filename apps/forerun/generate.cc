@@ -62,29 +62,35 @@ Status check(const GenerateFlags& flags) {
     for (const auto& [flag, given] : of_one_request) {
       if (given) {
         return refused(std::string(flag) +
-                       ": cannot be combined with --batch, which prints a line of JSON a request");
+                       ": found together with --batch, which prints a line of JSON a request; "
+                       "accepted: one of the two");
       }
     }
     return Status();
   }
   if (flags.json && flags.json_lines) {
-    return refused("--json-lines: cannot be combined with --json");
+    return refused("--json-lines: found together with --json; accepted: one of the two");
   }
   if (flags.logprobs >= 0 && !as_json) {
-    return refused("--logprobs: needs --json or --json-lines, which print them");
+    return refused(
+        "--logprobs: found without --json and --json-lines, which print them; accepted: with one "
+        "of them");
   }
   if (flags.prompt_logprobs >= 0 && !as_json) {
-    return refused("--prompt-logprobs: needs --json or --json-lines, which print them");
+    return refused(
+        "--prompt-logprobs: found without --json and --json-lines, which print them; accepted: "
+        "with one of them");
   }
   if (flags.show_tree && as_json) {
-    return refused("--show-tree: cannot be combined with " + json_flag + ", which prints no tree");
+    return refused("--show-tree: found together with " + json_flag +
+                   ", which prints no tree; accepted: one of the two");
   }
   if (flags.no_echo && as_json) {
-    return refused("--no-echo: cannot be combined with " + json_flag +
-                   ", which never repeats the prompt");
+    return refused("--no-echo: found together with " + json_flag +
+                   ", which never repeats the prompt; accepted: one of the two");
   }
   if (flags.compare && flags.json_lines) {
-    return refused("--compare: cannot be combined with --json-lines, only with --json");
+    return refused("--compare: found together with --json-lines; accepted: alone or with --json");
   }
   return Status();
 }

@@ -37,8 +37,9 @@ Result<std::string> read_secret(const std::string& path) {
   const ssize_t size = is_open ? read(file, text.data(), text.size()) : -1;
   if (file >= 0) close(file);
   if (size <= 0) {
-    return Status(StatusCode::kNotFound,
-                  "--secret-file: '" + path + "' cannot be read or is empty");
+    return Status(StatusCode::kNotFound, "--secret-file: '" + path + "'" +
+                                             (size < 0 ? " cannot be read" : " is empty") +
+                                             "; accepted: a file with the secret of the launch");
   }
   if (about.st_uid != geteuid() || (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return Status(

@@ -233,13 +233,17 @@ Status run_inspect(const InspectFlags& flags) {
   const std::string flag = model_flag(flags);
   if (flags.devices && (!flag.empty() || !flags.model.empty())) {
     return Status(StatusCode::kInvalidArgument,
-                  "--devices: cannot be combined with " +
+                  "--devices: found together with " +
                       (!flag.empty() ? flag : "the model '" + flags.model + "'") +
-                      ", only with --json");
+                      "; accepted: alone or with --json");
   }
   if (flags.formats && (!flag.empty() || flags.devices || flags.json || !flags.model.empty())) {
+    const std::string other = !flags.model.empty() ? "the model '" + flags.model + "'"
+                              : !flag.empty()      ? flag
+                              : flags.devices      ? "--devices"
+                                                   : "--json";
     return Status(StatusCode::kInvalidArgument,
-                  "--formats: cannot be combined with a model, its flags, --devices or --json");
+                  "--formats: found together with " + other + "; accepted: alone");
   }
   if (flags.formats) {
     std::cout << format_list();

@@ -119,9 +119,10 @@ constexpr const char* kGroup = "Several hosts, also under mpirun or Slurm";
 Status check_alone(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group() != kGroup || option->count() == 0) continue;
-    return Status(
-        StatusCode::kInvalidArgument,
-        option->get_name() + ": needs --hosts, or several processes under mpirun or Slurm");
+    return Status(StatusCode::kInvalidArgument,
+                  option->get_name() +
+                      ": found in one process; accepted: with --hosts, or in several "
+                      "processes under mpirun or Slurm");
   }
   return {};
 }
@@ -171,8 +172,8 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) { retu
 Status isolate_engine(int32_t relaunches) {
   if (is_supervised) {
     return Status(StatusCode::kInvalidArgument,
-                  "--isolate: cannot be combined with --hosts, whose engine runs in other "
-                  "processes anyway");
+                  "--isolate: found together with --hosts, whose engine runs in other processes "
+                  "anyway; accepted: one of the two");
   }
   FORERUN_ASSIGN_OR_RETURN(const std::string program, own_program());
   make = [program, relaunches](const EngineOptions& engine) {

@@ -72,7 +72,7 @@ Status run_trace(const TraceFlags& flags) {
   if (flags.svg_path.empty() && (flags.from_ms > 0.0 || flags.length_ms > 0.0)) {
     return Status(StatusCode::kInvalidArgument,
                   std::string(flags.from_ms > 0.0 ? "--from-ms" : "--length-ms") +
-                      ": needs --svg, whose drawing it cuts");
+                      ": found without --svg; accepted: with --svg, whose drawing it cuts");
   }
   EngineOptions options = flags.engine;
   options.trace = true;

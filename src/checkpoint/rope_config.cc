@@ -136,7 +136,7 @@ void read_rope(FieldReader& fields, ModelConfig& config) {
   if (parameters && scaling && fields.ok() &&
       (from_parameters.kind != from_scaling.kind || from_parameters.factor != from_scaling.factor ||
        from_parameters.original_max_position != from_scaling.original_max_position)) {
-    fields.refuse("rope_scaling", "the scaling of rope_parameters");
+    fields.refuse("rope_scaling", "the same scaling as in rope_parameters");
   }
   // transformers prefers rope_scaling where both are there.
   config.rope_scaling = scaling ? from_scaling : from_parameters;

@@ -59,13 +59,20 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool number_unsigned(number_unsigned_t value) override {
     if (state_ == State::kShape) {
-      if (value > static_cast<uint64_t>(INT64_MAX)) return fail("an extent exceeds 2^63 - 1");
-      if (entry_.shape.size() >= kMaxRank) return fail("more than 64 dimensions");
+      if (value > static_cast<uint64_t>(INT64_MAX)) {
+        return fail("found a dimension of " + std::to_string(value) +
+                    "; accepted: at most 2^63 - 1");
+      }
+      if (entry_.shape.size() >= kMaxRank) {
+        return fail("found more than 64 dimensions; accepted: at most 64");
+      }
       entry_.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
     if (state_ == State::kOffsets) {
-      if (offset_count_ >= 2) return fail("\"data_offsets\" has more than two numbers");
+      if (offset_count_ >= 2) {
+        return fail("found more than two numbers in \"data_offsets\"; accepted: two");
+      }
       (offset_count_++ == 0 ? entry_.begin : entry_.end) = value;
       return true;
     }
@@ -96,7 +103,11 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     if (state_ == State::kTensor) {
       if (!has_dtype_ || !has_shape_ || offset_count_ != 2) {
-        return fail("needs \"dtype\", \"shape\" and two \"data_offsets\"");
+        return fail(std::string("found ") +
+                    (!has_dtype_   ? "no \"dtype\""
+                     : !has_shape_ ? "no \"shape\""
+                                   : "fewer than two numbers in \"data_offsets\"") +
+                    "; accepted: \"dtype\", \"shape\" and \"data_offsets\", which has two");
       }
       entries_.push_back(std::move(entry_));
     }
@@ -131,7 +142,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     } else if (value == "data_offsets" && !std::exchange(has_offsets_, true)) {
       state_ = State::kOffsetsValue;
     } else {
-      return fail("key \"" + printable(value) + "\" is unknown or repeated");
+      return fail("found key \"" + printable(value) +
+                  "\"; accepted: \"dtype\", \"shape\" and \"data_offsets\", each once");
     }
     return true;
   }
@@ -160,7 +172,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool top_key(string_t& value) {
     current_ = value;
-    if (!names_.insert(value).second) return fail("appears twice");
+    if (!names_.insert(value).second) return fail("found twice; accepted: once");
     if (value == "__metadata__") {
       state_ = State::kMetadataValue;
       return true;
@@ -182,7 +194,22 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       error_ = "header: found " + found + "; accepted: an object";
       return false;
     }
-    return fail("found " + found + " where it does not belong");
+    return fail("found " + found + "; accepted: " + accepted_here());
+  }
+  const char* accepted_here() const {
+    switch (state_) {
+      case State::kDTypeValue:
+      case State::kMetadata:
+        return "a string";
+      case State::kShapeValue:
+      case State::kOffsetsValue:
+        return "a list";
+      case State::kShape:
+      case State::kOffsets:
+        return "a whole number, 0 or more";
+      default:
+        return "an object";
+    }
   }
 
   State state_ = State::kStart;

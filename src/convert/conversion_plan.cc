@@ -248,9 +248,9 @@ class Planner {
   Status check_awq_layers() const {
     if (to_.kind != FileFormat::Kind::kAwq || num_awq_layers_ > 0 || notes_.empty()) return {};
     const Note& first = notes_.front();
-    return Status(StatusCode::kInvalidArgument, "--to: found " + first.names() + ", " +
-                                                    first.found + ", and no layer that has one" +
-                                                    "; accepted: " + first.accepted);
+    return Status(StatusCode::kInvalidArgument, "--to: found no layer that AWQ can hold (" +
+                                                    first.names() + ": " + first.found +
+                                                    "); accepted: " + first.accepted);
   }
 
   // Layers of one shape share a line.

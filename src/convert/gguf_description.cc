@@ -89,9 +89,9 @@ class Describer {
     writer_.add(key(name), static_cast<uint32_t>(value));
   }
   Status refuse(const std::string& found, const std::string& accepted) const {
-    return Status(StatusCode::kUnsupported,
-                  input_.path().string() + ": found " + found + ", for which a GGUF file has no " +
-                      "words; accepted: " + accepted + ", or a directory as the output");
+    return Status(StatusCode::kUnsupported, input_.path().string() + ": found " + found +
+                                                ", which a GGUF file cannot express; accepted: " +
+                                                accepted + ", or a directory as the output");
   }
 
   void describe_shape() {
@@ -224,7 +224,7 @@ class Describer {
         token(kEnds[i], ends[i]);
       } else {
         notes_.push_back("token " + std::to_string(ends[i]) +
-                         " ends a text, too, which a GGUF file says of three tokens at most");
+                         " ends a text, too, and is left out: a GGUF file names three such tokens");
       }
     }
   }

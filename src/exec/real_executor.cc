@@ -410,8 +410,8 @@ Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t contex
                   std::string("profile: there is no ") + role_name(role) + " model");
   }
   if (!open_.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "profile: " + std::to_string(open_.size()) + " sequences are open; none may be");
+    return Status(StatusCode::kInvalidArgument, "profile: found " + std::to_string(open_.size()) +
+                                                    " open sequences; accepted: none");
   }
   if (rows < 1 || context_tokens < 0 || sequences < 1) {
     return Status(StatusCode::kInvalidArgument,

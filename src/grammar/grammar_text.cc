@@ -94,9 +94,9 @@ class Reader {
     const auto [found, inserted] = names_.try_emplace(name);
     if (inserted) {
       if (rules_.rule_count() >= limits_.max_rules) {
-        return Status(StatusCode::kResourceExhausted, "grammar: more than the " +
-                                                          std::to_string(limits_.max_rules) +
-                                                          " rules that may be used");
+        const std::string limit = std::to_string(limits_.max_rules);
+        return Status(StatusCode::kResourceExhausted,
+                      "grammar: found more than " + limit + " rules; accepted: at most " + limit);
       }
       found->second = {rules_.add_rule(name), use};
     }

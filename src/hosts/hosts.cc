@@ -19,7 +19,7 @@ constexpr auto kLongestRound = std::chrono::hours(24);
 // Shows neither value, since both are secrets. The coordinator and the stage word the error alike.
 Status another_secret(const std::string& who, const std::string& coordinator) {
   return Status(StatusCode::kInvalidArgument,
-                "secret: " + who + " has another one than " + coordinator +
+                "secret: found different ones on " + who + " and on " + coordinator +
                     "; accepted: a --secret-file with the same content on every host");
 }
 
@@ -121,7 +121,7 @@ Status Hosts::answer() {
     auto incoming = messenger_.receive(deadline);
     if (!incoming.ok()) {
       return Status(StatusCode::kDeadlineExceeded,
-                    "the coordinator (rank 0) has not greeted within " +
+                    "the coordinator (rank 0) has sent no greeting within " +
                         std::to_string(options_.timeout.count()) + " ms");
     }
     if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));

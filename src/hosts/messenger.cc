@@ -170,8 +170,8 @@ void Messenger::look_for_silence(Clock::time_point now) {
       if (!peer.watched || peer.lost || now - peer.heard < options_.longest_silence) continue;
     }
     lose(rank, Status(StatusCode::kDeadlineExceeded,
-                      "nothing has been heard of it for " +
-                          std::to_string(options_.longest_silence.count()) + " ms"));
+                      "has sent nothing for " + std::to_string(options_.longest_silence.count()) +
+                          " ms"));
   }
 }
 

@@ -189,7 +189,7 @@ TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
       ASSERT_FALSE(joined.ok()) << rank;
       EXPECT_EQ(
           joined.status().message(),
-          "secret: rank 1 (stage 1 of 2, host host1) has another one than rank 0 (the "
+          "secret: found different ones on rank 1 (stage 1 of 2, host host1) and on rank 0 (the "
           "coordinator, host host0); accepted: a --secret-file with the same content on every "
           "host");
     });

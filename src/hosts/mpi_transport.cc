@@ -191,8 +191,8 @@ Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds timeout) 
   }
   if (provided < MPI_THREAD_SERIALIZED) {
     return Status(StatusCode::kUnsupported,
-                  "hosts: this MPI is for programs of one thread; needed is one that may be called "
-                  "from any, one at a time");
+                  "hosts: found an MPI that only one thread may call; accepted: one for "
+                  "MPI_THREAD_SERIALIZED");
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   return std::unique_ptr<Transport>(std::make_unique<MpiTransport>());

@@ -169,8 +169,7 @@ bool visit_known(Visitor& visit, const char* name, T known) {
   T found = known;
   visit(name, found);
   if (found != known) {
-    visit.fail(name,
-               "found " + std::to_string(found) + ", asked for were " + std::to_string(known));
+    visit.fail(name, "found " + std::to_string(found) + "; accepted: " + std::to_string(known));
   }
   return visit.ok();
 }
@@ -305,7 +304,8 @@ Status StepTasks::check_rows(const StageMessage& message) const {
   }
   if (message.whole) return {};
   return Status(StatusCode::kInvalidArgument,
-                "tasks: found a verification by rejection beside rows that may be dropped");
+                "tasks: found a verification by rejection beside rows that may be dropped; "
+                "accepted: rows that are all kept");
 }
 
 void write_answers(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,

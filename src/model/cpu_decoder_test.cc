@@ -182,7 +182,7 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
        "the "
        "Step's",
        message_of([](Step& step) { step.selections[0].num_rows = 33; })},
-      {"row 99: observers are rows of one sequence that want logits",
+      {"row 99: found an observer that wants no logits",
        message_of([](Step& step) { step.rows[99].wants_logits = false; })},
       {"row 98: tokens to choose from 120; accepted: 1 to 99",
        message_of([](Step& step) { step.selections[0].tokens = 120; })},

@@ -32,8 +32,9 @@ Status check_observers(const Step& step, const KvSelection& selection, size_t fi
     // Only rows that want logits have queries in the last layer.
     if (row.sequence_idx != step.rows[first].sequence_idx || !row.wants_logits) {
       return Status(StatusCode::kInvalidArgument,
-                    "step row " + std::to_string(row_idx) +
-                        ": observers are rows of one sequence that want logits");
+                    "step row " + std::to_string(row_idx) + ": found an observer " +
+                        (row.wants_logits ? "of another sequence" : "that wants no logits") +
+                        "; accepted: rows of one sequence that want logits");
     }
     if (weighed < 1 || weighed > row.position + 1) {
       return out_of_range(row_idx, "tokens that an observer weighs", weighed, 1, row.position + 1);
@@ -232,7 +233,7 @@ Status check_kv_moves(std::span<const KvMove> moves) {
       return Status(StatusCode::kInvalidArgument,
                     "KV move " + std::to_string(move_idx) + " from slot " +
                         std::to_string(move.from_slot) + " to " + std::to_string(move.to_slot) +
-                        ": moves go down and both lists ascend");
+                        "; accepted: moves to lower slots, with both lists in ascending order");
     }
   }
   return {};

@@ -43,28 +43,29 @@ Status SerialTree::check(SpeculationPlan& plan) {
   FORERUN_RETURN_IF_ERROR(check_view(plan, Role::kDraft));
   if (plan.view.kind != nullptr && !plan.source.model) {
     return Status(StatusCode::kInvalidArgument,
-                  std::string("view '") + plan.view.kind->name +
-                      "' chooses from the draft model's KV, but the draft source is '" +
-                      plan.source.name() +
-                      "'; accepted with this view: model, or model joined to others by '+'");
+                  "draft source: found '" + plan.source.name() + "' with view '" +
+                      plan.view.kind->name +
+                      "', which chooses from the draft model's KV; accepted with this view: model, "
+                      "or model joined to others by '+'");
   }
   if (plan.accept.rule == AcceptRule::kMatch) return Status();
   if (plan.accept.rule != AcceptRule::kRejection) {
     return Status(StatusCode::kInvalidArgument,
-                  "accept rule '" + plan.accept.name() +
-                      "' with strategy serial_tree; accepted with this strategy: match, rejection");
+                  "accept rule: found '" + plan.accept.name() +
+                      "'; accepted with strategy serial_tree: match, rejection");
   }
   if (!plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
-                  "accept rule 'rejection' is not exact for shape '" + plan.shape.name +
-                      "', which picks guesses by weight; accepted with this rule: chain, or "
-                      "children per level such as 1,1,3,1,1");
+                  "shape: found '" + plan.shape.name +
+                      "', which picks guesses by weight, with accept rule 'rejection', which is "
+                      "exact only for drawn guesses; accepted with this rule: chain, or children "
+                      "per level such as 1,1,3,1,1");
   }
   if (!plan.source.model || !plan.source.others.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "accept rule 'rejection' needs guesses drawn from a draft model, but the draft "
-                  "source is '" +
-                      plan.source.name() + "'; accepted with this rule: model");
+                  "draft source: found '" + plan.source.name() +
+                      "' with accept rule 'rejection', which needs guesses drawn from a draft "
+                      "model; accepted with this rule: model");
   }
   return Status();
 }

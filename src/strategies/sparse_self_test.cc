@@ -243,8 +243,8 @@ TEST(SerialTree, GivesItsDraftAView) {
             "last tokens only; accepted with this model: no view");
   EXPECT_TRUE(resolve_speculation(seen, {.has_window = {true, false}}).ok());
   EXPECT_EQ(refusal({.strategy = "serial_tree", .source = "suffix", .view = "streaming_llm"}),
-            "view 'streaming_llm' chooses from the draft model's KV, but the draft source is "
-            "'suffix'; accepted with this view: model, or model joined to others by '+'");
+            "draft source: found 'suffix' with view 'streaming_llm', which chooses from the draft "
+            "model's KV; accepted with this view: model, or model joined to others by '+'");
   EXPECT_EQ(
       refusal({.strategy = "serial_tree", .view_budget = 512}),
       "view_budget: found 512, but no view; accepted: a budget together with one of the views " +

@@ -80,8 +80,9 @@ Status check_draft_model(const SpeculationPlan& plan) {
   }
   if (plan.source.model && plan.models.draft_is_head && !strategy.takes_head) {
     return refused(std::string("strategy ") + strategy.name + " with draft source '" +
-                   plan.source.name() + "', but the draft is a trained head; accepted with it: " +
-                   "strategy " + head_strategy_names() + ", or source " + other_sources(""));
+                   plan.source.name() +
+                   "', but the draft is a trained head; accepted with a head: " + "strategy " +
+                   head_strategy_names() + ", or source " + other_sources(""));
   }
   if (plan.source.model && !has_draft_model) {
     return refused("draft source '" + plan.source.name() +

@@ -189,7 +189,8 @@ TEST(SpeculationPlan, AutoLeavesAsideWhatItsStrategyDoesNotUse) {
   EXPECT_EQ(described({}, {.has_draft_model = false}, beside),
             "serial_tree, shape adaptive, source suffix, accept match");
   // What no strategy takes is refused.
-  EXPECT_NE(described({.shape = "best", .accept = "rejection"}, {}, beside).find("not exact"),
+  EXPECT_NE(described({.shape = "best", .accept = "rejection"}, {}, beside)
+                .find("exact only for drawn guesses"),
             std::string::npos);
   EXPECT_NE(described({.source = "model"}, {.has_draft_model = false}).find("needs a draft model"),
             std::string::npos);

@@ -130,10 +130,9 @@ std::optional<LaunchFailure> LaunchLink::look_for_silence() {
                    "the launch has not come up within " + in_seconds(options_.start_timeout));
   }
   if (has_spoken_ && silent(heard_, options_.longest_silence)) {
-    LaunchFailure lost =
-        failure(LaunchFailure::Kind::kSilence, StatusCode::kDeadlineExceeded,
-                "rank 0 (the coordinator, host " + options_.hosts.front() +
-                    "): nothing has been heard of it for " + in_ms(options_.longest_silence));
+    LaunchFailure lost = failure(LaunchFailure::Kind::kSilence, StatusCode::kDeadlineExceeded,
+                                 "rank 0 (the coordinator, host " + options_.hosts.front() +
+                                     "): has sent nothing for " + in_ms(options_.longest_silence));
     lost.rank = 0;
     return lost;
   }

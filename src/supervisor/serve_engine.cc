@@ -154,8 +154,10 @@ class EngineService {
     }
     if (status.code() == StatusCode::kCancelled) return has_been_told_to_end_ ? Status() : gone();
     FORERUN_RETURN_IF_ERROR(status);
-    if (now - heard_ > (has_hello_ ? kSilencesAllowed * silence_ : kBeforeHello)) {
-      return Status(StatusCode::kDeadlineExceeded, "nothing has been heard of the supervisor");
+    const milliseconds longest = has_hello_ ? kSilencesAllowed * silence_ : kBeforeHello;
+    if (now - heard_ > longest) {
+      return Status(StatusCode::kDeadlineExceeded, "the supervisor has sent nothing for " +
+                                                       std::to_string(longest.count()) + " ms");
     }
     return {};
   }

@@ -23,7 +23,7 @@ constexpr float kNeverMerged = -1e9f;
 Status refuse_tokenizer(const std::string& name, const std::string& found) {
   return Status(StatusCode::kUnsupported,
                 name + ": found " + found +
-                    ", for which a GGUF file has no words; accepted: a directory as the output");
+                    ", which a GGUF file cannot express; accepted: a directory as the output");
 }
 
 // Builds the vocabulary of a GGUF file from a tokenizer.json.

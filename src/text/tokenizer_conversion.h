@@ -30,7 +30,7 @@ struct OwnedGgufVocabulary {
 // scores in the order of their merges. `bos`, `eos`, `eot`, `eom` and `pad` are left for the caller
 // to set, except for tokens that the tokenizer adds to each text.
 //
-// kUnsupported where a GGUF file has no words for the tokenizer.
+// kUnsupported where a GGUF file cannot express the tokenizer.
 Result<OwnedGgufVocabulary> to_gguf_vocabulary(std::string_view bytes, const std::string& name,
                                                std::string_view config_bytes, int32_t num_rows);
 

@@ -92,7 +92,7 @@ class Handler final : public nlohmann::json_sax<json> {
 
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    return fail("broken JSON at byte " + std::to_string(position));
+    return fail("found broken JSON at byte " + std::to_string(position));
   }
 
  private:
@@ -157,7 +157,8 @@ class Handler final : public nlohmann::json_sax<json> {
   bool open(json item) {
     if (mode_ != Mode::kDocument) return unexpected("a nested value");
     if (stack_.size() >= kMaxDepth) {
-      return fail("nested deeper than " + std::to_string(kMaxDepth) + " levels");
+      return fail("found more than " + std::to_string(kMaxDepth) +
+                  " nested levels; accepted: at most " + std::to_string(kMaxDepth));
     }
     const bool is_model = stack_.size() == 1 && stack_[0]->is_object() && key_ == "model";
     json* inserted = insert(std::move(item));

@@ -64,8 +64,8 @@ Result<FrameHeader> read_frame(std::span<const std::byte> frame, uint8_t last_ki
   }
   const size_t payload = frame.size() - kFrameHeaderBytes;
   if (header.length != payload) {
-    from.fail("length", "found " + std::to_string(header.length) + ", there are " +
-                            std::to_string(payload) + " bytes");
+    from.fail("length", "found " + std::to_string(header.length) +
+                            "; accepted: " + std::to_string(payload) + ", the bytes that follow");
   }
   if (!from.ok()) return from.status();
   return header.rest;

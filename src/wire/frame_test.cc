@@ -33,7 +33,8 @@ TEST(Frame, SaysWhatItIs) {
   EXPECT_NE(refused(4, 9).find("version: found 9; accepted: " + std::to_string(kFrameVersion)),
             std::string::npos);
   EXPECT_NE(refused(6, 200).find("kind: found 200; accepted: 0 to 10"), std::string::npos);
-  EXPECT_NE(refused(15, 5).find("length: found 5, there are 4 bytes"), std::string::npos);
+  EXPECT_NE(refused(15, 5).find("length: found 5; accepted: 4, the bytes that follow"),
+            std::string::npos);
   for (size_t length = 0; length < frame.size(); ++length) {
     const Bytes part(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(length));
     EXPECT_EQ(read_frame(part, kLastKind).status().code(), StatusCode::kCorrupt) << length;

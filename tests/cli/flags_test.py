@@ -57,7 +57,9 @@ class Flags(process.CommandLine):
             ("--link-gbit", 1),
             ("--secret-file", "/nowhere"),
         ):
-            self.refused(generate("--prompt", "x", flag, value), f"{flag}: needs --hosts", "mpirun")
+            self.refused(
+                generate("--prompt", "x", flag, value), f"{flag}: found in one process", "mpirun"
+            )
         self.refused(
             generate("--prompt", "x", "--draft-weights", "bf16"), "draft_weights", "no draft model"
         )

@@ -24,7 +24,7 @@ class Inspect(EditedCheckpoint):
         self.assertIsInstance(devices["gpus"], list)
         self.assertTrue(run("inspect", "--formats").stdout.startswith("| stored format |"))
         for other in ("--json", "--devices", "--all", TARGET):
-            self.refused(run("inspect", "--formats", other), "--formats: cannot be combined with")
+            self.refused(run("inspect", "--formats", other), "--formats: found together with")
         nothing = run("inspect")
         self.assertIn("--devices", nothing.stderr)
 

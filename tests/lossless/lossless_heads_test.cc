@@ -311,19 +311,23 @@ TEST(HeadRefusals, SayWhatWouldBeAccepted) {
     options.draft_devices.clear();
     options.devices = processors.front() + "," + processors.back();
     options.try_splits = true;
-    EXPECT_NE(refusal().find("found auto, which tries devices of its own; accepted with it: none"),
-              std::string::npos)
+    EXPECT_NE(
+        refusal().find(
+            "found --auto, which tries splits of the devices; accepted with a head: no --auto"),
+        std::string::npos)
         << refusal();
     options.try_splits = false;
   }
   options.devices = one_processor();
   options.stages = 2;
   options.speculation.strategy = "pipelined";
-  EXPECT_NE(refusal().find("accepted with it: strategy serial_tree, or source"), std::string::npos)
+  EXPECT_NE(refusal().find("accepted with a head: strategy serial_tree, or source"),
+            std::string::npos)
       << refusal();
   options.stages = 0;
   options.speculation.strategy = "parallel_tree";
-  EXPECT_NE(refusal().find("accepted with it: strategy serial_tree, or source"), std::string::npos)
+  EXPECT_NE(refusal().find("accepted with a head: strategy serial_tree, or source"),
+            std::string::npos)
       << refusal();
   options.speculation = {};
   ToySpec narrow = tested.precision.spec;

@@ -213,7 +213,7 @@ TEST(LosslessStagesOptions, SayWhatTheyRefuse) {
       {"cpu:0", "", 3, {4, 4}, "found 2 numbers; accepted: one for each of 3 stages"},
       {"cpu:0", "cpu:0/cpu:0", 0, {}, "a draft is not cut into stages"},
       {"cuda:0", "", 2, {}, "cuda:0/cuda:1"},
-      {"cpu:0", "", 2, {}, "accepted with it: a target that is not cut", true}};
+      {"cpu:0", "", 2, {}, "accepted with --auto: a target that is not cut", true}};
   for (const Refused& refused : all) {
     EngineOptions options;
     options.model = pair.target();

@@ -182,8 +182,8 @@ class Agreement(unittest.TestCase):
         files = [written(f"secret{idx}", f"the-secret-of-{idx}") for idx in range(2)]
         stderr = self.refused(
             one_of_three(generate("--secret-file", files[1]), "--secret-file", files[0]),
-            "secret: rank 2 (stage 2 of 2, host ",
-            "has another one than rank 0 (the coordinator, host ",
+            "secret: found different ones on rank 2 (stage 2 of 2, host ",
+            "and on rank 0 (the coordinator, host ",
         )
         self.assertNotIn("the-secret-of", stderr)
 

@@ -348,7 +348,7 @@ class Fields(serving.ServerTest):
             )
             self.assertEqual(error["code"], "context_length_exceeded")
         # A client's words are not the engine's.
-        words = "prompt: found 9 tokens, the context holds 8"
+        words = "prompt: found 9 tokens; accepted: at most 7 for a context of 8"
         error = self.refused(
             self.server.post("/v1/completions", {"prompt": "x", "seed": words}), 400
         )

@@ -450,7 +450,7 @@ class Api(serving.ServerTest):
             if param != "strategy":
                 self.assertEqual(error["param"], param, error)
         # A client's words within a message are not taken for the engine's.
-        words = "prompt: found 9 tokens, the context holds 8"
+        words = "prompt: found 9 tokens; accepted: at most 7 for a context of 8"
         error = self.refused(self.server.post("/v1/completions", {**prompt, "seed": words}), 400)
         self.assertIsNone(error["code"], error)
         chat = {"messages": [{"role": "user", "content": "x"}]}

@@ -90,15 +90,16 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(std::span<const int32_t> co
   const int32_t size = cores.empty() ? num_threads : static_cast<int32_t>(cores.size());
   if (size < 1) {
     return Status(StatusCode::kInvalidArgument,
-                  "a CPU device needs at least 1 thread, found " + std::to_string(size));
+                  "CPU device: found " + std::to_string(size) + " threads; accepted: at least 1");
   }
   const std::vector<int32_t> usable = available_cores();
   for (int32_t core : cores) {
     if (std::find(usable.begin(), usable.end(), core) == usable.end()) {
       return Status(StatusCode::kInvalidArgument,
-                    "cpu:" + std::to_string(core) + " is not available; this process may use " +
-                        std::to_string(usable.size()) + " cores, " +
-                        std::to_string(usable.front()) + " to " + std::to_string(usable.back()));
+                    "devices: found cpu:" + std::to_string(core) + "; accepted: one of the " +
+                        std::to_string(usable.size()) +
+                        " processors of this process, from cpu:" + std::to_string(usable.front()) +
+                        " to cpu:" + std::to_string(usable.back()));
     }
   }
   std::vector<int32_t> distinct(cores.begin(), cores.end());

@@ -132,7 +132,9 @@ Result<double> median_seconds(const Stream& stream, const std::function<Status()
 Result<double> measure_read_bandwidth(size_t bytes) {
   const size_t count = bytes / sizeof(uint4);
   if (count == 0) {
-    return Status(StatusCode::kInvalidArgument, "a bandwidth measurement needs at least 16 bytes");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "bandwidth measurement: found " + std::to_string(bytes) + " bytes; accepted: at least 16");
   }
   int device = 0;
   int multiprocessors = 0;

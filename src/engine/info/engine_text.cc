@@ -21,7 +21,8 @@ Result<std::string> EngineText::token_bytes(int32_t token) const {
   std::optional<std::string> bytes = target_.tokenizer().token_bytes(token);
   if (bytes) return std::move(*bytes);
   return Status(StatusCode::kNotFound,
-                "token: found " + std::to_string(token) + ", an id without a token");
+                "token: found " + std::to_string(token) +
+                    ", for which the tokenizer has no token; accepted: ids that have one");
 }
 
 std::vector<std::string> EngineText::control_tokens() const {

@@ -13,31 +13,37 @@ Status check_try_splits(const EngineOptions& options, const Placement& placement
   if (!options.try_splits) return Status();
   const auto refused = [](const std::string& found) {
     return Status(StatusCode::kInvalidArgument,
-                  "auto (splits of the processors between target and draft): found " + found);
+                  "--auto (splits of the processors between target and draft): found " + found);
   };
-  if (options.draft.empty()) return refused("no draft model");
+  if (options.draft.empty()) return refused("no draft model; accepted with --auto: one");
   if (options.speculation.strategy != "auto") {
-    return refused("strategy '" + options.speculation.strategy + "'; accepted with it: auto");
+    return refused("strategy '" + options.speculation.strategy +
+                   "'; accepted with --auto: strategy auto");
   }
   if (placement.draft) {
-    return refused("draft devices '" + options.draft_devices + "'; accepted with it: none");
+    return refused("draft devices '" + options.draft_devices +
+                   "'; accepted with --auto: no draft devices");
   }
   if (placement.target.on_gpus()) {
-    return refused("devices '" + options.devices + "'; accepted with it: processors");
+    return refused("devices '" + options.devices + "'; accepted with --auto: processors");
   }
-  if (placement.on_hosts) return refused("several hosts; accepted with it: one");
+  if (placement.on_hosts) return refused("several hosts; accepted with --auto: one host");
   if (placement.target.num_stages() > 1) {
     return refused(std::to_string(placement.target.num_stages()) +
-                   " stages; accepted with it: a target that is not cut");
+                   " stages; accepted with --auto: a target that is not cut");
   }
-  if (!options.emulate.empty()) return refused("a machine to emulate; accepted with it: none");
+  if (!options.emulate.empty()) {
+    return refused("a machine to emulate; accepted with --auto: no --emulate");
+  }
   return Status();
 }
 
 Status check_draft_weights(const EngineOptions& options) {
   if (!options.draft.empty() || options.draft_weights == EngineOptions().draft_weights) return {};
-  return Status(StatusCode::kInvalidArgument, "draft_weights: found '" + options.draft_weights +
-                                                  "', but there is no draft model");
+  return Status(StatusCode::kInvalidArgument,
+                "draft_weights: found '" + options.draft_weights +
+                    "', but there is no draft model; accepted without one: '" +
+                    EngineOptions().draft_weights + "'");
 }
 
 Status check_draft_window(const EngineOptions& options) {
@@ -54,8 +60,9 @@ Status check_draft_window(const EngineOptions& options) {
 
 Status check_options(const EngineOptions& options, const Placement& placement) {
   if (placement.draft && options.draft.empty()) {
-    return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options.draft_devices +
-                                                    "', but there is no draft model");
+    return Status(StatusCode::kInvalidArgument,
+                  "draft devices: found '" + options.draft_devices +
+                      "', but there is no draft model; accepted without one: no draft devices");
   }
   FORERUN_RETURN_IF_ERROR(check_draft_weights(options));
   if (options.max_active_requests < 1) {

@@ -55,9 +55,9 @@ Result<CpuCores> parse_device(std::string_view text) {
   std::sort(device.cores.begin(), device.cores.end());
   const auto twice = std::adjacent_find(device.cores.begin(), device.cores.end());
   if (twice != device.cores.end()) {
-    return Status(StatusCode::kInvalidArgument, "devices: '" + std::string(text) +
-                                                    "' names processor " + std::to_string(*twice) +
-                                                    " twice");
+    return Status(StatusCode::kInvalidArgument, "devices: found processor " +
+                                                    std::to_string(*twice) + " twice in '" +
+                                                    std::string(text) + "'; accepted: once");
   }
   return device;
 }
@@ -99,9 +99,10 @@ Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
                         "'; accepted: GPUs such as cuda:0, separated by commas");
     }
     if (std::find(gpus.begin(), gpus.end(), *number) != gpus.end()) {
-      return Status(StatusCode::kInvalidArgument, "devices: '" + std::string(spec) +
-                                                      "' names cuda:" + std::to_string(*number) +
-                                                      " twice; a GPU holds one part of a model");
+      return Status(StatusCode::kInvalidArgument,
+                    "devices: found cuda:" + std::to_string(*number) + " twice in '" +
+                        std::string(spec) +
+                        "'; accepted: once, since a GPU holds one part of a model");
     }
     gpus.push_back(*number);
   }
@@ -131,9 +132,9 @@ Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCor
     for (const int32_t core : device.cores) {
       if (!uses(draft, core)) continue;
       return Status(StatusCode::kInvalidArgument,
-                    "devices: cpu:" + std::to_string(core) +
-                        " is named for the target and for the draft; without draft devices both "
-                        "models run on the same processors sequentially");
+                    "devices: found cpu:" + std::to_string(core) +
+                        " for the target and for the draft; accepted: other processors for the "
+                        "draft (concurrent), or no draft devices (sequential)");
     }
   }
   return Status();
@@ -158,9 +159,9 @@ Result<Placement> split_processors(std::string_view target_spec, std::string_vie
     std::erase_if(cores, [&](int32_t core) { return uses(draft, core); });
     if (!cores.empty()) return split;
     return Status(StatusCode::kInvalidArgument,
-                  "draft devices: '" + std::string(draft_spec) +
-                      "' leaves no processor for the target; without draft devices both models run "
-                      "on the same ones sequentially");
+                  "draft devices: found '" + std::string(draft_spec) +
+                      "', which leaves no processor for the target; accepted: fewer (concurrent), "
+                      "or no draft devices (sequential)");
   }
   FORERUN_RETURN_IF_ERROR(check_apart(target, draft));
   return split;
@@ -194,10 +195,10 @@ Result<Placement> place_uncut(std::string_view target_spec, std::string_view dra
       return split;
     }
     return Status(StatusCode::kInvalidArgument,
-                  "draft devices: cuda:" + std::to_string(*shared) + " of '" +
-                      std::string(draft_spec) +
-                      "' is the target's too, others are not; accepted: only GPUs of the target "
-                      "(both models run sequentially) or only others (concurrently)");
+                  "draft devices: found '" + std::string(draft_spec) +
+                      "', which has cuda:" + std::to_string(*shared) +
+                      " in common with the target, but also other GPUs; accepted: only the "
+                      "target's GPUs (sequential) or none of them (concurrent)");
   }
   if (!target_gpu && !target_spec.empty()) {
     draft.devices = all_but(split.target.devices);

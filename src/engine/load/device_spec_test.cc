@@ -99,9 +99,10 @@ TEST(DeviceSpec, GpusFormGroups) {
     const char *target, *draft, *message;
   };
   for (const Refused& refused :
-       {Refused{"cuda:0,cuda:1", "cuda:2,cuda:1", "cuda:1 of 'cuda:2,cuda:1' is the target's too"},
-        Refused{"cuda:1,cuda:0,cuda:1", "", "names cuda:1 twice"},
-        Refused{"cuda,cuda:0", "", "names cuda:0 twice"},
+       {Refused{"cuda:0,cuda:1", "cuda:2,cuda:1",
+                "found 'cuda:2,cuda:1', which has cuda:1 in common"},
+        Refused{"cuda:1,cuda:0,cuda:1", "", "found cuda:1 twice"},
+        Refused{"cuda,cuda:0", "", "found cuda:0 twice"},
         Refused{"cuda:0,cpu:0", "", "found 'cpu:0'"}, Refused{"cuda:0,", "", "found ''"},
         Refused{"cuda:0-1", "", "found 'cuda:0-1'"}, Refused{"cpu:0", "cuda:x", "found 'cuda:x'"},
         Refused{"cpu:0,cuda:0", "", "found 'cuda:0'"}, Refused{"cuda0", "", "found 'cuda0'"}}) {
@@ -144,7 +145,7 @@ TEST(DeviceSpec, SlashesSeparateStages) {
   };
   for (const Refused& refused :
        {Refused{"cpu:0/cpu:1", "", 3, "found 2 groups in 'cpu:0/cpu:1' for 3 stages"},
-        Refused{"cpu:0/cpu:1", "cpu:0", 0, "cpu:0 is named for the target and for the draft"},
+        Refused{"cpu:0/cpu:1", "cpu:0", 0, "found cpu:0 for the target and for the draft"},
         Refused{"cpu:0/", "", 0, "found an empty group"},
         Refused{"cpu:0/cuda:0", "", 0, "accepted: processors for all stages"},
         Refused{"cuda:0/cpu:0", "", 0, "accepted: processors for all stages"},

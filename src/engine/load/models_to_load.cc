@@ -15,12 +15,14 @@ Status check_head_placement(const EngineOptions& options, const Placement& place
     return Status(StatusCode::kUnsupported, "draft " + options.draft +
                                                 " is a trained head, which runs on its target's "
                                                 "devices: found " +
-                                                found + "; accepted with it: " + accepted);
+                                                found + "; accepted with a head: " + accepted);
   };
-  if (placement.on_hosts) return refused("several hosts", "one");
-  if (placement.draft) return refused("draft devices '" + options.draft_devices + "'", "none");
-  if (options.try_splits) return refused("auto, which tries devices of its own", "none");
-  if (!options.emulate.empty()) return refused("a machine to emulate", "none");
+  if (placement.on_hosts) return refused("several hosts", "one host");
+  if (placement.draft) {
+    return refused("draft devices '" + options.draft_devices + "'", "no draft devices");
+  }
+  if (options.try_splits) return refused("--auto, which tries splits of the devices", "no --auto");
+  if (!options.emulate.empty()) return refused("a machine to emulate", "no --emulate");
   return {};
 }
 

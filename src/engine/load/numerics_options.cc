@@ -169,7 +169,10 @@ Status check_numerics(const EngineOptions& options, const NumericsOptions& numer
   const bool draft_on_gpus = placement.of(Role::kDraft).on_gpus();
   const std::string found_draft = "draft_weights: found '" + options.draft_weights + "'";
   if (draft == nullptr && numerics.draft_weights && is_for_gpu_drafts(*numerics.draft_weights)) {
-    return Status(StatusCode::kUnsupported, found_draft + ", but there is no draft model");
+    return Status(StatusCode::kUnsupported, found_draft +
+                                                ", but there is no draft model; accepted without "
+                                                "one: '" +
+                                                EngineOptions().draft_weights + "'");
   }
   if (draft != nullptr) {
     const WeightOverride weights = numerics.draft_weights.value_or(WeightOverride::kAsStored);

@@ -60,7 +60,7 @@ void tell_fields_not_read(const Checkpoint& checkpoint) {
   if (fields.empty()) return;
   std::string line = checkpoint.path().string() + ": found ";
   for (const std::string& field : fields) line += field + (&field == &fields.back() ? "" : ", ");
-  log_line(LogLevel::kWarning, line + ", which nothing here reads; the model is run without");
+  log_line(LogLevel::kWarning, line + ", which Forerun does not read; the model runs without");
 }
 
 // The draft's defaults choose nothing.
@@ -71,7 +71,7 @@ void tell_defaults_not_applied(const OpenedModel& target) {
     line += printable(name) + (name == target.defaults.not_applied.back() ? "" : ", ");
   }
   log_line(LogLevel::kWarning, line +
-                                   ", which nothing here applies; sampling follows the file's "
+                                   ", which Forerun does not apply; sampling follows the file's "
                                    "other defaults and the request");
 }
 

@@ -25,8 +25,9 @@ Status check_tokens(const char* field, const std::vector<int32_t>& tokens, int32
 // The server recognizes this error by its wording (api_error.cc).
 Status too_long(const std::string& found, int32_t max_context_tokens) {
   return Status(StatusCode::kInvalidArgument,
-                "prompt: found " + found + " tokens, the context holds " +
-                    std::to_string(max_context_tokens) + " with at least one to write");
+                "prompt: found " + found + " tokens; accepted: at most " +
+                    std::to_string(max_context_tokens - 1) + " for a context of " +
+                    std::to_string(max_context_tokens) + ", which must hold one more");
 }
 
 Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Request& request) {

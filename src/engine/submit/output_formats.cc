@@ -105,8 +105,8 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
   if (format.kind == OutputFormat::Kind::kAny) return std::shared_ptr<const TokenConstraint>();
   if (end_tokens_.empty()) {
     return Status(StatusCode::kUnsupported,
-                  "output_format: the checkpoint has no end token, and such an output must be "
-                  "able to end with one");
+                  "output_format: needs an end token, and the checkpoint has none; accepted: no "
+                  "output_format");
   }
   const KeptPtr kept = find(format);
   return constraint_of(kept != nullptr ? *kept : *make(format, /*quick=*/false));

@@ -53,14 +53,18 @@ std::string renamed(const std::string& message, const ParamNames& names) {
 // clients look for. Empty for any other message, also one that only quotes those words.
 std::string context_error(const std::string& message) {
   constexpr std::string_view kFound = "prompt: found ";
-  constexpr std::string_view kHolds = " tokens, the context holds ";
-  const size_t holds = message.find(kHolds);
-  if (!message.starts_with(kFound) || holds == std::string::npos) return "";
-  const size_t limit = holds + kHolds.size();
+  constexpr std::string_view kTokens = " tokens; accepted: at most ";
+  constexpr std::string_view kContext = " for a context of ";
+  const size_t tokens = message.find(kTokens);
+  const size_t context = message.find(kContext);
+  if (!message.starts_with(kFound) || tokens == std::string::npos || context == std::string::npos) {
+    return "";
+  }
+  const size_t limit = context + kContext.size();
   const size_t limit_end = message.find_first_not_of("0123456789", limit);
   return "This model's maximum context length is " + message.substr(limit, limit_end - limit) +
          " tokens. However, the prompt has " +
-         message.substr(kFound.size(), holds - kFound.size()) +
+         message.substr(kFound.size(), tokens - kFound.size()) +
          " tokens, and one at least must be left to write. Please reduce the length of the prompt.";
 }
 

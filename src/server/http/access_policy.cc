@@ -94,7 +94,7 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
         [&](const std::string& name) { return equal_ignoring_case(name, without_port(host)); });
     if (!known) {
       return Refusal{403, "Host: found '" + std::string(host) +
-                              "', which is not a name of this server (serve --allowed-host)"};
+                              "'; accepted: a name of this server (serve --allowed-host adds one)"};
     }
   }
   const std::string_view origin = head.header("Origin");

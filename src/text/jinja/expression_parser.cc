@@ -31,6 +31,13 @@ class ExpressionParser::DepthGuard {
   uint32_t& nesting_;
 };
 
+Status ExpressionParser::too_deep() const {
+  const std::string limit = std::to_string(kMaxExpressionDepth);
+  return tokens_.fail(
+      "found an expression nested more than " + limit + " deep; accepted: at most " + limit,
+      StatusCode::kUnsupported);
+}
+
 ExprPtr ExpressionParser::node(ExprKind kind, std::string name) const {
   auto expr = std::make_unique<Expr>();
   expr->kind = kind;
@@ -48,8 +55,7 @@ Result<ExprPtr> ExpressionParser::done(ExprPtr expr) const {
     if (*rest) expr->depth = std::max(expr->depth, (*rest)->depth + 1);
   }
   if (expr->depth > kMaxExpressionDepth) {
-    return tokens_.fail("expression nested deeper than " + std::to_string(kMaxExpressionDepth),
-                        StatusCode::kUnsupported);
+    return too_deep();
   }
   return expr;
 }
@@ -72,7 +78,7 @@ Result<ExprPtr> ExpressionParser::tuple(bool with_condition) {
 
 Result<ExprPtr> ExpressionParser::expression(bool with_condition) {
   const DepthGuard guard(nesting_);
-  if (guard.too_deep()) return tokens_.fail("expression nested too deep", StatusCode::kUnsupported);
+  if (guard.too_deep()) return too_deep();
   FORERUN_ASSIGN_OR_RETURN(ExprPtr value, either());
   while (with_condition && tokens_.is_name("if")) {
     ExprPtr out = node(ExprKind::kCondition);
@@ -117,7 +123,7 @@ Result<ExprPtr> ExpressionParser::both() {
 Result<ExprPtr> ExpressionParser::negation() {
   if (!tokens_.is_name("not")) return comparison();
   const DepthGuard guard(nesting_);
-  if (guard.too_deep()) return tokens_.fail("expression nested too deep", StatusCode::kUnsupported);
+  if (guard.too_deep()) return too_deep();
   ExprPtr out = node(ExprKind::kUnary, tokens_.next().text);
   FORERUN_ASSIGN_OR_RETURN(ExprPtr operand, negation());
   out->args.push_back(std::move(operand));
@@ -173,7 +179,7 @@ Result<ExprPtr> ExpressionParser::left_chain(int level) {
 
 Result<ExprPtr> ExpressionParser::unary(bool with_filters) {
   const DepthGuard guard(nesting_);
-  if (guard.too_deep()) return tokens_.fail("expression nested too deep", StatusCode::kUnsupported);
+  if (guard.too_deep()) return too_deep();
   ExprPtr value;
   if (tokens_.is_operator("-") || tokens_.is_operator("+")) {
     value = node(ExprKind::kUnary, tokens_.next().text);
@@ -329,7 +335,7 @@ Status ExpressionParser::arguments(Expr& call) {
   while (!tokens_.take_operator(")")) {
     if (tokens_.is_operator("*") || tokens_.is_operator("**")) {
       ExprPtr& rest = tokens_.next().text == "*" ? call.rest : call.named_rest;
-      if (rest) return tokens_.fail("found * or ** twice in a call");
+      if (rest) return tokens_.fail("found * or ** twice in a call; accepted: each once");
       FORERUN_ASSIGN_OR_RETURN(rest, expression());
       if (!tokens_.is_operator(")")) FORERUN_RETURN_IF_ERROR(tokens_.expect_operator(","));
       continue;
@@ -398,7 +404,9 @@ Result<ExprPtr> ExpressionParser::test(ExprPtr value) {
   } else if ((is_word && !ends) || next.kind == TokenKind::kString ||
              next.kind == TokenKind::kInteger || next.kind == TokenKind::kFloat ||
              tokens_.is_operator("[") || tokens_.is_operator("{")) {
-    if (tokens_.is_name("is")) return tokens_.fail("found tests chained with is");
+    if (tokens_.is_name("is")) {
+      return tokens_.fail("found a test of a test; accepted: A is TEST and A is TEST");
+    }
     FORERUN_ASSIGN_OR_RETURN(ExprPtr arg, primary());
     FORERUN_ASSIGN_OR_RETURN(arg, postfix(std::move(arg)));
     out->args.push_back(std::move(arg));

@@ -106,8 +106,14 @@ Result<Value> call_function(Function which, const Arguments& args, Runtime& runt
     case Function::kStrftimeNow: {
       const Value* format = args.get(0, "format");
       if (!format || !format->is_string() || format->as_string().size() > 256) {
-        return Status(StatusCode::kInvalidArgument,
-                      "strftime_now(): accepted: a format of at most 256 bytes");
+        const std::string found =
+            !format ? "no format"
+            : format->is_string()
+                ? "a format of " + std::to_string(format->as_string().size()) + " bytes"
+                : std::string(format->kind_name());
+        return Status(
+            StatusCode::kInvalidArgument,
+            "strftime_now(): found " + found + "; accepted: a format of at most 256 bytes");
       }
       std::array<char, 8192> buffer;
       const size_t len =

@@ -33,7 +33,8 @@ class Builder final : public nlohmann::json_sax<json> {
     const bool negative = text.starts_with('-');
     const std::optional<Value> integer =
         integer_of_digits(std::string_view(text).substr(negative ? 1 : 0), 10, negative);
-    return integer ? add(*integer) : fail("integer of " + std::to_string(text.size()) + " digits");
+    return integer ? add(*integer)
+                   : fail("found an integer of " + std::to_string(text.size()) + " digits");
   }
   bool string(string_t& text) override { return add(Value::string(std::move(text))); }
   bool binary(binary_t&) override { return false; }
@@ -57,7 +58,7 @@ class Builder final : public nlohmann::json_sax<json> {
   }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    return fail("broken JSON at byte " + std::to_string(position));
+    return fail("found broken JSON at byte " + std::to_string(position));
   }
 
   const std::string& error() const { return error_; }
@@ -78,7 +79,8 @@ class Builder final : public nlohmann::json_sax<json> {
 
   bool open(bool is_object) {
     if (open_.size() >= kMaxValueDepth) {
-      return fail("nested deeper than " + std::to_string(kMaxValueDepth) + " levels");
+      return fail("found more than " + std::to_string(kMaxValueDepth) +
+                  " nested levels; accepted: at most " + std::to_string(kMaxValueDepth));
     }
     open_.emplace_back();
     open_.back().is_object = is_object;

@@ -120,7 +120,9 @@ class Lexer {
 
   Status comment() {
     const size_t end = source_.find("#}", at_);
-    if (end == std::string_view::npos) return fail("comment without #}");
+    if (end == std::string_view::npos) {
+      return fail("found a comment without its end; accepted: {# ... #}");
+    }
     const char sign = end > at_ ? source_[end - 1] : ' ';
     advance_to(end + 2);
     end_of_block(sign);
@@ -140,7 +142,9 @@ class Lexer {
   // {% raw %} ... {% endraw %}, from behind the word.
   Status raw(size_t from) {
     size_t close = source_.find("%}", from);
-    if (close == std::string_view::npos) return fail("raw block without %}");
+    if (close == std::string_view::npos) {
+      return fail("found a raw block whose tag has no end; accepted: {% raw %}");
+    }
     const char open_sign = source_[close - 1];
     advance_to(close + 2);
     end_of_block(open_sign);
@@ -158,7 +162,7 @@ class Lexer {
       end_of_block(source_[close - 1]);
       return {};
     }
-    return fail("raw block without endraw");
+    return fail("found a raw block without its end; accepted: {% raw %} ... {% endraw %}");
   }
 
   // Tokens up to "}}" or "%}", both included.
@@ -167,7 +171,9 @@ class Lexer {
     int nested = 0;  // open brackets: "}}" may end two mappings
     while (true) {
       while (at_ < source_.size() && is_space(source_[at_])) advance_to(at_ + 1);
-      if (at_ >= source_.size()) return fail("tag without an end");
+      if (at_ >= source_.size()) {
+        return fail("found a tag without its end; accepted: {% ... %} or {{ ... }}");
+      }
       const char c = source_[at_];
       const size_t sign_len = (c == '-' || c == '+') ? 1 : 0;
       const bool sign_fits = c != '+' || end_char == '%';
@@ -212,7 +218,7 @@ class Lexer {
     }
     if (std::string_view("+-*/%~<>=()[]{},.:|").find(c) == std::string_view::npos) {
       const CodePoint point = first_code_point(source_.substr(at_));
-      return fail("unexpected character " + in_quotes(source_.substr(at_, point.len_bytes)));
+      return fail("found the character " + in_quotes(source_.substr(at_, point.len_bytes)));
     }
     push(TokenKind::kOperator, at_ + 1);
     return {};
@@ -271,7 +277,7 @@ class Lexer {
       if (++i >= source_.size()) break;
       FORERUN_RETURN_IF_ERROR(escape(i, out));
     }
-    if (i >= source_.size()) return fail("string without its closing quote");
+    if (i >= source_.size()) return fail("found a string without its closing quote");
     tokens_.push_back({TokenKind::kString, std::move(out), line_});
     advance_to(i + 1);
     return {};
@@ -291,11 +297,16 @@ class Lexer {
         const char digit = i + k < source_.size() ? source_[i + k] : ' ';
         const std::string_view hex = "0123456789abcdef";
         const size_t place = hex.find(digit >= 'A' && digit <= 'F' ? digit + 32 : digit);
-        if (place == std::string_view::npos) return fail("broken escape in a string");
+        if (place == std::string_view::npos) {
+          return fail("found the escape " + in_quotes(source_.substr(i - 1, k + 1)) +
+                      " in a string; accepted: " + std::to_string(count) + " hex digits after \\" +
+                      c);
+        }
         value = value << 4 | static_cast<char32_t>(place);
       }
       if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
-        return fail("escape that is not a character");
+        return fail("found the escape " + in_quotes(source_.substr(i - 1, count + 2)) +
+                    " in a string; accepted: a Unicode character");
       }
       append_utf8(value, out);
       i += count;

@@ -25,8 +25,10 @@ class Parser {
   // `ends`, up to the end of the template.
   Status body(std::initializer_list<std::string_view> ends, Body& out) {
     if (++nesting_ > kMaxStatementDepth) {
-      return tokens_.fail("statements nested deeper than " + std::to_string(kMaxStatementDepth),
-                          StatusCode::kUnsupported);
+      const std::string limit = std::to_string(kMaxStatementDepth);
+      return tokens_.fail(
+          "found statements nested more than " + limit + " deep; accepted: at most " + limit,
+          StatusCode::kUnsupported);
     }
     while (true) {
       if (tokens_.is(TokenKind::kEnd)) {
@@ -79,7 +81,9 @@ class Parser {
     if (word == "generation") return scope_statement("endgeneration", out);
     if (word == "with") return with_statement(out);
     if (word == "break" || word == "continue") {
-      if (loops_ == 0) return tokens_.fail("found " + word + " outside a loop");
+      if (loops_ == 0) {
+        return tokens_.fail("found " + word + " outside a loop; accepted: " + word + " within one");
+      }
       out.push_back(make(word == "break" ? StatementKind::kBreak : StatementKind::kContinue));
       return end_of_block();
     }

@@ -93,7 +93,10 @@ Result<Value> mapped(const Value& value, const Arguments& args, Runtime& runtime
   // A map of a map of a map would nest calls without end.
   const bool nests = filter == "map" && !filter_args.positional.empty() &&
                      to_text(filter_args.positional[0]) == "map";
-  if (nests) return Status(StatusCode::kUnsupported, "map: found map of map as the filter");
+  if (nests) {
+    return Status(StatusCode::kUnsupported,
+                  "map: found map('map', 'map', ...); accepted: one map within a map");
+  }
   FORERUN_ASSIGN_OR_RETURN(const List items, iterate(value, runtime));
   List out;
   for (const Value& element : items) {
@@ -268,7 +271,8 @@ Result<Value> sliced(const Value& value, const Arguments& args, Runtime& runtime
   FORERUN_ASSIGN_OR_RETURN(const List items, iterate(value, runtime));
   const int64_t size = static_cast<int64_t>(items.size());
   if (count < 1 || count > 65'536) {
-    return Status(StatusCode::kInvalidArgument, "slice: accepted: 1 to 65536 slices");
+    return Status(StatusCode::kInvalidArgument,
+                  "slice: found " + std::to_string(count) + " slices; accepted: 1 to 65536");
   }
   List out;
   size_t at = 0;

@@ -223,6 +223,8 @@ class ExpressionParser {
   Result<ExprPtr> dict_literal();
   Status arguments(Expr& call);
 
+  // The error of an expression that is nested too deep.
+  Status too_deep() const;
   ExprPtr node(ExprKind kind, std::string name = "") const;
   // Sets depth; fails where the tree is too deep to be walked.
   Result<ExprPtr> done(ExprPtr expr) const;

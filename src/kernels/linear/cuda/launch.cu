@@ -25,9 +25,9 @@ Result<int> shared_limit() {
       "asking for the compute capability");
   // No later GPU has the instructions of sm_90a.
   if (major != 9) {
-    return Status(StatusCode::kUnsupported, "cuda:" + std::to_string(device) +
-                                                " has compute capability " + std::to_string(major) +
-                                                ".x; linear layers on a GPU need 9.0");
+    return Status(StatusCode::kUnsupported,
+                  "linear on a GPU: found cuda:" + std::to_string(device) +
+                      " of compute capability " + std::to_string(major) + ".x; accepted: 9.0");
   }
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
@@ -46,18 +46,24 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   const auto refuse = [](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "linear on a GPU: " + what);
   };
-  if (call.rows < 1) return refuse("rows must be at least 1");
-  if (call.input == nullptr || (call.output == nullptr) == (call.output_f32 == nullptr)) {
-    return refuse("needs an input and either output or output_f32");
+  if (call.rows < 1) {
+    return refuse("found " + std::to_string(call.rows) + " rows; accepted: at least 1");
+  }
+  if (call.input == nullptr) return refuse("found no input; accepted: one");
+  if ((call.output == nullptr) == (call.output_f32 == nullptr)) {
+    return refuse(std::string("found ") + (call.output == nullptr ? "neither" : "both") +
+                  " of output and output_f32; accepted: one of them");
   }
   if (call.output_f32 != nullptr && (call.gated || call.residual != nullptr)) {
-    return refuse("output_f32 goes with neither gated nor residual");
+    return refuse("found output_f32 with gated or residual; accepted: output with them");
   }
   if (call.input_stride < plan.in_features || call.input_stride % 8 != 0) {
-    return refuse("input_stride must be a multiple of 8 and hold a row");
+    return refuse("found input_stride " + std::to_string(call.input_stride) +
+                  "; accepted: multiples of 8 from " + std::to_string(plan.in_features) + " on");
   }
   if (call.output_stride < outputs || call.output_stride % 4 != 0) {
-    return refuse("output_stride must be a multiple of 4 and hold a row");
+    return refuse("found output_stride " + std::to_string(call.output_stride) +
+                  "; accepted: multiples of 4 from " + std::to_string(outputs) + " on");
   }
   if (call.rows * call.output_stride > std::numeric_limits<int32_t>::max()) {
     return refuse("the outputs of a call must be fewer than 2^31");

@@ -201,7 +201,7 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
                                    LinearFootprint footprint) {
   if (rows < 1) {
     return Status(StatusCode::kInvalidArgument,
-                  "a linear layer needs at least one row, not " + std::to_string(rows));
+                  "linear on a GPU: found " + std::to_string(rows) + " rows; accepted: at least 1");
   }
   const int n8_tiles = n8_tiles_of(rows);
   const SmemLimits limits = smem_limits(plan, n8_tiles, shared_limit);

@@ -88,8 +88,8 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
     return Status(StatusCode::kInvalidArgument,
                   linear_shape_text(in_features, out_features) + " cannot be split over " +
                       std::to_string(cluster_size) + " blocks of " + std::to_string(slice_k_warps) +
-                      " warps by input: 1 to 8 of 1, 2, 4 or 8, at most " +
-                      std::to_string(max_product) + " in all");
+                      " warps by input; accepted: 1 to 8 blocks of 1, 2, 4 or 8 warps, at most " +
+                      std::to_string(max_product) + " warps in all");
   }
   plan.clusters = max_clusters(cluster_size);
   // Larger clusters do not fill the GPU anyway: use no more of them than needed to finish as early.
