@@ -89,7 +89,7 @@ struct AttentionPlan {
   };
   std::vector<Block> blocks;
   bool split_spans = false;  // few rows and long contexts: members share the spans of a row
-  int32_t num_spans = 0;     // of the row that has the most
+  int32_t num_spans = 0;     // spans of the row that has the most
 
   void build(std::span<const AttentionRow> rows, int32_t num_heads, int32_t num_kv_heads,
              int32_t team_size);

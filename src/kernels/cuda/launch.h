@@ -95,7 +95,7 @@ Status raise_shared_memory_limit(void (*kernel)(Parameters...), int bytes, const
   return {};
 }
 
-// Both of the above.
+// Does both of the above.
 template <class... Parameters>
 Status allow_shared_memory(void (*kernel)(Parameters...), int bytes, const char* doing) {
   FORERUN_RETURN_IF_ERROR(raise_shared_memory_limit(kernel, bytes, doing));

@@ -30,16 +30,16 @@ class AlignedBuffer {
 // One buffer holds every layout of the rows. Which layouts exist depends on the activation, the
 // weight formats and the instruction set; their offsets depend on the shape too.
 struct InputLayout {
-  int64_t groups = 0;       // of kInputGroup inputs
-  int64_t float_bytes = 0;  // per row; 0: the layout is absent
+  int64_t groups = 0;       // groups of kInputGroup inputs
+  int64_t float_bytes = 0;  // bytes per row; 0: the layout is absent
   int64_t half_bytes = 0;
   int64_t digit_bytes = 0;
-  int64_t input_bytes = 0;   // of an input's digits
+  int64_t input_bytes = 0;   // bytes of an input's digits
   int64_t scale_stride = 0;  // f32 scales and i32 sums: elements per row
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
   bool has_sums_16 = false;
-  bool has_negated = false;  // sums as floats
+  bool has_negated = false;  // there are sums as floats
   DigitLayout digit_layout = DigitLayout::kFours;
 
   static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
@@ -68,7 +68,7 @@ struct LinearInput::Storage {
   InputLayout layout;
   InputRows at;
   Activation activation = Activation::kF32;
-  MTiles m_tiles = {};  // of floats
+  MTiles m_tiles = {};  // M tiles of floats
   MTiles half_m_tiles = {};
   MTiles digit_m_tiles = {};
   int64_t in = 0;

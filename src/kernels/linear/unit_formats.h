@@ -19,7 +19,7 @@
 namespace forerun::cuda {
 
 enum class LinearFormat : uint8_t {
-  kInt4Group128,  // AutoAWQ's
+  kInt4Group128,  // AutoAWQ's format
   kInt8Group64,   // LM heads only
   kBf16,
   // Blocks of GGUF files:
@@ -34,12 +34,12 @@ enum class LinearFormat : uint8_t {
 
 struct UnitFormat {
   LinearFormat format;
-  // The same format on processors; the nearest one where they read it another way.
+  // The same format on processors, or the nearest one if they read it another way.
   WeightFormat stored;
   const char* name;
-  int inputs;       // of a unit
-  int bits;         // of a quant
-  int scale_bytes;  // of a unit: scales, minima, zero points; a multiple of 16
+  int inputs;       // inputs of a unit
+  int bits;         // bits of a quant
+  int scale_bytes;  // bytes of a unit's scales, minima and zero points; a multiple of 16
   // Rough cycles that a unit takes a block and a warp (linear/cuda/split.cc).
   int block_cycles;
   int warp_cycles;

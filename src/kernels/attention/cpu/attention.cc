@@ -49,7 +49,7 @@ struct MemberScratch {
 struct TileKv {
   std::array<const std::byte*, kAttentionTile / kKeyGroup> keys;
   std::array<const std::byte*, kAttentionTile> values;
-  int64_t ahead = 0;  // bytes to the next tile's
+  int64_t ahead = 0;  // bytes to the next tile's keys and values
 };
 
 int64_t member_floats(int64_t queries, int64_t padded_dim) {

@@ -45,7 +45,7 @@ inline Vec::F pow2(Vec::F t) {
 // the next tile's keys, in the order in which they lie, as many bytes as are read.
 template <class D, int QB, bool kAhead>
 void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, int32_t last) {
-  constexpr int kLoads = 4;  // of 4 positions each
+  constexpr int kLoads = 4;  // loads of 4 positions each
   const std::byte* queries[QB];
   for (int query = 0; query < QB; ++query) queries[query] = tile.queries[query_begin + query];
   const Vec::F scale = Vec::set1(tile.scale * kLog2E);
@@ -203,7 +203,7 @@ void add_own_values(const AttentionTile& tile, int32_t query, int32_t begin, int
 // infinity into an earlier row.
 template <class D, int QB, bool kAhead>
 void dot_values(const AttentionTile& tile, int32_t query_begin) {
-  int32_t first = 0;  // pairs that all queries see both positions of
+  int32_t first = 0;  // pairs of which all queries see both positions
   int32_t end = kAttentionTile / 2;
   for (int32_t query = query_begin; query < query_begin + QB; ++query) {
     const int32_t own_first = (tile.first[query] + 1) / 2;

@@ -65,7 +65,7 @@ template <class V, class T, int QB>
 void tile_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, int32_t last) {
   using F = typename V::F;
   constexpr int kVectors = kVectorsPerLoad<T>;
-  constexpr int kLoads = 4;  // of V::kLanes / 4 positions each
+  constexpr int kLoads = 4;  // loads of V::kLanes / 4 positions each
   constexpr int kLoadBytes = V::kLanes * 4;
   constexpr int kLoadsPerGroup = 64 / kLoadBytes;
   const bool ahead = query_begin == 0 && tile.ahead != 0;

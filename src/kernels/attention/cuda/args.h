@@ -62,8 +62,8 @@ struct AttentionArgs {
   uint32_t* to_clear;
   uint32_t* failed;
   int64_t qkv_stride, attended_stride, block_stride;
-  int64_t partial_floats;       // of one span's partial result, all key/value heads
-  int64_t part_partial_floats;  // of one part of one key/value head
+  int64_t partial_floats;       // floats of one span's partial result for all key/value heads
+  int64_t part_partial_floats;  // floats of one part of one key/value head in it
   int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, row_columns;
   int window;
   Divisor by_row_columns, by_num_heads, by_group_heads, by_parts;

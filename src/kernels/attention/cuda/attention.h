@@ -107,7 +107,7 @@ struct AttentionCallCuda {
   bool early = false;
   AttentionKernel kernel = AttentionKernel::kSplitKv;  // AttentionPlanCuda::kernel
   SharedPrefix shared_prefix = SharedPrefix::kNone;    // AttentionPlanCuda::shared_prefix
-  int32_t rows = 1;  // about the step's, sizes the grid; is_decode_cluster() only
+  int32_t rows = 1;  // about as many as the step has; sizes the grid of is_decode_cluster() only
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 

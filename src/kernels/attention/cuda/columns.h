@@ -20,7 +20,7 @@ namespace forerun::cuda {
 
 struct ColumnSoftmax {
   float max_score[2];
-  float exp_sum[2][2];  // over the lane's even and odd positions until reduce_lanes(), then [0]
+  float exp_sum[2][2];  // sums over the lane's even and odd positions; after reduce_lanes(), [0] is
                         // over all
 
   __device__ __forceinline__ void clear() {

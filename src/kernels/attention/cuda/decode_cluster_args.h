@@ -103,7 +103,8 @@ struct DecodeClusterArgs {
   std::byte* kv;
   int64_t qkv_stride, attended_stride, block_stride;
   int k_offset, v_offset, kv_heads, group_heads, parts, row_columns, window;
-  Divisor by_row_columns, by_parts, by_heads;  // by_heads: parts of all key/value heads
+  Divisor by_row_columns, by_parts, by_heads;  // by_heads divides by the parts of all key/value
+                                               // heads
   float scale_log2;
   bool early;
 };
@@ -111,9 +112,9 @@ struct DecodeClusterArgs {
 // The work of a warpgroup of block `rank` on an item: a span that all its rows share, and the tail,
 // which is the block's last span if rows differ there.
 struct DecodeClusterTask {
-  int begin_tile, end_tile;  // of the warpgroup's span
+  int begin_tile, end_tile;  // tiles of the warpgroup's span
   int first_span, tail_span, tail_tile, tail_warpgroup;
-  uint32_t other_tiles;  // of the other warpgroup's span
+  uint32_t other_tiles;  // tiles of the other warpgroup's span
   bool has_span, has_tail, tail_has_prefix, tail_is_last;
 
   __device__ __forceinline__ DecodeClusterTask(const AttentionItemCuda& item, int window, int rank,
@@ -146,8 +147,8 @@ struct DecodeClusterTask {
 // A thread's place in its cluster.
 struct DecodeClusterThread {
   int lane, warp;
-  int warpgroup;  // warpgroup, and its stage
-  int rank;       // of the block in its cluster
+  int warpgroup;  // number of the warpgroup and of its stage
+  int rank;       // rank of the block in its cluster
 
   __device__ __forceinline__ DecodeClusterThread()
       : lane(threadIdx.x % 32),
@@ -185,7 +186,7 @@ constexpr int kTailDims = 64;  // dimensions of values that a warp takes at a ti
 // The share of a warp in its block's tail. The tail's warpgroup takes part, and so does the other
 // one if it has no span.
 struct DecodeClusterTailShare {
-  int warps;  // 0: there is no tail
+  int warps;  // warps that share the tail; 0: there is no tail
   int shift;  // logarithm of the number of warps that share a row
 };
 template <class Layout>

@@ -40,7 +40,7 @@ struct DecodeClusterBarriers {
   __device__ __forceinline__ void wait_for_tile(int warpgroup) {
     barrier_wait(of_tile(warpgroup), loaded++ & 1);
   }
-  // Waits for the tail's tile, the only one of its stage.
+  // Waits for the tail's tile, the only one of this item that is loaded into `stage`.
   __device__ __forceinline__ void wait_for_tail(int stage, int warpgroup) const {
     barrier_wait(of_tile(stage), (stage == warpgroup ? loaded : other_loaded) & 1);
   }
@@ -74,8 +74,9 @@ struct DecodeClusterBarriers {
 };
 
 // Sends 32 dimensions, from 32 * part on, of a column's result of a span to the blocks that merge
-// them. `half`: the lane's column g (0) or g + 8 (1). Dimensions are stored in the order in which
-// lanes hold them: the 16 (or 8) of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
+// them. `half`: 0 for the lane's column g, 1 for column g + 8, where g = lane / 4 and t = lane % 4.
+// Dimensions are stored in the order in which lanes hold them: the 16 (or 8) of a block are four
+// times 2t, 2t + 1, 8 + 2t, 9 + 2t.
 template <class Layout>
 __device__ __forceinline__ void send(const float (*out)[4], int half, int part, uint32_t shared,
                                      int span, int column, int lane) {

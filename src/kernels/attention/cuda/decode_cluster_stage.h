@@ -136,7 +136,7 @@ __device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at,
 // A column of which a thread stages two pieces: its first or, for wide items, its second (`share`).
 template <class Layout>
 struct DecodeClusterColumn {
-  static constexpr int kPairs = Layout::kDim / 16;  // threads a column
+  static constexpr int kPairs = Layout::kDim / 16;  // threads per column
   static constexpr int kAtOnce = kDecodeClusterThreads / kPairs;
   static constexpr int kShares = (Layout::kColumns + kAtOnce - 1) / kAtOnce;
   static_assert(kNarrowDecodeClusterColumns <= kAtOnce && kShares <= 2);

@@ -83,8 +83,9 @@ __device__ __forceinline__ void score_tail(const DecodeClusterArgs& args,
 template <class Layout>
 struct TailRow {
   uint32_t shared;  // the block's shared memory
-  uint32_t list;    // the row's: a byte per position of the tile, the number of a key or an extra
-  uint32_t values;  // the tile's
+  uint32_t list;    // the row's list: a byte per position of the tile, the number of a key or an
+                    // extra
+  uint32_t values;  // the tile's values
   int begin, last_visible, column;
 
   __device__ __forceinline__ TailRow(const DecodeClusterArgs& args,

@@ -195,7 +195,7 @@ template <int kDim>
 struct StagedRows {
   const RowTask<kDim>& task;
   uint32_t extras;  // keys, then values
-  uint32_t list;    // the row's: number of an extra, a byte per position from its boundary on
+  uint32_t list;    // the row's list: number of an extra, a byte per position from its boundary on
   int begin, lane;
 
   // Shared-memory address of a position's key or value; *slot gets its row number in the panel.

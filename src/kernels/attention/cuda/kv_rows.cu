@@ -1,6 +1,7 @@
 // Rotation of queries and keys, and the append to the cache.
 //
-// Floor: microseconds of latency, no bandwidth to speak of. A warp takes one head of one row.
+// Lower bound of its time: microseconds of latency, no bandwidth to speak of. A warp takes one head
+// of one row.
 #include <cuda_bf16.h>
 
 #include <string>

@@ -107,7 +107,7 @@ constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
 // One head of one row, whose spans a warp merges.
 struct MergeTask {
   AttentionRowCuda row;
-  int row_idx, kv_head, part, own_head;  // own_head: head of the part
+  int row_idx, kv_head, part, own_head;  // own_head: index of the head in its part
   int first_span, end_span;              // spans that have partial results
 };
 // The first span that a row sees whose last visible position is `position`.

@@ -4,9 +4,10 @@
 // (attention/cuda/persistent_schedule.h), whatever the lengths of the sequences, so that all of
 // them stream the cache until the end.
 //
-// Floor: the cache's bytes over the memory's bandwidth. A tile of 64 positions takes a worker as
-// long with 4 of its 64 columns (one query head of one row each) as with all, and less time than
-// the memory takes to bring each of an SM's two workers a tile (docs/kernels/attention.md).
+// Lower bound of its time: the cache's bytes over the memory's bandwidth. A tile of 64 positions
+// takes a worker as long with 4 of its 64 columns (one query head of one row each) as with all, and
+// less time than the memory takes to bring each of an SM's two workers a tile
+// (docs/kernels/attention.md).
 //
 // Each row takes the tiles that it sees through its own list, those of a tree, by itself
 // afterwards, with one warp (attention/cuda/own_tiles.h). Where a unit has several partial results,
@@ -75,8 +76,10 @@ __device__ __forceinline__ void clear_unwritten(const PersistentWorker<kDim>& wo
 template <int kDim>
 struct PersistentSums {
   ColumnSums<kDim> span, total;
-  uint32_t* arrivals;  // by which the unit's workers signal one another and the blocks that merge
-  bool waits;          // for the total of the worker that takes the unit's first tiles
+  uint32_t* arrivals;  // counters by which the unit's workers signal one another and the blocks
+                       // that merge
+  bool waits;          // whether to wait for the total of the worker that takes the unit's first
+                       // tiles
 
   __device__ __forceinline__ PersistentSums(const RunWork& work, uint32_t* arrivals)
       : arrivals(arrivals), waits(work.run.takes_up != 0) {

@@ -43,7 +43,7 @@ struct PersistentColumns {
     return static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 +
            8 * i;
   }
-  // Index within the part of a column's query head.
+  // Index of a column's query head within the part.
   __device__ __forceinline__ static int own_head(const AttentionArgs& args, int i) {
     return column(i) - args.by_row_columns.divide(column(i)) * args.row_columns;
   }

@@ -92,7 +92,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
   merges.clear();
   size_t own = 0;
   for (AttentionItemCuda& item : prefix_items) {
-    int32_t total_tiles = item.end_tile;  // the fewest of all parts
+    int32_t total_tiles = item.end_tile;  // the fewest total tiles of all parts
     bool is_split = false;
     bool has_partials = item.own_tiles > 0;
     const AttentionScheduleCuda::Unit* const group_units =
@@ -102,7 +102,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
       is_split = is_split || group_units[part].pieces > 1;
       has_partials = has_partials || group_units[part].handed_over || group_units[part].pieces > 1;
     }
-    int32_t own_rows = 0;  // each announces the end of its tiles
+    int32_t own_rows = 0;  // rows with tiles of their own; each announces their end
     for (; own < items.size() && items[own].query_tile == item.query_tile; ++own) {
       items[own].is_split = is_split ? 1 : 0;
       for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {

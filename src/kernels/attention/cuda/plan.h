@@ -137,7 +137,7 @@ inline constexpr int kMaxExtras = 64;
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
 inline constexpr int kPrefillColumns = 128;  // kPrefill and prefix items
 inline constexpr int kPrefillClusterColumns = 64;
-inline constexpr int kPrefixRows = 32;  // the most of a prefix item
+inline constexpr int kPrefixRows = 32;  // the most rows of a prefix item
 
 // kPersistent: columns of a unit.
 inline constexpr int kPersistentColumns = 64;

@@ -285,7 +285,7 @@ TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
     ASSERT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
     ASSERT_EQ(plan.shared_prefix, columns == 1 ? SharedPrefix::kNarrow : SharedPrefix::kWide);
     std::set<int32_t> found;
-    std::map<int32_t, int32_t> arrivals;  // of each query tile
+    std::map<int32_t, int32_t> arrivals;  // arrivals of each query tile
     for (const AttentionItemCuda& item : plan.prefix_items) {
       found.insert(item.num_rows);
       EXPECT_LE(item.num_rows * columns, kPrefillColumns);

@@ -3,9 +3,10 @@
 // each) for each of two warpgroups, and the tiles that the rows see. A third warpgroup fills a ring
 // of tiles.
 //
-// Floor: the products at the speed of wgmma. A column's probabilities stay in registers between the
-// two products. The bits are those of the other kernels (attention/cuda/columns.h): spans are
-// merged as they end, which is why a lane has two sets of sums.
+// Lower bound of its time: the products at the speed of wgmma. A column's probabilities stay in
+// registers between the two products. The bits are those of the other kernels
+// (attention/cuda/columns.h): spans are merged as they end, which is why a lane has two sets of
+// sums.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"

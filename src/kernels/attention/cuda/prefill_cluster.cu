@@ -5,8 +5,8 @@
 // the variants with fuses_rope_append() it also rotates and appends
 // (attention/cuda/prefill_cluster_append.h).
 //
-// Floor: an item's tiles over the cluster's warpgroups, the products at the speed of wgmma. Tiles
-// that earlier steps wrote are requested before the wait for the previous kernel.
+// Lower bound of its time: an item's tiles over the cluster's warpgroups, the products at the speed
+// of wgmma. Tiles that earlier steps wrote are requested before the wait for the previous kernel.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"

@@ -26,7 +26,7 @@ template <class Layout>
 __device__ __forceinline__ void append_rows(const AttentionArgs& args, const PrefillWork& work) {
   constexpr int kDim = Layout::kDim;
   constexpr int kThreads = kAppendingWarps * 32;  // threads of a block that append
-  constexpr int kPairs = kDim / 16;               // threads a row
+  constexpr int kPairs = kDim / 16;               // threads per row
   constexpr int kAtOnce = Layout::kBlocks * kThreads / kPairs;
   const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
   const int thread = static_cast<int>(cluster_rank() * kThreads + threadIdx.x % kThreads);

@@ -54,7 +54,7 @@ struct PrefillClusterLayout {
   static constexpr int kReceivedSums = kReceived + kClusterWarpgroups * kWarpgroupBytes;
   static constexpr int kWarpgroupSumBytes = 64 * 8;
   static constexpr int kColumnBytes =
-      (kWarpgroupBytes + kWarpgroupSumBytes) / 64;  // of a warpgroup's results
+      (kWarpgroupBytes + kWarpgroupSumBytes) / 64;  // a column of a warpgroup's results
 
   // Two barriers per stage: filled, free.
   static constexpr int kBarriers = kReceivedSums + kClusterWarpgroups * kWarpgroupSumBytes;

@@ -82,7 +82,7 @@ __device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& nex
 // The row that a warp works on.
 template <int kDim>
 struct RowTask {
-  uint32_t q[kDim / 16][2];  // of a lane: head g, dimensions 2t, 2t + 1 (+ 8) of every 16
+  uint32_t q[kDim / 16][2];  // the lane's queries: head g, dimensions 2t, 2t + 1 (+ 8) of every 16
   AttentionRowCuda row;
   const int32_t* table;
   const int32_t* ancestors;

@@ -4,8 +4,9 @@
 // memory, for all rows of a query tile; what lies in the tree is gathered by each row for itself,
 // 16 positions at a time, in the order of its own ancestors.
 //
-// Floor: the cache's bytes over the memory's bandwidth for long contexts; for short ones the chain
-// queries -> scores -> partial result -> flag -> merge, each a trip through the L2.
+// Lower bound of its time: the cache's bytes over the memory's bandwidth for long contexts; for
+// short ones the chain queries -> scores -> partial result -> flag -> merge, each a trip through
+// the L2.
 //  - one block per SM, each with about half of its shared memory: the next linear layer finds one
 //    place free on every SM (linear/cuda/linear.cu), and every block is resident, so that blocks
 //    may wait for one another;
@@ -120,7 +121,7 @@ __global__ void attention_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
-constexpr int kSharedLimit = 227 * 1024;  // the most of a block, sm_90
+constexpr int kSharedLimit = 227 * 1024;  // the most bytes of a block on sm_90
 
 using Kernel = void (*)(AttentionArgs);
 

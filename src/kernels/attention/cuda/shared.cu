@@ -4,7 +4,7 @@
 // (attention/cuda/item.h). Partial results meet in the L2, and every block merges a share of them
 // (attention/cuda/merge.h).
 //
-// Floor: the cache's bytes over the memory's bandwidth.
+// Lower bound of its time: the cache's bytes over the memory's bandwidth.
 //  - one launch, with half of an SM per block: its first tiles are requested while the layer before
 //    it runs, and the next layer's weights while it merges;
 //  - a loading warp keeps a ring of keys and values full, across items;

@@ -45,7 +45,7 @@ struct SharedLayout {
   static constexpr int kProbBarriers = kWorkBarriers + kWorkSlots * 16;
   static constexpr int kRescales = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
   static constexpr int kWork = kRescales + kProbSlots * 64 * 4;
-  static constexpr int kLists = kRescales;  // after the prefix items
+  static constexpr int kLists = kRescales;  // takes this place after the prefix items
   static_assert(kWarps * kMaxExtras <= kSmallBytes);
   static constexpr int kBytes = kRescales + kSmallBytes;
   static_assert(kBytes <= kSharedLimit);

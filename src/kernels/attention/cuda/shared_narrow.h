@@ -28,7 +28,8 @@ struct WeightSlots {
 
   __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kProbSlots; }
   __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kProbSlots & 1; }
-  __device__ __forceinline__ uint32_t barrier() const {  // filled; 8 bytes behind: free
+  __device__ __forceinline__ uint32_t barrier() const {  // the filled barrier; the free one is 8
+                                                         // bytes behind it
     return shared + Layout::kProbBarriers + slot() * 16;
   }
   __device__ __forceinline__ uint32_t probs() const {

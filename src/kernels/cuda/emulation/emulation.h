@@ -49,9 +49,9 @@ struct Together {
 };
 
 struct MBarrier {
-  uint32_t arrivals = 0;  // expected per phase
+  uint32_t arrivals = 0;  // arrivals expected per phase
   uint32_t pending = 0;
-  int64_t bytes = 0;   // expected and not yet there
+  int64_t bytes = 0;   // bytes that are expected and not yet there
   uint64_t phase = 0;  // parity of the current phase
 };
 
@@ -70,7 +70,7 @@ struct Thread {
 
 struct Block {
   uint3 index = {};
-  uint32_t number = 0;  // among the blocks that run together
+  uint32_t number = 0;  // number among the blocks that run together
   uint32_t rank = 0;    // rank in its cluster
   uint32_t threads = 0;
   Meeting* cluster = nullptr;

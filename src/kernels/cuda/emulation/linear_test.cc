@@ -34,7 +34,7 @@ struct Layer {
   Shape shape;
   bool gated;
   DeviceBuffer inputs, squares, bias, residual;
-  int64_t stride;  // of outputs, the same as in run()
+  int64_t stride;  // stride of outputs, the same as in run()
 
   Layer(LinearFormat format, const Shape& of, bool is_gated)
       : shape(of), gated(is_gated), stride((of.out + 3) / 4 * 4 + 8) {

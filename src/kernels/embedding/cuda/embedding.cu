@@ -1,6 +1,7 @@
-// Floor: one trip over the bus for the token and most of the Step's data, and one trip to memory
-// for the token's row, whatever its format. The loads are plain, although the host writes the data:
-// it has done so before the launch, and uncached loads would each take a trip of their own.
+// Lower bound of its time: one trip over the bus for the token and most of the Step's data, and one
+// trip to memory for the token's row, whatever its format. The loads are plain, although the host
+// writes the data: it has done so before the launch, and uncached loads would each take a trip of
+// their own.
 #include <cuda_bf16.h>
 
 #include <algorithm>

@@ -22,7 +22,7 @@ namespace forerun::cuda {
 // Rows of tokens: bf16, or blocks of a GGUF file in one of the formats of
 // linear/cuda/stored_blocks.h, as they are stored.
 struct EmbeddingTableCuda {
-  const std::byte* rows = nullptr;  // [tokens][row_bytes]; of bf16 16-byte aligned, like row_bytes
+  const std::byte* rows = nullptr;  // [tokens][row_bytes]; bf16: every row is 16-byte aligned
   int64_t row_bytes = 0;
   int32_t tokens = 0;  // the embedding of any other token is zero
   LinearFormat format = LinearFormat::kBf16;
@@ -37,7 +37,7 @@ struct EmbeddingCallCuda {
   int32_t bytes_offset = 0;
   int32_t tokens_offset = 0;
   EmbeddingTableCuda table = {};
-  int64_t dim = 0;                  // a multiple of 32 and of a block
+  int64_t dim = 0;                  // a multiple of 32 and of a block's values
   __nv_bfloat16* output = nullptr;  // [rows][output_stride]
   int64_t output_stride = 0;        // a multiple of 8, at least dim
   NormOutputCuda next_norm = {};    // norm of the output; every field must be set

@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t kDim = 768;
 constexpr int64_t kStride = 776;
 constexpr int32_t kTableTokens = 40;
-constexpr int32_t kBytes = 9040;  // of the Step's data: more than is loaded before it is known
+constexpr int32_t kBytes = 9040;  // bytes of the Step's data: more than are loaded before their
+                                  // number is known
 
 class EmbeddingCuda : public testing::TestWithParam<LinearFormat> {
  protected:

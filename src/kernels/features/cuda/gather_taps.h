@@ -18,8 +18,8 @@ struct GatherTapsCallCuda {
   // The Step's data; at `features_offset_offset` lies the int32 offset of RowFeatureCuda [rows].
   const std::byte* step = nullptr;
   int32_t features_offset_offset = 0;
-  const __nv_bfloat16* store = nullptr;  // the target's, [places][width]
-  int64_t width = 0;                     // of all taps of a place, a multiple of 8
+  const __nv_bfloat16* store = nullptr;  // the target's store, [places][width]
+  int64_t width = 0;                     // width of all taps of a place, a multiple of 8
   // [width], the weights of the norms, each over `norm_width` values; null: no norm.
   const float* norms = nullptr;
   int64_t norm_width = 0;  // divides `width`; a multiple of 8

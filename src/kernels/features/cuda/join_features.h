@@ -34,7 +34,7 @@ struct JoinFeaturesCallCuda {
   bool norm_before_residual = false;  // the stream starts as the normalized feature
   uint16_t* joined = nullptr;         // [rows][joined_stride], 2 * dim values
   int64_t joined_stride = 0;
-  ActivationFormat format = ActivationFormat::kBf16;  // of `joined`
+  ActivationFormat format = ActivationFormat::kBf16;  // format of `joined`
   int64_t dim = 0;                                    // like the strides, a multiple of 8
   int32_t rows = 0;
 };

@@ -1,8 +1,8 @@
 // Selection of KV tokens by observed attention (kv_select/cuda/kv_select.h).
 //
-// Floor: reading the keys twice. Tensor cores compute scores for tiles of 64 keys x 64 queries (a
-// query is one head of one observer), which pass through shared memory as f32. The order of all
-// sums depends only on the sizes in the call.
+// Lower bound of its time: reading the keys twice. Tensor cores compute scores for tiles of 64 keys
+// x 64 queries (a query is one head of one observer), which pass through shared memory as f32. The
+// order of all sums depends only on the sizes in the call.
 #include <cuda_bf16.h>
 #include <mma.h>
 

@@ -94,10 +94,10 @@ struct DenseTask {
   MTiles m_tiles;
   int64_t outs;
   float* sums;
-  int64_t sums_stride;  // floats
+  int64_t sums_stride;  // in floats
   float* scratch;       // dense_scratch_floats(rows, outs) floats, 64-byte aligned
   // FP8: the scales times 2^8, one for every `scale_outs` channels and `scale_inputs` inputs.
-  const float* scales;    // of the weight's channel 0
+  const float* scales;    // scales of the weight's channel 0
   int64_t scales_stride;  // floats, from `scale_outs` channels to the next
   int64_t first_out;      // the weight's channel at `w`
   int64_t scale_outs;
@@ -114,9 +114,9 @@ struct PackedTask {
   int64_t x_row_bytes;
   const float* scales;
   int64_t scales_stride;
-  const int32_t* input_sums;  // over `chunk` inputs
+  const int32_t* input_sums;  // sums over `chunk` inputs
   const float* negated_sums;  // the same, negated; only for formats with minima
-  int64_t input_sums_stride;  // of both
+  int64_t input_sums_stride;  // stride of both
   MTiles m_tiles;
   int64_t out_blocks;
   float* sums;

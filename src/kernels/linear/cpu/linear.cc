@@ -56,7 +56,7 @@ constexpr int64_t kGroupedOuts = 64;  // whole register tiles of two blocks
 constexpr int64_t kMaxDotRows = 256;
 constexpr int64_t kDotOuts = 256;
 constexpr int64_t kStreamOuts = 64;
-// Other kernels that take the inputs in passes.
+// The same of other kernels that take the inputs in passes.
 constexpr int64_t kPassOuts = 128;
 
 struct Scratch {

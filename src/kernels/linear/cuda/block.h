@@ -169,7 +169,7 @@ struct LinearBlock {
       if constexpr (kLoadsEarly) {
         if (ends_plain<kEpilogue>(args)) early.load_residual(args);
       }
-      scales.find(args, rows, lane, squares);
+      scales.compute(args, rows, lane, squares);
     } else {
       if constexpr (!kClusterWaitsLate) cluster_wait();
       wait_for_previous_kernel();
@@ -177,7 +177,7 @@ struct LinearBlock {
       inputs.request_first(args, first_inputs);
       if constexpr (kFillsRingLate) fill_stages(1, args.stages);
       if constexpr (kLoadsEarly) early.load_residual(args);
-      scales.template find<kN8Tiles>(args, first_row, rows, warp, lane);
+      scales.template compute<kN8Tiles>(args, first_row, rows, warp, lane);
     }
     // A lane loads row lane % 8 of each block of 8 rows (or the last row, if there are fewer), 8 of
     // every 32 inputs.
@@ -235,7 +235,7 @@ struct LinearBlock {
   // The position of a warp in the ring of activations.
   struct InputCursor {
     int buffer = 0;
-    uint32_t parity = 0;   // of the buffer's full barrier
+    uint32_t parity = 0;   // parity of the buffer's full barrier
     bool is_first = true;  // no segment has been released yet
   };
   // Releases the cursor's segment. Without a producer warp, warp 0 also refills a buffer.

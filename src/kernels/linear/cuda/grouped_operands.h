@@ -82,9 +82,9 @@ __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)
   }
 }
 
-// What a format's quants are.
+// How a format stores its quants.
 enum class QuantKind : uint8_t { kBytes, kPlanes, kE4m3 };
-// And what scales them.
+// How a format stores its scales.
 enum class ScaleKind : uint8_t { kHalves, kPartBytes, kOperandBytes, kFloats };
 
 template <LinearFormat kFormat>
@@ -98,7 +98,7 @@ struct GroupedTraits {
       : kFormat == LinearFormat::kQ6_K                                   ? ScaleKind::kPartBytes
       : kFormat == LinearFormat::kQ4_K || kFormat == LinearFormat::kQ5_K ? ScaleKind::kOperandBytes
                                                                          : ScaleKind::kHalves;
-  // Subtracted from a quant.
+  // The zero point, which is subtracted from a quant.
   static constexpr int kZero = kFormat == LinearFormat::kQ8_0   ? 128
                                : kFormat == LinearFormat::kQ4_0 ? 8
                                : kFormat == LinearFormat::kQ6_K ? 32
@@ -112,9 +112,9 @@ struct GroupedTraits {
   static constexpr int kGroups = kSteps / kGroupSteps;
   // Steps whose products are scaled together.
   static constexpr int kPartSteps = kScales == ScaleKind::kOperandBytes ? kSteps : kGroupSteps;
-  // By how much the upper row's operands are too large.
+  // The factor by which the upper row's operands are too large.
   static constexpr float kUpper = kQuants == QuantKind::kPlanes ? 16.0f : 1.0f;
-  // What the number 1 of an operand stands for.
+  // The factor by which a lower row's sums are multiplied in the end.
   static constexpr float kUnit = (kQuants == QuantKind::kE4m3 ? 0x1p8f : 0x1p24f) / kF16Scale;
 };
 
@@ -122,7 +122,7 @@ struct GroupedTraits {
 template <LinearFormat kFormat, ScaleKind kKind = GroupedTraits<kFormat>::kScales>
 struct GroupedScales;
 
-// Common to integers: where the lane's scales begin.
+// For integer formats: the address of the lane's scales.
 template <LinearFormat kFormat>
 __device__ __forceinline__ uint32_t lane_scales(uint32_t unit, int half, int lane, int bytes) {
   return unit + quant_bytes(kFormat) + (half * 8 + (lane >> 2)) * bytes;
@@ -279,7 +279,7 @@ struct GroupedQuants<kFormat, QuantKind::kPlanes> {
     }
   }
   __device__ __forceinline__ uint32_t last() const { return kHighBits > 0 ? high[0] : low[3]; }
-  // The quants of 16 inputs; of the upper row 16 times too large.
+  // The quants of 16 inputs; those of the upper row are 16 times too large.
   __device__ __forceinline__ void operand(uint32_t (&a)[4], int step) const {
     const uint32_t word = low[step];
     a[0] = word & 0x000f000fu;

@@ -73,8 +73,8 @@ struct SourceTensor {
   LinearFormat format;
   int64_t in, out;
   DeviceBuffer weight, zeros, scales;
-  int64_t row_bytes = 0;  // of blocks
-  DeviceBuffer wide;      // f32, of grouped formats
+  int64_t row_bytes = 0;  // bytes of a row of blocks
+  DeviceBuffer wide;      // the weights in f32, for grouped formats
 
   SourceTensor(LinearFormat f, int64_t in_features, int64_t out_features, uint32_t seed)
       : format(f), in(in_features), out(out_features) {

@@ -23,17 +23,18 @@ struct InverseRms {
   // least 8 warps. The last warps take the first rows, since the first warps issue the copies of
   // activations.
   template <int kCount>
-  __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
-                                       int warp, int lane) const {
+  __device__ __forceinline__ void compute(const LinearKernelArgs& args, int first_row, int rows,
+                                          int warp, int lane) const {
     if (args.input_squares == nullptr) return;
     const int row = (args.warps - 1 - warp) * kCount;
-    if (row < rows) find_rows<kCount>(args, first_row, row, lane);
+    if (row < rows) compute_rows<kCount>(args, first_row, row, lane);
     if (lane == 0) barrier_arrive(ready);
   }
 
   // The same in steps, for at most as many rows as warps: prepare() runs before the previous
-  // kernel's end; load() issues the loads of squares before the copies of activations, and find()
-  // adds them up after these copies have been issued.
+  // kernel's end; load() issues the loads of squares before the copies of activations, and
+  // compute() adds them up after these copies have been issued. A pair: the sums of squares of two
+  // neighbouring groups of kNormGroup inputs.
   struct RowSquares {
     static constexpr int kPairs = 8;  // pairs per lane
     const float* from;                // the lane's first pair
@@ -66,8 +67,8 @@ struct InverseRms {
           32 * i < squares.left ? load_pair_through_l2(squares.from + 64 * i) : float2{};
     }
   }
-  __device__ __forceinline__ void find(const LinearKernelArgs& args, int rows, int lane,
-                                       const RowSquares& squares) const {
+  __device__ __forceinline__ void compute(const LinearKernelArgs& args, int rows, int lane,
+                                          const RowSquares& squares) const {
     if (args.input_squares == nullptr) return;
     if (squares.row < rows) {
       float sum = 0;
@@ -97,8 +98,8 @@ struct InverseRms {
   // Computes the scales of kCount rows of the block from `row` on; rows past the last row get its
   // scale. Called by all lanes of a warp.
   template <int kCount>
-  __device__ __forceinline__ void find_rows(const LinearKernelArgs& args, int first_row, int row,
-                                            int lane) const {
+  __device__ __forceinline__ void compute_rows(const LinearKernelArgs& args, int first_row, int row,
+                                               int lane) const {
     const int pairs = args.inputs / (2 * kNormGroup);
     const float* squares[kCount];
     float sum[kCount] = {};

@@ -29,8 +29,8 @@ struct LinearKernelArgs {
   uint32_t opaque_zero;                // 0, unknown to the compiler
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       slice_k_offset, receive_offset, ring_offset, receive_buffer_bytes;
-  const int32_t* row_index;    // or null
-  const float* input_squares;  // or null; goes with the next two
+  const int32_t* row_index;    // null: rows are in order
+  const float* input_squares;  // null: no norm; norm_eps and inputs belong to it
   float norm_eps;
   int inputs;
   NormOutputCuda next_norm;

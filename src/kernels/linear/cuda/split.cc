@@ -37,7 +37,7 @@ double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
   };
   constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700, 800};
-  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};  // and the other formats
+  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};  // bf16 and the other formats
   constexpr double kL2BytesPerCycle = 60;
   // Large clusters leave some multiprocessors without a block.
   constexpr double kGapCycles = 500;

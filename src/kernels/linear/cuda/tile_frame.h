@@ -62,7 +62,7 @@ __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
   const InverseRms found{shared_place + warp * 4, 0};
   for (int row = static_cast<int>(blockIdx.x) * kScaleWarps + warp; row < args.rows;
        row += static_cast<int>(gridDim.x) * kScaleWarps) {
-    found.find_rows<1>(args, row, 0, lane);
+    found.compute_rows<1>(args, row, 0, lane);
     if (lane == 0) split.scratch.inverse_rms[row] = __uint_as_float(load_shared_4(found.scales));
   }
   if (lane == 0) {

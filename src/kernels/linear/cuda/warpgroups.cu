@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous_kernel();
   if (args.input_squares != nullptr) {
     static_assert(kRows == 2 * kConsumers / 32);
-    scales.find_rows<2>(args, 0, 2 * warp, lane);
+    scales.compute_rows<2>(args, 0, 2 * warp, lane);
     if (lane == 0) barrier_arrive(scales.ready);
   }
 

@@ -55,7 +55,7 @@ inline constexpr CodeBook kFp4Book = {{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 1
 struct GroupedFormat {
   WeightFormat format;
   const char* name;
-  int bits;   // of a quant
+  int bits;   // bits of a quant
   int group;  // inputs that share a scale
   int zero;
   GroupScale scale;

@@ -53,9 +53,9 @@ Status check_source(int64_t in, const GroupedIntegers& source) {
                                     " inputs; accepted: " + std::to_string(in)};
 }
 
-// All values of scales and zeros, for the format that was chosen.
+// Checks all values of scales and zeros for the chosen format.
 Status check_values(int64_t out, int64_t in, const GroupedIntegers& source, WeightFormat format) {
-  uint32_t scale_bits = 0;  // that any scale has set
+  uint32_t scale_bits = 0;  // bits that any scale has set
   const auto groups = static_cast<size_t>(in == 0 ? 0 : in / source.group);
   const int32_t middle = 1 << (source.bits - 1);
   std::vector<float> scales(groups);

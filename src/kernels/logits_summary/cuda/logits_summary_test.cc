@@ -51,8 +51,9 @@ struct Row {
   std::string what;
 };
 
-// The length of the kernel's list by its own rule: it goes down, in steps of 1/8 below the largest
-// logit, until as many threads have a token as tokens are requested.
+// How many tokens the kernel lists, by its rule: those at most k eighths, rounded down, below the
+// largest logit, with the smallest k for which `top` threads have such a token; k = 255 lists all.
+// -1: more than a list holds.
 struct ListLength {
   int32_t num_listed = 0;
   bool lists_all = false;

@@ -354,7 +354,7 @@ class RowPasses {
     int sum = 0;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) sum += counts[i] = shared_.total[lane_ * kEach + i];
-    int before = sum;  // becomes the sum of the lanes before
+    int before = sum;  // becomes the sum of the lanes before this one
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(~0u, before, distance);
       if (lane_ >= distance) before += other;

@@ -121,7 +121,7 @@ __device__ __forceinline__ int bucket_of(float logit, float largest) {
 // A thread's share of a row: quads (4 tokens) in shared memory, distributed round-robin over the
 // threads of the cluster.
 struct Quads {
-  uint32_t address;  // of the first quad; the others follow kThreads quads apart
+  uint32_t address;  // address of the first quad; the others follow kThreads quads apart
   int32_t count;
   int32_t tokens;  // tokens of the row
   int32_t first;   // token of the first quad

@@ -18,8 +18,8 @@ void nearest(const NearestCall& call) {
   using F = typename V::F;
   using I = typename V::I;
   constexpr int32_t kLanes = V::kLanes;
-  constexpr int32_t kVectors = kLanes == 16 ? 4 : 2;  // in registers at once
-  constexpr int32_t kCentroids = 2;  // per load of a key, which may cross cache lines
+  constexpr int32_t kVectors = kLanes == 16 ? 4 : 2;  // vectors in registers at once
+  constexpr int32_t kCentroids = 2;  // centroids per load of a key, which may cross cache lines
   static_assert(kNearestKeys % (kLanes * kVectors) == 0 && kPqCentroids % kCentroids == 0);
   for (int32_t first = 0; first < call.count; first += kLanes * kVectors) {
     F least[kVectors];
