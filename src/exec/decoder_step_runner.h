@@ -51,7 +51,7 @@ class DecoderStepRunner : public StepRunner {
   // Performs, on the calling thread, the tasks for which summaries suffice; the others go to
   // remaining_.
   void perform_summarized(std::span<RowTask> tasks, size_t num_rejections);
-  // `peers` null: on one device. `on_device` null: the decoder's.
+  // `peers` null: the model is on one device. `on_device` null: the logits are the decoder's.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                Collectives* peers, Worker& worker, DeviceLogits* on_device = nullptr);
 
@@ -60,7 +60,7 @@ class DecoderStepRunner : public StepRunner {
   int32_t live_vocab_;
   std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
   std::vector<RowQuery> queries_;
-  EditList edits_;                 // that the queries refer to
+  EditList edits_;                 // edits that the queries refer to
   std::vector<size_t> remaining_;  // tasks, then rejections, that are still to be performed
 };
 

@@ -36,7 +36,7 @@ struct Rig {
     // By role: the number of threads of each device; empty: one device.
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
     int32_t device_parts = 0;  // devices that logits lie on; 0: in host memory
-    int32_t stages = 1;        // of the target
+    int32_t stages = 1;        // stages of the target
     // Called in each target stage but the last, with its index; set before the first Step.
     std::function<void(int32_t stage)> in_stage = {};
     std::function<void(const StepRecord&)> on_step = {};

@@ -175,11 +175,11 @@ class FakeDecoder : public Decoder {
   int64_t slots_moved = 0;
   int64_t violations = 0;
   int32_t largest_step = 0;
-  int64_t rows_run = 0;          // of all Steps
+  int64_t rows_run = 0;          // rows of all Steps
   int32_t poison_position = -1;  // logits after this position hold NaN
   std::atomic<bool> fail = false;
   std::atomic<bool> throws = false;
-  std::function<void()> while_running;       // in every Step; set before the first one
+  std::function<void()> while_running;       // called in every Step; set before the first one
   std::function<void(const Step&)> on_step;  // the same, and told of it
   // After one history in this many the logits differ from those of a decoder of the same seed; 0:
   // never.
@@ -270,7 +270,7 @@ class FakeDecoder : public Decoder {
   int32_t device_parts_ = 0;
   mutable std::deque<Device> devices_;
   std::vector<RowQuery> queries_;
-  const StepEdits* edits_ = nullptr;  // of the Step that runs
+  const StepEdits* edits_ = nullptr;  // edits of the Step that runs
   std::vector<float> on_devices_;
   ModelConfig config_;
   LayerRange layers_ = {0, 1, true, true};

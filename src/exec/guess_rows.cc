@@ -38,7 +38,8 @@ void GuessRows::add(WorkItem& item, int64_t context) {
   if (offer.begin == offer.end) return;
   offers_.push_back(offer);
 
-  // Each row's gain beside the rows with a higher chance; among equal chances parents come first.
+  // Computes each row's gain on condition that all rows with a higher chance run; among equal
+  // chances parents come first.
   sorted_.resize(offer.end - offer.begin);
   for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = offer.begin + i;
   std::stable_sort(sorted_.begin(), sorted_.end(),

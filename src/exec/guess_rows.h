@@ -38,11 +38,11 @@ class GuessRows {
  private:
   struct Row {
     float gain = 0.0f;
-    int32_t idx = 0;  // in its item
+    int32_t idx = 0;  // index in its item
   };
   struct Offer {
     WorkItem* item = nullptr;
-    size_t begin = 0;  // its rows, in rows_, in the item's order
+    size_t begin = 0;  // rows_[begin, end) are its rows, in the item's order
     size_t end = 0;
   };
 

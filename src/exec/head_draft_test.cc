@@ -83,7 +83,7 @@ struct HeadAndTarget {
 
   const TempDir target_dir, head_dir;
   std::unique_ptr<Checkpoint> checkpoint;
-  std::vector<LoadedDecoder> stages;  // of the target
+  std::vector<LoadedDecoder> stages;  // stages of the target
   std::unique_ptr<CpuDeviceGroup> head_device;
   std::unique_ptr<Decoder> head;
 };
@@ -154,7 +154,7 @@ Guesses expected_guesses(const std::vector<int32_t>& team_sizes, const std::vect
   return guesses;
 }
 
-// A sequence of an executor, driven as serial_tree would.
+// Runs one sequence with a head as serial_tree would run it.
 class HeadDraft : public testing::TestWithParam<Cut> {
  protected:
   void start(int64_t places, int32_t row_budget = 512) {

@@ -55,9 +55,9 @@ struct Variant {
   bool threaded;
   int32_t row_budget;
   bool share = false;
-  std::array<std::vector<int32_t>, kNumRoles> teams = {};  // threads of each device, a role
+  std::array<std::vector<int32_t>, kNumRoles> teams = {};  // threads of each device, by role
   int32_t device_parts = 0;
-  int32_t stages = 1;  // of the target
+  int32_t stages = 1;  // stages of the target
 
   bool has_threads() const {
     return threaded || stages > 1 || !teams[0].empty() || !teams[1].empty();
@@ -144,8 +144,8 @@ class Interleaving {
     SequenceId id;
     std::unique_ptr<SequenceMirror> roles[kNumRoles];
     std::vector<uint64_t> awaited[kNumRoles];  // tags in the order of submission
-    bool tells_entry = false;                  // its target items do
-    std::set<uint64_t> asked;                  // tags of those of which no notice has come
+    bool tells_entry = false;                  // whether its target items ask for entry notices
+    std::set<uint64_t> asked;                  // tags of items whose entry notice is still to come
     int items = 0;
   };
 

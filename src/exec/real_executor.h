@@ -85,7 +85,7 @@ class RealExecutor : public Executor {
     std::vector<RowDistribution> distributions;  // what the draft drew its candidates from
   };
 
-  void narrow_view(WorkItem& item) const;  // the draft's view, to its window
+  void narrow_view(WorkItem& item) const;  // narrows the draft's view to its window
   void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
@@ -98,10 +98,10 @@ class RealExecutor : public Executor {
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners_;
   std::array<std::unique_ptr<RoleThread>, kNumRoles> roles_;
   IdMap<OpenSequence> open_;
-  uint64_t openings_ = 0;  // so far
+  uint64_t openings_ = 0;  // sequences opened so far
   uint64_t closings_ = 0;
-  int64_t outstanding_ = 0;  // of open sequences
-  RoleTurns turns_;          // of inline roles
+  int64_t outstanding_ = 0;  // outstanding items of open sequences
+  RoleTurns turns_;          // turns of inline roles
   Meanwhile meanwhile_;
   const bool trace_;
   const int32_t draft_window_;

@@ -173,7 +173,7 @@ class SequenceMirror {
   std::map<NodeId, Node> nodes_;
   std::set<NodeId> dropped_;
   NodeId next_node_ = 0;
-  bool shared_noise_ = true;  // of the item being made
+  bool shared_noise_ = true;  // whether the item being made shares its noise
   std::map<uint64_t, std::vector<RowResult>> expected_;
 };
 

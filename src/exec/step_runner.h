@@ -28,8 +28,8 @@ struct RowTask {
   int32_t count = 0;
   TokenId token = -1;  // kScore: the token to score
   bool shared_noise = true;
-  int32_t step_row = 0;    // in the Step
-  int32_t logits_row = 0;  // among the Step's rows that want logits
+  int32_t step_row = 0;    // index in the Step
+  int32_t logits_row = 0;  // index among the Step's rows that want logits
   RowContext context;
   RowResult* result = nullptr;
   DraftDistribution* distribution = nullptr;  // kDraw: what was drawn from, written here
@@ -43,7 +43,7 @@ struct RejectionRow {
   TokenId token = 0;
   int32_t parent_idx = -1;
   int32_t logits_row = 0;
-  RowContext context;                        // of its children's position
+  RowContext context;                        // context of its children's position
   const DraftDistribution* draft = nullptr;  // its children were drawn from
   Status status;  // not ok: the row is faulty, and a walk that comes here ends with this error
 };

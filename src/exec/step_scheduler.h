@@ -48,7 +48,8 @@ class StepScheduler {
   // A prompt in small pieces would delay the first tokens of all prompts behind it and take many
   // more forwards, while few requests decode beside it, so that each token costs most.
   static constexpr double kCrowdSeconds = 0.75;
-  // Where nothing decodes: new requests and cancellations wait for the Step in flight.
+  // Prompts that wait are a crowd if there is more than one for every kDecodingAPrompt requests
+  // that decode.
   static constexpr double kIdleSeconds = 0.25;
   // Fewer prompt rows than this do not pay, since they too need all weights to be read. A Step
   // takes this many however long they last.

@@ -45,7 +45,7 @@ class StageTimeline {
     uint64_t step = 0;
     StepLoad load;
     std::vector<int64_t> dropped_ns;  // when each row was dropped
-    std::vector<TraceStage> stages;   // those that have begun with it
+    std::vector<TraceStage> stages;   // stages that have begun with it
   };
   struct Stage {
     std::deque<uint64_t> inbox;
@@ -77,7 +77,7 @@ class StageTimeline {
   const std::function<double(const StepLoad&)> seconds_;
   const int64_t latency_ns_;
   std::vector<Stage> stages_;
-  std::deque<StepAt> steps_;  // under way
+  std::deque<StepAt> steps_;  // Steps under way
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t scheduled_ = 0;  // events scheduled so far
 };

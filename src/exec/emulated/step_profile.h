@@ -19,15 +19,15 @@ namespace forerun {
 
 // A row of a published table of speculation (MagicDec, eq. 1 and 2).
 struct PublishedRound {
-  std::string source;   // table
+  std::string source;   // the table that it is from
   int32_t batch = 0;    // sequences, B
   int32_t prefill = 0;  // context of each, S
-  int32_t gamma = 0;    // draft Steps a round
+  int32_t gamma = 0;    // draft Steps per round
   double gamma_draft_seconds = 0.0;
   double verify_seconds = 0.0;
   double tokens_per_round = 0.0;  // Omega
   double plain_seconds = 0.0;
-  double speculative_seconds = 0.0;  // a token
+  double speculative_seconds = 0.0;  // per token
   double speedup = 0.0;
 };
 
@@ -36,8 +36,8 @@ struct PublishedRound {
 struct StageChain {
   int32_t stages = 2;
   int32_t layers = 1;      // layers of a stage, which looks for cancelled rows after each
-  int64_t row_bytes = 0;   // of a hidden row
-  double bytes_per_s = 0;  // of a link
+  int64_t row_bytes = 0;   // bytes of a hidden row
+  double bytes_per_s = 0;  // bandwidth of a link
   double latency_seconds = 0;
 };
 

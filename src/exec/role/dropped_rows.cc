@@ -61,7 +61,7 @@ class EditsToCome {
 
   const SequenceKv& kv_;
   std::vector<Named> edits_;
-  std::unordered_map<NodeId, NodeId> parents_;  // of waiting rows
+  std::unordered_map<NodeId, NodeId> parents_;  // parents of waiting rows
 };
 
 void mark_dead(PendingItem& item, size_t row) {
@@ -74,7 +74,7 @@ void mark_dead(PendingItem& item, size_t row) {
 void mark_dropped_rows(const RoleSequence& sequence, const StepsUnderWay& steps,
                        std::vector<IssuedRow>& issued) {
   EditsToCome edits(sequence.kv);
-  std::vector<size_t> edits_before;  // by waiting item: edits up to its own, that one's included
+  std::vector<size_t> edits_before;  // by waiting item: how many edits come up to and with its own
   for (const std::unique_ptr<PendingItem>& waiting : sequence.queue.waiting()) {
     if (!waiting->edits_done) {
       for (const Edit& edit : waiting->item.edits) edits.add(edit);

@@ -18,7 +18,7 @@ namespace forerun {
 // A draft's distribution at one row, on its way to the verification.
 struct RowDistribution {
   NodeId node = kNoNode;
-  int32_t position = 0;  // of the row
+  int32_t position = 0;  // position of the row
   std::shared_ptr<const DraftDistribution> distribution;
 };
 
@@ -89,12 +89,12 @@ class ItemQueue {
 };
 
 struct FinishedItem {
-  uint64_t opening = 0;  // PendingItem's
+  uint64_t opening = 0;  // as PendingItem::opening
   // Where the result waits for memory: how many sequences the role had closed when the item found
   // no blocks. Where more have been closed since, the item is tried again at once.
   uint64_t closings = 0;
   WorkResult result;
-  std::vector<RowDistribution> distributions;  // of its kDraw rows
+  std::vector<RowDistribution> distributions;  // distributions of its kDraw rows
 };
 
 // The failure of an item whose role has no model.

@@ -35,7 +35,7 @@ class PrefixReuse {
 
  private:
   std::vector<BlockInWork> in_work_;
-  std::vector<TokenId> tokens_;  // scratch: of one block
+  std::vector<TokenId> tokens_;  // scratch: tokens of one block
 };
 
 }  // namespace forerun

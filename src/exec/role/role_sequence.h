@@ -130,11 +130,11 @@ struct RoleSequence {
 
   BlockPool* const pool_;
   const int32_t head_dim_;
-  KvViewSpec view_spec_;  // of view_
+  KvViewSpec view_spec_;  // what view_ was made from
   std::unique_ptr<KvView> view_;
-  KvViewLayout layout_;         // as of reserve()
+  KvViewLayout layout_;         // the layout at the last reserve()
   std::vector<int32_t> head_;   // blocks of the view's own
-  KvChosen chosen_;             // what they hold
+  KvChosen chosen_;             // what the blocks of head_ hold
   std::vector<int32_t> index_;  // blocks of its index
   int32_t indexed_tokens_ = 0;
   std::vector<int32_t> view_blocks_;

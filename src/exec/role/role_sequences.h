@@ -62,9 +62,9 @@ class RoleSequences {
   const int32_t head_dim_;
   TapPlaces* const tap_places_;
   IdMap<RoleSequence> sequences_;
-  std::vector<std::unique_ptr<RoleSequence>> closed_;  // with Steps under way
+  std::vector<std::unique_ptr<RoleSequence>> closed_;  // closed sequences with Steps under way
   std::vector<RoleSequence*> ready_;
-  uint64_t openings_ = 0;  // so far
+  uint64_t openings_ = 0;  // sequences opened so far
   int32_t decoding_ = 0;
   int32_t following_ = 0;
 };

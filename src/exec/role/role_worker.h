@@ -126,18 +126,18 @@ class RoleWorker {
   PrefixCache prefix_cache_;
   TapPlaces tap_places_;
   RoleSequences sequences_;
-  std::optional<FeatureRows> features_;  // only of a trained head
+  std::optional<FeatureRows> features_;  // only if the model is a trained head
   SequenceEdits edits_;
   ItemFinisher finisher_;
   StepComposer composer_;
   StepMeasurer measurer_;
-  std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
+  std::vector<std::unique_ptr<StepUnderWay>> spare_;  // Steps to use again, for their memory
   int64_t steps_run_ = 0;                             // Steps that step() has run
   // Null where the runner has no stages.
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   StepsUnderWay under_way_;
-  size_t entered_ = 0;                   // Steps among them that have left the first stage
+  size_t entered_ = 0;                   // Steps of under_way_ that have left the first stage
   std::vector<IssuedRow> rows_to_drop_;  // scratch
 };
 

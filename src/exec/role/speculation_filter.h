@@ -14,7 +14,7 @@ namespace forerun {
 
 class SpeculationFilter {
  public:
-  // Both must outlive the object.
+  // `scheduler` and `finisher` must outlive the object.
   SpeculationFilter(const StepScheduler* scheduler, ItemFinisher* finisher)
       : scheduler_(*scheduler), finisher_(*finisher) {}
 

@@ -60,13 +60,13 @@ class StepBuilder {
   };
   struct TaskOrigin {
     PendingItem* item;
-    std::vector<RowResult> WorkResult::*results;  // of the item's result
+    std::vector<RowResult> WorkResult::*results;  // the list of the item's result
     size_t result_idx;
     PathRange path;
   };
   struct RejectionOrigin {
     PendingItem* item;
-    size_t begin;  // in rejection_rows_
+    size_t begin;  // index in rejection_rows_
     size_t end;
   };
 

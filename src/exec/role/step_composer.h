@@ -42,14 +42,14 @@ class StepComposer {
     SequenceEdits* edits = nullptr;
     ItemFinisher* finisher = nullptr;
     const BlockPool* pool = nullptr;
-    const FeatureRows* features = nullptr;  // of a trained head's rows, else null
+    const FeatureRows* features = nullptr;  // features of a trained head's rows, else null
     bool traces = false;                    // Steps note whose rows they have
   };
   explicit StepComposer(const Parts& parts);
 
   // What a Step takes at most.
   struct Limits {
-    int32_t stages = 0;          // of the pipeline; 0: there is none
+    int32_t stages = 0;          // stages of the pipeline; 0: there is none
     int32_t waiting = 0;         // sequences that wait for each result
     int32_t following_rows = 0;  // rows of sequences whose items follow each other
   };
@@ -75,8 +75,8 @@ class StepComposer {
     int32_t waiting_served = 0;  // sequences that wait for each result
     int32_t following_rows = 0;
     int32_t prompt_rows = 0;
-    int32_t scored_rows = 0;       // of prompts
-    int32_t rows_for_prompts = 0;  // that decoding leaves to them
+    int32_t scored_rows = 0;       // scored rows of prompts
+    int32_t rows_for_prompts = 0;  // rows that decoding leaves to prompts
     double prompt_budget_seconds = 0.0;
   };
 
@@ -103,7 +103,7 @@ class StepComposer {
   MaskWaits masks_;
   MemoryWaits memory_;
   SpeculationFilter filter_;
-  uint64_t closings_ = 0;  // of sequences so far
+  uint64_t closings_ = 0;  // sequences closed so far
   // Set while a Step is composed.
   StepUnderWay* step_ = nullptr;
   Limits limits_;

@@ -22,7 +22,7 @@ class StepMeasurer {
   // In a Step of more rows than this only the first rows of each sequence want something.
   static constexpr int32_t kMaxWants = 128;
 
-  // Both must outlive the object.
+  // `runner` and `pool` must outlive the object.
   StepMeasurer(Role role, StepRunner* runner, BlockPool* pool)
       : role_(role), runner_(runner), pool_(pool) {}
 

@@ -25,8 +25,8 @@ struct StepUnderWay {
   struct Piece {
     RoleSequence* sequence = nullptr;
     PendingItem* item = nullptr;
-    size_t first_item_row = 0;   // in the item
-    int32_t first_step_row = 0;  // in the Step
+    size_t first_item_row = 0;   // index in the item
+    int32_t first_step_row = 0;  // index in the Step
     int32_t count = 0;
     bool is_last = false;  // no rows of the item are left
     bool samples = false;  // some of its rows want something
@@ -44,11 +44,11 @@ struct StepUnderWay {
   }
 
   StepBuilder builder;
-  StepBuilder::Built built;  // once it is composed
+  StepBuilder::Built built;  // set once the Step is composed
   std::vector<Piece> pieces;
   std::vector<TraceItem> items;    // one for each piece, where the worker traces
   std::vector<int32_t> dead;       // rows of the Step that need not be run, as it is issued
-  uint64_t number = 0;             // the pipeline's
+  uint64_t number = 0;             // the pipeline's number for it
   bool overlaps = false;           // another one was under way at the same time
   std::vector<TraceStage> stages;  // the stages that it has passed
   // The host's time and thread CPU time of composing it.

@@ -98,7 +98,7 @@ Status check_selection(const StageMessage& message, const StageMessage::Selectio
 }
 
 Status check_taps(const StageMessage& message) {
-  int64_t first = 0;  // that may come next
+  int64_t first = 0;  // the first row that may come next
   const auto num_rows = static_cast<int64_t>(message.rows.size());
   for (const StepTap& tap : message.taps) {
     if (tap.row < first || tap.row >= num_rows) {
@@ -223,7 +223,7 @@ void StageMessage::drop_rows(std::span<const int32_t> dropped) {
   const size_t tap_bytes = taps.empty() ? 0 : kept_taps.size() / taps.size();
   size_t kept = 0;
   size_t taps_kept = 0;
-  size_t tap = 0;  // the first of the row or of those behind it
+  size_t tap = 0;  // the first tap at or behind the row
   for (size_t row = 0; row < rows.size(); ++row) {
     const bool is_tapped = tap < taps.size() && taps[tap].row == static_cast<int32_t>(row);
     const size_t tap_of_row = tap;

@@ -33,11 +33,11 @@ struct StageMessage {
     int32_t count = 0;
   };
   struct Moves {
-    int32_t table = 0;  // in `tables`
+    int32_t table = 0;  // index in `tables`
     Range moves;
   };
   struct Selection {
-    KvSelection what;  // without its pointers
+    KvSelection what;  // the choice without its pointers
     Range blocks;      // the blocks that KV is gathered into, in `blocks`
     Range index;       // blocks of the key index; empty: tokens are found by their keys
   };

@@ -48,9 +48,9 @@ class StagePipeline : public PipelinedRunner {
  private:
   std::unique_ptr<StageMessage> next_;  // holds the moves since the last Step
   uint64_t issued_ = 0;
-  Mailbox<PipelineEvent> ran_;  // run()'s
+  Mailbox<PipelineEvent> ran_;  // events of the Step of run()
   const std::function<void(PipelineEvent)> tell_ran_;
-  std::unique_ptr<StageTransport> transport_;  // its threads call the above
+  std::unique_ptr<StageTransport> transport_;  // last: its threads use the members above
 };
 
 }  // namespace forerun

@@ -33,8 +33,8 @@ class StageThreads : public StageTransport {
   // A Step at a stage.
   struct Arrival {
     StepInTransit step;                   // no message: the stage's thread ends
-    Status status;                        // of the stages so far
-    std::vector<TraceStage> stages = {};  // likewise
+    Status status;                        // status of the stages so far
+    std::vector<TraceStage> stages = {};  // times of the stages so far
   };
   void work(size_t stage_idx);
 

@@ -23,11 +23,11 @@ struct StepInTransit {
 
 // Facts of the whole pipeline.
 struct PipelineFacts {
-  const ModelConfig* config = nullptr;  // the whole model's
+  const ModelConfig* config = nullptr;  // configuration of the whole model
   int32_t live_vocab = 0;
-  int64_t kv_blocks = 0;  // of every stage
+  int64_t kv_blocks = 0;  // KV blocks of every stage
   int64_t kv_block_bytes = 0;
-  int64_t tap_places = 0;  // of the last stage; 0 where Steps may keep no hidden states
+  int64_t tap_places = 0;  // tap places of the last stage; 0 where Steps may keep no hidden states
   int32_t num_stages = 0;
 };
 

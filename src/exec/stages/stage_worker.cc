@@ -74,7 +74,7 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
 
 Status StageWorker::hand_on(StageMessage& message) {
   Decoder& decoder = *parts_.decoder;
-  if (decoder.tap_places() == 0) step_.taps.clear();  // behind none of its layers
+  if (decoder.tap_places() == 0) step_.taps.clear();  // no tap lies behind a layer of this stage
   FORERUN_RETURN_IF_ERROR(decoder.forward(step_));
   const HiddenRows hidden = decoder.hidden();
   message.hidden_dtype = hidden.dtype;

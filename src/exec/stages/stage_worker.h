@@ -60,7 +60,7 @@ class StageWorker {
   int32_t rows_run_ = 0;
   std::unique_ptr<DecoderStepRunner> last_;  // null: there are stages behind it
   Step step_;
-  std::vector<std::byte> kept_taps_;  // of step_
+  std::vector<std::byte> kept_taps_;  // what is kept of step_
 };
 
 }  // namespace forerun

@@ -13,7 +13,7 @@ namespace {
 constexpr int kTarget = 1;
 constexpr int kDraft = 2;
 constexpr int kHost = 3;
-constexpr int kStages = 1000;  // from there on
+constexpr int kStages = 1000;  // lanes of stages begin here
 constexpr int kRounds = 10;
 
 const char* reroot_name(Reroot reroot) {
