@@ -26,7 +26,7 @@ constexpr float kSharedProfileMemory = 200.0f;
 // The number of observations that a profile's initial means weigh.
 constexpr float kProfileStrength = 3.0f;
 
-constexpr float kMinLogprob = -20.7f;  // of a guess: a billionth
+constexpr float kMinLogprob = -20.7f;  // least logprob of a guess: a billionth
 
 constexpr uint32_t kProbabilitySteps = (1u << 20) - 1;
 

@@ -24,7 +24,7 @@ namespace forerun {
 // Right guesses against expected ones, by origin and probability.
 class CalibrationTable {
  public:
-  static constexpr int32_t kBuckets = 12;  // of equal width in log-odds, from -5 to 5
+  static constexpr int32_t kBuckets = 12;  // buckets of equal width in log-odds, from -5 to 5
   static constexpr int32_t kOrigins = 3;
 
   static int32_t bucket_of(float p);
@@ -82,7 +82,7 @@ class SharedAcceptance {
   CalibrationTable table;
   DraftProfile profile;
   float speedup = 1.1f;    // tokens in the time of a plain step, over the last requests
-  float allowance = 1.5f;  // time for probing a draft that is thought not to pay, in plain steps
+  float allowance = 1.5f;  // time for probing a draft that seems not to pay, in plain steps
   // What recent adaptive rounds could be expected to bring by guesses of the text alone, and by
   // those of the draft as well, whether such guesses were allowed or not.
   ExpectedPace by_text = {8.0, 8.0};

@@ -35,7 +35,7 @@ constexpr float kRestGain = 1.0f;  // tokens that resting may forgo, about
 // The same for each request of the batch, since all wait while one decides.
 constexpr float kRestGainAWaiter = 1.0f / 16.0f;
 constexpr float kBurst = 16.0f;       // gain in text that repeats itself, over the average gain
-constexpr float kSureChance = 0.98f;  // chance of the best possible guesses
+constexpr float kSureChance = 0.98f;  // chance of the best guesses that there can be
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 constexpr double kPaceMemory = 64.0;  // rounds, of all requests
 
@@ -46,7 +46,7 @@ constexpr float kMinGrowthChanceBeside = 1e-4f;
 
 // Ratios that stand for costs not yet measured.
 constexpr float kUnmeasuredDraftRatio = 0.2f;
-constexpr float kUnmeasuredRow = 0.04f;  // of a further row, relative to the first
+constexpr float kUnmeasuredRow = 0.04f;  // cost of a further row, relative to the first
 
 // Inserts into a descending list that keeps its best `capacity` entries.
 template <class Value, class Greater>
@@ -88,7 +88,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   // Requests that draft together have to look at the same time.
   if (drafts_rest_ && !costs.drafts_rest) rest_rounds_ = 0;
   drafts_rest_ = costs.drafts_rest;
-  // What is allowed again is looked at at once.
+  // Once sources are allowed again, the request stops resting.
   if (!sources_.any() && costs.sources.any()) rest_rounds_ = idle_rounds_ = 0;
   sources_ = costs.sources;
   informs_ = costs.informs;

@@ -76,7 +76,7 @@ class AdaptiveGrowth : public TreeGrowth {
 
  private:
   static constexpr int32_t kSourceNodes = 12;
-  static constexpr int32_t kMaxNodes = 48;  // of a planned verification, without the root
+  static constexpr int32_t kMaxNodes = 48;  // nodes of a planned verification, without the root
 
   // A leaf of the plan: its chance of being accepted, and its DraftProfile context.
   struct Leaf {
@@ -84,16 +84,16 @@ class AdaptiveGrowth : public TreeGrowth {
     int32_t context = 0;
   };
   struct Plan {
-    float value = 0.0f;   // E - rate * time
+    float value = 0.0f;   // E - rate * time, the plan's worth
     int32_t width = 0;    // leaves to run now; 0: verify
-    float tokens = 1.0f;  // E
-    float time = 1.0f;    // of draft and target
+    float tokens = 1.0f;  // E, the expected tokens
+    float time = 1.0f;    // time of draft and target
   };
   // The best number of nodes to verify, by their chances (descending, without the root).
   struct Choice {
     float value = 0.0f;
-    float tokens = 1.0f;  // expected
-    int32_t nodes = 1;    // the root included
+    float tokens = 1.0f;  // expected tokens
+    int32_t nodes = 1;    // nodes to verify, the root included
   };
 
   float rate() const;
@@ -123,10 +123,10 @@ class AdaptiveGrowth : public TreeGrowth {
   float min_row_ = 0.0f;          // as in CostTable, in plain steps
   float look_gain_ = 0.0f;        // tokens that rest may forgo for the batch's sake
   float draft_alone_ = 1.0f;      // as in CostTable
-  bool drafts_together_ = false;  // the same
-  bool drafts_rest_ = false;      // the same
-  GuessSources sources_;          // the same
-  bool informs_ = true;           // the same
+  bool drafts_together_ = false;  // as in CostTable
+  bool drafts_rest_ = false;      // as in CostTable
+  GuessSources sources_;          // as in CostTable
+  bool informs_ = true;           // as in CostTable
 
   // Sums over recent rounds, fading.
   float recent_tokens_;
@@ -144,7 +144,7 @@ class AdaptiveGrowth : public TreeGrowth {
   bool told_expected_ = false;
   int32_t steps_ = 0;
   float time_ = 0.0f;
-  float step_time_ = 0.0f;  // what the last draft step takes of it
+  float step_time_ = 0.0f;  // the last draft step's part of time_
   float gain_ = 0.0f;       // what that step brings
 
   std::vector<float> chances_, planned_chances_;  // descending

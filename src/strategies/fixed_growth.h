@@ -38,7 +38,7 @@ class BestGrowth : public TreeGrowth {
   struct Params {
     int32_t verify_tokens = 8;
     int32_t draft_width = 4;
-    int32_t draft_depth = 4;        // steps a round
+    int32_t draft_depth = 4;        // steps per round
     int32_t children_per_leaf = 0;  // as children_wanted() takes it
     bool has_draft_model = true;
     // Drafts only as long as the tree has fewer than verify_tokens nodes (Algorithm 1's top-up).

@@ -25,7 +25,7 @@ namespace forerun {
 class GuessChain : private GuessJudge {
  public:
   struct Config {
-    int32_t max_guesses = 0;  // a check; 0: there is no source
+    int32_t max_guesses = 0;  // guesses per check; 0: there is no source
     bool has_draft_model = false;
     int32_t target_vocab = 0;  // as in ModelFacts
     int32_t draft_vocab = 0;
@@ -78,11 +78,11 @@ class GuessChain : private GuessJudge {
   DraftKv draft_kv_;
   Acceptance acceptance_;
   CostTable costs_;
-  std::vector<TokenId> tokens_;  // verified; kept only where there is a source
+  std::vector<TokenId> tokens_;  // verified tokens; kept only where there is a source
 
   NodeId tip_ = kNoNode;  // the last node that guesses may hang below
   std::vector<NodeId> guesses_;
-  std::vector<float> chances_;  // of guesses_
+  std::vector<float> chances_;  // chances of guesses_
   size_t num_rows_ = 0;         // how many of guesses_ are worth a row
   bool ended_ = true;
   bool reads_ = true;

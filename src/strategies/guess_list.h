@@ -41,7 +41,7 @@ class GuessList {
   const AcceptRule accept_;
   const int32_t target_vocab_;
   size_t prompt_tokens_ = 0;
-  size_t observed_ = 0;  // tokens
+  size_t observed_ = 0;  // tokens that the source has read
   // Scratch.
   std::vector<Guess> guesses_;
   std::vector<Candidate> candidates_, proposals_;

@@ -73,7 +73,8 @@ bool ItemChoice::waits(const TokenTree& tree, std::span<const NodeId> nodes,
   const float draft = costs_.at(Role::kDraft, static_cast<int32_t>(leaves.size()));
   const float interval = costs_.interval_at(static_cast<int32_t>(nodes.size()));
   if (draft <= 0.0f) return false;
-  // The text ends a cycle there, or as far below as the draft gets in an interval, and so on.
+  // The chance that the first miss is 0, 1, 2, ... times `levels` below: the sum of (1 - hit) *
+  // hit^(i * levels). `levels`: how many the draft adds in an interval.
   const float levels = std::max(1.0f, interval / draft);
   const float ends = (1.0f - hit_) / std::max(1e-3f, 1.0f - std::pow(hit_, levels));
   return grown * ends * interval > kWaitPrice * draft_part * draft * reached;

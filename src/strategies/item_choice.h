@@ -27,7 +27,7 @@ class ItemChoice {
   // and where the target has no stages, nothing waits.
   void on_costs(const CostTable& costs);
 
-  // A token has come out: whether the guess that it is had been sent.
+  // A token has come out. `hit`: whether that guess had been sent.
   void observe_token(bool hit);
   // An item has come back with rows that were still in the tree: whether its tokens end a cycle.
   void observe_item(bool ends);

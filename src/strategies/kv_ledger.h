@@ -36,9 +36,9 @@ class KvLedger {
  private:
   struct TreeRow {
     NodeId node = kNoNode;
-    int32_t parent_idx = -1;  // in `tree`; -1: it continues the prefix
+    int32_t parent_idx = -1;  // index in `tree`; -1: it continues the prefix
     TokenId token = 0;
-    bool sparse = false;  // the target ran it through a view: never text
+    bool sparse = false;  // the target ran it through a view, so it never becomes text
   };
   struct RoleKv {
     int32_t prefix = 0;

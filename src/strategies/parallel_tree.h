@@ -96,16 +96,16 @@ class ParallelTree : public Strategy {
 
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;
-  std::vector<TokenId> tokens_;  // verified; the last one is the root
+  std::vector<TokenId> tokens_;  // verified tokens; the last one is the root
   TokenTree tree_;
   DraftKv draft_kv_;
-  int32_t draft_nodes_ = 0;  // of the tree, run or being run by the draft
+  int32_t draft_nodes_ = 0;  // nodes of the tree that the draft has run or is running
 
   int32_t width_;
   int32_t depth_;
   Verification verification_;
   uint64_t verification_tag_ = 0;   // 0: the target has nothing to do
-  std::vector<Edit> target_edits_;  // to travel with the target's next item
+  std::vector<Edit> target_edits_;  // edits that travel with the target's next item
   // The second step may be sent while one that a reroot has made useless is in flight.
   std::array<DraftStep, 2> steps_;
   int32_t steps_ahead_ = 0;  // draft steps since the verification in flight was submitted

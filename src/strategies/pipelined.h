@@ -165,23 +165,24 @@ class Pipelined : public Strategy {
   int32_t logprobs_ = -1;  // SamplingParams::logprobs
   bool is_lossy_ = false;
   int32_t max_tokens_ = 0;
-  std::vector<TokenId> tokens_;  // verified; the last one is the root
+  std::vector<TokenId> tokens_;  // verified tokens; the last one is the root
   TokenTree tree_;
   bool root_is_prefix_ = false;  // its row was a prefix row: its children's rows name no parent
   bool prefilled_ = false;
 
   // Target.
   std::deque<Flight> flights_;  // in the order of submission
-  uint64_t entering_tag_ = 0;   // of the item that has not entered; 0: the next one may be sent
+  uint64_t entering_tag_ = 0;   // tag of the item that has not entered; 0: the next one may be sent
   std::unordered_map<NodeId, RowResult> drawn_;  // the token after a node of the tree
-  int32_t rows_with_kv_ = 0;                     // of the tree: run or under way
+  int32_t rows_with_kv_ = 0;                     // nodes of the tree whose rows have run or are
+                                                 // under way
   std::vector<NodeId> committed_;                // path to become prefix with the next edits
   bool drops_ = false;                           // the next edits also drop nodes
   std::vector<SentNode> to_record_;
 
   // Draft.
   DraftKv draft_kv_;
-  int32_t draft_nodes_ = 0;         // of the tree, run or being run by the draft
+  int32_t draft_nodes_ = 0;         // nodes of the tree that the draft has run or is running
   std::array<DraftStep, 2> steps_;  // a second may follow one that a reroot made useless
   bool draft_prefilled_ = false;
 

@@ -139,15 +139,15 @@ class RequestDriver {
   std::unique_ptr<Strategy> strategy_;
   uint64_t strategy_number_ = 0;
   KvLedger ledger_;
-  int32_t target_items_ = 0;             // in flight, those that want something
-  std::optional<uint64_t> offered_tag_;  // of the item in flight that may be left out
-  bool answered_ = false;                // by the target, to this strategy
+  int32_t target_items_ = 0;             // target items in flight that want something
+  std::optional<uint64_t> offered_tag_;  // tag of the item in flight that may be left out
+  bool answered_ = false;                // the target has answered this strategy
   bool drain_wanted_ = false;
-  StrategyStats earlier_;   // of earlier strategies
-  StrategyStats at_drain_;  // of this one
+  StrategyStats earlier_;   // sum over earlier strategies
+  StrategyStats at_drain_;  // this strategy's counts when draining began
   State state_ = State::kWaiting;
   Status error_;
-  StrategyOutput out_;  // of one turn; kept for its memory
+  StrategyOutput out_;  // output of one turn; kept for its memory
 };
 
 }  // namespace forerun

@@ -34,8 +34,8 @@ struct Case {
   std::vector<TokenId> prompt;
   int32_t max_tokens = 0;
   CostTable costs;
-  std::vector<CostTable> later_costs;             // some of which are set between results
-  std::vector<SpeculationOptions> later_options;  // to which the request changes between results
+  std::vector<CostTable> later_costs;             // some of them are set between results
+  std::vector<SpeculationOptions> later_options;  // the request changes to these between results
   std::optional<uint64_t> leave_out;              // as StrictExecutor's
   int32_t stages = 0;                             // as StrictExecutor's
   uint32_t delays = 0;           // seed of the order in which roles run and results arrive
@@ -72,7 +72,7 @@ inline Outcome run_case(const Case& c) {
                             .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
                             .max_tokens = c.max_tokens,
                             .sampling = {}});
-  const uint32_t target_chance = std::vector<uint32_t>{1, 8, 15}[rng() % 3];  // of 16
+  const uint32_t target_chance = std::vector<uint32_t>{1, 8, 15}[rng() % 3];  // in sixteenths
   const auto target_next = [&] { return rng() % 16 < target_chance; };
   std::vector<WorkResult> late;
   int32_t handed = 0;

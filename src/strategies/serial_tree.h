@@ -96,18 +96,18 @@ class SerialTree : public Strategy {
 
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;
-  std::vector<TokenId> tokens_;  // verified; the last one is the root
+  std::vector<TokenId> tokens_;  // verified tokens; the last one is the root
   TokenTree tree_;
   int32_t model_size_ = 1;  // rows of the tree below which nodes came from (or with) the model
   DraftKv draft_kv_;
-  int32_t missing_rows_ = 0;        // of the draft item in flight, before its leaves
-  std::vector<Edit> target_edits_;  // to travel with the target's next item
+  int32_t missing_rows_ = 0;        // missing rows of the draft item in flight, before its leaves
+  std::vector<Edit> target_edits_;  // edits that travel with the target's next item
 
   Phase phase_ = Phase::kIdle;
   uint64_t next_tag_ = 1;
   uint64_t awaited_tag_ = 0;
   std::vector<LeafRequest> requests_;  // leaves of the draft item in flight
-  Verification verification_;          // in flight, or the last one
+  Verification verification_;          // the verification in flight, or the last one
   StrategyStats stats_;
 
   // Scratch.

@@ -87,8 +87,8 @@ class SparseSelf : public Strategy {
   int32_t depth_ = 0;      // the depth that the chain is to reach in this round
   bool may_align_;         // the next round may be shortened to end with those of other requests
   GuessChain guesses_;
-  std::vector<Edit> edits_;    // to travel with the target's next item
-  Verification verification_;  // of the chain; in flight, or the last one
+  std::vector<Edit> edits_;    // edits that travel with the target's next item
+  Verification verification_;  // the chain's verification in flight, or the last one
 
   Phase phase_ = Phase::kIdle;
   uint64_t awaited_tag_ = 0;

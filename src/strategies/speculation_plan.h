@@ -34,7 +34,7 @@ struct ModelFacts {
   int32_t draft_vocab = 0;
   int32_t max_context = 0;  // tokens; 0: no limit
   int32_t tree_tokens = 0;  // rows that a tree may have in the target's KV; 0: no limit
-  // By role: it has layers that see a window of the last tokens only.
+  // By role: whether the model has layers that see only a window of the last tokens.
   std::array<bool, kNumRoles> has_window = {};
   // By role: whether its devices choose and gather KV (Decoder::selects_kv()).
   std::array<bool, kNumRoles> selects_kv = {true, true};
@@ -78,7 +78,7 @@ struct SpeculationPlan {
 // What "auto" stands for on this engine.
 struct AutoChoice {
   std::string strategy = "serial_tree";
-  int32_t extra_draft_steps = 0;  // of `strategy`, where it uses them
+  int32_t extra_draft_steps = 0;  // extra_draft_steps of `strategy`, if it uses them
   // The source that guesses where the draft model cannot pay; empty: it may pay.
   std::string source_without_draft = {};
 };

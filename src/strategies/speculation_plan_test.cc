@@ -91,7 +91,7 @@ void expect_refused(const std::vector<Refusal>& refusals) {
   }
 }
 
-// "auto" as well: what no strategy takes.
+// Values that no strategy accepts, which "auto" refuses as well.
 TEST(SpeculationPlan, RefusesNamesAndNumbersThatNobodyTakes) {
   for (const char* strategy : {"auto", "serial_tree"}) {
     const std::string s = strategy;
@@ -181,7 +181,7 @@ TEST(SpeculationPlan, AutoLeavesAsideWhatItsStrategyDoesNotUse) {
   EXPECT_EQ(plan->extra_draft_steps, 1);
   EXPECT_EQ(resolve_speculation({.extra_draft_steps = 0}, {}, beside).value()->extra_draft_steps,
             0);
-  // What parallel_tree does not take is serial_tree's.
+  // Options that parallel_tree does not accept make it serial_tree.
   EXPECT_EQ(described({.shape = "chain", .verify_tokens = 12}, {}, beside),
             "serial_tree, shape chain, source model, accept match");
   EXPECT_EQ(described({.source = "suffix"}, {}, beside),
@@ -201,7 +201,7 @@ TEST(SpeculationPlan, AutoLeavesADraftThatCannotPayAlone) {
   EXPECT_EQ(described({}, {}, choice), "serial_tree, shape adaptive, source suffix, accept match");
   EXPECT_EQ(described({.shape = "chain", .draft_depth = 3}, {}, choice), "autoregressive");
   EXPECT_EQ(described({.shape = "2,2", .accept = "rejection"}, {}, choice), "autoregressive");
-  // Asked for, it is taken.
+  // If it is asked for, it is used.
   EXPECT_EQ(described({.source = "model"}, {}, choice),
             "serial_tree, shape adaptive, source model, accept match");
   EXPECT_EQ(described({.shape = "chain"}, {.has_draft_model = false}, choice),

@@ -40,9 +40,9 @@ struct RequestView {
 
 struct EmittedToken {
   TokenId token = 0;
-  float logprob = 0.0f;        // where SamplingParams::logprobs >= 0
-  std::vector<Candidate> top;  // likewise
-  bool drafted = false;        // it had been guessed and was accepted
+  float logprob = 0.0f;        // only where SamplingParams::logprobs >= 0
+  std::vector<Candidate> top;  // only where SamplingParams::logprobs >= 0
+  bool drafted = false;        // the token had been guessed and was accepted
 };
 
 // One verification as it happened, for --show-tree and traces.
@@ -78,7 +78,7 @@ struct StrategyOutput {
 struct StrategyStats {
   int64_t target_steps = 0;  // Steps of the target after the prefill
   int64_t draft_steps = 0;
-  int64_t drafted_tokens = 0;   // verified, the root not counted
+  int64_t drafted_tokens = 0;   // tokens verified, without the roots
   int64_t accepted_tokens = 0;  // how many of these were accepted
   int64_t emitted_tokens = 0;
 

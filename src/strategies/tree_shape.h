@@ -26,7 +26,7 @@ struct TreeShape {
   bool is_static() const { return kind == Kind::kChain || kind == Kind::kStatic; }
 };
 
-constexpr int32_t kMaxTreeRows = 128;  // of a verification, the root included
+constexpr int32_t kMaxTreeRows = 128;  // rows of a verification, the root included
 constexpr int32_t kMaxTreeChildren = 64;
 
 struct TreeShapeEntry {
