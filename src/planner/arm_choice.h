@@ -17,11 +17,11 @@ class ArmChoice {
  public:
   struct Options {
     double regret = 0.01;        // share of the time that trials may be expected to lose
-    double trials = 0.014;       // share of the time that they may take
-    double credit_trials = 4.0;  // that are paid before any time has passed
-    double credit_lost = 0.25;   // the share of their time that they may be expected to lose
+    double trials = 0.014;       // share of the time that trials may take
+    double credit_trials = 4.0;  // trials that are paid before any time has passed
+    double credit_lost = 0.25;   // share of these trials' time that they may be expected to lose
     double worth = 0.01;         // gain (a logarithm) below which no other arm is taken
-    double confidence = 1.5;     // standard deviations
+    double confidence = 1.5;     // standard deviations by which an arm must be better
     double optimism = 2.2;       // standard deviations by which a tried arm may exceed its mean
   };
   // Predicted tokens a second of an arm that could run at this load.
@@ -36,11 +36,11 @@ class ArmChoice {
     // Whether requests change their strategy for it. A change between two arms for which they do
     // not is nearly free.
     bool changes_strategy = true;
-    double begin_seconds = 0.0;  // that a change to it costs, beside Costs::change_seconds
+    double begin_seconds = 0.0;  // seconds that a change to it costs beside Costs::change_seconds
   };
   struct Costs {
-    double trial_seconds = 0.0;   // that a trial takes
-    double change_seconds = 0.0;  // that a change of the strategy costs
+    double trial_seconds = 0.0;   // seconds that a trial takes
+    double change_seconds = 0.0;  // seconds that a change of the strategy costs
   };
 
   // Arm 0, the usual way to decode, runs at first.

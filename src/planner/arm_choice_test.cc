@@ -28,7 +28,7 @@ struct Scenario {
   double min_context = 0.0;
   double max_context = 0.0;
   uint32_t max_tokens = 112;
-  double usual_speedup = 1.0;  // of the usual arm, over plain decoding
+  double usual_speedup = 1.0;  // factor of the usual arm over plain decoding
   double view_acceptance = 0.8;
 };
 
@@ -38,9 +38,9 @@ constexpr int32_t kRequests = 3000;
 constexpr double kStepSeconds = 0.03;
 constexpr int32_t kMeasuredSteps = 12;
 constexpr int32_t kSettlingSteps = 3;
-constexpr double kChangeSeconds = 0.06;  // in which no token is decoded
+constexpr double kChangeSeconds = 0.06;  // seconds in which no token is decoded
 constexpr double kPromptTokenSeconds = 20e-6;
-constexpr double kMeasuringNoise = 0.03;  // standard deviation, of a measurement
+constexpr double kMeasuringNoise = 0.03;  // standard deviation of a measurement
 
 // A machine whose Steps take what the cost model says, but for a factor of each view that the model
 // does not know. Arm 0 is the usual way, the others are views.
@@ -178,10 +178,10 @@ class Arrivals {
 };
 
 struct Outcome {
-  double seconds = 0.0;  // of decoding
+  double seconds = 0.0;  // seconds of decoding
   double trial_seconds = 0.0;
   double tokens = 0.0;
-  std::vector<double> fixed_tokens;  // that each arm alone would have brought at these loads
+  std::vector<double> fixed_tokens;  // tokens that each arm alone would have brought at these loads
   int32_t changes = 0;
 };
 

@@ -20,9 +20,9 @@ class ArmRates {
  public:
   struct Options {
     double noise = 0.04;          // standard deviation of one measurement's logarithm, at first
-    double min_noise = 0.01;      // below which none is believed
+    double min_noise = 0.01;      // no noise below this is believed
     double drift = 0.05;          // standard deviation that an octave of load adds
-    double memory_seconds = 900;  // after which a measurement counts 1/e
+    double memory_seconds = 900;  // seconds after which a measurement counts 1/e
   };
   // The ratio's logarithm, normally distributed.
   struct Belief {
@@ -54,11 +54,11 @@ class ArmRates {
 
  private:
   struct Cell {
-    double weight = 0.0;  // measurements, the older the less
-    double mean = 0.0;    // of their logarithms
+    double weight = 0.0;  // measurements; older ones count less
+    double mean = 0.0;    // mean of their logarithms
     double octaves_of_sequences = 0.0;
     double octaves_of_context = 0.0;
-    double at = 0.0;  // seconds, when `weight` was right
+    double at = 0.0;  // seconds when `weight` was right
   };
   struct Arm {
     Belief prior;

@@ -15,9 +15,9 @@ namespace forerun {
 class CandidateAcceptance {
  public:
   struct Options {
-    double prior_guesses = 32;    // draft tokens that the assumed acceptance rate counts as
-    double memory_guesses = 256;  // after so many draft tokens an old one counts 1/e
-    double memory_seconds = 900;  // after which what was seen of one that does not run counts 1/e
+    double prior_guesses = 32;    // draft tokens that the assumed acceptance rate counts for
+    double memory_guesses = 256;  // draft tokens after which an old one counts 1/e
+    double memory_seconds = 900;  // seconds after which an idle candidate's evidence counts 1/e
   };
 
   explicit CandidateAcceptance(std::vector<SpeculationCandidate> candidates);

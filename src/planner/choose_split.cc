@@ -18,12 +18,12 @@ namespace {
 
 // Plans whose forecast is below this share of the best so far are not tried.
 constexpr double kWorthTrying = 0.6;
-constexpr int32_t kTrials = 2;  // of each plan; the fastest counts
+constexpr int32_t kTrials = 2;  // trials of each plan; the fastest counts
 constexpr int32_t kTrialTokens = 64;
 constexpr int32_t kMinTrialTokens = 8;
-constexpr double kTrialSeconds = 4.0;  // for all texts of a trial, about
+constexpr double kTrialSeconds = 4.0;  // about, for all texts of a trial together
 constexpr float kTrialTemperature = 0.8f;
-constexpr int32_t kShownRows = 8;  // what t_target is shown for
+constexpr int32_t kShownRows = 8;  // rows for which t_target is shown
 constexpr int32_t kDraftWidth = 8;
 
 // The requests of the trials: half of them greedy, half sampled.
@@ -134,8 +134,8 @@ class Trial {
   struct Record {
     const Split* split = nullptr;
     std::vector<Plan> plans;  // the best first
-    StepCosts costs;          // of its better turn
-    Status failure;           // not ok: it is left out
+    StepCosts costs;          // costs of its better turn
+    Status failure;           // not ok: the split is left out
   };
 
   // Leaves the split out if `status` is a failure, since another split may work. Returns whether

@@ -25,7 +25,7 @@ namespace forerun {
 
 // One way to lay both models over the devices.
 struct Split {
-  std::string name;         // for the report and the log
+  std::string name;         // its name in the report and the log
   bool concurrent = false;  // each model on devices of its own
 };
 
@@ -47,14 +47,15 @@ class SplitModels {
 struct SplitTrials {
   std::vector<Split> splits;                  // not empty; the first one's failure is told
   std::vector<std::vector<int32_t>> prompts;  // what the trials continue, not empty
-  std::string source;                         // of guesses, as requests will be run; may be empty
+  std::string source;                         // source of guesses, as requests will be run; may be
+                                              // empty
   ModelFacts models;
   // Gets the fraction that is done; may be empty.
   std::function<void(double)> on_progress;
 };
 
 struct ChosenSplit {
-  size_t index = 0;  // of the split, which is loaded
+  size_t index = 0;  // index of the split, which is loaded
   StepCosts costs;
   AutoChoice plan;
   std::string report;  // a table of what was tried, lines end in '\n'

@@ -19,8 +19,8 @@ struct Machine {
   double target_ms = 1.0;
   double draft_ms = 0.1;
   bool concurrent = false;
-  Status failure = {};           // of loading
-  double measured_factor = 1.0;  // what measuring sees of the target's time
+  Status failure = {};           // the failure of loading it
+  double measured_factor = 1.0;  // measured over real seconds of the target
 };
 
 StepCosts costs_of(const Machine& machine, double factor) {

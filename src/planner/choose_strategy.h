@@ -38,7 +38,7 @@ struct StrategyChoice {
   int32_t draft_depth = 0;
   double tokens_per_round = 1.0;
   double seconds_per_round = 0.0;
-  double speedup = 1.0;  // predicted, over plain decoding
+  double speedup = 1.0;  // predicted factor over plain decoding
   std::string report;    // a table of the best settings and the reason, lines end in '\n'
 };
 

@@ -12,14 +12,14 @@ namespace forerun {
 
 // Shares of the published peaks. The defaults are those of this project on an H200.
 struct GpuEfficiency {
-  double weights = 0.95;          // of the bandwidth, reading weights
-  double attention = 0.92;        // of the bandwidth, reading a large batch's cache
+  double weights = 0.95;          // share of the bandwidth, reading weights
+  double attention = 0.92;        // share of the bandwidth, reading a large batch's cache
   double narrow_attention = 0.6;  // the same where heads have fewer than 128 dimensions
-  double matrix = 0.52;           // of the matrix rate, at a few hundred rows
+  double matrix = 0.52;           // share of the matrix rate, at a few hundred rows
   // The share of attention's arithmetic, at the matrix rate, that adds to the time; the rest hides
   // behind reading the KV cache.
   double attention_arithmetic = 0.5;
-  double link = 0.054;  // of a link's rate, summing the rows of a Step over the group
+  double link = 0.054;  // share of a link's rate, summing a Step's rows over the group
   bool operator==(const GpuEfficiency&) const = default;
 };
 
@@ -28,7 +28,7 @@ struct GpuEfficiency {
 struct HostSeconds {
   double step = 0.0;
   double layer = 12e-6;             // four kernels of a layer start and end in some 3 us each
-  double sequence = 2.5e-6;         // each one beyond the first
+  double sequence = 2.5e-6;         // each sequence beyond the first
   double draft_sequence = 16.8e-6;  // the same for a draft model, whose rows report candidates
   double round = 52e-6;             // a round of speculation, beside its Steps
   bool operator==(const HostSeconds&) const = default;
@@ -37,9 +37,9 @@ struct HostSeconds {
 struct GpuSpec {
   std::string name;
   double memory_bytes = 0.0;
-  double bandwidth_bytes_per_s = 0.0;  // of its memory
+  double bandwidth_bytes_per_s = 0.0;  // bandwidth of its memory
   double matrix_flops_per_s = 0.0;     // bf16 with f32 sums, dense
-  double link_bytes_per_s = 0.0;       // to its peers, one way; 0: alone
+  double link_bytes_per_s = 0.0;       // rate to its peers, one way; 0: it is alone
   double exchange_seconds = 0.0;       // latency of a sum over the group, for each peer
   GpuEfficiency efficiency;
   HostSeconds host;

@@ -37,7 +37,7 @@ constexpr int32_t kSequences = 8;
 constexpr double kTooSlowSeconds = 0.25;
 
 struct Load {
-  int32_t rows = 1;  // of each sequence
+  int32_t rows = 1;  // rows of each sequence
   int32_t context = kReferenceContext;
   int32_t sequences = 1;
 };

@@ -8,9 +8,9 @@ namespace forerun {
 // Measurements of one arm at about one load.
 struct MeasuredLoad {
   double sequences = 1.0;
-  double context_tokens = 1.0;  // of each
-  double ratio = 1.0;           // of measured to predicted tokens a second
-  double count = 0.0;           // of measurements, the older the less
+  double context_tokens = 1.0;  // tokens of each sequence
+  double ratio = 1.0;           // measured over predicted tokens a second
+  double count = 0.0;           // measurements; older ones count less
 };
 
 struct MeasuredArm {
@@ -23,7 +23,7 @@ struct MeasuredArm {
   std::vector<MeasuredLoad> loads;
 };
 
-// Guesses that were verified, the older the less, and those that were right.
+// Verified guesses, of which older ones count less, and those that were right.
 struct MeasuredGuesses {
   double seen = 0.0;
   double right = 0.0;
@@ -31,7 +31,7 @@ struct MeasuredGuesses {
 
 struct MeasuredArms {
   std::vector<MeasuredArm> arms;
-  std::vector<MeasuredGuesses> candidates;  // of the arms that are views
+  std::vector<MeasuredGuesses> candidates;  // guesses of the arms that are views
 };
 
 }  // namespace forerun

@@ -34,7 +34,8 @@ class PaceSpread {
  private:
   static constexpr double kUnknown = 0.5;
   int rounds_ = 0;
-  double open_expected_ = 0.0;  // of Steps since the last round that brought tokens
+  double open_expected_ = 0.0;  // expected tokens of the Steps since the last round that brought
+                                // some
   double tokens_ = 0.0;
   double expected_ = 0.0;
   double tokens_squared_ = 0.0;

@@ -14,14 +14,14 @@
 namespace forerun {
 namespace {
 
-constexpr const char* kDraftView = "streaming_llm";  // of a draft model
+constexpr const char* kDraftView = "streaming_llm";  // the view of a draft model
 // Guesses for each check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
 constexpr int32_t kCheckedGuesses = 3;
 
 struct GivenAcceptance {
   std::string text;
   bool of_draft = false;
-  std::string view;    // empty: of the draft model, whatever it sees
+  std::string view;    // empty: the draft model's, whatever it sees
   int64_t budget = 0;  // 0: any
   double value = 0.0;
   bool used = false;

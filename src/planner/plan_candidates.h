@@ -31,7 +31,8 @@ struct PlanCandidate {
   SpeculationCandidate candidate;
   // "self, snapkv 2049", "draft", "draft, streaming_llm 512", "self, snapkv 2049, checks draft"
   std::string name;
-  std::string source;  // of the acceptance rate: "given", "MagicDec, ...", "assumed from ..."
+  std::string source;  // where the acceptance rate comes from: "given", "MagicDec, ...", "assumed
+                       // from ..."
 };
 
 // Makes a candidate for the target with every view and budget, alone and, if there is a draft

@@ -24,7 +24,7 @@ struct PlannedMachine {
   std::string name = {};
   bool measured = false;  // false: the costs come from the roofline model
   StepCosts costs = {};
-  double round_seconds = 0.0;  // that a round of speculation takes beside its Steps
+  double round_seconds = 0.0;  // seconds that a round of speculation takes beside its Steps
   std::optional<Memory> memory = {};
 };
 

@@ -14,7 +14,7 @@ namespace forerun {
 // A way to draft, and its acceptance rate.
 struct SpeculationCandidate {
   DraftOption draft;
-  std::string view = {};    // of the cache, by name; empty: the draft sees all of it
+  std::string view = {};    // view of the cache, by name; empty: the draft sees all of it
   double acceptance = 0.0;  // alpha, in [0, 1]
   int64_t own_tokens = 0;   // tokens of KV cache that it takes for each sequence, beside its own
   // How often the KV cache could be read in the time in which a view chooses its first tokens.
@@ -25,18 +25,18 @@ struct SpeculationCandidate {
 struct SpeculationForecast {
   static constexpr int32_t kPlain = -1;
   int32_t candidate = kPlain;  // index into the candidates
-  int32_t gamma = 0;           // draft tokens a round; 0 for plain decoding
+  int32_t gamma = 0;           // draft tokens per round; 0 for plain decoding
   double tokens_per_round = 1.0;
   RoundSeconds times;
-  double tokens_per_s = 0.0;  // of all sequences together
-  double speedup = 1.0;       // over plain decoding
+  double tokens_per_s = 0.0;  // tokens/s of all sequences together
+  double speedup = 1.0;       // factor over plain decoding
 
   bool is_plain() const { return candidate == kPlain; }
 };
 
 struct RankOptions {
   int32_t max_gamma = 12;
-  double round_overhead = 0.0;  // seconds, beside a round's Steps
+  double round_overhead = 0.0;  // seconds of a round beside its Steps
 };
 
 // Whether a candidate can run at such a load: its model has costs, there is memory for it, and its

@@ -23,11 +23,11 @@ namespace forerun {
 
 // The work of one device of a group, the fullest one of the model's shard plan.
 struct DeviceWork {
-  double weight_bytes = 0.0;    // that every Step reads: the layers and the head
-  double resident_bytes = 0.0;  // with the embedding
-  double row_flops = 0.0;       // a row, attention aside
-  double kv_token_bytes = 0.0;  // K and V in bf16, all layers
-  double pair_flops = 0.0;      // attention of one row to one token
+  double weight_bytes = 0.0;    // bytes that every Step reads: the layers and the head
+  double resident_bytes = 0.0;  // the same with the embedding
+  double row_flops = 0.0;       // FLOPs of a row, attention aside
+  double kv_token_bytes = 0.0;  // bytes of K and V in bf16, all layers
+  double pair_flops = 0.0;      // FLOPs of attention of one row to one token
   int32_t num_layers = 0;
   int32_t hidden_size = 0;
   int32_t head_dim = 0;

@@ -18,7 +18,7 @@ namespace forerun {
 // The load that a decision is made for.
 struct BatchLoad {
   int32_t sequences = 1;       // B
-  int64_t context_tokens = 0;  // S, of each
+  int64_t context_tokens = 0;  // S, the tokens of each sequence
   // Tokens for which the KV cache has room: views with memory of their own can take so many.
   int64_t free_tokens = INT64_MAX;
 };
@@ -26,10 +26,11 @@ struct BatchLoad {
 // Cheap guesses that one draft Step checks together (a hierarchy). The guesses up to the first one
 // that the draft rejects become draft tokens, and so does the draft's own token after them.
 struct GuessOption {
-  int32_t guesses = 0;        // for each draft Step; 0: no hierarchy
-  bool by_model = false;      // by the draft model, a Step each; false: from the text, at no cost
-  int64_t budget_tokens = 0;  // of its KV cache that the draft model sees; 0: all of it
-  double acceptance = 0.0;    // by the draft, in [0, 1]
+  int32_t guesses = 0;        // guesses for each draft Step; 0: no hierarchy
+  bool by_model = false;      // the draft model makes them, a Step each; false: they are from the
+                              // text, at no cost
+  int64_t budget_tokens = 0;  // tokens of its KV cache that the draft model sees; 0: all of it
+  double acceptance = 0.0;    // rate at which the draft accepts them, in [0, 1]
 };
 
 // Where a round's draft tokens come from.
@@ -54,7 +55,7 @@ struct RoundSeconds {
   double drafted = 1.0;    // not a time: the draft tokens that one draft Step brings on average
   double selection = 0.0;  // to choose the tokens of a draft Step's view [T_select(B, S, K)]
   double verify = 0.0;     // gamma + 1 rows a sequence [T_V(B, S, gamma)]
-  double overhead = 0.0;   // a round, beside its Steps
+  double overhead = 0.0;   // what a round takes beside its Steps
 };
 
 // The expected tokens of a round for each sequence [Omega(gamma, alpha), equation 1]: 1 to
