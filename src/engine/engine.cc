@@ -110,7 +110,7 @@ class EngineImpl : public Engine {
   EngineOptions options_;
   EngineInfo info_;
   std::optional<OpenedModels> opened_;
-  std::string draft_context_;  // fit_draft_context()'s line for the log; empty: none
+  std::string draft_context_;  // fit_draft_context()'s line for the log; may be empty
   std::optional<EngineText> text_;
   Placement placement_;
   ModelsToLoad to_load_;
@@ -120,8 +120,8 @@ class EngineImpl : public Engine {
   LiveCosts costs_;  // Steps of either model report to it
   ModelFacts facts_;
   ResolvePlan resolve_;
-  std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
-  std::optional<ChosenSplit> chosen_;            // with try_splits
+  std::shared_ptr<const SpeculationPlan> plan_;  // plan of requests that bring no options
+  std::optional<ChosenSplit> chosen_;            // only with try_splits
   SeedSource seeds_;
   std::optional<OutputFormats> formats_;
   std::unique_ptr<LoadMeter> load_;

@@ -47,7 +47,7 @@ struct ModelPlacement {
 
 struct Placement {
   ModelPlacement target;
-  std::optional<ModelPlacement> draft;  // none: the target's, sequentially
+  std::optional<ModelPlacement> draft;  // none: the draft has the target's devices, sequentially
   bool on_hosts = false;                // the target's stages are on machines of their own
 
   const ModelPlacement& of(Role role) const {
@@ -63,16 +63,20 @@ struct Placement {
 // "target cuda:0,cuda:1, draft cuda:0, sequentially".
 std::string describe(const Placement& placement);
 
-// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
-// of all but the draft's processors. A model on GPUs leaves processors only its sampling, and two
-// such models share them out. A small draft is best on one of its target's GPUs, where its sums
-// need not travel: the draft's GPUs may be some of the target's, and both then run sequentially.
-// Fails where a GPU is named twice in a group or with processors in one group, where a processor,
-// or some of the draft's GPUs but not all, would serve both models, or none is left for the target.
+// Places both models on devices:
+//  - `draft_spec` empty: both models use the target's devices, sequentially;
+//  - `target_spec` empty beside a draft_spec: the target gets all processors but the draft's;
+//  - a model on GPUs: its processors only sample; two such models share the processors out;
+//  - a draft on GPUs of its target: both run sequentially; a small draft is best there, where its
+//    sums need not travel.
+// Fails if
+//  - a GPU is named twice in a group, or in one group with processors;
+//  - a processor would serve both models, or none is left for the target;
+//  - some of the draft's GPUs are the target's and others are not.
 //
-// `stages`: how many the target is cut into; 0: as many as target_spec has groups. More than one
-// with a single group of processors share that. A stage of a target may have GPUs of another one or
-// of the draft (correct; they then take turns).
+// `stages`: how many the target is cut into; 0: as many as target_spec has groups. Several stages
+// may share a single group of processors. A stage of a target may have GPUs of another one or of
+// the draft (correct; they then take turns).
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec,
                                int32_t stages = 0);
 inline constexpr int32_t kMaxStages = 64;

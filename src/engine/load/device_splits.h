@@ -39,7 +39,7 @@ class LoadedSplits : public SplitModels {
   const ModelsToLoad& to_load_;
   const std::vector<Placement> placements_;
   std::unique_ptr<LoadedModels> models_;
-  std::unique_ptr<RealExecutor> executor_;  // on models_
+  std::unique_ptr<RealExecutor> executor_;  // executor over models_
 };
 
 struct TriedSplits {

@@ -24,7 +24,7 @@ struct GpuDescription {
   int32_t multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
-  double read_bytes_per_s = 0;  // of its memory, measured; 0 where that failed
+  double read_bytes_per_s = 0;  // rate of reading its memory, measured; 0 where that failed
   // Measured bandwidth to each other GPU; 0 for itself and where there is no peer access.
   std::vector<double> link_bytes_per_s;
 };

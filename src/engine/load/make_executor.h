@@ -22,7 +22,7 @@ struct ExecutorOptions {
   std::array<const AcceptanceSource*, kNumRoles> answers = {};
   std::function<void(const StepRecord&)> on_step = {};
   bool trace = false;
-  const LiveCosts* costs = nullptr;  // as RealExecutorOptions'
+  const LiveCosts* costs = nullptr;  // as RealExecutorOptions::costs
   StepBudget budget = {};
 };
 

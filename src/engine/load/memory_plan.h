@@ -20,7 +20,7 @@ struct MemoryPlan {
   std::vector<DeviceMemory> memories;  // with the needs of both models' parts
   int32_t max_context_tokens = 0;
   int32_t tree_tokens = 0;    // rows of a token tree that each request has room for beside its text
-  int64_t target_blocks = 0;  // of kKvBlockTokens tokens
+  int64_t target_blocks = 0;  // blocks of kKvBlockTokens tokens
   int64_t draft_blocks = 0;   // 0 without a draft model
   int32_t draft_window = 0;   // EngineOptions::draft_window; 0 without a draft model
 

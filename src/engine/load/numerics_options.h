@@ -18,7 +18,7 @@ namespace forerun {
 
 struct NumericsOptions {
   Activation activation = Activation::kBf16;
-  WeightOverride weights = WeightOverride::kAsStored;  // the target's
+  WeightOverride weights = WeightOverride::kAsStored;  // the target's weights
   std::optional<WeightOverride> draft_weights;         // unset: choose_draft_weights()
 };
 

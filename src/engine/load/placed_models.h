@@ -29,7 +29,7 @@ struct PlacedStage {
   int32_t degree = 1;
   LayerRange layers;
   std::unique_ptr<Decoder> decoder;  // null: not loaded, or in another process
-  StageFacts facts;                  // the decoder's
+  StageFacts facts;                  // facts of the decoder
 };
 
 struct PlacedModel {
@@ -43,7 +43,7 @@ struct PlacedModel {
 };
 
 struct PlacedModels {
-  std::vector<std::unique_ptr<CpuDeviceGroup>> devices;  // of this process' stages
+  std::vector<std::unique_ptr<CpuDeviceGroup>> devices;  // devices of this process' stages
   std::array<PlacedModel, kNumRoles> models;             // last: decoders use the devices
 
   PlacedModel& of(Role role) { return models[static_cast<size_t>(role)]; }

@@ -35,7 +35,7 @@ class AutoStrategy {
   // Output so far of all requests whose plan the engine chooses.
   struct Progress {
     int64_t tokens = 0;
-    double seconds = 0.0;  // of a monotonic clock
+    double seconds = 0.0;  // seconds of a monotonic clock
     // Those that decode now. Others of the load decode by plans of their own.
     int32_t sequences = 0;
     bool is_measurable = true;  // whether neither target nor draft reads prompts
@@ -77,12 +77,12 @@ class AutoStrategy {
   // What an arm has decoded since it was measured last; it may have been left in between.
   struct Period {
     int32_t looks = 0;
-    int32_t mixed_looks = 0;  // beside requests by plans of their own
+    int32_t mixed_looks = 0;  // looks beside requests by plans of their own
     double tokens = 0.0;
     double predicted = 0.0;
-    double predicted_rounds = 0.0;  // a view's, of all sequences
-    double rounds = 0.0;            // that ended with a verification of its guesses
-    double round_tokens = 0.0;      // and brought so many tokens
+    double predicted_rounds = 0.0;  // rounds of a view, summed over sequences
+    double rounds = 0.0;            // rounds that ended with a verification of their guesses
+    double round_tokens = 0.0;      // tokens that these rounds brought
     PaceSpread spread;
   };
   // The factor by which measurements beside requests with plans of their own are off, as a
@@ -120,7 +120,7 @@ class AutoStrategy {
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
   GuessSources sources_;
-  int32_t gamma_ = 0;     // of present_
+  int32_t gamma_ = 0;     // guesses of a round of present_
   int32_t settling_ = 0;  // looks that are not measured yet
   Progress last_;
   // The load at which it was decided last, and what has passed since.

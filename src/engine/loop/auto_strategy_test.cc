@@ -68,8 +68,8 @@ class AutoStrategyTest : public ::testing::Test {
   AutoStrategy& auto_ = *made_;
   double tokens_ = 0.0;
   double seconds_ = 1.0;
-  int32_t others_ = 0;   // of the sequences, those that run by plans of their own
-  double slowed_ = 1.3;  // the factor by which they make Steps longer
+  int32_t others_ = 0;   // sequences that run by plans of their own
+  double slowed_ = 1.3;  // factor by which these make Steps longer
 };
 
 constexpr BatchLoad kLong = {.sequences = 24, .context_tokens = 32'000, .free_tokens = 1'000'000};

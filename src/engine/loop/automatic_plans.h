@@ -44,7 +44,7 @@ class AutomaticPlans {
   AutoStrategy* const choice_;
   const LiveCosts* const costs_;
   const Executor* const executor_;
-  int64_t draft_prompt_steps_ = 0;  // at the last look
+  int64_t draft_prompt_steps_ = 0;  // their number at the last look
   bool has_changed_ = false;
 };
 

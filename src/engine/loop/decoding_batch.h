@@ -23,7 +23,7 @@ class DecodingBatch {
    private:
     friend class DecodingBatch;
     int64_t tokens_at_start_ = 0;  // when it was admitted
-    int64_t tokens_ = 0;           // where it decodes: those that the batch counts for it
+    int64_t tokens_ = 0;           // tokens that the batch counts for it while it decodes
     bool decodes_ = false;
   };
 

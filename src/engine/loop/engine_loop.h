@@ -68,8 +68,8 @@ class EngineLoop {
     Clock::duration priority_ageing{};
     LoadMeter* load = nullptr;                   // null: load is not metered
     AutoStrategy* automatic = nullptr;           // null: plans stay as they are resolved
-    std::function<void()> on_thread_start = {};  // on the loop's thread, before all else
-    std::function<void()> on_idle = {};          // the same, where no request runs or waits
+    std::function<void()> on_thread_start = {};  // called on the loop's thread, before all else
+    std::function<void()> on_idle = {};          // called there too, when no request runs or waits
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);

@@ -49,9 +49,11 @@ class EventDelivery {
   void finish(Ended& ended) const;
 
   LoadMeter* const load_;
-  std::vector<SequenceId> turned_;  // had a turn since deliver(); may repeat, or have ended
-  std::vector<SequenceId> unsent_;  // whose events found no memory; as much capacity as turned_
-  std::vector<Ended> ended_;        // since deliver()
+  std::vector<SequenceId> turned_;  // requests with a turn since deliver(); they may repeat, or
+                                    // have ended
+  std::vector<SequenceId> unsent_;  // requests whose events found no memory; as much capacity as
+                                    // turned_
+  std::vector<Ended> ended_;        // requests that ended since deliver()
 };
 
 }  // namespace forerun

@@ -36,7 +36,8 @@ class RequestChannel {
   // destroyed.
   struct EngineSide {
     std::function<void()> wake;                                         // tells the loop to look
-    std::function<Result<PlanPtr>(const SpeculationOptions&)> resolve;  // as at submission
+    std::function<Result<PlanPtr>(const SpeculationOptions&)> resolve;  // resolves options as at
+                                                                        // submission
   };
 
   // Opens a channel, which counts as outstanding in `queue` until its last event has been taken.
@@ -62,8 +63,9 @@ class RequestChannel {
   const uint64_t tag_;
   const EngineSide engine_;
   std::atomic<bool> cancelled_{false};
-  std::atomic<int32_t> running_samples_;  // whose last event the loop has not pushed
-  int32_t unread_samples_;                // whose last event has not been taken; the queue's lock
+  std::atomic<int32_t> running_samples_;  // samples whose last event the loop has not pushed
+  int32_t unread_samples_;                // samples whose last event has not been taken; the
+                                          // queue's lock
   std::atomic<bool> has_wanted_plan_{false};
   mutable std::mutex mutex_;  // guards wanted_plan_
   PlanPtr wanted_plan_;

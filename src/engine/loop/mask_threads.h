@@ -28,7 +28,7 @@ class MaskThreads {
   // a time.
   class Account;
 
-  static constexpr uint64_t kFirstBound = 500'000;  // steps of some 10 ns
+  static constexpr uint64_t kFirstBound = 500'000;  // in steps of some 10 ns
 
   // `threads`: at least two.
   explicit MaskThreads(int threads = 2);

@@ -31,7 +31,7 @@ struct ScheduledRequest {
   // How often it has been preempted for others since it last had a token.
   int32_t futile_preemptions = 0;
   DecodingBatch::Share in_batch;
-  uint64_t costs_version = 0;  // of the costs that its strategy has
+  uint64_t costs_version = 0;  // version of the costs that its strategy has
   bool draft_is_out = false;   // a row of its draft was faulty: it runs without the draft model
 
   // Reports to `load` the tokens since the last call. Null: does nothing.
