@@ -26,7 +26,7 @@
 namespace forerun {
 
 struct CpuDecoderOptions {
-  std::optional<LayerRange> layers;  // the stage's; unset: all
+  std::optional<LayerRange> layers;  // the stage's layers; unset: all
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
   int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
@@ -101,8 +101,9 @@ class CpuDecoder : public Decoder {
   ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
   TapStore taps_;
-  std::vector<size_t> taps_in_front_;      // of taps_: handed in, in this order
-  const TapStore* target_taps_ = nullptr;  // of an EAGLE-3 head
+  std::vector<size_t> taps_in_front_;      // indices in taps_ of those that are handed in, in this
+                                           // order
+  const TapStore* target_taps_ = nullptr;  // the target's store, for an EAGLE-3 head
   std::vector<std::byte> hidden_;  // only without the head; grown to the largest Step so far
   size_t hidden_rows_ = 0;
 };

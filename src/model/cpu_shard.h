@@ -46,10 +46,12 @@ struct ForwardChunk {
   Rows wanted_rows;
   int64_t first_logits_row = 0;
   std::span<const KvSelection> selections;  // selections whose rows the chunk has
-  std::span<const StepSequence> sequences;  // the Step's
+  std::span<const StepSequence> sequences;  // sequences of the Step
   int32_t first_row = 0;                    // the chunk's first row in the Step
-  std::span<const StepFeature> features;    // of the chunk's rows; only in an EAGLE-3 head
-  std::span<const StepTap> taps;            // of the chunk's rows, which are counted as the Step's
+  std::span<const StepFeature> features;    // features of the chunk's rows; empty unless the model
+                                            // is an EAGLE-3 head
+  std::span<const StepTap> taps;            // taps of the chunk's rows, which are numbered as in
+                                            // the Step
   TapStore* tap_store = nullptr;
   // Rows that want no logits go through the whole last layer as well, because of taps behind it.
   bool keeps_all_rows = false;

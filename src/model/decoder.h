@@ -29,7 +29,7 @@ struct LogitsPart {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  virtual const ModelConfig& config() const = 0;  // the whole model's
+  virtual const ModelConfig& config() const = 0;  // configuration of the whole model
   // The layers that it holds. A stage takes rows of Step::hidden in place of tokens, unless it
   // embeds, and leaves hidden() in place of logits, unless it has the head.
   virtual LayerRange layers() const { return LayerRange::all(config()); }

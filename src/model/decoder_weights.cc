@@ -156,11 +156,12 @@ class Loader {
   }
 
   const Checkpoint& checkpoint_;
-  const Checkpoint* const target_;  // of an EAGLE-3 head
+  const Checkpoint* const target_;  // target of an EAGLE-3 head
   const LayerRange layers_;
   const WeightOverride weights_;
   const Activation activation_;
-  WeightOverride override_ = WeightOverride::kAsStored;  // of the tensor that is being loaded
+  WeightOverride override_ = WeightOverride::kAsStored;  // override of the tensor that is being
+                                                         // loaded
   const bool pairs_;                                     // bf16 is repacked
   const std::function<void(double)>& progress_;
   double total_bytes_ = 0;

@@ -45,7 +45,7 @@ struct DecoderWeights {
   // Only in an EAGLE-3 head: taps of the target, side by side, become a feature.
   std::vector<float> tap_norms;      // [width of the taps], or empty
   LinearWeight tap_projection;       // [hidden][width of the taps]
-  std::vector<LayerWeights> layers;  // the stage's, from 0
+  std::vector<LayerWeights> layers;  // layers of the stage, from 0
   std::vector<float> final_norm;     // [hidden]; like the head, only in a stage that has it
   // [the device's rows][hidden]
   LinearWeight head;

@@ -14,13 +14,13 @@ namespace forerun {
 
 // The need of one device's part of a model, in bytes.
 struct MemoryNeed {
-  std::string name = {};  // the part's, for messages: "draft", "target device 1"
+  std::string name = {};  // name of the part, for messages: "draft", "target device 1"
   Role role = Role::kTarget;
   int64_t weight_bytes = 0;  // in the kernels' format, once all have been read
   // Only on a GPU: weights as they are stored, while they are put into the kernels' format. Freed
   // before the buffers of passes and the cache are allocated.
   int64_t staged_bytes = 0;
-  int64_t buffer_bytes = 0;  // of passes, or of loading if that takes more; 0 on CPUs
+  int64_t buffer_bytes = 0;  // buffers of passes, or of loading if that takes more; 0 on CPUs
   // K and V of kKvBlockTokens tokens, all layers; 0 where the part has no heads.
   int64_t kv_block_bytes = 0;
 

@@ -68,7 +68,7 @@ class ReferenceHead {
   ReferenceHead(const Checkpoint& head, const Checkpoint& target) : head_(head), target_(target) {}
 
   struct Output {
-    Vector feature;  // that the next row starts from
+    Vector feature;  // feature that the next row starts from
     Vector logits;   // [kHeadVocab], -infinity for tokens that the head does not know
   };
   // Appends a row that starts from a feature and sees the rows `seen` and itself.

@@ -75,7 +75,7 @@ class ForwardBuffers {
 
   int64_t hidden_size_ = 0, q_size_ = 0, kv_size_ = 0, mlp_size_ = 0;
   int64_t taps_width_ = 0;
-  int64_t own_begin_ = 0, own_size_ = 0;  // in q
+  int64_t own_begin_ = 0, own_size_ = 0;  // the device's own heads in q
   Floats hidden_, normalized_, taps_, joined_, q_, k_, v_, attended_, mlp_;
   std::array<Floats, 2> partials_;
   std::array<LinearInput, 2> shared_inputs_;

@@ -18,7 +18,7 @@ namespace forerun {
 struct HeadTarget {
   const ModelConfig& config;
   std::span<const int32_t> taps;  // its store's TapOptions::after_layers
-  int64_t tap_width = 0;          // of one tap
+  int64_t tap_width = 0;          // elements of one tap
 };
 
 // What a plan of memory on GPUs must know of the target: an EAGLE-3 head on one of its GPUs, those

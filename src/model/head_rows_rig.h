@@ -15,11 +15,12 @@
 namespace forerun {
 
 inline constexpr int32_t kHeadVocab = 256;
-inline constexpr int32_t kHeadTokens = 70;  // of the text, more than a block of KV
+inline constexpr int32_t kHeadTokens = 70;  // tokens of the text, more than a block of KV
 inline constexpr int32_t kHeadNodes = 4;
 inline constexpr int64_t kTargetPlaces = kHeadTokens + 3;  // the taps of token i go to place i + 3
 inline constexpr int64_t kOwnPlaces = 9;
-inline constexpr int32_t kLastTokenPlace = 8;  // of the text's last token in the head's own store
+inline constexpr int32_t kLastTokenPlace = 8;  // place of the text's last token in the head's own
+                                               // store
 // The tree: two children of the last token, then two of the second child.
 inline constexpr int32_t kNodeTokens[kHeadNodes] = {17, 99, 42, 3};
 

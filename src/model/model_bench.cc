@@ -19,7 +19,7 @@ namespace {
 
 constexpr int32_t kMaxTokens = 2048;
 constexpr int32_t kMaxSequences = 64;
-constexpr int32_t kBatchContext = 320;  // of each sequence of a batch
+constexpr int32_t kBatchContext = 320;  // tokens of each sequence of a batch
 
 struct Model {
   LoadedDecoder loaded;

@@ -225,7 +225,7 @@ TEST(Requantize, WhatDevicesCutWithinABlockKeepsItsValues) {
   TempDir dir;
   ToySpec spec;
   spec.dtype = DType::kBf16;
-  spec.num_heads = 4;  // of 16 inputs: two devices divide o_proj at 32, four at 16
+  spec.num_heads = 4;  // heads of 16 inputs: two devices divide o_proj at 32, four at 16
   ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
   const auto checkpoint = Checkpoint::open(dir.path());
   ASSERT_TRUE(checkpoint.ok());

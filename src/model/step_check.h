@@ -13,8 +13,8 @@ namespace forerun {
 
 // The places that Steps may name.
 struct StepPorts {
-  int64_t taps = 0;      // of the decoder's own store; 0: it taps nothing
-  int64_t features = 0;  // of the target's store; 0: the decoder takes no features
+  int64_t taps = 0;      // places of the decoder's own store; 0: it keeps no taps
+  int64_t features = 0;  // places of the target's store; 0: the decoder takes no features
 };
 
 // kInvalidArgument on a token, position, slot, block or ancestor list out of range, naming the row.

@@ -190,7 +190,7 @@ TEST(Taps, ChangeNoLogitsAndNoOtherPlaceBehindAnyLayer) {
        {std::vector<int32_t>{0}, {2, kLayers - 1}, {kLayers}}) {
     SCOPED_TRACE("after " + std::to_string(after_layers.back()));
     const size_t width = after_layers.size() * row_bytes;
-    std::vector<std::byte> rows;  // of all tokens
+    std::vector<std::byte> rows;  // taps of all tokens
     for (const Which which : {Which::kAll, Which::kEveryThird, Which::kWanted, Which::kNone}) {
       for (const int32_t rows_per_step : {kTapTokens, 7}) {
         const LoadedDecoder loaded = open(dir, {2}, toy_options(Activation::kBf16, after_layers));

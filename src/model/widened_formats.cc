@@ -80,7 +80,7 @@ class Reads {
     const auto rounded = override_format(is_head ? head_override(weights_) : weights_);
     const std::optional<WeightFormat> stored = format_as_stored(tensor);
     WeightFormat format = rounded.value_or(stored.value_or(WeightFormat::kF32));
-    // Loaders round no row that is no whole number of blocks.
+    // Loaders round only rows of whole blocks.
     if (rounded && made.module.in % input_multiple(format) != 0) format = WeightFormat::kF32;
     read_as(format, tensor, made);
     const bool in_place = made.is_tied_head && format == stored && tensor.is_plain() &&

@@ -34,7 +34,7 @@ struct ModuleRead {
   WeightChange change = WeightChange::kNone;
   // What is rounded on processors, and on GPUs to bf16, is rounded by requantize() to this format.
   std::optional<WeightFormat> rounded_to;
-  int64_t stored_bytes = 0;  // in the files; those of the embedding for a tied head
+  int64_t stored_bytes = 0;  // bytes in the files; those of the embedding for a tied head
   // What it takes in memory beside the files' pages; 0 for a tied head that is read where the
   // embedding lies, and for an embedding that is looked up in a tied head.
   int64_t read_bytes = 0;

@@ -88,7 +88,7 @@ class DecoderCuda : public Decoder {
   ModelConfig config_;
   const LayerRange layers_;
   std::vector<int32_t> devices_;         // by rank
-  const DecoderCuda* target_ = nullptr;  // of an EAGLE-3 head
+  const DecoderCuda* target_ = nullptr;  // target of an EAGLE-3 head
   int64_t kv_blocks_;
   int32_t max_pass_rows_ = kMaxPassRows;
   RopeTable rope_;

@@ -22,7 +22,7 @@ namespace forerun::cuda {
 struct QkvWeightsCuda {
   struct Run {
     LinearWeightCuda weight;
-    int64_t first_output = 0;  // of the layer's
+    int64_t first_output = 0;  // index among the layer's outputs
   };
   std::vector<Run> runs;
 
@@ -49,11 +49,11 @@ struct DecoderWeightsCuda {
   // embedding_rows() of all tokens, whole on every GPU; only if it embeds. An EAGLE-3 head may have
   // none of its own, and no LM head.
   DeviceBuffer embedding;
-  EmbeddingTableCuda embedding_table;  // of `embedding`
+  EmbeddingTableCuda embedding_table;  // table of `embedding`
   // Only in an EAGLE-3 head: taps of the target, side by side, become a feature.
   DeviceBuffer tap_norms;                // f32 [width of the taps], or empty
   LinearWeightCuda tap_projection;       // [hidden][width of the taps]
-  std::vector<LayerWeightsCuda> layers;  // the stage's, from 0
+  std::vector<LayerWeightsCuda> layers;  // layers of the stage, from 0
   DeviceBuffer final_norm;               // f32 [hidden]; like the head, only in a stage that has it
   LinearWeightCuda head;                 // [the part's rows][hidden]
 };

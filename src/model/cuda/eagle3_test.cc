@@ -37,7 +37,8 @@ std::vector<HeadCase> cases() {
 // What a head puts out for the text and a tree behind it.
 struct Outputs {
   std::vector<float> logits;    // [rows][kHeadVocab]
-  std::vector<float> features;  // its own, of the last token and the tree's first two nodes
+  std::vector<float> features;  // the head's own features of the last token and the tree's first
+                                // two nodes
 };
 
 // Root mean square of the difference over that of what was expected; infinite logits must agree.

@@ -10,8 +10,8 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr int64_t kOutputsOfWord = 8;        // what int4 outputs are packed by
-constexpr int64_t kOutputsOfGatedTile = 16;  // of gate or up
+constexpr int64_t kOutputsOfWord = 8;        // outputs of one packed word of int4
+constexpr int64_t kOutputsOfGatedTile = 16;  // outputs of gate or up in a tile
 
 std::optional<LinearFormat> layer_rounding(WeightOverride weights, const Slice& in) {
   constexpr LinearFormat kInt4 = LinearFormat::kInt4Group128;

@@ -43,10 +43,10 @@ struct LayerLinears {
 // Neighbouring parts of a layer that are one weight.
 struct FusedRun {
   FusedLinear linear;        // its `first_output`s count from the run's first output
-  size_t first_part = 0;     // of the layer's
-  int64_t first_output = 0;  // of the layer's, a multiple of 32
+  size_t first_part = 0;     // index among the layer's parts
+  int64_t first_output = 0;  // index among the layer's outputs, a multiple of 32
 
-  // Those of its parts.
+  // The sources of its parts.
   std::span<const LinearSource> sources(std::span<const LinearSource> of_layer) const {
     return of_layer.subspan(first_part, linear.parts.size());
   }

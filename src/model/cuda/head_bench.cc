@@ -30,8 +30,8 @@ struct Arguments {
 };
 
 struct Times {
-  double replay_ms = 0;  // of the pass alone
-  double call_ms = 0;    // of forward()
+  double replay_ms = 0;  // time of the pass alone
+  double call_ms = 0;    // time of forward()
 };
 
 double median(std::vector<double> times) {

@@ -19,7 +19,7 @@ namespace forerun::cuda {
 
 class HeadInputCuda {
  public:
-  HeadInputCuda() = default;  // of a decoder that is no head
+  HeadInputCuda() = default;  // for a decoder that is no head
   // On the current device. `target` must outlive the object; so must `own`, which may be null: then
   // every row's feature is the target's.
   static Result<HeadInputCuda> create(const ModelConfig& config, const TapStoreCuda* target,

@@ -23,7 +23,7 @@ struct DecoderCudaOptions {
   // By rank; each device holds a part of the model. A device that is named twice holds two parts,
   // which is slow and takes few rows at a time: for tests of more parts than there are GPUs.
   std::vector<int32_t> devices = {0};
-  std::optional<LayerRange> layers;  // the stage's; unset: all
+  std::optional<LayerRange> layers;  // the stage's layers; unset: all
   int64_t kv_blocks = 0;             // capacity, in blocks of kKvBlockTokens
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.

@@ -28,7 +28,8 @@ class PredictedBlockCuda {
 
   bool has_predicted_ = false;
   Step ahead_;
-  std::vector<int32_t> tables_;  // of sequences that will need a block that they do not have yet
+  std::vector<int32_t> tables_;  // tables of sequences that will need a block that they do not have
+                                 // yet
   std::vector<RowQuery> no_queries_;
   StepBlockCuda block_;
 };

@@ -207,7 +207,7 @@ class ShardCuda {
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   PassKeyCuda last_pass_;
-  std::span<const PassSelectionCuda> selections_;  // of the pass that is submitted
+  std::span<const PassSelectionCuda> selections_;  // selections of the pass that is submitted
   std::function<Status(cudaGraph_t)> edit_;
   bool one_sum_a_layer_ = false;
 

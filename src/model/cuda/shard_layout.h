@@ -17,8 +17,8 @@ namespace forerun::cuda {
 // with zeros around it.
 struct Slice {
   ShardRange from;
-  int64_t lead = 0;   // zeros in front
-  int64_t total = 0;  // with all zeros
+  int64_t lead = 0;   // zeros in front of it
+  int64_t total = 0;  // with the zeros around it
 
   // The range without zeros around it.
   static Slice of(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }

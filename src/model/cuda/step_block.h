@@ -32,7 +32,7 @@ int32_t pass_bucket(int32_t rows);
 // The header, with what lies at fixed places; `attention` has the offsets of the rest.
 struct alignas(16) StepHeaderCuda {
   AttentionStepCuda attention;
-  int32_t bytes = 0;  // of the whole block, a multiple of 16
+  int32_t bytes = 0;  // bytes of the whole block, a multiple of 16
   int32_t num_wanted = 0;
   int32_t queries_offset = 0;  // [num_wanted] RowQuery
   int32_t edits_offset = 0;    // RowEditsCuda, as many as queries refer to
@@ -63,7 +63,7 @@ struct StepShapeCuda {
 
 // A KvSelection of a pass; fields without a comment are as in KvSelection.
 struct PassSelectionCuda {
-  int32_t first_row = 0;  // of the pass
+  int32_t first_row = 0;  // row of the pass
   int32_t observers = 0;
   int32_t first_weighed = 0;
   int32_t weighed_step = 0;

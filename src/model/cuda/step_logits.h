@@ -75,7 +75,7 @@ class StepLogitsCuda : public DeviceLogits {
   std::vector<RowQuery> queries_;
   int64_t first_of_pass_ = 0;  // first logits row of the last pass that wants any
   std::vector<ShardCuda*> shards_;
-  std::vector<LogitsSummary> merged_;  // of the last pass, if several shards have tokens
+  std::vector<LogitsSummary> merged_;  // summaries of the last pass, if several shards have tokens
   std::mutex fetching_;
   std::vector<bool> fetched_;
 };
