@@ -32,7 +32,7 @@ struct RawTensor {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
-  const BlockFormatInfo* blocks = nullptr;  // of DType::kBlocks, else null
+  const BlockFormatInfo* blocks = nullptr;  // format of DType::kBlocks, else null
   // A weight that several tensors store, without bytes of its own: for DType::kParts, else null.
   const WeightParts* parts = nullptr;
   // The rows of each head of so many rows lie in the file in the order 0, d/2, 1, d/2 + 1, ...:

@@ -19,9 +19,9 @@ struct PrecisionShare {
 };
 
 struct CheckpointSummary {
-  int64_t parameters = 0;     // of the decoder; a tied head counts once
-  int64_t weight_bytes = 0;   // of the tensors that the decoder uses
-  int64_t ignored_bytes = 0;  // of the others, e.g. rotary tables or the copy of a tied head
+  int64_t parameters = 0;     // parameters of the decoder; a tied head counts once
+  int64_t weight_bytes = 0;   // bytes of the tensors that the decoder uses
+  int64_t ignored_bytes = 0;  // bytes of the others, e.g. rotary tables or the copy of a tied head
   std::vector<PrecisionShare> by_precision;  // most bytes first
   // One line for each property that decides how the model is run, e.g. "8 heads, 4 KV heads of
   // 64 (grouped-query attention)", "YaRN, factor 4 over 32768".

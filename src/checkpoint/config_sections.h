@@ -15,7 +15,7 @@ constexpr int64_t kMaxPosition = int64_t{1} << 30;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 24;
-constexpr size_t kMaxTaps = 8;  // of an EAGLE-3 head
+constexpr size_t kMaxTaps = 8;  // taps of an EAGLE-3 head
 
 // Sets rope_theta, rope_scaling and, where scaling extends it, max_position; expects max_position
 // to hold max_position_embeddings.

@@ -1,4 +1,4 @@
-// Toy EAGLE-3 heads for tests: what the layouts differ in.
+// Toy EAGLE-3 heads for tests, one for each difference between published layouts.
 #pragma once
 
 #include "checkpoint/testing.h"

@@ -43,9 +43,10 @@ struct WeightLayout;  // checkpoint/layouts/weight_layout.h
 struct LayerScheme {
   const WeightLayout* layout = nullptr;
   std::vector<std::string> targets = {};  // names, patterns or "Linear"; empty: every linear layer
-  int32_t bits = 4;                       // of a quant: 4 or 8
+  int32_t bits = 4;                       // bits of a quant: 4 or 8
   int32_t group_size = 128;               // inputs that share a scale; -1: all; 0: floats
-  int32_t block_size = 0;                 // floats: of a scale, both ways; 0: tensor or output
+  int32_t block_size = 0;                 // floats: inputs and outputs that share a scale; 0: one
+                                          // scale per tensor or output
   bool has_zeros = true;
   bool zeros_lack_one = false;  // GPTQ: a zero point is one more than what is stored
   bool has_order = false;       // a tensor says to which group an input belongs
@@ -66,7 +67,7 @@ struct QuantizationConfig {
   bool names_in_full = false;         // else `left_out` and targets are parts of names
 
   // kBlocks
-  int32_t block_inputs = 0;     // of the widest block
+  int32_t block_inputs = 0;     // inputs of the widest block
   double bytes_per_weight = 0;  // on average
 };
 

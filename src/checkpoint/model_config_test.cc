@@ -173,7 +173,7 @@ struct RefusalCase {
   const char* family;
   const char* more;
   StatusCode code;
-  const char* parts[3];  // of the message
+  const char* parts[3];  // parts of the message
 };
 
 constexpr const char* kWaysOut[] = {"may run it", "save_pretrained(OUT)", "take the original",

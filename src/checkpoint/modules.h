@@ -17,13 +17,13 @@ namespace forerun {
 
 enum class ModuleKind : uint8_t {
   kEmbedding,
-  kTapNorms,  // of an EAGLE-3 head, like the next two: the norm of all taps side by side
+  kTapNorms,  // in an EAGLE-3 head, like the next two: the norm of all taps side by side
   kTapNormLow,
   kTapNormMiddle,
   kTapNormHigh,
   kTapProjection,
   kInputNorm,
-  kHiddenNorm,  // of the feature, in the first layer of an EAGLE-3 head
+  kHiddenNorm,  // norm of the feature, in the first layer of an EAGLE-3 head
   kQ,
   kK,
   kV,

@@ -22,7 +22,7 @@ struct SafetensorsTensor {
 struct SafetensorsFile {
   std::string name;    // "model.safetensors" or "model-00001-of-00003.safetensors"
   std::string header;  // what the file begins with; a multiple of 8 bytes
-  uint64_t bytes = 0;  // of the whole file
+  uint64_t bytes = 0;  // bytes of the whole file
 };
 
 struct SafetensorsLayout {
@@ -30,7 +30,7 @@ struct SafetensorsLayout {
   // For each tensor: the index of its file, and the offset of its first byte there.
   std::vector<size_t> file_of;
   std::vector<uint64_t> offset_of;
-  std::string index;  // of model.safetensors.index.json; empty where there is one file
+  std::string index;  // text of model.safetensors.index.json; empty where there is one file
 };
 
 // Fills one file after the other, each with at most `max_file_bytes` of tensors, or one tensor.

@@ -122,7 +122,7 @@ class BlockReader {
   std::vector<std::string> digests_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
-  std::unique_ptr<Status> failure_;  // of the thread that has failed first
+  std::unique_ptr<Status> failure_;  // failure of the thread that failed first
 };
 
 std::string joined_digest(const std::vector<std::string>& of_blocks) {

@@ -33,7 +33,7 @@ struct TensorDigests {
     std::string file;    // the name of the file that holds the tensor
     std::string digest;  // 32 hexadecimal digits
   };
-  std::vector<One> tensors;  // in the order that was asked for
+  std::vector<One> tensors;  // in the order in which they were asked for
   int64_t read_bytes = 0;    // the digests of all other bytes were kept
 };
 

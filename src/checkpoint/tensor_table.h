@@ -45,7 +45,7 @@ class TensorTable {
 
   // The dtype as the file spells it of a tensor that find() leaves out for its dtype; else empty.
   std::string_view foreign_dtype(std::string_view name) const;
-  // Those tensors: their names as the files spell them, and dtypes.
+  // Those foreign tensors: their names and dtypes as the files spell them.
   const std::map<std::string, std::string, std::less<>>& foreign() const { return foreign_; }
   bool is_gguf() const { return naming_ == ModuleNaming::kGguf; }
   // What says which tensors there must be, for messages: "config.json".
@@ -71,8 +71,9 @@ class TensorTable {
 
   std::filesystem::path main_file_;
   std::vector<MappedFile> files_;
-  std::vector<std::vector<SafetensorsEntry>> entries_;  // own the names; one list a file
-  std::shared_ptr<const GgufFile> gguf_;                // or this
+  std::vector<std::vector<SafetensorsEntry>> entries_;  // entries of safetensors files, which own
+                                                        // the names; one list a file
+  std::shared_ptr<const GgufFile> gguf_;                // or the GGUF file
   std::vector<RawTensor> tensors_;
   std::map<std::string, std::string, std::less<>> foreign_;  // name to dtype
   ModuleNaming naming_ = ModuleNaming::kHuggingFace;

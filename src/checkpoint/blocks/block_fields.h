@@ -20,7 +20,7 @@ namespace forerun {
 
 // What all blocks of a format have in common.
 struct BlockLayout {
-  int32_t bits;  // of a quantized value
+  int32_t bits;  // bits of a quantized value
   // The quantized value that stands for 0; 0 where the format has mins or a code book.
   int32_t zero;
   int32_t group;  // consecutive weights that share a scale and a min: 16 or 32

@@ -34,8 +34,8 @@ struct BlockFormatInfo {
   BlockFormat format;
   std::string_view name;  // as GGUF's tools spell it: "Q4_K"
   uint32_t ggml_type;     // the number of the type in a GGUF file
-  int64_t weights;        // of one block
-  int64_t bytes;          // of one block
+  int64_t weights;        // weights of one block
+  int64_t bytes;          // bytes of one block
   // Decodes `count` consecutive blocks to count * weights floats. Every float has the bits that
   // ggml's reference gives it, NaN excepted: any NaN stands for any other. Blocks need no
   // alignment.

@@ -14,8 +14,8 @@ namespace forerun {
 
 // A row of a tensor is a whole number of blocks.
 struct GgmlLayout {
-  int64_t weights = 1;  // of one block; 1 for the types that have no blocks
-  int64_t bytes = 0;    // of one block
+  int64_t weights = 1;  // weights of one block; 1 for the types that have no blocks
+  int64_t bytes = 0;    // bytes of one block
 };
 
 // The name that ggml gives the type, e.g. "IQ2_XXS", also for types that Forerun does not read and

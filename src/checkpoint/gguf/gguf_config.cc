@@ -36,7 +36,7 @@ struct Architecture {
   std::string_view name;
   const char* model_type;
   const char* hugging_face;
-  bool interleaves_rows;  // of Q and K
+  bool interleaves_rows;  // rows of Q and K are interleaved
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -219,7 +219,8 @@ class ConfigReader {
     scaling.kind = RopeScaling::Kind::kYarn;
     scaling.original_max_position = integer("rope.scaling.original_context_length", 1, kMaxPosition)
                                         .value_or(config_.max_position);
-    // Multiplies what follows from the factor, while config.json's stands for both.
+    // The file's factor multiplies the one that follows from `factor`; attention_factor is the
+    // product.
     if (const auto factor = fields_.number(key("rope.scaling.attn_factor"), 1e-3, 1e6)) {
       scaling.attention_factor =
           static_cast<float>(*factor * (1.0 + 0.1 * std::log(std::max(1.0f, scaling.factor))));

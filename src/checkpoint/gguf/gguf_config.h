@@ -44,7 +44,7 @@ int64_t interleaved_head(const GgufFile& file, const ModelConfig& config);
 // none.
 struct GgufArchitecture {
   std::string_view name;  // general.architecture
-  bool interleaves_rows;  // of Q and K, as RawTensor::interleaved_head says
+  bool interleaves_rows;  // rows of Q and K are interleaved, as RawTensor::interleaved_head says
 };
 Result<GgufArchitecture> gguf_architecture(const ModelConfig& config);
 

@@ -250,7 +250,7 @@ void check_field(const NeutralField& field, GgufMetadataReader& fields, std::str
   const auto values = fields.numbers_or_booleans(key, -FLT_MAX, FLT_MAX);
   if (!values) return;
   const double other = field.computed != nullptr ? field.computed(config) : field.other;
-  // A field of no converter for these architectures.
+  // No converter writes this field for these architectures.
   const bool is_saved = field.saved && fields.has(std::string(prefix) + "wkv.head_size");
   for (const float value : *values) {
     if (value == static_cast<float>(field.neutral) || is_near(value, other)) continue;

@@ -38,7 +38,7 @@ class GgufFile {
   // Messages name the file.
   static Result<GgufFile> open(const std::filesystem::path& path);
 
-  // Those of the first part.
+  // The metadata of the first part.
   const GgufMetadata& metadata() const { return metadata_; }
   // Its messages begin with the name of the first part. The reader must not be used once this
   // object has moved.

@@ -45,7 +45,7 @@ struct GgufValue {
   // The number, the text of the string, or the elements of the array as they lie in the file.
   std::span<const std::byte> bytes;
 
-  // The next three are those of arrays.
+  // The next three fields are set for arrays only.
   GgufType element_type = GgufType::kUint8;
   uint64_t count = 0;
   std::vector<std::string_view> strings;  // the elements, if they are strings

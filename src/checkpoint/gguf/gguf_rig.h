@@ -50,7 +50,7 @@ class GgufRig {
  public:
   // What the file states; the counts are the true ones if unset.
   uint32_t version = 3;
-  uint32_t alignment = 32;  // that of the data; the metadata value is the caller's to add
+  uint32_t alignment = 32;  // alignment of the data; the caller adds the metadata value
   std::optional<uint64_t> num_values;
   std::optional<uint64_t> num_tensors;
 

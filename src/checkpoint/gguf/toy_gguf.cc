@@ -20,7 +20,7 @@ struct BlockScales {
   BlockFormat format;
   int64_t d;           // offset of the f16, or of MXFP4's exponent
   int64_t dmin;        // -1: none
-  float deviation;     // of the weights for d = 1
+  float deviation;     // deviation of the weights for d = 1
   float min_of_scale;  // dmin / d for weights around 0
 };
 

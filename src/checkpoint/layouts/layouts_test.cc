@@ -223,7 +223,7 @@ constexpr const char* kDown = "model.layers.0.mlp.down_proj";
 
 struct BadFile {
   const char* layout;
-  const char* suffix;  // of the part that is spoiled
+  const char* suffix;  // suffix of the part that is spoiled
   std::function<void(StoredTensor&)> spoil;
   std::vector<const char*> message;
 };

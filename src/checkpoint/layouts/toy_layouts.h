@@ -50,14 +50,14 @@ struct ToyLayer {
 
   uint32_t quant(int64_t o, int64_t i) const;  // kFp8: a code that is a number
   int zero(int64_t o, int64_t g) const;
-  float scale(int64_t o, int64_t g) const;  // kFp8: of a block of outputs and one of inputs
+  float scale(int64_t o, int64_t g) const;  // kFp8: the scale of a block of outputs and inputs
   int64_t group_of(int64_t i) const;
   float value(int64_t o, int64_t i) const;
 };
 
-// The layer of spec.layout. `weight_name`: "model.layers.0.mlp.up_proj.weight"
+// The layer of spec.layout. `weight_name`: such as "model.layers.0.mlp.up_proj.weight".
 ToyLayer toy_layer(const ToySpec& spec, std::string_view weight_name, int64_t out, int64_t in);
-// Its tensors, under the module's name.
+// Writes the layer's tensors, under the module's name.
 void write_toy_layer(const std::string& module, const ToyLayer& layer,
                      std::vector<StoredTensor>& to);
 

@@ -50,7 +50,7 @@ struct LayoutPart {
 
 struct WeightLayout {
   std::string_view method;  // as messages call it: "AWQ"
-  std::string_view label;   // of WeightParts::name(): "awq", to which "-int4" is added
+  std::string_view label;   // name in WeightParts::name(): "awq", to which "-int4" is added
   // A layer that has the first part, and not as plain floats, has this layout.
   std::span<const LayoutPart> parts;
   // The layer's extents must be multiples of these.
@@ -79,7 +79,7 @@ std::string layout_name(const LayerScheme& scheme);
 const LayerScheme* scheme_of(const QuantizationConfig& quantization, std::string_view module);
 // Whether a layer may be plain under its name, though it has a scheme.
 bool is_left_out(const QuantizationConfig& quantization, std::string_view module);
-// Whether it must be: no part of a name that could mean another module.
+// Whether a layer must be plain: no part of a name that could mean another module.
 bool must_be_plain(const QuantizationConfig& quantization, std::string_view module);
 
 // Readers of quantization_config, one a method. Failures are recorded in the reader.
@@ -131,7 +131,7 @@ inline void unpack_word(uint32_t word, int32_t bits, uint8_t* to) {
   spread = (spread | spread << 4) & 0x0f0f0f0f0f0f0f0fu;
   std::memcpy(to, &spread, sizeof spread);
 }
-// `count` of them, from number `first` on.
+// The same for `count` quants of the word, from number `first` on.
 inline void unpack_inputs(uint32_t word, int32_t bits, int64_t first, int64_t count, uint8_t* to) {
   if (count == 32 / bits) return unpack_word(word, bits, to);
   uint8_t all[8];

@@ -1,4 +1,4 @@
-// The table of layouts, and which layer has which.
+// The table of layouts, and the lookup of the scheme that each layer has.
 #include <algorithm>
 #include <string>
 

@@ -79,7 +79,7 @@ struct PartTensors {
   int64_t out = 0;
   int64_t in = 0;
   int64_t group = 0;   // inputs that share a scale
-  int64_t groups = 0;  // of an output
+  int64_t groups = 0;  // groups of an output
   int32_t bits = 4;
   int64_t block = 0;       // outputs, and inputs, that share a float's scale; 0: one for all inputs
   int32_t added_zero = 0;  // what a stored zero point lacks
