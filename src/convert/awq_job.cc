@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kGroupFloats = int64_t{1} << 20;  // of a part
+constexpr int64_t kGroupFloats = int64_t{1} << 20;  // floats of a part
 constexpr float kMaxAwqValue = 15.0f;
 constexpr float kLeastRange = 1e-5f;  // keeps the scale of a group of zeros above zero
 constexpr size_t kQWeight = 0, kQZeros = 1, kScales = 2;

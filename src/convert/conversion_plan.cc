@@ -284,7 +284,7 @@ class Planner {
   bool is_gguf_;
   const ConvertOptions& options_;
   FileFormat to_;
-  int64_t interleaved_head_ = 0;  // of the output
+  int64_t interleaved_head_ = 0;  // rows of a head that the output interleaves; 0: none
   std::vector<Note> notes_;
   int num_awq_layers_ = 0;
   ConversionPlan plan_;

@@ -19,10 +19,10 @@ struct ConversionPlan {
   std::vector<std::unique_ptr<TensorJob>> jobs;  // in the order of the output
   DirectoryFormat directory;                     // where the output is a directory
   std::vector<std::string> notes;
-  int num_weights = 0;  // of embedding, linear layers and head
+  int num_weights = 0;  // weights of embedding, linear layers and head
   int num_kept = 0;     // those of them whose rows are copied bit for bit
 
-  uint64_t bytes() const;  // of all outputs
+  uint64_t bytes() const;  // bytes of all outputs
 };
 
 // kInvalidArgument where the kind of output does not hold a format that was asked for.

@@ -19,7 +19,7 @@
 namespace forerun {
 
 struct ConvertOptions {
-  FileFormat to;  // of the linear layers
+  FileFormat to;  // format of the linear layers
   // Unset: in a GGUF file, Q8_0 where `to` has fewer than 8 bits, else `to`, but blocks with at
   // most as many bits as these stay what they are; beside AWQ, the input's own floats, or f16 where
   // the input has blocks. A head without a format of its own takes the one that `embedding` names.
@@ -27,7 +27,7 @@ struct ConvertOptions {
   // A file of a directory holds weights of at most so many bytes, or one tensor. A GGUF file is
   // never split.
   uint64_t max_shard_bytes = 5'000'000'000;
-  bool replace = false;  // an output that is there
+  bool replace = false;  // replace an output that is there
   int num_threads = 0;   // 0: one for each core, 16 at most
   // Called by the calling thread, with a fraction in [0, 1].
   std::function<void(double)> on_progress;
@@ -36,9 +36,9 @@ struct ConvertOptions {
 };
 
 struct Conversion {
-  uint64_t bytes = 0;              // of the weights that were written
+  uint64_t bytes = 0;              // bytes of the weights that were written
   std::vector<std::string> notes;  // one line each: what differs from what was asked for
-  int num_weights = 0;             // of embedding, linear layers and head
+  int num_weights = 0;             // weights of embedding, linear layers and head
   int num_kept = 0;                // those of them whose rows are the input's, bit for bit
 };
 

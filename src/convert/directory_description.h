@@ -16,7 +16,7 @@ namespace forerun {
 
 // How the weights of the directory are stored.
 struct DirectoryFormat {
-  DType dtype = DType::kBf16;  // of what is not quantized
+  DType dtype = DType::kBf16;  // type of what is not quantized
   int32_t awq_group_size = 0;  // 0: nothing is quantized
   // Besides the head: modules that AWQ leaves alone.
   std::vector<std::string> kept_modules = {};

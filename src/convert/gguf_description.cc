@@ -18,7 +18,7 @@
 namespace forerun {
 namespace {
 
-constexpr uint32_t kQuantizationVersion = 2;  // of ggml's block formats
+constexpr uint32_t kQuantizationVersion = 2;  // version of ggml's block formats
 
 // llama.cpp's number for a file most of whose weights have a format.
 uint32_t file_type(const FileFormat& format) {

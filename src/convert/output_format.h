@@ -18,8 +18,8 @@ namespace forerun {
 struct FileFormat {
   enum class Kind : uint8_t { kFloat, kBlocks, kAwq };
   Kind kind = Kind::kFloat;
-  DType dtype = DType::kBf16;               // of kFloat
-  const BlockFormatInfo* blocks = nullptr;  // of kBlocks
+  DType dtype = DType::kBf16;               // type of kFloat
+  const BlockFormatInfo* blocks = nullptr;  // format of kBlocks
   // How many inputs share a scale in AWQ; 0: as many as in the input if it is AWQ, else 128.
   int32_t group_size = 0;
 

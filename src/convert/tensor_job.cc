@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kPartFloats = int64_t{1} << 20;
 constexpr int64_t kPartBytes = int64_t{4} << 20;
-constexpr int64_t kQ4_1Weights = 32;  // of a block
+constexpr int64_t kQ4_1Weights = 32;  // weights of a block
 constexpr float kMaxF16 = 65504.0f;
 
 Status refuse_value(const std::string& name, const std::string& found,

@@ -25,7 +25,7 @@ struct OutputTensor {
   const BlockFormatInfo* blocks = nullptr;
   std::vector<int64_t> shape;  // outermost extent first
 
-  int64_t row_bytes() const;  // of the last extent
+  int64_t row_bytes() const;  // bytes of a row, the last extent
   uint64_t bytes() const;
 };
 
