@@ -21,7 +21,7 @@ class WorkerPool {
  public:
   struct Options {
     int threads = 2;                 // for small tasks; there is one more for large ones
-    size_t max_waiting = 1024;       // of both kinds together
+    size_t max_waiting = 1024;       // waiting tasks of both kinds together
     int64_t large_bytes = 64 << 10;  // a task of more bytes is large
   };
 

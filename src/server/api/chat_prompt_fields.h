@@ -16,7 +16,7 @@ namespace forerun::server {
 struct Conversation {
   Json messages = Json::array();
   Json tools;        // a list, or null
-  Json tool_choice;  // or null
+  Json tool_choice;  // may be null
   std::optional<bool> parallel_tool_calls;
   Json template_variables;  // an object, or null
   bool add_generation_prompt = true;

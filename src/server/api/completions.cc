@@ -22,7 +22,7 @@ struct CompletionFields {
   bool echo = false;
   std::vector<std::string> echoed;         // by prompt
   int32_t echoed_logprobs = -1;            // alternatives of echoed tokens; -1: no such list
-  std::vector<int32_t> first_tokens;       // of prompts that have one
+  std::vector<int32_t> first_tokens;       // first tokens of prompts that have one
   std::optional<int32_t> prompt_logprobs;  // vLLM's
   std::set<std::string> control_tokens;
   bool shows_special = false;  // the text shows tokens named in control_tokens

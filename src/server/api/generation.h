@@ -30,7 +30,7 @@ struct CallEnd {
   int status = 200;
   double seconds = 0.0;  // from when it was read
   Usage usage;
-  std::string message;  // of a failure
+  std::string message;  // message of a failure
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -70,7 +70,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int32_t prompt_idx = 0;
     Event event;
   };
-  std::vector<EarlyEvent> early_;  // that came before all prompts were submitted
+  std::vector<EarlyEvent> early_;  // events that came before all prompts were submitted
   bool begun_ = false;
   bool ended_ = false;
   size_t prompts_left_ = 0;

@@ -20,7 +20,7 @@ struct Item {
   std::string id;
   std::string text;  // or the arguments of a call
   std::string call_id, name;
-  Json logprobs = Json::array();  // of the tokens of the text
+  Json logprobs = Json::array();  // log-probabilities of the text's tokens
 };
 
 Json text_part(const std::string& text, const Json& logprobs = Json::array()) {
@@ -101,7 +101,8 @@ class ResponseWriter : public AnswerWriter {
   const int64_t created_ = unix_seconds();
   AssistantOutput output_;
   std::optional<ContentTokens> content_tokens_;  // where log-probabilities are wanted
-  Json logprobs_ = Json::array();                // of the text's tokens that have not been sent yet
+  Json logprobs_ = Json::array();                // those of the text's tokens that have not been
+                                                 // sent yet
   std::vector<Item> items_;
   bool item_open_ = false;
   bool incomplete_ = false;   // cut by its length

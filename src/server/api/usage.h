@@ -25,7 +25,7 @@ class Usage {
   Json speculation() const;
 
  private:
-  int64_t prompt_tokens_ = 0;  // of a prompt once, however many samples it has
+  int64_t prompt_tokens_ = 0;  // each prompt counts once, however many samples it has
   int64_t cached_tokens_ = 0;
   int64_t output_tokens_ = 0;
   int64_t target_steps_ = 0;

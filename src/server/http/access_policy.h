@@ -29,7 +29,7 @@ struct AccessOptions {
 struct Refusal {
   int status = 403;
   std::string message;
-  HttpHeaders headers = {};  // of the answer
+  HttpHeaders headers = {};  // headers of the answer
 };
 
 class AccessPolicy {

@@ -63,9 +63,9 @@ class ChunkedBody {
   const uint64_t max_bytes_;
   const size_t max_line_bytes_;
   Place place_ = Place::kSizeStart;
-  uint64_t left_ = 0;        // of the chunk
-  uint64_t body_bytes_ = 0;  // of all chunks so far, the present one included
-  size_t line_bytes_ = 0;    // of the line, or of all trailers
+  uint64_t left_ = 0;        // bytes of the chunk that are still to come
+  uint64_t body_bytes_ = 0;  // bytes of all chunks so far, the present one included
+  size_t line_bytes_ = 0;    // bytes of the line, or of all trailers
   std::string_view fault_;
 };
 

@@ -86,12 +86,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void fail(int status, const std::string& message);
   void answer_and_close(const HttpResponse& response);
   std::string head_of(const HttpResponse& response, bool is_stream);
-  void send_piece(const std::string& bytes);  // of a stream
+  void send_piece(const std::string& bytes);  // sends a piece of a stream
   void send(const std::string& bytes);
   void flush();
   void on_written(const boost::system::error_code& error);
   void finish_answer();
-  void go_on();  // after an answer
+  void go_on();  // goes on after an answer
   void linger();
   void discard_input();
   bool answers(uint64_t number) const;
@@ -103,14 +103,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   State state_ = State::kIdle;
   boost::beast::flat_buffer buffer_;
   RequestParser parser_;
-  uint64_t number_ = 0;  // of the present request
+  uint64_t number_ = 0;  // number of the present request
   bool keep_alive_ = true;
   bool draining_ = false;
-  bool waiting_ = false;       // for something to read
+  bool waiting_ = false;       // it waits for something to read
   bool has_input_ = false;     // the next request has begun while this one is answered
-  bool timed_out_ = false;     // while a request was read
+  bool timed_out_ = false;     // the time ran out while a request was read
   bool peer_done_ = false;     // the client will send no more
-  bool head_sent_ = false;     // of the answer
+  bool head_sent_ = false;     // the answer's head has been sent
   bool is_stream_ = false;     // the answer is a stream
   bool answer_ended_ = false;  // all of it is in unsent_, or written
   std::function<void()> on_gone_;

@@ -72,7 +72,7 @@ class RequestParser {
   HeadFault fault_;
   bool keeps_alive_ = true;
   std::optional<ChunkedBody> chunks_;
-  uint64_t body_left_ = 0;  // of a body that does not come in chunks
+  uint64_t body_left_ = 0;  // bytes left of a body that does not come in chunks
   std::shared_ptr<BodyMemory> body_memory_;
 };
 

@@ -9,7 +9,7 @@ namespace forerun::server {
 
 // How an answer is framed.
 struct ResponseFraming {
-  unsigned version = 11;  // of the request: 10, HTTP/1.0, knows no chunks
+  unsigned version = 11;  // version of the request: 10, HTTP/1.0, knows no chunks
   bool is_stream = false;
   bool keep_alive = true;
 };

@@ -18,8 +18,8 @@ class CallForm {
     kMore,      // the byte belongs to the form
     kCallDone,  // a call is complete with it, and another may follow
     kEnd,       // the form is complete with it
-    kBad,       // the form cannot go on with it: it, and what was taken since the last call or
-                // piece of arguments was put out or done, is text
+    kBad,       // the byte does not fit the form: it is text, and so are all bytes since the last
+                // call or piece of arguments
   };
 
   virtual ~CallForm() = default;

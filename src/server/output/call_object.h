@@ -59,7 +59,7 @@ class CallObject : public CallForm {
   std::string key_, name_, id_;
   bool has_arguments_ = false;
   bool has_begun_ = false;  // the call has been put out
-  std::string arguments_;   // not yet put out
+  std::string arguments_;   // arguments that are not put out yet
 };
 
 }  // namespace forerun::server

@@ -66,7 +66,7 @@ class CallSink {
   bool parallel_;
   std::function<std::string(int32_t)> make_call_id_;
   int32_t num_calls_ = 0;
-  JsonScanner arguments_scanner_;  // of the last call
+  JsonScanner arguments_scanner_;  // scanner of the last call's arguments
   bool arguments_are_whole_ = false;
   uint64_t num_call_events_ = 0;
   std::vector<OutputDelta> deltas_;

@@ -10,7 +10,7 @@ namespace forerun::server {
 // Copying and writing a value take stack for each level, and Json looks for a member among all
 // those before it.
 constexpr int kMaxJsonDepth = 128;
-constexpr int kMaxJsonMembers = 2048;  // of an object
+constexpr int kMaxJsonMembers = 2048;  // members of an object
 
 // Names the limit that a JSON text exceeds; null: none. Call it before the text is parsed. A broken
 // text is checked only up to its fault.

@@ -31,9 +31,10 @@ class XmlForm : public CallForm {
   bool has_begun_ = false;      // the call has been put out
   bool has_arguments_ = false;  // one at least
   bool streams_ = false;        // the value is a string by its schema
-  std::string value_;           // of a value that does not stream
+  std::string value_;           // text of a value that does not stream
   bool at_value_start_ = false;
-  bool holds_newline_ = false;  // which goes with the closing tag, should that follow
+  bool holds_newline_ = false;  // a newline is held, which goes with the closing tag, should that
+                                // follow
   std::string close_;           // what may be the closing tag
 };
 

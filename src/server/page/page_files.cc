@@ -20,7 +20,7 @@ std::string_view content_type_of(std::string_view name) {
 }
 
 struct PageFiles {
-  std::vector<std::string> paths;  // that `files` points to
+  std::vector<std::string> paths;  // paths that `files` points to
   std::vector<PageFile> files;
 };
 
