@@ -19,7 +19,8 @@ namespace forerun {
 
 class HostWatch {
  public:
-  // Both must outlive it. Without SupervisorOptions::ask, all hosts count as answering.
+  // `options` and `state` must outlive the object. Without SupervisorOptions::ask, all hosts count
+  // as answering.
   HostWatch(const SupervisorOptions& options, SupervisorState& state);
 
   // Asks all hosts once; returns whether all have answered. Returns early where the supervisor

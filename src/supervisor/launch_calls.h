@@ -62,7 +62,7 @@ class LaunchCalls {
   const std::shared_ptr<WakeDescriptor> waker_;
   uint64_t last_id_ = 0;
   std::vector<DownMessage> messages_;
-  std::map<uint64_t, Answer> calls_;  // whose senders wait
+  std::map<uint64_t, Answer> calls_;  // calls whose senders wait
   std::condition_variable answered_;
 };
 

@@ -19,7 +19,7 @@ namespace forerun {
 
 class LaunchCycle {
  public:
-  // All must outlive it.
+  // `options`, `waker` and `state` must outlive the object.
   LaunchCycle(const SupervisorOptions& options, const WakeDescriptor& waker,
               SupervisorState& state);
 

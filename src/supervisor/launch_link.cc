@@ -19,10 +19,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kNoProgram = 127;
-constexpr int kOfSignals = 128;  // exit codes that are a signal's
+constexpr int kOfSignals = 128;  // higher exit codes are a signal's
 constexpr int kMaxSignals = 64;
 constexpr size_t kMaxComplaints = 64;
-constexpr size_t kShownComplaints = 4;  // where none names a rank
+constexpr size_t kShownComplaints = 4;  // lines that are shown where none names a rank
 // mpirun reports which process has died only after the end of that process's output.
 constexpr milliseconds kLastWords{1500};
 constexpr milliseconds kUnspokenGrace{500};

@@ -45,7 +45,7 @@ class LaunchProcess {
   LaunchProcess(pid_t process, int input, int output, int errors);
   bool wait(std::chrono::milliseconds timeout);
 
-  const pid_t process_;  // and its session
+  const pid_t process_;  // number of the process and of its session
   MessageWriter input_;
   MessageReader output_;
   LineReader errors_;

@@ -31,10 +31,10 @@ struct DownMessage {
   };
   static constexpr Kind kLastKind = Kind::kEnd;
   Kind kind = Kind::kPing;
-  uint64_t id = 0;    // of a request; the supervisor's choice
+  uint64_t id = 0;    // number of a request, which the supervisor chooses
   uint64_t call = 0;  // the number that the launch's answer carries
   EngineOptions options;
-  std::chrono::milliseconds silence{0};  // after which either side takes the other for lost
+  std::chrono::milliseconds silence{0};  // silence after which either side takes the other for lost
   Request request;
   SpeculationOptions speculation;
   OutputFormat format;

@@ -14,7 +14,8 @@ struct MpirunOptions {
   // By host name: the host file with the host's user, port or IPv6 address (hosts/host_lines.h).
   std::map<std::string, std::string> host_files;
   std::string network;               // an interface, or a network as 10.0.0.0/24; empty: all
-  std::string folder;                // of the launch's files (launch_folder.h); empty: mpirun's own
+  std::string folder;                // folder of the launch's files (launch_folder.h); empty:
+                                     // mpirun's own
   std::vector<std::string> process;  // what each runs: program and arguments
   std::string mpirun = "mpirun";
 };

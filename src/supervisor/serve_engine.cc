@@ -324,7 +324,7 @@ class EngineService {
   };
   std::map<uint64_t, Preparing> preparing_;  // by the number that formats_ knows it by
   uint64_t last_preparing_ = 0;
-  std::optional<FormatThreads> formats_;  // of engine_
+  std::optional<FormatThreads> formats_;  // threads of engine_
   std::map<uint64_t, std::shared_ptr<RequestHandle>> handles_;
   std::optional<Making> making_;
   bool has_hello_ = false;

@@ -30,7 +30,8 @@ class SupervisedRequests {
   // Returns what the handle of request `id` needs of the supervisor.
   using EngineSideOf = std::function<RequestChannel::EngineSide(uint64_t id)>;
 
-  // All must outlive it. Messages to the launch are queued in `calls`.
+  // `options`, `launch` and `calls` must outlive the object. Messages to the launch are queued in
+  // `calls`.
   SupervisedRequests(const SupervisorOptions& options, const LaunchAvailability& launch,
                      LaunchCalls& calls, EngineSideOf engine_side)
       : options_(options), launch_(launch), calls_(calls), engine_side_(std::move(engine_side)) {}
@@ -85,9 +86,9 @@ class SupervisedRequests {
  private:
   struct Entry {
     std::shared_ptr<SupervisedRequest> request;
-    std::shared_ptr<EventQueue> queue;  // until it is connected
+    std::shared_ptr<EventQueue> queue;  // kept until the request is connected
     uint64_t tag = 0;
-    std::vector<uint64_t> parts;  // their numbers in this launch
+    std::vector<uint64_t> parts;  // numbers of its parts in this launch
     int launches = 0;
     bool cancel_sent = false;
     bool is_fresh = false;    // this launch has the request, and no token of it has come

@@ -41,8 +41,8 @@ struct SupervisorState {
   LaunchAvailability launch;
   LaunchCalls calls;
   SupervisedRequests requests;
-  EngineInfo info;       // of the first launch
-  EngineState reported;  // by the launch, the latest
+  EngineInfo info;       // facts of the first launch
+  EngineState reported;  // the latest state that a launch has reported
   // What the first launch loads and how much of it is done, if its caller has not been told.
   std::optional<std::pair<std::string, double>> progress;
 };
