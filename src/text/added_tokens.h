@@ -58,7 +58,7 @@ class AddedTokenFinder {
  private:
   struct Node {
     std::vector<std::pair<uint8_t, uint32_t>> next;  // sorted by byte
-    int32_t token = -1;                              // into tokens_
+    int32_t token = -1;                              // index in tokens_
   };
 
   struct Found {

@@ -18,7 +18,7 @@ struct GgufPreStep {
     kGpt2,         // cuts by GPT-2's pattern and spells the bytes of each piece
   };
   Type type = Type::kSplit;
-  std::string_view pattern;  // of kSplit
+  std::string_view pattern;  // pattern of kSplit
 };
 
 struct GgufPreKind {

@@ -380,7 +380,7 @@ class Converter {
   }
 
   const GgufVocabulary& in_;
-  const GgufPreKind* kind_ = nullptr;  // gpt2's; else null
+  const GgufPreKind* kind_ = nullptr;  // kind of a gpt2 vocabulary; else null
   bool is_llama_ = false;
   bool adds_prefix_ = false;
   text::TokenTable tokens_;

@@ -54,7 +54,7 @@ std::string_view posix_members(std::string_view name) {
   return {};
 }
 
-// The scripts of the patterns that tokenizers have.
+// Whether `name` is a Unicode script that tokenizers' patterns use.
 bool is_script(std::string_view name) {
   static constexpr std::string_view kScripts[] = {
       "Arabic",   "Armenian", "Bengali",   "Bopomofo",  "Cyrillic", "Devanagari",

@@ -65,7 +65,7 @@ class TokenDecoder {
   struct Entry {
     uint32_t offset = 0;
     uint32_t len_bytes = 0;
-    int16_t byte = -1;  // of a byte fallback token
+    int16_t byte = -1;  // the byte of a byte fallback token
     bool present = false;
   };
 
@@ -79,8 +79,8 @@ class TokenDecoder {
   bool depends_on_first_ = false;  // a step treats the first token differently
   bool fused_ = false;
   Bytes bytes_ = Bytes::kNone;
-  std::vector<TokenStep> steps_;  // each token's own
-  Strip strip_;                   // of the whole text; start 0: none
+  std::vector<TokenStep> steps_;  // what is done to each token
+  Strip strip_;                   // what is taken off the whole text; start 0: nothing
   std::string arena_;
   std::vector<Entry> entries_;
   std::string first_arena_;

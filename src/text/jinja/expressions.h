@@ -20,7 +20,7 @@ class Expressions {
   using CallMacro =
       std::function<Result<Value>(const Value::Macro& macro, const Arguments& arguments)>;
 
-  // Both must outlive it. `call_macro`: runs a macro's statements.
+  // `scopes` and `runtime` must outlive the object. `call_macro`: runs a macro's statements.
   Expressions(const Scopes& scopes, Runtime& runtime, CallMacro call_macro)
       : scopes_(scopes), runtime_(runtime), call_macro_(std::move(call_macro)) {}
 

@@ -45,7 +45,7 @@ class Budget {
 struct Runtime {
   Budget budget;
   std::tm now{};       // what strftime_now shows
-  uint32_t depth = 0;  // of nested evaluation, macros included
+  uint32_t depth = 0;  // depth of nested evaluation, macros included
 };
 
 // Counts a level of Runtime::depth as long as it lives.

@@ -134,7 +134,7 @@ using ExprPtr = std::unique_ptr<Expr>;
 struct Expr {
   ExprKind kind = ExprKind::kLiteral;
   uint32_t line = 1;
-  uint32_t depth = 1;  // of this tree
+  uint32_t depth = 1;  // depth of this tree
   std::string name;
   Value value;
   std::vector<ExprPtr> args;
@@ -177,7 +177,7 @@ struct Statement {
   ExprPtr expr;
   ExprPtr condition;
   std::vector<Target> targets;
-  std::vector<ExprPtr> defaults;  // of the last parameters; null where there is none
+  std::vector<ExprPtr> defaults;  // defaults of the last parameters; null where there is none
   // Whether a macro's body reads them: only then it takes arguments beyond its parameters.
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
   std::vector<Branch> branches;
@@ -230,7 +230,7 @@ class ExpressionParser {
   Result<ExprPtr> done(ExprPtr expr) const;
 
   TokenStream& tokens_;
-  uint32_t nesting_ = 0;  // of calls of this parser
+  uint32_t nesting_ = 0;  // nesting of this parser's calls
 };
 
 // kInvalidArgument with the line for a broken template, kUnsupported for Jinja that chat templates

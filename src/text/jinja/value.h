@@ -56,7 +56,7 @@ enum class Function : uint8_t { kRange, kNamespace, kDict, kRaiseException, kStr
 enum class ListForm : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems };
 
 struct LoopState {
-  const List* items = nullptr;  // of the loop that is running
+  const List* items = nullptr;  // items of the loop that is running
   size_t index0 = 0;
 };
 
