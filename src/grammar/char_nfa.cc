@@ -19,7 +19,7 @@ Result<CharNfa> with_length(const CharNfa& nfa, uint32_t min, uint32_t max, size
     return found->second;
   };
   number_of(0, 0);
-  size_t ranges = 0;  // of all edges
+  size_t ranges = 0;  // ranges of all edges
   for (size_t at = 0; at < open.size(); ++at) {
     const auto [state, count] = open[at];
     if (open.size() > max_states || ranges > 50 * max_states) {

@@ -10,7 +10,7 @@ namespace forerun::grammar {
 struct Configuration {
   std::vector<Place> places;  // canonical; one reference on each frame
   bool complete = false;
-  Hash128 hash;  // of places, `complete` and the program
+  Hash128 hash;  // hash of places, `complete` and the program
 
   Configuration() = default;
   Configuration(const Configuration&) = delete;

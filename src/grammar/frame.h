@@ -29,12 +29,13 @@ struct Place {
 };
 
 struct Frame {
-  Hash128 hash;  // of the callers; equal frames are never told apart
+  Hash128 hash;  // hash of the callers; equal frames are never told apart
   const Place* callers = nullptr;
   uint32_t caller_count = 0;
   bool counted = false;  // references are counted; else it lies in an arena
   mutable std::atomic<uint32_t> references{0};
-  mutable const Frame* kept_copy = nullptr;  // of an arena's frame, while a state is being kept
+  mutable const Frame* kept_copy = nullptr;  // copy of an arena's frame, while a state is being
+                                             // kept
 
   std::span<const Place> places() const { return {callers, caller_count}; }
 };

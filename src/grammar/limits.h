@@ -9,7 +9,7 @@
 namespace forerun::grammar {
 
 struct GrammarLimits {
-  size_t max_text_bytes = 256 << 10;  // of the schema or grammar text
+  size_t max_text_bytes = 256 << 10;  // bytes of the schema or grammar text
   int max_depth = 64;                 // nesting of the text, and of $ref within allOf
   size_t max_rules = 16384;
   size_t max_expressions = 400'000;

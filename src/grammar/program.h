@@ -98,7 +98,7 @@ struct Program {
   std::vector<CompiledRule> rules;
   std::vector<uint32_t> rule_of_order;
   uint32_t root = 0;  // a rule
-  Hash128 identity;   // of everything above
+  Hash128 identity;   // hash of everything above
 
   std::span<const ByteEdge> edges_of(const Node& node) const {
     return std::span(edges).subspan(node.first_edge, node.edge_count);

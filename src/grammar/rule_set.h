@@ -54,7 +54,7 @@ struct CountedLoop {
   ExprId before = 0, body = 0, after = 0;
   bool body_is_graph = false;  // `body` is a graph whose edges are rounds; `after` follows its ends
   uint32_t initial = 0;        // the count when `before` has been read: 0 or 1
-  uint32_t min = 0, max = 0;   // of the count where `after` begins
+  uint32_t min = 0, max = 0;   // bounds of the count where `after` begins
 };
 
 struct Rule {

@@ -22,7 +22,7 @@ struct SchemaContext {
   using ReadSchema =
       std::function<Result<ExprId>(const Json& schema, const std::string& at, int depth)>;
 
-  // All must outlive it.
+  // The arguments must outlive the object.
   SchemaContext(SchemaResolver& schema_resolver, const GrammarLimits& grammar_limits,
                 RuleSet& rule_set, ReadSchema read_schema)
       : resolver(schema_resolver),

@@ -14,7 +14,7 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kMaxPatterns = 40;  // of names, in one object
+constexpr size_t kMaxPatterns = 40;  // patterns of names in one object
 
 }  // namespace
 

@@ -21,7 +21,7 @@ namespace forerun::grammar {
 
 class SchemaReader {
  public:
-  // All must outlive it.
+  // The arguments must outlive the object.
   SchemaReader(SchemaResolver& resolver, const GrammarLimits& limits, RuleSet& rules);
   SchemaReader(const SchemaReader&) = delete;
   SchemaReader& operator=(const SchemaReader&) = delete;

@@ -17,7 +17,8 @@ namespace {
 constexpr uint64_t kMaxUnrolled = 400;
 // States of a pattern and a length together, where they cannot be counted.
 constexpr uint64_t kMaxSizedStates = 4000;
-constexpr uint32_t kFewestSizedChars = 256;  // that texts may have where these do not suffice
+constexpr uint32_t kFewestSizedChars = 256;  // characters that texts may have where these do not
+                                             // suffice
 
 // Whether a count may stop the texts of `nfa` anywhere: every one that has begun is whole, and
 // where there is a least length, every one goes on. Makes `nfa` deterministic if so.

@@ -37,7 +37,8 @@ struct TokenMaskLimits {
   uint64_t node_steps = 5'000'000;
   // Steps that one state's mask may take, beside prepared nodes; usual masks need some hundreds.
   uint64_t state_steps = 4'000'000;
-  uint64_t prepare_steps = 30'000'000;  // after which prepare() leaves the other nodes for later
+  uint64_t prepare_steps = 30'000'000;  // steps after which prepare() leaves the other nodes for
+                                        // later
 };
 
 // A state's mask as it is kept, shared by all who need it.
