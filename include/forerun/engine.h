@@ -151,7 +151,7 @@ struct EngineInfo {
   std::string numeric_fingerprint;  // output is bit-identical among strategies that share it
   std::string emulated;             // the machine of EngineOptions::emulate, with its source
   std::string planner_report;       // what was measured and chosen, a readable table
-  int32_t max_context_tokens = 0;   // the target's
+  int32_t max_context_tokens = 0;   // the target's limit
   int32_t draft_window = 0;         // tokens of a request's KV that the draft model keeps; 0: all
   int32_t vocab_size = 0;           // input and output tokens have ids below it
   int64_t weight_bytes = 0;

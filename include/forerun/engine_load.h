@@ -47,13 +47,14 @@ struct EngineLoad {
 
   // Over the last ten seconds, or since the engine was created.
   double output_tokens_per_s = 0.0;
-  double prompt_tokens_per_s = 0.0;  // computed
+  double prompt_tokens_per_s = 0.0;  // tokens that were computed
 
   // Since the engine was created.
   int64_t output_tokens = 0;
-  int64_t prompt_tokens = 0;         // computed; a prompt counts once all of it has been read
-  int64_t reused_prompt_tokens = 0;  // whose KV was there already
-  int64_t ended_requests = 0;        // however they ended
+  int64_t prompt_tokens = 0;         // tokens that were computed; a prompt counts once all of it
+                                     // has been read
+  int64_t reused_prompt_tokens = 0;  // tokens whose KV was there already
+  int64_t ended_requests = 0;        // requests that ended, however they did
   int64_t preemptions = 0;
   // Items of draft work that failed by a device's error or a defect (kInternal). Items that failed
   // by a request's own fault do not count.

@@ -74,7 +74,7 @@ struct RequestStats {
 // The output of a request since its last event. A reader that falls behind gets one larger event,
 // not more events.
 struct Event {
-  int32_t sample_idx = 0;  // of Request::num_samples
+  int32_t sample_idx = 0;  // index among Request::num_samples
   // Consists of whole UTF-8 characters and contains no part of a stop string.
   std::string text;
   std::vector<int32_t> tokens;

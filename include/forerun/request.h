@@ -45,7 +45,7 @@ struct Request {
   bool keep_stop = false;            // the output ends after that text instead
   std::vector<int32_t> stop_tokens;  // end tokens besides the checkpoint's own
   bool ignore_eos = false;
-  bool skip_special_tokens = true;        // in the text
+  bool skip_special_tokens = true;        // leaves their names out of the text
   std::chrono::milliseconds deadline{0};  // 0: none; counts from submission
   // Requests of a higher priority are admitted and served first; among equals, those that came
   // first. If there is no place or no KV memory for a request, it preempts a running request of a

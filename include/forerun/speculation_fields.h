@@ -24,7 +24,7 @@ struct SpeculationField {
   std::string SpeculationOptions::*text = nullptr;
   std::optional<int32_t> SpeculationOptions::*number = nullptr;
   std::optional<bool> SpeculationOptions::*flag = nullptr;  // true where it is not set
-  OptionRange range = {};                                   // of a number
+  OptionRange range = {};                                   // range of a number
   const char* help;                                         // one line; of a flag, what false does
   std::vector<OptionChoice> (*choices)() = nullptr;         // of a text: the names it accepts
   const char* note = "";                                    // help that comes after the choices

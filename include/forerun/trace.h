@@ -27,7 +27,7 @@ struct TraceItem {
 // A Step at one stage of a target that is cut.
 struct TraceStage {
   int32_t rows = 0;      // computed here, without those that had been dropped by then
-  int64_t start_ns = 0;  // of the work
+  int64_t start_ns = 0;  // begin and end of the work
   int64_t end_ns = 0;
   int64_t sent_ns = 0;  // when the result is at the next stage, or back at the coordinator
 };
@@ -47,14 +47,14 @@ struct TraceStep {
 // The engine's work between a result and the next work of its request.
 struct TraceTurn {
   uint64_t request = 0;
-  bool draft = false;  // whose result it was
+  bool draft = false;  // the result was the draft's
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t cpu_ns = 0;             // the same in thread CPU time
   int32_t submitted = 0;          // work items
-  int32_t tokens = 0;             // that came out
-  int32_t verified_rows = 0;      // of the verification that ended here; 0: none did
-  int32_t accepted_nodes = 0;     // of its nodes, the root aside
+  int32_t tokens = 0;             // tokens that came out
+  int32_t verified_rows = 0;      // rows of the verification that ended here; 0: none did
+  int32_t accepted_nodes = 0;     // accepted nodes of it, without the root
   Reroot reroot = Reroot::kNone;  // how it ended for the tree
 };
 

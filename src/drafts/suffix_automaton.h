@@ -29,7 +29,7 @@ class SuffixAutomaton {
   // The state while tokens are read: the longest suffix of them that occurs in the sequence.
   struct Match {
     int32_t state = kRoot;
-    int32_t length = 0;  // of that suffix, in tokens
+    int32_t length = 0;  // length of that suffix, in tokens
   };
 
   SuffixAutomaton();
@@ -50,7 +50,7 @@ class SuffixAutomaton {
 
  private:
   struct State {
-    int32_t length = 0;  // of its longest string
+    int32_t length = 0;  // length of its longest string
     int32_t link = kNone;
     int32_t first_edge = kNone;
   };

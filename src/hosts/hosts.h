@@ -34,7 +34,7 @@ struct LocalPlace {
 };
 
 struct HostsOptions {
-  std::string host;    // of this process, for messages
+  std::string host;    // name of this process' host, for messages
   std::string secret;  // known to all processes; empty: there is none
   LocalPlace place = {};
   // The time until all have greeted each other; processes start at different times.
@@ -107,7 +107,7 @@ class Hosts {
   Result<Incoming> next();
 
   const HostsOptions options_;
-  std::vector<std::string> names_;  // of hosts, by rank; the coordinator's
+  std::vector<std::string> names_;  // names of hosts, by rank; on the coordinator only
   bool ended_ = false;
   bool dismissed_ = false;
   mutable std::mutex failing_;

@@ -101,7 +101,7 @@ class Messenger {
   void lose(int32_t rank, const Status& why);
   void hand_on(Incoming&& incoming);
 
-  const std::unique_ptr<Transport> transport_;  // the thread's
+  const std::unique_ptr<Transport> transport_;  // used by the thread alone
   const MessengerOptions options_;
   const int32_t rank_;
   const int32_t num_ranks_;

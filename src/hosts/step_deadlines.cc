@@ -7,8 +7,8 @@
 namespace forerun {
 namespace {
 
-constexpr double kWorkOfWeights = 4.0;       // in rows
-constexpr double kReadBytesPerSecond = 1e8;  // a slow disk
+constexpr double kWorkOfWeights = 4.0;       // reading the weights counts as so many rows
+constexpr double kReadBytesPerSecond = 1e8;  // rate of a slow disk
 constexpr double kFirstBytesPerSecond = 1e10;
 constexpr double kForgotten = 0.9;
 constexpr double kPatience = 10.0;

@@ -52,8 +52,8 @@ class StepTasks {
   // Tasks point to the elements of all of these, which keep their addresses.
   SharedThings shared_;
   std::vector<RowTask> tasks_;
-  std::vector<RowResult> results_;                // the tasks'
-  std::vector<DraftDistribution> distributions_;  // likewise
+  std::vector<RowResult> results_;                // results that the tasks point to
+  std::vector<DraftDistribution> distributions_;  // distributions that the tasks point to
   std::vector<std::vector<RejectionRow>> rejection_rows_;
   std::vector<WorkResult> rejection_results_;
   std::vector<RejectionTask> rejections_;

@@ -25,7 +25,7 @@ class SequenceKv {
  public:
   struct TreeRow {
     NodeId node = kNoNode;
-    int32_t parent_idx = -1;  // in tree_rows(); -1: it continues the prefix
+    int32_t parent_idx = -1;  // index in tree_rows(); -1: it continues the prefix
     int32_t position = 0;
     TokenId token = 0;
     int32_t stored_slot = 0;  // where its KV lies until take_moves()
@@ -129,11 +129,11 @@ class SequenceKv {
   std::vector<int32_t> blocks_;
   std::vector<TreeRow> tree_;
   NodeIndex index_;
-  std::vector<KvMove> pending_;     // of rows committed since take_moves()
+  std::vector<KvMove> pending_;     // moves of rows committed since take_moves()
   std::vector<int32_t> new_index_;  // scratch
   int32_t prefix_length_ = 0;
   int32_t first_position_ = 0;
-  int32_t let_go_ = 0;  // blocks
+  int32_t let_go_ = 0;  // blocks that have been let go
   int32_t let_go_end_ = 0;
 };
 

@@ -65,8 +65,8 @@ class EditList : public StepEdits {
   std::vector<Walk> walks_;
   Pool<TokenBias> biases_;
   Pool<TokenCount> paths_;
-  const SamplingParams* biased_by_ = nullptr;  // whose biases are the pool's last
-  bool with_ends_ = false;                     // and whether end tokens are held back by them
+  const SamplingParams* biased_by_ = nullptr;  // parameters whose biases are the pool's last
+  bool with_ends_ = false;                     // whether these biases hold end tokens back
 };
 
 }  // namespace forerun

@@ -35,7 +35,7 @@ bool needs_history(const SamplingParams& params);
 // Where in which request a row stands. Views; nothing is kept.
 struct RowContext {
   const SamplingParams* params = nullptr;
-  int32_t position = 0;       // of the token to be drawn
+  int32_t position = 0;       // position of the token to be drawn
   int32_t prompt_tokens = 0;  // positions below it are prompt
   // The sequence before `position`: `history`, then `path`, which ends at position - 1. Read only
   // if needs_history() or there is a constraint.
@@ -67,8 +67,8 @@ inline bool is_adjusted(const RowContext& context) {
 // A row after bias, penalties and filters, or a part of one. Points into the logits and the scratch
 // it was made from.
 struct ProcessedRow {
-  RowScan scan;           // of the logits after bias and penalties
-  bool adjusted = false;  // there were some
+  RowScan scan;           // scan of the logits after bias and penalties
+  bool adjusted = false;  // there were biases or penalties
   // The scale of the whole row, also for a part. Greedy requests have temperature 1 and no filters
   // here.
   ScoreScale scale{0.0f, 1.0f};
@@ -94,8 +94,8 @@ struct SamplerScratch {
   std::vector<int32_t> ids;
   std::vector<RankedToken> kept;
   std::vector<RankedToken> ranked;
-  std::vector<RankedToken> merged;  // of all parts
-  std::vector<Candidate> gathered;  // likewise
+  std::vector<RankedToken> merged;  // tokens of all parts
+  std::vector<Candidate> gathered;  // candidates of all parts
   std::vector<Survivor> survivors;
   std::vector<double> target;  // rejection: the target's distribution, then its residuals
   std::vector<float> weights;

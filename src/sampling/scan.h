@@ -31,7 +31,7 @@ struct NoiseKey {
   uint32_t seed_high;
   uint32_t position;
   uint32_t stream;
-  uint32_t first_token;  // of the row, in the vocabulary: a multiple of 4
+  uint32_t first_token;  // the row's first token in the vocabulary: a multiple of 4
 };
 
 struct ScanKernels {

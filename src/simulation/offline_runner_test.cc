@@ -186,7 +186,7 @@ TEST_F(SimulatedPlay, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
 }
 
 TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
-  StepProfile profile;  // of a target alone
+  StepProfile profile;  // profile of a target alone
   profile.costs.add(Role::kTarget, {8, 0}, 10e-3);
   make(profile);
   const auto requests = requests_of(1, 10);

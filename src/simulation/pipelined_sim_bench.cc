@@ -27,7 +27,7 @@ StepProfile eight_stages() {
 
 struct Measured {
   double ms_per_token = 0.0;
-  double host_us = 0.0;  // an item
+  double host_us = 0.0;  // per item
 };
 
 Measured measure(const SpeculationOptions& strategy, const SimulatedText& text, int32_t tokens) {

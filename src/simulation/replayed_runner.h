@@ -32,7 +32,7 @@ class ReplayedRunner : public ForwardingRunner<StepRunner> {
   const AcceptanceSource* const acceptance_;
   const bool skips_prompts_;
   SlotHistories histories_;
-  std::vector<uint64_t> wanted_;  // of the Step's rows that want logits
+  std::vector<uint64_t> wanted_;  // histories of the Step's rows that want logits
 };
 
 }  // namespace forerun

@@ -42,7 +42,7 @@ class StubbornRunner : public StepRunner {
 
 struct Replayed {
   std::vector<OfflineResult> results;
-  std::array<int, kNumRoles> steps{};  // of the real runners
+  std::array<int, kNumRoles> steps{};  // Steps of the real runners
 };
 
 Replayed replay(const SpeculationOptions& strategy, double acceptance, bool skips_prompts) {

@@ -38,8 +38,8 @@ inline CostTable flat_costs(double target_ms, double draft_ms) {
 }
 
 struct Simulated {
-  double speedup = 0.0;          // over plain decoding at the same costs
-  double tokens_per_step = 0.0;  // of the target
+  double speedup = 0.0;          // factor over plain decoding at the same costs
+  double tokens_per_step = 0.0;  // tokens per Step of the target
 };
 
 inline constexpr int32_t kSimulatedPromptTokens = 5;

@@ -42,7 +42,7 @@ struct SimulatedExecutorOptions {
   // See RealExecutorOptions.
   StepBudget budget;
   const LiveCosts* costs = nullptr;
-  double host_seconds = 0.0;  // of every Step, on top of the profile's time
+  double host_seconds = 0.0;  // seconds of every Step, on top of the profile's time
   // See RealExecutorOptions. Records have virtual times and this thread's real processor time.
   std::function<void(const StepRecord&)> on_step;
   bool trace = false;
@@ -86,9 +86,9 @@ class SimulatedExecutor : public Executor {
   SimulatedExecutorOptions options_;
   std::array<RoleState, kNumRoles> roles_;
   std::unordered_map<SequenceId, uint64_t> open_;  // by sequence: the number of its opening
-  uint64_t closings_ = 0;                          // so far
-  RoleTurns turns_;                                // where they share devices
-  uint64_t openings_ = 0;                          // so far
+  uint64_t closings_ = 0;                          // sequences closed so far
+  RoleTurns turns_;                                // turns of roles that share devices
+  uint64_t openings_ = 0;                          // sequences opened so far
   std::deque<FinishedItem> finished_;
   Meanwhile meanwhile_;
   int64_t now_ns_ = 0;

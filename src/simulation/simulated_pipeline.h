@@ -45,7 +45,7 @@ class SimulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   const int64_t host_ns_;
   StageTimeline timeline_;
   uint64_t issued_ = 0;
-  std::map<uint64_t, Status> outcomes_;  // of Steps under way
+  std::map<uint64_t, Status> outcomes_;  // outcomes of Steps under way
   const std::function<void(PipelineEvent)>* tell_ = nullptr;
   std::vector<PipelineEvent> events_;  // scratch
 };

@@ -33,7 +33,7 @@ class SimulatedRunner : public StepRunner {
   const AcceptanceSource* acceptance_;
   ModelConfig config_;
   SlotHistories histories_;
-  std::vector<uint64_t> wanted_;  // of the Step's rows that want logits
+  std::vector<uint64_t> wanted_;  // histories of the Step's rows that want logits
 };
 
 }  // namespace forerun

@@ -329,7 +329,7 @@ class StrictExecutor {
   AcceptanceModel models_;
   Options options_;
   std::deque<WorkItem> queue_[kNumRoles];
-  std::deque<WorkResult> under_way_;  // of the target, where it has stages
+  std::deque<WorkResult> under_way_;  // results in the target's stages, if it has stages
   uint64_t turns_ = 0;
   Kv kv_[kNumRoles];
   bool prefilled_[kNumRoles] = {false, false};

@@ -31,7 +31,7 @@ struct StepRow {
   // Index of the token in the text: its RoPE position, and the counter of the noise for the token
   // after it.
   int32_t position = 0;
-  int32_t sequence_idx = 0;  // in Step::sequences
+  int32_t sequence_idx = 0;  // index in Step::sequences
   int32_t slot = 0;          // where its KV is written; kNoSlot: it has been written before
   // How many tokens the row sees, itself included: position + 1 where it sees the whole text, fewer
   // through a view. In the order of positions, counted from 0, the q-th of them lies in slot q
@@ -51,7 +51,7 @@ struct KvSelection {
   // the blocks that they fill.
   int32_t first_row = 0;
   int32_t num_rows = 0;
-  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens are chosen
+  int32_t sequence_idx = 0;  // index in Step::sequences of the one whose tokens are chosen
   // The first observer scores slots 0 to first_weighed - 1 of that sequence, and each further
   // observer `weighed_step` more: 1 for rows of a prefix, 0 for rows of a tree.
   int32_t first_weighed = 0;
@@ -85,8 +85,8 @@ struct StepTap {
 
 // The hidden row that a row of a trained head starts from: that of the token before it.
 struct StepFeature {
-  bool is_own = false;  // from the head's own taps; otherwise from its target's
-  int32_t place = 0;    // in that store; no tap of this Step is kept there
+  bool is_own = false;  // the place is in the head's own store; otherwise in its target's
+  int32_t place = 0;    // place in that store; no tap of this Step is kept there
 };
 
 struct Step {

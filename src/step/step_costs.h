@@ -38,14 +38,14 @@ class StepCosts {
   struct Slopes {
     double per_kv_token = 0.0;  // seconds
     double per_attended_token = 0.0;
-    double per_sequence = 0.0;  // beyond the first
+    double per_sequence = 0.0;  // seconds of each sequence beyond the first
   };
 
   // What the target's Steps pass through beside their seconds.
   struct Stages {
     int32_t count = 1;              // equal stages, which share a Step's seconds
-    double link_seconds = 0.0;      // of a Step on a link, without rows: its latency
-    double link_row_seconds = 0.0;  // and of each of its rows, during which the link is taken
+    double link_seconds = 0.0;      // time of a Step on a link without its rows: the latency
+    double link_row_seconds = 0.0;  // time of each of its rows, during which the link is taken
   };
 
   // Adds one measured time. Entries with the same rows and KV load count by their median. Ignored

@@ -121,7 +121,7 @@ struct WorkItem {
 
 struct RowResult {
   NodeId node = kNoNode;
-  int32_t position = 0;        // of the row
+  int32_t position = 0;        // position of the row
   TokenId token = -1;          // kSample
   float logprob = 0.0f;        // kSample: log-probability of `token` before temperature and
                                // filters, where SamplingParams::logprobs >= 0
@@ -182,7 +182,7 @@ struct SequenceSpec {
   bool share_prefix = false;  // takes cached KV of the same beginning, and offers its own
   uint64_t prefix_salt = 0;   // KV is shared only within one salt; 0, or from kFirstPrefixSalt on
   int32_t priority = 0;       // higher priorities go into a Step first
-  std::shared_ptr<const TokenConstraint> constraint = {};  // of the output; null: none
+  std::shared_ptr<const TokenConstraint> constraint = {};  // constraint of the output; null: none
 };
 
 }  // namespace forerun

@@ -38,8 +38,8 @@ struct KvChoice {
 
 // The choice that a head holds.
 struct KvChosen {
-  int32_t tail_block = 0;     // of its layout; 0: there is none
-  int32_t prefix_tokens = 0;  // when it was made
+  int32_t tail_block = 0;     // tail_block of its layout; 0: there is none
+  int32_t prefix_tokens = 0;  // length of the prefix when it was made
 };
 
 class KvView {

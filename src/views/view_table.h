@@ -21,8 +21,8 @@ enum class KvViewNeeds : uint8_t {
 
 // What the number of a view's own blocks depends on beside the budget.
 struct KvShape {
-  int32_t tokens;    // of the text
-  int32_t head_dim;  // of the model whose KV it is
+  int32_t tokens;    // tokens of the text
+  int32_t head_dim;  // head_dim of the model whose KV it is
 };
 
 inline constexpr const char* kMagicDecTable6 = "MagicDec, PG-19 at 32,000 tokens";
@@ -35,7 +35,7 @@ struct KvViewFacts {
   // The share of the KV cache that is read at every draft Step to choose tokens; all keys are one
   // half. For heads of 128 dimensions.
   double selection_share = 0.0;
-  double acceptance = 0.0;             // rate of self-speculation at that budget
+  double acceptance = 0.0;             // acceptance rate of self-speculation at that budget
   const char* acceptance_source = "";  // who published or measured it, on which texts
   // A candidate of strategy `auto`, and of plans that name no view: what it costs to choose is
   // known.

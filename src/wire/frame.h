@@ -22,7 +22,7 @@ inline constexpr size_t kFrameHeaderBytes = 23;
 
 struct FrameHeader {
   uint8_t kind = 0;         // an enumerator of whoever sends it
-  uint64_t generation = 0;  // of a launch over hosts (hosts/messenger.h); else 0
+  uint64_t generation = 0;  // generation of a launch over hosts (hosts/messenger.h); else 0
 };
 
 // Returns the header of a frame; the caller appends the payload to it.

@@ -66,9 +66,9 @@ Request mixed_request(uint64_t seed) {
 // A pair of models and how it is run.
 struct Setting {
   std::string target, draft;
-  int64_t token_bytes = 0;  // of KV, both models together
+  int64_t token_bytes = 0;  // bytes of KV, both models together
   uint64_t requests = 0;
-  int64_t blocks = 0;  // of either model
+  int64_t blocks = 0;  // blocks of either model
   double step_budget_ms = 0.0;
 };
 

@@ -276,7 +276,7 @@ std::vector<Request> requests_of_every_kind() {
 }
 
 struct Answer {
-  std::vector<std::vector<int32_t>> tokens;  // of each sample
+  std::vector<std::vector<int32_t>> tokens;  // tokens of each sample
   Status error;
 };
 

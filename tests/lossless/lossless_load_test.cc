@@ -67,8 +67,8 @@ class LosslessUnderLoad : public ::testing::TestWithParam<size_t> {
   // All requests, once.
   void play_wave(Engine& engine, uint32_t wave);
 
-  std::vector<Output> plain_;       // of each seed
-  std::vector<Policies> policies_;  // likewise
+  std::vector<Output> plain_;       // plain outputs of each seed
+  std::vector<Policies> policies_;  // policies of each seed
   Seen seen_;
 };
 

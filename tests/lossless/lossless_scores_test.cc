@@ -23,7 +23,7 @@ struct Decoded {
   size_t first = 0;             // its first decoded token
   std::vector<int32_t> tokens;  // all but those that follow
   std::vector<int32_t> follows;
-  Scores logprobs;  // of tokens from `first` on
+  Scores logprobs;  // log-probabilities of tokens from `first` on
 };
 
 Decoded decode(Engine& engine, uint64_t seed) {

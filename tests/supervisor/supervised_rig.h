@@ -41,8 +41,7 @@ inline size_t entries_of(const fs::path& folder, const std::string& prefix = "")
   return count;
 }
 
-// A process whose parent has died stays in the table until the first process has asked for it, for
-// which a busy machine takes a while.
+// An orphan stays a zombie until init reaps it, which takes a while on a busy machine.
 inline bool has_ended(pid_t process) {
   for (int32_t attempt = 0; attempt < 200; ++attempt) {
     if (kill(process, 0) != 0) return true;

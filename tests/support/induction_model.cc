@@ -22,7 +22,7 @@ constexpr int32_t kPairs = kHeadDim / 2;
 // by less than 1e-4 and so compare content, not position.
 constexpr int32_t kFirstStillPair = 13;
 constexpr float kRopeTheta = 1e10f;
-constexpr int32_t kWidth = 2 * (kPairs - kFirstStillPair);  // of a token's vector
+constexpr int32_t kWidth = 2 * (kPairs - kFirstStillPair);  // width of a token's vector
 // Parts of the residual stream: the token, the one before it, what is to be said, and a constant.
 constexpr int32_t kToken = 0;
 constexpr int32_t kBefore = kWidth;
@@ -35,8 +35,8 @@ float normed(int32_t parts) {
 }
 
 constexpr float kPlaceScore = 30.0f;  // a pair's part of the score of the token before
-constexpr float kTokenScore = 60.0f;  // of the same token
-constexpr float kTopicShare = 0.35f;  // of it, of another of its topic
+constexpr float kTokenScore = 60.0f;  // score of the same token
+constexpr float kTopicShare = 0.35f;  // share of that score for another token of its topic
 constexpr float kLogitScale = 16.0f;
 
 using Matrix = std::span<float>;

@@ -19,7 +19,7 @@ namespace forerun::testing {
 namespace {
 
 constexpr int32_t kPassage = 120;
-constexpr int32_t kRepeated = 40;  // of it, at the prompt's end
+constexpr int32_t kRepeated = 40;  // tokens of the passage that the prompt's end repeats
 constexpr int32_t kContext = 3000;
 constexpr int32_t kBudget = 320;  // with 512, SnapKV gathers nearly all of a passage
 constexpr uint32_t kNeedles = 2;
