@@ -42,14 +42,14 @@ class StepScheduler {
   // many decoding requests, this keeps the time between two tokens below twice what it is without
   // prompts.
   static constexpr double kDecodeStretch = 1.8;
-  // Prompts that wait are a crowd where there is more than one for every so many decoding requests.
+  // Prompts that wait are a crowd if there is more than one for every kDecodingAPrompt requests
+  // that decode.
   static constexpr int32_t kDecodingAPrompt = 8;
   // Seconds of a Step while a crowd waits: prompts then go in pieces as large as the Step has rows.
   // A prompt in small pieces would delay the first tokens of all prompts behind it and take many
   // more forwards, while few requests decode beside it, so that each token costs most.
   static constexpr double kCrowdSeconds = 0.75;
-  // Prompts that wait are a crowd if there is more than one for every kDecodingAPrompt requests
-  // that decode.
+  // Seconds of a Step in which nothing decodes: new requests and cancellations wait for its end.
   static constexpr double kIdleSeconds = 0.25;
   // Fewer prompt rows than this do not pay, since they too need all weights to be read. A Step
   // takes this many however long they last.

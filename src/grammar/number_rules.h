@@ -26,8 +26,8 @@ struct NumberBound {
 constexpr size_t kMaxBoundDigits = 15;
 
 // Numbers between the bounds, where given; up to 15 digits before the point, and so few after it
-// that rounding to a double carries none across a bound. With an exponent (d.ddde-06) are accepted
-// those whose first digit stands behind that of every bound, and large ones where no bound is
+// that rounding to a double carries none across a bound. With an exponent (d.ddde-06) it accepts
+// numbers whose first digit stands behind that of every bound, and large ones where no bound is
 // above.
 ExprId numbers_between(RuleSet& rules, const std::optional<NumberBound>& least,
                        const std::optional<NumberBound>& most);

@@ -8,7 +8,7 @@
 
 namespace forerun::grammar {
 
-// The arrays that `schema` allows. `depth`: of the schema, for the limit on nesting.
+// The arrays that `schema` allows. `depth`: how deep the schema is nested, for the limit.
 Result<ExprId> read_array(SchemaContext& context, const Json& schema, const std::string& at,
                           int depth);
 

@@ -19,7 +19,7 @@ class ObjectReader {
   // `context` must outlive it.
   explicit ObjectReader(SchemaContext& context) : context_(context) {}
 
-  // The objects that `schema` allows. `depth`: of the schema, for the limit on nesting.
+  // The objects that `schema` allows. `depth`: how deep the schema is nested, for the limit.
   Result<ExprId> read(const Json& schema, const std::string& at, int depth);
 
  private:

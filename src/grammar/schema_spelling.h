@@ -1,4 +1,4 @@
-// Keywords of drafts 4 to 7 as those of 2020-12, and what can be said by other keywords said so.
+// Respells keywords of drafts 4 to 7 as those of 2020-12, and by other keywords what these can say.
 #pragma once
 
 #include <string>

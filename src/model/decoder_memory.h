@@ -18,7 +18,7 @@ MemoryNeed estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride 
                                    Activation activation);
 // The needs of each device of a group that holds these layers, by rank, named "device 0" and so on.
 // All devices read the embedding where the checkpoint maps it; it counts for the one that holds
-// vocabulary row 0. `target`: whose LM head a trained head copies that has none of its own.
+// vocabulary row 0. `target`: the model whose LM head a trained head without one of its own copies.
 std::vector<MemoryNeed> estimate_group_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                               Activation activation, const ShardPlan& plan,
                                               const LayerRange& layers,

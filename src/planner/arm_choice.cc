@@ -13,7 +13,7 @@ constexpr double kMaxTrials = 3.0;
 constexpr double kKnown = 0.1;
 // What a better arm would have saved pays for the change to it, and for the one back.
 constexpr double kChangesPaid = 2.0;
-// What a change costs for which no request changes its strategy, as a share of one for which all
+// The cost of a change for which no request changes its strategy, as a share of one for which all
 // do: rounds that have begun end as they began, and a draft catches up.
 constexpr double kCheapChange = 0.1;
 

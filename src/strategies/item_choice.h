@@ -29,7 +29,8 @@ class ItemChoice {
 
   // A token has come out. `hit`: whether that guess had been sent.
   void observe_token(bool hit);
-  // An item has come back with rows that were still in the tree: whether its tokens end a cycle.
+  // An item has come back with rows that were still in the tree. `ends`: whether its tokens end a
+  // cycle.
   void observe_item(bool ends);
 
   // Keeps those of `nodes`, which are in the tree's order, that are worth their cost. The heaviest
@@ -40,11 +41,13 @@ class ItemChoice {
   // `draft_part`: the part of the draft step that is still to come.
   bool waits(const TokenTree& tree, std::span<const NodeId> nodes, std::span<const NodeId> leaves,
              float draft_part) const;
-  // Whether it had better wait for the result of the item of `rows`, sent `seconds` ago: if that
-  // ends the cycle, the first stage is free for the new root at once, and not after an interval.
+  // Whether such an item had better wait for the result of the item of `rows`, sent `seconds` ago:
+  // if that ends the cycle, the first stage is free for the new root at once, and not after an
+  // interval.
   bool waits_for(const TokenTree& tree, std::span<const NodeId> nodes, std::span<const NodeId> rows,
                  float seconds) const;
-  // Seconds until the first stage is done with an item of so many rows; of a draft step.
+  // Seconds until the first stage is done with an item of so many rows, and seconds of a draft
+  // step.
   float entry(size_t rows) const { return costs_.entry_at(static_cast<int32_t>(rows)); }
   float draft(size_t rows) const { return costs_.at(Role::kDraft, static_cast<int32_t>(rows)); }
 

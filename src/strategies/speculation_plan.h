@@ -38,7 +38,7 @@ struct ModelFacts {
   std::array<bool, kNumRoles> has_window = {};
   // By role: whether its devices choose and gather KV (Decoder::selects_kv()).
   std::array<bool, kNumRoles> selects_kv = {true, true};
-  // By role: whether they find it by quantized keys too (Decoder::quantizes_keys()).
+  // By role: whether its devices find KV by quantized keys too (Decoder::quantizes_keys()).
   std::array<bool, kNumRoles> quantizes_keys = {true, true};
   std::array<int32_t, kNumRoles> head_dim = {64, 64};  // by role
 };

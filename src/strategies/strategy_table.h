@@ -23,7 +23,8 @@ struct StrategyEntry {
   // Fills in what the options left open (an empty source) and refuses what the strategy does not
   // take. Names, ranges, unused options and the need for a draft model are checked elsewhere.
   Status (*check)(SpeculationPlan& plan);
-  // From a plan that check() has accepted; cannot fail. Costs come by on_costs() right after.
+  // Makes the strategy of a plan that check() has accepted; cannot fail. Costs come by on_costs()
+  // right after.
   std::unique_ptr<Strategy> (*make)(const SpeculationPlan& plan, const StrategyParts& parts);
 };
 

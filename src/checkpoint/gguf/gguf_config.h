@@ -24,7 +24,8 @@ Result<ModelConfig> read_gguf_config(const GgufFile& file);
 // Whether general.architecture is eagle3: an EAGLE-3 head, as llama.cpp's converter writes it.
 bool describes_eagle3(const GgufFile& file);
 
-// The head's; its embedding and LM head are its own where they are among the tensors.
+// Reads such a head's description. Its embedding and LM head are its own where they are among the
+// tensors.
 Result<ModelConfig> read_gguf_eagle3_config(const GgufFile& file);
 
 // general.sampling.*: what newer converters keep of generation_config.json. Absent keys are unset;

@@ -126,9 +126,9 @@ constexpr NeutralText kNeutralTexts[] = {
     {"tensor_data_layout", {"Meta AI original pth", "reference"}},
 };
 
-// What gguf_config.cc and gguf_eagle3.cc read, then what says nothing about a dense decoder: of
-// other architectures and of tensors that are refused where they are. A "." or "_" at the end
-// stands for all names that begin so.
+// First the fields that gguf_config.cc and gguf_eagle3.cc read, then those that say nothing about a
+// dense decoder: fields of other architectures, and of tensors that are refused where they are. A
+// "." or "_" at the end stands for all names that begin so.
 constexpr std::string_view kOtherFields[] = {
     "vocab_size",
     "context_length",

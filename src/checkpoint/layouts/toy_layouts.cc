@@ -301,7 +301,8 @@ int ToyLayer::zero(int64_t o, int64_t g) const {
 
 float ToyLayer::scale(int64_t o, int64_t g) const {
   const int64_t which = layout.scale_rank < 2 ? 0 : o * groups + g;
-  // What quants and codes drawn alike are spread by, so that outputs are as large as inputs.
+  // How far quants and codes spread; scales are divided by it, so that outputs are as large as
+  // inputs.
   const float spread = layout.packing == ToyPacking::kFp8 ? 96.0f
                        : layout.bits == 8                 ? 100.0f
                                                           : 6.0f;

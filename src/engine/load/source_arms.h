@@ -1,4 +1,4 @@
-// The ways to decode that a strategy has which sizes its trees by costs: by some of its sources of
+// The ways in which a strategy that sizes its trees by costs can decode: by some of its sources of
 // guesses or by none, which is plain decoding. A request changes from one to another at its next
 // round and keeps its strategy, its KV and what it has learnt.
 #pragma once

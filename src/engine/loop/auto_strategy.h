@@ -1,4 +1,4 @@
-// Chooses how requests speculate that leave their strategy to the engine. The arms are
+// Chooses how requests that leave their strategy to the engine speculate. The arms are
 // - what `auto` stands for on this machine, by all of its sources of guesses, by some, or by none,
 //   which is plain decoding (engine/load/source_arms.h). Requests take a change at their next round
 //   and keep their strategy; how well their own guesses do decides within an arm;
@@ -49,7 +49,7 @@ class AutoStrategy {
   AutoStrategy(std::vector<GuessSources> usual, std::vector<SpeculationCandidate> candidates,
                ResolvePlan resolve);
 
-  // The plan that a request now runs whose plan the engine chooses (SpeculationPlan::automatic): a
+  // The present plan of requests whose plan the engine chooses (SpeculationPlan::automatic): a
   // view's, or `usual` where none is chosen.
   const std::shared_ptr<const SpeculationPlan>& plan(
       const std::shared_ptr<const SpeculationPlan>& usual) const {

@@ -28,7 +28,7 @@ class StrategyFactory {
   // ScheduledRequest::costs_version.
   std::unique_ptr<Strategy> make(ScheduledRequest& running) const;
   // Brings the batch's costs up to date, and where they have changed tells them to all strategies.
-  // `sources`: those that requests may guess from whose plan the engine chooses.
+  // `sources`: those from which requests may guess if the engine chooses their plan.
   void tell_costs(const RunningRequests& running, GuessSources sources);
 
   const SharedAcceptance& acceptance() const { return *acceptance_; }

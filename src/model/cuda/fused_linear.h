@@ -74,7 +74,7 @@ struct LmHeadSource {
   const Checkpoint* checkpoint = nullptr;
   ModuleKind module = ModuleKind::kHead;
 };
-// `target`: the model whose LM head an EAGLE-3 head takes that has none of its own.
+// `target`: the model whose LM head an EAGLE-3 head without one of its own takes.
 LmHeadSource find_lm_head(const Checkpoint& checkpoint, const Checkpoint* target);
 // Whether an EAGLE-3 head without an LM head of its own may read its target's where that lies:
 // where it is neither rounded nor reduced.

@@ -200,8 +200,8 @@ class ShardCuda {
   const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;
-  // Its own, or the target's in an EAGLE-3 head without one; where it does not embed, hidden
-  // states.
+  // The stage's own embedding, or the target's in an EAGLE-3 head without one; where it does not
+  // embed, hidden states.
   EmbeddingTableCuda embedding_;
   const LinearWeightCuda* shared_lm_head_ = nullptr;
   StepShapeCuda shape_;

@@ -11,7 +11,7 @@
 
 namespace forerun::server {
 
-// What a POST is read with. `engine`, `facts` and `format` must outlive the call's writer.
+// What is needed to read a POST. `engine`, `facts` and `format` must outlive the call's writer.
 struct PostSource {
   const Engine& engine;
   const ServerFacts& facts;

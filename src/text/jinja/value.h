@@ -154,7 +154,8 @@ class Value {
   // Sets a namespace's member. Fails where `member` holds a namespace: it could hold itself.
   Status set_member(std::string_view key, Value member);
 
-  // Python's "is": of what cannot change and is no container, the same kind and value.
+  // Python's "is": for values that cannot change and are no containers, whether kind and value
+  // agree.
   bool is_same_object(const Value& other) const;
   // Python's truth of a value.
   bool truth() const;

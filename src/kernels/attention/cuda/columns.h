@@ -123,7 +123,7 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
 }
 
 // Scales the scores of the tile that begins at position `begin`, and sets those that a lane's
-// columns do not see to kNothing. `last_visible`: of the columns' rows, -1 where there is no
+// columns do not see to kNothing. `last_visible`: that of the columns' rows, -1 where there is no
 // column; `window`: positions that a row sees, 0: all.
 __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&last_visible)[2],
                                             int window, float scale_log2, int begin) {

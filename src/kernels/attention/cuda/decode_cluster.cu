@@ -33,8 +33,8 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// 144 leave room for a linear layer's block of 112 registers a thread beside it; with two blocks
-// per multiprocessor only 128 fit.
+// Registers per thread: 144 leave room for a linear layer's block of 112 registers a thread beside
+// it; with two blocks per multiprocessor only 128 fit.
 constexpr int decode_cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
 
 // The thread's share of the block's eighth: two dimensions of one column, merged over all spans.

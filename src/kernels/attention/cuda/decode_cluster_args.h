@@ -88,7 +88,7 @@ struct DecodeClusterLayout {
   static constexpr int kReceivedBarrier = kBarriers + 16;
   static constexpr int kReleaseBarrier = kBarriers + 24;
   static constexpr int kBytes = kBarriers + 32;
-  // Two blocks fit into a multiprocessor, which has 228 KB and reserves one for each block. Or one
+  // Two blocks fit into a multiprocessor, which has 228 KB and reserves 1 KB for each block. Or one
   // fits beside a linear layer's block of just over half (LinearFootprint): wide items and those of
   // steps of 9 to 16 rows beside 115,840 bytes, narrow ones, which steps of up to 8 rows have too,
   // beside half and 2 KB (smem_limits()).

@@ -16,7 +16,7 @@
 
 namespace forerun::cuda {
 
-// Averages of values in [-1, 1]: probabilities and the result are rounded to bf16.
+// For averages of values in [-1, 1], whose probabilities and result are rounded to bf16.
 inline constexpr double kTolerance = 8e-3;
 
 inline bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {

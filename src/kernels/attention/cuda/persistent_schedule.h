@@ -22,7 +22,7 @@ namespace forerun::cuda {
 // multiprocessor w % multiprocessors.
 inline constexpr int kPersistentWorkers = 2;
 
-// A query tile: the tiles that all of them go through together, the same for every part.
+// A query tile: the tiles that all of its rows go through together, the same for every part.
 struct PersistentQueryTileCuda {
   int32_t tiles = 0;
   int32_t cut_step = 1;  // every row has a span end before tile c for all multiples c of cut_step

@@ -36,7 +36,7 @@ inline double relative_error(const std::vector<float>& out, const std::vector<fl
 
 // A rounding to bf16 with uniformly distributed mantissas has an error of 1.7e-3 of the norm.
 inline constexpr double kBf16Tolerance = 2.5e-3;
-// For so many values: each may be off by 2^-8, and so may be the few that the norm consists of.
+// Few values get more room: each may be off by 2^-8, and some of them may make up the norm.
 inline double bf16_tolerance(size_t values) { return values < 1000 ? 4e-3 : kBf16Tolerance; }
 
 inline std::vector<uint32_t> random_words(size_t count, uint32_t seed) {

@@ -27,8 +27,9 @@ inline void store_vector_lane(std::byte* lane, int64_t vector, uint32_t word) {
 
 inline void store_half(std::byte* at, uint16_t half) { std::memcpy(at, &half, sizeof(half)); }
 
-// Writes a channel's part of a header. kLine: of kGroupedFormats. Block: GroupedBlock, or another
-// type with the same d, dmin, scale and min; `blocks` are those of a section.
+// Writes a channel's part of a header. kLine: the format's line of kGroupedFormats. Block:
+// GroupedBlock, or another type with the same d, dmin, scale and min; `blocks` are those of a
+// section.
 template <int kLine, class Block>
 void store_header(const Block* blocks, int64_t channel, std::byte* header) {
   constexpr GroupedFormat format = kGroupedFormats[kLine];
