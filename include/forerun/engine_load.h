@@ -18,7 +18,7 @@ struct KvLoad {
 struct StrategyLoad {
   std::string strategy;
   int64_t output_tokens = 0;
-  int64_t target_steps = 0;  // after the prefill
+  int64_t target_steps = 0;  // Steps after the prefill
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
   double acceptance() const {
@@ -59,7 +59,7 @@ struct EngineLoad {
   // Items of draft work that failed by a device's error or a defect (kInternal). Items that failed
   // by a request's own fault do not count.
   int64_t draft_faults = 0;
-  std::vector<StrategyLoad> strategies;  // those that have had requests
+  std::vector<StrategyLoad> strategies;  // strategies that have had requests
 };
 
 }  // namespace forerun

@@ -27,7 +27,7 @@ struct SpeculationRound {
     int32_t parent = -1;  // index in nodes; node 0 is the last verified token
     float logprob = 0.0f;
     bool accepted = false;
-    GuessOrigin origin = GuessOrigin::kModel;  // without meaning for node 0
+    GuessOrigin origin = GuessOrigin::kModel;  // has no meaning for node 0
   };
   std::vector<Node> nodes;
   int32_t bonus = -1;  // the token that the target drew after the last accepted node
@@ -41,7 +41,7 @@ struct RequestStats {
   // Prompt tokens (and, after a preemption, output tokens) whose KV was reused, not computed.
   int32_t reused_tokens = 0;
   int32_t draft_reused_tokens = 0;
-  int64_t target_steps = 0;  // after the prefill
+  int64_t target_steps = 0;  // Steps after the prefill
   int64_t draft_steps = 0;
   // Mean time of the Steps of either model that this request took part in, without Steps that read
   // its prompt; 0: there was none.
@@ -50,8 +50,8 @@ struct RequestStats {
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
   int32_t preemptions = 0;  // times it lost its KV blocks for lack of memory and started again
-  double time_to_first_token_s = 0.0;  // from submission
-  double decode_s = 0.0;               // from the first token to the last
+  double time_to_first_token_s = 0.0;  // time from submission
+  double decode_s = 0.0;               // time from the first token to the last
   std::string strategy;                // the last strategy
   int32_t strategy_changes = 0;        // asked for by its reader, or by the load under "auto"
   // Output tokens a second, counted from the first token, which itself does not count.

@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-inline constexpr float kMaxLogitBias = 100.0f;  // and down to -100
+inline constexpr float kMaxLogitBias = 100.0f;  // the largest bias; the least is -100
 
 // The complete parameters of a request; every field has a value. sampling_fields.h lists the ranges
 // of the numbers.
@@ -57,7 +57,7 @@ struct SamplingOptions {
   // Unset: a random seed below 2^53, which JSON can represent. RequestStats::seed reports it.
   std::optional<uint64_t> seed;
   int32_t logprobs = -1;         // alternatives: at most EngineOptions::max_logprobs
-  int32_t prompt_logprobs = -1;  // likewise
+  int32_t prompt_logprobs = -1;  // the same for the prompt's tokens
 };
 
 // The seed of sample `sample_idx` of a request with `seed`: sample 0 has the seed itself, so it is

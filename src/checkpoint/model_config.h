@@ -68,7 +68,7 @@ struct QuantizationConfig {
 
   // kBlocks
   int32_t block_inputs = 0;     // inputs of the widest block
-  double bytes_per_weight = 0;  // on average
+  double bytes_per_weight = 0;  // bytes of a weight, on average
 };
 
 // What makes a decoder an EAGLE-3 head: it guesses from hidden states of a target, its taps.

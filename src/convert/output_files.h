@@ -35,7 +35,7 @@ class OutputFiles {
   // index.
   Result<size_t> add(std::string_view name);
   Status write(size_t file_idx, uint64_t offset, std::span<const std::byte> bytes) const;
-  // A whole small file.
+  // Writes a whole small file.
   Status write_text(std::string_view name, std::string_view text);
   // Makes sure that the files are on the disk and closes them.
   Status sync();
@@ -62,7 +62,7 @@ class OutputFiles {
   std::vector<File> files_;
 };
 
-// A whole small file of the input.
+// Reads a whole small file of the input.
 Result<std::string> read_side_file(const std::filesystem::path& path);
 // Whether a checkpoint's directory has such a file beside its weights: tokenizer.json and the like.
 bool is_side_file(std::string_view name);

@@ -13,7 +13,7 @@ struct GrammarLimits {
   int max_depth = 64;                 // nesting of the text, and of $ref within allOf
   size_t max_rules = 16384;
   size_t max_expressions = 400'000;
-  size_t max_states = 60'000;      // of the compiled automaton, all rules together
+  size_t max_states = 60'000;      // states of the compiled automaton, all rules together
   uint64_t max_work = 20'000'000;  // elementary steps of compilation, some 10 ns each
 };
 

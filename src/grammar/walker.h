@@ -77,7 +77,7 @@ class Walker {
   struct Level {
     size_t first_place = 0;
     bool complete = false, escaped = false;
-    FrameArena::Mark frames;  // before the level
+    FrameArena::Mark frames;  // frames before the level
   };
 
   void start_walk(const Program& program);

@@ -23,7 +23,7 @@ void visit_fields(Visitor& visit, MaybeConst<Greeting> auto& greeting) {
 
 struct GreetingAnswer {
   bool refuses = false;
-  Greeting own;  // without the secret where it refuses
+  Greeting own;  // the sender's own greeting, without the secret where it refuses
 };
 
 template <class Visitor>

@@ -122,7 +122,7 @@ TEST(StageMessageBytes, AnotherVersionIsRefusedByName) {
 // A length that promises more than is there must not be believed: it would take all memory.
 TEST(StageMessageBytes, LengthsAreNotBelieved) {
   Bytes bytes = bytes_of(StageMessage());
-  const size_t length_at = sizeof(uint32_t) + sizeof(uint64_t);  // of the blocks
+  const size_t length_at = sizeof(uint32_t) + sizeof(uint64_t);  // length of the blocks
   for (size_t byte = 0; byte < sizeof(uint64_t); ++byte) {
     bytes[length_at + byte] = std::byte{0xff};
   }

@@ -16,7 +16,7 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kBlockRows = 320;
-constexpr int64_t kManyRows = 5000;  // for several threads
+constexpr int64_t kManyRows = 5000;  // rows for several threads
 constexpr int64_t kHead = 16;
 
 struct Stored {

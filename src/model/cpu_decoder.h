@@ -53,7 +53,7 @@ class CpuDecoder : public Decoder {
   const ModelConfig& config() const override { return config_; }
   LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
-  int64_t kv_block_bytes() const override;  // on all devices together
+  int64_t kv_block_bytes() const override;  // bytes on all devices together
   int64_t tap_places() const override { return taps_.places(); }
   // Fails (kInvalidArgument) on a token, position, slot or block out of range, before anything is
   // run. Also fails as CpuDeviceGroup::run does, or as MappedFile::check does where a file of its

@@ -165,7 +165,7 @@ class CpuShard {
   const ModelConfig& config_;  // the checkpoint's
   const DeviceShard part_;
   const LayerRange layers_;
-  const int32_t group_;  // query heads a KV head
+  const int32_t group_;  // query heads per KV head
   const int32_t num_kv_heads_;
   const Activation activation_;
   const int32_t team_size_;

@@ -30,7 +30,7 @@ struct MemoryNeed {
 // A memory and the parts that lie in it.
 struct DeviceMemory {
   std::string name;                     // for messages: "this machine", "cuda:0"
-  int64_t available_bytes = INT64_MAX;  // before any of the parts is loaded
+  int64_t available_bytes = INT64_MAX;  // bytes before any of the parts is loaded
   std::string source = {};              // where available_bytes comes from, for messages
   bool is_host = false;                 // pages are allocated as they are first written
   std::vector<MemoryNeed> needs = {};

@@ -27,7 +27,7 @@ struct OfflineRequest {
 struct OfflineResult {
   std::vector<TokenId> tokens;  // the output
   StrategyStats stats;
-  double start_seconds = 0.0;  // by the clock given
+  double start_seconds = 0.0;  // start, by the clock given
   double first_token_seconds = 0.0;
   double last_token_seconds = 0.0;
 

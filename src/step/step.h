@@ -71,7 +71,7 @@ struct KvSelection {
 // Rows of the residual stream on their way from one pipeline stage to the next, in the type that
 // the stream is rounded to after every addition.
 struct HiddenRows {
-  DType dtype = DType::kBf16;             // or kF32
+  DType dtype = DType::kBf16;             // kBf16 or kF32
   int64_t width = 0;                      // the model's hidden size
   std::span<const std::byte> bytes = {};  // [rows][width]
 };

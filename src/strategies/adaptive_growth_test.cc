@@ -161,7 +161,7 @@ TEST(AdaptiveGrowth, TellsWhatAllSourcesMightBring) {
     simulate({}, models, costs, 600, shared);
     EXPECT_EQ(shared->by_text.speedup() > 1.3, vocab == 1);
     EXPECT_GE(shared->by_draft.speedup(), shared->by_text.speedup());
-    CostTable own = costs;  // of a request by a plan of its own
+    CostTable own = costs;  // costs of a request by a plan of its own
     own.informs = false;
     const auto untold = std::make_shared<SharedAcceptance>();
     simulate({}, models, own, 600, untold);

@@ -46,7 +46,7 @@ struct PipelinedConfig {
   int32_t draft_width = 64;  // leaves that a draft step runs; by_levels or width_from_costs: w
   int32_t children_per_leaf = 16;
   int32_t tree_tokens = 0;   // as in ModelFacts
-  int32_t target_vocab = 0;  // likewise
+  int32_t target_vocab = 0;  // as in ModelFacts
   int32_t draft_vocab = 0;
   bool record_rounds = false;
   AcceptSpec accept;  // kMatch, kRelaxed or kNucleus

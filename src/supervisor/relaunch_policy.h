@@ -56,7 +56,7 @@ class RelaunchPolicy {
 
   struct Decision {
     Status give_up;                      // not ok: nothing is started again, and this is why
-    std::chrono::milliseconds pause{0};  // before it is started again
+    std::chrono::milliseconds pause{0};  // pause before it is started again
   };
   Decision note_failure(const LaunchFailure& failure, TimePoint now);
   // The engine of a launch is ready.

@@ -14,7 +14,7 @@
 namespace forerun {
 
 struct OwnedGpu {
-  std::string name;  // on its host: "cuda:0"
+  std::string name;  // name on its host: "cuda:0"
   std::string uuid;  // the same in every process
 };
 

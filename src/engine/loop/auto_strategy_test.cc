@@ -321,8 +321,8 @@ class SourceArms : public ::testing::Test {
   struct Seen {
     double tokens = 0.0;
     double seconds = 0.0;
-    double plain_tokens = 0.0;  // that plain decoding would have brought meanwhile
-    double best_tokens = 0.0;   // and the best of the arms for each text
+    double plain_tokens = 0.0;  // tokens that plain decoding would have brought meanwhile
+    double best_tokens = 0.0;   // tokens of the best arm for each text
     int32_t changes = 0;
   };
 

@@ -26,7 +26,7 @@ struct ScheduledRequest {
   SequenceId sequence = 0;                     // another one after each preemption
   std::optional<KvReservations::Claim> claim;  // while it waits, once it has come to the front
   KvReservations::Reservation reservation;
-  Clock::duration waited{};  // before it was admitted, over all its admissions
+  Clock::duration waited{};  // time before it was admitted, over all its admissions
   int32_t level = 0;         // its priority plus what waiting has added
   // How often it has been preempted for others since it last had a token.
   int32_t futile_preemptions = 0;

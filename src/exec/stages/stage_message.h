@@ -54,7 +54,7 @@ struct StageMessage {
   std::vector<StepRow> rows;
   // The rows' indices in the coordinator's Step, ascending: some rows may have been dropped since.
   std::vector<int32_t> numbers;
-  int32_t issued_rows = 0;  // of the coordinator's Step
+  int32_t issued_rows = 0;  // rows of the coordinator's Step
   bool whole = false;       // no row may be dropped: something counts them
   std::vector<int32_t> ancestors;
   std::vector<Selection> selections;
@@ -71,7 +71,8 @@ struct StageMessage {
   // Empties all lists, which keep their memory.
   void clear();
   void add_moves(const StepSequence& sequence, std::span<const KvMove> moves_to_add);
-  // Adds the rows of `step`; its sequences' tables must be as long as the rows see. Once a message.
+  // Adds the rows of `step`; its sequences' tables must be as long as the rows see. Called once for
+  // a message.
   void add_rows(const Step& step);
   // Adds what a stage has kept of `taps`: [taps][the stage's taps][width].
   void add_kept_taps(std::span<const std::byte> stage_rows);

@@ -137,7 +137,7 @@ TEST(StageMessage, RowsAreDroppedWithTheirTaps) {
     for (const int value : values) all.push_back(static_cast<std::byte>(value));
     return all;
   };
-  // Two stages, of taps of two bytes and of one.
+  // Two stages, with taps of two bytes and of one byte.
   message.add_kept_taps(bytes({1, 2, 21, 22, 31, 32}));
   message.add_kept_taps({});
   message.add_kept_taps(bytes({3, 23, 33}));

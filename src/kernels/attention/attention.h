@@ -41,7 +41,7 @@ inline constexpr int32_t kKeyPieceBytes = 16;
 // it.
 struct PagedKv {
   std::byte* data = nullptr;       // the layer's part of block 0; 64-byte aligned
-  int64_t block_stride_bytes = 0;  // from a block to the next
+  int64_t block_stride_bytes = 0;  // bytes from a block to the next
   DType dtype = DType::kBf16;      // kBf16 or kF32
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;

@@ -39,7 +39,7 @@ class DecoderCuda : public Decoder {
   // Observers, half a block of rows, must be in one pass.
   bool selects_kv() const override { return !config_.eagle3 && max_pass_rows_ >= kKvBlockTokens; }
   double kv_reads_per_selection() const override { return 24.0; }  // measured on an H200
-  int64_t kv_block_bytes() const override;                         // on all GPUs together
+  int64_t kv_block_bytes() const override;                         // bytes on all GPUs together
   int64_t tap_places() const override { return taps_.places(); }
   Status forward(const Step& step) override;
   Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
@@ -105,7 +105,7 @@ class DecoderCuda : public Decoder {
   std::optional<PeerGroup> maxima_;                 // the same, for summaries of their logits
   std::unique_ptr<CpuDevice> threads_;              // one thread per GPU
   TapStoreCuda taps_;                               // on the first GPU
-  HandedTapsCuda handed_taps_;                      // of taps_
+  HandedTapsCuda handed_taps_;                      // what of taps_ stages hand on
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
   std::unique_ptr<StepLogitsCuda> logits_;
 };

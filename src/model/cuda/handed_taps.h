@@ -21,8 +21,8 @@ namespace forerun::cuda {
 
 class HandedTapsCuda {
  public:
-  HandedTapsCuda() = default;  // without taps, or of a model that is not cut
-  // `store`: of the stage of these layers. It must outlive the object.
+  HandedTapsCuda() = default;  // no taps, or a model that is not cut
+  // `store`: that of the stage with these layers. It must outlive the object.
   static Result<HandedTapsCuda> allocate(const TapStoreCuda& store, const LayerRange& layers);
 
   // Appends to `rows` what these places hold, bf16 [taps][width]. kUnsupported where the model is
@@ -38,7 +38,7 @@ class HandedTapsCuda {
   const TapStoreCuda* store_ = nullptr;  // null: no taps are handed on
   std::vector<size_t> in_front_;         // taps of the store that are handed in, in this order
   PinnedBuffer list_;                    // what a launch copies
-  PinnedBuffer rows_;                    // of a launch, as they come or go: room for whole places
+  PinnedBuffer rows_;                    // rows of a launch, as they come or go: whole places fit
 };
 
 }  // namespace forerun::cuda

@@ -18,7 +18,7 @@ namespace {
 struct Chain {
   std::vector<cudaGraphNode_t> nodes;
   std::vector<cudaGraphEdgeData> edges;  // [i] joins nodes i and i + 1
-  std::vector<std::string> names;        // of the kernels
+  std::vector<std::string> names;        // names of the kernels
   std::vector<std::string> signatures;   // names and launch sizes
   std::vector<std::string> launches;     // the same, for people
 };

@@ -50,7 +50,7 @@ std::vector<Toy> toys() {
   std::vector<Toy> all = {{"bf16", base}};
   ToySpec spec = base;
   spec.dtype = DType::kF16;
-  spec.num_heads = 7;  // of one KV head, which every GPU has a copy of
+  spec.num_heads = 7;  // heads of one KV head, which every GPU has a copy of
   spec.num_kv_heads = 1;
   spec.head_dim = 20;
   all.push_back({"f16_seven_heads_of_20", spec});

@@ -15,7 +15,7 @@
 namespace forerun::server {
 namespace {
 
-constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
+constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's default
 
 struct CompletionFields {
   StreamFields stream;
@@ -23,7 +23,7 @@ struct CompletionFields {
   std::vector<std::string> echoed;         // by prompt
   int32_t echoed_logprobs = -1;            // alternatives of echoed tokens; -1: no such list
   std::vector<int32_t> first_tokens;       // first tokens of prompts that have one
-  std::optional<int32_t> prompt_logprobs;  // vLLM's
+  std::optional<int32_t> prompt_logprobs;  // vLLM's field
   std::set<std::string> control_tokens;
   bool shows_special = false;  // the text shows tokens named in control_tokens
   // By prompt; filled where the client asks for token ids.

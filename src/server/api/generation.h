@@ -28,7 +28,7 @@ struct GenerationCall {
 // How a call ended, for the log.
 struct CallEnd {
   int status = 200;
-  double seconds = 0.0;  // from when it was read
+  double seconds = 0.0;  // seconds from when it was read
   Usage usage;
   std::string message;  // message of a failure
 };

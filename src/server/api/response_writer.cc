@@ -18,7 +18,7 @@ using DeltaKind = OutputDelta::Kind;
 struct Item {
   DeltaKind kind = DeltaKind::kContent;
   std::string id;
-  std::string text;  // or the arguments of a call
+  std::string text;  // text, or the arguments of a call
   std::string call_id, name;
   Json logprobs = Json::array();  // log-probabilities of the text's tokens
 };

@@ -36,7 +36,7 @@ class Usage {
   int64_t accepted_tokens_ = 0;
   int64_t decoded_tokens_ = 0;  // all but the first ones of each sample
   double first_token_s_ = 0.0;
-  double decode_s_ = 0.0;  // that of the longest sample
+  double decode_s_ = 0.0;  // decoding time of the longest sample
   std::string strategy_;
 };
 

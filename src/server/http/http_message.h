@@ -12,7 +12,7 @@ namespace forerun::server {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string id;  // of this exchange: the client's X-Request-Id where it is fit, else a new one
+  std::string id;  // id of the exchange: the client's X-Request-Id where it is fit, else a new one
   unsigned version = 11;  // 10: HTTP/1.0
   std::string method;     // "GET"
   std::string path;       // without the query, %XX decoded; "*": OPTIONS of the whole server
@@ -31,7 +31,7 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  HttpHeaders headers;  // beyond type, length and id
+  HttpHeaders headers;  // headers beside type, length and id
 };
 
 // Whether both are equal but for the case of ASCII letters.

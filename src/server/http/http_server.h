@@ -34,8 +34,8 @@ struct HttpOptions {
   int64_t max_body_bytes = 8 << 20;
   int64_t body_memory_bytes = 128 << 20;
   int64_t max_unsent_bytes = 8 << 20;
-  std::chrono::milliseconds header_time{10'000};      // from the first byte
-  std::chrono::milliseconds body_time{60'000};        // from the header's end
+  std::chrono::milliseconds header_time{10'000};      // for a header, from its first byte
+  std::chrono::milliseconds body_time{60'000};        // for a body, from the header's end
   std::chrono::milliseconds body_stall_time{10'000};  // from one piece of a body to the next
   // How often a client that sends no more is asked whether it is there.
   std::chrono::milliseconds ask_every{5'000};

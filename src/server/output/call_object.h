@@ -35,7 +35,7 @@ class CallObject : public CallForm {
     kName,
     kId,
     kArguments,      // an object, put out as it comes
-    kArgumentsText,  // a string
+    kArgumentsText,  // arguments that are a string
     kArgumentsNull,
     kOther,
   };

@@ -34,9 +34,9 @@ class JsonScanner {
   enum class State : uint8_t {
     kStart,
     kValue,
-    kFirstItem,  // of an array, which may be empty
+    kFirstItem,  // first item of an array, which may be empty
     kKey,
-    kFirstKey,  // of an object, which may be empty
+    kFirstKey,  // first key of an object, which may be empty
     kColon,
     kNext,  // a comma or the end of what is open
     kString,

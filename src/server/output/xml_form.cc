@@ -39,7 +39,7 @@ std::string json_string(std::string_view text) { return '"' + escaped(text) + '"
 // JSON for a value whose type is `type` or, if that is empty, not known.
 std::string value_json(const std::string& text, std::string_view type) {
   if (type == "boolean" || type.empty()) {
-    // Python's spelling, which models use that have read much Python.
+    // Python's spelling, which models that have read much Python use.
     if (text == "True") return "true";
     if (text == "False") return "false";
   }

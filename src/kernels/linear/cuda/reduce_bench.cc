@@ -38,7 +38,7 @@ constexpr int kReplays = 24;
 
 struct Layer {
   const char* name;
-  int64_t inputs;  // on one GPU (undivided)
+  int64_t inputs;  // inputs on one GPU (undivided)
   int64_t unit;    // not divided further: the query heads of a KV head, a group of int4
 
   // If units do not divide evenly, the first ranks take one more.

@@ -38,7 +38,8 @@ constexpr int consumer_registers(LinearFormat format) {
 constexpr int producer_registers(LinearFormat format) {
   return 504 - 2 * consumer_registers(format);
 }
-inline constexpr int kScaleWarps = 2;  // beside the warps that copy weights and activations
+inline constexpr int kScaleWarps = 2;  // producer warps beside those that copy weights and
+                                       // activations
 
 // A barrier of `count` threads of different blocks, all of which run at the same time (plan_tiles).
 // Writes before it are visible after it. Afterwards leave() is called once for each of these
