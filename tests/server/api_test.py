@@ -311,7 +311,7 @@ class Api(serving.ServerTest):
             (model, {"model"}),
             ({**model, "source": "suffix"}, {"source"}),
             ({**model, "source": "model+suffix"}, {"model", "source", "both"}),
-            ({"strategy": "pipelined", "source": "suffix"}, {"source"}),
+            ({"strategy": "pipelined", "source": "suffix", "shape": "best"}, {"source"}),
             ({"strategy": "sparse_self", "view_budget": 192}, {"self"}),
         ):
             events = self.server.stream("/v1/completions", {**body, "speculation": speculation})
