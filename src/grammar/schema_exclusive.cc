@@ -153,7 +153,7 @@ Result<bool> values_exclude(SchemaResolver& resolver, const Json& a, const Json&
   return true;
 }
 
-// What a schema without `type` allows, as it is read.
+// The types that a schema without `type` allows, by how schemas are read (SchemaReading).
 Result<uint8_t> types_read(const SchemaResolver& resolver, const Json& schema,
                            const std::string& at) {
   FORERUN_ASSIGN_OR_RETURN(const uint8_t types, types_of(schema, at));

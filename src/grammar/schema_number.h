@@ -23,7 +23,7 @@ class NumberReader {
 
  private:
   SchemaContext& context_;
-  // By minimum, maximum and multipleOf.
+  // The rules of integers, by minimum, maximum and multipleOf.
   std::map<std::tuple<int64_t, int64_t, int64_t>, ExprId> integers_;
 };
 

@@ -42,7 +42,7 @@ class SchemaReader {
   NumberReader numbers_;
   ObjectReader objects_;
   std::map<std::string, RuleId> references_;  // by the pointer, as written
-  std::map<std::string, RuleId> merged_;      // by the text of what merging made
+  std::map<std::string, RuleId> merged_;      // by the text of the merged schema
   std::set<RuleId> nevers_;                   // the rules among these that allow nothing
 };
 

@@ -55,7 +55,7 @@ struct ForwardChunk {
   TapStore* tap_store = nullptr;
   // Rows that want no logits go through the whole last layer as well, because of taps behind it.
   bool keeps_all_rows = false;
-  // Only in a stage; elements of the activation type, [rows][hidden]. The chunk's rows come in
+  // Hidden rows of a stage, [rows][hidden] in the activation type. The chunk's rows come in
   // `hidden_in`, unless the stage embeds, and are left in `hidden_out`, unless it has the head.
   const std::byte* hidden_in = nullptr;
   std::byte* hidden_out = nullptr;

@@ -13,7 +13,7 @@ namespace {
 
 int64_t bytes_of(const RawTensor* tensor) { return tensor == nullptr ? 0 : stored_bytes(*tensor); }
 
-// What a vector of floats takes.
+// Bytes of a vector that is held as floats.
 int64_t vector_bytes(const ModulePart& part) {
   return part.out.size() * static_cast<int64_t>(sizeof(float));
 }

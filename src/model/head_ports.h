@@ -1,5 +1,5 @@
-// Whether an EAGLE-3 head and its target fit where a decoder of the head meets them: the checks
-// that every backend makes.
+// Whether an EAGLE-3 head fits its target: the checks that every backend makes when a decoder of
+// the head is opened.
 #pragma once
 
 #include <cstdint>

@@ -103,7 +103,7 @@ const Rate& ArmChoice::choose_best(const std::vector<Rate>& rates, const Costs& 
   if (best == nullptr) best = find(rates, 0);
   const Rate* better = best;
   for (const Rate& rate : rates) {
-    // What is only predicted is tried first.
+    // An arm that has only been predicted needs a trial before it can be chosen.
     if (rate.arm != 0 && rate.deviation > kKnown) continue;
     const double doubt =
         best->is_plain ? 0.0 : options_.confidence * std::hypot(rate.deviation, best->deviation);

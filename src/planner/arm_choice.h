@@ -28,7 +28,7 @@ class ArmChoice {
   struct Forecast {
     int32_t arm = 0;
     double tokens_per_s = 0.0;  // above 0
-    // Whether it speculates at this load. An arm that does not decodes plainly, which is known.
+    // Whether it speculates at this load. If not, it decodes plainly, at a known rate.
     bool speculates = true;
     // Whether a trial may find more than is predicted. An arm without a guess that is worth its row
     // decodes as plain decoding does, or slower.
@@ -70,7 +70,7 @@ class ArmChoice {
     int32_t arm = 0;
     double mean = 0.0;
     double deviation = 0.0;
-    bool is_plain = false;  // a view that does not speculate here
+    bool is_plain = false;  // does not speculate at this load
     bool may_exceed = true;
     bool changes_strategy = true;
     double begin_seconds = 0.0;

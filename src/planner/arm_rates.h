@@ -36,8 +36,8 @@ class ArmRates {
 
   // Takes a measurement of an arm at about this load: `ratio` > 0 of measured to predicted tokens.
   // `deviation`: the standard deviation of its logarithm, by what varied within the measurement.
-  // Measurements count the less, the higher the mean of the arm's deviations is. A measurement's
-  // own deviation alone would give more weight to those that had no luck.
+  // The higher an arm's mean deviation, the less its measurements count. Weighting each by its own
+  // deviation would favour those that had no luck.
   void add(int32_t arm, const BatchLoad& load, double ratio, double deviation = 0.0);
   // `seconds` of decoding have passed: what was measured before counts less.
   void pass(double seconds);

@@ -64,8 +64,8 @@ class SparseSelf : public Strategy {
 
   // Needs a tree_ that is only a root. `step`: WorkResult::step of what ran last; 0: unknown.
   void begin_round(int64_t step, StrategyOutput& out);
-  // Returns how many tokens the chain is to reach in the round that begins after Step `step`. It
-  // aligns the first round whose Step is known.
+  // Returns how many tokens the chain is to reach in the round that begins after Step `step`; 0
+  // while the text fits into the view's budget. It aligns the first round whose Step is known.
   int32_t align_round(int64_t step);
   void draft_or_verify(StrategyOutput& out);
   void guess_or_draft(StrategyOutput& out);
@@ -85,7 +85,7 @@ class SparseSelf : public Strategy {
   TokenTree tree_;         // a chain, and below it guesses that are to be checked
   NodeId last_ = kNoNode;  // the chain's last node
   int32_t depth_ = 0;      // the depth that the chain is to reach in this round
-  bool may_align_;         // the next round may be shortened to end with those of other requests
+  bool may_align_;  // the next round may be shortened to end with others; false with a source
   GuessChain guesses_;
   std::vector<Edit> edits_;    // edits that travel with the target's next item
   Verification verification_;  // the chain's verification in flight, or the last one

@@ -141,7 +141,7 @@ std::optional<LaunchFailure> LaunchLink::look_for_silence() {
 
 void LaunchLink::read_errors() {
   std::vector<std::string> lines;
-  // Its end is that of the output, too.
+  // Standard error ends when the output does.
   (void)process_->errors().read(lines);
   for (std::string& line : lines) {
     if (!take_log_line(line)) add_complaints(notices_.push(std::move(line)));

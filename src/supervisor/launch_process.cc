@@ -92,7 +92,7 @@ LaunchProcess::~LaunchProcess() { end(milliseconds(0), kLaunchGrace); }
 
 std::optional<int> LaunchProcess::exit_code() {
   siginfo_t info{};
-  // Its number stays taken until end(), so that its session cannot become another's.
+  // The process stays a zombie until end(), so that its session cannot become another's.
   constexpr int kOptions = WEXITED | WNOHANG | WNOWAIT;
   if (!exit_code_ && waitid(P_PID, static_cast<id_t>(process_), &info, kOptions) == 0 &&
       info.si_pid == process_) {
@@ -104,7 +104,7 @@ std::optional<int> LaunchProcess::exit_code() {
 bool LaunchProcess::wait(milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!exit_code() && std::chrono::steady_clock::now() < deadline) {
-    // Its output must be read, or it might block on a full pipe and not end.
+    // The output must be read, or the process might block on a full pipe and not end.
     std::vector<Bytes> frames;
     std::vector<std::string> lines;
     (void)output_.read(frames, lines);
@@ -145,7 +145,7 @@ std::vector<pid_t> processes_of_session(pid_t session) {
     std::ifstream file(it->path() / "stat");
     std::string text;
     std::getline(file, text);
-    // Its name, in parentheses, may hold any character.
+    // The process's name, in parentheses, may hold any character.
     std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
     char state = 0;
     pid_t parent = 0, group = 0, its_session = 0;

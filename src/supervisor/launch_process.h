@@ -34,7 +34,8 @@ class LaunchProcess {
   MessageReader& output() { return output_; }  // its standard output
   LineReader& errors() { return errors_; }     // its standard error
 
-  // Its exit code, or 128 and the signal that ended it; nothing while it runs. Does not wait.
+  // The process's exit code, or 128 plus the signal that ended it; nothing while it runs. Does not
+  // wait.
   std::optional<int> exit_code();
   // Waits up to `timeout` for the process to end, then sends SIGTERM, which mpirun passes on to all
   // hosts, and waits up to `grace` again. Afterwards no process of its session is left on this

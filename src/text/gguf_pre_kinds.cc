@@ -18,7 +18,7 @@ using StepType = GgufPreStep::Type;
 constexpr GgufPreStep kGpt2[] = {{StepType::kGpt2, {}}};
 constexpr GgufPreStep kDigitsGpt2[] = {{StepType::kDigit, {}}, {StepType::kGpt2, {}}};
 
-// What llama.cpp does where it knows no family.
+// llama.cpp's pre-tokenizer for families that it does not know.
 constexpr GgufPreStep kDefault[] = {
     {StepType::kSplit, R"([\p{P}\$\+<=>\^~\|]+)"},
     {StepType::kSplit, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))"},

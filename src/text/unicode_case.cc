@@ -138,7 +138,7 @@ std::string mapped(std::string_view text, const Append& append) {
   return out;
 }
 
-// Whether some character is `wanted` and no cased character is not.
+// Whether some character is `wanted` and every cased character is.
 bool is_all(std::string_view text, bool (*wanted)(char32_t)) {
   bool found = false, other = false;
   for_each_character(text, [&](const Place& place) {

@@ -25,7 +25,8 @@ class FrameCutter {
   // everything after that is ignored.
   Status push(std::span<const std::byte> bytes, std::vector<Bytes>& frames, std::string& text);
   bool has_seen_frame() const { return has_seen_frame_; }
-  // Text that push() has kept back, since a frame could begin with it: at the end it is text.
+  // Text that push() has kept back, since a frame could begin with it: if the stream ends, it is
+  // text.
   std::string held_text() const;
 
  private:

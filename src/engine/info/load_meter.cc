@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// How many of the last ends of requests the pace is computed from.
+// The pace is computed from the ends of so many requests.
 constexpr size_t kEnds = 32;
 constexpr double kSoonest_s = 0.01;
 constexpr double kUnknown_s = 1.0;

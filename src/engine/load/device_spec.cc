@@ -84,7 +84,7 @@ namespace {
 
 bool names_gpus(std::string_view spec) { return spec.starts_with("cuda"); }
 
-// "cuda", "cuda:1" or "cuda:0,cuda:1".
+// Reads the numbers of GPUs out of "cuda", "cuda:1" or "cuda:0,cuda:1".
 Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
   std::vector<int32_t> gpus;
   std::string_view rest = spec;

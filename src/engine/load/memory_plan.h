@@ -1,5 +1,5 @@
-// How the memories of the devices are used: how much of what weights and buffers leave free becomes
-// KV cache, for how long a context and how many requests.
+// Divides the devices' memory: what weights and buffers leave becomes KV cache, for a context
+// length and a number of requests.
 #pragma once
 
 #include <cstdint>

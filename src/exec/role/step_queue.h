@@ -22,9 +22,9 @@ class StepQueue {
     RoleSequence* sequence = nullptr;
   };
 
-  // Orders the sequences. One Step in sixteen takes first the rows of a sequence below the highest
-  // priority for which the last fifteen Steps had no room (RoleSequence::passed_over), so that it
-  // progresses however many requests of higher priority come.
+  // Orders the sequences. A sequence of lower priority for which fifteen Steps in a row had no room
+  // (RoleSequence::passed_over) goes first among its kind, one such sequence in fifteen Steps. So
+  // it progresses however many requests of higher priority come.
   void set(std::span<RoleSequence* const> ready);
 
   std::span<const Entry> all() const { return entries_; }

@@ -45,9 +45,9 @@ class CallObject : public CallForm {
     return reading_ == Reading::kArgumentsText || reading_ == Reading::kArgumentsNull;
   }
 
-  // False: this byte cannot begin the value of key_.
+  // Returns false if this byte cannot begin key_'s value.
   bool begin_value(char byte);
-  // False: what was read makes no call.
+  // Returns false if what was read makes no call.
   bool end_reading(CallSink& sink);
   void put_out(CallSink& sink, bool waits_for_id);
   Step end_object(CallSink& sink);

@@ -157,7 +157,7 @@ class Value {
   // Python's "is": for values that cannot change and are no containers, whether kind and value
   // agree.
   bool is_same_object(const Value& other) const;
-  // Python's truth of a value.
+  // Whether Python takes the value for true.
   bool truth() const;
   bool holds_namespace() const;
   uint32_t depth() const;
