@@ -17,7 +17,7 @@ struct ModuleRow {
 
 constexpr std::array<std::string_view, 2> kLayerPrefixes = {"model.layers.", "blk."};
 
-// In the order in which a row passes them.
+// Modules in the order in which a row passes them.
 constexpr ModuleRow kRows[] = {
     {ModuleKind::kEmbedding,
      ModuleType::kEmbedding,

@@ -38,7 +38,7 @@ class TensorTable {
   // "output_norm.weight". Null where there is no such tensor, or only one
   // whose dtype Forerun has no type for.
   const RawTensor* find(std::string_view name) const;
-  // In the order of the names that the files use.
+  // All tensors, sorted by the names that the files use.
   std::span<const RawTensor> tensors() const { return tensors_; }
   // `name` as the files spell it.
   std::string spelling(std::string_view name) const;
@@ -65,7 +65,7 @@ class TensorTable {
   void finish();
   void sort_tensors();
   const MappedFile* mapped_file(const RawTensor& tensor) const;
-  // By the name that the files use.
+  // The tensor of a name that the files use; null where there is none.
   const RawTensor* find_spelled(std::string_view name) const;
   bool any_begins_with(std::string_view prefix) const;
 

@@ -74,7 +74,7 @@ class JobRunner {
   }
 
  private:
-  // With the mutex held.
+  // The caller holds the mutex.
   void fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
     stops_ = true;

@@ -60,7 +60,7 @@ void set_format(ordered_json& config, const DirectoryFormat& format) {
       {"version", "gemm"},     {"zero_point", true}, {"modules_to_not_convert", kept}};
 }
 
-// Those of a directory.
+// Files that a directory takes over from the input.
 Result<NamedTexts> copied_files(const Checkpoint& input, const DirectoryFormat& format) {
   NamedTexts files;
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_side_file(input.path() / "config.json"));

@@ -25,7 +25,7 @@ using FillRows = std::function<void(int64_t first, MatrixView<float> rows)>;
 // What views of weights point to.
 using OwnedBytes = std::vector<std::unique_ptr<std::byte[]>>;
 
-// In the order of WeightFormat.
+// Formats to which loaders can requantize, in the order of WeightFormat.
 std::span<const WeightFormat> requantizable_formats();
 
 // The number of inputs of a layer must be a multiple of this: the weights of a block, else 1.

@@ -32,7 +32,7 @@ std::span<const StrategyEntry> strategy_table();
 const StrategyEntry* find_strategy(const std::string& name);  // null: there is none
 // For messages: "autoregressive, serial_tree".
 std::string strategy_names(bool with_draft_model = true);
-// Those in which a trained head may guess.
+// Names of the strategies in which a trained head may guess.
 std::string head_strategy_names();
 
 // `options` without the ones that the strategy does not use for their shape and source. Misspelt

@@ -29,7 +29,7 @@ struct GgufPreKind {
   bool add_bos = false;                // where the file does not say
 };
 
-// In the order of preference where several are alike.
+// All kinds; where several are alike, the preferred one first.
 std::span<const GgufPreKind> gguf_pre_kinds();
 
 // Null where there is no such kind.

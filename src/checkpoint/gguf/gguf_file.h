@@ -47,7 +47,7 @@ class GgufFile {
   std::span<const GgufFileTensor> tensors() const { return tensors_; }
   // Null where there is no such tensor.
   const GgufFileTensor* find(std::string_view name) const;
-  // In the order of the parts.
+  // The files of all parts, in order.
   std::span<const MappedFile> files() const { return files_; }
 
  private:

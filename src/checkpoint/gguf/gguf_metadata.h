@@ -18,7 +18,7 @@
 
 namespace forerun {
 
-// With the numbers of the format.
+// Types of values, numbered as the format numbers them.
 enum class GgufType : uint8_t {
   kUint8,
   kInt8,
@@ -57,7 +57,7 @@ class GgufMetadata {
   // Fails (kCorrupt) where two values have the same key.
   static Result<GgufMetadata> make(std::vector<GgufValue> values);
 
-  // In the order of the file.
+  // All values, in the file's order.
   std::span<const GgufValue> values() const { return values_; }
   // Null where there is no such key.
   const GgufValue* find(std::string_view key) const;

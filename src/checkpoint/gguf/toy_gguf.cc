@@ -144,7 +144,7 @@ void add_metadata(const ToySpec& spec, GgufRig& rig) {
   if (spec.eagle3) add_head_metadata(spec, rig);
 }
 
-// With what toy_tensors() leaves out of a head's names.
+// Adds what toy_tensors() leaves out of a head's names.
 std::string whole_name(const ToySpec& spec, const std::string& name) {
   constexpr std::string_view kMidlayer = "midlayer.";
   if (!spec.eagle3 || name == "lm_head.weight") return name;

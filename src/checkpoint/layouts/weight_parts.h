@@ -121,7 +121,7 @@ class WeightParts {
                                          int64_t last_in) const;
   // Whether the weight is numbers of e4m3, not integers.
   bool are_floats() const;
-  // For packers of e4m3; nothing for integers.
+  // The floats, for packers of e4m3; nothing for integers.
   std::optional<ScaledFloats> floats() const;
   // For the packers that unpack AutoAWQ's words themselves; nothing for other layouts.
   std::optional<AwqTensors> awq_gemm() const;

@@ -122,7 +122,7 @@ class ActiveRequest {
   LoadMeter::Place place_;
   size_t reported_tokens_;  // how many of tokens_ have been reported
   StrategyStats reported_;
-  // By role. The first result of a role reads the prompt and is not counted as a Step.
+  // What a role has done. The first result of a role reads the prompt and is not counted as a Step.
   struct RoleCount {
     int32_t reused_rows = 0;
     bool has_read_text = false;  // the first result, also after a preemption

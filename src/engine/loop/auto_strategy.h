@@ -116,7 +116,7 @@ class AutoStrategy {
   ArmChoice arms_;
   std::vector<Period> periods_;  // by arm
   Mixed mixed_;
-  // By candidate and number of guesses a round.
+  // Plans of views, by candidate and number of guesses a round.
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
   GuessSources sources_;

@@ -50,7 +50,7 @@ class DecodingBatch {
   const BatchCosts& costs() const { return costs_; }
   int64_t sequences() const { return costs_.sequences(); }
   int64_t tokens() const { return costs_.tokens(); }
-  // Those that decode by a plan that the engine has chosen.
+  // Requests that decode by a plan that the engine has chosen.
   int64_t automatic_sequences() const { return automatic_sequences_; }
   // Sum over all requests so far, of what they decoded by such a plan, without the first tokens of
   // each admission.

@@ -67,7 +67,7 @@ class ReasoningConstraint : public TokenConstraint {
     std::vector<TokenId> end_tokens;                // those that end an output
     std::vector<std::vector<TokenId>> not_closing;  // by bytes matched: tokens that may not follow
     std::vector<std::vector<TokenId>> opening;      // by bytes matched: tokens that may follow
-    // By line breaks so far: tokens that may follow.
+    // Tokens that may follow, indexed by the line breaks so far.
     std::vector<std::vector<TokenId>> led_by_a_break;
   };
   static std::shared_ptr<const Edges> find_edges(std::shared_ptr<const ReasoningTokens> tokens,

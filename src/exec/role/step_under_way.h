@@ -57,7 +57,7 @@ struct StepUnderWay {
   int64_t start_ns = 0, end_ns = 0, run_cpu_ns = 0;
 };
 
-// In the order in which they were issued.
+// Steps in the order in which they were issued.
 using StepsUnderWay = std::deque<std::unique_ptr<StepUnderWay>>;
 
 // What is reported of a Step that has run, valid as long as the Step is; with the host's CPU

@@ -20,7 +20,7 @@ namespace forerun::cuda {
 class TapStoreCuda {
  public:
   TapStoreCuda() = default;  // no places
-  // On the current device.
+  // Allocates a store on the current device.
   static Result<TapStoreCuda> allocate(const TapOptions& options, int64_t hidden_size);
   // Bytes of all places.
   static int64_t bytes_of(const TapOptions& options, int64_t hidden_size) {

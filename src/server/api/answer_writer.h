@@ -1,6 +1,6 @@
 // Writes the answer of an endpoint from the events of its requests: a stream of JSON chunks, or one
 // whole answer.
-// On the loop's thread alone.
+// Used on the loop's thread alone.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@ struct CompletionFields {
   std::optional<int32_t> prompt_logprobs;  // vLLM's field
   std::set<std::string> control_tokens;
   bool shows_special = false;  // the text shows tokens named in control_tokens
-  // By prompt; filled where the client asks for token ids.
+  // Token ids of each prompt, where the client asks for them.
   std::vector<std::vector<int32_t>> prompt_tokens;
   int32_t samples = 1;
 };

@@ -17,7 +17,7 @@
 
 namespace forerun::text::jinja {
 
-// For one render.
+// Evaluates the template for one render.
 class Evaluator {
  public:
   // `variables`: what the template sees beside the built-in functions.

@@ -186,7 +186,7 @@ class Value {
     uint32_t depth = 1;
     bool holds_namespace = false;
   };
-  // In the order of Kind.
+  // Alternatives in the order of Kind.
   std::variant<Undefined, std::monostate, bool, int64_t, Big, double, std::shared_ptr<const Text>,
                std::shared_ptr<const Container<List>>, std::shared_ptr<const Container<Dict>>,
                std::shared_ptr<Generator>, std::shared_ptr<Namespace>,
