@@ -19,11 +19,11 @@ struct SamplingField {
   const char* gguf_name;  // in the metadata of a GGUF file, after "general.sampling."
   T SamplingParams::*param;
   std::optional<T> SamplingOptions::*option;
-  double min, max;            // inclusive; the default is the member's of SamplingParams
-  const char* help;           // one line, for flags and lists
-  char letter = 0;            // the flag's short form; 0: none
-  bool in_checkpoint = true;  // generation_config.json may set the default
-  bool is_penalty = false;    // depends on the tokens before; off at its default
+  double min, max;                   // inclusive; the default is the member's of SamplingParams
+  const char* help;                  // one line, for flags and lists
+  char letter = 0;                   // the flag's short form; 0: none
+  bool in_generation_config = true;  // generation_config.json may set the default
+  bool is_penalty = false;           // depends on the tokens before; off at its default
 };
 
 inline constexpr std::tuple kSamplingFields{
@@ -72,7 +72,7 @@ inline constexpr std::tuple kSamplingFields{
                          .min = -2,
                          .max = 2,
                          .help = "Taken off the logits of tokens of the output, once; 0 is off",
-                         .in_checkpoint = false,
+                         .in_generation_config = false,
                          .is_penalty = true},
     SamplingField<float>{
         .name = "frequency_penalty",
@@ -82,7 +82,7 @@ inline constexpr std::tuple kSamplingFields{
         .min = -2,
         .max = 2,
         .help = "Taken off the logits of tokens of the output, for each occurrence; 0 is off",
-        .in_checkpoint = false,
+        .in_generation_config = false,
         .is_penalty = true},
 };
 

@@ -265,7 +265,7 @@ Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path&
   FieldReader fields(document->root());
   defaults.do_sample = fields.boolean("do_sample");
   for_each_sampling_field([&](const auto& field) {
-    if (field.in_checkpoint) read_sampling_field(fields, field, defaults.sampling);
+    if (field.in_generation_config) read_sampling_field(fields, field, defaults.sampling);
   });
   defaults.bos_token_id = first_id(read_token_ids(fields, "bos_token_id"));
   defaults.eos_token_ids = read_token_ids(fields, "eos_token_id");
