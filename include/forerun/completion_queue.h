@@ -10,11 +10,11 @@
 // Order: events of one request come in order. Among requests, those whose events have waited
 // longest come first, so that none can crowd out another.
 //
-// Memory: the output that a slow reader has not taken is kept as one event for each request (see
-// Event), so a queue holds at most the output of its requests.
+// Memory: the queue merges the events that a slow reader has not taken into one event a request
+// (see Event), so a queue holds at most the output of its requests.
 //
 // Lifetime: a queue may outlive engines, and may serve requests of several engines. Each request
-// that submit() accepted gives exactly one event with `last` set, even if it is cancelled or its
+// that submit() accepts gives exactly one event with `last` set, even if it is cancelled or its
 // engine is destroyed. Destroying the queue cancels its requests and drops unread events.
 //
 // Threads: all methods may be called from any thread. Each event goes to one reader only. No lock
@@ -51,16 +51,16 @@ class CompletionQueue {
   // Waits for the next completion. Returns nothing if no request is outstanding, since nothing
   // could come.
   std::optional<Completion> next();
-  // Waits up to `timeout`, even if no request is outstanding.
+  // Waits up to `timeout` for the next completion, even if no request is outstanding.
   std::optional<Completion> next_for(std::chrono::milliseconds timeout);
 
-  // A descriptor for poll(2), epoll(7) and the like. It is readable (level-triggered) while poll()
-  // would return something. The queue owns it; do not read or close it.
+  // Returns a descriptor for poll(2), epoll(7) and the like. It is readable (level-triggered) while
+  // poll() would return something. The queue owns it; do not read or close it.
   int fd() const;
-  // Requests that were submitted and whose last event has not been taken.
+  // Returns the number of submitted requests whose last event has not been taken.
   int64_t outstanding() const;
 
-  // The engine's side of the queue.
+  // Returns the engine's side of the queue.
   const std::shared_ptr<EventQueue>& events() const { return events_; }
 
  private:

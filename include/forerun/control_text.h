@@ -1,11 +1,11 @@
-// Keeps what people write from becoming control tokens.
+// Keeps text of users from becoming control tokens.
 //
 // A chat template puts special tokens around messages, and the tokenizer finds them in the rendered
-// text by their names; a message that spells such a name would be taken for one ("<|im_end|>" ends
-// somebody's turn). So where a text has the name of a special token, a mark goes into it before the
-// template is rendered, and the rendered text is cut at the marks and tokenized piece by piece: the
-// halves of a name are plain text. Conversations without such names, nearly all, are tokenized as
-// they are.
+// text by their names. A message that spells such a name would therefore become that token
+// ("<|im_end|>" ends a turn). This class inserts a mark into each such name before the template is
+// rendered, cuts the rendered text at the marks, and tokenizes the pieces one by one: the halves of
+// a name are plain text. Nearly all conversations have no such name; they are tokenized without
+// marks.
 //
 // Threads: const methods may be called from any thread.
 #pragma once
@@ -24,22 +24,21 @@ class Engine;
 
 class ControlText {
  public:
-  // Reads the names of the engine's special tokens once: milliseconds. Keeps no reference to the
-  // engine.
+  // Reads the names of the engine's special tokens once, which takes milliseconds. Keeps no
+  // reference to the engine.
   explicit ControlText(const Engine& engine);
 
-  // What an application needs of this class: renders the conversation by the engine's template, as
-  // Engine::apply_chat_template does, and fails where that fails. Fills `prompt`,
-  // `add_special_tokens` and, where a text has the name of a special token, `prompt_tokens` of
-  // `request`.
+  // Renders the conversation by the engine's template, as Engine::apply_chat_template does, and
+  // fails where that fails. Fills `prompt`, `add_special_tokens` and, where a text has the name of
+  // a special token, `prompt_tokens` of `request`. Most applications need only this function.
   Status render(const Engine& engine, ChatPrompt prompt, Request& request) const;
 
-  // The two steps of render() by themselves. mark() puts marks into the names that it finds in the
-  // strings of the prompt's JSON, at any depth, except in names of members; returns whether it
-  // found any. JSON that is broken or nests deeper than 200 levels stays as it is; templates refuse
-  // it.
+  // mark() and tokenize() are the two steps of render(). mark() inserts marks into the names that
+  // it finds in the strings of the prompt's JSON, at any depth, except in names of members; returns
+  // whether it found any. JSON that is broken or nests deeper than 200 levels stays as it is;
+  // templates refuse it.
   bool mark(ChatPrompt& prompt) const;
-  // The tokens of a rendered text that has marks.
+  // Returns the tokens of a rendered text that has marks.
   Result<std::vector<int32_t>> tokenize(const Engine& engine, const std::string& rendered) const;
 
  private:

@@ -51,11 +51,11 @@ struct EngineOptions {
   // cpu:0,cpu:1/cpu:2, cuda:0/cuda:1.
   // Empty: one device of all processors that this process may use and draft_devices does not name.
   std::string devices;
-  // The number of stages that the target is cut into; 0: as many as `devices` has groups. Several
+  // Number of pipeline stages of the target; 0: one stage for each group in `devices`. Several
   // stages on a single group of processors share it.
   int32_t stages = 0;
-  // The number of layers of each stage, in order. Empty: layers are divided such that the fullest
-  // stage has as little weight as possible.
+  // The number of layers of each stage, in order. Empty: layers are divided so that the largest
+  // stage has as few bytes of weights as possible.
   std::vector<int32_t> stage_layers;
   // Devices of the draft model. If none of them is the target's, both models run at the same time.
   // If they are some of the target's GPUs, both run sequentially, the draft on those GPUs alone.
@@ -66,49 +66,48 @@ struct EngineOptions {
   // Null: everything runs in this process.
   std::shared_ptr<Hosts> hosts;
   // Measures and tries splits of `devices` between both models, and both models sequentially on all
-  // devices, and keeps the fastest. EngineInfo::planner_report says what was found, and which
-  // splits were left out because they cannot be loaded or run. Needs a draft model. Takes as long
-  // as loading the models once for each split, and some seconds.
+  // devices, and keeps the fastest. EngineInfo::planner_report shows the results, and the splits
+  // that were left out because they cannot be loaded or run. Needs a draft model. Loads the models
+  // once for each split, which takes most of the time.
   bool try_splits = false;
-  // "as_stored"; or a format that the layers and the head are rounded to when they are loaded:
-  // "f32", "bf16", "f16", "int8", or a grouped one such as "q4_0", "q4_1" and "q8_0" (a refusal
-  // lists them all); or "int8_head", which keeps all weights as stored but for the head, which
-  // becomes int8, half as large as in bf16 (on GPUs, hidden_size must be a multiple of 64). Weights
-  // that are stored in the format are not rounded again. GPUs accept "as_stored" and "int8_head".
-  // Tokens are those of the converted weights.
+  // Format that the weights of the layers and the head are rounded to when they are loaded: "f32",
+  // "bf16", "f16", "int8", or a grouped one such as "q4_0", "q4_1" and "q8_0" (the message of a
+  // refusal lists all). "as_stored" rounds nothing. "int8_head" rounds only the head, to int8,
+  // which halves a bf16 head (on GPUs, hidden_size must be a multiple of 64). Weights that are
+  // stored in the format are not rounded again. GPUs accept "as_stored" and "int8_head". The output
+  // is that of the rounded weights.
   std::string weights = "as_stored";
-  // The same for the draft model, or "int4_head" (GPUs only, hidden_size a multiple of 128: as
-  // stored but for the head, which becomes int4), or "int4" (the layers, too, as far as their
-  // inputs are multiples of 128), or "auto": on processors int8 if the checkpoint
-  // is not quantized, on GPUs int4_head if the head has at least 64 MiB. Changes the acceptance
-  // rate, never a token.
+  // Format of the draft model's weights: a value of `weights`, "int4_head" (GPUs only, hidden_size
+  // a multiple of 128: the head becomes int4, the rest stays as stored), "int4" (also the layers
+  // whose inputs are multiples of 128), or "auto": on processors int8 if the checkpoint is not
+  // quantized, on GPUs int4_head if the head has at least 64 MiB. Changes the acceptance rate,
+  // never a token.
   std::string draft_weights = "auto";
-  // "bf16", "f32", "int8".
+  // Format of activations: "bf16", "f32" or "int8".
   std::string activations = "bf16";
 
-  // Longest sequence, prompt included; 0: the checkpoint's own context, as far as kv_memory_bytes
-  // allows.
+  // Largest number of tokens of a sequence, prompt included; 0: the checkpoint's own context, as
+  // far as kv_memory_bytes allows.
   int32_t max_context_tokens = 0;
   int32_t max_active_requests = 64;
-  // The number of requests that may wait for their turn. submit() refuses with kOverloaded a
-  // request that would make more than this plus max_active_requests; each sample counts. -1: no
-  // limit.
+  // The number of requests that may wait to be admitted; each sample counts. submit() refuses a
+  // request with kOverloaded if more than this plus max_active_requests would be in the engine. -1:
+  // no limit.
   int32_t max_waiting_requests = -1;
   // A request that waits gains one level of Request::priority each time this many seconds have
-  // passed; 0: waiting raises no priority. Whatever the value, about a tenth of the tokens is kept
+  // passed; 0: waiting raises no priority. With any value, about a tenth of the tokens is reserved
   // for requests of a lower priority while any of them waits. At most 86400.
   double priority_ageing_s = 10.0;
   // The largest number of alternatives that a request may ask for (SamplingOptions::logprobs).
   int32_t max_logprobs = 20;
-  // Room for the KV cache of target and draft together; 0: what max_context_tokens needs for one
-  // request, at most half of the free memory.
+  // Bytes of the KV cache of target and draft together; 0: as many as max_context_tokens needs for
+  // one request, at most half of the free memory.
   int64_t kv_memory_bytes = 0;
   // The number of tokens whose KV the draft model keeps for each request, with any strategy: the
-  // first and the latest ones, like view "streaming_llm" of that budget. The draft's KV cache then
-  // stays that small for texts of any length, which leaves more memory to the target's; the
-  // acceptance rate may fall. At least 192; 0: all tokens, or the draft's own context if that is
-  // shorter than the engine's (EngineInfo::draft_window is the number in use). Never changes a
-  // token.
+  // first and the latest ones, like view "streaming_llm" of that budget. This bounds the draft's KV
+  // cache for texts of any length and leaves more memory to the target's; the acceptance rate may
+  // fall. At least 192; 0: all tokens, or the draft's own context if that is shorter than the
+  // engine's (EngineInfo::draft_window is the number in use). Never changes a token.
   int32_t draft_window = 0;
   // Requests that begin with the same tokens share the KV of these tokens: with running requests
   // and, until the memory is needed, with ended ones. Never changes a token.
@@ -120,29 +119,29 @@ struct EngineOptions {
   // decodes, a Step may take a quarter of a second.
   double step_budget_ms = 0.0;
 
-  // A folder that keeps the measured costs of Steps, and what strategy "auto" has measured of the
-  // ways to speculate, by machine, models and build, so that later starts need not measure them. It
-  // holds small files, made and replaced as needed. If a file or the folder is unusable, that is
-  // logged and costs are measured. Empty: nothing is kept. default_cost_cache() is the user's
-  // folder. Never changes a token.
+  // Folder of a cache that keeps, by machine, models and build, the measured costs of Steps and the
+  // measurements by which strategy "auto" chooses a strategy, so that later starts need not measure
+  // them. It holds small files, which the engine creates and replaces. If a file or the folder is
+  // unusable, the engine logs that and measures the costs. Empty: nothing is kept.
+  // default_cost_cache() returns the user's folder. Never changes a token.
   std::string cost_cache;
-  // Measures the costs of Steps even if the cache has them, and keeps the new ones. What "auto" has
-  // measured is forgotten, too.
+  // Measures the costs of Steps even if the cache has them, and replaces them there. Also discards
+  // the measurements of "auto".
   bool measure_anew = false;
 
-  // Makes every Step last as long as on another machine: "FILE#NAME" of bench/profiles, or "FILE"
-  // if the file holds one profile. Tokens do not change. Empty: no emulation.
+  // Makes every Step last as long as it would on another machine: "FILE#NAME" of bench/profiles, or
+  // "FILE" if the file holds one profile. Tokens do not change. Empty: no emulation.
   std::string emulate;
-  // Record Steps and turns for Engine::take_trace().
+  // Records Steps and turns for Engine::take_trace().
   bool trace = false;
 
-  // Called on the creating thread while weights load, with what is loading and the fraction that
-  // has been loaded, in [0, 1].
+  // Called on the creating thread while weights load, with the name of the part that is loading and
+  // the fraction that has been loaded, in [0, 1].
   std::function<void(const std::string& what, double fraction)> on_progress;
 };
 
-// $XDG_CACHE_HOME/forerun/step-costs, by default ~/.cache/forerun/step-costs; empty where the
-// environment names neither.
+// Returns $XDG_CACHE_HOME/forerun/step-costs, by default ~/.cache/forerun/step-costs; an empty
+// string if the environment sets neither to an absolute path.
 std::string default_cost_cache();
 
 // Facts about a running engine.
@@ -157,8 +156,8 @@ struct EngineInfo {
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;  // reserved for the cache, paged in on demand
   std::vector<int32_t> eos_token_ids;
-  // The values of SamplingOptions' unset fields: the checkpoint's own defaults, else those of
-  // SamplingParams. Greedy if the checkpoint says nothing about sampling.
+  // The values that unset fields of SamplingOptions take: the checkpoint's own defaults, else those
+  // of SamplingParams. Greedy if the checkpoint says nothing about sampling.
   SamplingParams default_sampling;
 };
 
@@ -173,27 +172,27 @@ class Engine {
   // kOverloaded, Status::retry_after() says when to try again.
   // Dropping the last pointer to the stream cancels the request.
   virtual Result<std::shared_ptr<RequestStream>> submit(Request request) = 0;
-  // The same, but its events go to `queue`, each with `tag`; they may be there before the call
-  // returns. The request lives as long as both the handle and the queue.
+  // Does the same, but the request's events go to `queue`, each with `tag`; the first may arrive
+  // before the call returns. The request lives as long as both the handle and the queue.
   virtual Result<std::shared_ptr<RequestHandle>> submit(Request request, CompletionQueue& queue,
                                                         uint64_t tag) = 0;
 
-  // Compiles an output format and keeps it with the latest ones, so that submit() of a request with
-  // it need not. Most formats take a few milliseconds, some a second or two: with `quick` false is
-  // returned where this one takes more than some 30 ms, and a caller with a thread for such work
-  // asks again there, without. Else true, also for a format that submit() will refuse. From any
-  // thread.
+  // Compiles an output format and keeps it in a cache of the latest formats, so that submit() does
+  // not have to. Most formats take a few milliseconds, some a second or two. With `quick`, returns
+  // false if the format takes more than about 30 ms; the caller then calls again without `quick`
+  // from a thread that may wait. Otherwise returns true, also for a format that submit() will
+  // refuse. May be called from any thread.
   virtual bool prepare_format(const OutputFormat& format, bool quick) = 0;
 
   // Converts text to tokens and back, with the checkpoint's tokenizer.
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text,
                                                 bool add_special_tokens) const = 0;
   virtual std::string detokenize(const std::vector<int32_t>& tokens) const = 0;
-  // The bytes that a token stands for, not always whole characters; for a special token, its name.
-  // Fails with kInvalidArgument if the id is beyond the vocabulary, with kNotFound if it has no
-  // token.
+  // Returns the bytes of a token, not always whole characters; for a special token, its name. Fails
+  // with kInvalidArgument if the id is beyond the vocabulary, with kNotFound if it has no token.
   virtual Result<std::string> token_bytes(int32_t token) const = 0;
-  // The names of the special tokens: where a text spells one, tokenize() reads it as that token.
+  // Returns the names of the special tokens. tokenize() reads each of these names in a text as that
+  // token.
   virtual std::vector<std::string> control_tokens() const = 0;
   // Renders a conversation by the checkpoint's own chat template, which is read when the engine is
   // created. The text contains the special tokens, so submit it with add_special_tokens = false.
@@ -206,22 +205,23 @@ class Engine {
     return apply_chat_template(prompt);
   }
 
-  // The text of that template, followed by that of the template for tools, if the checkpoint has a
-  // separate one. Empty: the checkpoint has no template.
+  // Returns the text of that template, followed by that of the template for tools, if the
+  // checkpoint has a separate one. Empty: the checkpoint has no template.
   virtual std::string chat_template() const = 0;
 
-  // How well Steps have kept to the profile of EngineOptions::emulate; all zero without one.
+  // Returns how well Steps have kept to the profile of EngineOptions::emulate; all zero without
+  // one.
   virtual EmulationStats emulation() const = 0;
   // Returns the trace recorded since the last call; empty without EngineOptions::trace.
   virtual Trace take_trace() = 0;
 
-  // The engine's present load. Takes microseconds and blocks no other thread.
+  // Returns the engine's present load. Takes microseconds and blocks no other thread.
   virtual EngineLoad load() const = 0;
-  // Blocks of KV in use by running requests, target and draft.
+  // Returns the number of KV blocks that running requests use, target and draft together.
   virtual int64_t kv_blocks_in_use() const = 0;
 
-  // The tokens of a request's prompt, the same as tokenize() gives. Fails as submit() does if the
-  // context has no room for them; if the text's length alone shows that, it fails without
+  // Returns the tokens of a request's prompt, the same as tokenize() does. Fails as submit() does
+  // if the context has no room for them; if the text's length alone shows that, it fails without
   // tokenizing.
   virtual Result<std::vector<int32_t>> tokenize_prompt(const std::string& text,
                                                        bool add_special_tokens) const = 0;

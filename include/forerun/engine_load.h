@@ -9,8 +9,8 @@ namespace forerun {
 
 // The KV memory of one model, in blocks of `block_tokens` positions of one sequence.
 struct KvLoad {
-  int64_t used_blocks = 0;   // held by running requests
-  int64_t total_blocks = 0;  // 0: there is no such model
+  int64_t used_blocks = 0;   // blocks that running requests hold
+  int64_t total_blocks = 0;  // 0: the engine has no such model
   int32_t block_tokens = 0;
 };
 
@@ -18,7 +18,7 @@ struct KvLoad {
 struct StrategyLoad {
   std::string strategy;
   int64_t output_tokens = 0;
-  int64_t target_steps = 0;  // Steps after the prefill
+  int64_t target_steps = 0;  // number of Steps after the prefill
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
   double acceptance() const {
@@ -28,14 +28,14 @@ struct StrategyLoad {
   }
 };
 
-// Whether an engine can do work at all.
+// The state of an engine as routers see it.
 enum class EngineCondition : uint8_t {
-  kServing,  // it works, or will again within seconds
-  kAway,     // its processes are being replaced, which takes long: requests wait
+  kServing,  // it accepts and runs requests, or will again within seconds
+  kAway,     // its processes are being replaced, which takes long; requests wait
   kGivenUp,  // it will not work again: requests are refused
 };
 
-// A snapshot. Samples of one request count one by one.
+// A snapshot of an engine's load. Each sample of a request counts as one request.
 struct EngineLoad {
   EngineCondition condition = EngineCondition::kServing;
   std::string condition_reason;  // why it is not kServing
@@ -47,17 +47,16 @@ struct EngineLoad {
 
   // Over the last ten seconds, or since the engine was created.
   double output_tokens_per_s = 0.0;
-  double prompt_tokens_per_s = 0.0;  // tokens that were computed
+  double prompt_tokens_per_s = 0.0;  // computed tokens only
 
-  // Since the engine was created.
+  // Totals since the engine was created.
   int64_t output_tokens = 0;
-  int64_t prompt_tokens = 0;         // tokens that were computed; a prompt counts once all of it
-                                     // has been read
-  int64_t reused_prompt_tokens = 0;  // tokens whose KV was there already
-  int64_t ended_requests = 0;        // requests that ended, however they did
+  int64_t prompt_tokens = 0;  // computed tokens; a prompt counts once all of it has been read
+  int64_t reused_prompt_tokens = 0;  // tokens whose KV was already in the cache
+  int64_t ended_requests = 0;        // requests that ended, for any reason
   int64_t preemptions = 0;
-  // Items of draft work that failed by a device's error or a defect (kInternal). Items that failed
-  // by a request's own fault do not count.
+  // Number of draft work items that failed by a device's error or a defect (kInternal). Items that
+  // failed by a request's own fault do not count.
   int64_t draft_faults = 0;
   std::vector<StrategyLoad> strategies;  // strategies that have had requests
 };

@@ -43,22 +43,24 @@ struct RequestStats {
   int32_t draft_reused_tokens = 0;
   int64_t target_steps = 0;  // Steps after the prefill
   int64_t draft_steps = 0;
-  // Mean time of the Steps of either model that this request took part in, without Steps that read
-  // its prompt; 0: there was none.
+  // Mean time of a Step of either model in which this request took part, without Steps that read
+  // its prompt; 0: no such Step.
   double target_step_s = 0.0;
   double draft_step_s = 0.0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
-  int32_t preemptions = 0;  // times it lost its KV blocks for lack of memory and started again
+  // Number of times the request lost its KV blocks for lack of memory and started again.
+  int32_t preemptions = 0;
   double time_to_first_token_s = 0.0;  // time from submission
   double decode_s = 0.0;               // time from the first token to the last
-  std::string strategy;                // the last strategy
-  int32_t strategy_changes = 0;        // asked for by its reader, or by the load under "auto"
-  // Output tokens a second, counted from the first token, which itself does not count.
+  std::string strategy;                // the strategy in use at the end
+  // Changes by change_speculation(), or by "auto" because of the load.
+  int32_t strategy_changes = 0;
+  // Returns output tokens per second after the first token, which does not count.
   double tokens_per_s() const {
     return decode_s > 0 ? (output_tokens - resumed_tokens - 1) / decode_s : 0.0;
   }
-  // Output tokens a target Step, without the first token, which comes from the prefill.
+  // Returns output tokens per target Step, without the first token, which comes from the prefill.
   double tokens_per_step() const {
     return target_steps > 0 ? static_cast<double>(output_tokens - resumed_tokens - 1) /
                                   static_cast<double>(target_steps)
@@ -71,8 +73,8 @@ struct RequestStats {
   }
 };
 
-// The output of a request since its last event. A reader that falls behind gets one larger event,
-// not more events.
+// The output of a request since its last event. If a reader falls behind, its unread events are
+// merged into one.
 struct Event {
   int32_t sample_idx = 0;  // index among Request::num_samples
   // Consists of whole UTF-8 characters and contains no part of a stop string.
@@ -81,10 +83,10 @@ struct Event {
   std::vector<bool> drafted;  // per token: whether it was a draft token
   // Seconds from the request's submission to the last of `tokens`, by the engine's clock.
   double time_s = 0.0;
-  // SamplingParams::logprobs >= 0: per token the chosen one first, then the alternatives.
+  // Set if SamplingParams::logprobs >= 0. Per token, the chosen token first, then the alternatives.
   std::vector<std::vector<TokenLogprob>> logprobs;
-  // SamplingParams::prompt_logprobs >= 0: the same for the prompt's tokens from the second on. All
-  // of them are in the sample's first event.
+  // Set if SamplingParams::prompt_logprobs >= 0: the same for the prompt's tokens from the second
+  // on. The sample's first event has all of them.
   std::vector<std::vector<TokenLogprob>> prompt_logprobs;
   std::vector<SpeculationRound> rounds;
 
@@ -93,7 +95,7 @@ struct Event {
   // Set on the request's last event: every sample has finished.
   bool last = false;
   FinishReason reason = FinishReason::kStop;
-  // kStop: the text of Request::stop or the token of Request::stop_tokens that ended the output.
+  // The text of Request::stop or the token of Request::stop_tokens that ended the output (kStop).
   // Neither is set if an end token of the checkpoint ended it.
   std::string stop_text;
   int32_t stop_token = -1;

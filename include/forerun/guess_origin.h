@@ -12,7 +12,7 @@ enum class GuessOrigin : uint8_t {
   kSelf,    // the target, through a view of its own KV
 };
 
-// "model", "source", "both", "self".
+// Returns "model", "source", "both" or "self".
 constexpr const char* guess_origin_name(GuessOrigin origin) {
   switch (origin) {
     case GuessOrigin::kModel:

@@ -1,4 +1,4 @@
-// Handles of a submitted request, to cancel, change and read it.
+// Handles of submitted requests; they cancel, change and read a request.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@ class RequestHandle {
   // called from any thread, but not from a signal handler, since it takes locks.
   virtual void cancel() = 0;
   // Changes the speculation options of the request; each of its samples uses them from its next
-  // round on. The request may also wait to begin. The options are checked like
-  // Request::speculation; if they are refused, nothing changes. The prompt is not read again, no
-  // text comes again, and the tokens do not change (accept "match"). After several calls the last
-  // one counts. Does nothing if the request has ended. May be called from any thread.
+  // round on. The request may still be waiting. The options are checked like Request::speculation;
+  // if they are refused, nothing changes. The prompt is not read again, events repeat no text, and
+  // the tokens do not change (accept "match"). After several calls the last one counts. Does
+  // nothing if the request has ended. May be called from any thread.
   virtual Status change_speculation(const SpeculationOptions& options) = 0;
 };
 
@@ -31,7 +31,7 @@ class RequestStream : public RequestHandle {
  public:
   // Waits for the next event. Returns nothing after the last one.
   virtual std::optional<Event> next() = 0;
-  // The same as next(), but returns nothing after `timeout`.
+  // Does what next() does, but returns nothing after `timeout`.
   virtual std::optional<Event> next_for(std::chrono::milliseconds timeout) = 0;
 };
 

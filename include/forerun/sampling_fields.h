@@ -1,8 +1,7 @@
-// The numbers of a request's sampling, one row each. Everything that reads, writes, checks or lists
-// them goes through these rows: JSON bodies, batch files, generation_config.json, flags, the
-// commands of a chat, messages between processes. A new number is a row here, a member of
-// SamplingParams and of SamplingOptions, and the code that applies it
-// (docs/adding-a-request-field.md).
+// The numeric sampling fields of a request, one row each. All code that reads, writes, checks or
+// lists them uses these rows: JSON bodies, batch files, generation_config.json, flags, the commands
+// of a chat, messages between processes. A new field needs a row here, a member of SamplingParams
+// and of SamplingOptions, and the code that applies it (docs/adding-a-request-field.md).
 #pragma once
 
 #include <cstdint>
@@ -15,15 +14,15 @@ namespace forerun {
 
 template <class T>
 struct SamplingField {
-  const char* name;       // in JSON and in messages; flags spell _ as -
+  const char* name;       // in JSON and in messages; flags replace _ by -
   const char* gguf_name;  // in the metadata of a GGUF file, after "general.sampling."
   T SamplingParams::*param;
   std::optional<T> SamplingOptions::*option;
-  double min, max;                   // inclusive; the default is the member's of SamplingParams
+  double min, max;                   // inclusive; SamplingParams has the default
   const char* help;                  // one line, for flags and lists
   char letter = 0;                   // the flag's short form; 0: none
   bool in_generation_config = true;  // generation_config.json may set the default
-  bool is_penalty = false;           // depends on the tokens before; off at its default
+  bool is_penalty = false;           // depends on earlier tokens; off at its default
 };
 
 inline constexpr std::tuple kSamplingFields{
@@ -92,7 +91,7 @@ constexpr void for_each_sampling_field(Visitor&& visit) {
   std::apply([&](const auto&... field) { (visit(field), ...); }, kSamplingFields);
 }
 
-// False for what is out of range, and for NaN.
+// Returns false if the value is out of range or NaN.
 template <class T>
 constexpr bool sampling_in_range(const SamplingField<T>& field, T value) {
   return value >= static_cast<T>(field.min) && value <= static_cast<T>(field.max);

@@ -1,6 +1,6 @@
-// The fields of SpeculationOptions, one row each. Everything that reads, writes, checks or lists
-// them goes through these rows: JSON, flags, messages between processes. A new field is a row here,
-// a member of SpeculationOptions, and more in src/strategies (docs/adding-a-request-field.md).
+// The fields of SpeculationOptions, one row each. All code that reads, writes, checks or lists them
+// uses these rows: JSON, flags, messages between processes. A new field needs a row here, a member
+// of SpeculationOptions, and code in src/strategies (docs/adding-a-request-field.md).
 #pragma once
 
 #include <array>
@@ -13,21 +13,21 @@
 
 namespace forerun {
 
-// A number's smallest and largest value, and the value where it is not set.
+// The smallest and largest value of a number, and its value if it is not set.
 struct OptionRange {
   int32_t low = 0, high = 0, fallback = 0;
 };
 
-// One of the pointers to members is not null.
+// Exactly one of the pointers to members is not null.
 struct SpeculationField {
-  const char* name;  // in JSON and in messages; flags spell _ as -
+  const char* name;  // in JSON and in messages; flags replace _ by -
   std::string SpeculationOptions::*text = nullptr;
   std::optional<int32_t> SpeculationOptions::*number = nullptr;
-  std::optional<bool> SpeculationOptions::*flag = nullptr;  // true where it is not set
+  std::optional<bool> SpeculationOptions::*flag = nullptr;  // true if it is not set
   OptionRange range = {};                                   // range of a number
-  const char* help;                                         // one line; of a flag, what false does
-  std::vector<OptionChoice> (*choices)() = nullptr;         // of a text: the names it accepts
-  const char* note = "";                                    // help that comes after the choices
+  const char* help;                                  // one line; for a flag, the effect of false
+  std::vector<OptionChoice> (*choices)() = nullptr;  // for a text: the values that it accepts
+  const char* note = "";                             // help that follows the choices
 };
 
 inline constexpr std::array kSpeculationFields{

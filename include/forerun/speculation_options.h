@@ -1,6 +1,6 @@
-// The options of speculation, i.e. how drafts are made and verified, and their accepted values.
-// Names are checked against tables inside the engine, so that a strategy or source is added in one
-// place; the functions below read these tables. They may be called from any thread.
+// The options of speculation, i.e. how drafts are made and verified, and their accepted values. The
+// engine checks names against its own tables, so that one table holds all strategies and one all
+// draft sources; the functions below read these tables. They may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,45 @@ namespace forerun {
 // option. A strategy refuses options that it does not use; "auto" ignores options that its chosen
 // strategy does not use, and refuses only those that no strategy accepts.
 struct SpeculationOptions {
-  // One of strategy_choices(). With "auto" the planner chooses, from what it has measured.
+  // One of strategy_choices(). With "auto" the planner chooses by its measurements.
   std::string strategy = "auto";
-  // One of draft_source_choices(), or several joined by '+', such as "model+suffix". Empty: without
-  // a draft model "suffix"; with a draft model "model+suffix" for serial_tree's shape "adaptive",
-  // and "model" otherwise. For sparse_self, the source of the guesses that the view checks; empty:
-  // none.
+  // One of draft_source_choices(), or several joined by '+', such as "model+suffix". Empty:
+  // "suffix" without a draft model; with one, "model+suffix" for serial_tree's shape "adaptive",
+  // and "model" otherwise. For sparse_self, the source whose guesses are checked through the view;
+  // empty: none.
   std::string source = {};
   // One of tree_shape_choices(). Empty: "adaptive".
   std::string shape = {};
-  // One of accept_rule_choices(): "match" (token for token what plain decoding gives), "rejection"
-  // (exact in distribution only), and two that change what greedy requests say, of pipelined alone:
-  // "relaxed" (the guess that the target finds likeliest), "nucleus" or "nucleus:P" (of the guesses
-  // in the target's likeliest tokens of probability P, 0.9, the draft's likeliest); their
-  // log-probabilities are those after biases and penalties. Empty: "match".
+  // One of accept_rule_choices(). "match" gives the tokens of plain decoding; "rejection" keeps
+  // only their distribution. Two rules change the output of greedy requests, and only pipelined
+  // accepts them: "relaxed" takes the guess with the highest probability in the target; "nucleus"
+  // or "nucleus:P" takes, of the guesses within the target's top-P set (P = 0.9 by default), the
+  // one that the draft ranks first. Both use log-probabilities after biases and penalties. Empty:
+  // "match".
   std::string accept = {};
-  // bs: rows of a verification, the root included; pipelined: nodes that enter the stages at a time
-  // (SpecPipe's w); 1 to 128. Empty: 8.
+  // Rows of a verification, the root included (bs in SwiftSpec); pipelined: nodes that enter the
+  // stages at a time (SpecPipe's w); 1 to 128. Empty: 8.
   std::optional<int32_t> verify_tokens = {};
-  // w: leaves expanded a draft step (sparse_self with a source: rows, of which all but one are
-  // guesses); 1 to 128. Empty: 4.
+  // Leaves expanded in one draft step (w in SwiftSpec); sparse_self with a source: rows of a step,
+  // one of which is not a guess; 1 to 128. Empty: 4.
   std::optional<int32_t> draft_width = {};
-  // d: draft Steps a round (parallel_tree: during a verification), or the length of a "chain"
-  // (sparse_self: γ, the length at which it is verified); 1 to 64. Empty: 4.
+  // Draft Steps per round (d in SwiftSpec; parallel_tree: during a verification), or the length of
+  // a "chain" (sparse_self: γ, the length at which it is verified); 1 to 64. Empty: 4.
   std::optional<int32_t> draft_depth = {};
-  // Whether the draft ranks tokens by the target's noise, so that both tend to draw the same token.
-  // Empty: true.
+  // Whether the draft ranks tokens with the target's sampling noise added, so that both models tend
+  // to sample the same token. Empty: true.
   std::optional<bool> shared_noise = {};
-  // parallel_tree with shape "adaptive": draft Steps during a verification beyond the number that
-  // fits into it; 0 or 1 (d = r or r + 1 in SwiftSpec §3.1). Empty: 0.
+  // parallel_tree with shape "adaptive": number of draft Steps during a verification beyond those
+  // that fit into its time; 0 or 1 (d = r or r + 1 in SwiftSpec §3.1). Empty: 0.
   std::optional<int32_t> extra_draft_steps = {};
-  // The number of candidates that the draft gives at each node that it runs; 0 to 64. 0 and empty:
-  // as many as may be of use.
+  // The number of candidates that the draft model returns for each node that it runs; 0 to 64. 0
+  // and empty: the strategy decides.
   std::optional<int32_t> children_per_leaf = {};
-  // One of kv_view_choices(): the part of its KV cache that the drafting model sees (sparse_self:
-  // the target; serial_tree: the draft model; "auto" chooses a view by itself). Empty:
-  // "streaming_llm" for sparse_self, else the whole cache.
+  // One of kv_view_choices(): the part of the KV cache that the drafting model sees (in sparse_self
+  // that model is the target, in serial_tree the draft model; "auto" chooses a view by itself).
+  // Empty: "streaming_llm" for sparse_self, else the whole cache.
   std::string view = {};
-  // K: the tokens in the view; the accepted range depends on the view. Empty: 512.
+  // Number of tokens in the view (K); the accepted range depends on the view. Empty: 512.
   std::optional<int32_t> view_budget = {};
 };
 
@@ -64,7 +65,7 @@ std::vector<OptionChoice> strategy_choices();  // "auto" first
 std::vector<OptionChoice> draft_source_choices();
 std::vector<OptionChoice> accept_rule_choices();
 std::vector<OptionChoice> kv_view_choices();
-std::vector<OptionChoice> tree_shape_choices();  // children per level stand as an example
+std::vector<OptionChoice> tree_shape_choices();  // the entry for children per level is an example
 
 // Returns `options` for `strategy`, without the options that it does not use, so that several
 // strategies can run with one set of options. Nothing is checked.

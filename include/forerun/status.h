@@ -24,11 +24,11 @@ enum class StatusCode : uint8_t {
   kResourceExhausted,  // memory, KV blocks, context length
   kCancelled,
   kDeadlineExceeded,
-  kInternal,    // a defect in Forerun or a device error
-  kOverloaded,  // as many requests wait as may; Status::retry_after() says when to come again
+  kInternal,    // a defect in Forerun, or a device error
+  kOverloaded,  // the queue of requests is full; Status::retry_after() says when to try again
 };
 
-// One word for the code, e.g. "not_found"; used in JSON replies.
+// Returns one word for the code, such as "not_found"; JSON replies use it.
 const char* status_code_name(StatusCode code);
 
 class [[nodiscard]] Status {
@@ -40,7 +40,8 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // After kOverloaded, the time after which another try is likely to be accepted. Zero: not known.
+  // Returns the time after which another try is likely to be accepted, after kOverloaded. Zero: not
+  // known.
   std::chrono::milliseconds retry_after() const { return retry_after_; }
   Status with_retry_after(std::chrono::milliseconds retry_after) const {
     Status status = *this;
@@ -48,7 +49,7 @@ class [[nodiscard]] Status {
     return status;
   }
 
-  // The same failure with "context: " in front of its message; ok stays ok.
+  // Returns the same failure with "context: " in front of its message; an ok Status stays ok.
   Status with_context(const std::string& context) const {
     Status status = *this;
     if (!ok()) status.message_ = context + ": " + message_;
@@ -61,7 +62,7 @@ class [[nodiscard]] Status {
   std::chrono::milliseconds retry_after_{0};
 };
 
-// A value or the reason why there is none.
+// Either a value or a failure.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -69,7 +70,7 @@ class [[nodiscard]] Result {
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}
 
   bool ok() const { return state_.index() == 0; }
-  // The failure; an ok Status if there is a value.
+  // Returns the failure; an ok Status if there is a value.
   Status status() const { return ok() ? Status() : std::get<1>(state_); }
 
   // May be called only if ok().
