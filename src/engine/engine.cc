@@ -89,19 +89,20 @@ class EngineImpl : public Engine {
  private:
   explicit EngineImpl(const EngineOptions& options) : options_(options) {}
 
-  // Reads everything but the weights, and decides what to load and where.
+  // Reads everything but the weights, and decides what to load and on which devices.
   Status open();
-  // Loads the models as they were placed, or, with try_splits, in the placement that serves best.
+  // Loads the models as they were placed, or, with try_splits, in the fastest placement.
   Status load_or_try_splits();
   Status start();
-  // Makes automatic_, with what `place` has of an earlier start if the arms' rates may be `known`.
+  // Makes automatic_. Recalls the rates of an earlier start from `place` if they may be `known`.
   Status choose_automatically(const CostPlace& place, bool known);
-  // Checks the request and hands its samples to the loop; their events go to `queue`. May throw
+  // Checks the request and passes its samples to the loop; their events go to `queue`. May throw
   // std::bad_alloc.
   Result<std::shared_ptr<RequestChannel>> enqueue(Request request,
                                                   std::shared_ptr<EventQueue> queue, uint64_t tag);
   void observe(const StepRecord& record);
-  // Each model on a thread of its own: it has its own devices, or an emulated machine's.
+  // Returns whether each model runs on its own thread, since it has its own devices or those of an
+  // emulated machine.
   bool concurrent() const {
     return !placement_.sequential() ||
            (models_->has_draft() && emulator_ && emulator_->profile().separate_devices);
@@ -110,7 +111,7 @@ class EngineImpl : public Engine {
   EngineOptions options_;
   EngineInfo info_;
   std::optional<OpenedModels> opened_;
-  std::string draft_context_;  // fit_draft_context()'s line for the log; may be empty
+  std::string draft_context_;  // line of fit_draft_context() for the log; may be empty
   std::optional<EngineText> text_;
   Placement placement_;
   ModelsToLoad to_load_;
@@ -120,7 +121,7 @@ class EngineImpl : public Engine {
   LiveCosts costs_;  // Steps of either model report to it
   ModelFacts facts_;
   ResolvePlan resolve_;
-  std::shared_ptr<const SpeculationPlan> plan_;  // plan of requests that bring no options
+  std::shared_ptr<const SpeculationPlan> plan_;  // plan of requests without options
   std::optional<ChosenSplit> chosen_;            // only with try_splits
   SeedSource seeds_;
   std::optional<OutputFormats> formats_;
@@ -133,7 +134,7 @@ class EngineImpl : public Engine {
 Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   auto engine = std::unique_ptr<EngineImpl>(new EngineImpl(options));
   FORERUN_RETURN_IF_ERROR(check_isa());
-  // Names and numbers are checked before gigabytes are read.
+  // Checks names and numbers before gigabytes are read.
   FORERUN_RETURN_IF_ERROR(
       resolve_speculation(options.speculation, {.has_draft_model = !options.draft.empty()})
           .status());
@@ -269,7 +270,7 @@ Status EngineImpl::choose_automatically(const CostPlace& place, bool known) {
   key["usual"] = describe(*usual);
   kept_arms_.emplace(automatic_.get(), ArmStore(KeyedFolder(place.folder / "arms"), std::move(key),
                                                 automatic_->names(), num_views));
-  // Rates are ratios to what Steps were thought to cost when they were measured.
+  // Kept rates are ratios to the costs of Steps at the time they were measured.
   if (known) info_.planner_report += kept_arms_->recall();
   return Status();
 }
@@ -286,7 +287,7 @@ Result<std::shared_ptr<RequestChannel>> EngineImpl::enqueue(Request request,
                                                       std::move(plan), std::move(request)));
   const auto num_samples = static_cast<int32_t>(samples.size());
   FORERUN_ASSIGN_OR_RETURN(auto places, load_->take_places(num_samples));
-  // Handles may outlive the engine, and its loop.
+  // Handles may outlive the engine and its loop.
   auto channel = RequestChannel::open(std::move(queue), tag, num_samples,
                                       {[waker = loop_->waker()] { waker->wake(); }, resolve_});
   for (int32_t idx = 0; idx < num_samples; ++idx) {

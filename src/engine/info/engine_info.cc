@@ -10,8 +10,9 @@
 namespace forerun {
 namespace {
 
-// A layer's bits depend on its tensor-parallel degree, not on where the model is cut: "tp2", or,
-// where stages differ, "tp2x10+tp1x6" with the number of layers of each degree.
+// Returns the tensor-parallel degrees of the target as text: "tp2", or, where stages differ,
+// "tp2x10+tp1x6" with the number of layers of each degree. A layer's bits depend on its degree, not
+// on the cuts between stages.
 std::string degrees(const LoadedModels& models) {
   const ModelPlacement& target = models.placement().target;
   const std::vector<LayerRange> layers = models.target_layers();
@@ -26,8 +27,8 @@ std::string degrees(const LoadedModels& models) {
   return differ ? each : "tp" + std::to_string(target.degree());
 }
 
-// The formats that the linear layers of a checkpoint are stored in, whatever its description says:
-// "Q4_K, Q6_K", "f16".
+// Returns the formats in which the linear layers of a checkpoint are stored, "Q4_K, Q6_K" or "f16".
+// It reads the tensors, not the checkpoint's description.
 std::string layer_formats(const Checkpoint& checkpoint) {
   std::set<std::string_view> formats;
   for (const Module& module : decoder_modules(checkpoint.config())) {

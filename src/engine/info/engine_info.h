@@ -1,4 +1,4 @@
-// The description that an engine gives of itself once it is loaded and measured.
+// The EngineInfo of an engine that has been loaded and measured.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// Leaves planner_report empty.
+// Fills in all fields but planner_report.
 EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& target,
                            const LoadedModels& models, const StepProfile* emulated);
 

@@ -1,5 +1,5 @@
 // Text functions of an engine's checkpoint: token ids, bytes of tokens, and conversations by the
-// chat template. Any thread.
+// chat template. May be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace forerun {
 
 class EngineText {
  public:
-  // `target` must outlive it. A missing or broken template is an error only where it is used, since
-  // most requests need none.
+  // `target` must outlive the object. A missing or broken template is an error only if it is used,
+  // since most requests need none.
   explicit EngineText(const OpenedModel& target);
 
   const Tokenizer& tokenizer() const { return target_.tokenizer(); }
-  // These do what Engine's functions of the same names do.
+  // These functions do what Engine's functions of the same names do.
   Result<std::string> token_bytes(int32_t token) const;
   std::vector<std::string> control_tokens() const;
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const;

@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// The pace is computed from the ends of so many requests.
+// Number of ended requests from which the rate of ends is computed.
 constexpr size_t kEnds = 32;
 constexpr double kSoonest_s = 0.01;
 constexpr double kUnknown_s = 1.0;
@@ -27,7 +27,7 @@ void RateMeter::add(double now_s, int64_t count) {
 }
 
 double RateMeter::per_s(double now_s) const {
-  // The present second has only begun; the first of the window is counted whole.
+  // The current second has only begun; the first second of the window counts as whole.
   const auto first = static_cast<int64_t>(now_s) - kWindow + 1;
   int64_t count = 0;
   for (const Second& place : seconds_) {
@@ -49,7 +49,7 @@ void LoadMeter::Place::give_back() {
   meter->ends_s_.push_back(now_s());
 }
 
-// The time until `places` places are free, at the pace at which requests have ended lately.
+// Returns the time until `places` places are free, at the rate at which requests have ended lately.
 std::chrono::milliseconds LoadMeter::retry_after(int32_t places, double now) const {
   double wait_s = kUnknown_s;
   if (!ends_s_.empty()) {

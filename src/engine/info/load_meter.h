@@ -1,7 +1,7 @@
-// LoadMeter: how busy an engine is, and how many more requests it accepts.
+// LoadMeter measures an engine's load and decides how many more requests it accepts.
 //
-// The loop and the threads that submit report to it; any thread may read. One lock, held for a few
-// stores.
+// The loop and the threads that submit report to it; any thread may read. One lock guards it and is
+// held for a few stores.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace forerun {
 
-// Events a second over the last ten seconds, counted by whole seconds. The caller passes the time,
+// Counts events per second over the last ten seconds, by whole seconds. The caller passes the time,
 // in seconds that never decrease.
 class RateMeter {
  public:
@@ -38,7 +38,7 @@ class RateMeter {
 
 class LoadMeter {
  public:
-  // `limit`: the most requests that may run and wait together; -1: no limit.
+  // `limit`: the largest number of requests that run and wait together; -1: no limit.
   explicit LoadMeter(int64_t limit);
 
   // A request's claim to run or wait, held until the object is destroyed or given back. The meter
@@ -56,25 +56,25 @@ class LoadMeter {
       return *this;
     }
     ~Place() { give_back(); }
-    // Called when the request has ended.
+    // Must be called when the request has ended.
     void give_back();
 
    private:
     LoadMeter* meter_ = nullptr;
   };
-  // Takes all of `count` places or none: kInvalidArgument where the limit is below `count`,
-  // kOverloaded where too few places are free now.
+  // Takes either all of `count` places or none. Fails with kInvalidArgument if the limit is below
+  // `count`, and with kOverloaded if too few places are free now.
   Result<std::vector<Place>> take_places(int32_t count);
 
   void set_running(size_t requests);
   void note_preemption();
   void note_draft_fault();
   void note_prompt(int64_t computed_tokens, int64_t reused_tokens);
-  // A request's progress since it was last reported.
+  // Adds a request's progress since its last report.
   void note_progress(const char* strategy, int64_t output_tokens, const StrategyStats& before,
                      const StrategyStats& now);
 
-  // The load, KV aside.
+  // Returns the load without the fields of KV memory.
   EngineLoad load() const;
 
  private:
@@ -85,7 +85,7 @@ class LoadMeter {
   int64_t places_ = 0;
   EngineLoad load_;
   RateMeter output_, prompt_;
-  std::deque<double> ends_s_;  // when the last requests ended, oldest first
+  std::deque<double> ends_s_;  // times at which the last requests ended, oldest first
 };
 
 }  // namespace forerun

@@ -11,7 +11,7 @@ TEST(RateMeter, CountsTheLastTenSeconds) {
   meter.add(100.6, 30);
   meter.add(101.5, 30);
   EXPECT_DOUBLE_EQ(meter.per_s(102.5), 30.0);
-  // The window begins at 103.0: what came before is forgotten.
+  // The window begins at 103.0: earlier events are forgotten.
   meter.add(111.0, 45);
   EXPECT_DOUBLE_EQ(meter.per_s(112.0), 5.0);
   EXPECT_EQ(meter.per_s(1000.0), 0.0);

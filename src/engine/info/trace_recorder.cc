@@ -53,7 +53,7 @@ void TurnTimer::note(const StrategyOutput& out) {
   for (const RoundRecord& round : out.rounds) {
     turn_.verified_rows += static_cast<int32_t>(round.nodes.size());
     turn_.reroot = round.reroot;
-    // The root counts as accepted.
+    // Skips the root, which counts as accepted.
     for (size_t node = 1; node < round.nodes.size(); ++node) {
       turn_.accepted_nodes += round.nodes[node].accepted ? 1 : 0;
     }

@@ -1,5 +1,5 @@
 // Collects the records of Steps and turns from executors and the loop, for Engine::take_trace().
-// Any thread.
+// May be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ namespace forerun {
 
 class TraceRecorder {
  public:
-  // Keeps at most `capacity` Steps and as many turns; the rest is counted as dropped.
+  // Keeps at most `capacity` Steps and as many turns; counts the rest as dropped.
   explicit TraceRecorder(size_t capacity = size_t{1} << 19) : capacity_(capacity) {}
 
   void add_step(const StepRecord& record);
   void add_turn(const TraceTurn& turn);
-  // What has been recorded since the last call.
+  // Returns the records since the last call.
   Trace take();
 
  private:

@@ -1,5 +1,5 @@
-// Identifies the build of this library: a hash of the sources that Steps run through, and of the
-// compiler and its options. Made by cmake/BuildFingerprint.cmake.
+// Identifies the build of this library by a hash of the sources that compute Steps, of the compiler
+// and of its options. cmake/BuildFingerprint.cmake computes it.
 #pragma once
 
 namespace forerun {

@@ -113,7 +113,7 @@ Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options
             " runs both models on the same devices sequentially; accepted with this profile: no "
             "draft devices, or GPUs of the target");
   }
-  // Where both models compute on the same devices, only their sleeps overlap.
+  // If both models share their devices, only their sleeps overlap.
   return std::make_unique<StepEmulator>(std::move(*profile), placement.sequential());
 }
 

@@ -1,4 +1,4 @@
-// Checks of an engine's options before a model is read.
+// Checks an engine's options before any model is read.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace forerun {
 
-// Whether the options agree with each other and with where the models are to run.
+// Fails if the options contradict each other or the models' placement.
 Status check_options(const EngineOptions& options, const Placement& placement);
 
-// The emulated machine that `options.emulate` names; null where it names none. Fails where the
+// Makes the emulator of the machine in `options.emulate`; null if that is empty. Fails if the
 // profile cannot be read or has no times for the models' placement.
 Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options,
                                                     const Placement& placement);

@@ -20,7 +20,7 @@
 namespace forerun {
 namespace {
 
-// Keys are UTF-8, and short enough to read.
+// Returns `text` as valid UTF-8, shortened so that a key stays readable.
 std::string plain_text(std::string text) {
   constexpr size_t kMax = 400;
   for (char& c : text) {
@@ -31,7 +31,7 @@ std::string plain_text(std::string text) {
              : text.substr(0, kMax) + "... " + std::to_string(text::hash_bytes(text));
 }
 
-// The kernel's names of this machine's processors, each kind once: the "model name" on x86,
+// Returns the kernel's names of this machine's processors, each kind once: the "model name" on x86,
 // elsewhere the lines with implementer and part.
 std::string processors() {
   std::ifstream in("/proc/cpuinfo");
@@ -49,7 +49,7 @@ std::string processors() {
          isa_name(current_isa());
 }
 
-// What the checkpoint says of the model beside its tensors, as a hash.
+// Returns a hash of the checkpoint's description, without its tensors.
 Result<uint64_t> description_hash(const Checkpoint& checkpoint, uint64_t hash) {
   if (checkpoint.gguf() != nullptr) {
     for (const auto& [name, value] : description_facts(checkpoint)) {
@@ -65,7 +65,8 @@ Result<uint64_t> description_hash(const Checkpoint& checkpoint, uint64_t hash) {
   return hash;
 }
 
-// Shapes, types and names of all tensors; attention's windows and the like are in the description.
+// Describes shapes, types and names of all tensors. The description covers the rest, such as
+// attention windows.
 Result<std::string> model_text(const ModelsToLoad::Model& model) {
   const Checkpoint& checkpoint = model.opened->checkpoint;
   uint64_t hash = 0;

@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-// `max_context_tokens`: of the memory plan. Fails where a GPU cannot be queried or a model's
+// `max_context_tokens` is that of the memory plan. Fails if a GPU cannot be queried or a model's
 // config.json cannot be read.
 Result<CostKey> cost_key(const ModelsToLoad& models, const Placement& placement,
                          int32_t max_context_tokens);

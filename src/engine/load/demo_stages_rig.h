@@ -1,4 +1,4 @@
-// The demo pair's stages for tests: placed on threads that are not pinned, and planned for.
+// The stages of the demo pair for tests, placed on threads that are not pinned, with a memory plan.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace forerun {
 
-// Opened once. The target has 10 layers.
+// Opens the demo pair once. The target has 10 layers.
 inline const OpenedModels& demo_pair() {
   static const OpenedModels opened = [] {
     EngineOptions options;
@@ -38,7 +38,7 @@ inline ModelsToLoad demo_to_load(const EngineOptions& options, bool has_draft = 
   return models;
 }
 
-// `stages` stages of one thread each.
+// Places `stages` stages on one thread each.
 inline ModelPlacement one_thread_stages(int32_t stages) {
   const ModelPlacement one{.gpus = {}, .devices = {{.cores = {}}}};
   ModelPlacement placement = one;
@@ -46,7 +46,7 @@ inline ModelPlacement one_thread_stages(int32_t stages) {
   return placement;
 }
 
-// What a rank of a launch of two stages holds, and the memories that it plans with.
+// The stages that a rank of a two-stage launch holds, and the memories that it plans with.
 struct Share {
   PlacedModels placed;
   std::vector<DeviceMemory> memories;

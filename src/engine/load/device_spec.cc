@@ -26,7 +26,7 @@ Status refused(std::string_view part) {
                     std::to_string(available_cores().size()) + " processors");
 }
 
-// The text before the next `separator`, which is taken off `rest` with it.
+// Removes the text up to the next `separator`, and the separator, from `rest`; returns the text.
 std::string_view take_part(std::string_view& rest, char separator, bool* last) {
   const size_t end = rest.find(separator);
   const std::string_view part = rest.substr(0, end);
@@ -84,7 +84,7 @@ namespace {
 
 bool names_gpus(std::string_view spec) { return spec.starts_with("cuda"); }
 
-// Reads the numbers of GPUs out of "cuda", "cuda:1" or "cuda:0,cuda:1".
+// Reads the GPU numbers in "cuda", "cuda:1" or "cuda:0,cuda:1".
 Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
   std::vector<int32_t> gpus;
   std::string_view rest = spec;
@@ -109,7 +109,7 @@ Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
   return gpus;
 }
 
-// Whether any stage of the model uses the GPU.
+// Returns whether any stage of the model uses the GPU.
 bool uses_gpu(const ModelPlacement& model, int32_t gpu) {
   const auto has = [gpu](const ModelPlacement& stage) {
     return std::find(stage.gpus.begin(), stage.gpus.end(), gpu) != stage.gpus.end();
@@ -117,7 +117,7 @@ bool uses_gpu(const ModelPlacement& model, int32_t gpu) {
   return has(model) || std::any_of(model.earlier.begin(), model.earlier.end(), has);
 }
 
-// One device of all processors except those; of all processors where none would be left.
+// Returns one device of all processors except `taken`, or of all processors if none would be left.
 std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
   const std::vector<int32_t> all = available_cores();
   std::vector<int32_t> rest = all;
@@ -125,8 +125,7 @@ std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
   return {CpuCores{.cores = rest.empty() ? all : rest}};
 }
 
-// Refuses processors that both models would use, since models with devices of their own run
-// concurrently.
+// Refuses processors that both models would use: models with devices of their own run concurrently.
 Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCores>& draft) {
   for (const CpuCores& device : target) {
     for (const int32_t core : device.cores) {
@@ -140,7 +139,7 @@ Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCor
   return Status();
 }
 
-// The second half of all processors, for the draft to sample on.
+// Returns the second half of all processors, on which the draft samples.
 std::vector<CpuCores> last_half() {
   const std::vector<int32_t> all = available_cores();
   return {
@@ -167,7 +166,7 @@ Result<Placement> split_processors(std::string_view target_spec, std::string_vie
   return split;
 }
 
-// The placement of a target that is not cut into stages, and of the draft.
+// Places a target without pipeline stages, and the draft.
 Result<Placement> place_uncut(std::string_view target_spec, std::string_view draft_spec) {
   const bool target_gpu = names_gpus(target_spec);
   const bool draft_gpu = names_gpus(draft_spec);
@@ -277,7 +276,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
                                                       "'; accepted: the devices of each stage");
     }
   }
-  // A draft on GPUs of a stage shares them by turns of single passes, so it is no conflict.
+  // A draft may use the GPUs of a stage, since both take turns by single passes.
   Placement placement;
   const bool draft_gpu = names_gpus(draft_spec);
   if (draft_gpu && names_gpus(groups.back())) {

@@ -42,7 +42,7 @@ TEST(DeviceSpec, SplitsProcessorsBetweenTheModels) {
   ASSERT_TRUE(split.ok());
   EXPECT_EQ(cores_of(split->target.devices), (Cores{{0}, {2}}));
   EXPECT_EQ(cores_of(split->draft->devices), (Cores{{1}}));
-  // The other processors are the target's, as one device.
+  // The target gets the other processors, as one device.
   const std::vector<int32_t> all = available_cores();
   const std::string first = "cpu:" + std::to_string(all.front());
   const auto rest = place_models("", first + "," + first);
@@ -89,7 +89,7 @@ TEST(DeviceSpec, GpusFormGroups) {
   ASSERT_TRUE(three.ok()) << three.status().message();
   EXPECT_EQ(three->target.gpus, (std::vector<int32_t>{0, 2, 1}));
   EXPECT_EQ(three->target.degree(), 3);
-  EXPECT_EQ(three->target.devices.size(), 1u);  // samples
+  EXPECT_EQ(three->target.devices.size(), 1u);  // for sampling
   EXPECT_EQ(three->draft->degree(), 1);
   EXPECT_EQ(describe(*three), "target cuda:0,cuda:2,cuda:1, draft cuda:3");
   EXPECT_EQ(describe(*place_models("cuda,cuda:1", "")), "cuda:0,cuda:1, both models sequentially");
@@ -123,17 +123,17 @@ TEST(DeviceSpec, SlashesSeparateStages) {
   EXPECT_EQ(two->target.degree(), 1);
   EXPECT_FALSE(two->sequential());
   EXPECT_EQ(describe(*two), "target cpu:0,cpu:1/cpu:2-3, draft cpu:4");
-  // One group for all stages.
+  // One group serves all stages.
   const auto shared = place_models("cpu:0,cpu:1", "", 3);
   ASSERT_TRUE(shared.ok());
   EXPECT_EQ(describe(*shared), "cpu:0,cpu:1/cpu:0,cpu:1/cpu:0,cpu:1, both models sequentially");
   EXPECT_EQ(place_models("cpu:0", "", 1)->target.num_stages(), 1);
   EXPECT_EQ(place_models("cpu:0", "", 0)->target.num_stages(), 1);
-  // A draft on the GPU of a stage runs beside the others.
+  // A draft on the GPU of one stage runs concurrently with the other stages.
   const auto gpus = place_models("cuda:0,cuda:1/cuda:2", "cuda:2");
   ASSERT_TRUE(gpus.ok()) << gpus.status().message();
   EXPECT_EQ(gpus->target.stage(0).gpus, (std::vector<int32_t>{0, 1}));
-  EXPECT_TRUE(gpus->target.stage(0).devices.empty());  // only the last one samples
+  EXPECT_TRUE(gpus->target.stage(0).devices.empty());  // only the last stage samples
   EXPECT_EQ(gpus->target.gpus, (std::vector<int32_t>{2}));
   EXPECT_FALSE(gpus->target.devices.empty() || gpus->draft->devices.empty());
   EXPECT_FALSE(gpus->sequential());

@@ -44,7 +44,7 @@ std::vector<Split> LoadedSplits::splits() const {
 }
 
 Status LoadedSplits::load(size_t index) {
-  take_models();  // its threads and memory go first
+  take_models();  // frees its threads and memory first
   FORERUN_ASSIGN_OR_RETURN(models_, load_models(to_load_, placements_[index]));
   return Status();
 }

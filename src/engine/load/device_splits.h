@@ -1,5 +1,5 @@
-// The ways to divide a machine's processors between target and draft, which the planner tries by
-// loading both models on one of them at a time.
+// The splits of a machine's processors between target and draft. The planner tries them by loading
+// both models on one split at a time.
 #pragma once
 
 #include <memory>
@@ -13,26 +13,26 @@
 
 namespace forerun {
 
-// `whole`, where both models run on the same processors one after the other, then the ways to split
-// it: the draft gets the last few devices of a tensor-parallel group, or the last few processors of
-// a single device. Up to 8 devices or processors are split at every number, more of them at powers
-// of two and in half.
+// Returns `whole`, where both models run sequentially on the same processors, followed by its
+// splits: the draft gets the last few devices of a tensor-parallel group, or the last few
+// processors of a single device. Up to 8 devices or processors are split at every number, more at
+// powers of two and in half.
 std::vector<Placement> splits_of(const Placement& whole);
 
-// Loads both models of `to_load`, which must outlive it.
+// Loads both models of `to_load`, which must outlive the object.
 class LoadedSplits : public SplitModels {
  public:
   LoadedSplits(const ModelsToLoad& to_load, std::vector<Placement> placements)
       : to_load_(to_load), placements_(std::move(placements)) {}
 
-  // The placements as choose_split() takes them, in the same order.
+  // Returns the placements in the form that choose_split() takes, in the same order.
   std::vector<Split> splits() const;
   Status load(size_t index) override;
   Result<StepCosts> measure() override;
   Executor& executor() override { return *executor_; }
   double now_seconds() const override;
 
-  // The models that were loaded last; null where no load() has succeeded.
+  // Returns the models that were loaded last; null if no load() has succeeded.
   std::unique_ptr<LoadedModels> take_models();
 
  private:
@@ -47,7 +47,7 @@ struct TriedSplits {
   std::unique_ptr<LoadedModels> models;  // loaded on the chosen split
 };
 
-// choose_split() over splits_of(whole), with a few short texts and the engine's source of guesses.
+// Runs choose_split() over splits_of(whole), with a few short texts and the engine's draft source.
 Result<TriedSplits> try_splits(const ModelsToLoad& to_load, const Placement& whole,
                                const ModelFacts& facts);
 

@@ -1,5 +1,5 @@
-// Draft models that were made for a shorter context than the engine's: the engine keeps its own
-// context, and the draft a window of each request.
+// Adapts the engine to draft models with a shorter context than its own: the engine keeps its
+// context, and the draft keeps a window of each request.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace forerun {
 
-// Where the draft's own context is shorter than what the options, or else the target, ask for:
-// narrows EngineOptions::draft_window to what the draft was made for and extends its positions. A
-// draft whose layers have windows of their own keeps them. Returns a line for the log that says so,
-// empty where there is nothing to do. Options and models must have been checked against each other.
-// kInvalidArgument where the draft's context is too short for a window.
+// If the draft's own context is shorter than the one that the options, or else the target, ask for,
+// narrows EngineOptions::draft_window to the draft's context and extends its positions. A draft
+// with sliding-window layers keeps their windows. Returns a line for the log; empty if nothing
+// changed. Options and models must have been checked against each other. Fails with
+// kInvalidArgument if the draft's context is too short for a window.
 Result<std::string> fit_draft_context(EngineOptions& options, OpenedModels& opened);
 
 }  // namespace forerun

@@ -1,4 +1,5 @@
-// The GPU backend as the engine sees it. An engine built without it refuses GPUs by name.
+// The engine's interface to the GPU backend. An engine built without the backend refuses GPUs by
+// name.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +25,24 @@ struct GpuDescription {
   int32_t multiprocessors = 0;
   int64_t memory_bytes = 0;
   int64_t free_bytes = 0;
-  double read_bytes_per_s = 0;  // rate of reading its memory, measured; 0 where that failed
-  // Measured bandwidth to each other GPU; 0 for itself and where there is no peer access.
+  // Measured bandwidth of reading its memory; 0 if the measurement failed.
+  double read_bytes_per_s = 0;
+  // Measured bandwidth to each other GPU; 0 for itself and for GPUs without peer access.
   std::vector<double> link_bytes_per_s;
 };
-// Empty where there is no GPU, or no backend for one. Takes up to 2 GB of each for a moment.
+// Returns nothing if there is no GPU or no backend. Allocates up to 2 GB on each GPU for a moment.
 Result<std::vector<GpuDescription>> describe_gpus();
 
-// The GPU's model: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory().
+// Returns the GPU's model: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory() does.
 Result<std::string> gpu_model(int32_t gpu);
-// The GPU's UUID, the same in every process and container. Fails as gpu_memory().
+// Returns the GPU's UUID, which is the same in every process and container. Fails as gpu_memory()
+// does.
 Result<std::string> gpu_uuid(int32_t gpu);
-// The GPU's free memory, with no needs filled in. kUnsupported where this build has no GPU backend;
-// kNotFound where there is no such GPU: the message names those that exist.
+// Returns the GPU's free memory, without any needs. Fails with kUnsupported if this build has no
+// GPU backend, and with kNotFound if there is no such GPU; the message names the existing ones.
 Result<DeviceMemory> gpu_memory(int32_t gpu);
-// The memory that these layers of a model need on each of `degree` GPUs, by rank. `weights`:
-// kAsStored, kInt8Head or, of a draft, kInt4Head or kInt4. Fails as make_shard_plan.
+// Returns the memory that these layers of a model need on each of `degree` GPUs, by rank. `weights`
+// is kAsStored, kInt8Head or, for a draft, kInt4Head or kInt4. Fails as make_shard_plan() does.
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
                                                  WeightOverride weights,
@@ -52,11 +55,12 @@ struct GpuDecoderOptions {
   int32_t live_vocab = 0;
   WeightOverride weights = WeightOverride::kAsStored;
   TapOptions taps;
-  // Only for a trained head: the model that it guesses for, and that model's decoder on GPUs, of
-  // which the first is the head's. The decoder must outlive the head's.
+  // Set only for a trained head: the target model, and the target's decoder on GPUs. The head runs
+  // on the first of these GPUs. The target's decoder must outlive the head's.
   const Checkpoint* target = nullptr;
   const Decoder* target_decoder = nullptr;
-  std::function<void(double)> progress;  // gets the fraction of the weights that is loaded
+  // Called with the fraction of the weights that has been loaded.
+  std::function<void(double)> progress;
 };
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
                                               GpuDecoderOptions options);

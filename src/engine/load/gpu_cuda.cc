@@ -11,7 +11,7 @@
 namespace forerun {
 
 Result<std::vector<GpuDescription>> describe_gpus() {
-  constexpr size_t kReadBytes = size_t{2} << 30;  // many times the L2
+  constexpr size_t kReadBytes = size_t{2} << 30;  // many times the size of the L2 cache
   constexpr size_t kCopyBytes = size_t{256} << 20;
   FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
   std::vector<GpuDescription> gpus;
@@ -25,8 +25,8 @@ Result<std::vector<GpuDescription>> describe_gpus() {
                        .read_bytes_per_s = 0,
                        .link_bytes_per_s = {}};
     FORERUN_RETURN_IF_ERROR(cuda::use_device(device.index));
-    // A bandwidth that cannot be measured (too little free memory, a GPU that the kernels are not
-    // built for) is left at 0.
+    // A bandwidth that cannot be measured (too little free memory, or a GPU without built kernels)
+    // stays 0.
     const auto read = cuda::measure_read_bandwidth(kReadBytes);
     if (read.ok()) gpu.read_bytes_per_s = *read;
     for (size_t other = 0; other < devices.size(); ++other) {

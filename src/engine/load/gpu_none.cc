@@ -1,4 +1,4 @@
-// For builds without a GPU backend.
+// The GPU interface of builds without a GPU backend.
 #include <string>
 
 #include "engine/load/gpu.h"

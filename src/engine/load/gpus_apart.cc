@@ -21,7 +21,7 @@ Result<std::vector<OwnedGpu>> own_gpus(std::span<const int32_t> gpus) {
 
 Status check_gpus_apart(const std::vector<std::vector<OwnedGpu>>& gpus,
                         const std::function<std::string(int32_t rank)>& describe) {
-  std::map<std::string, std::pair<int32_t, std::string>> owners;  // rank and name, by uuid
+  std::map<std::string, std::pair<int32_t, std::string>> owners;  // rank and name, keyed by UUID
   for (size_t idx = 0; idx < gpus.size(); ++idx) {
     const auto rank = static_cast<int32_t>(idx);
     for (const OwnedGpu& gpu : gpus[idx]) {

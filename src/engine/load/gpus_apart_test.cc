@@ -28,7 +28,7 @@ TEST(GpusApart, OneProcessMayUseOneTwiceAndHostsMayUseTheSameNames) {
   EXPECT_TRUE(check_gpus_apart({{}, {}}, describe).ok());
 }
 
-// Every rank of a launch brings its entry of `gpus`.
+// Every rank of a launch passes its entry of `gpus`.
 std::vector<Status> keep_apart(const std::vector<Result<std::vector<OwnedGpu>>>& gpus) {
   return start_on_all_ranks(
       static_cast<int32_t>(gpus.size()) - 1, [&](const std::shared_ptr<Hosts>& hosts) {

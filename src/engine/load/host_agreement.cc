@@ -20,8 +20,8 @@
 namespace forerun {
 namespace {
 
-// A digest of the names, types and shapes of all tensors. The tensors' bytes are compared while
-// they are loaded (weight_agreement.h).
+// Returns a digest of the names, types and shapes of all tensors. weight_agreement.h compares the
+// tensors' bytes while they are loaded.
 std::string tensors_fingerprint(const Checkpoint& checkpoint) {
   uint64_t hash = 0;
   for (const RawTensor& tensor : checkpoint.tensors()) {
@@ -68,7 +68,7 @@ HostFacts facts_of_host(const EngineOptions& options, const ModelsToLoad& to_loa
 
 namespace {
 
-// A report of an instruction set.
+// The instruction set that a rank reports.
 struct IsaReport {
   Isa isa = Isa::kScalar;
 };
@@ -86,8 +86,8 @@ Result<Isa> read_isa(const Bytes& bytes) {
 
 Bytes write_isa(Isa isa) { return to_bytes(IsaReport{isa}); }
 
-// The line for the log: which set all hosts use, which ranks have no better one, and what the other
-// ranks have.
+// Returns the log line that names the instruction set of all hosts, the ranks that have no better
+// one, and the sets of the other ranks.
 std::string describe_choice(const std::vector<Isa>& of_ranks, Isa least, const Hosts& hosts) {
   std::string of_least;
   std::string of_others;

@@ -14,8 +14,8 @@ namespace forerun {
 
 namespace {
 
-// This process' share of the machine's processors, as a device name: what is left of them among the
-// processes that run there, or all that it may use, where it has been given its own.
+// Returns this process's share of the machine's processors as a device name: an equal share with
+// the other processes on the machine, or, if it has been given its own processors, all of those.
 std::string own_processors(const LocalPlace& place) {
   const std::vector<int32_t> cores = available_cores();
   const auto count = static_cast<int32_t>(cores.size());

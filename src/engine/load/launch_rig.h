@@ -16,10 +16,10 @@
 
 namespace forerun {
 
-// Calls `start` on every rank of a launch of `num_stages` stages, each on a thread of its own, with
-// a shared_ptr to that rank's Hosts. Returns the results by rank once all of them have returned;
-// until then no rank leaves the launch. `start` returns a Result or a Status; the result of a rank
-// that cannot join is the reason.
+// Calls `start` on every rank of a launch of `num_stages` stages, each on its own thread, with a
+// shared_ptr to that rank's Hosts. Returns the results by rank after all of them have returned;
+// until then no rank leaves the launch. `start` returns a Result or a Status. If a rank cannot
+// join, its result is the reason.
 template <class Start>
 auto start_on_all_ranks(int32_t num_stages, const Start& start) {
   using Started = decltype(start(std::declval<const std::shared_ptr<Hosts>&>()));
@@ -45,7 +45,7 @@ auto start_on_all_ranks(int32_t num_stages, const Start& start) {
   return results;
 }
 
-// Expects that every rank has failed with this code and with `part` in the message.
+// Expects that every rank has failed with this code and with a message that contains `part`.
 template <class Started>
 void expect_all_fail(const std::vector<Started>& results, StatusCode code, const char* part) {
   for (size_t rank = 0; rank < results.size(); ++rank) {

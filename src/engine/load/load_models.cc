@@ -23,15 +23,15 @@ Result<MemoryPlan> plan(const ModelsToLoad& models, const PlacedModels& placed) 
   return agree_on_memory(*hosts, plan_stage_memory(models, placed));
 }
 
-// Loads this process' stages. Returns digests of what it has of the target: a stage, of the tensors
-// that it loads, the coordinator, of its own copy of all of them.
+// Loads this process's stages. Returns digests of the target's tensors: a stage digests the tensors
+// that it loads, the coordinator its own copy of all tensors.
 Result<std::vector<TensorFact>> load_and_digest(const ModelsToLoad& models,
                                                 const MemoryPlan& memory, PlacedModels& placed) {
   const EngineOptions& options = *models.options;
   const PlacedModel& target = placed.of(Role::kTarget);
   const Checkpoint& checkpoint = target.opened->checkpoint;
-  // A stage makes its digests before it loads, which leaves the pages in memory for loading. The
-  // coordinator makes its own afterwards, while the stages load.
+  // A stage computes its digests before it loads, which leaves the pages in memory for loading. The
+  // coordinator computes its own afterwards, while the stages load.
   if (options.hosts->is_coordinator()) {
     FORERUN_RETURN_IF_ERROR(load_stages(models, memory, placed));
     return digest_held_tensors(checkpoint, target.layers(), options);
@@ -43,7 +43,8 @@ Result<std::vector<TensorFact>> load_and_digest(const ModelsToLoad& models,
   return weights;
 }
 
-// On the coordinator, fills in the facts of the stages, which are in other processes.
+// Exchanges facts of stages. On the coordinator, fills in the facts of the stages in other
+// processes.
 Status exchange_facts(Hosts& hosts, const Status& loaded, PlacedModel& target) {
   Result<StageFacts> own = StageFacts();
   if (!loaded.ok()) {

@@ -1,6 +1,6 @@
-// Loads the models that an engine is asked for: places their stages, plans the memory and loads the
-// weights. Where the target's stages are processes of a launch (EngineOptions::hosts), the
-// processes agree on each of these.
+// Loads an engine's models: places their stages, plans the memory and loads the weights. If the
+// target's stages are processes of a launch (EngineOptions::hosts), the processes agree on each of
+// these.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace forerun {
 
-// Fails as place_stages(), plan_stage_memory() and load_stages(). In a launch every process calls
-// it. From the plan on all processes fail where one of them does, where two processes have the same
-// GPU (gpus_apart.h) or other bytes of a weight (weight_agreement.h); a failure before the plan is
-// for the caller to tell (Hosts::end).
+// Fails as place_stages(), plan_stage_memory() and load_stages() do. In a launch every process
+// calls it. From the memory plan on, all processes fail if one fails, if two processes have the
+// same GPU (gpus_apart.h), or if their weights differ (weight_agreement.h). The caller must report
+// an earlier failure (Hosts::end).
 Result<std::unique_ptr<LoadedModels>> load_models(const ModelsToLoad& models,
                                                   const Placement& placement);
 

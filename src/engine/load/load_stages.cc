@@ -30,7 +30,8 @@ std::string one_digit(double value) {
   return text;
 }
 
-// "loading target: 1.3 of 4.9 GB, 1.1 GB/s, 4 s left" where there is as much as a gigabyte.
+// Returns a text such as "loading target: 1.3 of 4.9 GB, 1.1 GB/s, 4 s left"; the numbers appear
+// only for at least one gigabyte.
 std::string describe_loading(Role role, double fraction, double bytes, double seconds) {
   std::string text = std::string("loading ") + role_name(role);
   if (bytes < kGigabyte) return text;
@@ -42,7 +43,8 @@ std::string describe_loading(Role role, double fraction, double bytes, double se
          std::to_string(static_cast<int64_t>(std::ceil(left))) + " s left";
 }
 
-// Turns the fraction of a stage that is loaded into that of its model; empty where nobody listens.
+// Returns a function that converts the loaded fraction of a stage to that of its model and reports
+// it; empty if the options have no on_progress.
 std::function<void(double)> progress_of(const ModelsToLoad& models, Role role,
                                         const LayerRange& layers) {
   const auto& on_progress = models.options->on_progress;
@@ -58,8 +60,8 @@ std::function<void(double)> progress_of(const ModelsToLoad& models, Role role,
   };
 }
 
-// `target`: the decoder of the target's last stage, or null; a trained head on the same devices
-// reads its hidden states.
+// `target` is the decoder of the target's last stage, or null. A trained head on the same devices
+// reads that decoder's hidden states.
 Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role role,
                                               int64_t kv_blocks, const PlacedStage& stage,
                                               const Decoder* target) {
@@ -97,8 +99,8 @@ Result<std::unique_ptr<Decoder>> load_decoder(const ModelsToLoad& models, Role r
 Status load_stage(const ModelsToLoad& models, Role role, int64_t kv_blocks, PlacedStage& stage,
                   const Decoder* target) {
   Result<std::unique_ptr<Decoder>> decoder = load_decoder(models, role, kv_blocks, stage, target);
-  // Checked before the decoder: where a file has changed meanwhile, an error in its content is only
-  // a consequence.
+  // Checks the files before the decoder: if a file has changed meanwhile, an error in its content
+  // is only a consequence.
   const Checkpoint& checkpoint = models.of(role).opened->checkpoint;
   const auto holds = [&](ModuleId module) {
     return stage.layers.holds(module, checkpoint.config());

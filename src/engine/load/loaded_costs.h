@@ -1,4 +1,4 @@
-// What Steps of the loaded models cost, from the cache that EngineOptions name or by measuring.
+// The costs of Steps of the loaded models, from the cache that EngineOptions name or by measuring.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,14 @@
 
 namespace forerun {
 
-// Where the costs of Steps of loaded models are kept, and the key by which they are found.
+// The folder that caches the costs of Steps of loaded models, and their key in it.
 struct CostPlace {
   std::filesystem::path folder;  // empty: nothing is kept
   CostKey key;
 };
 
-// The place for `models`, which were loaded from `to_load`. If its key cannot be made, nothing is
-// kept, and the log says so.
+// Returns the place for `models`, which were loaded from `to_load`. If its key cannot be made,
+// nothing is kept, and the log says so.
 CostPlace cost_place(const ModelsToLoad& to_load, const LoadedModels& models);
 
 // Calls find_or_measure_costs(); `executor` runs `models`.

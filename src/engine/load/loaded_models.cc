@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// Whether the role has a model, and the fact holds for all of its stages.
+// Returns whether the role has a model and the fact holds for all of its stages.
 bool holds_for_all(const PlacedModel& model, bool StageFacts::*fact) {
   return model.opened != nullptr &&
          std::all_of(model.stages.begin(), model.stages.end(),

@@ -12,13 +12,14 @@
 namespace forerun {
 namespace {
 
-// Concurrent on GPUs: waking sleeping threads took 35 us of every draft Step of half a
-// millisecond. Longer than such a Step.
+// The time that a thread polls before it sleeps, for concurrent models on GPUs: longer than a draft
+// Step. Waking sleeping threads took 35 us of every draft Step of half a millisecond.
 constexpr std::chrono::microseconds kSpin{1000};
-// Three threads poll, and one a GPU waits for it.
+// Three threads poll, and one more per GPU waits for that GPU.
 constexpr size_t kCoresToSpin = 12;
 
-// The role's runner, which replays answers or emulates a machine where the options ask for it.
+// Returns the role's runner, wrapped to replay answers or to emulate a machine if the options ask
+// for it.
 std::unique_ptr<StepRunner> wrapped_runner(LoadedModels& models, Role role,
                                            const ExecutorOptions& options) {
   std::unique_ptr<StepRunner> runner = make_runner(models, role);
@@ -30,7 +31,7 @@ std::unique_ptr<StepRunner> wrapped_runner(LoadedModels& models, Role role,
   return runner;
 }
 
-// Which roles have a thread of their own. `target`: the target's runner.
+// Returns which roles have a thread of their own. `target` is the target's runner.
 std::array<bool, kNumRoles> threaded_roles(const LoadedModels& models, const StepEmulator* emulator,
                                            StepRunner& target) {
   const bool emulated_apart = emulator != nullptr && emulator->profile().separate_devices;
@@ -46,7 +47,7 @@ bool runs_on_gpus(const PlacedModel& model) {
   return !model.stages.empty() && !model.stages.back().gpus.empty();
 }
 
-// Whether processors have nothing else to do while both models' GPUs work.
+// Returns whether the processors have no other work while both models run on GPUs.
 bool may_spin(const LoadedModels& models) {
   return models.concurrent() && runs_on_gpus(models.model(Role::kTarget)) &&
          runs_on_gpus(models.model(Role::kDraft)) && available_cores().size() >= kCoresToSpin;
@@ -64,7 +65,7 @@ std::unique_ptr<RealExecutor> make_executor(LoadedModels& models, ExecutorOption
                                      *executor.runners[static_cast<size_t>(Role::kTarget)]);
   if (may_spin(models)) executor.spin = kSpin;
   if (models.concurrent()) {
-    // Stages have threads of their own.
+    // Pipeline stages have threads of their own.
     executor.on_thread_start = [&models](Role role) {
       const std::vector<PlacedStage>& stages = models.model(role).stages;
       if (stages.size() == 1 && stages.front().is_here) stages.front().devices->pin_caller();

@@ -1,4 +1,4 @@
-// Makes the executor that runs Steps on loaded models: which of them have a thread, how long
+// Makes the executor that runs Steps on loaded models: decides which models have a thread, how long
 // threads poll, and which runners emulate a machine or replay answers.
 #pragma once
 
@@ -16,8 +16,8 @@
 namespace forerun {
 
 struct ExecutorOptions {
-  StepEmulator* emulator = nullptr;  // null: Steps last as long as they do
-  // For each role, what answers in place of its model, which then reads no prompts
+  StepEmulator* emulator = nullptr;  // null: Steps are not delayed
+  // For each role, a source that answers in place of its model, which then reads no prompts
   // (simulation/replayed_runner.h); null: the model answers.
   std::array<const AcceptanceSource*, kNumRoles> answers = {};
   std::function<void(const StepRecord&)> on_step = {};
@@ -26,14 +26,14 @@ struct ExecutorOptions {
   StepBudget budget = {};
 };
 
-// The models must outlive the executor, whose Steps change the KV of their decoders. Only one
+// Makes an executor. The models must outlive it; it changes the KV of their decoders. Only one
 // executor may run Steps at a time.
 std::unique_ptr<RealExecutor> make_executor(LoadedModels& models, ExecutorOptions options);
 
-// Called by the thread that calls the executor's next(). Where that thread is a member of a team of
-// CPU threads, it is pinned to its own processor, as the other members are. If it were not, the
-// kernel's scheduler would put it on another member's processor as soon as other processes are
-// busy, and the two would wait for each other.
+// Must be called by the thread that calls the executor's next(). If that thread is a member of a
+// team of CPU threads, pins it to its own processor, like the other members. Otherwise the OS
+// scheduler would move it to another member's processor whenever other processes are busy, and the
+// two would wait for each other.
 void pin_executors_caller(const LoadedModels& models);
 
 }  // namespace forerun

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-// The stages of a launch, where each is another process.
+// Makes the transport to the stages of a launch, each of which is another process.
 std::unique_ptr<StageTransport> remote_stages(const PlacedModel& model, int64_t kv_blocks,
                                               Hosts* hosts) {
   PipelineFacts facts{.config = &model.opened->checkpoint.config(),
@@ -29,7 +29,7 @@ std::unique_ptr<StageTransport> remote_stages(const PlacedModel& model, int64_t 
   return std::make_unique<RemoteStages>(hosts, facts, deadlines);
 }
 
-// The stages of this process, each on a thread.
+// Makes the transport to the stages of this process, each on its own thread.
 std::unique_ptr<StageTransport> stage_threads(const PlacedModel& model) {
   std::vector<PipelineStage> stages;
   for (const PlacedStage& stage : model.stages) {

@@ -10,8 +10,8 @@
 
 namespace forerun {
 
-// The role must have a model. The runner's Steps change the KV of the decoders of `models`, which
-// must outlive the runner.
+// Makes a runner of the role, which must have a model. The runner changes the KV of the decoders of
+// `models`, which must outlive it.
 std::unique_ptr<StepRunner> make_runner(LoadedModels& models, Role role);
 
 }  // namespace forerun

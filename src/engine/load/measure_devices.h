@@ -1,4 +1,4 @@
-// Measures what Steps cost on devices of this machine without creating an engine, for plans.
+// Measures the costs of Steps on devices of this machine, for plans, without creating an engine.
 #pragma once
 
 #include "forerun/engine.h"
@@ -7,9 +7,9 @@
 
 namespace forerun {
 
-// Loads the models that `options` name on the devices that they name, and finds or measures the
-// durations of Steps as an engine does at its start. Fails as Engine::create(); refuses options
-// that emulate a machine or ask for splits to be tried.
+// Loads the models of `options` on the devices of `options`, and finds or measures the durations of
+// Steps as an engine does at its start. Fails as Engine::create() does; refuses options that
+// emulate a machine or ask for splits to be tried.
 Result<StartCosts> measure_devices(const EngineOptions& options);
 
 }  // namespace forerun

@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// What the processes agree on.
+// The part of the memory plan that the processes agree on.
 struct PlannedRoom {
   int32_t max_context_tokens = 0;
   int64_t target_blocks = 0;

@@ -1,5 +1,5 @@
-// How the processes of a launch agree on one memory plan: the context and the KV blocks for which
-// the process with the least room has memory.
+// Makes the processes of a launch agree on one memory plan: the context and the KV blocks for which
+// the process with the least memory has room.
 #pragma once
 
 #include "engine/load/memory_plan.h"
@@ -8,11 +8,11 @@
 
 namespace forerun {
 
-// One round of a launch (Hosts::settle), called by every process. `own`: the plan that this process
-// made as if the other processes had enough memory. Returns `own` with the shortest context and the
-// fewest target blocks of all processes; a draft that keeps all of its text gets as many blocks as
-// the target. Where `own` of any process is a failure, all processes fail with it; kCorrupt where
-// another process' plan cannot be read.
+// Agrees on a plan in one round of a launch (Hosts::settle); every process calls it. `own` is the
+// plan that this process made as if the other processes had enough memory. Returns `own` with the
+// shortest context and the fewest target blocks of all processes; a draft that keeps all of its
+// text gets as many blocks as the target. If `own` of any process is a failure, all processes fail
+// with it. Fails with kCorrupt if another process's plan cannot be read.
 Result<MemoryPlan> agree_on_memory(Hosts& hosts, const Result<MemoryPlan>& own);
 
 }  // namespace forerun

@@ -18,7 +18,7 @@ MemoryPlan plan_of(int32_t context, int64_t target_blocks) {
   return plan;
 }
 
-// Every rank brings its entry of `plans`.
+// Every rank passes its entry of `plans`.
 std::vector<Result<MemoryPlan>> agree(const std::vector<Result<MemoryPlan>>& plans) {
   return start_on_all_ranks(
       static_cast<int32_t>(plans.size()) - 1, [&](const std::shared_ptr<Hosts>& hosts) {
@@ -27,7 +27,7 @@ std::vector<Result<MemoryPlan>> agree(const std::vector<Result<MemoryPlan>>& pla
 }
 
 TEST(MemoryAgreement, TheLeastContextAndTheFewestBlocksCountForAll) {
-  // Neither the coordinator nor any one stage has the least of both.
+  // Neither the coordinator nor any single stage has the minimum of both.
   const auto agreed = agree({plan_of(4096, 100), plan_of(4096, 60), plan_of(2048, 80)});
   for (const Result<MemoryPlan>& plan : agreed) {
     ASSERT_TRUE(plan.ok()) << plan.status().message();
@@ -44,7 +44,7 @@ TEST(MemoryAgreement, ADraftThatKeepsAllHasAsManyBlocksAsTheTarget) {
   auto agreed = agree({coordinators, plan_of(4096, 60)});
   ASSERT_TRUE(agreed[0].ok()) << agreed[0].status().message();
   EXPECT_EQ(agreed[0]->draft_blocks, 60);
-  // Blocks of windows do not depend on the target's.
+  // Blocks of windows do not depend on the target's blocks.
   coordinators.draft_blocks = 9;
   coordinators.draft_window = 128;
   agreed = agree({coordinators, plan_of(4096, 60)});

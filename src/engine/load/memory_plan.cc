@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// In a pipeline each stage may have two items of 64 rows under way, and the rows of two more are
+// In a pipeline each stage may hold two items of 64 rows, and the rows of two more items are
 // verified but not yet committed.
 int32_t tree_tokens(int32_t target_stages) {
   constexpr int32_t kRows = 64;
@@ -20,18 +20,18 @@ int32_t tree_tokens(int32_t target_stages) {
                            : kTreeReserveTokens;
 }
 
-// KV needs of the models whose KV cache is as long as the text.
+// KV needs of the models with a KV cache as long as the text.
 class KeepingAll {
  public:
   explicit KeepingAll(bool draft_too) : draft_too_(draft_too) {}
 
   bool has(Role role) const { return role == Role::kTarget || draft_too_; }
-  // Bytes of KV that a token takes in `memory`, all parts of both models included; 0 where no part
-  // there has KV heads.
+  // Returns the bytes of KV per token in `memory`, summed over all parts of both models; 0 if no
+  // part there has KV heads.
   int64_t token_bytes(const DeviceMemory& memory) const {
     return (draft_too_ ? memory.need() : memory.need(Role::kTarget)).kv_token_bytes();
   }
-  // "1024 bytes a token: 512 + 512 on its devices"
+  // Returns a text such as "1024 bytes a token: 512 + 512 on its devices".
   std::string describe_token(const DeviceMemory& memory) const {
     std::string parts;
     int32_t count = 0;
@@ -47,8 +47,8 @@ class KeepingAll {
   bool draft_too_;
 };
 
-// The bytes that KV may take where the user sets no limit. The rest of a host's memory is left to
-// other processes; a GPU is used by this process alone, but allocations are rounded up.
+// Returns the bytes of KV if the user sets no limit. Other processes need the rest of a host's
+// memory; a GPU is used by this process alone, but allocations are rounded up.
 int64_t default_kv_bytes(const DeviceMemory& memory) {
   const int64_t room = memory.room_bytes();
   return memory.is_host ? std::min(memory.available_bytes / 2, room) : room / 10 * 9;
@@ -56,9 +56,9 @@ int64_t default_kv_bytes(const DeviceMemory& memory) {
 
 int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
-// KV blocks for a draft model that keeps a window of each request: for each request the window, the
-// block in which it ends and room for a tree, then the rows of a Step that reads prompts. At least
-// what measuring Steps takes, which uses no window.
+// Returns the KV blocks of a draft model that keeps a window of each request: for each request the
+// window, the block in which it ends and room for a tree, then the rows of a Step that reads
+// prompts; at least as many as measuring Steps takes, which uses no window.
 int64_t blocks_of_windows(int32_t window_tokens, int32_t requests) {
   constexpr int64_t kStepTokens = StepBudget{}.rows;
   constexpr int64_t kMeasuredTokens = kMaxMeasuredContext + kMaxMeasuredRows;
@@ -71,7 +71,7 @@ int64_t blocks_of_windows(int32_t window_tokens, int32_t requests) {
 Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_context,
                                bool has_draft, std::vector<DeviceMemory> memories,
                                int32_t target_stages) {
-  // A context of 1 would leave no token to write.
+  // A context of 1 would leave no room for an output token.
   if (options.max_context_tokens < 0 || options.max_context_tokens == 1 ||
       options.max_context_tokens > longest_context) {
     return Status(StatusCode::kInvalidArgument,
@@ -116,7 +116,7 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
   int64_t limit = 0;
   for (const DeviceMemory& memory : memories) {
     const int64_t bytes_of_token = keeping_all.token_bytes(memory);
-    if (bytes_of_token == 0) continue;  // its devices have no heads
+    if (bytes_of_token == 0) continue;  // its devices hold no KV heads
     int64_t bytes = default_kv_bytes(memory) - window_bytes(memory);
     if (options.kv_memory_bytes > 0) {
       const double share =
@@ -155,8 +155,8 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
     }
     plan.max_context_tokens = static_cast<int32_t>(fits);
   }
-  // On a CPU pages are committed when a token is written, so room for many requests costs nothing
-  // until they come.
+  // On a CPU, pages are committed when a token is written, so room for many requests costs nothing
+  // until they arrive.
   plan.target_blocks = std::min(wanted_blocks, limit_blocks);
   if (has_draft) {
     plan.draft_window = options.draft_window;

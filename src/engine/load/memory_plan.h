@@ -1,5 +1,5 @@
-// Divides the devices' memory: what weights and buffers leave becomes KV cache, for a context
-// length and a number of requests.
+// Divides the devices' memory: the part that weights and buffers leave becomes KV cache, for a
+// context length and a number of requests.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace forerun {
 
-// Rows of a token tree that each request has room for beside its text, where nothing is cut into
+// Number of rows of a token tree that each request can hold beside its text, without pipeline
 // stages.
 inline constexpr int32_t kTreeReserveTokens = 256;
 
 struct MemoryPlan {
-  std::vector<DeviceMemory> memories;  // with the needs of both models' parts
+  std::vector<DeviceMemory> memories;  // include the needs of both models' parts
   int32_t max_context_tokens = 0;
-  int32_t tree_tokens = 0;    // rows of a token tree that each request has room for beside its text
+  int32_t tree_tokens = 0;    // rows of a token tree that each request can hold beside its text
   int64_t target_blocks = 0;  // blocks of kKvBlockTokens tokens
   int64_t draft_blocks = 0;   // 0 without a draft model
   int32_t draft_window = 0;   // EngineOptions::draft_window; 0 without a draft model
@@ -31,11 +31,11 @@ struct MemoryPlan {
   int64_t kv_bytes() const;
 };
 
-// `longest_context`: what the checkpoints were made for, in tokens. Where the user sets no limit,
-// KV takes half of the host's memory, or nine tenths of what is free on a GPU. Fails, with the
-// figures, where the context asked for does not fit into the memory asked for, or that memory is
-// more than the machine has. `target_stages`: the number of the target's pipeline stages, each of
-// which holds rows of a request under way.
+// `longest_context`: the context length of the checkpoints, in tokens. If the user sets no limit,
+// KV takes half of the host's memory, or nine tenths of the free memory of a GPU. Fails, with the
+// figures, if the requested context does not fit into the requested memory, or that memory is more
+// than the machine has. `target_stages`: the number of the target's pipeline stages, each of which
+// holds rows that are in flight.
 Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_context,
                                bool has_draft, std::vector<DeviceMemory> memories,
                                int32_t target_stages = 1);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMegabyte = 1'000'000;
 
-// A host memory of `megabytes`, of which KV may take half, with a part for each entry of
+// Returns a host memory of `megabytes`, of which KV may take half, with a part for each entry of
 // `token_bytes`.
 DeviceMemory memory(const std::string& name, int64_t megabytes,
                     const std::vector<int64_t>& token_bytes) {
@@ -31,7 +31,7 @@ TEST(MemoryPlan, TheTightestMemoryDecides) {
   ASSERT_TRUE(both.ok()) << both.status().message();
   EXPECT_EQ(both->target_blocks, 50 * kMegabyte / (1000 * 64));
   EXPECT_EQ(both->draft_blocks, 0);
-  // One memory has less room, or more KV heads, or a draft's part as well.
+  // One memory has less room, or more KV heads, or also a draft's part.
   for (const DeviceMemory& tight : {memory("cuda:1", 50, {1000}), memory("cuda:1", 100, {2000}),
                                     memory("cuda:1", 100, {1000, 1000})}) {
     const auto plan = plan_memory(options, 4096, true,
@@ -42,7 +42,7 @@ TEST(MemoryPlan, TheTightestMemoryDecides) {
   }
 }
 
-// A draft with a window has a KV cache of constant length, and the rest is the target's.
+// A draft with a window has a KV cache of constant size, and the target gets the rest.
 TEST(MemoryPlan, ADraftThatKeepsAWindowHasNoSecondCache) {
   DeviceMemory both = memory("cuda:0", 1000, {1000, 1000});
   both.needs[1].role = Role::kDraft;
@@ -60,7 +60,7 @@ TEST(MemoryPlan, ADraftThatKeepsAWindowHasNoSecondCache) {
   const auto whole = blocks_of(200'000, 0);
   EXPECT_EQ(whole.first, 250 * kMegabyte / (1000 * 64));
   EXPECT_EQ(whole.second, whole.first);
-  // Eight windows of 16 blocks, with the block that a window ends in and four of a tree, and the
+  // Eight windows of 16 blocks, each with the block in which it ends and four of a tree, and the
   // eight of a Step's prompt rows.
   const auto window = blocks_of(200'000, 1024);
   EXPECT_EQ(window.second, 8 * (16 + 1 + 4) + 8);

@@ -1,4 +1,4 @@
-// Fills in ModelFacts, what speculation plans must know of an engine's models.
+// Fills in ModelFacts: the facts about an engine's models that speculation plans depend on.
 #pragma once
 
 #include "engine/load/loaded_models.h"
@@ -7,11 +7,11 @@
 
 namespace forerun {
 
-// Whether the model has sliding-window layers.
+// Returns whether the model has sliding-window layers.
 bool has_window(const OpenedModel& model);
-// The facts of models that have been opened: all but their context and what their devices support.
+// Returns the facts of opened models, except their context and the features of their devices.
 ModelFacts facts_of(const OpenedModels& opened);
-// Adds the context and what the devices support, once the models are loaded.
+// Adds the context and the features of the devices, once the models are loaded.
 void add_loaded(const LoadedModels& loaded, ModelFacts& facts);
 
 }  // namespace forerun

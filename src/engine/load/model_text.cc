@@ -20,7 +20,7 @@ constexpr const char* kTokens = "tokenizer.ggml.tokens";
 constexpr const char* kTemplate = "tokenizer.chat_template";
 constexpr const char* kTemplateNames = "tokenizer.chat_templates";
 
-// "bos_token" and the like, as templates name them.
+// Returns the special tokens by the names that templates use, such as "bos_token".
 std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataReader& fields) {
   std::vector<std::pair<std::string, std::string>> names;
   const auto tokens = fields.strings(kTokens);
@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, std::string>> special_tokens(GgufMetadataRead
   return names;
 }
 
-// What a file without a template of the plain name has: "no chat template", or only other names.
+// Describes a file without a template of the plain name: "no chat template", or only other names.
 std::string named_templates(GgufMetadataReader& fields) {
   const auto names = fields.strings(kTemplateNames);
   if (!names || names->empty()) return "no chat template";
@@ -45,7 +45,8 @@ std::string named_templates(GgufMetadataReader& fields) {
   return "no chat template but " + printable(list);
 }
 
-// Fails where the list of names has one without a template. "default" is the plain key's.
+// Fails if the list of names has one without a template. The plain key holds the template
+// "default".
 void check_named_templates(GgufMetadataReader& fields) {
   const auto names = fields.strings(kTemplateNames);
   if (!names) return;
@@ -80,7 +81,8 @@ Result<GgufVocabulary> read_gguf_vocabulary(const GgufFile& file) {
   vocabulary.eot = fields.token_id("tokenizer.ggml.eot_token_id");
   vocabulary.eom = fields.token_id("tokenizer.ggml.eom_token_id");
   vocabulary.unk = fields.token_id("tokenizer.ggml.unknown_token_id");
-  // Nothing pads; older converters wrote the id of a token that they then left out.
+  // Drops a padding id beyond the vocabulary: the engine pads nothing, and older converters wrote
+  // the id of a token that they then left out.
   vocabulary.pad = fields.token_id("tokenizer.ggml.padding_token_id");
   if (vocabulary.pad && static_cast<size_t>(*vocabulary.pad) >= vocabulary.tokens.size()) {
     vocabulary.pad.reset();

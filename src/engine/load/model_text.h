@@ -1,4 +1,4 @@
-// The tokenizer and the chat template of a checkpoint, whatever its files are.
+// Loads the tokenizer and the chat template of a checkpoint in any file format.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -10,16 +10,16 @@
 
 namespace forerun {
 
-// Fail with the file and the field or key at fault.
+// Fails with a message that names the file and the wrong field or key.
 Result<Tokenizer> load_tokenizer(const Checkpoint& checkpoint);
-// kNotFound where the checkpoint has no template. In a GGUF file tokenizer.chat_template is the
-// regular one and tokenizer.chat_template.tool_use the one for tools; other named ones ("rag") are
-// not taken, as in a directory.
+// Fails with kNotFound if the checkpoint has no template. In a GGUF file tokenizer.chat_template is
+// the regular template and tokenizer.chat_template.tool_use the one for tools; other named
+// templates ("rag") are ignored, as in a directory.
 Result<ChatTemplate> load_chat_template(const Checkpoint& checkpoint);
-// The same before it is parsed.
+// Returns the source of the template, not parsed.
 Result<ChatTemplateSources> load_chat_template_sources(const Checkpoint& checkpoint);
 
-// The vocabulary of a GGUF file, whose strings it views.
+// Reads the vocabulary of a GGUF file; the result refers to the file's strings.
 Result<GgufVocabulary> read_gguf_vocabulary(const GgufFile& file);
 
 }  // namespace forerun

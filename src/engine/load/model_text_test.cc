@@ -1,4 +1,4 @@
-// Chat templates and tokenizers out of GGUF files.
+// Tests chat templates and tokenizers of GGUF files.
 #include "engine/load/model_text.h"
 
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// A trained head reads hidden states where the target's rows leave them.
+// Fails if a trained head is not placed where the target's hidden states are.
 Status check_head_placement(const EngineOptions& options, const Placement& placement) {
   const auto refused = [&options](const std::string& found, const std::string& accepted) {
     return Status(StatusCode::kUnsupported, "draft " + options.draft +

@@ -1,4 +1,4 @@
-// What an engine is asked to load: which models, in which number formats, with which options.
+// The models that an engine loads, with their number formats and options.
 #pragma once
 
 #include <array>
@@ -15,22 +15,22 @@
 
 namespace forerun {
 
-// Everything pointed to must outlive what is loaded.
+// All pointers must outlive the loaded models.
 struct ModelsToLoad {
   struct Model {
     const OpenedModel* opened = nullptr;
     WeightOverride weights = WeightOverride::kAsStored;
   };
-  std::array<Model, kNumRoles> models;  // the draft's may be none
+  std::array<Model, kNumRoles> models;  // the draft's entry may be empty
   Activation activation = Activation::kBf16;
   const EngineOptions* options = nullptr;  // context, KV memory, progress, hosts
-  int32_t emulated_stages = 1;             // stages that the emulated target is cut into
+  int32_t emulated_stages = 1;             // number of stages of the emulated target
 
   const Model& of(Role role) const { return models[static_cast<size_t>(role)]; }
 };
 
-// What `options` ask to load of the opened models; both must outlive the result. Fails on weight
-// and activation types that the devices cannot compute with.
+// Returns the models to load for `options` from the opened models; both must outlive the result.
+// Fails if the devices cannot compute with the weight or activation types.
 Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placement& placement,
                                     const OpenedModels& opened);
 

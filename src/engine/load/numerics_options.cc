@@ -13,10 +13,11 @@
 namespace forerun {
 namespace {
 
-// Inputs that share a scale on a GPU.
+// Numbers of inputs that share a scale on a GPU.
 constexpr int32_t kInt4Group = 128;
 constexpr int32_t kInt8Group = 64;
-// Bytes in bf16. A smaller head is read in 15 us (H200), about the variation of Step times.
+// Smallest size of a large head, in bytes of bf16. A smaller head is read in 15 us (H200), about
+// the variation of Step times.
 constexpr int64_t kLargeHeadBytes = int64_t{64} << 20;
 
 Result<Activation> parse_activation(const std::string& name) {
@@ -33,7 +34,7 @@ constexpr const char* kInt4Head = "int4_head";
 constexpr const char* kInt4 = "int4";
 constexpr const char* kChosen = "auto";
 
-// Unset for a name that weight_names() has not, but for int4_head and int4.
+// Returns nothing for a name that is neither in weight_names() nor int4_head or int4.
 std::optional<WeightOverride> find_weights(const std::string& name) {
   if (name == kAsStored) return WeightOverride::kAsStored;
   if (name == kInt8Head) return WeightOverride::kInt8Head;
@@ -62,12 +63,12 @@ Result<std::optional<WeightOverride>> parse_draft_weights(const std::string& nam
   return unknown_weights("draft_weights", name, draft_weight_names());
 }
 
-// Whether only a draft on GPUs may be rounded so.
+// Returns whether only a draft on GPUs may use this format.
 bool is_for_gpu_drafts(WeightOverride weights) {
   return weights == WeightOverride::kInt4Head || weights == WeightOverride::kInt4;
 }
 
-// Fails where a GPU cannot compute with the model's weights, and says what it accepts.
+// Fails if a GPU cannot compute with the model's weights; the message lists what it accepts.
 Status check_on_gpu(const std::string& found, WeightOverride weights, const OpenedModel& model,
                     const std::string& accepted) {
   const auto refused = [&found](const std::string& why) {
@@ -115,7 +116,7 @@ std::string list_of(const std::vector<std::string>& names) {
 
 Result<WeightOverride> parse_weights(const std::string& name) {
   const std::optional<WeightOverride> weights = find_weights(name);
-  // Only drafts may be rounded to int4: logits are off by about a tenth.
+  // Refuses int4 for the target: its logits would be off by about a tenth.
   if (weights && !is_for_gpu_drafts(*weights)) return *weights;
   return unknown_weights("weights", name, weight_names());
 }
@@ -133,7 +134,7 @@ bool int4_head_pays(int32_t hidden_size, int32_t vocab_size) {
 }
 
 WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement) {
-  // Small models are limited by the bytes of their weights, and fewer bits hardly change their
+  // The bytes of their weights limit the speed of small models, and fewer bits hardly change their
   // guesses.
   const ModelConfig& config = draft.checkpoint.config();
   if (placement.on_gpus()) {
@@ -143,7 +144,7 @@ WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlaceme
     return int4_head_pays(config.hidden_size, rows) ? WeightOverride::kInt4Head
                                                     : WeightOverride::kAsStored;
   }
-  // A head may use its target's LM head, which is larger than the rest of it.
+  // A trained head may use its target's LM head, which is larger than the rest of the head.
   return config.quantization.kind == QuantizationConfig::Kind::kNone ? WeightOverride::kInt8
                                                                      : WeightOverride::kInt8Head;
 }

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-// Every format that can be made is named, whatever encoders there are.
+// The names include every format that can be made, for any set of encoders.
 TEST(NumericsOptions, WeightsNameEveryFormatThatCanBeMade) {
   for (const WeightFormat format : requantizable_formats()) {
     EngineOptions options;

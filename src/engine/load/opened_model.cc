@@ -63,7 +63,7 @@ void tell_fields_not_read(const Checkpoint& checkpoint) {
   log_line(LogLevel::kWarning, line + ", which Forerun does not read; the model runs without");
 }
 
-// The draft's defaults choose nothing.
+// Logs the target's defaults that are not applied; the draft's defaults are not used at all.
 void tell_defaults_not_applied(const OpenedModel& target) {
   if (target.defaults.not_applied.empty()) return;
   std::string line = target.checkpoint.path().string() + ": found ";
@@ -92,7 +92,7 @@ SamplingParams default_sampling(const GenerationDefaults& defaults) {
     params.*field.param = (defaults.sampling.*field.option).value_or(params.*field.param);
   });
   params.top_k = std::max(params.top_k, 0);  // -1 and 0 both keep all
-  // Without do_sample the temperature decides, as in vLLM; transformers would be greedy.
+  // Without do_sample the temperature decides, as in vLLM; transformers would decode greedily.
   if (!defaults.do_sample.value_or(defaults.sampling.temperature.has_value())) {
     params.temperature = 0.0f;
   }

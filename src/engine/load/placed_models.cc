@@ -31,9 +31,9 @@ std::vector<int32_t> PlacedModels::gpus_here() const {
 
 namespace {
 
-// A draft that runs in turn with the target, on its processors or on those of its last stage. A
-// trained head is not divided: it is on the first of a group of GPUs, which keeps what it reads, or
-// on one device of all the group's processors.
+// Places a draft that takes turns with the target, on its processors or on those of its last stage.
+// A trained head is not divided: it runs on the first GPU of a group, which holds the hidden states
+// that it reads, or on one device of all the group's processors.
 PlacedStage place_sequential_draft(const OpenedModel& draft, const ModelPlacement& placement,
                                    PlacedModels& placed) {
   PlacedStage stage;

@@ -1,5 +1,5 @@
-// Both models cut into stages and placed on devices. Each stage has its layers, its CPU devices or
-// GPUs and, once it is loaded (load_stages.h), its decoder.
+// Both models divided into stages and placed on devices. Each stage has its layers, its CPU devices
+// or GPUs and, once it is loaded (load_stages.h), its decoder.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ namespace forerun {
 
 struct PlacedStage {
   bool is_here = true;  // false: another process holds the stage
-  // Samples, and runs forwards where there are no GPUs. Null for an earlier stage on GPUs and for
-  // a stage in another process.
+  // The CPU devices that sample and, without GPUs, run forward passes. Null for an earlier stage on
+  // GPUs and for a stage in another process.
   CpuDeviceGroup* devices = nullptr;
   std::vector<int32_t> gpus;
   int32_t degree = 1;
@@ -34,28 +34,30 @@ struct PlacedStage {
 
 struct PlacedModel {
   const OpenedModel* opened = nullptr;  // null: the role has no model
-  std::vector<PlacedStage> stages;      // in order; a single one where the model is not cut
+  std::vector<PlacedStage> stages;      // in order; a single one if the model is not pipelined
 
-  // The stage that this process holds; only for the target of a launch, in a process of a stage.
+  // Returns the stage that this process holds. Only for the target of a launch, in a stage's
+  // process.
   const PlacedStage& stage_here() const;
-  // The layers of each stage.
+  // Returns the layers of each stage.
   std::vector<LayerRange> layers() const;
 };
 
 struct PlacedModels {
-  std::vector<std::unique_ptr<CpuDeviceGroup>> devices;  // devices of this process' stages
+  std::vector<std::unique_ptr<CpuDeviceGroup>> devices;  // devices of this process's stages
   std::array<PlacedModel, kNumRoles> models;             // last: decoders use the devices
 
   PlacedModel& of(Role role) { return models[static_cast<size_t>(role)]; }
   const PlacedModel& of(Role role) const { return models[static_cast<size_t>(role)]; }
-  // The indices of the GPUs of this process' stages, of the target first; one that both models or
-  // several stages use is listed as often.
+  // Returns the indices of the GPUs of this process's stages, the target's first. A GPU that both
+  // models or several stages use is repeated.
   std::vector<int32_t> gpus_here() const;
 };
 
-// Cuts the models into the stages of `placement` and makes the CPU devices of the stages that this
-// process holds; loads nothing. In a launch a stage's process holds the target's stage of its rank,
-// and the coordinator holds the draft alone. Fails as plan_stages() and CpuDeviceGroup::create().
+// Divides the models into the stages of `placement` and makes the CPU devices of the stages that
+// this process holds; loads nothing. In a launch, a stage's process holds the target's stage of its
+// rank, and the coordinator holds only the draft. Fails as plan_stages() and
+// CpuDeviceGroup::create() do.
 Result<PlacedModels> place_stages(const ModelsToLoad& models, const Placement& placement);
 
 }  // namespace forerun

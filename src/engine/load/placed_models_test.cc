@@ -22,7 +22,7 @@ TEST(PlacedModels, EachStageHasDevicesAndConsecutiveLayers) {
   EXPECT_EQ(target.layers(), cut);
   EXPECT_EQ(placed->of(Role::kDraft).layers(),
             std::vector<LayerRange>{LayerRange::all(demo_pair().draft->checkpoint.config())});
-  // Four groups, none shared, in the order of the stages, the draft's last.
+  // Four groups, none shared, in the order of the stages; the draft's group is last.
   ASSERT_EQ(placed->devices.size(), 4u);
   for (size_t idx = 0; idx < 3; ++idx) {
     EXPECT_TRUE(target.stages[idx].is_here);

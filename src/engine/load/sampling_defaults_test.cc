@@ -1,4 +1,4 @@
-// How a checkpoint's generation_config.json applies to requests that set nothing.
+// Tests how a checkpoint's generation_config.json applies to requests without options.
 #include <gtest/gtest.h>
 
 #include "engine/load/opened_model.h"
@@ -24,7 +24,7 @@ TEST(SamplingDefaults, WithoutItTheTemperatureDoes) {
   EXPECT_EQ(temperature_of(std::nullopt, 0.6), 0.6f);
   EXPECT_EQ(temperature_of(std::nullopt, 0.0), 0.0f);
   EXPECT_EQ(temperature_of(std::nullopt, std::nullopt), 0.0f);
-  // Other fields do not make it sample.
+  // Other fields do not turn sampling on.
   GenerationDefaults defaults;
   defaults.sampling.top_p = 0.9;
   defaults.sampling.top_k = 20;

@@ -1,6 +1,6 @@
-// The ways in which a strategy that sizes its trees by costs can decode: by some of its sources of
-// guesses or by none, which is plain decoding. A request changes from one to another at its next
-// round and keeps its strategy, its KV and what it has learnt.
+// The arms of a strategy that sizes its trees by costs: each uses some of its draft sources, or
+// none, which is plain decoding. A request that switches arms does so at its next round and keeps
+// its strategy, its KV and what it has learnt.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace forerun {
 
-// All sources of `plan` together first, plain decoding last. One entry where its strategy does not
-// choose by costs or its models run side by side.
+// Returns the arms: first all sources of `plan` together, last plain decoding. Returns a single arm
+// if its strategy does not choose by costs or its models run concurrently.
 std::vector<GuessSources> source_arms(const SpeculationPlan& plan);
 
 }  // namespace forerun

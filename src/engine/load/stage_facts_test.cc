@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// A decoder that chooses KV, with the head or without it.
+// A decoder that selects KV, with or without the LM head.
 class ChoosingDecoder : public FakeDecoder {
  public:
   explicit ChoosingDecoder(int32_t stage) : FakeDecoder(/*vocab=*/8, /*blocks=*/1, /*seed=*/1) {
@@ -31,7 +31,7 @@ TEST(StageFacts, OnlyAStageWithTheHeadHasReadsPerSelection) {
   EXPECT_EQ(stage_facts(ChoosingDecoder(1)).kv_reads_per_selection, 2.5);
 }
 
-// Every rank brings its entry of `own`.
+// Every rank passes its entry of `own`.
 std::vector<Result<std::vector<StageFacts>>> gather(const std::vector<Result<StageFacts>>& own) {
   return start_on_all_ranks(
       static_cast<int32_t>(own.size()) - 1, [&](const std::shared_ptr<Hosts>& hosts) {

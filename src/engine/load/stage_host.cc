@@ -19,7 +19,7 @@
 namespace forerun {
 namespace {
 
-// How long a stage that has failed waits for the coordinator to report the failure.
+// The time that a failed stage waits for the coordinator to report the failure.
 constexpr std::chrono::milliseconds kCoordinatorsWord{1000};
 
 struct OpenedStage {
@@ -28,7 +28,7 @@ struct OpenedStage {
   ModelsToLoad to_load;
 };
 
-// Everything but the weights.
+// Reads everything but the weights.
 Result<HostFacts> open_stage(const EngineOptions& options, OpenedStage& stage) {
   FORERUN_RETURN_IF_ERROR(check_isa());
   FORERUN_ASSIGN_OR_RETURN(stage.placement, place_on_hosts(options));

@@ -19,13 +19,13 @@
 namespace forerun {
 namespace {
 
-// The memories that stages lie in, each with the needs of the stages added so far.
+// The memories that hold stages, each with the needs of the stages added so far.
 class StageMemories {
  public:
   StageMemories(const ModelsToLoad& models, const PlacedModels& placed)
       : models_(models), placed_(placed) {}
 
-  // `stage_name`: for messages, behind the role's name: " stage 2", or empty.
+  // `stage_name` follows the role's name in messages: " stage 2", or empty.
   Status add(Role role, const std::string& stage_name, const PlacedStage& stage) {
     if (!stage.is_here) return add_elsewhere(role, stage_name, stage);
     if (!stage.gpus.empty()) return add_on_gpus(role, stage_name, stage);
@@ -34,13 +34,13 @@ class StageMemories {
   std::vector<DeviceMemory> take() { return std::move(memories_); }
 
  private:
-  // The memory of that name; its size is queried the first time. Valid until the next call.
+  // Returns the memory of that name; queries its size the first time. Valid until the next call.
   Result<DeviceMemory*> memory_of(const std::string& name,
                                   const std::function<Result<DeviceMemory>()>& query);
   Status add_on_gpus(Role role, const std::string& stage_name, const PlacedStage& stage);
   Status add_on_host(Role role, const std::string& stage_name, const PlacedStage& stage);
   Status add_elsewhere(Role role, const std::string& stage_name, const PlacedStage& stage);
-  // Adds what the stage needs of a host's memory.
+  // Adds the stage's needs to a host's memory.
   Status add_needs_to(DeviceMemory& memory, Role role, const std::string& stage_name,
                       const PlacedStage& stage);
 
@@ -58,8 +58,8 @@ Result<DeviceMemory*> StageMemories::memory_of(const std::string& name,
   return &memories_.emplace_back(std::move(memory));
 }
 
-// Adds the need of the part of `rank` to `memory`, under the part's name: "draft", for a stage
-// "target stage 2", for a group "draft device 1".
+// Adds the need of rank `rank` to `memory`, under the part's name: "draft", for a stage "target
+// stage 2", for a group "draft device 1".
 void add_need(DeviceMemory& memory, Role role, const std::string& stage_name,
               const std::vector<MemoryNeed>& needs, size_t rank) {
   MemoryNeed& need = memory.needs.emplace_back(needs[rank]);

@@ -1,5 +1,5 @@
-// The memory that the stages of both models need: what each stage adds to the memory that it lies
-// in, and how much KV cache the memories of this process have room for.
+// The memory needs of the stages of both models: adds each stage's needs to the memory that holds
+// it, and computes how much KV cache the memories of this process have room for.
 #pragma once
 
 #include "engine/load/memory_plan.h"
@@ -9,11 +9,11 @@
 
 namespace forerun {
 
-// plan_memory() for the stages of `placed`, which were placed from `models`; queries the memory of
-// the host and of the GPUs. Processes of a launch on the same host share that host's memory evenly.
-// A stage in another process counts as if its host had more memory than any stage needs: that
-// process plans for itself, and agree_on_memory() compares the plans. Fails as plan_memory(),
-// check_memory(), make_shard_plan(), gpu_memory() and gpu_memory_needs().
+// Runs plan_memory() for the stages of `placed`, which were placed from `models`; queries the
+// memory of the host and of the GPUs. Processes of a launch on the same host share that host's
+// memory evenly. A stage in another process counts as if its host had more memory than any stage
+// needs: that process plans for itself, and agree_on_memory() compares the plans. Fails as
+// plan_memory(), check_memory(), make_shard_plan(), gpu_memory() and gpu_memory_needs() do.
 Result<MemoryPlan> plan_stage_memory(const ModelsToLoad& models, const PlacedModels& placed);
 
 }  // namespace forerun

@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// Rows of the target that verify one tree.
+// Number of target rows that verify one tree.
 constexpr int64_t kVerifiedRows = 64;
 
 }  // namespace
@@ -23,7 +23,7 @@ TapOptions planned_taps(const ModelsToLoad& models, Role role, const LayerRange&
     return {.after_layers = {head.num_layers}, .places = requests * kTreeReserveTokens};
   }
   const ModelConfig& target = models.of(Role::kTarget).opened->checkpoint.config();
-  // The ends of two prompts beside what every request keeps.
+  // Room for the ends of two prompts, beside the places that every request keeps.
   const TapOptions taps = {.after_layers = fit_eagle3(head, target).value(),
                            .places = 2 * int64_t{TapPlaces::kMaxKept} +
                                      requests * (TapPlaces::kMinKept + kVerifiedRows)};

@@ -1,4 +1,4 @@
-// Which hidden states the models keep for a trained head (model/tap_store.h), and how many.
+// Decides which hidden states the models keep for a trained head (model/tap_store.h), and how many.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace forerun {
 
-// What the role's stage of these layers keeps: of the target, what the head reads as features; of
-// the head, what its further guesses start from. None where the draft is no head.
+// Returns what the role's stage of these layers keeps: the target keeps the hidden states that the
+// head reads as features, the head those that its further guesses start from. Empty if the draft is
+// not a trained head.
 TapOptions planned_taps(const ModelsToLoad& models, Role role, const LayerRange& layers);
 
-// Bytes of the store on the first device of the role's stage of these layers.
+// Returns the bytes of the store on the first device of the role's stage of these layers.
 int64_t tap_bytes(const ModelsToLoad& models, Role role, const LayerRange& layers);
 
 }  // namespace forerun

@@ -9,8 +9,9 @@ namespace {
 
 constexpr int32_t kBudgets[] = {512, 1024, 2048};  // tokens
 
-// The cost of choosing tokens at a draft Step, as a share of the time in which the whole KV cache
-// is read. A rerun of the last tokens is spread over the draft Steps that it serves.
+// Returns the cost of selecting tokens at a draft Step, as a share of the time of reading the whole
+// KV cache. The cost of rerunning the last tokens is spread over the draft Steps that use the
+// result.
 double selection_share(const KvViewEntry& view, int32_t budget, double kv_reads_per_selection) {
   const int32_t tokens = view.tokens_between_reruns(budget);
   return view.facts.selection_share + (tokens > 0 ? kv_reads_per_selection / tokens : 0.0);
@@ -36,7 +37,7 @@ std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
   for (const KvViewEntry& view : view_table()) {
     if (!view.facts.by_default) continue;
     for (const int32_t budget : kBudgets) {
-      // A view of most of the context saves nothing.
+      // A view of most of the context saves no time.
       if (models.max_context > 0 && 2 * budget > models.max_context) continue;
       SpeculationCandidate candidate = {
           .draft = {.budget_tokens = budget,

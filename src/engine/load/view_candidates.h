@@ -1,6 +1,5 @@
-// The KV views that the target may draft through where the engine chooses the strategy
-// (engine/loop/auto_strategy.h), and the acceptance assumed of each until its guesses have been
-// seen.
+// The KV views that the target may draft through if the engine chooses the strategy
+// (engine/loop/auto_strategy.h), and the acceptance assumed for each before any measurement.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +17,12 @@ namespace forerun {
 using ResolvePlan =
     std::function<Result<std::shared_ptr<const SpeculationPlan>>(const SpeculationOptions&)>;
 
-// Options of a request whose target drafts through the candidate's view, `gamma` guesses a round.
+// Returns the options of a request that drafts through the candidate's view, with `gamma` guesses
+// per round.
 SpeculationOptions self_options(const SpeculationCandidate& candidate, int32_t gamma);
 
-// Every view and budget that `resolve` accepts and whose acceptance rate is published.
-// `kv_reads_per_selection`: the target Decoder's.
+// Returns every view and budget that `resolve` accepts and that has a published acceptance rate.
+// `kv_reads_per_selection` is the target Decoder's.
 std::vector<SpeculationCandidate> view_candidates(const ModelFacts& models,
                                                   double kv_reads_per_selection,
                                                   const ResolvePlan& resolve);

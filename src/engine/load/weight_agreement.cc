@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kFolder = "tensor-digests";
 
-// The folder of kept digests: inside that of the user's step costs, or, on a host that cannot make
-// it, inside the host's own cache folder.
+// Returns the folder of kept digests: inside the folder of the user's Step costs, or, if this host
+// cannot create that, inside the host's own cache folder.
 std::filesystem::path digest_folder(const EngineOptions& options) {
   if (options.cost_cache.empty()) return {};
   std::error_code error;

@@ -1,5 +1,5 @@
-// Whether the processes of a launch have the same weights: each stage makes digests of the tensors
-// that it loads, and the coordinator makes digests of its own copy of all of them.
+// Checks that the processes of a launch have the same weights: each stage digests the tensors that
+// it loads, and the coordinator digests its own copy of all of them.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,16 @@ struct TensorFact {
   std::string digest;  // tensor_digests.h
 };
 
-// The tensors that stages of these layers load, each once. Reads those whose digests are not kept
-// in `options.cost_cache`, and reports to `options.on_progress`. Fails as digest_tensors() does.
+// Digests the tensors that stages of these layers load, each once. Reads those without a kept
+// digest in `options.cost_cache`, and reports to `options.on_progress`. Fails as digest_tensors()
+// does.
 Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
                                                     std::span<const LayerRange> layers,
                                                     const EngineOptions& options);
 
-// Called by every process: the coordinator compares `own` with the digests of every stage. Where
-// one differs all processes fail, with the tensor, both files and both ranks.
+// Compares digests: the coordinator compares `own` with those of every stage. Every process calls
+// it. If a digest differs, all processes fail; the message has the tensor, both files and both
+// ranks.
 Status agree_on_weights(Hosts& hosts, const std::vector<TensorFact>& own);
 
 }  // namespace forerun

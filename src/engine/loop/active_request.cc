@@ -14,8 +14,8 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// The log-probabilities of an EmittedToken or a RowResult: its token's first, then the
-// alternatives'.
+// Returns the log-probabilities of an EmittedToken or a RowResult: first the token's, then those of
+// the alternatives.
 template <class Token>
 std::vector<TokenLogprob> to_logprobs(const Token& token) {
   std::vector<TokenLogprob> logprobs = {{token.token, token.logprob}};
@@ -79,7 +79,7 @@ Status ActiveRequest::resume() {
                         "), but " + std::to_string(resumed.size() - idx - 1) + " follow it");
     }
   }
-  // The text had been sent, except an end that may belong to a stop string or an incomplete
+  // The text had already been sent, except an end that may belong to a stop string or an incomplete
   // character.
   for (const TokenId token : without_text_) text_of(token);
   without_text_.clear();
@@ -189,7 +189,8 @@ void ActiveRequest::send() {
   }
   for (const TokenId token : without_text_) next_event_.text += text_of(token);
   without_text_.clear();
-  // Clears the event's lists but keeps their memory, since devices wait for accept().
+  // Clears the event's lists but keeps their memory: devices wait for accept(), so it should not
+  // allocate.
   Event event;
   event.text = std::exchange(next_event_.text, {});
   event.tokens = next_event_.tokens;
@@ -205,7 +206,7 @@ void ActiveRequest::send() {
 
 void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStats& stats,
                            const std::string& strategy_name) {
-  // The place is free before the reader learns of the end and may submit its next request.
+  // Frees the place before the reader learns of the end and may submit its next request.
   place_.give_back();
   send();
   Event event;

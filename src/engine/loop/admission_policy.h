@@ -1,7 +1,7 @@
-// Decides which waiting request is admitted next: one that finds a place and room in the KV memory.
-// EngineLoop admits it, and RunningRequests reserves its blocks (KvReservations).
+// Decides which waiting request is admitted next: one for which there is a place and room in the KV
+// memory. EngineLoop admits it, and RunningRequests reserves its blocks (KvReservations).
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace forerun {
 
 class AdmissionPolicy {
  public:
-  // At most `max_active` requests run at a time. The objects must outlive this one.
+  // At most `max_active` requests run at a time. The objects must outlive this object.
   AdmissionPolicy(int32_t max_active, const RunningRequests* running, const Preemption* preemption,
                   WaitingQueue* waiting, SequenceSpecs* specs)
       : max_active_(max_active),
@@ -26,13 +26,14 @@ class AdmissionPolicy {
         specs_(specs) {}
 
   bool has_place() const { return static_cast<int32_t>(running_->size()) < max_active_; }
-  // The request to admit next, which stays in the queue; nothing where there is no place or not
-  // enough KV memory. Sets ScheduledRequest::claim of those that it considers. At least one request
-  // must wait.
+  // Returns the request to admit next, which stays in the queue; nothing if there is no place or
+  // not enough KV memory. Sets ScheduledRequest::claim of the requests that it considers. At least
+  // one request must be waiting.
   std::optional<WaitingQueue::Next> next();
 
  private:
-  // Whether the KV blocks that `waits` needs are there, and memory is not short (Preemption).
+  // Returns whether the KV blocks that `waits` needs are free, and memory is not short
+  // (Preemption).
   bool has_room(ScheduledRequest& waits, int32_t priority);
 
   const int32_t max_active_;

@@ -15,7 +15,7 @@ class AdmissionPolicyTest : public ::testing::Test {
     readers_.push_back(made.reader);
     waiting_.push_back(priority, made.scheduled(priority), kStart);
   }
-  // Admits the next request; returns its priority, or -1 where none fits.
+  // Admits the next request; returns its priority, or -1 if none fits.
   int32_t admit_next() {
     const auto next = policy_.next();
     if (!next) return -1;
@@ -48,7 +48,7 @@ TEST_F(AdmissionPolicyTest, OnlyAsManyAsThereArePlaces) {
   EXPECT_EQ(admit_next(), 0);
 }
 
-// The first of them needs room for its text, and a block to grow for each that runs then.
+// Each admission needs room for the request's text, and a block to grow for each running request.
 TEST_F(AdmissionPolicyTest, OnlyWhereTheBlocksAre) {
   executor_.target.total_blocks = 5;
   wait(2 * kKvBlockTokens, 0);
@@ -59,7 +59,7 @@ TEST_F(AdmissionPolicyTest, OnlyWhereTheBlocksAre) {
   EXPECT_EQ(admit_next(), 0);
 }
 
-// A request that is owed its turn but does not fit holds up no other one.
+// A request that is owed its turn but does not fit does not block others.
 TEST_F(AdmissionPolicyTest, WhoIsOwedItsTurnOvertakesOnlyIfItFits) {
   executor_.target.total_blocks = 20;
   wait(10, 1);
@@ -74,7 +74,7 @@ TEST_F(AdmissionPolicyTest, WhoIsOwedItsTurnOvertakesOnlyIfItFits) {
   EXPECT_EQ(admit_next(), 1);
 }
 
-// Nobody is admitted before a request has ended, unless it outranks one that runs.
+// No request is admitted before one has ended, unless it outranks a running one.
 TEST_F(AdmissionPolicyTest, WhileMemoryIsShortOnlyWhoOutranksARunningOne) {
   for (const size_t tokens : {10, 20}) wait(tokens, 1);
   ASSERT_EQ(admit_next(), 1);
@@ -89,7 +89,7 @@ TEST_F(AdmissionPolicyTest, WhileMemoryIsShortOnlyWhoOutranksARunningOne) {
   EXPECT_EQ(admit_next(), 1);
 }
 
-// A request that is first by its age only does not stand in the way of a more urgent one.
+// A request that is first only by its age does not block a more urgent one.
 TEST_F(AdmissionPolicyTest, WhileMemoryIsShortTheMostUrgentIsAskedToo) {
   WaitingQueue ageing(std::chrono::hours(1));
   Preemption preemption(&running_, &ageing, nullptr);

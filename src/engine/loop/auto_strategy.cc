@@ -8,37 +8,38 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMaxGuesses = 8;
-// A usual plan that does not choose by costs is predicted as plain decoding, which its guesses make
-// faster, more or less.
+// The prior belief about a usual plan that does not choose by costs. Its prediction is that of
+// plain decoding, and its guesses usually make it faster.
 constexpr ArmRates::Belief kUsualPrior = {.mean = 0.1, .deviation = 0.3};
 constexpr ArmRates::Belief kSourcesPrior = {.mean = 0.0, .deviation = 0.09};
 constexpr ArmRates::Belief kPlainPrior = {.mean = 0.0, .deviation = 0.03};
 constexpr ArmRates::Belief kViewPrior = {.mean = 0.0, .deviation = 0.15};
 
-// Steps and rounds that are measured together, and rounds that are not measured after a change:
-// in them, earlier work ends and views choose their tokens.
+// Numbers of Steps and rounds that are measured together, and of rounds that are not measured after
+// a change: during these, earlier work ends and views select their tokens.
 constexpr int32_t kMeasuredSteps = 16;
 constexpr int32_t kMeasuredRounds = 4;
 constexpr int32_t kSettlingRounds = 2;
-// Steps after which it is decided anew at the same load.
+// Number of Steps between two decisions at the same load.
 constexpr int32_t kDecisionSteps = 64;
-// Steps between two decisions where the load changes.
+// Minimum number of Steps between two decisions when the load changes.
 constexpr int32_t kPauseSteps = 8;
-// Plain Steps that a change costs: guesses under way are dropped, a view chooses its tokens.
+// Cost of a change, in plain Steps: guesses in flight are dropped, and a view selects its tokens.
 constexpr double kChangeSteps = 3.0;
-// A look that comes after more plain Steps than that is not measured, and counts as so many: the
-// time was not spent on decoding.
+// A look that comes after more than this many plain Steps is not measured, and counts as this many:
+// that time was not spent on decoding.
 constexpr double kStallSteps = 20.0;
-// The gain over plain decoding that requests must expect of their guesses for a trial of them.
+// The expected gain of speculation over plain decoding above which an arm is tried.
 constexpr double kWorthATrial = 1.01;
-// Measurements of the chosen arm beside requests with plans of their own after which an old one
-// counts less, and those that count once the number of such requests has changed.
+// Number of measurements of the chosen arm beside requests with fixed plans after which an old
+// measurement counts less, and the number that still counts after the number of such requests has
+// changed.
 constexpr double kMixedMemory = 8.0;
 constexpr double kMixedKept = 1.0;
-// The gain at which a view takes another number of guesses a round.
+// The gain at which a view switches to another number of guesses per round.
 constexpr double kOtherGamma = 1.02;
 
-// Whether two loads are close enough for a decision at one to hold at the other.
+// Returns whether two loads are so close that a decision at one holds at the other.
 bool alike(const BatchLoad& a, const BatchLoad& b) {
   const auto close = [](double x, double y) { return std::abs(x - y) <= 0.15 * std::max(x, y); };
   return close(a.sequences, b.sequences) &&
@@ -54,7 +55,7 @@ std::vector<ArmRates::Belief> priors(const std::vector<GuessSources>& usual, siz
   return made;
 }
 
-// Whether there is memory for the candidate's own blocks.
+// Returns whether there is memory for the candidate's own blocks.
 bool has_room(const SpeculationCandidate& candidate, const BatchLoad& load) {
   return candidate.own_tokens <= load.free_tokens / load.sequences;
 }
@@ -122,7 +123,7 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
     --settling_;
     return false;
   }
-  // A view of all of the text makes no guesses, which says nothing about the arm.
+  // A view that covers all of the text makes no guesses, so its time says nothing about the arm.
   const bool guesses =
       candidate() < 0 || applies(candidates()[static_cast<size_t>(candidate())], costs, load);
   if (!guesses) return false;
@@ -143,8 +144,8 @@ bool AutoStrategy::measure(const StepCosts& costs, const BatchLoad& load, const 
   period.spread.add(tokens, expected);
   if (period.looks < std::max(kMeasuredSteps, kMeasuredRounds * steps_a_round())) return false;
   Period ended = std::exchange(period, {});
-  // How often guesses come true is learnt apart (acceptance_): what is measured of a view is how
-  // long its rounds take.
+  // acceptance_ learns how often guesses are accepted; an arm's measurement of a view covers only
+  // the duration of its rounds.
   if (ended.rounds > 0.0) {
     ended.predicted = ended.predicted_rounds * ended.round_tokens / ended.rounds;
   }
@@ -159,7 +160,7 @@ bool AutoStrategy::add_measured(const BatchLoad& load, const Period& ended,
       mixed_.count = std::min(mixed_.count, kMixedKept);
     }
     if (!arms_.is_in_trial()) {
-      // What the chosen arm is believed to be stays, as far as the factor is not known.
+      // The belief about the chosen arm stays unchanged while the factor is unknown.
       const double off =
           std::log(ended.tokens / predicted) - arms_.rates().belief(arms_.running(), load).mean;
       mixed_.count = std::min(mixed_.count + 1.0, kMixedMemory);
@@ -186,7 +187,8 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
                          .may_exceed = num_usual() == 1 || !sources.any() || speedup > kWorthATrial,
                          .changes_strategy = false});
   }
-  std::vector<int32_t> gammas(candidates().size());  // 0: it makes no guesses at this load
+  // 0: the candidate makes no guesses at this load.
+  std::vector<int32_t> gammas(candidates().size());
   const auto ranked =
       best_of_each(rank_speculation(costs, load, candidates(), {.max_gamma = kMaxGuesses}));
   for (int32_t idx = 0; idx < static_cast<int32_t>(candidates().size()); ++idx) {
@@ -201,7 +203,7 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
            .begin_seconds = kv_read_seconds(costs, load, view.draft, view.kv_reads_to_begin)});
     } else if ((idx == candidate() || arm_of(idx) == arms_.chosen()) &&
                has_room(candidates()[static_cast<size_t>(idx)], load)) {
-      // It decodes plainly where it sees all of the text.
+      // A candidate whose view covers all of the text decodes plainly.
       forecasts.push_back({.arm = arm_of(idx), .tokens_per_s = plain, .speculates = false});
     }
   }
@@ -240,7 +242,7 @@ bool AutoStrategy::decide(const StepCosts& costs, const BatchLoad& load, bool is
 bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& progress) {
   const Progress before = std::exchange(last_, progress);
   if (periods_.size() == 1 || load.sequences < 1 || before.seconds <= 0.0) return false;
-  if (present_) {  // the view's own KV is available to it
+  if (present_) {  // the view's own KV counts as available to it
     const int64_t view_tokens = candidates()[static_cast<size_t>(candidate())].own_tokens;
     load.free_tokens += std::min(load.sequences * view_tokens, INT64_MAX - load.free_tokens);
   }

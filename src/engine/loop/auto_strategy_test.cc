@@ -36,7 +36,7 @@ class AutoStrategyTest : public ::testing::Test {
   const std::shared_ptr<const SpeculationPlan>& plan() const { return auto_.plan(usual_); }
   bool runs_a_view() const { return plan() != usual_; }
   // Runs `steps` Steps of 30 ms, in which each sequence gains `usual` tokens by the usual plan and
-  // `by_view` by a view, on average. Returns the number of Steps that were a view's.
+  // `by_view` by a view, on average. Returns the number of Steps that ran a view.
   int32_t run(int32_t steps, BatchLoad load, double usual = 1.0, double by_view = 1.0,
               bool is_measurable = true) {
     int32_t of_views = 0;
@@ -68,8 +68,8 @@ class AutoStrategyTest : public ::testing::Test {
   AutoStrategy& auto_ = *made_;
   double tokens_ = 0.0;
   double seconds_ = 1.0;
-  int32_t others_ = 0;   // sequences that run by plans of their own
-  double slowed_ = 1.3;  // factor by which these make Steps longer
+  int32_t others_ = 0;   // sequences with fixed plans
+  double slowed_ = 1.3;  // factor by which these lengthen Steps
 };
 
 constexpr BatchLoad kLong = {.sequences = 24, .context_tokens = 32'000, .free_tokens = 1'000'000};
@@ -85,7 +85,7 @@ TEST_F(AutoStrategyTest, LongContextsInABatchAreDraftedThroughAView) {
   EXPECT_GT(run(5000, kLong, 1.0, 1.5), 4900);
   run(500, kShort, 1.0, 0.7);
   EXPECT_FALSE(runs_a_view());
-  // What is known of the long contexts is not forgotten meanwhile.
+  // The measurements of the long contexts are not forgotten meanwhile.
   run(50, kLong, 1.0, 1.5);
   EXPECT_TRUE(runs_a_view());
 }
@@ -132,7 +132,7 @@ TEST_F(AutoStrategyTest, AViewThatGrowsSlowIsLeft) {
   EXPECT_FALSE(runs_a_view());
 }
 
-// What requests decode while prompts are read says nothing about the engine's plan.
+// Decoding while prompts are read says nothing about the engine's plan.
 TEST_F(AutoStrategyTest, OtherWorkIsNotMeasured) {
   const ArmRates::Belief before = auto_.arms().rates().belief(0, kLong);
   run(5000, kLong, 1.0, 1.5, false);
@@ -144,7 +144,7 @@ TEST_F(AutoStrategyTest, OtherWorkIsNotMeasured) {
   EXPECT_GT(run(5000, kLong, 1.0, 0.2, false), 4900);
 }
 
-// Requests by plans of their own switch nothing off for the others.
+// Requests with fixed plans do not disable views for the others.
 TEST_F(AutoStrategyTest, ViewsAreFoundBesideRequestsByTheirOwnPlans) {
   for (const double slowed : {0.8, 1.0, 1.5}) {
     restart();
@@ -166,7 +166,7 @@ TEST_F(AutoStrategyTest, SlowViewsAreLeftBesideRequestsByTheirOwnPlans) {
   }
 }
 
-// They come and go, and Steps get longer and shorter: that is not taken for the arms' doing.
+// Such requests come and go, and Steps get longer and shorter: this is not attributed to the arms.
 TEST_F(AutoStrategyTest, RequestsByTheirOwnPlansMayComeAndGo) {
   slowed_ = 1.5;
   run(5000, kLong, 1.0, 1.5);
@@ -178,12 +178,12 @@ TEST_F(AutoStrategyTest, RequestsByTheirOwnPlansMayComeAndGo) {
   }
   EXPECT_GT(of_views, 3800);
   others_ = 24;
-  run(500, kLong, 1.0, 1.0);  // nobody is left to measure
+  run(500, kLong, 1.0, 1.0);  // no request is left to measure
   others_ = 0;
   EXPECT_GT(run(1000, kLong, 1.0, 1.5), 900);
 }
 
-// Nor is a trial of which nothing is measured kept for long.
+// A trial without measurements also ends soon.
 TEST_F(AutoStrategyTest, ATrialThatIsNotMeasuredEnds) {
   run(20, kLong);
   ASSERT_TRUE(runs_a_view());
@@ -210,7 +210,7 @@ TEST_F(AutoStrategyTest, ContextsThatGoUpAndDownLeaveThePlan) {
       changes += plan() != before;
     }
   }
-  EXPECT_LT(changes, 20);  // a trial, now and then
+  EXPECT_LT(changes, 20);  // an occasional trial
 }
 
 TEST_F(AutoStrategyTest, AStallIsNotMeasured) {
@@ -240,7 +240,7 @@ TEST_F(AutoStrategyTest, AViewThatIsRefusedIsNoArm) {
   }
 }
 
-// What an earlier engine has measured of a view spares its trials.
+// Measurements of an earlier engine make trials unnecessary.
 TEST_F(AutoStrategyTest, KnowsAfterARestartWhatItHasMeasured) {
   run(5000, kLong, 1.0, 1.5);
   ASSERT_TRUE(runs_a_view());
@@ -255,7 +255,7 @@ TEST_F(AutoStrategyTest, KnowsAfterARestartWhatItHasMeasured) {
   EXPECT_GT(run(1000, kLong, 1.0, 1.5), 950);
 }
 
-// That views are slow here is known, too.
+// Measurements of slow views are kept, too.
 TEST_F(AutoStrategyTest, KnowsAfterARestartWhatWasSlow) {
   run(20'000, kLong, 1.0, 0.6);
   ASSERT_FALSE(runs_a_view());
@@ -276,7 +276,7 @@ TEST_F(AutoStrategyTest, AWrongTableIsLeftSoon) {
   EXPECT_FALSE(runs_a_view());
 }
 
-// Where guesses turn out wrong, a view makes fewer.
+// If guesses are rejected, a view makes fewer.
 TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
   for (const bool is_right : {true, false}) {
     restart();
@@ -290,8 +290,8 @@ TEST_F(AutoStrategyTest, GuessesShowTheirAcceptance) {
   }
 }
 
-// An acceptance rate that is learnt changes what is predicted; the same surprise must not also be
-// taken for longer or shorter rounds.
+// A learnt acceptance rate changes the predictions; the same effect must not also be attributed to
+// longer or shorter rounds.
 TEST_F(AutoStrategyTest, AcceptanceIsNotCountedTwice) {
   double measured[2] = {};
   for (const bool is_right : {false, true}) {
@@ -309,19 +309,21 @@ TEST_F(AutoStrategyTest, AcceptanceIsNotCountedTwice) {
   EXPECT_NEAR(measured[0], measured[1], 0.03);
 }
 
-// A single request at a time, in virtual time: each has a text of its own, whose guesses of either
-// origin are right or not. Rounds take longer than the cost model says where they guess.
+// Runs a single request at a time, in virtual time: each has a text of its own, with its own
+// acceptance of guesses of either origin. Rounds that guess take longer than the cost model
+// predicts.
 class SourceArms : public ::testing::Test {
  protected:
   // Expected and real seconds of a round, and its tokens.
   struct Text {
-    double by_text = 1.0;   // tokens a round expected of the text, which take 1.25 plain Steps
-    double by_draft = 1.0;  // and of the draft and the text, which take 1.6
+    // Expected tokens per round by sources without a model, in 1.25 plain Steps.
+    double by_text = 1.0;
+    double by_draft = 1.0;  // by the draft model and these sources, in 1.6
   };
   struct Seen {
     double tokens = 0.0;
     double seconds = 0.0;
-    double plain_tokens = 0.0;  // tokens that plain decoding would have brought meanwhile
+    double plain_tokens = 0.0;  // tokens of plain decoding in the same time
     double best_tokens = 0.0;   // tokens of the best arm for each text
     int32_t changes = 0;
   };
@@ -332,7 +334,7 @@ class SourceArms : public ::testing::Test {
     costs_.set(costs);
   }
 
-  // Tokens a second of an arm where guesses cost `error` times what is expected.
+  // Returns the tokens per second of an arm whose guesses cost `error` times the expected time.
   static double rate(const GuessSources& arm, const Text& text, double error) {
     double best = 1.0;
     if (arm.text && text.by_text > 1.25) best = text.by_text / (1.0 + 0.25 * error);
@@ -342,7 +344,7 @@ class SourceArms : public ::testing::Test {
     return best / 1e-3;
   }
 
-  // `requests` of 200 rounds, of the texts in turn.
+  // Runs `requests` requests of 200 rounds, with the texts in turn.
   Seen run(const std::vector<Text>& texts, double error, int32_t requests) {
     Seen seen;
     for (int32_t request = 0; request < requests; ++request) {
@@ -359,7 +361,7 @@ class SourceArms : public ::testing::Test {
     const double expected = drafts ? text.by_draft : guesses ? text.by_text : 1.0;
     const double steps = drafts ? 1.6 : guesses ? 1.25 : 1.0;
     const double seconds = 1e-3 * (1.0 + (steps - 1.0) * error);
-    // One token and now and then more, as many as expected on average.
+    // One token, and sometimes four more, to match the expectation on average.
     const double more = expected - 1.0;
     const double tokens = 1.0 + (uniform_(random_) < more / 4.0 ? 4.0 : 0.0);
     now_.tokens += static_cast<int64_t>(tokens);
@@ -409,7 +411,7 @@ TEST_F(SourceArms, GuessesThatPayAreKept) {
   EXPECT_GT(seen.tokens, 0.97 * seen.best_tokens);
 }
 
-// How long guesses take is learnt from any text; how often they are right, each request shows.
+// The time of guesses is learnt from any text; each request shows its own acceptance.
 TEST_F(SourceArms, EachTextGetsTheArmThatSuitsIt) {
   run({kProse, kCode, kNew}, 1.6, 30);
   const Seen seen = run({kProse, kCode, kNew}, 1.6, 300);

@@ -1,7 +1,7 @@
-// Keeps the plans of those requests whose strategy the engine chooses in line with the load
-// (AutoStrategy). Readers that ask for a strategy of their own keep it.
+// Keeps the plans of requests that leave their strategy to the engine up to date with the load
+// (AutoStrategy). Requests with a strategy of their own keep it.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <utility>
@@ -20,31 +20,31 @@ namespace forerun {
 class AutomaticPlans {
  public:
   // `choice` null: plans stay as they are resolved. `costs` null: plans do not follow the load. The
-  // objects must outlive this one.
+  // objects must outlive this object.
   AutomaticPlans(AutoStrategy* choice, const LiveCosts* costs, const Executor* executor)
       : choice_(choice), costs_(costs), executor_(executor) {}
 
-  // Gives a request that has just come the present plan, if the engine chooses for it.
+  // Gives a new request the present plan, if the engine chooses for it.
   void begin(ActiveRequest& request) const;
-  // Gives a request the present plan, if the engine chooses for it. Returns whether that is another
-  // plan than it had.
+  // Gives a request the present plan, if the engine chooses for it. Returns whether its plan has
+  // changed.
   bool follow(ActiveRequest& request) const;
-  // Takes the outcome of one verification by `plan`: `result` is the target's or the draft's,
-  // `out` what the strategy made of it.
+  // Takes the outcome of one verification by `plan`: `result` is the target's or the draft's, and
+  // `out` is the strategy's output for it.
   void observe(const SpeculationPlan& plan, const WorkResult& result, const StrategyOutput& out);
-  // Decides what suits the present load; call it about once a Step. `acceptance`: what requests
-  // expect of their rounds.
+  // Chooses the plan for the present load; call it about once a Step. `acceptance` has the
+  // requests' expected acceptance.
   void look(const DecodingBatch& batch, const SharedAcceptance& acceptance);
-  // The sources from which requests take guesses if the engine chooses their strategy.
+  // Returns the draft sources of requests that leave their strategy to the engine.
   GuessSources sources() const { return choice_ != nullptr ? choice_->sources() : GuessSources{}; }
-  // Whether the present plan has changed since the last call.
+  // Returns whether the present plan has changed since the last call.
   bool take_change() { return std::exchange(has_changed_, false); }
 
  private:
   AutoStrategy* const choice_;
   const LiveCosts* const costs_;
   const Executor* const executor_;
-  int64_t draft_prompt_steps_ = 0;  // their number at the last look
+  int64_t draft_prompt_steps_ = 0;  // value at the last look
   bool has_changed_ = false;
 };
 

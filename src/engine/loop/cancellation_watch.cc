@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// The time between two looks without news.
+// Time between two looks if there is no news.
 constexpr std::chrono::milliseconds kLooks{100};
 
 }  // namespace

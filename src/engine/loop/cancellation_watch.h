@@ -1,11 +1,11 @@
-// Finds the requests that must end although they have not written their last token: readers have
-// cancelled them or are gone, or their deadlines have passed.
+// Finds the requests that must end early: their readers have cancelled them or are gone, or their
+// deadlines have passed.
 //
-// A look visits every request, so the loop looks only where another thread has news, where the next
-// deadline has passed, and a few times a second for completion queues that have been destroyed,
-// which cancels requests without waking the loop.
+// A look visits every request, so the loop looks only if another thread has news, if the next
+// deadline has passed, and a few times a second for destroyed completion queues, which cancel
+// requests without waking the loop.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include "engine/loop/active_request.h"
@@ -16,20 +16,20 @@ namespace forerun {
 
 class CancellationWatch {
  public:
-  // How a request ends that must.
+  // The reason and error of a request that must end.
   struct End {
     FinishReason reason = FinishReason::kCancelled;
     Status error;  // kDeadlineExceeded with FinishReason::kError, otherwise ok
   };
 
-  // Notes the deadline of a request that has just come.
+  // Notes the deadline of a new request.
   void add(const ActiveRequest& request);
-  // Whether to look now. If so, a look has begun, and must_end() is to be called for every request.
-  // `has_news`: another thread has news for the loop.
+  // Returns whether to look now. If so, a look has begun, and the caller must call must_end() for
+  // every request. `has_news`: another thread has news for the loop.
   bool begin_look(bool has_news, Clock::time_point now);
-  // Whether the request must end by the time at which the look began. Notes its deadline.
+  // Returns whether the request must end by the time at which the look began. Notes its deadline.
   bool must_end(ActiveRequest& request);
-  // How a request ends that must end.
+  // Returns the reason and error of a request that must end.
   static End end_of(ActiveRequest& request);
 
  private:

@@ -41,7 +41,7 @@ TEST(CancellationWatch, LooksAtTheNextDeadline) {
   watch.add(*early.request);
   EXPECT_FALSE(watch.begin_look(false, deadline - milliseconds(1)));
   EXPECT_TRUE(watch.begin_look(false, deadline));
-  // No request that goes on has a deadline.
+  // No remaining request has a deadline.
   EXPECT_FALSE(watch.begin_look(false, deadline + milliseconds(1)));
 }
 

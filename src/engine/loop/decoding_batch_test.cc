@@ -27,7 +27,7 @@ TEST(DecodingBatch, ARequestDecodesFromItsFirstTokenOn) {
   EXPECT_EQ(batch.automatic_tokens(), 3);
 }
 
-// Its tokens are not gained a second time.
+// Its earlier tokens are not counted again.
 TEST(DecodingBatch, ARequestThatComesBackStartsFromItsTokens) {
   DecodingBatch batch = make_batch();
   DecodingBatch::Share share;

@@ -15,10 +15,11 @@
 namespace forerun {
 namespace {
 
-// How long the loop waits for a result before it looks at submissions and cancellations again.
+// Longest time that the loop waits for a result before it looks at submissions and cancellations
+// again.
 constexpr std::chrono::microseconds kTimeout{2000};
 
-// Tells the reader of a request that waits.
+// Finishes a waiting request, which tells its reader.
 void finish(ScheduledRequest& waits, FinishReason reason, Status error) {
   waits.request->finish(reason, std::move(error), waits.driver.stats(), "none");
 }
@@ -52,7 +53,7 @@ void EngineLoop::submit(std::unique_ptr<ActiveRequest> request) {
 }
 
 void EngineLoop::run() {
-  ask_for_short_slices();  // the thread may be a member of a device's team
+  ask_for_short_slices();  // the thread may be a member of a device's team of threads
   if (options_.on_thread_start) options_.on_thread_start();
   while (true) {
     if (running_.empty() && waiting_.empty()) {
@@ -88,7 +89,7 @@ void EngineLoop::run_turns() {
   events_.drop_unsent(running_);
   turn_begin_ = Clock::now();
   if (result) preemption_.note_turn();
-  // Handles all results of a Step before looking at anything else.
+  // Handles all results of a Step before anything else.
   for (; result; result = executor_->next_at_hand()) handle(*result);
 }
 
@@ -235,20 +236,20 @@ void EngineLoop::deliver() {
     strategies_.tell_costs(running_, automatic_.sources());
     automatic_.look(batch_, strategies_.acceptance());
   } catch (const std::bad_alloc&) {
-    // Costs and plans stay as they were.
+    // Costs and plans stay unchanged.
   }
 }
 
 void EngineLoop::drop_at_hand() {
   preemption_.note_end();
-  submissions_.waker()->wake();  // news from other threads may not have been handled completely
+  submissions_.waker()->wake();  // some news from other threads may be unhandled
   if (at_hand_ == kAll) {
     while (!running_.empty()) running_.remove((*running_.begin()).id);
   } else if (running_.contains(at_hand_)) {
     running_.remove(at_hand_);
   }
-  // The next request may have its turn and its events before a result comes, and run_turns() drops
-  // these only after a result.
+  // The next request may have its turn and its events before a result arrives, and run_turns()
+  // drops such requests only after a result.
   events_.drop_unsent(running_);
 }
 

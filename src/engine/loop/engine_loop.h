@@ -1,18 +1,17 @@
-// The engine's only loop: it admits requests, passes results to their strategies, work to the
+// The engine's only loop: it admits requests and passes results to their strategies, work to the
 // executor and tokens to the readers.
 //
-// From the end of a Step to the start of the next one, devices wait for this thread. So in between
-// it only answers results with work; events for readers, statistics and the costs of rows wait
-// until the next Step runs (Executor::set_meanwhile).
+// From the end of a Step to the start of the next one, devices wait for this thread. So in that
+// interval it only answers results with work; events for readers, statistics and the costs of rows
+// wait until the next Step runs (Executor::set_meanwhile).
 //
-// If memory runs out (std::bad_alloc) on this thread, the requests being worked on fail, not the
-// process.
+// If memory runs out (std::bad_alloc) on this thread, the affected requests fail, not the process.
 //
-// One thread. Iteration-level batching comes from the executor: the loop submits whatever work is
-// ready before it asks for the next result. What the loop does for a result does not grow with the
-// number of requests.
+// Thread rules: one thread. Iteration-level batching comes from the executor: the loop submits all
+// available work before it asks for the next result. The loop's work per result does not grow with
+// the number of requests.
 //
-// Here is the thread and the order of what happens in a turn. The parts, which know nothing of it:
+// This file has the thread and the order of the work in a turn. The parts do not depend on it:
 //   submissions.h         requests from other threads
 //   cancellation_watch.h  which requests are cancelled or late
 //   waiting_requests.h    in which order requests wait
@@ -20,11 +19,11 @@
 //   kv_reservations.h     the KV blocks that are reserved for running requests
 //   admission_policy.h    which waiting request is admitted next
 //   running_requests.h    the running requests, with all that they hold
-//   preemption.h          which of them gives its place or its blocks to another request
+//   preemption.h          which of them gives up its place or its blocks
 //   strategy_factory.h    their strategies
-//   request_turns.h       what a result does to a request
-//   decoding_batch.h      what the requests that decode add up to
-//   automatic_plans.h     which plans suit the load
+//   request_turns.h       how a result changes a request
+//   decoding_batch.h      totals over the decoding requests
+//   automatic_plans.h     which plans fit the load
 //   event_delivery.h      events for readers
 #pragma once
 
@@ -61,15 +60,17 @@ class EngineLoop {
     int32_t max_active = 64;
     bool share_prefixes = true;
     bool draft_keeps_all = true;        // false: the draft keeps a window of each request's KV
-    TraceRecorder* recorder = nullptr;  // null: turns are not traced
-    const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
+    TraceRecorder* recorder = nullptr;  // null: turns are not recorded
+    const LiveCosts* costs = nullptr;   // null: running strategies receive no costs
     bool drafts_sequentially = true;    // a Step of the draft holds up the target
-    // A request gains a level of priority each time it has waited this long; 0: never.
+    // Waiting time after which a request gains a level of priority; 0: never.
     Clock::duration priority_ageing{};
-    LoadMeter* load = nullptr;                   // null: load is not metered
-    AutoStrategy* automatic = nullptr;           // null: plans stay as they are resolved
-    std::function<void()> on_thread_start = {};  // called on the loop's thread, before all else
-    std::function<void()> on_idle = {};          // called there too, when no request runs or waits
+    LoadMeter* load = nullptr;          // null: no metering of the load
+    AutoStrategy* automatic = nullptr;  // null: plans stay as they are resolved
+    // Called on the loop's thread before all other work.
+    std::function<void()> on_thread_start = {};
+    // Called on the loop's thread when no request runs or waits.
+    std::function<void()> on_idle = {};
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);
@@ -78,18 +79,18 @@ class EngineLoop {
 
   void submit(std::unique_ptr<ActiveRequest> request);
   const std::shared_ptr<LoopWaker>& waker() const { return submissions_.waker(); }
-  // Blocks in use, target and draft. Where a model runs on a thread of its own, those of a request
-  // that has ended return after the Step in flight.
+  // Returns the number of blocks in use, target and draft together. If a model runs on a thread of
+  // its own, the blocks of an ended request are free after the current Step.
   int64_t kv_blocks_in_use() const;
   KvLoad kv_load(Role role) const;
 
  private:
   void run();
-  // From one Step to the next: admits requests, then handles the results of a Step.
+  // Runs from one Step to the next: admits requests, then handles the results of a Step.
   void run_turns();
   void end_all();
   // Handles submissions, cancellations, changes of speculation and deadlines. Visits all requests,
-  // so it does that only where there is news or some time has passed.
+  // but only if there is news or some time has passed.
   void look_outside();
   void take_submissions();
   void end_cancelled_and_late();
@@ -98,23 +99,23 @@ class EngineLoop {
   void admit();
   void start(ScheduledRequest admitted);
   void handle(WorkResult& result);
-  // Ends the request after its turn, or notes it for deliver(). `timer` is finished before a reader
+  // Ends the request after its turn, or notes it for deliver(). Finishes `timer` before a reader
   // can see either.
   void finish_turn(const ScheduledRequest& running, RequestDriver::State state,
                    TurnTimer timer = {});
   void end(SequenceId sequence, FinishReason reason, Status error);
-  // Does what can wait until devices work: tells readers and the load meter what has happened,
-  // lets strategies prepare, and follows the load. Throws nothing.
+  // Does the work that can wait until devices are busy: sends events to readers and reports to the
+  // load meter, lets strategies prepare, and follows the load. Throws nothing.
   void deliver();
-  // The process is out of memory: removes the requests that were being worked on, however far they
-  // have come, and those whose events could not be sent. Their destructors tell the readers.
+  // Handles a lack of memory: removes the requests in work, whatever their state, and those with
+  // events that could not be sent. Their destructors tell the readers.
   void drop_at_hand();
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
   Submissions submissions_;
 
-  // The loop's thread only.
+  // Used by the loop's thread only.
   WaitingQueue waiting_;
   DecodingBatch batch_;
   RunningRequests running_;
@@ -126,11 +127,11 @@ class EngineLoop {
   RequestTurns turns_;
   EventDelivery events_;
   CancellationWatch cancellations_;
-  // What is being worked on: one sequence, none, or, while Steps run, all running ones.
+  // The request in work: one sequence, none, or, while Steps run, all running ones.
   static constexpr SequenceId kNone = 0;
   static constexpr SequenceId kAll = ~SequenceId{0};
   SequenceId at_hand_ = kNone;
-  Clock::time_point turn_begin_{};  // when the turn of the result at hand began
+  Clock::time_point turn_begin_{};  // start of the turn of the current result
 
   std::thread thread_;
 };

@@ -1,10 +1,10 @@
-// Tells readers and the load meter what the turns of requests have brought. Devices wait for turns,
-// so a turn only notes that there is something to tell; deliver() tells it while devices work.
+// Reports the outcome of requests' turns to readers and the load meter. Devices wait for turns, so
+// a turn only notes that there is something to report; deliver() reports it while devices work.
 //
-// Memory may run out for a request's event (std::bad_alloc). Then tokens are missing from its
-// reader's events, so the request cannot go on: drop_unsent() removes it.
+// Memory may run out for a request's event (std::bad_alloc). Its reader then misses tokens, so the
+// request cannot go on: drop_unsent() removes it.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <utility>
@@ -21,7 +21,7 @@ namespace forerun {
 
 class EventDelivery {
  public:
-  // A request that has ended, whose reader is still to be told.
+  // An ended request that has not been reported to its reader yet.
   struct Ended {
     ScheduledRequest request;
     FinishReason reason = FinishReason::kLength;
@@ -31,16 +31,16 @@ class EventDelivery {
   // `load` may be null. It must outlive the object.
   explicit EventDelivery(LoadMeter* load) : load_(load) {}
 
-  // The running request has had a turn.
+  // Notes a turn of the running request.
   void note_turn(SequenceId sequence);
-  // Where there is no memory for that (std::bad_alloc), nothing is noted.
+  // If memory runs out (std::bad_alloc), nothing is noted.
   void note_end(Ended&& ended) { ended_.push_back(std::move(ended)); }
-  // Tells what has been noted since the last call, first of the requests that run, each in the
-  // order in which it was noted, then of those that have ended; lets strategies of running requests
-  // prepare their next turns. Throws nothing.
+  // Reports everything noted since the last call: first the running requests, in the order in which
+  // they were noted, then those that have ended. Then lets strategies of running requests prepare
+  // their next turns. Throws nothing.
   void deliver(const RunningRequests& running);
-  // Removes from `running` the requests for whose events there was no memory. Their readers are
-  // told so. Must be called between two calls of deliver() that have something to tell, since
+  // Removes the requests from `running` for whose events there was no memory, and tells their
+  // readers. Must be called between two calls of deliver() that have something to report, since
   // deliver() notes such requests without allocating.
   void drop_unsent(RunningRequests& running);
 
@@ -51,8 +51,8 @@ class EventDelivery {
   LoadMeter* const load_;
   std::vector<SequenceId> turned_;  // requests with a turn since deliver(); they may repeat, or
                                     // have ended
-  std::vector<SequenceId> unsent_;  // requests whose events found no memory; as much capacity as
-                                    // turned_
+  std::vector<SequenceId> unsent_;  // requests whose events were not sent for lack of memory; has
+                                    // the capacity of turned_
   std::vector<Ended> ended_;        // requests that ended since deliver()
 };
 

@@ -17,7 +17,7 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// Appends a later event to the unread one; the reason of the sample's end is the later event's.
+// Appends a later event to the unread one; the later event has the sample's finish reason.
 void join(Event& unread, Event& later) {
   unread.text += later.text;
   later.text = std::move(unread.text);
@@ -58,7 +58,7 @@ void RequestChannel::cancel() {
   wake();
 }
 
-// Handles are usually destroyed after their requests have ended, and then the loop need not wake.
+// Handles are usually destroyed after their requests have ended; the loop then need not wake.
 void RequestChannel::wake() {
   if (engine_.wake && running_samples_.load(std::memory_order_acquire) > 0) engine_.wake();
 }
@@ -105,19 +105,20 @@ int64_t EventQueue::outstanding() const {
   return outstanding_;
 }
 
-// Called when the queue becomes empty or stops being empty, so that no other event costs a system
+// Called only when the queue becomes empty or non-empty, so that no other event costs a system
 // call.
 void EventQueue::signal(bool readable) {
   if (descriptor_ < 0) return;
   uint64_t count = 1;
-  // An eventfd fails only where its count overflows, or is read at zero; neither happens here.
+  // An eventfd fails only if its count overflows, or if it is read at zero; neither happens here.
   [[maybe_unused]] const ssize_t moved = readable ? ::write(descriptor_, &count, sizeof(count))
                                                   : ::read(descriptor_, &count, sizeof(count));
 }
 
 void EventQueue::push(EventStream& stream, Event* event) {
   const bool is_last = event == nullptr || event->finished;
-  const bool is_news = keep(stream, event);  // may throw: then the stream's last event is to come
+  // If it throws, the stream's last event is still to come.
+  const bool is_news = keep(stream, event);
   if (is_last) stream.channel_->running_samples_.fetch_sub(1, std::memory_order_acq_rel);
   if (is_news) changed_.notify_one();
 }
@@ -132,7 +133,7 @@ bool EventQueue::keep(EventStream& stream, Event* event) {
   } else {
     stream.unread_ = std::move(*event);
   }
-  if (stream.has_unread_) return false;  // the reader has been woken already
+  if (stream.has_unread_) return false;  // the reader has already been woken
   stream.has_unread_ = true;
   const bool was_empty = first_ == nullptr;
   (was_empty ? first_ : last_->next_) = stream.shared_from_this();
@@ -183,7 +184,7 @@ void EventQueue::close() {
     dropped = std::move(first_);
     last_ = nullptr;
   }
-  // One by one: their links would otherwise be destroyed by recursion.
+  // Drops them one by one: otherwise their links would be destroyed by recursion.
   while (dropped != nullptr) dropped = std::exchange(dropped->next_, nullptr);
 }
 

@@ -1,8 +1,8 @@
-// EventQueue brings events from the engine's loop to a reader of one request or of thousands.
+// EventQueue passes events from the engine's loop to a reader of one request or of thousands.
 //
-// Every sample of a request has a slot for the event that its reader has not taken; filled slots
+// Every sample of a request has a slot for an event that its reader has not taken; filled slots
 // form a list in the order in which they were filled. So the loop never waits, a slow reader costs
-// one event a sample, and queueing a filled slot allocates nothing.
+// one event per sample, and queueing a filled slot allocates no memory.
 //
 // Threads: all methods may be called from any thread. The queue has one lock, under which no code
 // of a caller runs.
@@ -32,12 +32,12 @@ class EventQueue;
 class RequestChannel {
  public:
   using PlanPtr = std::shared_ptr<const SpeculationPlan>;
-  // What the handle needs of the engine. Both functions may be called after the engine has been
+  // The engine's functions that the handle calls. Both may be called after the engine has been
   // destroyed.
   struct EngineSide {
-    std::function<void()> wake;                                         // tells the loop to look
-    std::function<Result<PlanPtr>(const SpeculationOptions&)> resolve;  // resolves options as at
-                                                                        // submission
+    std::function<void()> wake;  // wakes the loop
+    // Resolves options as submission does.
+    std::function<Result<PlanPtr>(const SpeculationOptions&)> resolve;
   };
 
   // Opens a channel, which counts as outstanding in `queue` until its last event has been taken.
@@ -45,11 +45,12 @@ class RequestChannel {
                                               int32_t num_samples, EngineSide engine);
   // Asks the loop to end all samples.
   void cancel();
-  // Whether the reader has cancelled it, or no reader is left.
+  // Returns whether the reader has cancelled it, or no reader is left.
   bool cancelled() const;
-  // Implements RequestHandle's: resolves the options and asks the loop to switch all samples.
+  // Resolves the options and asks the loop to switch all samples
+  // (RequestHandle::change_speculation).
   Status change_speculation(const SpeculationOptions& options);
-  // The plan that was asked for last; null: none yet.
+  // Returns the plan that was requested last; null: none yet.
   PlanPtr wanted_plan() const;
   EventQueue& queue() const { return *queue_; }
 
@@ -64,14 +65,14 @@ class RequestChannel {
   const EngineSide engine_;
   std::atomic<bool> cancelled_{false};
   std::atomic<int32_t> running_samples_;  // samples whose last event the loop has not pushed
-  int32_t unread_samples_;                // samples whose last event has not been taken; the
-                                          // queue's lock
+  // Samples whose last event has not been taken; guarded by the queue's lock.
+  int32_t unread_samples_;
   std::atomic<bool> has_wanted_plan_{false};
   mutable std::mutex mutex_;  // guards wanted_plan_
   PlanPtr wanted_plan_;
 };
 
-// A sample's slot. The loop pushes, in order; an event with `finished` set is the last.
+// A sample's slot. The loop pushes events in order; an event with `finished` set is the last.
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
   EventStream(std::shared_ptr<RequestChannel> channel, int32_t sample_idx);
@@ -95,16 +96,16 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
 class EventQueue {
  public:
-  // `descriptor`: an eventfd that is readable while the queue holds an event, and is closed by the
-  // destructor; -1: none.
+  // `descriptor`: an eventfd that is readable while the queue holds an event; the destructor closes
+  // it; -1: none.
   explicit EventQueue(int descriptor = -1) : descriptor_(descriptor) {}
   ~EventQueue();
 
   // Takes the event that has waited longest. Returns nothing after `timeout`, or, with
-  // `until_drained`, as soon as no request is outstanding. Without a timeout it waits for ever.
+  // `until_drained`, as soon as no request is outstanding. Without a timeout it waits forever.
   std::optional<Completion> take(std::optional<std::chrono::milliseconds> timeout,
                                  bool until_drained);
-  // The reader is gone: drops unread events and all that follow.
+  // Drops unread events and all later ones, since the reader is gone.
   void close();
   bool is_closed() const { return closed_.load(std::memory_order_acquire); }
   int64_t outstanding() const;
@@ -115,7 +116,7 @@ class EventQueue {
   friend class RequestChannel;
   void opened();
   void push(EventStream& stream, Event* event);  // null: out of memory
-  bool keep(EventStream& stream, Event* event);  // whether the reader must be woken
+  bool keep(EventStream& stream, Event* event);  // returns whether the reader must be woken
   void signal(bool readable);
 
   const int descriptor_;

@@ -186,7 +186,7 @@ TEST(RequestHandles, DroppingOneOfARequestThatHasEndedWakesNobody) {
   second->push(last_event(FinishReason::kLength));
   handle.reset();
   EXPECT_EQ(woken, 1);
-  queue->close();  // what is unread would keep its stream, and that the queue
+  queue->close();  // an unread event would keep its stream, and the stream the queue
 }
 
 TEST(RequestHandles, AskForOtherOptionsOfTheEngineThatChecksThem) {

@@ -26,7 +26,7 @@ Status too_costly(int64_t tokens, const std::string& what) {
 enum class Phase : uint8_t {
   kNew,
   kReady,
-  kAstray,  // no output leads here
+  kAstray,  // no output leads to this node
   kFailed,
 };
 
@@ -36,8 +36,8 @@ struct GrammarConstraint::Node {
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  // Frees ancestors in a loop: a text that is resumed makes a chain of as many nodes as it has
-  // tokens, too deep to free by recursion.
+  // Frees ancestors in a loop: a resumed text makes a chain of as many nodes as it has tokens, too
+  // deep for recursion.
   ~Node() {
     if (parent == nullptr) return;
     thread_local std::shared_ptr<Node>* next = nullptr;
@@ -51,14 +51,14 @@ struct GrammarConstraint::Node {
     next = nullptr;
   }
 
-  std::atomic<Phase> phase{Phase::kNew};  // the results below may be read once it is no longer kNew
+  std::atomic<Phase> phase{Phase::kNew};  // once it is not kNew, the results below may be read
   // Guarded by the tree's mutex.
-  std::shared_ptr<Node> parent;  // while the phase is kNew; null: the start
+  std::shared_ptr<Node> parent;  // set while the phase is kNew; null: the start
   std::vector<std::pair<TokenId, std::weak_ptr<Node>>> children;
   bool queued = false;
 
   TokenId token = -1;
-  std::string text;  // where begin() made the node: bytes in place of a token
+  std::string text;  // bytes in place of a token, if begin() made the node
   // The results of find().
   std::optional<GrammarState> state;
   std::shared_ptr<const StateMask> mask;
@@ -74,8 +74,9 @@ struct GrammarConstraint::Tree {
   const std::shared_ptr<const Format> format;
   const std::shared_ptr<MaskThreads::Account> account;
   std::mutex mutex;
-  // Resolves the node and its ancestors, so that none is kNew. False where that takes more than
-  // `max_steps`; some ancestors may be resolved by then. Adds what the thread spent to `steps`.
+  // Resolves the node and its ancestors, so that none is kNew. Returns false if that takes more
+  // than `max_steps`; some ancestors may be resolved by then. Adds the steps of this thread to
+  // `steps`.
   bool resolve(const std::shared_ptr<Node>& node, uint64_t max_steps, uint64_t& steps);
   // Computes the results of `node` into `found`. `parent` must be resolved; null: the start.
   // Returns false as resolve() does.
@@ -84,7 +85,7 @@ struct GrammarConstraint::Tree {
 
 bool GrammarConstraint::Tree::resolve(const std::shared_ptr<Node>& node, uint64_t max_steps,
                                       uint64_t& steps) {
-  std::vector<std::shared_ptr<Node>> path;  // of new nodes, upwards
+  std::vector<std::shared_ptr<Node>> path;  // new nodes from the last one upwards
   std::shared_ptr<Node> known;
   {
     const std::lock_guard lock(mutex);
@@ -261,7 +262,7 @@ void GrammarConstraint::allow(const State& state, std::span<uint32_t> words) con
     std::fill(words.begin(), words.end(), ~0u);
     return;
   }
-  // Rows may be shorter than the vocabulary, or longer.
+  // Rows may be shorter or longer than the vocabulary.
   const std::vector<uint32_t>& bits = node->mask->bits;
   const size_t count = std::min(words.size(), bits.size());
   std::copy_n(bits.begin(), count, words.begin());

@@ -1,11 +1,11 @@
-// GrammarConstraint: a grammar as a constraint on one request's tokens, with masks that are made
-// within a budget, and off the Steps where they take long.
+// GrammarConstraint applies a grammar to one request's tokens. Its masks are made within a budget;
+// expensive masks are made outside the Steps.
 //
-// States form a tree over the tokens that have been asked for, those of guesses included. A new
-// state holds only its parent and its token; prepare() computes the grammar's state and the mask.
-// Costs are counted along the path from the start, as if nothing had been kept, so whether a
-// request exceeds its budget is a function of its own tokens: not of guesses, of other requests or
-// of the machine.
+// States form a tree over the tokens that have been asked for, including guesses. A new state holds
+// only its parent and its token; prepare() computes the grammar's state and the mask. Costs are
+// counted along the path from the start, as if no result had been kept, so whether a request
+// exceeds its budget is a function of its own tokens alone: not of guesses, of other requests or of
+// the machine.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@
 
 namespace forerun {
 
-// All bounds are steps of a grammar's walker, some 10 ns each for usual schemas.
+// The bounds of masks, in steps of a grammar's walker; a step takes about 10 ns for usual schemas.
 struct MaskBudget {
-  uint64_t request = 100'000'000;  // for all masks of a request,
-  uint64_t per_token = 500'000;    // and this many more for each of its tokens
+  uint64_t request = 100'000'000;  // for all masks of a request
+  uint64_t per_token = 500'000;    // added for each of its tokens
   uint64_t token = 2'000'000;      // to advance by one token; TokenMaskLimits bounds a mask
   int64_t inline_steps = 10'000;   // for a mask that prepare() makes at once
 };
 
 class GrammarConstraint : public TokenConstraint {
  public:
-  // What requests of one format have in common.
+  // The data that requests of one format share.
   struct Format {
     grammar::Grammar grammar;
-    uint32_t prepared = 0;  // TokenMasks::prepare()
+    uint32_t prepared = 0;  // result of TokenMasks::prepare()
     std::shared_ptr<grammar::TokenMasks> masks;
     std::vector<int32_t> end_tokens;
     std::shared_ptr<MaskThreads> threads;
@@ -42,8 +42,8 @@ class GrammarConstraint : public TokenConstraint {
   explicit GrammarConstraint(std::shared_ptr<const Format> format);
 
   State start() const override;
-  // The state after `bytes` from the start, which need not be whole tokens; null where no output
-  // begins with them.
+  // Returns the state after `bytes` from the start, which need not be whole tokens; null if no
+  // output begins with them.
   State begin(std::string_view bytes) const;
   State after(const State& state, TokenId token) const override;
   void allow(const State& state, std::span<uint32_t> words) const override;

@@ -1,5 +1,5 @@
-// A grammar as a constraint: masks are what the grammar says whether they are made at once or by
-// threads; whether a request exceeds its budget is a matter of its own tokens; cheap masks overtake
+// A grammar as a constraint: masks follow the grammar, whether they are made at once or by threads;
+// whether a request exceeds its budget depends only on its own tokens; cheap masks overtake
 // expensive ones.
 #include "engine/loop/grammar_constraint.h"
 
@@ -76,8 +76,8 @@ struct Walked {
   bool operator==(const Walked&) const = default;
 };
 
-// Draws tokens at random until none is allowed, an error comes, or there are `most`. With `guesses`
-// it also asks for the masks after other tokens all the time.
+// Samples tokens at random until none is allowed, an error occurs, or there are `most`. With
+// `guesses` it also requests the masks after other tokens all the time.
 Walked walk(const std::shared_ptr<GrammarConstraint::Format>& format, bool guesses, int64_t steps,
             size_t most) {
   const GrammarConstraint constraint(format);
@@ -113,13 +113,13 @@ TEST(GrammarConstraint, AMaskIsTheSameWhoeverMakesIt) {
     const Walked at_once = walk(format, false, 1'000'000'000, 12);
     EXPECT_EQ(walk(format_of(greedy.text), true, 0, 12), at_once);
     EXPECT_TRUE(at_once.error.empty()) << at_once.error;
-    // Each mask must be what the grammar itself says of each token.
+    // Each mask must agree with the grammar for each token.
     const GrammarConstraint constraint(format);
     TokenConstraint::State state = constraint.start();
     grammar::GrammarState expected = format->grammar.start();
     for (const int32_t token : at_once.tokens) {
       std::vector<uint32_t> words(vocabulary()->mask_words());
-      constraint.allow(state, words);  // nobody has asked for this state's mask before
+      constraint.allow(state, words);  // the first request for this state's mask
       std::vector<uint32_t> bits = brute_force_mask(expected, *vocabulary());
       if (expected.is_complete()) bits[0] |= 2;
       EXPECT_EQ(words, bits);
@@ -129,10 +129,10 @@ TEST(GrammarConstraint, AMaskIsTheSameWhoeverMakesIt) {
   }
 }
 
-// The error and the tokens before it are the same with guesses and without, whatever is made at
-// once and whatever is kept.
+// The error and the tokens before it are the same with guesses and without, for any inline budget
+// and any cached masks.
 TEST(GrammarConstraint, AnEndTokenThatIsTextEndsOnlyWholeOutputs) {
-  int32_t letter = 0;  // a token that is one letter: text, and here an end token too
+  int32_t letter = 0;  // a one-letter token: text, and here also an end token
   while (vocabulary()->token(letter) != "e") ASSERT_LT(++letter, vocabulary()->vocab_size());
   auto format = format_of("root ::= [a-z]{2,9}");
   format->end_tokens = {letter};
@@ -161,7 +161,7 @@ TEST(GrammarConstraint, ARequestExceedsItsBudgetByItsOwnTokensAlone) {
       const auto format = format_of(greedy.text, budget);
       const Walked expected = walk(format, false, 1'000'000'000, 40);
       failed += !expected.error.empty();
-      EXPECT_EQ(walk(format, true, 0, 40), expected);  // all masks are kept by now
+      EXPECT_EQ(walk(format, true, 0, 40), expected);  // all masks are cached by now
       EXPECT_EQ(walk(format_of(greedy.text, budget), true, 500, 40), expected);
     }
   }
@@ -181,7 +181,7 @@ TEST(GrammarConstraint, TheErrorSaysWhatWasExceeded) {
       << walked.error;
 }
 
-// Resumes a text of thirty thousand tokens, whose states in between nobody asks for.
+// Resumes a text of thirty thousand tokens without requests for the states between.
 TEST(GrammarConstraint, LongTextsMayBeAskedForOrForgotten) {
   const auto format = format_of("root ::= [a-z ]*");
   const GrammarConstraint constraint(format);
@@ -194,7 +194,7 @@ TEST(GrammarConstraint, LongTextsMayBeAskedForOrForgotten) {
   }
 }
 
-// begin() may get any bytes.
+// begin() accepts any bytes.
 TEST(GrammarConstraint, AnOutputMayBeginInTheMiddleOfAToken) {
   const GrammarConstraint constraint(format_of("root ::= \"ab\" [0-9]"));
   EXPECT_EQ(constraint.begin("b"), nullptr);
@@ -207,7 +207,7 @@ TEST(GrammarConstraint, AnOutputMayBeginInTheMiddleOfAToken) {
   EXPECT_EQ(allowed(constraint, constraint.after(begun, 'b')).size(), 10u);
 }
 
-// A guess that no output leads to masks nothing, and is nobody's error.
+// A guess that no output leads to masks nothing, and is not an error.
 TEST(GrammarConstraint, NothingIsMaskedWhereNoOutputLeads) {
   const GrammarConstraint constraint(format_of("root ::= [a-z]*"));
   const auto state = constraint.after(constraint.start(), '!');
@@ -217,7 +217,7 @@ TEST(GrammarConstraint, NothingIsMaskedWhereNoOutputLeads) {
   EXPECT_EQ(constraint.after(state, -1), nullptr);
 }
 
-// One request's work never ends; another's is still done, and soon.
+// One request's work never ends; another's is still done soon.
 TEST(MaskThreads, CheapWorkOvertakesExpensiveWork) {
   std::atomic<bool> stop{false};
   std::atomic<int> expensive_pieces{0}, with_all_bounds{0};
@@ -226,7 +226,7 @@ TEST(MaskThreads, CheapWorkOvertakesExpensiveWork) {
   for (int piece = 0; piece < 50; ++piece) {
     threads.add(expensive, [&](uint64_t max_steps, uint64_t& steps) {
       ++expensive_pieces;
-      if (max_steps == UINT64_MAX) {  // holds its thread until the test ends
+      if (max_steps == UINT64_MAX) {  // blocks its thread until the test ends
         ++with_all_bounds;
         while (!stop) std::this_thread::yield();
         return true;

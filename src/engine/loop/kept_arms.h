@@ -1,7 +1,7 @@
-// Keeps what `auto` has measured of its arms for later starts: at the engine's end, and where the
-// engine has nothing to do, once a minute at most.
+// Stores the measurements of the arms of `auto` for later starts: at the engine's end, and while
+// the engine is idle, at most once a minute.
 //
-// One thread at a time: the loop's while it runs.
+// Thread rules: one thread at a time; the loop's while it runs.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@ class KeptArms {
   KeptArms(AutoStrategy* automatic, ArmStore store)
       : automatic_(automatic), store_(std::move(store)) {}
 
-  // Hands over what an earlier start has kept. Returns a line for the planner's report; empty if
-  // there is nothing.
+  // Passes the measurements of an earlier start to the strategy. Returns a line for the planner's
+  // report; empty if there are none.
   std::string recall();
   void note_idle(std::chrono::steady_clock::time_point now);
-  // Writes what has been measured, unless nothing has been since the last call.
+  // Writes the measurements, unless none was added since the last call.
   void keep();
 
  private:

@@ -12,8 +12,8 @@ constexpr auto kPage = static_cast<size_t>(kKvBlockTokens);
 
 int64_t blocks_of(size_t tokens) { return static_cast<int64_t>((tokens + kPage - 1) / kPage); }
 
-// The name of a full page is a hash of its tokens and all tokens before them. If two texts had the
-// same name, the count would only be off by some blocks.
+// Returns the name of a full page, which is a hash of its tokens and all tokens before them. If two
+// texts had the same name, the count would only be off by some blocks.
 uint64_t page_name(uint64_t before, std::span<const TokenId> page) {
   uint64_t hash = before + 0x9e3779b97f4a7c15u;
   for (const TokenId token : page) {
@@ -41,7 +41,7 @@ bool KvReservations::has_room(Claim& claim, int64_t running) const {
   if (running == 0) return true;
   if (claim.version_ != version_) {
     claim.version_ = version_;
-    // A page's name covers all pages before it, so behind a page that no request holds none is
+    // A page's name covers all pages before it, so behind a page that no request holds, no page is
     // held.
     const auto first = std::find_if(claim.pages_.begin(), claim.pages_.end(),
                                     [&](uint64_t name) { return !pages_.contains(name); });

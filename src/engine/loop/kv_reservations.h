@@ -1,8 +1,8 @@
-// Counts the KV blocks that are reserved for the texts of running requests, and says whether there
-// is room for one more. Blocks that several requests share are counted once. Which request is
-// admitted is AdmissionPolicy's decision.
+// Counts the KV blocks that are reserved for the texts of running requests, and decides whether
+// there is room for one more request. Blocks that several requests share count once.
+// AdmissionPolicy decides which request is admitted.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <array>
@@ -18,19 +18,20 @@ namespace forerun {
 
 class KvReservations {
  public:
-  // The blocks that a waiting request would take. Made once for its text; asking again costs
-  // nothing as long as the running requests hold the same pages.
+  // The blocks that a waiting request would take. It is made once for the request's text; asking
+  // again costs nothing as long as the running requests hold the same pages.
   class Claim {
    public:
     Claim() = default;
-    // `view_blocks`: blocks that a model takes for a view beside the text.
+    // `view_blocks`: number of blocks that a model takes for a view, beside the text.
     Claim(std::span<const TokenId> text, bool shares, uint64_t salt, int64_t view_blocks = 0);
 
    private:
     friend class KvReservations;
-    std::vector<uint64_t> pages_;  // names of the text's full pages, where the request shares them
+    std::vector<uint64_t> pages_;  // names of the text's full pages, if the request shares them
     int64_t own_blocks_ = 0;       // blocks that are not shared
-    uint64_t version_ = 0;         // KvReservations::version_ for which pages_to_take_ was computed
+    // Value of KvReservations::version_ for which pages_to_take_ was computed.
+    uint64_t version_ = 0;
     int64_t pages_to_take_ = 0;
   };
 
@@ -46,25 +47,25 @@ class KvReservations {
   explicit KvReservations(const Executor* executor, bool draft_keeps_all = true)
       : executor_(executor), draft_keeps_all_(draft_keeps_all) {}
 
-  // Whether there is room for a request beside `running` others: for its blocks, without those that
-  // it shares with a running request, and one more block for it and for each running request.
-  // Without that room to grow, a request would be preempted soon after it was admitted. Where
-  // nothing runs there is always room.
+  // Returns whether there is room for a request beside `running` others: for the blocks that it
+  // does not share with a running request, and one more block for it and for each running request.
+  // Without that room to grow, a request would be preempted soon after its admission. If no request
+  // runs, there is always room.
   bool has_room(Claim& claim, int64_t running) const;
 
-  // Where memory runs out halfway (std::bad_alloc), `reservation` holds what must be passed to
+  // If memory runs out halfway (std::bad_alloc), `reservation` holds what the caller must pass to
   // release().
   void reserve(const Claim& claim, Reservation& reservation);
-  // The role has read the whole text, so its blocks are in use. Until then all of them count as
-  // reserved, though some are in use already: so while a prompt that takes more than half of the
-  // room is being read, other requests wait, rather than too many being admitted at once.
+  // Notes that the role has read the whole text, so its blocks are in use. Until then all of them
+  // count as reserved, though some are in use already. So other requests wait while a prompt that
+  // takes more than half of the room is being read; otherwise too many would be admitted at once.
   void note_read(Reservation& reservation, Role role);
-  // The request no longer runs. Pages that other requests still have to read stay reserved for
-  // those.
+  // Releases the blocks of a request that no longer runs. Pages that other requests still have to
+  // read stay reserved for those.
   void release(Reservation& reservation);
 
  private:
-  // A page of text that running requests begin with. It is reserved once for all of them, until one
+  // A page of text that running requests begin with. It is reserved once for all of them until one
   // of them has read it, and again once that one has left.
   struct Page {
     int32_t holders = 0;
@@ -73,8 +74,8 @@ class KvReservations {
 
   const Executor* executor_;
   const bool draft_keeps_all_;
-  std::array<int64_t, kNumRoles> reserved_{};  // blocks
-  std::unordered_map<uint64_t, Page> pages_;   // by name
+  std::array<int64_t, kNumRoles> reserved_{};  // numbers of blocks
+  std::unordered_map<uint64_t, Page> pages_;   // keyed by name
   uint64_t version_ = 1;                       // changes with the set of pages
 };
 

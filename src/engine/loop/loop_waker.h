@@ -1,4 +1,4 @@
-// Wakes the engine's loop when another thread has news for it: a submission, a cancellation, the
+// Wakes the engine's loop when another thread has news for it: a submission, a cancellation or the
 // engine's end.
 #pragma once
 
@@ -9,13 +9,13 @@
 namespace forerun {
 
 // Shared with streams, which may outlive the engine. wake() may be called from any thread, the
-// other functions from the loop's.
+// other functions only from the loop's.
 class LoopWaker {
  public:
   void wake();
   // Waits until there is news.
   void wait();
-  // Whether there has been news since the last call.
+  // Returns whether there has been news since the last call.
   bool take_news() { return news_.exchange(false, std::memory_order_acquire); }
 
  private:

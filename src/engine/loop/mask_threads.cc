@@ -27,19 +27,18 @@ class MaskThreads::Account {
   };
   std::deque<Piece> pieces;
   uint64_t served = 0;
-  bool is_active = false;  // it is in `waiting`, or a thread runs a piece of it
+  bool is_active = false;  // it is in `waiting`, or a thread runs a piece of its work
 };
 
-// State that the threads share. Each thread holds a reference, so the queue outlives the last of
-// them.
+// State that the threads share. Each thread holds a reference, so the last thread frees the queue.
 struct MaskThreads::Queue {
   std::mutex mutex;  // guards everything here, and all accounts
   std::condition_variable changed;
   bool stopping = false;
-  std::vector<std::shared_ptr<Account>> waiting;  // accounts with work, of which no thread runs any
-  uint64_t served = 0;  // Account::served of the account chosen last, from which newcomers count
+  std::vector<std::shared_ptr<Account>> waiting;  // accounts with work that no thread is running
+  uint64_t served = 0;  // Account::served of the account chosen last; new accounts start from it
 
-  // Takes the account that is served next out of `waiting`; null where there is none for this
+  // Removes the account to serve next from `waiting` and returns it; null if there is none for this
   // thread. The mutex must be held.
   std::shared_ptr<Account> choose(bool takes_all);
   void run(bool takes_all);
@@ -109,7 +108,7 @@ void MaskThreads::Queue::run(bool takes_all) {
     } catch (const std::bad_alloc&) {
       has_memory = false;
     }
-    if (done) piece.work = nullptr;  // frees what the work holds while the lock is not held
+    if (done) piece.work = nullptr;  // frees the work's memory while the lock is not held
     if (!has_memory) std::this_thread::sleep_for(kWaitForMemory);
     lock.lock();
     account->served += steps + 1;
@@ -124,7 +123,7 @@ void MaskThreads::Queue::run(bool takes_all) {
     waiting.push_back(std::move(account));
     changed.notify_all();
   }
-  // Work usually holds a reference to its account, a cycle that would keep both alive for ever.
+  // Work usually holds a reference to its account, a cycle that would keep both alive forever.
   const std::vector<std::shared_ptr<Account>> dropped = std::exchange(waiting, {});
   lock.unlock();
   for (const std::shared_ptr<Account>& account : dropped) account->pieces.clear();

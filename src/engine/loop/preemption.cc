@@ -6,10 +6,10 @@
 namespace forerun {
 namespace {
 
-// Both roles may have a Step in flight, and a turn follows each.
+// Both roles may have a Step in flight, and each is followed by a turn.
 constexpr int32_t kTurnsForBlocks = 4;
 
-// Whether `first` is preempted rather than `second`.
+// Returns whether to preempt `first` rather than `second`.
 bool loses_less(const ScheduledRequest& first, const ScheduledRequest& second) {
   if (first.level != second.level) return first.level < second.level;
   const size_t first_tokens = first.request->tokens().size();

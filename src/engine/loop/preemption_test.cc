@@ -17,7 +17,7 @@ class PreemptionTest : public ::testing::Test {
     EXPECT_TRUE(running_.open(running, {}).ok());
     return running;
   }
-  // Puts all that wait back, with the levels and counts they had.
+  // Runs all waiting requests again, with their previous levels and counts.
   void run_waiting() {
     while (!waiting_.empty()) {
       ScheduledRequest& running =
@@ -49,7 +49,7 @@ TEST_F(PreemptionTest, TheLeastLevelThenTheFewestTokensThenTheLatestMakesRoom) {
   for (int round = 0; round < 3; ++round) EXPECT_TRUE(preemption_.make_room(starved));
   EXPECT_EQ(executor_.closed, (std::vector<SequenceId>{4, 3, 2}));
   EXPECT_EQ(running_.size(), 1u);
-  // The last one preempted comes back first.
+  // The request preempted last returns first.
   EXPECT_EQ(waiting_.pop(0).request->tokens().size(), 20u);
 }
 
@@ -103,12 +103,12 @@ TEST_F(PreemptionTest, NobodyGivesWayAgainAndAgain) {
     run_waiting();
   }
   EXPECT_FALSE(preemption_.give_way(1));
-  run(50, 0);  // another one does
+  run(50, 0);  // another request runs
   EXPECT_TRUE(preemption_.give_way(1));
   EXPECT_EQ(executor_.closed, (std::vector<SequenceId>{1, 2, 4}));
 }
 
-// Tokens that the reader has not got yet come before the request starts anew.
+// Tokens that the reader has not received yet are sent before the request restarts.
 TEST_F(PreemptionTest, WhoIsPreemptedLosesNoToken) {
   ScheduledRequest& running = run(5, 0);
   StrategyOutput out;

@@ -1,10 +1,10 @@
-// Numbers salts (Request::cache_salt) for prefix caches: equal texts get equal numbers, different
-// texts different ones.
+// Maps salts (Request::cache_salt) to numbers for prefix caches: equal texts get equal numbers,
+// different texts different ones.
 //
-// The latest kMaxKept are remembered. A salt that has been forgotten gets a new number: blocks that
-// were cached under the old one are then no longer found.
+// The latest kMaxKept salts are remembered. A forgotten salt gets a new number; blocks that were
+// cached under the old one are then no longer found.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class PrefixSalts {
  public:
   static constexpr size_t kMaxKept = 4096;
 
-  // 0 for the empty text, else kFirstPrefixSalt or above.
+  // Returns 0 for the empty text, else kFirstPrefixSalt or above.
   uint64_t number(const std::string& salt) {
     if (salt.empty()) return 0;
     const auto known = places_.find(salt);

@@ -67,7 +67,7 @@ std::shared_ptr<const ReasoningConstraint::Edges> ReasoningConstraint::find_edge
   auto edges = std::make_shared<Edges>();
   edges->tokens = std::move(tokens);
   edges->end_tokens = std::move(end_tokens);
-  // With `edges` not yet filled it can step over tokens, but has no masks.
+  // Without `edges` the object can step over tokens, but has no masks.
   const ReasoningConstraint steps(edges, std::make_shared<const GrammarConstraint>(format));
   const OutputReasoning& tags = edges->tokens->tags();
   for (size_t matched = 0; matched < tags.close.size(); ++matched) {
@@ -114,8 +114,8 @@ TokenConstraint::State ReasoningConstraint::step(const At& at, TokenId token,
   if (at.place == Place::kBehind) return leave(at.matched, bytes);
   State format;
   if (at.place == Place::kOpening) {
-    // begin() resolves the state at once, since the next step needs to know whether the format
-    // allows it.
+    // begin() resolves the state at once, since the next step depends on whether the format allows
+    // it.
     if (at.format != nullptr) {
       std::string text = edges_->tokens->tags().open.substr(0, at.matched);
       format = format_->begin(text.append(bytes));

@@ -1,13 +1,14 @@
 // ReasoningConstraint applies an output format to the answer of a model that reasons first: the
-// format holds only behind the reasoning.
+// format holds only after the reasoning.
 //
-// Up to the first closing tag any token may come, except those that would end the output, since the
-// format is still owed, and those that contain the end of the tag and then text that the format
-// cannot begin with. Two line breaks may follow the tag, as models are trained to write them; then
-// the format's own constraint decides. Where the output opens its reasoning itself, its first bytes
-// may be those of the opening tag or of the format; a complete opening tag is reasoning.
+// Up to the first closing tag any token may come, with two exceptions: tokens that would end the
+// output, since the formatted part is still missing, and tokens that contain the end of the tag
+// followed by text that the format cannot begin with. Two line breaks may follow the tag, as models
+// are trained to write them; then the format's own constraint decides. If the output opens its
+// reasoning itself, its first bytes may be those of the opening tag or of the format; a complete
+// opening tag starts the reasoning.
 //
-// Tags are found in the bytes of tokens, wherever tokens cut a tag, and in the names of special
+// Tags are matched in the bytes of tokens, at any token boundary, and in the names of special
 // tokens.
 #pragma once
 
@@ -24,11 +25,11 @@
 
 namespace forerun {
 
-// The tokens that matter to a pair of tags, found once for all formats.
+// The tokens that contain or border the tags, found once for all formats.
 class ReasoningTokens {
  public:
-  // `bytes`: those of every token by id, for special tokens their names; empty where an id has no
-  // token.
+  // `bytes` are the bytes of every token, by id; for special tokens their names; empty if an id has
+  // no token.
   ReasoningTokens(OutputReasoning tags, std::shared_ptr<const std::vector<std::string>> bytes);
 
   const OutputReasoning& tags() const { return tags_; }
@@ -37,15 +38,15 @@ class ReasoningTokens {
     return token >= 0 && idx < bytes_->size() ? std::string_view((*bytes_)[idx])
                                               : std::string_view();
   }
-  // How many bytes of the closing tag the text ends with after `byte`, where it ended with
-  // `matched` before.
+  // Returns how many bytes of the closing tag the text ends with after `byte`, if it ended with
+  // `matched` bytes of it before.
   size_t match_close(size_t matched, char byte) const;
 
-  // Tokens that complete the closing tag after `matched` bytes of it.
+  // Returns the tokens that complete the closing tag after `matched` bytes of it.
   std::span<const TokenId> closing(size_t matched) const { return closing_[matched]; }
-  // Tokens that continue or complete the opening tag after `matched` bytes of it.
+  // Returns the tokens that continue or complete the opening tag after `matched` bytes of it.
   std::span<const TokenId> opening(size_t matched) const { return opening_[matched]; }
-  // Tokens that begin with a line break.
+  // Returns the tokens that begin with a line break.
   std::span<const TokenId> line_breaks() const { return line_breaks_; }
 
  private:
@@ -53,18 +54,19 @@ class ReasoningTokens {
 
   const OutputReasoning tags_;
   const std::shared_ptr<const std::vector<std::string>> bytes_;
-  std::vector<size_t> shorter_;  // by length of a prefix of the tag: its longest border
-  std::vector<std::vector<TokenId>> closing_, opening_;  // by bytes matched before
+  std::vector<size_t> shorter_;  // for each length of a prefix of the tag, its longest border
+  // Indexed by the number of bytes matched before.
+  std::vector<std::vector<TokenId>> closing_, opening_;
   std::vector<TokenId> line_breaks_;
 };
 
 class ReasoningConstraint : public TokenConstraint {
  public:
-  // The tokens that may follow where text of one kind gives way to text of another. Computed once
-  // for a format, since masks are read within Steps.
+  // The tokens that may follow at the transitions between kinds of text. Computed once per format,
+  // since masks are read within Steps.
   struct Edges {
     std::shared_ptr<const ReasoningTokens> tokens;
-    std::vector<TokenId> end_tokens;                // those that end an output
+    std::vector<TokenId> end_tokens;                // tokens that end an output
     std::vector<std::vector<TokenId>> not_closing;  // by bytes matched: tokens that may not follow
     std::vector<std::vector<TokenId>> opening;      // by bytes matched: tokens that may follow
     // Tokens that may follow, indexed by the line breaks so far.
@@ -74,7 +76,7 @@ class ReasoningConstraint : public TokenConstraint {
                                                  const GrammarConstraint& format,
                                                  std::vector<TokenId> end_tokens);
 
-  // `format`: the request's own constraint. `edges`: those of the same format.
+  // `format` is the request's own constraint; `edges` are those of the same format.
   ReasoningConstraint(std::shared_ptr<const Edges> edges,
                       std::shared_ptr<const GrammarConstraint> format);
 
@@ -89,21 +91,22 @@ class ReasoningConstraint : public TokenConstraint {
   enum class Place : uint8_t { kOpening, kReasoning, kBehind, kFormat };
   struct At {
     Place place = Place::kReasoning;
-    size_t matched = 0;  // bytes of a tag; in kBehind, line breaks
-    State format = {};   // the format's state in kFormat; in kOpening too, where its text may still
-                         // be the format's
+    size_t matched = 0;  // bytes of a tag; in kBehind, number of line breaks
+    State format = {};   // the format's state in kFormat, and in kOpening while the text may still
+                         // belong to the format
   };
 
   static const At& of(const State& state) { return *static_cast<const At*>(state.get()); }
-  // The state after `token`, whose bytes are `bytes` (not empty); null where no output continues
+  // Returns the state after `token` with the bytes `bytes` (not empty); null if no output continues
   // with it.
   State step(const At& at, TokenId token, std::string_view bytes) const;
   State open(size_t matched, std::string_view bytes, State format) const;
   State reason(size_t matched, std::string_view bytes) const;
   State leave(size_t line_breaks, std::string_view bytes) const;
-  // The state of the format whose mask decides at `at`; null where none does.
+  // Returns the state of the format that provides the mask at `at`; null if none does.
   State counting(const At& at) const;
-  // `leading`: those of `tokens` that an output may continue with at `at`; otherwise the others.
+  // Selects from `tokens`: if `leading`, those that an output may continue with at `at`; otherwise
+  // the others.
   std::vector<TokenId> select(const At& at, std::span<const TokenId> tokens, bool leading) const;
 
   const std::shared_ptr<const Edges> edges_;

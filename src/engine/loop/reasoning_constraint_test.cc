@@ -19,7 +19,7 @@ constexpr TokenId kEnd = 21;
 
 class ReasoningConstraintTest : public ::testing::Test {
  protected:
-  // The format: "12".
+  // The format is "12".
   static ReasoningConstraint make(std::string open) {
     // The format's grammar reads no special tokens.
     std::vector<std::string> without_special = kBytes;
@@ -40,14 +40,14 @@ class ReasoningConstraintTest : public ::testing::Test {
     return ReasoningConstraint(ReasoningConstraint::find_edges(std::move(tokens), *format, {kEnd}),
                                format);
   }
-  // Whether an output leads to the state: a mask for any other allows everything.
+  // Returns whether an output leads to the state: the mask of any other state allows everything.
   static bool is_reached(const ReasoningConstraint& constraint,
                          const TokenConstraint::State& state) {
     std::vector<uint32_t> words(1);
     if (state != nullptr) constraint.allow(state, words);
     return state != nullptr && words[0] != ~0u;
   }
-  // The allowed tokens; "end" where the output may end.
+  // Returns the allowed tokens, and "end" if the output may end.
   static std::set<std::string> allowed(const ReasoningConstraint& constraint,
                                        const TokenConstraint::State& state) {
     std::vector<uint32_t> words(1);
@@ -70,7 +70,7 @@ class ReasoningConstraintTest : public ::testing::Test {
   }
 };
 
-// After any text exactly those tokens are allowed that an output continues with; end tokens aside.
+// After any text, exactly the tokens with which an output continues are allowed, end tokens aside.
 TEST_F(ReasoningConstraintTest, MasksAndStepsAgreeWhereverTagsAreCut) {
   for (const char* const open : {"", "<t>"}) {
     const ReasoningConstraint constraint = make(open);
@@ -92,10 +92,11 @@ TEST_F(ReasoningConstraintTest, ReasoningIsFreeUpToItsEnd) {
   const ReasoningConstraint constraint = make("");
   std::set<std::string> all(kBytes.begin(), kBytes.end());
   all.erase("<end>");
-  all.erase("</t>2");  // the format does not go on so
+  all.erase("</t>2");  // the format does not continue like this
   EXPECT_EQ(allowed(constraint, constraint.start()), all);
   EXPECT_EQ(allowed(constraint, after(constraint, {"a", "12", "2"})), all);
-  // The tag in pieces: its last bytes may bring line breaks and the format's beginning.
+  // If the tag is in pieces, its last bytes may be followed by line breaks and the format's
+  // beginning.
   auto within = all;
   within.erase(">\n\n\n1");
   within.erase(">a</t>1");
@@ -119,7 +120,7 @@ TEST_F(ReasoningConstraintTest, AnOutputMayOpenItsReasoningItself) {
   const ReasoningConstraint constraint = make("<t>");
   EXPECT_EQ(allowed(constraint, constraint.start()),
             (std::set<std::string>{"1", "12", "<", "<t", "<t>", "<t></t>\n\n12"}));
-  // Once the output has begun with one of the two, it must go on with that one.
+  // Once the output has begun with one of the two, it must continue with that one.
   EXPECT_EQ(allowed(constraint, after(constraint, {"1"})), std::set<std::string>{"2"});
   EXPECT_EQ(allowed(constraint, after(constraint, {"<t"})),
             (std::set<std::string>{">", ">1", ">\n\n1", ">\n\n\n1", ">a</t>1"}));

@@ -1,4 +1,4 @@
-// What submit() returns: handles that cancel their request when they are destroyed.
+// Handles of submitted requests; they cancel their request when they are destroyed.
 #pragma once
 
 #include <chrono>

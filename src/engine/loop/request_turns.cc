@@ -21,7 +21,7 @@ RequestDriver::State RequestTurns::start(ScheduledRequest& running, Clock::time_
 
 RequestDriver::State RequestTurns::change_strategy(ScheduledRequest& running,
                                                    Clock::time_point now) {
-  running.report(load_);  // under the former strategy's name
+  running.report(load_);  // under the previous strategy's name
   running.driver.change_strategy(strategies_->make(running));
   return start(running, now);
 }
@@ -41,7 +41,8 @@ RequestDriver::State RequestTurns::take(ScheduledRequest& running, WorkResult& r
       running.request->note(result, load_);
       running_->note_read(running, result.role);
     }
-    if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
+    // Recorded for the trace only.
+    if (!running.request->request().record_rounds) out.rounds.clear();
     return running.request->accept(out, now);
   };
   RequestDriver::State state = running.driver.on_result(
@@ -55,7 +56,8 @@ void RequestTurns::submit(const ScheduledRequest& running, WorkItem item) {
   executor_->submit(std::move(item));
 }
 
-// The draft's KV is likely to hold NaN, which would make every further row faulty as well.
+// Switches to a plan without the draft model, since the draft's KV is likely to hold NaN, which
+// would make every later row faulty as well.
 RequestDriver::State RequestTurns::leave_out_faulty_draft(ScheduledRequest& running,
                                                           const WorkResult& result,
                                                           RequestDriver::State state) {

@@ -1,12 +1,13 @@
-// Runs the turns of requests: starts their strategies, passes results to them, their work to the
-// executor and their tokens to the request.
+// Runs the turns of requests: starts their strategies, and passes results to the strategies, work
+// to the executor and tokens to the request.
 //
-// `now` is when the turn began; tokens count as emitted then. Each turn returns the state in which
-// it leaves the request's driver. After kOver or kFailed the request does not run any more, and the
-// caller must end it: with the request's reason after kOver, with RequestDriver::error() after
-// kFailed. kDrained is never returned: such a request gets its new strategy in the same turn.
+// `now` is the start of the turn, which is the time at which its tokens count as emitted. Each turn
+// returns the resulting state of the request's driver. After kOver or kFailed the request no longer
+// runs, and the caller must end it: with the request's reason after kOver, with
+// RequestDriver::error() after kFailed. kDrained is never returned: such a request gets its new
+// strategy in the same turn.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include "engine/info/load_meter.h"
@@ -24,7 +25,7 @@ namespace forerun {
 
 class RequestTurns {
  public:
-  // `load` may be null; the objects must outlive this one.
+  // `load` may be null; the objects must outlive this object.
   RequestTurns(Executor* executor, RunningRequests* running, StrategyFactory* strategies,
                AutomaticPlans* automatic, LoadMeter* load)
       : executor_(executor),
@@ -35,16 +36,16 @@ class RequestTurns {
 
   // Runs the turn in which the driver's strategy starts. The request's sequence must be open.
   RequestDriver::State start(ScheduledRequest& running, Clock::time_point now);
-  // The same once the driver is drained, with a new strategy by the request's plan.
+  // Does the same with a new strategy by the request's plan, once the driver is drained.
   RequestDriver::State change_strategy(ScheduledRequest& running, Clock::time_point now);
-  // Runs the turn of a result. `timer` is told the strategy's output.
+  // Runs the turn of a result. `timer` notes the strategy's output.
   RequestDriver::State take(ScheduledRequest& running, WorkResult& result, TurnTimer& timer,
                             Clock::time_point now);
 
  private:
   void submit(const ScheduledRequest& running, WorkItem item);
-  // Where a row of the draft is faulty (RowResult::status), switches the request to a plan without
-  // the draft model. Returns the state after that.
+  // If a row of the draft is faulty (RowResult::status), switches the request to a plan without the
+  // draft model. Returns the state after that.
   static RequestDriver::State leave_out_faulty_draft(ScheduledRequest& running,
                                                      const WorkResult& result,
                                                      RequestDriver::State state);

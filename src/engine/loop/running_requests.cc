@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// How long to wait for other requests to give host memory back.
+// Time to wait for other requests to free host memory.
 constexpr std::chrono::microseconds kPause{2000};
 
 }  // namespace
@@ -52,7 +52,7 @@ void RunningRequests::close(SequenceId sequence) {
     try {
       return executor_->close(sequence);
     } catch (const std::bad_alloc&) {
-      // Closing needs memory for a message to a role's thread.
+      // Closing allocates a message to a role's thread, so this waits until memory is free.
       std::this_thread::sleep_for(kPause);
     }
   }

@@ -1,5 +1,5 @@
-// Shared by the tests of the loop's parts: requests without an engine, and an executor that
-// computes nothing.
+// Helpers that the tests of the loop's parts share: requests without an engine, and an executor
+// that computes nothing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace forerun::testing {
 
-// Notes which sequences are opened and closed. Its target has `target` blocks, its draft none.
+// Records which sequences are opened and closed. Its target has `target` blocks, its draft none.
 class IdleExecutor : public Executor {
  public:
   Status open(SequenceId sequence, const SequenceSpec&) override {
@@ -39,7 +39,7 @@ class IdleExecutor : public Executor {
   std::vector<SequenceId> opened, closed;
 };
 
-// Tokens 0 to 3 are letters.
+// Returns a tokenizer with the letters as tokens 0 to 3.
 inline const Tokenizer& letters() {
   static const Tokenizer tokenizer = [] {
     auto loaded = Tokenizer::from_json(R"({
@@ -53,7 +53,7 @@ inline const Tokenizer& letters() {
   return tokenizer;
 }
 
-// A request that waits, and its reader; dropping the reader cancels it.
+// A waiting request and its reader; dropping the reader cancels the request.
 struct ReadRequest {
   std::unique_ptr<ActiveRequest> request;
   std::shared_ptr<PulledRequest> reader;
@@ -80,7 +80,7 @@ inline ReadRequest make_request(Request request, SamplingParams sampling = {}) {
   return made;
 }
 
-// A request of so many tokens.
+// Makes a request with `tokens` tokens.
 inline ReadRequest make_request(size_t tokens, int32_t priority = 0) {
   Request request;
   request.prompt_tokens.assign(tokens, 1);

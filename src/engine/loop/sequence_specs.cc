@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// KV blocks that the request takes for its view beside its text.
+// Returns the number of KV blocks that the request takes for its view beside its text.
 int64_t view_blocks_of(const ActiveRequest& request) {
   const KvViewSpec& view = request.plan().view;
   if (view.kind == nullptr) return 0;

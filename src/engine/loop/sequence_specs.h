@@ -1,8 +1,8 @@
-// Derives from a request what the KV caches and the executor must know of it: the blocks that it
-// claims, and the spec of the sequence that is opened for it. Both depend on whether the request
-// shares the KV of its prefix with other requests.
+// Derives the data for the KV caches and the executor from a request: the blocks that it claims,
+// and the spec of its sequence. Both depend on whether the request shares the KV of its prefix with
+// other requests.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include "engine/loop/active_request.h"
@@ -15,16 +15,17 @@ namespace forerun {
 
 class SequenceSpecs {
  public:
-  // `may_share`: whether requests may share its prefix.
+  // `may_share`: whether requests may share their prefixes.
   explicit SequenceSpecs(bool may_share) : may_share_(may_share) {}
 
-  // The blocks for the request's tokens so far and for its view.
+  // Returns the claim for the request's tokens so far and for its view.
   KvReservations::Claim claim(const ActiveRequest& request);
-  // The spec for opening the sequence of a request that has been admitted (Executor::open).
+  // Returns the spec with which an admitted request's sequence is opened (Executor::open).
   SequenceSpec spec(const ScheduledRequest& running);
 
  private:
-  // A prompt that is to be scored must be read, not found in a cache.
+  // Returns whether the request shares KV. A prompt that is to be scored must be computed, not
+  // found in a cache.
   bool shares(const ActiveRequest& request) const {
     return may_share_ && request.request().share_prefix && !request.wants_scores();
   }

@@ -37,8 +37,8 @@ TEST(SequenceSpecs, NotWhereTheEngineOrTheRequestForbidsIt) {
   EXPECT_FALSE(spec_of(forbidden, request_of("")).share_prefix);
 }
 
-// A prompt whose tokens are to be scored must be read. Once it has been, the request shares, and
-// asks for no scores again.
+// A prompt with scored tokens must be read. Afterwards the request shares its KV and requests no
+// scores again.
 TEST(SequenceSpecs, NotBeforeThePromptHasItsScores) {
   SequenceSpecs specs(true);
   SamplingParams sampling;
@@ -56,8 +56,8 @@ TEST(SequenceSpecs, NotBeforeThePromptHasItsScores) {
   EXPECT_EQ(spec.sampling.prompt_logprobs, -1);
 }
 
-// A first request holds two full blocks of the text. A second one takes one more block where it
-// shares them, else three, beside one to grow for it and one for the first.
+// A first request holds two full blocks of the text. A second one takes one more block if it shares
+// them, else three, plus one for each request to grow.
 TEST(SequenceSpecs, AClaimLeavesOutSharedBlocks) {
   SequenceSpecs specs(true);
   IdleExecutor executor;
@@ -65,7 +65,7 @@ TEST(SequenceSpecs, AClaimLeavesOutSharedBlocks) {
   KvReservations::Reservation reservation;
   reservations.reserve(specs.claim(*make_request(request_of("a")).request), reservation);
   const auto has_room = [&](int64_t free, const Request& request) {
-    executor.target.total_blocks = 3 + free;  // the first one's three are reserved
+    executor.target.total_blocks = 3 + free;  // the first request's three are reserved
     KvReservations::Claim claim = specs.claim(*make_request(request).request);
     return reservations.has_room(claim, 1);
   };

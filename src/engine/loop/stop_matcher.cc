@@ -35,7 +35,7 @@ std::string StopMatcher::push(std::string_view text, bool may_stop) {
   const size_t held = held_.size();
   held_ += text;
   size_t first = std::string::npos;
-  size_t stop_size = 0;  // the length of the stop that begins there
+  size_t stop_size = 0;  // length of the stop string that begins there
   size_t keep = 0;
   for (Pattern& pattern : patterns_) {
     for (size_t idx = held; idx < held_.size(); ++idx) {

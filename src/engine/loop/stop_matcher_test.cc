@@ -23,8 +23,8 @@ TEST(StopMatcher, CutsBeforeTheStopHoweverTheTextArrives) {
   }
 }
 
-// Stop strings that nearly match all the time: comparing them anew at every byte would be some
-// 10^13 comparisons.
+// These stop strings nearly match all the time: restarting the comparison at every byte would take
+// some 10^13 comparisons.
 TEST(StopMatcher, TakesTimeByTheTextAlone) {
   constexpr size_t kStopBytes = 60'000;
   std::vector<std::string> stops;
@@ -47,7 +47,7 @@ TEST(StopMatcher, ReleasesHeldTextAtTheEnd) {
   EXPECT_EQ(matcher.stopped_by(), "");
 }
 
-// No stop string ends before a given position, however the text arrives and whatever is held back.
+// No stop string ends before a given position, however the text is split and whatever is held back.
 TEST(StopMatcher, StopsOnlyBehindAPlace) {
   std::mt19937 random(6);
   int stopped_across = 0;

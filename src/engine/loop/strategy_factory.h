@@ -1,7 +1,7 @@
-// Makes the strategies of running requests, and keeps them informed of what all of them share: how
-// often guesses are right, and what Steps of the present batch cost.
+// Makes the strategies of running requests, and passes them the data that all of them share: how
+// often guesses are accepted, and the costs of Steps of the present batch.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace forerun {
 class StrategyFactory {
  public:
   // `records_rounds`: all strategies fill StrategyOutput::rounds, not only those of requests that
-  // want it. `batch` must outlive the object.
+  // ask for it. `batch` must outlive the object.
   StrategyFactory(DecodingBatch* batch, bool records_rounds)
       : batch_(batch),
         records_rounds_(records_rounds),
         acceptance_(std::make_shared<SharedAcceptance>()) {}
 
-  // A strategy by the request's plan, which has the present costs of rows. Sets
+  // Makes a strategy by the request's plan, with the present costs of rows. Sets
   // ScheduledRequest::costs_version.
   std::unique_ptr<Strategy> make(ScheduledRequest& running) const;
-  // Brings the batch's costs up to date, and where they have changed tells them to all strategies.
-  // `sources`: those from which requests may guess if the engine chooses their plan.
+  // Updates the batch's costs and, if they have changed, passes them to all strategies. `sources`
+  // are the draft sources of requests that leave their plan to the engine.
   void tell_costs(const RunningRequests& running, GuessSources sources);
 
   const SharedAcceptance& acceptance() const { return *acceptance_; }
@@ -39,8 +39,8 @@ class StrategyFactory {
   DecodingBatch* const batch_;
   const bool records_rounds_;
   const std::shared_ptr<SharedAcceptance> acceptance_;
-  uint64_t told_version_ = 0;  // the version of the costs that all strategies have been told
-  GuessSources sources_;       // the sources that all strategies have been told
+  uint64_t told_version_ = 0;  // version of the costs that all strategies have received
+  GuessSources sources_;       // sources that all strategies have received
 };
 
 }  // namespace forerun

@@ -1,5 +1,4 @@
-// The requests that have been submitted and that the loop has not taken yet, and the wish to end
-// the loop.
+// The submitted requests that the loop has not taken yet, and the request to stop the loop.
 #pragma once
 
 #include <deque>
@@ -11,8 +10,8 @@
 
 namespace forerun {
 
-// submit() and stop() may be called from any thread, the other functions from the loop's; waker()
-// from any.
+// submit(), stop() and waker() may be called from any thread, the other functions only from the
+// loop's.
 class Submissions {
  public:
   // Both wake the loop.
@@ -20,15 +19,15 @@ class Submissions {
   void stop();
 
   bool is_stopping() const;
-  // Removes all requests and returns them in the order in which they came. Where memory runs out
-  // (std::bad_alloc) none is removed.
+  // Removes all requests and returns them in order of submission. If memory runs out
+  // (std::bad_alloc), none is removed.
   std::deque<std::unique_ptr<ActiveRequest>> take();
   // Never null. Streams share it to wake the loop themselves.
   const std::shared_ptr<LoopWaker>& waker() const { return waker_; }
 
  private:
   const std::shared_ptr<LoopWaker> waker_ = std::make_shared<LoopWaker>();
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::deque<std::unique_ptr<ActiveRequest>> submitted_;
   bool is_stopping_ = false;
 };

@@ -1,10 +1,10 @@
-// The requests that wait to be admitted, and which of them is next: the one of the highest priority
-// (waiting raises it), or one of a class that higher classes have kept waiting for too long
-// (docs/decisions/0049-priorities.md). A class is all waiting requests of one declared priority;
-// within a class, those that came first go first.
+// The requests that wait to be admitted, and the choice of the next one: the one of the highest
+// priority (waiting raises it), or one of a class that higher classes have kept waiting for too
+// long (docs/decisions/0049-priorities.md). A class is all waiting requests of one declared
+// priority; within a class, earlier requests go first.
 //
-// One thread. The work of a call grows with the number of classes, except keep_if(), which visits
-// every request.
+// Thread rules: one thread. The work of a call grows with the number of classes, except for
+// keep_if(), which visits every request.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,13 @@ class WaitingRequests {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A waiting class is owed this share of the tokens that requests of higher classes get, less the
-  // tokens that its own requests get: about a tenth of all tokens where requests are alike.
+  // A waiting class is owed this share of the tokens that requests of higher classes get, minus the
+  // tokens of its own requests: about a tenth of all tokens if requests are alike.
   static constexpr double kShare = 1.0 / 8;
-  // A class's first request goes next once the class is owed this many tokens.
+  // Number of owed tokens at which a class's first request goes next.
   static constexpr double kOwedTokens = 16.0;
 
-  // A request gains one level of priority each time that it has waited for `ageing`; 0: never.
+  // A request gains one level of priority each time it has waited for `ageing`; 0: never.
   explicit WaitingRequests(Clock::duration ageing) : ageing_(ageing) {}
 
   bool empty() const { return classes_.empty(); }
@@ -38,23 +38,23 @@ class WaitingRequests {
   void push_back(int32_t priority, Entry entry, Clock::time_point now) {
     classes_[priority].waiting.push_back({std::move(entry), now});
   }
-  // For a request that was preempted: puts it at the front of its class. `since`: now, less the
-  // time that it has waited before.
+  // Puts a preempted request at the front of its class. `since`: now minus the time that it has
+  // waited before.
   void push_front(int32_t priority, Entry entry, Clock::time_point since) {
     classes_[priority].waiting.push_front({std::move(entry), since});
   }
 
-  // The first of a class. Valid until the next change.
+  // The first request of a class. Valid until the next change.
   struct Next {
     Entry* entry = nullptr;
     int32_t priority = 0;  // declared
-    // `priority` plus what waiting has added; at least the level of those that it overtakes.
+    // `priority` plus the levels gained by waiting; at least the level of those that it overtakes.
     int32_t level = 0;
     bool is_owed = false;  // it overtakes requests of a higher level
     Clock::time_point since{};
   };
-  // The first request of the class that is owed most, where that reaches kOwedTokens; otherwise
-  // next_by_level(). Must not be empty().
+  // Returns the first request of the class that is owed most, if that reaches kOwedTokens;
+  // otherwise next_by_level(). Must not be empty().
   Next next(Clock::time_point now) {
     Next highest = next_by_level(now);
     auto most_owed = classes_.end();
@@ -67,7 +67,7 @@ class WaitingRequests {
     Waiting& first = most_owed->second.waiting.front();
     return {&first.entry, most_owed->first, highest.level, true, first.since};
   }
-  // The first request of the highest level. Must not be empty().
+  // Returns the first request of the highest level. Must not be empty().
   Next next_by_level(Clock::time_point now) {
     Next next;
     for (auto& [priority, group] : classes_) {
@@ -78,7 +78,7 @@ class WaitingRequests {
     }
     return next;
   }
-  // The first request of the highest declared priority. Must not be empty().
+  // Returns the first request of the highest declared priority. Must not be empty().
   Next most_urgent(Clock::time_point now) {
     auto& [priority, group] = *classes_.begin();
     Waiting& first = group.waiting.front();
@@ -90,13 +90,13 @@ class WaitingRequests {
     const auto found = classes_.find(priority);
     Entry entry = std::move(found->second.waiting.front().entry);
     found->second.waiting.pop_front();
-    // The class has had its turn: its next request is owed only what accrues from now on.
+    // The class has had its turn: from now on, its next request is owed only new tokens.
     found->second.owed = std::min(found->second.owed, 0.0);
     if (found->second.waiting.empty()) classes_.erase(found);
     return entry;
   }
 
-  // A request of declared `priority` has put out `tokens`.
+  // Notes that a request of declared `priority` has emitted `tokens`.
   void note_served(int32_t priority, int64_t tokens) {
     for (auto& [waiting, group] : classes_) {
       if (waiting < priority) group.owed += kShare * static_cast<double>(tokens);
@@ -114,7 +114,7 @@ class WaitingRequests {
   }
 
  private:
-  // Bounds the account, so that a class that got much, or waited for long, is not repaid for
+  // Bounds the account, so that a class that got much, or waited for long, is not compensated for
   // minutes.
   static constexpr double kMaxOwedTokens = 1024.0;
 
@@ -123,7 +123,7 @@ class WaitingRequests {
     Clock::time_point since;
   };
   struct Class {
-    std::deque<Waiting> waiting;  // at least one
+    std::deque<Waiting> waiting;  // not empty
     double owed = 0.0;            // tokens, since the class began to wait
   };
 
@@ -135,7 +135,8 @@ class WaitingRequests {
   }
 
   const Clock::duration ageing_;
-  std::map<int32_t, Class, std::greater<>> classes_;  // by declared priority, the highest first
+  // Keyed by declared priority, the highest first.
+  std::map<int32_t, Class, std::greater<>> classes_;
 };
 
 }  // namespace forerun

@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 const Requests::Clock::time_point kStart{seconds(1000)};
 
-// Pops the next request until none waits.
+// Pops requests until none waits.
 std::vector<std::string> drain(Requests& requests, Requests::Clock::time_point now) {
   std::vector<std::string> order;
   while (!requests.empty()) order.push_back(requests.pop(requests.next(now).priority));
@@ -56,8 +56,8 @@ TEST(WaitingRequests, LevelsStayInRange) {
   EXPECT_EQ(low.next(kStart + std::chrono::hours(1000)).level, INT32_MAX);
 }
 
-// However far the classes are apart, the lower one is admitted again and again, and gets a tenth
-// of the tokens where all requests are alike.
+// At any distance between the classes, the lower one is admitted repeatedly, and gets a tenth of
+// the tokens if all requests are alike.
 TEST(WaitingRequests, EveryClassHasItsShare) {
   Requests requests(seconds(10));
   constexpr int64_t kTokensEach = 100;
@@ -73,7 +73,7 @@ TEST(WaitingRequests, EveryClassHasItsShare) {
     const auto next = requests.next(kStart);
     EXPECT_EQ(next.is_owed, next.priority < 0);
     if (next.is_owed) {
-      EXPECT_EQ(next.level, 1'000'000);  // it is not preempted for those it has overtaken
+      EXPECT_EQ(next.level, 1'000'000);  // it is not preempted for those that it has overtaken
     }
     requests.pop(next.priority);
     requests.note_served(next.priority, kTokensEach);
@@ -85,7 +85,7 @@ TEST(WaitingRequests, EveryClassHasItsShare) {
   EXPECT_LT(share, 1.0 / 9);
 }
 
-// A single request behind an endless crowd is next after 128 of the crowd's tokens.
+// A single request behind an endless queue is next after 128 tokens of that queue.
 TEST(WaitingRequests, ASingleOneIsNextBeforeLong) {
   Requests requests(seconds(0));
   for (int idx = 0; idx < 40; ++idx) requests.push_back(1, "high", kStart);

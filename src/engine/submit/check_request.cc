@@ -22,7 +22,8 @@ Status check_tokens(const char* field, const std::vector<int32_t>& tokens, int32
   return Status();
 }
 
-// The server recognizes this error by its wording (api_error.cc).
+// Returns the error for a prompt that is too long. The server recognizes it by its wording
+// (api_error.cc).
 Status too_long(const std::string& found, int32_t max_context_tokens) {
   return Status(StatusCode::kInvalidArgument,
                 "prompt: found " + found + " tokens; accepted: at most " +
@@ -49,7 +50,7 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   return Status();
 }
 
-// Bounded, since every byte of output is compared with every stop string.
+// Limits stop strings, since every byte of output is compared with every stop string.
 Status check_stops(const std::vector<std::string>& stops) {
   constexpr size_t kMaxStops = 64;
   constexpr size_t kMaxStopBytes = 4096;
@@ -67,7 +68,7 @@ Status check_stops(const std::vector<std::string>& stops) {
   return Status();
 }
 
-// Called with max_new_tokens as far as the context has room.
+// Called with max_new_tokens limited to the room in the context.
 Status check_samples(const OpenedModel& target, const Request& request) {
   constexpr int32_t kMaxSamples = 128;
   const int32_t max_samples = request.resume_tokens.empty() ? kMaxSamples : 1;

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDeepest = 200;  // more than templates accept; bounds the recursion below
 
-// Only letters, which the filters of templates leave as they are.
+// Uses only letters, which the filters of templates do not change.
 std::string random_mark() {
   constexpr int kLetters = 32;
   std::random_device random;
@@ -47,7 +47,8 @@ bool ControlText::mark_text(std::string& text) const {
     size_t at = text.find(name);
     if (at == std::string::npos) continue;
     found = true;
-    std::string marked;  // a new string: inserting in place is quadratic for megabytes of names
+    std::string marked;  // a new string, since inserting in place takes quadratic time for
+                         // megabytes of names
     size_t from = 0;
     for (; at != std::string::npos; at = text.find(name, at + 1)) {
       marked.append(text, from, at + 1 - from).append(mark_);

@@ -13,10 +13,10 @@ using grammar::GrammarLimits;
 using grammar::TokenMasks;
 
 constexpr size_t kMaxKept = 64;
-// A server uses two: its template's tags, opened by the prompt or by the output.
+// A server uses two pairs of tags: its template's, opened by the prompt or by the output.
 constexpr size_t kMaxTags = 8;
 
-// The steps that prepare() may spend on masks if it is to be quick.
+// The steps that a quick prepare() may spend on masks.
 constexpr uint64_t kQuickMaskSteps = 1'000'000;
 
 Result<Grammar> compile(const OutputFormat& format, const GrammarLimits& limits) {

@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-// SplitMix64 (Steele et al., 2014): number `index` of the generator that starts from `seed`.
+// Returns number `index` of the SplitMix64 generator (Steele et al., 2014) that starts from `seed`.
 uint64_t split_mix(uint64_t seed, uint64_t index) {
   uint64_t mixed = seed + index * 0x9E3779B97F4A7C15u;
   mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -22,7 +22,7 @@ uint64_t split_mix(uint64_t seed, uint64_t index) {
   return mixed ^ (mixed >> 31);
 }
 
-// Sets the tokens that must not be drawn before min_new_tokens: those that end the request.
+// Sets the tokens that must not be sampled before min_new_tokens: those that end the request.
 Status hold_ends_back(const Request& request, const EngineInfo& info, int32_t vocab,
                       SamplingParams& sampling) {
   if (request.min_new_tokens == 0) return {};
@@ -90,7 +90,7 @@ Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
   std::vector<std::unique_ptr<ActiveRequest>> samples;
   for (int32_t idx = 0; idx < request.num_samples; ++idx) {
     sampling.seed = sample_seed(seed, idx);
-    // Each sample gets a constraint, and so a mask budget, of its own.
+    // Each sample gets its own constraint, and so its own mask budget.
     if (idx > 0 && constraint != nullptr) {
       FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
     }

@@ -1,5 +1,5 @@
-// Turns a Request into what the loop runs: checks it, fills in unset fields, and makes an
-// ActiveRequest for each sample.
+// Turns a Request into the objects that the loop runs: checks it, fills in unset fields, and makes
+// an ActiveRequest for each sample.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace forerun {
 
-// Seeds for requests that name none: they differ, even between engines started at the same time.
-// next() may be called from any thread.
+// Seeds for requests without one; they differ even between engines started at the same time. next()
+// may be called from any thread.
 class SeedSource {
  public:
   SeedSource();
@@ -26,13 +26,13 @@ class SeedSource {
   std::atomic<uint64_t> state_;
 };
 
-// `wanted`, with unset fields taken from the checkpoint's `defaults`.
+// Returns `wanted` with unset fields taken from the checkpoint's `defaults`.
 SamplingParams resolve_sampling(const SamplingOptions& wanted, const SamplingParams& defaults,
                                 uint64_t seed_if_unset);
 
 // Checks the request, except for its speculation, which `plan` has resolved, and makes its samples,
-// not yet connected. `formats` null: output formats are refused. Fails, naming the field, on what
-// is out of range.
+// which are not connected yet. `formats` null: output formats are refused. Fails with a message
+// that names the field that is out of range.
 Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
     const OpenedModel& target, const EngineInfo& info, int32_t max_logprobs, SeedSource& seeds,
     OutputFormats* formats, std::shared_ptr<const SpeculationPlan> plan, Request request);
