@@ -9,31 +9,31 @@ namespace {
 
 constexpr float kMaxAcceptance = 0.98f;
 constexpr float kMaxTogether = 0.99f;  // bound on the sum over one token's guesses
-// The number of guesses over which experience fades, and the number of expected right guesses that
-// a prior weighs.
+// The number of guesses after which observations have faded, and the weight of a prior in expected
+// accepted guesses.
 constexpr float kRequestMemory = 60.0f;
 constexpr float kSharedMemory = 600.0f;
 constexpr float kRequestStrength = 3.0f;
 constexpr float kSharedStrength = 2.0f;
-// The factor f before any guess of an origin has been seen. A source reports how often the text has
-// continued like this before, which is too optimistic where tokens are sampled. Learning costs
+// The factor f before any guess of an origin has been observed. A source reports how often the text
+// has continued like this before, which is too optimistic if tokens are sampled. Learning costs
 // nothing, since guesses are compared with the target's tokens whether they are verified or not.
 constexpr std::array<float, CalibrationTable::kOrigins> kPriors = {1.0f, 0.6f, 1.0f};
 constexpr float kMinFactor = 0.02f;
 constexpr float kMaxFactor = 20.0f;
 constexpr float kProfileMemory = 24.0f;
 constexpr float kSharedProfileMemory = 200.0f;
-// The number of observations that a profile's initial means weigh.
+// The weight of a profile's initial means, in observations.
 constexpr float kProfileStrength = 3.0f;
 
-constexpr float kMinLogprob = -20.7f;  // least logprob of a guess: a billionth
+constexpr float kMinLogprob = -20.7f;  // smallest logprob of a guess: a billionth
 
 constexpr uint32_t kProbabilitySteps = (1u << 20) - 1;
 
 }  // namespace
 
 int32_t CalibrationTable::bucket_of(float p) {
-  // The least probability of every bucket but the first.
+  // The smallest probability of every bucket but the first.
   static const auto kBounds = [] {
     std::array<float, kBuckets - 1> bounds{};
     for (int32_t bucket = 1; bucket < kBuckets; ++bucket) {
@@ -139,7 +139,7 @@ float Acceptance::factor(Guess::Origin origin, int32_t bucket) const {
 void Acceptance::weigh(std::vector<Guess>& guesses) const {
   static const float kMaxLogprob = std::log(kMaxAcceptance);
   float sum = 0.0f;
-  // Neighbours are mostly of one kind, whose factor is worked out once.
+  // Neighbours are mostly of one kind, so the factor of a kind is kept for the next guess.
   uint32_t kind = 0;
   float of_kind = 0.0f, log_of_kind = 0.0f;
   for (Guess& guess : guesses) {
@@ -159,7 +159,7 @@ void Acceptance::weigh(std::vector<Guess>& guesses) const {
     const float excess = std::log(sum / kMaxTogether);
     for (Guess& guess : guesses) guess.logprob -= excess;
   }
-  // Insertion sort: the guesses are few and nearly in order, and equal ones keep their order.
+  // Insertion sort, since the guesses are few and nearly in order; equal ones keep their order.
   for (auto next = guesses.begin(); next != guesses.end(); ++next) {
     const auto place =
         std::upper_bound(guesses.begin(), next, *next,

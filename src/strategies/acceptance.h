@@ -1,15 +1,16 @@
-// Learns, while decoding, how often guesses are right.
+// Learns, while decoding, how often guesses are accepted.
 //
-// Calibration: a guess made with probability p (as its origin tells it) is right with probability p
-// * f, where f comes from what was seen of guesses of that origin and about that p, decaying over
-// some tens of guesses. A request starts from what all requests have learnt (SharedAcceptance),
-// which starts from f = 1, and 0.6 for a source's guesses. Only guesses whose parent turned out
-// right are seen, so p and p * f are conditional on the parent.
+// Calibration: a guess to which its origin gives probability p is accepted with probability p * f.
+// The factor f is estimated from earlier guesses of that origin with a similar p, and decays over
+// some tens of guesses. A request starts from the estimates of all requests (SharedAcceptance),
+// which start from f = 1, and 0.6 for a source's guesses. Only guesses with an accepted parent are
+// observed, so p and p * f are conditional on the parent.
 //
 // Profile: the average probability of the best few guesses below a node, by the node's own
-// probability. It says what a draft step may bring before it has run.
+// probability. It predicts the gain of a draft step before it runs.
 //
-// Pure arithmetic; one thread at a time for all that share a SharedAcceptance.
+// Thread rules: pure arithmetic; one thread at a time for all objects that share a
+// SharedAcceptance.
 #pragma once
 
 #include <array>
@@ -21,16 +22,17 @@
 
 namespace forerun {
 
-// Right guesses against expected ones, by origin and probability.
+// Counts of accepted and of expected guesses, by origin and probability.
 class CalibrationTable {
  public:
   static constexpr int32_t kBuckets = 12;  // buckets of equal width in log-odds, from -5 to 5
   static constexpr int32_t kOrigins = 3;
 
   static int32_t bucket_of(float p);
-  // `memory`: after how many guesses of a bucket an old one counts 1/e.
+  // `memory`: number of guesses of a bucket after which an old one counts 1/e.
   void observe(Guess::Origin origin, int32_t bucket, float p, bool right, float memory);
-  // The factor f, given a prior that weighs as much as `strength` expected right guesses.
+  // Returns the factor f, given a prior that weighs as much as `strength` expected accepted
+  // guesses.
   float factor(Guess::Origin origin, int32_t bucket, float prior, float strength) const;
 
  private:
@@ -41,7 +43,7 @@ class CalibrationTable {
   std::array<std::array<Cell, kBuckets>, kOrigins> cells_{};
 };
 
-// Mean calibrated probability of the guesses below a node, best first.
+// The mean calibrated probability of the guesses below a node, best first.
 class DraftProfile {
  public:
   static constexpr int32_t kRanks = 4;
@@ -49,9 +51,9 @@ class DraftProfile {
   DraftProfile();
 
   static int32_t context_of(bool is_root, float p);
-  // `memory`: how many observations the mean is taken over, once there have been as many.
+  // `memory`: number of observations that the mean covers, once there have been that many.
   void observe(int32_t context, const std::array<float, kRanks>& chances, float memory);
-  // Keeps the means but not their weight, so that the next observations count more.
+  // Keeps the means but reduces their weight, so that the next observations count more.
   void weaken();
   const std::array<float, kRanks>& chances(int32_t context) const {
     return means_[static_cast<size_t>(context)];
@@ -62,12 +64,13 @@ class DraftProfile {
   std::array<float, kContexts> seen_;
 };
 
-// Tokens, and the time in which they were expected, in plain Steps (one target row alone = 1).
+// A number of tokens, and the time in which they were expected, in plain Steps (one target row
+// alone = 1).
 struct ExpectedPace {
   double tokens = 0.0;
   double steps = 0.0;
 
-  // After `memory` additions an old one counts 1/e.
+  // Adds tokens and time. After `memory` additions an old one counts 1/e.
   void add(double more_tokens, double more_steps, double memory) {
     const double fade = 1.0 - 1.0 / memory;
     tokens = tokens * fade + more_tokens;
@@ -81,27 +84,27 @@ class SharedAcceptance {
  public:
   CalibrationTable table;
   DraftProfile profile;
-  float speedup = 1.1f;    // tokens in the time of a plain step, over the last requests
-  float allowance = 1.5f;  // time for probing a draft that seems not to pay, in plain steps
-  // What recent adaptive rounds could be expected to bring by guesses of the text alone, and by
-  // those of the draft as well, whether such guesses were allowed or not.
+  float speedup = 1.1f;    // tokens in the time of a plain Step, over the last requests
+  float allowance = 1.5f;  // time for probing a draft that seems too slow to use, in plain Steps
+  // The expected gain of recent adaptive rounds, with sources without a model only, and with the
+  // draft model as well, whether the costs allowed such guesses or not.
   ExpectedPace by_text = {8.0, 8.0};
   ExpectedPace by_draft = {8.0, 8.0};
 };
 
-// One request's view: its own experience over the shared one. Updates both.
+// One request's acceptance: its own experience combined with the shared one. Updates both.
 class Acceptance {
  public:
-  // `shared` null: starts from nothing and shares nothing.
+  // `shared` null: starts without experience and shares none.
   explicit Acceptance(std::shared_ptr<SharedAcceptance> shared);
 
-  // A guess's note encodes its origin, bucket and p, so that observe() needs nothing else.
+  // Encodes a guess's origin, bucket and p in its note, so that observe() needs no other data.
   static uint32_t make_note(Guess::Origin origin, float p);
-  // Probability that a guess is right given that its parent is; at most 0.98.
+  // Returns the probability that a guess is accepted given that its parent is; at most 0.98.
   float calibrated(uint32_t note) const;
-  // Takes the guesses for one token with the log-probabilities that their origins gave, sets their
-  // notes and calibrated log-probabilities, whose probabilities add up to at most 1, and sorts them
-  // by descending probability.
+  // Takes the guesses for one token with the log-probabilities of their origins. Sets their notes
+  // and their calibrated log-probabilities, which add up to a probability of at most 1, and sorts
+  // them by descending probability.
   void weigh(std::vector<Guess>& guesses) const;
   void observe(uint32_t note, bool right);
 

@@ -32,14 +32,14 @@ TEST(Acceptance, LearnsWhatAnOriginsGuessesAreWorth) {
     auto shared = std::make_shared<SharedAcceptance>();
     Acceptance acceptance(shared);
     for (int i = 0; i < 400; ++i) {
-      acceptance.observe(model, rng() % 10 < 4);   // 0.8 is really 0.4
-      acceptance.observe(source, rng() % 10 < 6);  // 0.4 is really 0.6
+      acceptance.observe(model, rng() % 10 < 4);   // the origin says 0.8, the truth is 0.4
+      acceptance.observe(source, rng() % 10 < 6);  // the origin says 0.4, the truth is 0.6
     }
     of_model += acceptance.calibrated(model) / 50.0f;
     of_source += acceptance.calibrated(source) / 50.0f;
-    // Neither affects other probabilities.
+    // Other probabilities stay unchanged.
     EXPECT_NEAR(acceptance.calibrated(unseen), 0.1f, 1e-3f);
-    // The next request starts from it; one that shares nothing does not.
+    // The next request starts from it; one without shared experience does not.
     EXPECT_NEAR(Acceptance(shared).calibrated(model), 0.4f, 0.1f);
     EXPECT_NEAR(Acceptance(nullptr).calibrated(model), 0.8f, 1e-3f);
   }
@@ -64,12 +64,12 @@ TEST(Acceptance, WeighsTheGuessesForOneToken) {
                                 {.token = 2, .logprob = std::log(0.2f)},
                                 {.token = 3, .logprob = std::log(0.2f)}};
   acceptance.weigh(guesses);
-  EXPECT_EQ(guesses[0].token, 2);  // the first of equals stays first
+  EXPECT_EQ(guesses[0].token, 2);  // equal guesses keep their order
   EXPECT_EQ(guesses[1].token, 3);
   EXPECT_EQ(guesses[2].token, 1);
   EXPECT_EQ(guesses[2].note, sure);
   EXPECT_NEAR(std::exp(guesses[0].logprob), 0.2f, 1e-3f);
-  // Chances whose sum is too large are scaled.
+  // Chances with too large a sum are scaled.
   guesses = {{.token = 1, .logprob = std::log(0.9f)}, {.token = 2, .logprob = std::log(0.9f)}};
   Acceptance(nullptr).weigh(guesses);
   EXPECT_NEAR(std::exp(guesses[0].logprob) + std::exp(guesses[1].logprob), 0.99f, 1e-3f);

@@ -9,42 +9,42 @@ namespace forerun {
 namespace {
 
 constexpr std::array<int32_t, 4> kWidths = {1, 2, 4, 8};
-constexpr int32_t kMaxSteps = 16;           // draft steps a round
+constexpr int32_t kMaxSteps = 16;           // draft steps per round
 constexpr int32_t kStepsAhead = 6;          // draft steps that a plan looks ahead
-constexpr int32_t kChildren = 8;            // guesses asked for at a leaf
-constexpr float kMinPlanned = 0.02f;        // the same in plans, which are only estimates
+constexpr int32_t kChildren = 8;            // guesses requested per leaf
+constexpr float kMinPlanned = 0.02f;        // smallest chance in plans, which are only estimates
 constexpr float kMinGrowthChance = 0.004f;  // less likely guesses are dropped
 constexpr float kRoundMemory = 40.0f;       // rounds after which the rate forgets
-constexpr float kStartRounds = 6.0f;        // rounds that the shared speed-up weighs at the start
-// The cost of catching up is spread over the rounds to come: only part of the rounds that the
+constexpr float kStartRounds = 6.0f;        // weight of the shared speed-up at the start, in rounds
+// The cost of catching up is spread over future rounds, but only over part of those that the
 // request may still take, since many requests end early.
 constexpr float kRoundsPerTokenLeft = 0.25f;
 constexpr float kMaxCatchUpRounds = 64.0f;
-// How many more tokens than a plain round a drafting round must promise. Costs are only known
-// within some percent, and the time of a plain step is not observed while all rounds draft.
+// The gain in tokens over a plain round that a drafting round must promise. Costs are known only to
+// within a few percent, and the time of a plain Step is not observed while all rounds draft.
 constexpr float kMargin = 0.07f;
-// The factor by which the time of further rows is charged: chosen rows tend to be overrated, and a
-// row that just pays for itself brings nothing.
+// The factor on the time of further rows: the chances of chosen rows tend to be too high, and a row
+// that only pays for itself gains nothing.
 constexpr float kRowPrice = 1.1f;
 constexpr float kAllowanceShare = 0.007f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
-constexpr float kBatchLoss = 1.2f;  // a probe's loss in a batch: all wait for its rows as well
+constexpr float kBatchLoss = 1.2f;  // loss of a probe in a batch: all requests wait for its rows
 constexpr int32_t kMaxRest = 16;
-constexpr float kRestGain = 1.0f;  // tokens that resting may forgo, about
-// The same for each request of the batch, since all wait while one decides.
+constexpr float kRestGain = 1.0f;  // tokens that resting may forgo, approximately
+// The additional tokens per request of the batch, since all wait while one request decides.
 constexpr float kRestGainAWaiter = 1.0f / 16.0f;
-constexpr float kBurst = 16.0f;       // gain in text that repeats itself, over the average gain
-constexpr float kSureChance = 0.98f;  // chance of the best guesses that there can be
+constexpr float kBurst = 16.0f;  // gain in text that repeats itself, relative to the average gain
+constexpr float kSureChance = 0.98f;  // highest possible chance of the best guesses
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
-constexpr double kPaceMemory = 64.0;  // rounds, of all requests
+constexpr double kPaceMemory = 64.0;  // rounds, over all requests
 
-// Where the draft runs beside the target: the factor by which a draft step's time is charged, and
-// the least chance of a guess. Both found by parallel_tree_sim_bench.
+// For a draft that runs concurrently with the target: the factor on a draft step's time, and the
+// smallest chance of a guess. Both were found with parallel_tree_sim_bench.
 constexpr float kPriceBeside = 1.3f;
 constexpr float kMinGrowthChanceBeside = 1e-4f;
 
-// Ratios that stand for costs not yet measured.
+// Ratios that replace costs not yet measured.
 constexpr float kUnmeasuredDraftRatio = 0.2f;
 constexpr float kUnmeasuredRow = 0.04f;  // cost of a further row, relative to the first
 
@@ -85,10 +85,10 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   }
   draft_alone_ = costs.draft_alone;
   drafts_together_ = costs.drafts_together && !params_.runs_beside;
-  // Requests that draft together have to look at the same time.
+  // Requests that draft together must decide at the same time.
   if (drafts_rest_ && !costs.drafts_rest) rest_rounds_ = 0;
   drafts_rest_ = costs.drafts_rest;
-  // Once sources are allowed again, the request stops resting.
+  // Once the costs allow sources again, the request stops resting.
   if (!sources_.any() && costs.sources.any()) rest_rounds_ = idle_rounds_ = 0;
   sources_ = costs.sources;
   informs_ = costs.informs;
@@ -204,8 +204,8 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
       kRoundsPerTokenLeft * static_cast<float>(start_.tokens_left), 1.0f, kMaxCatchUpRounds);
   const float price = params_.runs_beside ? kPriceBeside : 1.0f;
   for (int32_t width : kWidths) {
-    // A width beyond the open leaves gives the same plan; and where a width was worse than the one
-    // before, wider ones are worse still.
+    // A width beyond the open leaves gives the same plan; and if a width was worse than the
+    // previous one, wider ones are worse still.
     if (!root_first && width > 1 && static_cast<size_t>(width / 2) >= open_.size()) break;
     if (width > 1 && best_width < width / 2) break;
     planned_chances_ = chances_;
@@ -227,7 +227,7 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
         best = {value, root_first ? 1 : width, choice.tokens, spent + target_time(choice.nodes)};
         best_width = width;
       }
-      // Gains shrink with depth; one more step is tried because costs jump.
+      // Gains shrink with depth; one more step is tried because costs increase in jumps.
       if (step > 1 && value < previous) break;
       previous = value;
     }
@@ -241,7 +241,7 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
     return true;
   }
   const float catch_up = draft_time(1 + rows_behind) - draft_time(1);
-  // A probe is one request's, so no other request shares its draft steps.
+  // A probe belongs to one request, so no other request shares its draft steps.
   const float alone = (draft_alone_ - 1.0f) * draft_time(1);
   float loss = draft_alone_ * catch_up +
                static_cast<float>(kProbeRounds) * (loss_per_round / rate() + alone);
@@ -250,7 +250,7 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
   if (loss > allowance) return false;
   allowance -= loss;
   probe_rounds_ = kProbeRounds - 1;
-  // The profile is old, so what the probe shows counts for more.
+  // The profile is old, so the probe's observations count for more.
   acceptance_.weaken_profile();
   return true;
 }
@@ -281,7 +281,7 @@ void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out)
   const float more = plan.value - now.value - (root_first ? kMargin : 0.0f);
   gain_ = std::numeric_limits<float>::infinity();
   if (drafts_together_) {
-    // The plan's first step is paid for by all requests that share it.
+    // All requests that share the plan's first step pay for it together.
     const float tokens = more + rate() * draft_time(1);
     if (tokens > 0.0f && !drafts_rest_) {
       gain_ = std::log1p(tokens / now.tokens);
@@ -326,7 +326,7 @@ void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Gue
     acceptance_.observe_profile(
         DraftProfile::context_of(parent == tree.root(), std::exp(tree.logprob(parent))), chances);
   }
-  // The best guess stays whatever its chance, so that it can prove itself.
+  // Keeps the best guess at any chance, so that its acceptance can be observed.
   const float least = params_.runs_beside ? kMinGrowthChanceBeside : kMinGrowthChance;
   while (guesses.size() > 1 && parent_chance * std::exp(guesses.back().logprob) < least) {
     guesses.pop_back();

@@ -1,37 +1,36 @@
 // Decides the size and shape of the tree, or plain decoding, step by step, from the costs of Steps
-// and from how often guesses have been right.
+// and from how often guesses have been accepted.
 //
-// The rule. A node's weight is its calibrated log-probability (acceptance.h), so exp(weight) is the
+// The rule: a node's weight is its calibrated log-probability (acceptance.h), so exp(weight) is the
 // probability that its path is accepted, and a verification of n nodes is expected to yield
 //   E = 1 + sum of exp(weight) over its nodes but the root.
 // Time is counted in plain steps (one target row alone = 1). The best long-run rate of tokens is
 // reached by maximizing E - rate * time in every round, where `rate` is the present rate
 // (Dinkelbach's method for ratios): an average over recent rounds, never below 1, since plain
 // decoding is always possible.
-// - Verification: the n that maximizes E(n) - rate * t_target(n), nodes in order of weight. In a
-//   batch all nodes that might pay are offered, and the executor leaves out those that do not
+// - Verification: the n that maximizes E(n) - rate * t_target(n), with nodes in order of weight. In
+//   a batch, all nodes that might pay are offered, and the executor drops those that do not
 //   (exec/guess_rows.h), since the cost of a row depends on the other requests' offers.
 // - Another draft step: plans of several widths and up to several steps ahead are evaluated, with
 //   average probabilities (DraftProfile) for guesses that are not yet known. The draft runs the
 //   width of the best plan as long as that plan beats verifying now; after each step the decision
-//   is made again with the actual guesses. Where draft steps hold up a batch, a step is offered as
-//   long as it gains anything, and the executor, which sees the gains of all requests, runs it or
-//   leaves it out (WorkItem::gain).
-// - No draft step: where none pays at the root, the round is plain decoding (or verifies a
-//   model-free source's guesses, which cost no step). The draft's KV then lags behind, and the cost
-//   of catching up is charged to the plan that starts drafting again, spread over the rounds to
-//   come.
-// - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. So an
+//   is repeated with the actual guesses. If draft steps hold up a batch, a step is offered as long
+//   as it has any gain, and the executor, which sees the gains of all requests, runs it or drops it
+//   (WorkItem::gain).
+// - No draft step: if none pays at the root, the round is plain decoding (or verifies a model-free
+//   source's guesses, which cost no step). The draft's KV then lags behind, and the cost of
+//   catching up is charged to the plan that starts drafting again, spread over future rounds.
+// - Probing: while no draft step seems to pay, nothing new is learnt about the draft. So an
 //   allowance of 0.7% of the time of all requests accumulates, and kProbeRounds rounds of drafting
-//   are run whenever it covers their expected loss, the cost of catching up included. So a wrong
-//   estimate is corrected, and a right one costs less than 1%.
-// - Rest: a decision takes the host some microseconds, which in a large batch are a percent of a
-//   Step. After rounds that guessed nothing, or whose guesses were all left out, the next rounds
-//   are plain without a decision. There are more of these the less a round could gain at best and,
-//   in a batch, the less rounds have gained lately.
-// - Sources: guesses come from those that the costs allow (CostTable::sources). What others might
-//   bring is still estimated, and told to all requests (SharedAcceptance). With none, rounds are
-//   plain decoding; guesses of the text are compared with what comes out all the same.
+//   run whenever it covers their expected loss, including the cost of catching up. A wrong estimate
+//   is thus corrected, and a right one costs less than 1%.
+// - Rest: a decision takes some microseconds of the host's time, which in a large batch are a
+//   percent of a Step. After rounds without guesses, or with guesses that were all dropped, the
+//   next rounds are plain without a decision. The number of such rounds is higher the less a round
+//   could gain at best and, in a batch, the less rounds have gained lately.
+// - Sources: guesses come from the sources that the costs allow (CostTable::sources). The gain of
+//   the others is still estimated and shared with all requests (SharedAcceptance). With no source
+//   allowed, rounds are plain decoding; guesses from the text are still compared with the output.
 // The emitted tokens do not depend on any of these decisions.
 #pragma once
 
@@ -84,12 +83,12 @@ class AdaptiveGrowth : public TreeGrowth {
     int32_t context = 0;
   };
   struct Plan {
-    float value = 0.0f;   // E - rate * time, the plan's worth
+    float value = 0.0f;   // E - rate * time, the value of the plan
     int32_t width = 0;    // leaves to run now; 0: verify
     float tokens = 1.0f;  // E, the expected tokens
-    float time = 1.0f;    // time of draft and target
+    float time = 1.0f;    // total time of draft and target
   };
-  // The best number of nodes to verify, by their chances (descending, without the root).
+  // The best number of nodes to verify, given their chances (descending, without the root).
   struct Choice {
     float value = 0.0f;
     float tokens = 1.0f;  // expected tokens
@@ -99,21 +98,21 @@ class AdaptiveGrowth : public TreeGrowth {
   float rate() const;
   float target_time(int32_t rows) const { return target_time_[row_index(rows)]; }
   float draft_time(int32_t rows) const;
-  // The time charged for a verification of `rows` rows beyond a plain step.
+  // Returns the time charged for a verification of `rows` rows, beyond a plain Step.
   float extra_time(int32_t rows) const;
   static size_t row_index(int32_t rows);
   Choice best_choice(const std::vector<float>& chances) const;
-  // How many nodes are offered to the executor, the root included.
+  // Returns how many nodes are offered to the executor, the root included.
   int32_t offered(const std::vector<float>& chances) const;
   void collect(TokenTree& tree);
-  // Tells all requests what a round may bring, before its first draft step. `plan` null: there is
-  // no draft to ask.
+  // Reports the expected gain of this round to all requests, before its first draft step. `plan`
+  // null: there is no draft model.
   void tell_expected(const Choice& by_text, const Plan* plan);
   Plan best_plan(bool root_first, int32_t rows_behind);
   // Grows the plan's tree by one step of `width` leaves.
   void imagine_step(int32_t width);
   bool worth_probing(float loss_per_round, int32_t rows_behind);
-  // How many rounds to rest after a round that guessed nothing.
+  // Returns how many rounds to rest after a round without guesses.
   int32_t rest_after(int32_t idle_rounds) const;
 
   Params params_;
@@ -121,31 +120,31 @@ class AdaptiveGrowth : public TreeGrowth {
   std::array<float, CostTable::kMaxRows + 1> target_time_{};
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
   float min_row_ = 0.0f;          // as in CostTable, in plain steps
-  float look_gain_ = 0.0f;        // tokens that rest may forgo for the batch's sake
+  float look_gain_ = 0.0f;        // tokens that rest may forgo for the benefit of the batch
   float draft_alone_ = 1.0f;      // as in CostTable
   bool drafts_together_ = false;  // as in CostTable
   bool drafts_rest_ = false;      // as in CostTable
   GuessSources sources_;          // as in CostTable
   bool informs_ = true;           // as in CostTable
 
-  // Sums over recent rounds, fading.
+  // Decaying sums over recent rounds.
   float recent_tokens_;
   float recent_time_;
   float recent_rounds_;
   int32_t probe_rounds_ = 0;
-  int32_t idle_rounds_ = 0;  // consecutive rounds that were decided and guessed nothing
-  int32_t rest_rounds_ = 0;  // rounds of rest still to come
+  int32_t idle_rounds_ = 0;  // consecutive rounds that were decided and made no guess
+  int32_t rest_rounds_ = 0;  // remaining rounds of rest
   float max_gain_ = 0.0f;    // tokens that a round gains if hardly any guess is wrong
 
-  // This round.
+  // State of this round.
   RoundStart start_;
   bool root_expanded_ = false;
   bool resting_ = false;
   bool told_expected_ = false;
   int32_t steps_ = 0;
   float time_ = 0.0f;
-  float step_time_ = 0.0f;  // the last draft step's part of time_
-  float gain_ = 0.0f;       // what that step brings
+  float step_time_ = 0.0f;  // time of the last draft step, a part of time_
+  float gain_ = 0.0f;       // expected gain of that step
 
   std::vector<float> chances_, planned_chances_;  // descending
   std::vector<Leaf> open_, planned_open_;         // descending

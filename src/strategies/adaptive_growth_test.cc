@@ -1,4 +1,5 @@
-// The adaptive rule against fixed settings in virtual time, and where it must not draft.
+// Compares the adaptive rule with fixed settings in virtual time, and tests where it must not
+// draft.
 #include "strategies/adaptive_growth.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 namespace forerun {
 namespace {
 
-// The fixed settings that are best somewhere in serial_tree_sim_bench's table.
+// Returns the fixed settings that are best somewhere in serial_tree_sim_bench's table.
 std::vector<SpeculationOptions> few_settings() {
   std::vector<SpeculationOptions> settings = fixed_settings();
   std::erase_if(settings, [](const SpeculationOptions& o) {
@@ -71,11 +72,11 @@ TEST(AdaptiveGrowth, FindsOutThatTheTextHasChanged) {
   AcceptanceModel models = simulated_texts()[2].models(5);
   models.phases = {simulated_texts().back().models(5).rank_hit, models.rank_hit};
   models.phase_tokens = 400;
-  // Cheap catching up, as where 128 rows of the draft cost little more than one.
+  // Catching up is cheap, as if 128 rows of the draft cost little more than one.
   const CostTable costs = simulated_costs(0.3, 1.05);
   const Simulated run = simulate({}, models, costs, 800);
   // Half of it cannot be sped up, and at these costs the allowance covers a probe every few hundred
-  // tokens: still the second half takes at most four fifths of its time.
+  // tokens; still the second half takes at most four fifths of its time.
   EXPECT_GT(run.speedup, 1.0 / (0.5 + 0.5 * 0.8));
 }
 
@@ -90,8 +91,8 @@ TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
   EXPECT_GE(simulate(options, loop, costs, 1000).speedup, 2.0);
 }
 
-// Rounds of 300 that are looked at where the Steps take none of what is offered, or `accepted` of
-// every ten guesses come out.
+// Returns how many of 300 rounds are decided if the Steps run none of the offered rows, or if
+// `accepted` of every ten guesses are accepted.
 int32_t rounds_looked_at(const CostTable& costs, int32_t accepted) {
   AdaptiveGrowth growth({.has_draft_model = false}, nullptr);
   growth.on_costs(costs);
@@ -111,7 +112,7 @@ int32_t rounds_looked_at(const CostTable& costs, int32_t accepted) {
       growth.choose(tree, nodes);
     }
     const bool right = nodes.size() > 1 && round % 10 < accepted;
-    if (!right) nodes.resize(1);  // left out
+    if (!right) nodes.resize(1);  // dropped by the executor
     const std::vector<TokenId> sampled(nodes.size(), right ? 7 : 3);
     growth.on_verified(tree, nodes.size(), nodes, sampled);
   }
@@ -150,7 +151,7 @@ TEST(AdaptiveGrowth, TakesGuessesFromAllowedSourcesOnly) {
   EXPECT_EQ(plain.target_steps, 399);
 }
 
-// What sources might bring is estimated while none is allowed.
+// The gain of sources is estimated while none is allowed.
 TEST(AdaptiveGrowth, TellsWhatAllSourcesMightBring) {
   CostTable costs = simulated_costs(0.1, 1.1);
   costs.sources = {.text = false, .drafts = false};
@@ -161,7 +162,7 @@ TEST(AdaptiveGrowth, TellsWhatAllSourcesMightBring) {
     simulate({}, models, costs, 600, shared);
     EXPECT_EQ(shared->by_text.speedup() > 1.3, vocab == 1);
     EXPECT_GE(shared->by_draft.speedup(), shared->by_text.speedup());
-    CostTable own = costs;  // costs of a request by a plan of its own
+    CostTable own = costs;  // costs of a request with a fixed plan
     own.informs = false;
     const auto untold = std::make_shared<SharedAcceptance>();
     simulate({}, models, own, 600, untold);
@@ -173,7 +174,7 @@ TEST(AdaptiveGrowth, TellsWhatAllSourcesMightBring) {
 TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
   const AcceptanceModel models = simulated_texts()[0].models(2);
   auto strategy = resolve_speculation({}).value()->make_strategy({});
-  // Judged by costs it was never told, of about the ratios it assumes.
+  // Simulated with costs that the strategy did not receive, of about the ratios that it assumes.
   const CostTable costs = simulated_costs(0.2, 1.3);
   SimulatedRequest request(std::move(strategy), models, {1}, 500);
   request.run_to_end();

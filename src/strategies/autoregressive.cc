@@ -18,7 +18,7 @@ void Autoregressive::start(const RequestView& request, StrategyOutput& out) {
     item.rows.push_back(
         {.token = request.tokens[static_cast<size_t>(position)], .position = position});
   }
-  if (known > 0) ++stats_.target_steps;  // no prefill
+  if (known > 0) ++stats_.target_steps;  // the prompt needs no prefill
   item.rows.back().want = Want::kSample;
   out.work.push_back(std::move(item));
 }

@@ -1,5 +1,5 @@
-// Plain decoding: the prompt's rows, then one row a token. All other strategies must give the same
-// tokens.
+// Plain decoding: the prompt's rows, then one row per token. All lossless strategies must give the
+// same tokens.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace forerun {
 
 class Autoregressive : public Strategy {
  public:
-  // For the table of strategies.
+  // Entries of the table of strategies.
   static OptionSet uses(const TreeShape&, bool) { return {}; }
   static Status check(SpeculationPlan&) { return {}; }
   static std::unique_ptr<Strategy> make(const SpeculationPlan&, const StrategyParts&) {
@@ -25,7 +25,7 @@ class Autoregressive : public Strategy {
 
  private:
   SequenceId sequence_ = 0;
-  int32_t length_ = 0;  // tokens known
+  int32_t length_ = 0;  // number of known tokens
   int32_t max_tokens_ = 0;
   StrategyStats stats_;
 };

@@ -21,7 +21,7 @@ void DraftKv::move_root(TokenTree& tree, std::span<const NodeId> path, NodeId ne
     next = kNoNode;
     path = path.first(std::min<size_t>(path.size(), 1));
   }
-  // KV is closed under parents: the part of the path that has it comes first.
+  // KV is closed under parents, so the nodes of the path that have KV come first.
   for (NodeId node : path) {
     if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) committed.push_back(node);
   }

@@ -1,6 +1,6 @@
-// Every way to speculate that keeps plain decoding's output, for tests: each strategy of the table
-// with each shape, source and acceptance rule that it takes. New entries of the tables are
-// included, so a test that runs over all policies cannot forget one.
+// All policies that keep plain decoding's output, for tests: each strategy of the table with each
+// shape, source and acceptance rule that it accepts. New entries of the tables are included, so a
+// test that runs over all policies cannot forget one.
 #pragma once
 
 #include <set>
@@ -20,9 +20,9 @@ struct PolicySettings {
   int32_t view_budget = 192;
 };
 
-// The views to combine with a shape, source and rule: all of them, and none, with the first shape
-// and the first source or no source; no view otherwise. What a draft sees does not depend on how a
-// tree is grown and verified.
+// Returns the views to combine with a shape, source and rule: all of them, and none, for the first
+// shape and either the first source or no source; only no view otherwise. The part of the KV that a
+// draft sees does not depend on how a tree is grown and verified.
 inline std::vector<std::string> views_for(const std::string& shape, const std::string& source,
                                           const std::string& accept) {
   std::vector<std::string> views = {""};
@@ -37,7 +37,7 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
   std::vector<SpeculationOptions> policies;
   std::set<std::string> seen;
   std::vector<std::string> sources = every_draft_source();
-  sources.push_back("");  // for those that need none
+  sources.push_back("");  // for strategies that need no source
   for (const StrategyEntry& strategy : strategy_table()) {
     for (const std::string& shape : every_tree_shape()) {
       for (const std::string& source : sources) {
@@ -56,7 +56,7 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
                                        .view = view};
             options = without_unused(strategy, options);
             const auto plan = resolve_speculation(options, models);
-            // The same policy as one above, whose source is the default.
+            // Skips a repetition of a policy above, whose source is the default.
             if (plan.ok() && source.empty() && !(*plan)->source.empty()) continue;
             if (plan.ok() && (*plan)->view.kind != nullptr) {
               options.view = (*plan)->view.kind->name;
@@ -71,8 +71,8 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
   return policies;
 }
 
-// The policies that give plain decoding's tokens at any temperature. Rule `rejection` is left out,
-// which gives them only where decoding is greedy.
+// Returns the policies that give plain decoding's tokens at any temperature. Excludes rule
+// `rejection`, which gives them only for greedy decoding.
 inline std::vector<SpeculationOptions> every_exact_policy(const ModelFacts& models = {},
                                                           const PolicySettings& settings = {}) {
   std::vector<SpeculationOptions> policies = every_policy(models, settings);
@@ -80,14 +80,14 @@ inline std::vector<SpeculationOptions> every_exact_policy(const ModelFacts& mode
   return policies;
 }
 
-// The policies of one strategy.
+// Returns the policies of one strategy.
 inline std::vector<SpeculationOptions> policies_of(const std::string& strategy,
                                                    std::vector<SpeculationOptions> policies) {
   std::erase_if(policies, [&](const SpeculationOptions& o) { return o.strategy != strategy; });
   return policies;
 }
 
-// "serial_tree 2,2 model+suffix match".
+// Returns a name such as "serial_tree 2,2 model+suffix match".
 inline std::string policy_name(const SpeculationOptions& options) {
   std::string name = options.strategy;
   for (const std::string& part : {options.shape, options.source, options.accept, options.view}) {

@@ -1,5 +1,5 @@
-// every_policy() has what the tables have, and everything in it gives plain decoding's tokens on
-// the strict executor, whichever side is late and whatever costs are told meanwhile.
+// every_policy() covers the tables, and each of its policies gives plain decoding's tokens on the
+// strict executor, whichever side is late and whatever costs it receives.
 #include "strategies/every_policy.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(EveryPolicy, HasEveryEntryOfTheTables) {
   EXPECT_TRUE(rules.contains("match") && rules.contains("rejection"));
 }
 
-// The number of policies of each strategy, worked out by hand.
+// The number of policies of each strategy, computed by hand.
 TEST(EveryPolicy, HasTheWholeProduct) {
   const std::vector<std::string> shapes = every_tree_shape();
   const std::vector<std::string> sources = every_draft_source();
@@ -55,15 +55,15 @@ TEST(EveryPolicy, HasTheWholeProduct) {
       static_cast<size_t>(std::count_if(sources.begin(), sources.end(), names_the_model));
   EXPECT_EQ(policies_of("autoregressive", every_policy()).size(), 1u);
   // Every shape but `levels` with every source, three static shapes (the chain is one) with rule
-  // `rejection` and the model alone, and every view with the first shape and source.
+  // `rejection` and only the model, and every view with the first shape and source.
   const size_t views = view_table().size();
   EXPECT_EQ(policies_of("serial_tree", every_policy()).size(),
             (shapes.size() - 1) * sources.size() + 3 + views);
-  // Each view without a source and with the first one, and the others with the first view.
+  // Each view without a source and with the first one, and the other sources with the first view.
   EXPECT_EQ(policies_of("sparse_self", every_policy()).size(), 2 * views + sources.size() - 1);
-  // adaptive and best.
+  // Shapes adaptive and best.
   EXPECT_EQ(policies_of("parallel_tree", every_policy()).size(), 2 * with_model);
-  // These and levels, which no other strategy takes.
+  // These and levels, which no other strategy accepts.
   EXPECT_EQ(policies_of("pipelined", every_policy()).size(), 3 * sources.size());
 
   const std::vector<SpeculationOptions> alone = every_policy({.has_draft_model = false});
@@ -87,7 +87,7 @@ TEST(EveryPolicy, SetsNumbersWhereTheyAreUsed) {
   }
 }
 
-// Round records hold all that was verified and accepted.
+// Round records have all verified and accepted nodes.
 void expect_rounds_add_up(const Outcome& run) {
   int64_t guesses = 0;
   int64_t accepted = 0;
@@ -122,7 +122,7 @@ TEST_P(EveryPolicyOn, TheStrictExecutorIsLosslessAndKeepsTheRules) {
   }
 }
 
-// From any policy to any others, at any moment, on the same KV.
+// Switches from any policy to any others, at any time, on the same KV.
 TEST_P(EveryPolicyOn, ChangesToOthersWhileItRuns) {
   std::mt19937 rng(GetParam() + 9000);
   const std::vector<SpeculationOptions> policies = every_policy();

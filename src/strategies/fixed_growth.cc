@@ -8,7 +8,8 @@ void StaticGrowth::begin_round(const TokenTree&, const RoundStart&) {}
 
 void StaticGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
   out.clear();
-  // Levels are filled one after the other, so the first unrun nodes are one level's.
+  // Levels are filled one after the other, so the first nodes that have not run belong to one
+  // level.
   int32_t level = -1;
   for (int32_t row = 0; row < tree.size(); ++row) {
     const NodeId node = tree.node_at(row);
@@ -16,7 +17,7 @@ void StaticGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
     const int32_t depth = tree.depth(node);
     if (depth >= static_cast<int32_t>(children_.size()) || (level >= 0 && depth != level)) break;
     if (tree.position(node) >= tree.max_position()) break;
-    // A child that equals a refused earlier sibling is never accepted.
+    // A child with the token of a refused earlier sibling is never accepted.
     const NodeId parent = tree.parent(node);
     if (parent != kNoNode && tree.child(parent, tree.token(node)) != node) continue;
     level = depth;

@@ -1,5 +1,5 @@
-// Tree shapes whose size is set beforehand: static expansions (a chain is 1,1,1,...) and best-first
-// trees of w leaves a draft step, d steps, bs rows verified.
+// Tree shapes of a fixed size: static expansions (a chain is 1,1,1,...) and best-first trees of w
+// leaves per draft step, d steps, bs verified rows.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace forerun {
 
-// Every node of level i gets children[i] children (SpecInfer's expansion lists), and the whole tree
-// is verified.
+// Gives every node of level i children[i] children (SpecInfer's expansion lists); the whole tree is
+// verified.
 class StaticGrowth : public TreeGrowth {
  public:
   explicit StaticGrowth(std::vector<int32_t> children) : children_(std::move(children)) {}
@@ -27,21 +27,22 @@ class StaticGrowth : public TreeGrowth {
   std::vector<int32_t> children_;
 };
 
-// How many guesses to ask for below `leaf`. children_per_leaf 0: the larger of the draft width and
-// 8, and at the root enough to fill a verification (after a miss the tree has nothing else).
+// Returns how many guesses to request below `leaf`. If children_per_leaf is 0: the larger of the
+// draft width and 8, and at the root enough to fill a verification (after a miss the root is the
+// only node).
 int32_t children_wanted(const TokenTree& tree, NodeId leaf, int32_t children_per_leaf,
                         int32_t draft_width, int32_t verify_tokens);
 
-// SwiftSpec's maximum-likelihood expansion (§3.1): the draft_width best leaves a draft step.
+// SwiftSpec's maximum-likelihood expansion (§3.1): the draft_width best leaves per draft step.
 class BestGrowth : public TreeGrowth {
  public:
   struct Params {
     int32_t verify_tokens = 8;
     int32_t draft_width = 4;
     int32_t draft_depth = 4;        // steps per round
-    int32_t children_per_leaf = 0;  // as children_wanted() takes it
+    int32_t children_per_leaf = 0;  // see children_wanted()
     bool has_draft_model = true;
-    // Drafts only as long as the tree has fewer than verify_tokens nodes (Algorithm 1's top-up).
+    // Drafts only while the tree has fewer than verify_tokens nodes (Algorithm 1's top-up).
     bool tops_up = false;
   };
   explicit BestGrowth(Params params) : params_(params) {}

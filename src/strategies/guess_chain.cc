@@ -7,9 +7,9 @@
 namespace forerun {
 namespace {
 
-// A guess less likely than this is never worth a row, since no row is free.
+// A guess below this chance is never worth a row, since no row is free.
 constexpr float kMinChainChance = 0.1f;
-// A Step of the draft model, in plain Steps, while nothing has been measured.
+// The assumed time of a Step of the draft model, in plain Steps, before any measurement.
 constexpr float kUnmeasuredDraftSteps = 0.2f;
 
 }  // namespace
@@ -74,9 +74,9 @@ bool GuessChain::grow(TokenTree& tree, WorkItem& item) {
       break;
     }
     if (config_.has_draft_model) {
-      // The draft model has been asked already and had no guess.
+      // The draft model has already run here and had no guess.
       if (tree.expansion(Role::kDraft, tip_) != Expansion::kUnexpanded) break;
-      // The cost of a draft model's Step, relative to a target Step that it may save.
+      // The cost of a Step of the draft model, relative to a target Step that it may save.
       const float cost = costs_.measured()
                              ? costs_.at(Role::kDraft, 1) / costs_.at(Role::kTarget, 1)
                              : kUnmeasuredDraftSteps;
@@ -94,7 +94,7 @@ void GuessChain::fill_item(TokenTree& tree, WorkItem& item) {
   item.role = Role::kDraft;
   item.view = config_.view;
   draft_kv_.take_edits(item);
-  // The tree is a chain, whose rows are its nodes in order.
+  // The tree is a chain, so its rows are its nodes in order.
   for (int32_t row = 0; row < tree.size(); ++row) {
     const NodeId node = tree.node_at(row);
     if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) continue;

@@ -1,10 +1,11 @@
-// Cheap guesses below the end of a chain that a more expensive draft extends: a draft model, the
-// text so far, or both guess some tokens one after the other, and one Step of the expensive draft
-// checks all of them (the lower level of TriForce's hierarchy, §4.2). Pure; one object a request.
+// Cheap guesses below the end of a chain that a more expensive draft extends. A draft model, a
+// source without a model, or both guess some tokens one after the other, and one Step of the
+// expensive draft checks all of them (the lower level of TriForce's hierarchy, §4.2). Pure; one
+// object per request.
 //
 // The tree belongs to the strategy and is a chain: the root, the tokens that the expensive draft
-// has put below it, then the guesses. A round of the expensive draft:
-//   begin(); grow() until it asks for nothing more of the draft model; rows(); settle().
+// has added below it, then the guesses. A round of the expensive draft:
+//   begin(); grow() until it requests no more of the draft model; rows(); settle().
 // The draft model's KV of the chain stays in tree rows until the chain is verified; KV of refused
 // guesses is dropped.
 #pragma once
@@ -29,9 +30,9 @@ class GuessChain : private GuessJudge {
     bool has_draft_model = false;
     int32_t target_vocab = 0;  // as in ModelFacts
     int32_t draft_vocab = 0;
-    KvViewSpec view = {};  // what the draft model sees of its KV
+    KvViewSpec view = {};  // the part of its KV that the draft model sees
   };
-  // `source` null: the draft model alone guesses. `shared` may be null.
+  // `source` null: only the draft model guesses. `shared` may be null.
   GuessChain(const Config& config, std::unique_ptr<DraftSource> source,
              std::shared_ptr<SharedAcceptance> shared);
 
@@ -39,38 +40,39 @@ class GuessChain : private GuessJudge {
   // Takes the tokens that have been verified since the last call.
   void add_verified(std::span<const EmittedToken> tokens);
   void on_costs(const CostTable& costs);
-  // The source reads the verified tokens that it does not know yet.
+  // Lets the source read the verified tokens that it does not know yet.
   void prepare();
 
-  // Begins a round of guesses below `last`, beside those that settle() has left there. `reads`: the
-  // source may read the tokens that it does not know yet; a source that has never read guesses
-  // nothing.
+  // Begins a round of guesses below `last`, in addition to those that settle() has left there.
+  // `reads`: the source may read the tokens that it does not know yet; a source that has never read
+  // any makes no guesses.
   void begin(const TokenTree& tree, NodeId last, bool reads);
-  // Adds the source's guesses to the tree. Returns true where the draft model must first run
-  // `item`, whose sequence and tag the caller fills in: the caller passes the result to
-  // on_guessed() and calls grow() again.
+  // Adds the source's guesses to the tree. Returns true if the draft model must first run `item`:
+  // the caller fills in its sequence and tag, passes the result to on_guessed(), and calls grow()
+  // again.
   bool grow(TokenTree& tree, WorkItem& item);
   void on_guessed(TokenTree& tree, const WorkResult& result);
-  // The guesses that are worth a row, in order, and for each the probability that it and its path
-  // are accepted.
+  // Return the guesses that are worth a row, in order, and the probability that each is accepted
+  // along with its path.
   std::span<const NodeId> rows() const { return std::span(guesses_).first(num_rows_); }
   float chance(size_t row) const { return chances_[row]; }
-  // The check's tokens agree with the chain down to `end`, which is begin()'s node or a guess; the
-  // check's next token is `token` (below 0: none). Drops the guesses below `end`, except one that
-  // equals `token`, which becomes the tree's last node.
+  // Reports that the check's tokens agree with the chain down to `end`, which is begin()'s node or
+  // a guess; the check's next token is `token` (below 0: none). Drops the guesses below `end`,
+  // except one that equals `token`, which becomes the tree's last node.
   void settle(TokenTree& tree, NodeId end, TokenId token);
 
-  // The chain has been verified: `path`, the root first, then `token` at `position`, which becomes
-  // the root of a new tree. What the draft model has run of the path becomes prefix.
+  // Reports that the chain has been verified: `path`, the root first, then `token` at `position`,
+  // which becomes the root of a new tree. The part of the path that the draft model has run becomes
+  // prefix.
   void move_root(TokenTree& tree, std::span<const NodeId> path, TokenId token, int32_t position);
 
  private:
   void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
-  // Both return false where there is no guess, or none that is worth continuing.
+  // Both return false if there is no guess, or none that is worth continuing.
   bool add_guess(TokenTree& tree, std::span<const Candidate> candidates);
   bool take_guess(const TokenTree& tree, NodeId guess);
   void fill_item(TokenTree& tree, WorkItem& item);
-  // The least chance at which a guess is worth a row beside `rows` others.
+  // Returns the smallest chance at which a guess is worth a row beside `rows` others.
   float min_chance(size_t rows) const;
 
   const Config config_;
@@ -78,12 +80,12 @@ class GuessChain : private GuessJudge {
   DraftKv draft_kv_;
   Acceptance acceptance_;
   CostTable costs_;
-  std::vector<TokenId> tokens_;  // verified tokens; kept only where there is a source
+  std::vector<TokenId> tokens_;  // verified tokens; kept only if there is a source
 
-  NodeId tip_ = kNoNode;  // the last node that guesses may hang below
+  NodeId tip_ = kNoNode;  // the last node below which guesses may be added
   std::vector<NodeId> guesses_;
   std::vector<float> chances_;  // chances of guesses_
-  size_t num_rows_ = 0;         // how many of guesses_ are worth a row
+  size_t num_rows_ = 0;         // number of guesses_ that are worth a row
   bool ended_ = true;
   bool reads_ = true;
   bool has_read_ = false;

@@ -45,7 +45,7 @@ void GuessList::add_children(TokenTree& tree, NodeId node, std::span<const Candi
   if (target_vocab_ > 0) {
     std::erase_if(guesses_, [&](const Guess& guess) { return guess.token >= target_vocab_; });
   }
-  // Draws keep their order: rule `rejection` tries them in it.
+  // Samples keep their order, in which rule `rejection` tries them.
   if (accept_ == AcceptRule::kMatch && !proposals_.empty()) {
     std::stable_sort(guesses_.begin(), guesses_.end(),
                      [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });

@@ -7,14 +7,14 @@
 namespace forerun {
 namespace {
 
-constexpr float kMemory = 1.0f / 48.0f;  // tokens and items
-// What rows are charged for making an item slower, as a multiple of the seconds: of a longer pass,
-// of a longer time at the first stage, and of a longer time on a link than at a stage, in front of
-// which items pile up. Found by `simulate_stages --grid`.
+constexpr float kMemory = 1.0f / 48.0f;  // decay per token or item
+// Prices of the seconds by which rows make an item slower: of a longer pass, of a longer time at
+// the first stage, and of a longer time on a link than at a stage, which makes items queue before
+// the link. Found with `simulate_stages --grid`.
 constexpr float kPassPrice = 0.1f;
 constexpr float kEntryPrice = 2.0f;
 constexpr float kPilePrice = 16.0f;
-// How many times its cost a wait must promise.
+// The factor by which a wait's gain must exceed its cost.
 constexpr float kWaitPrice = 2.0f;
 
 bool is_sent(const TokenTree& tree, NodeId node) {
@@ -63,7 +63,7 @@ bool ItemChoice::waits(const TokenTree& tree, std::span<const NodeId> nodes,
                        std::span<const NodeId> leaves, float draft_part) const {
   if (costs_.entry[1] <= 0.0f || costs_.sequences > 1 || leaves.empty()) return false;
   float reached = reach(tree, nodes);
-  float grown = 0.0f;  // chance that it leads to what the draft step adds
+  float grown = 0.0f;  // chance that it leads to the nodes that the draft step adds
   for (const NodeId leaf : leaves) {
     if (!tree.contains(leaf)) continue;
     const float chance = hit_ * std::exp(tree.weight(leaf));
@@ -74,7 +74,7 @@ bool ItemChoice::waits(const TokenTree& tree, std::span<const NodeId> nodes,
   const float interval = costs_.interval_at(static_cast<int32_t>(nodes.size()));
   if (draft <= 0.0f) return false;
   // The chance that the first miss is 0, 1, 2, ... times `levels` below: the sum of (1 - hit) *
-  // hit^(i * levels). `levels`: how many the draft adds in an interval.
+  // hit^(i * levels). `levels` is the number of levels that the draft adds in an interval.
   const float levels = std::max(1.0f, interval / draft);
   const float ends = (1.0f - hit_) / std::max(1e-3f, 1.0f - std::pow(hit_, levels));
   return grown * ends * interval > kWaitPrice * draft_part * draft * reached;
@@ -96,7 +96,7 @@ bool ItemChoice::waits_for(const TokenTree& tree, std::span<const NodeId> nodes,
       std::max(0.0f, costs_.at(Role::kTarget, static_cast<int32_t>(rows.size())) - seconds);
   const float saved = entry(nodes.size()) - left;
   if (saved <= 0.0f) return false;
-  float ends = 0.0f;  // chance of a token after the rows that is neither sent nor among `nodes`
+  float ends = 0.0f;  // chance that the token after the rows is neither sent nor among `nodes`
   for (const NodeId row : rows) {
     if (!tree.contains(row)) continue;
     ends += std::exp(tree.weight(row));

@@ -1,4 +1,4 @@
-// The rows of an item and its time of entry, on trees and costs where the answer is plain.
+// Tests the rows of an item and its time of entry, on trees and costs with an obvious answer.
 #include "strategies/item_choice.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,8 @@
 namespace forerun {
 namespace {
 
-// A pass of `pass` seconds, a stage of `stage`, a link that takes `link` a row; a draft step of 1.
+// Returns costs of a pass of `pass` seconds, a stage of `stage`, a link that takes `link` per row,
+// and a draft step of 1.
 CostTable costs_of(float pass, float stage, float link) {
   CostTable costs;
   for (size_t rows = 1; rows < costs.interval.size(); ++rows) {
@@ -25,7 +26,8 @@ CostTable costs_of(float pass, float stage, float link) {
 
 class ItemChoiceTest : public ::testing::Test {
  protected:
-  // 40 children of the root, which has been sent; the first one is right nearly half of the time.
+  // 40 children of the root, which has been sent; the first one is accepted nearly half of the
+  // time.
   ItemChoiceTest() : tree_(64) {
     tree_.reset(1, 10, 100);
     tree_.set_expansion(Role::kTarget, tree_.root(), Expansion::kInFlight);
@@ -65,7 +67,7 @@ TEST_F(ItemChoiceTest, KeepsTheRowsThatPayForThemselves) {
   EXPECT_EQ(kept(batch), 40u) << "requests that share Steps share their rows in another way";
 }
 
-// The root has just come out and has not been sent; the draft runs it.
+// The root has just been emitted and has not been sent; the draft runs it.
 TEST_F(ItemChoiceTest, WaitsForTheDraftWhereAnIntervalIsLong) {
   tree_.set_expansion(Role::kTarget, tree_.root(), Expansion::kUnexpanded);
   const std::vector<NodeId> root = {tree_.root()};
@@ -75,19 +77,20 @@ TEST_F(ItemChoiceTest, WaitsForTheDraftWhereAnIntervalIsLong) {
   EXPECT_FALSE(choice_.waits(tree_, root, {}, 1.0f)) << "nothing to wait for";
   choice_.on_costs(costs_of(80, 1.5f, 0));
   EXPECT_FALSE(choice_.waits(tree_, root, root, 1.0f)) << "50 stages";
-  // Where nearly all has been sent in time, the text hardly ever ends where the draft is.
+  // If nearly all tokens were sent in time, the text hardly ever ends where the draft is.
   choice_.on_costs(costs_of(80, 16, 0));
   EXPECT_TRUE(choice_.waits(tree_, root, root, 1.0f));
   for (int token = 0; token < 1000; ++token) choice_.observe_token(true);
   EXPECT_FALSE(choice_.waits(tree_, root, root, 1.0f));
 }
 
-// The root is under way, and its children may enter.
+// The root is in flight, and its children may enter.
 TEST_F(ItemChoiceTest, WaitsForAResultThatIsNear) {
   const std::vector<NodeId> root = {tree_.root()};
   EXPECT_FALSE(choice_.waits_for(tree_, nodes_, root, 0.0f)) << "not measured";
   choice_.on_costs(costs_of(80, 10, 0));
-  const std::vector<NodeId> some(nodes_.begin(), nodes_.begin() + 2);  // three in four
+  // Accepted three times in four.
+  const std::vector<NodeId> some(nodes_.begin(), nodes_.begin() + 2);
   EXPECT_TRUE(choice_.waits_for(tree_, some, root, 79.0f));
   EXPECT_TRUE(choice_.waits_for(tree_, some, root, 90.0f)) << "late";
   EXPECT_FALSE(choice_.waits_for(tree_, some, root, 72.0f));

@@ -44,7 +44,7 @@ void KvLedger::clear() {
 void KvLedger::add_row(RoleKv& kv, const WorkRow& row, bool sparse) {
   TreeRow added{.node = row.node, .token = row.token, .sparse = sparse};
   const auto size = static_cast<int32_t>(kv.tree.size());
-  // The parent is usually that of the row before, or a row soon after it.
+  // The parent is usually that of the previous row, or a row soon after it.
   int32_t idx = size == 0 ? 0 : std::max(kv.tree.back().parent_idx, 0);
   for (int32_t tries = row.parent == kNoNode ? 0 : size; tries > 0; --tries, ++idx) {
     idx = idx < size ? idx : 0;
@@ -86,8 +86,8 @@ void KvLedger::keep(RoleKv& kv, std::span<const NodeId> nodes) {
     return;
   }
   new_idx_.assign(kv.tree.size(), kDropped);
-  // Nodes come in nearly the order of their rows, so each is searched from where the last one was
-  // found.
+  // Nodes are nearly in the order of their rows, so the search for each starts where the last one
+  // was found.
   size_t at = 0;
   for (const NodeId node : nodes) {
     for (size_t tries = kv.tree.size(); tries > 0; --tries) {

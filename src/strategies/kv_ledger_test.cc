@@ -37,7 +37,7 @@ WorkItem edits_of(const std::vector<Edit>& edits) {
 Edit commit(std::vector<NodeId> nodes) { return {Edit::Kind::kCommit, std::move(nodes)}; }
 Edit keep(std::vector<NodeId> nodes) { return {Edit::Kind::kKeep, std::move(nodes)}; }
 
-// Text 1 2 3 in the prefix; behind it 4 with 5 and 6 below it, 7 below 6, and 8 beside 4.
+// Text 1 2 3 is the prefix; it is followed by 4 with 5 and 6 below it, 7 below 6, and 8 beside 4.
 class KvLedgerTest : public ::testing::Test {
  protected:
   KvLedgerTest() {

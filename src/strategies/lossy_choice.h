@@ -1,5 +1,5 @@
 // The two rules of SpecPipe §3.4 that give up plain decoding's text for fewer misses: each token is
-// one that the target finds likely, but not always the one that it would have drawn.
+// likely for the target, but not always the one that it would have sampled.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace forerun {
 
-// How many of the target's candidates are asked for and considered.
+// The number of target candidates that are requested and considered.
 inline constexpr int32_t kLossyCandidates = 64;
 
 // Chooses the token after `node` among `likely`, the target's candidates, best first and not empty.
-// Only the node's children that the target has run or is running count as guesses, since only those
+// Only children of the node that the target has run or is running count as guesses, since only they
 // save a Step.
 //
 // kRelaxed: the most likely candidate that is a guess. kNucleus: the guess of highest weight among
-// the candidates that make up `accept.nucleus` of the probability. Where there is no such guess:
-// the most likely candidate.
+// the candidates that make up `accept.nucleus` of the probability. If there is no such guess: the
+// most likely candidate.
 Candidate lossy_choice(const TokenTree& tree, NodeId node, const std::vector<Candidate>& likely,
                        const AcceptSpec& accept);
 

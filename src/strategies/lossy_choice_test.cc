@@ -1,4 +1,4 @@
-// The lossy rules against their definition, and strategy pipelined with them.
+// Tests the lossy rules against their definition, and strategy pipelined with them.
 #include "strategies/lossy_choice.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ Candidate likely(TokenId token, double probability) {
 
 class LossyChoice : public ::testing::Test {
  protected:
-  // The draft finds 7 likelier than 5, and 5 than 6; only those of `sent` have been sent.
+  // The draft ranks 7 above 5, and 5 above 6; only the tokens in `sent` have been sent.
   TokenId choose(const AcceptSpec& accept, const std::vector<Candidate>& candidates,
                  const std::set<TokenId>& sent) {
     TokenTree tree(16);
@@ -41,7 +41,7 @@ TEST_F(LossyChoice, RelaxedTakesTheGuessThatTheTargetFindsLikeliest) {
   EXPECT_EQ(choose(relaxed, target_, {5, 6, 7}), 5);
   EXPECT_EQ(choose(relaxed, target_, {6, 7}), 7);
   EXPECT_EQ(choose(relaxed, target_, {6}), 6);
-  // Nothing has been sent: the target's own.
+  // If nothing has been sent, the target's own token is chosen.
   EXPECT_EQ(choose(relaxed, target_, {}), 2);
 }
 
@@ -50,7 +50,7 @@ TEST_F(LossyChoice, NucleusTakesTheDraftsLikeliestInTheTargetsNucleus) {
   EXPECT_EQ(choose(within(0.95f), target_, {5, 6, 7}), 7);
   EXPECT_EQ(choose(within(0.85f), target_, {5, 6, 7}), 7);
   EXPECT_EQ(choose(within(0.65f), target_, {5, 6, 7}), 5);
-  // A nucleus smaller than the most likely token's probability holds that token alone.
+  // A nucleus smaller than the most likely token's probability has only that token.
   EXPECT_EQ(choose(within(0.3f), target_, {5, 6, 7}), 2);
   EXPECT_EQ(choose(within(0.85f), target_, {6}), 2);
   EXPECT_EQ(choose(within(1.0f), target_, {6}), 6);
@@ -81,7 +81,7 @@ TEST(AcceptRules, ThoseThatGiveTheTextUpAreOfPipelinedAlone) {
   }
 }
 
-// A draft that is right in every other place and near in the others.
+// Simulates a draft that is right at every other position and close at the others.
 SimulatedStages simulated(const std::string& accept, float temperature) {
   AcceptanceModel models;
   models.vocab = models.draft_vocab = 48;

@@ -31,7 +31,7 @@ std::unique_ptr<TreeGrowth> make_growth(const SpeculationPlan& plan, bool runs_b
       return std::make_unique<StaticGrowth>(
           std::vector<int32_t>(static_cast<size_t>(plan.draft_depth), 1));
     case TreeShape::Kind::kStatic:
-    case TreeShape::Kind::kLevels:  // only pipelined takes it, which grows by itself
+    case TreeShape::Kind::kLevels:  // only pipelined accepts it, and grows its tree itself
       break;
   }
   return std::make_unique<StaticGrowth>(plan.shape.children);

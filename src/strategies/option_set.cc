@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// SpeculationOption counts the rows of kSpeculationFields but the first, the strategy's name.
+// SpeculationOption has the rows of kSpeculationFields except the first, the strategy's name.
 static_assert(kSpeculationFields.size() == kNumSpeculationOptions + 1);
 constexpr bool is_row_of(SpeculationOption option, std::string_view name) {
   return kSpeculationFields[1 + static_cast<size_t>(option)].name == name;

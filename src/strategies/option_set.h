@@ -1,4 +1,4 @@
-// Sets of speculation's options: which ones a strategy uses, which ones are set.
+// Sets of speculation options: those that a strategy uses, or those that are set.
 #pragma once
 
 #include <cstdint>
@@ -47,11 +47,11 @@ class OptionSet {
   uint32_t bits_ = 0;
 };
 
-// The name of the field in SpeculationOptions, such as "draft_width".
+// Returns the name of the field in SpeculationOptions, such as "draft_width".
 const char* option_name(SpeculationOption option);
-// For messages: "source, shape, accept"; "no options" where it is empty.
+// Returns a list for messages: "source, shape, accept"; "no options" if the set is empty.
 std::string option_names(OptionSet options);
-// The option's value, for messages; nothing where it is not set.
+// Returns the option's value, for messages; nothing if it is not set.
 std::optional<std::string> option_value(const SpeculationOptions& options,
                                         SpeculationOption option);
 // Resets the option to its default.
@@ -59,9 +59,9 @@ void clear_option(SpeculationOptions& options, SpeculationOption option);
 
 // `option` must be numeric.
 OptionRange range_of(SpeculationOption option);
-// kInvalidArgument where a number that is set is out of its range.
+// Fails with kInvalidArgument if a number that is set is out of its range.
 Status check_ranges(const SpeculationOptions& options);
-// The option's value, or its fallback.
+// Returns the option's value, or its fallback.
 int32_t number_of(const SpeculationOptions& options, SpeculationOption option);
 
 }  // namespace forerun

@@ -12,14 +12,14 @@ namespace {
 
 constexpr int32_t kParallelTreeCapacity = 4096;
 constexpr float kMaxDepth = 64.0f;
-// Widths taken from costs.
+// Limits of widths that are derived from costs.
 constexpr int32_t kMinParallelWidth = 2;
 constexpr int32_t kMaxParallelWidth = 16;
 
 }  // namespace
 
-// "adaptive" sets width and depth by costs, once they are measured; the rest it uses as "best"
-// does.
+// Returns the options in use. "adaptive" derives width and depth from costs, once they are
+// measured; it uses the other options as "best" does.
 OptionSet ParallelTree::uses(const TreeShape& shape, bool) {
   using enum SpeculationOption;
   constexpr OptionSet kAlways = {kSource,     kShape,      kAccept,      kVerifyTokens,
@@ -30,8 +30,8 @@ OptionSet ParallelTree::uses(const TreeShape& shape, bool) {
 
 Status ParallelTree::check(SpeculationPlan& plan) {
   FORERUN_RETURN_IF_ERROR(refuse_levels(plan));
-  // A source is asked only at nodes that the draft runs, while the target works, so its guesses
-  // save no draft Step.
+  // A source makes guesses only at nodes that the draft runs, while the target works, so its
+  // guesses save no draft Step.
   set_default_source(plan, "model");
   if (plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
@@ -74,11 +74,11 @@ ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<Dra
       depth_(config.draft_depth),
       verification_(AcceptRule::kMatch) {}
 
-// SwiftSpec §3.1: d is as many steps as fit into a verification. Of the paper's r and r + 1 the
-// former: a step in flight when the target's tokens arrive holds up the top-up after a miss, which
-// costs more than the step brings. w: wider steps reach more of the nodes at which the text may
-// continue, but fewer steps leave the tree flatter; doubling the width must cost less than a
-// quarter of the steps. Both by parallel_tree_sim_bench.
+// SwiftSpec §3.1: d is the number of steps that fit into a verification. Of the paper's r and r + 1
+// this uses r: a step in flight when the target's tokens arrive delays the top-up after a miss,
+// which costs more than the step gains. w: wider steps cover more of the nodes at which the text
+// may continue, but fewer steps make the tree shallower; doubling the width must cost less than a
+// quarter of the steps. Both rules were found with parallel_tree_sim_bench.
 void ParallelTree::on_costs(const CostTable& costs) {
   growth_->on_costs(costs);
   const bool known = costs.measured() && costs.at(Role::kDraft, 1) > 0.0f;
@@ -254,7 +254,7 @@ void ParallelTree::submit_draft_step(DraftStep& step, StrategyOutput& out) {
   draft_kv_.take_edits(item);
   if (draft_prefilled_) ++stats_.draft_steps;
   draft_prefilled_ = true;
-  // An unrun root has nothing but the verified text before it.
+  // A root that has not run has only the verified text before it.
   if (step.leaves.front().node == tree_.root()) {
     draft_kv_.add_missing_rows(tokens_, length() - 1, item);
   }

@@ -26,7 +26,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-// A role's KV: which token lies in which slot, [prefix | tree region].
+// A role's KV: the token in each slot, [prefix | tree region].
 class KvSlots {
  public:
   void apply(const WorkItem& item) {
@@ -90,7 +90,7 @@ class WorkedExample : public ::testing::Test {
 
   KvSlots& slots(Role role) { return kv_[static_cast<size_t>(role)]; }
 
-  // The draft's step in flight ran `leaves` and guesses what the example says below them.
+  // Lets the draft's step in flight run `leaves` and return the example's guesses below them.
   void draft_step(const Tokens& leaves) {
     const WorkItem item = std::exchange(draft_, {});
     WorkResult result;
@@ -106,7 +106,7 @@ class WorkedExample : public ::testing::Test {
     EXPECT_EQ(run, leaves);
     driver_.on_result(result, accept_, submit_);
   }
-  // The target ran `input` and draws `draws` after the nodes that carry the tokens.
+  // Lets the target run `input` and sample `draws` after the nodes of these tokens.
   void verify(const Tokens& input, const std::map<TokenId, TokenId>& draws) {
     const WorkItem item = std::exchange(target_, {});
     WorkResult result;
@@ -126,7 +126,7 @@ class WorkedExample : public ::testing::Test {
   bool target_is_busy() const { return !target_.rows.empty(); }
   bool draft_is_busy() const { return !draft_.rows.empty(); }
 
-  // Up to the point where the first tree stands and its verification has been sent.
+  // Runs to the point where the first tree exists and its verification has been sent.
   void play_prefill() {
     draft_step({0});
     draft_step({1});
@@ -178,16 +178,16 @@ class WorkedExample : public ::testing::Test {
     slots(item.role).apply(item);
     (item.role == Role::kTarget ? target_ : draft_) = std::move(item);
   };
-  WorkItem target_, draft_;  // in flight; no rows: none
+  WorkItem target_, draft_;  // in flight; without rows: none
   KvSlots kv_[kNumRoles];
   Tokens text_;
-  std::vector<Reroot> reroots_;  // how each round ended, the prefill aside
+  std::vector<Reroot> reroots_;  // outcome of each round after the prefill
 };
 
 TEST_F(WorkedExample, TheDraftGuessesDuringThePrefill) {
   play_prefill();
   EXPECT_EQ(text_, (Tokens{1}));
-  // The tree is t1 to t6: three of them have been run, t5 and t6 are on their way.
+  // The tree is t1 to t6: three of them have been run, t5 and t6 are in flight.
   EXPECT_EQ(slots(Role::kDraft).prefix(), (Tokens{0}));
   EXPECT_EQ(slots(Role::kDraft).region(), (Tokens{1, 2, 3, 5, 6}));
   EXPECT_EQ(slots(Role::kTarget).prefix(), (Tokens{0}));
@@ -202,7 +202,7 @@ TEST_F(WorkedExample, AHitRerootsAndKeepsTheSubtreesKv) {
   ASSERT_TRUE(target_is_busy()) << "enough nodes remain: the next verification leaves at once";
   EXPECT_EQ(slots(Role::kTarget).prefix(), (Tokens{0, 1, 3}));
   EXPECT_EQ(slots(Role::kTarget).region(), (Tokens{6, 9, 10, 11}));
-  // t1 and t3 are prefix, of the rest t6 and t9 stay; the step in flight runs t10 and t11.
+  // t1 and t3 are prefix, t6 and t9 stay; the step in flight runs t10 and t11.
   EXPECT_EQ(slots(Role::kDraft).prefix(), (Tokens{0, 1, 3}));
   EXPECT_EQ(slots(Role::kDraft).region(), (Tokens{6, 9, 10, 11}));
 }
@@ -222,7 +222,7 @@ TEST_F(WorkedExample, AMissStartsAgainAndTopsUp) {
   ASSERT_TRUE(target_is_busy());
   EXPECT_EQ(slots(Role::kTarget).prefix(), (Tokens{0, 1, 3, 6, 9}));
   EXPECT_EQ(slots(Role::kTarget).region(), (Tokens{16, 17, 18, 20}));
-  // Iteration 3 goes on alike: t18 and t20 are drawn, and t20 becomes the root.
+  // Iteration 3 continues in the same way: t18 and t20 are sampled, and t20 becomes the root.
   EXPECT_EQ(slots(Role::kDraft).region(), (Tokens{16, 17, 18, 20, 21}));
   verify({16, 17, 18, 20}, {{16, 18}, {18, 20}, {20, 30}});
   EXPECT_EQ(text_, (Tokens{1, 3, 6, 9, 16, 18, 20, 30}));
@@ -234,7 +234,7 @@ TEST_F(WorkedExample, AStepInFlightSurvivesAHit) {
   draft_step({5, 6});
   verify({1, 2, 3, 5}, {{1, 3}, {3, 6}});
   EXPECT_FALSE(target_is_busy()) << "t6, t9 and t10 are too few";
-  // t9 was sent before, t7 is dropped by the next item.
+  // t9 was sent before; the next item drops t7.
   draft_step({9, 7});
   EXPECT_TRUE(target_is_busy());
   EXPECT_EQ(slots(Role::kTarget).region(), (Tokens{6, 9, 10, 11}));
@@ -254,12 +254,12 @@ TEST_F(WorkedExample, AStepInFlightDoesNotHoldUpAMiss) {
   ASSERT_EQ(draft_.rows.size(), 1u) << "the new root is sent behind the stale step";
   EXPECT_EQ(draft_.rows[0].token, 50);
   EXPECT_NE(draft_.tag, stale.tag);
-  // What the stale step ran is dropped before the new root is written.
+  // The stale step's KV is dropped before the new root is written.
   EXPECT_EQ(slots(Role::kDraft).prefix(), (Tokens{0, 1}));
   EXPECT_EQ(slots(Role::kDraft).region(), (Tokens{50}));
 }
 
-// Figure 5: t1, t3, t7, t10 are verified, t12 and t15 become so; t17 and t18 stay.
+// Figure 5: t1, t3, t7, t10 are verified, then t12 and t15; t17 and t18 stay.
 TEST(DraftKv, VerifiedTokensJoinThePrefixAndTheSubtreeFollows) {
   TokenTree tree;
   DraftKv kv(/*draft_vocab=*/0);

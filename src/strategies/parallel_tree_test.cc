@@ -1,5 +1,5 @@
 // Parallel tree generation on the strict executor: whichever side is late, the tokens are plain
-// decoding's, nothing is computed twice and nobody waits for ever.
+// decoding's, nothing is computed twice and no side waits forever.
 #include "strategies/parallel_tree.h"
 
 #include <gtest/gtest.h>
@@ -85,14 +85,14 @@ Case simple(double agreement, int32_t tokens = 600) {
   return c;
 }
 
-// Whatever the shares of hits and misses, a long text leaves the tree where it was.
+// For any shares of hits and misses, a long text does not make the tree grow.
 TEST(ParallelTree, TheTreeStaysBoundedOverLongTexts) {
   for (const double agreement : {0.0, 0.5, 0.9, 1.0}) {
     for (const std::string& shape : kShapes) {
       for (uint32_t delays = 0; delays < 6; ++delays) {
         Case c = simple(agreement, kSanitized ? 300 : 800);
         c.options.shape = shape;
-        c.options.draft_depth = 16;  // faster than the target takes
+        c.options.draft_depth = 16;  // more than fit into the target's time
         c.delays = delays;
         SCOPED_TRACE(shape + " " + std::to_string(agreement));
         const Outcome run = run_case(c);
@@ -109,7 +109,7 @@ TEST(ParallelTree, APerfectDraftFillsEveryVerification) {
   c.record_rounds = true;
   const Outcome run = run_case(c);
   expect_lossless(c, run);
-  // Between verifications the draft runs ahead by 8 and more nodes now and then.
+  // Between verifications the draft is sometimes ahead by 8 or more nodes.
   EXPECT_LT(run.stats.target_steps, 600 / 3);
   for (const RoundRecord& round : run.rounds) {
     EXPECT_EQ(round.nodes.front().parent, -1);
@@ -145,8 +145,8 @@ TEST(ParallelTree, ShortOutputsEndWithoutWaiting) {
   }
 }
 
-// With one row a verification the tree never needs topping up: a draft that never answers costs
-// nothing but its guesses.
+// With one row per verification the tree never needs topping up: a draft that never answers costs
+// only its guesses.
 TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
   Case c = simple(1.0, 50);
   c.options.verify_tokens = 1;
@@ -176,7 +176,8 @@ TEST(ParallelTree, ResultsOfAFailedItemAndUnknownTagsChangeNothing) {
   EXPECT_TRUE(out.tokens.empty());
 }
 
-// Rows of the widest draft step, and draft steps before the first verification's result.
+// Returns the rows of the widest draft step, and the number of draft steps before the first
+// verification's result.
 std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
   Case c = simple(0.5, 300);
   c.models.rank_hit = {0.5, 0.2, 0.1};
@@ -200,7 +201,7 @@ TEST(ParallelTree, AdaptiveSizesFollowFromCosts) {
   EXPECT_EQ(sizes_at(simulated_costs(0.1, 8.0)), std::pair(2, 40)) << "rows are dear";
 }
 
-// In virtual time, at the times of SwiftSpec's Table 6 and the demo pair's acceptance.
+// Runs in virtual time, with the times of SwiftSpec's Table 6 and the demo pair's acceptance.
 TEST(ParallelTree, ConcurrentDraftingBeatsSequential) {
   const CostTable sequential = flat_costs(10.34, 3.73);
   const CostTable beside = flat_costs(10.48, 3.25);

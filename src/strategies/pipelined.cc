@@ -13,13 +13,13 @@ namespace {
 
 constexpr int32_t kPipelinedTreeCapacity = 8192;
 constexpr int32_t kDefaultChildren = 16;
-// Widths taken from costs.
+// Limits of widths that are derived from costs.
 constexpr int32_t kUnmeasuredWidth = 16;
 constexpr int32_t kMaxPipelinedWidth = 64;
 // Upper bound of the minimum chance required of a node; the root's chance is 1.
 constexpr float kMaxRequiredChance = 0.9f;
-// Beside other requests, a guess that is less likely than this is not sent: it gains next to
-// nothing and keeps the first stage busy when another request's root comes.
+// Beside other requests, a guess below this chance is not sent: it gains almost nothing and keeps
+// the first stage busy when another request's root arrives.
 constexpr float kMinChanceBesideOthers = 0.01f;
 
 }  // namespace
@@ -83,7 +83,7 @@ Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource>
       tree_(kPipelinedTreeCapacity),
       draft_kv_(config.draft_vocab) {}
 
-// Sets width_ to as many rows as cost the target little more than one row of each decoding request.
+// Sets width_ to the rows that cost the target little more than one row per decoding request.
 void Pipelined::on_costs(const CostTable& costs) {
   const bool alone = costs.sequences <= 1;
   choice_.on_costs(costs);
@@ -250,8 +250,8 @@ void Pipelined::accept_guess(NodeId node) {
   }
 }
 
-// A node is counted and reported with the first tokens that come out after it is known whether it
-// is right.
+// Records nodes. A node is counted and reported with the first tokens that are emitted after it is
+// known whether it is accepted.
 void Pipelined::record(TokenId bonus, bool hit, StrategyOutput& out) {
   stats_.drafted_tokens += static_cast<int64_t>(to_record_.size());
   if (config_.record_rounds && (prefilled_ || !to_record_.empty())) {
@@ -266,7 +266,7 @@ void Pipelined::record(TokenId bonus, bool hit, StrategyOutput& out) {
       node.logprob = sent.logprob;
       node.origin = sent.origin;
       node.accepted = sent.accepted;
-      node.parent = 0;  // also where its parent was reported earlier
+      node.parent = 0;  // also if its parent was reported earlier
       for (size_t idx = 0; idx < round.nodes.size() - 1; ++idx) {
         if (to_record_[idx].node == sent.parent) node.parent = static_cast<int32_t>(idx) + 1;
       }
@@ -307,7 +307,7 @@ void Pipelined::go_on(StrategyOutput& out) {
   if (config_.has_draft_model && config_.width_from_costs) draft(out);
   if (entering_tag_ == 0) send(out);
   if (drops_) {
-    // Sends the edits now, so that dropped rows under way are not computed further.
+    // Sends the edits now, so that dropped rows in flight are not computed further.
     WorkItem prune;
     prune.sequence = sequence_;
     prune.role = Role::kTarget;

@@ -1,24 +1,23 @@
-// Speculation that fills a pipeline (SpecPipe): target items follow each other into the first stage
-// before the results of earlier ones have come, each with nodes of one growing tree; the draft
-// grows it meanwhile. Every result moves the root as far down as the target's tokens go, and nodes
-// that do not descend from it are dropped, also where they are under way. Under rule `match` the
-// tokens are exactly those of plain decoding, whatever the order of entry notices, results and
-// drafts.
+// Speculation that fills a pipeline (SpecPipe). Target items enter the first stage one after the
+// other before the results of earlier ones have arrived, each with nodes of one growing tree, which
+// the draft extends meanwhile. Every result moves the root as far down as the target's tokens go,
+// and nodes that do not descend from it are dropped, even in flight. Under rule `match` the tokens
+// are exactly those of plain decoding, for any order of entry notices, results and drafts.
 //
-// An item is submitted as soon as the one before it has entered (WorkResult::entered): rows are
-// chosen as late as they can be, and as many items are under way as the pipeline holds. Where the
-// target is not cut into stages an item's result counts as its notice: a pipeline of one stage.
+// An item is submitted as soon as the previous one has entered (WorkResult::entered): rows are
+// chosen as late as possible, and as many items are in flight as the pipeline holds. If the target
+// has no stages, an item's result counts as its notice: a pipeline of one stage.
 //
 // The nodes of an item:
-// - shape `best` and `adaptive`: the w likeliest nodes that have not been sent, of any depth, late
-//   siblings of sent ones included. The draft runs the likeliest leaves, step after step.
-//   Probabilities are calibrated by the guesses that have turned out right (acceptance.h).
-// - shape `levels`: the next level of a tree of fixed width (SpecPipe §3.2, §3.3.3), that is the w
-//   likeliest children of the level before, one level a step. The draft is one level ahead.
+// - shape `best` and `adaptive`: the w likeliest nodes that have not been sent, at any depth,
+//   including late siblings of sent ones. The draft runs the likeliest leaves, step after step.
+//   Probabilities are calibrated by the guesses that have been accepted (acceptance.h).
+// - shape `levels`: the next level of a tree of fixed width (SpecPipe §3.2, §3.3.3), i.e. the w
+//   likeliest children of the previous level, one level per step. The draft is one level ahead.
 //
-// A miss: the token drawn after the root was not sent. Then all rows under way are useless; the
-// next item begins with the new root, and with the draft's nodes below it if the draft had guessed
-// it.
+// A miss means that the token sampled after the root was not sent. All rows in flight are then
+// useless; the next item begins with the new root, followed by the draft's nodes below it if the
+// draft had guessed it.
 #pragma once
 
 #include <array>
@@ -42,11 +41,11 @@ struct PipelinedConfig {
   bool has_draft_model = true;
   bool by_levels = false;  // shape `levels`
   bool width_from_costs = false;
-  int32_t width = 64;        // w: rows of an item at most; fewer beside other requests
-  int32_t draft_width = 64;  // leaves that a draft step runs; by_levels or width_from_costs: w
+  int32_t width = 64;        // w: maximum rows of an item; fewer beside other requests
+  int32_t draft_width = 64;  // leaves of a draft step; by_levels or width_from_costs: w
   int32_t children_per_leaf = 16;
-  int32_t tree_tokens = 0;   // as in ModelFacts
-  int32_t target_vocab = 0;  // as in ModelFacts
+  int32_t tree_tokens = 0;   // see ModelFacts
+  int32_t target_vocab = 0;  // see ModelFacts
   int32_t draft_vocab = 0;
   bool record_rounds = false;
   AcceptSpec accept;  // kMatch, kRelaxed or kNucleus
@@ -54,12 +53,12 @@ struct PipelinedConfig {
 
 class Pipelined : public Strategy {
  public:
-  // For the table of strategies.
+  // Entries of the table of strategies.
   static OptionSet uses(const TreeShape& shape, bool has_source);
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 
-  // `source` may be null where there is a draft model. `shared` may be null.
+  // `source` may be null if there is a draft model. `shared` may be null.
   Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source,
             std::shared_ptr<SharedAcceptance> shared);
 
@@ -69,12 +68,12 @@ class Pipelined : public Strategy {
   StrategyStats stats() const override { return stats_; }
   const char* name() const override { return "pipelined"; }
 
-  // For tests: the present tree.
+  // Returns the present tree, for tests.
   const TokenTree& tree() const { return tree_; }
 
  private:
-  // Shape `levels` takes log-probabilities as their origin gives them, as the paper does; other
-  // shapes calibrate them.
+  // Shape `levels` uses log-probabilities as their origin gives them, like the paper; other shapes
+  // calibrate them.
   class Judge : public GuessJudge {
    public:
     Judge(const Acceptance* acceptance, bool calibrates)
@@ -96,11 +95,11 @@ class Pipelined : public Strategy {
     GuessOrigin origin = GuessOrigin::kModel;
     bool accepted = false;
   };
-  // A target item without its result.
+  // A target item that has no result yet.
   struct Flight {
     uint64_t tag = 0;
     std::vector<NodeId> rows = {};
-    float seconds = 0.0f;           // since it was sent, at least
+    float seconds = 0.0f;           // lower bound on the seconds since it was sent
     std::vector<SentNode> guesses;  // nodes other than the root that have not been accepted yet
   };
   struct DraftStep {
@@ -114,12 +113,12 @@ class Pipelined : public Strategy {
     return tree_.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
   }
 
-  // ask() sets what the target is asked for after a row; choose_token() chooses the token from its
-  // result.
+  // ask() sets the answer that a row requests from the target; choose_token() chooses the token
+  // from the row's result.
   void ask(WorkRow& row) const;
   void choose_token(NodeId node, RowResult& row) const;
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  // Emits the tokens that the known draws lead to; returns whether the root has moved.
+  // Emits the tokens that the known samples lead to; returns whether the root has moved.
   bool walk(StrategyOutput& out);
   void move_root(NodeId next);
   // Marks `node`, which was sent, as accepted.
@@ -128,24 +127,24 @@ class Pipelined : public Strategy {
   void learn(NodeId node, TokenId drawn);
   void record(TokenId bonus, bool hit, StrategyOutput& out);
   void on_drafted(DraftStep& step, const WorkResult& result);
-  // Submits whatever can be submitted.
+  // Submits all items that can be submitted.
   void go_on(StrategyOutput& out);
 
-  // The target's side.
+  // Functions for the target's items.
   void send(StrategyOutput& out);
-  // Whether the item in nodes_ had better wait for the draft step under way or for a result.
+  // Returns whether the item in nodes_ should wait for the running draft step or for a result.
   bool waits() const;
   void let_pass(float seconds);
   void add_row(NodeId node, WorkItem& item, Flight& flight);
   void take_target_edits(WorkItem& item);
 
-  // The draft's side.
+  // Functions for draft items.
   void grow_by_source();
   void draft(StrategyOutput& out);
   void submit_draft_step(DraftStep& step, StrategyOutput& out);
   bool tree_is_growing() const;
 
-  // Levels.
+  // Functions for shape `levels`.
   void next_level();
   void restore_level();
   // Replaces level_ by the w likeliest of the nodes at `depth` that have not been sent.
@@ -153,8 +152,8 @@ class Pipelined : public Strategy {
 
   const PipelinedConfig config_;
   int32_t width_;
-  // Nodes of lower weight are not sent: a row must save a forward often enough to pay for its share
-  // of one.
+  // Nodes below this weight are not sent: a row must save a forward pass often enough to pay for
+  // its share of one.
   float min_weight_ = -std::numeric_limits<float>::infinity();
   ItemChoice choice_;
   GuessList guesses_;
@@ -167,20 +166,19 @@ class Pipelined : public Strategy {
   int32_t max_tokens_ = 0;
   std::vector<TokenId> tokens_;  // verified tokens; the last one is the root
   TokenTree tree_;
-  bool root_is_prefix_ = false;  // its row was a prefix row: its children's rows name no parent
+  bool root_is_prefix_ = false;  // its row was a prefix row, so its children's rows name no parent
   bool prefilled_ = false;
 
-  // Target.
+  // State of the target.
   std::deque<Flight> flights_;  // in the order of submission
-  uint64_t entering_tag_ = 0;   // tag of the item that has not entered; 0: the next one may be sent
+  uint64_t entering_tag_ = 0;  // tag of the item that has not entered; 0: the next item may be sent
   std::unordered_map<NodeId, RowResult> drawn_;  // the token after a node of the tree
-  int32_t rows_with_kv_ = 0;                     // nodes of the tree whose rows have run or are
-                                                 // under way
-  std::vector<NodeId> committed_;                // path to become prefix with the next edits
-  bool drops_ = false;                           // the next edits also drop nodes
+  int32_t rows_with_kv_ = 0;       // nodes of the tree with rows that have run or are in flight
+  std::vector<NodeId> committed_;  // path that becomes prefix with the next edits
+  bool drops_ = false;             // the next edits also drop nodes
   std::vector<SentNode> to_record_;
 
-  // Draft.
+  // State of the draft.
   DraftKv draft_kv_;
   int32_t draft_nodes_ = 0;         // nodes of the tree that the draft has run or is running
   std::array<DraftStep, 2> steps_;  // a second may follow one that a reroot made useless
@@ -192,7 +190,7 @@ class Pipelined : public Strategy {
 
   uint64_t next_tag_ = 1;
   StrategyStats stats_;
-  std::vector<NodeId> nodes_, path_;  // scratch
+  std::vector<NodeId> nodes_, path_;  // reused memory
 };
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// How Pipelined's tree grows: draft steps, sources, levels.
+// The growth of Pipelined's tree: draft steps, sources, levels.
 #include <algorithm>
 #include <utility>
 
@@ -7,9 +7,9 @@
 namespace forerun {
 namespace {
 
-// The draft runs ahead of the target by this many steps beyond one an item under way.
+// The number of steps by which the draft runs ahead of the target, beyond one per item in flight.
 constexpr size_t kDraftStepsAhead = 8;
-// How many nodes a model-free source guesses below at a time.
+// The number of nodes below which a model-free source guesses at a time.
 constexpr int32_t kSourceLeaves = 8;
 
 }  // namespace
@@ -42,7 +42,7 @@ void Pipelined::draft(StrategyOutput& out) {
   if (idle == steps_.end() || tree_is_growing()) return;
   const bool as_sent = config_.by_levels || config_.width_from_costs;
   int32_t width = as_sent ? width_ : config_.draft_width;
-  if (width_ < config_.width) width = std::min(width, width_);  // beside other requests
+  if (width_ < config_.width) width = std::min(width, width_);  // fewer beside other requests
   const auto most = static_cast<int32_t>(flights_.size() + kDraftStepsAhead) * width;
   if (draft_nodes_ + width > most) return;
   if (config_.by_levels) {
@@ -66,7 +66,7 @@ void Pipelined::submit_draft_step(DraftStep& step, StrategyOutput& out) {
   draft_kv_.take_edits(item);
   if (draft_prefilled_) ++stats_.draft_steps;
   draft_prefilled_ = true;
-  // An unrun root has nothing but the verified text before it.
+  // A root that has not run has only the verified text before it.
   if (step.leaves.front() == tree_.root()) {
     draft_kv_.add_missing_rows(tokens_, length() - 1, item);
   }
@@ -84,7 +84,8 @@ void Pipelined::submit_draft_step(DraftStep& step, StrategyOutput& out) {
   out.work.push_back(std::move(item));
 }
 
-// Without a draft model: until there are enough nodes to send, or nothing more is proposed.
+// Grows the tree without a draft model, until there are enough nodes to send or the source has no
+// more proposals.
 void Pipelined::grow_by_source() {
   int32_t unsent = 0;
   for (int32_t row = 0; row < tree_.size(); ++row) unsent += is_sent(tree_.node_at(row)) ? 0 : 1;
@@ -118,7 +119,7 @@ void Pipelined::take_level(int32_t depth) {
   std::sort(level_.begin(), level_.end());
 }
 
-// Chooses the next level, once the last has been sent and the draft has run all of it.
+// Chooses the next level, once the last one has been sent and the draft has run all of it.
 void Pipelined::next_level() {
   if (!level_sent_ || level_.empty()) return;
   for (const NodeId node : level_) {
@@ -134,8 +135,8 @@ void Pipelined::next_level() {
   }
 }
 
-// Called when the root has moved down to a sent node. Where no node of the level descends from it,
-// the new level is the deepest sent nodes from which the tree continues, by children that were not
+// Called when the root has moved down to a sent node. If no node of the level descends from it, the
+// new level is the deepest sent nodes from which the tree continues with children that were not
 // among the w likeliest.
 void Pipelined::restore_level() {
   std::erase_if(level_, [this](NodeId node) { return !tree_.contains(node); });

@@ -1,5 +1,5 @@
-// The tree that fills a pipeline, on the strict executor: lossless whatever enters, comes back or
-// is drafted first, and what is dropped is what does not descend from the verified text.
+// The tree that fills a pipeline, on the strict executor: lossless in any order of entries, results
+// and drafts, and only nodes that do not descend from the verified text are dropped.
 #include "strategies/pipelined.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace forerun {
 namespace {
 
-// Stages of 10 ms, links of `link_ms` for ten rows, a draft step of 3 ms.
+// Returns costs of stages of 10 ms, links of `link_ms` for ten rows, and a draft step of 3 ms.
 CostTable costs_of_stages(int32_t stages, float link_ms) {
   StepCosts costs;
   const int32_t count = std::max(stages, 1);
@@ -41,7 +41,7 @@ TEST_P(PipelinedCases, EmitPlainDecodingsTokensWhateverTheOrder) {
       c.stages = stages;
       if (c.options.verify_tokens) c.options.verify_tokens = width;
       if (c.options.draft_width) c.options.draft_width = width;
-      // Half of them know what items cost, and may wait for drafts and results.
+      // Half of the cases know the costs of items, and may wait for drafts and results.
       if (rng() % 2 == 0) c.costs = costs_of_stages(stages, static_cast<float>(rng() % 20));
       SCOPED_TRACE(policy_name(c.options) + " stages " + std::to_string(stages) + " width " +
                    std::to_string(width));
@@ -112,8 +112,8 @@ TEST(Pipelined, ManyItemsAreUnderWay) {
   EXPECT_TRUE(request.executor().breaches().empty());
 }
 
-// Rows of the items that a request sends beside others, `sequences` together, where a Step lasts
-// longer with every `tile` rows.
+// Returns the row counts of the items that a request sends in a batch of `sequences`, if a Step
+// lasts longer with every `tile` rows.
 std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences, int32_t tile,
                            const std::vector<double>& rank_hit = {0.5, 0.3, 0.1, 0.1}) {
   CostTable costs;
@@ -162,7 +162,7 @@ TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
   EXPECT_EQ(*rows_sent(adaptive, 12, 64).rbegin(), 5u);
   EXPECT_EQ(*rows_sent(adaptive, 64, 64).rbegin(), 1u);
   EXPECT_EQ(*rows_sent(adaptive, 200, 64).rbegin(), 1u);
-  // The width is never larger than the one that was asked for.
+  // The width never exceeds the requested one.
   for (const char* shape : {"best", "levels"}) {
     SpeculationOptions fixed{.strategy = "pipelined", .shape = shape, .verify_tokens = 24};
     EXPECT_EQ(*rows_sent(fixed, 1, 1).rbegin(), 24u) << shape;
@@ -171,7 +171,7 @@ TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
   }
 }
 
-// An unlikely guess is sent by a request that is alone in the pipeline, not beside others.
+// A request that is alone in the pipeline sends an unlikely guess; beside others it does not.
 TEST(Pipelined, HardlyLikelyGuessesLeaveThePipelineToOthers) {
   const SpeculationOptions best{.strategy = "pipelined", .shape = "best", .verify_tokens = 16};
   const std::vector<double> useless = {0.001, 0.001, 0.001, 0.001};
@@ -179,9 +179,8 @@ TEST(Pipelined, HardlyLikelyGuessesLeaveThePipelineToOthers) {
   EXPECT_EQ(rows_sent(best, 4, 1024, useless), (std::set<size_t>{1}));
 }
 
-// After every turn the live tree holds what a whole tree, to which everything ever sent belongs,
-// has below the verified text, and nothing else: checked by the items' rows and edits. It never has
-// more rows than there is room for.
+// After every turn the live tree has exactly the nodes ever sent below the verified text: checked
+// by the items' rows and edits. It never has more rows than there is room for.
 TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
   std::mt19937 rng(11);
   int64_t prunes = 0;
@@ -198,7 +197,7 @@ TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
     StrictExecutor executor(models,
                             {.max_tokens = 80, .stages = 1 + static_cast<int32_t>(rng() % 8)});
     std::vector<TokenId> text = {1, 1};
-    // Every node ever sent: the tokens from the text's beginning to itself.
+    // Every node ever sent: the tokens from the text's beginning to the node.
     std::map<NodeId, std::vector<TokenId>> whole;
     std::set<NodeId> live;
     StrategyOutput out;

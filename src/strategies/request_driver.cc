@@ -46,7 +46,7 @@ StrategyStats RequestDriver::stats() const {
   if (!strategy_) return sum;
   StrategyStats now = strategy_->stats();
   if (state_ == State::kDraining || state_ == State::kDrained) {
-    // Strategies count Steps when they submit them, but tokens and guesses when results come.
+    // Strategies count Steps when they submit them, but tokens and guesses when results arrive.
     now.target_steps = at_drain_.target_steps;
     now.draft_steps = at_drain_.draft_steps;
   }

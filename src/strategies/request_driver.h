@@ -1,17 +1,17 @@
 // Drives one request: passes results to its strategy, submits its work, passes on its tokens, and
-// knows when the request is over. The engine's loop, the offline runner, the simulations and the
-// tests all use it; it knows no executor, no clock and no other request.
+// detects the end of the request. The engine's loop, the offline runner, the simulations and the
+// tests all use it; it depends on no executor, clock or other request.
 //
-// A turn is a start or a result. In every turn `accept` gets the strategy's output, even where
-// nothing was emitted, and may move things out of it; it returns whether the request is over (by
-// its last token, its length or a cancellation). Unless it is, `submit` then gets the turn's work,
-// item by item in order.
+// A turn is a start or a result. In every turn `accept` gets the strategy's output, even if nothing
+// was emitted, and may move data out of it; it returns whether the request is over (by its last
+// token, its length or a cancellation). If it is not over, `submit` then gets the turn's work, item
+// by item in order.
 //
 // A request changes its strategy while it runs: drain(), results until kDrained, change_strategy(),
-// start(). No row of its text is run again: the target's KV is kept, and the draft's as far as it
-// is verified text. If both strategies are lossless, the tokens do not depend on the change.
+// start(). No row of its text is run again: the target's KV is kept, and the draft's KV of verified
+// text. If both strategies are lossless, the tokens do not depend on the change.
 //
-// One thread at a time.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <array>
@@ -37,30 +37,32 @@ class RequestDriver {
   enum class State : uint8_t {
     kWaiting,  // not started, or its strategy was replaced since
     kRunning,
-    kDraining,  // waits for target items and offered draft items in flight; submits nothing more
+    kDraining,  // waits for target items and optional draft items in flight; submits nothing more
     kDrained,   // between rounds: change_strategy() is next
     kOver,      // accept() returned true
-    kFailed,    // error() says why: a result failed, or the text needs a row that gives no token
+    kFailed,    // error() has the reason: a result failed, or the text needs a row that gives no
+                // token
   };
 
   RequestDriver() = default;
   explicit RequestDriver(std::unique_ptr<Strategy> strategy) : strategy_(std::move(strategy)) {}
 
-  // For a new sequence, also where the request is rebuilt: sets its strategy, or none while the
-  // request waits for one; start() then tells the strategy the tokens so far. The counts of the
-  // former strategy stay in stats().
+  // Sets the strategy of a new sequence, also if the request is rebuilt; none while the request
+  // waits for one. start() then passes the tokens so far to the strategy. stats() keeps the counts
+  // of the previous strategy.
   void set_strategy(std::unique_ptr<Strategy> strategy);
 
-  // Ends the strategy's work at the next point between rounds, at once where the target has nothing
-  // in flight; it waits for the draft only where the draft's item may be left out. A strategy
-  // continues until the target has answered it once, so that a request whose strategy is changed
-  // again and again still progresses. Does nothing unless the request runs.
+  // Ends the strategy's work at the next point between rounds, at once if the target has nothing in
+  // flight; it waits for the draft only if the draft's item may be left out. A strategy continues
+  // until the target has answered it once, so that a request with frequent changes of strategy
+  // still progresses. Does nothing unless the request runs.
   State drain();
-  // Needs kDrained. start() continues with the tokens so far: all that accept() has been given.
+  // The state must be kDrained. start() continues with the tokens so far: all that accept() has
+  // been given.
   void change_strategy(std::unique_ptr<Strategy> strategy);
 
-  // Needs a strategy and the state kWaiting. `request.tokens` need not outlive the call;
-  // `request.kv_tokens` and `request.first_node` are filled in here.
+  // There must be a strategy, and the state must be kWaiting. `request.tokens` need not outlive the
+  // call; `request.kv_tokens` and `request.first_node` are filled in here.
   template <AcceptsOutput Accept, std::invocable<WorkItem> Submit>
   State start(RequestView request, Accept&& accept, Submit&& submit) {
     settle(request, submit);
@@ -89,16 +91,16 @@ class RequestDriver {
   }
 
   State state() const { return state_; }
-  // Why the driver is in kFailed.
+  // Returns the reason for kFailed.
   const Status& error() const { return error_; }
-  // Sums over all the strategies that the request has had. What a strategy counted for work that
-  // was not submitted is left out.
+  // Returns the sums over all strategies that the request has had, without counts for work that was
+  // not submitted.
   StrategyStats stats() const;
-  // "none" without one.
+  // Returns "none" if there is no strategy.
   const char* strategy_name() const { return strategy_ ? strategy_->name() : "none"; }
 
  private:
-  // Tags of items carry the number of their strategy in the upper bits, modulo what fits.
+  // The upper bits of an item's tag are the number of its strategy, modulo kStrategyNumbers.
   static constexpr int kTagBits = 48;
   static constexpr uint64_t kStrategyNumbers = uint64_t{1} << (64 - kTagBits);
 
@@ -114,9 +116,9 @@ class RequestDriver {
     }
     request.first_node = ledger_.next_node();
   }
-  // Whether no item in flight can change the text or what the ledger knows.
+  // Returns whether no item in flight can change the text or the ledger.
   bool is_idle() const { return target_items_ == 0 && !offered_tag_; }
-  // False where the result is an earlier strategy's.
+  // Returns false if the result belongs to an earlier strategy.
   bool take_result(WorkResult& result);
   void note(WorkItem& item);
   State fail(const Status& error) {
@@ -139,7 +141,7 @@ class RequestDriver {
   std::unique_ptr<Strategy> strategy_;
   uint64_t strategy_number_ = 0;
   KvLedger ledger_;
-  int32_t target_items_ = 0;             // target items in flight that want something
+  int32_t target_items_ = 0;             // target items in flight that request an answer
   std::optional<uint64_t> offered_tag_;  // tag of the item in flight that may be left out
   bool answered_ = false;                // the target has answered this strategy
   bool drain_wanted_ = false;
@@ -147,7 +149,7 @@ class RequestDriver {
   StrategyStats at_drain_;  // this strategy's counts when draining began
   State state_ = State::kWaiting;
   Status error_;
-  StrategyOutput out_;  // output of one turn; kept for its memory
+  StrategyOutput out_;  // output of one turn; kept to reuse its memory
 };
 
 }  // namespace forerun

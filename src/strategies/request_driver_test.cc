@@ -65,7 +65,7 @@ class RequestDriverTest : public ::testing::Test {
   std::vector<TokenId> told_;
   std::vector<uint64_t> submitted_;
   std::vector<TokenId> emitted_;
-  size_t last_token_ = 100;  // over with so many
+  size_t last_token_ = 100;  // the request is over with this many tokens
   std::function<bool(StrategyOutput&)> accept_ = [this](StrategyOutput& out) {
     for (const EmittedToken& token : out.tokens) emitted_.push_back(token.token);
     return emitted_.size() >= last_token_;
@@ -133,7 +133,7 @@ TEST_F(RequestDriverTest, GoesOnWithAnotherStrategyAndCountsForBoth) {
   EXPECT_EQ(told_, (std::vector<TokenId>{7, 3, 7, 1, 2}));
 }
 
-// Every turn an item for the target, and one for the draft beside it.
+// Submits an item for the target in every turn, and one for the draft with it.
 class Pair : public Strategy {
  public:
   explicit Pair(std::vector<RequestView>* started) : started_(started) {}
@@ -171,7 +171,7 @@ class Pair : public Strategy {
   int results_ = 0;
 };
 
-// A row of the draft, then one of the target, in turn; the target's gives a token.
+// Runs a row of the draft, then one of the target, in turn; the target's gives a token.
 class DraftsFirst : public Strategy {
  public:
   void start(const RequestView& request, StrategyOutput& out) override {
@@ -281,7 +281,7 @@ TEST_F(ChangedStrategy, CountsOnlyWhatWasSubmitted) {
   EXPECT_EQ(driver_.stats().emitted_tokens, 2);
 }
 
-// Otherwise a request whose strategy is changed again and again while it drafts would never verify.
+// Otherwise a request with frequent changes of strategy while it drafts would never verify.
 TEST_F(ChangedStrategy, LetsAStrategyGoOnUntilTheTargetHasAnsweredItOnce) {
   driver_.set_strategy(std::make_unique<DraftsFirst>());
   start();
@@ -313,7 +313,7 @@ TEST_F(ChangedStrategy, FailsWithWhatTheTargetHasInFlight) {
   lost.status = Status(StatusCode::kInternal, "lost");
   EXPECT_EQ(driver_.on_result(lost, accept_, submit_), State::kFailed);
   EXPECT_EQ(driver_.drain(), State::kFailed);
-  // Rebuilt as a new sequence: nothing of the KV is there.
+  // Rebuilt as a new sequence, without KV.
   driver_.set_strategy(pair());
   start();
   EXPECT_EQ(started_.back().kv_tokens, (std::array<int32_t, kNumRoles>{0, 0}));

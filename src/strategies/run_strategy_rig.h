@@ -1,5 +1,5 @@
-// Shared by the tests of strategies: runs a strategy against the strict executor, delays and
-// reorders the results of both roles at random, and checks what must then hold.
+// Helpers that tests of strategies share: they run a strategy on the strict executor, delay and
+// reorder the results of both roles at random, and check the invariants.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Outcome {
   int64_t target_items = 0;
   int64_t draft_items = 0;
   int32_t changes = 0;
-  int32_t largest_region[kNumRoles] = {0, 0};  // rows in the role's tree region
+  int32_t largest_region[kNumRoles] = {0, 0};  // largest number of rows in the role's tree region
 };
 
 struct Case {
@@ -35,15 +35,15 @@ struct Case {
   int32_t max_tokens = 0;
   CostTable costs;
   std::vector<CostTable> later_costs;             // some of them are set between results
-  std::vector<SpeculationOptions> later_options;  // the request changes to these between results
-  std::optional<uint64_t> leave_out;              // as StrictExecutor's
-  int32_t stages = 0;                             // as StrictExecutor's
-  uint32_t delays = 0;           // seed of the order in which roles run and results arrive
+  std::vector<SpeculationOptions> later_options;  // the request switches to these between results
+  std::optional<uint64_t> leave_out;              // see StrictExecutor
+  int32_t stages = 0;                             // see StrictExecutor
+  uint32_t delays = 0;           // seed for the order in which roles run and results arrive
   int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
 };
 
-// Neither role waits for the other: random numbers decide which one runs and when a result arrives.
-// In a third of the runs one role is far slower.
+// Runs a case. Neither role waits for the other: random numbers decide which one runs and when a
+// result arrives. In a third of the runs one role is far slower.
 inline Outcome run_case(const Case& c) {
   Outcome run;
   const auto plan = resolve_speculation(c.options, c.facts);
@@ -150,7 +150,8 @@ inline void expect_lossless(const Case& c, const Outcome& run) {
   }
 }
 
-// A target that falls into loops, so that sources without a model have something to find.
+// Returns models with a target that falls into loops, so that sources without a model find
+// repetitions.
 inline AcceptanceModel random_models(std::mt19937& rng) {
   AcceptanceModel models;
   models.seed = rng();
@@ -163,7 +164,8 @@ inline AcceptanceModel random_models(std::mt19937& rng) {
   return models;
 }
 
-// Costs that rise slowly with rows, of a draft that costs from a tenth to most of its target.
+// Returns costs that rise slowly with rows, for a draft that costs from a tenth of its target to
+// nearly as much.
 inline CostTable rising_costs(bool slow_draft, float row = 0.05f) {
   CostTable costs;
   for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
@@ -175,7 +177,7 @@ inline CostTable rising_costs(bool slow_draft, float row = 0.05f) {
   return costs;
 }
 
-// One of `policies`, with random numbers for the options that it uses.
+// Returns a case with one of `policies` and random numbers for the options that it uses.
 inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>& policies) {
   Case c;
   c.models = random_models(rng);
@@ -192,7 +194,7 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
     c.prompt.push_back(static_cast<TokenId>(rng() % static_cast<uint32_t>(c.models.vocab)));
   }
   if (!c.options.view.empty() || c.options.strategy == "sparse_self") {
-    // The text becomes longer than the view's budget, or is so from the beginning.
+    // Makes the text exceed the view's budget, at the start or later.
     c.options.view_budget = 192;
     c.prompt.resize(c.prompt.size() + 150 + rng() % 50);
     for (TokenId& token : c.prompt) {
@@ -202,7 +204,7 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
   c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
   if (rng() % 3 == 0) c.costs = rising_costs(rng() % 2 == 0);
   if (rng() % 2 == 0) c.costs.min_row = 0.02f * c.costs.at(Role::kTarget, 1);
-  // A load that changes: rows nearly free, rows as expensive as Steps, nothing measured.
+  // Simulates a changing load: rows nearly free, rows as expensive as Steps, no measurements.
   if (rng() % 3 == 0) {
     c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};
   }

@@ -10,9 +10,9 @@
 namespace forerun {
 namespace {
 
-// A guess less likely than this, its whole path included, is not worth a row.
+// A guess below this chance, its whole path included, is not worth a row.
 constexpr float kHopelessChance = 0.0025f;
-// How many of a source's guesses are added at each node below the nodes that the model has run.
+// Number of a source's guesses that are added at each node below the nodes that the model has run.
 constexpr int32_t kSourceWidth = 3;
 
 }  // namespace
@@ -114,7 +114,7 @@ void SerialTree::start(const RequestView& request, StrategyOutput& out) {
   tokens_.reserve(static_cast<size_t>(max_tokens_));
   tree_.skip_ids_below(request.first_node);
   draft_kv_.start(request.kv_tokens[static_cast<size_t>(Role::kDraft)]);
-  // All but the last: it is the root.
+  // Skips the last token, which becomes the root.
   if (request.kv_tokens[static_cast<size_t>(Role::kTarget)] > 0) {
     place_root(tokens_.back());
     begin_round(out);
@@ -186,8 +186,8 @@ void SerialTree::prepare() {
 }
 
 void SerialTree::continue_drafting(StrategyOutput& out) {
-  // The first token, which leaves with the draft's first item, does not wait for the source to read
-  // the prompt.
+  // The first token, which is emitted with the draft's first item, does not wait for the source to
+  // read the prompt.
   const bool first = phase_ == Phase::kPrefill && config_.has_draft_model;
   if (!first) guesses_.observe(tokens_);
   while (true) {
@@ -266,7 +266,7 @@ void SerialTree::add_source_nodes() {
     const float wb = tree_.weight(tree_.node_at(b));
     return wa < wb || (wa == wb && a > b);
   };
-  // Nothing below a node is likelier than the node.
+  // No node below a node is likelier than the node itself.
   const float min_weight = std::log(std::max(kHopelessChance, growth_->min_chance()));
   const auto open = [&](int32_t row) {
     const NodeId node = tree_.node_at(row);

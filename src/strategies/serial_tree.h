@@ -1,12 +1,12 @@
 // Sequential drafting and verification (the paper's "serial" speculation): the draft side grows a
-// tree below the last verified token, the target runs part of it in one go, and the tokens that its
-// own sampler draws are followed down the tree. Under rule `match` the tokens are exactly those of
-// plain decoding, whatever the tree.
+// tree below the last verified token, the target runs part of it in one Step, and the tokens
+// of the target's own sampler are followed down the tree. Under rule `match` the tokens are exactly
+// those of plain decoding, for any tree.
 //
-// A round: draft items until the growth has enough, one target item, then the resulting KV edits,
-// which go with the next item of each role.
-// - Target: the accepted path is committed, all else dropped. A round that verifies the root alone
-//   runs it as a prefix row, which is plain decoding.
+// A round has draft items until the growth has enough nodes, one target item, then the resulting KV
+// edits, which go with the next item of each role.
+// - Target: the accepted path is committed, all other nodes are dropped. A round that verifies only
+//   the root runs it as a prefix row, which is plain decoding.
 // - Draft: the part of the path that it has run is committed; if the new root is in the tree, its
 //   subtree's KV is kept and never computed again. Verified tokens that the draft has not run are
 //   prefix rows of its next item: the prompt at first, several tokens after some plain rounds. So
@@ -33,27 +33,27 @@ struct SerialTreeConfig {
   bool has_draft_model = true;
   bool draft_is_head = false;
   AcceptRule accept = AcceptRule::kMatch;
-  int32_t target_vocab = 0;  // as in ModelFacts
+  int32_t target_vocab = 0;  // see ModelFacts
   int32_t draft_vocab = 0;
   bool record_rounds = false;
-  KvViewSpec view = {};  // what the draft model sees of its KV
+  KvViewSpec view = {};  // the part of its KV that the draft model sees
 };
 
 class SerialTree : public Strategy {
  public:
-  // For the table of strategies.
+  // Entries of the table of strategies.
   static OptionSet uses(const TreeShape& shape, bool has_source);
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 
-  // `source` may be null where there is a draft model.
+  // `source` may be null if there is a draft model.
   SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSource> source,
              std::unique_ptr<TreeGrowth> growth);
 
   void start(const RequestView& request, StrategyOutput& out) override;
   void on_result(const WorkResult& result, StrategyOutput& out) override;
   void on_costs(const CostTable& costs) override { growth_->on_costs(costs); }
-  // The source reads what has been verified.
+  // Lets the source read the verified tokens.
   void prepare() override;
   StrategyStats stats() const override { return stats_; }
   const char* name() const override { return "serial_tree"; }
@@ -63,11 +63,11 @@ class SerialTree : public Strategy {
 
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
 
-  // Drafting.
+  // Functions for drafting.
   void begin_round(StrategyOutput& out);
   void continue_drafting(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
-  // The draft item in flight was left out: the round continues with the nodes that it has.
+  // Handles a draft item that was left out: the round continues with the present nodes.
   void on_left_out(StrategyOutput& out);
   void on_drafted(const WorkResult& result, StrategyOutput& out);
   void add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count) {
@@ -76,13 +76,13 @@ class SerialTree : public Strategy {
   void drop_source_nodes() { tree_.truncate(model_size_); }
   void add_source_nodes();
 
-  // Verification. Verifies verification_.nodes().
+  // Functions for verification. submit_verification() verifies verification_.nodes().
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  // Takes the tokens that `out` has gained since it had `before` of them as verified.
+  // Takes the tokens of `out` after the first `before` as verified.
   void take_emitted(const StrategyOutput& out, size_t before);
 
-  // The node that carries the last token, if the draft guessed it; otherwise kNoNode.
+  // Returns the node of the last token, if the draft guessed it; otherwise kNoNode.
   NodeId next_root() const;
   // Moves the root to `next`, or starts a new tree at the last token; the draft's KV follows.
   void advance(NodeId next);
@@ -98,10 +98,11 @@ class SerialTree : public Strategy {
   int32_t max_tokens_ = 0;
   std::vector<TokenId> tokens_;  // verified tokens; the last one is the root
   TokenTree tree_;
-  int32_t model_size_ = 1;  // rows of the tree below which nodes came from (or with) the model
+  // Rows of the tree with children that the model guessed, alone or with a source.
+  int32_t model_size_ = 1;
   DraftKv draft_kv_;
-  int32_t missing_rows_ = 0;        // missing rows of the draft item in flight, before its leaves
-  std::vector<Edit> target_edits_;  // edits that travel with the target's next item
+  int32_t missing_rows_ = 0;        // prefix rows of the draft item in flight, before its leaves
+  std::vector<Edit> target_edits_;  // edits that go with the target's next item
 
   Phase phase_ = Phase::kIdle;
   uint64_t next_tag_ = 1;
@@ -110,7 +111,7 @@ class SerialTree : public Strategy {
   Verification verification_;          // the verification in flight, or the last one
   StrategyStats stats_;
 
-  // Scratch.
+  // Reused memory.
   std::vector<NodeId> nodes_;
   std::vector<int32_t> open_rows_;
 };

@@ -1,4 +1,4 @@
-// Every shape and source against plain decoding, on the strict executor.
+// Compares every shape and source with plain decoding, on the strict executor.
 #include "strategies/serial_tree.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(SerialTree, APerfectDraftFillsEveryChain) {
   c.record_rounds = true;
   const Outcome run = run_case(c);
   expect_lossless(c, run);
-  // 60 tokens: one from the prefill, then 5 a round; the last round has 4.
+  // 60 tokens: one from the prefill, then 5 per round; the last round has 4.
   EXPECT_EQ(run.stats.target_steps, 12);
   EXPECT_EQ(run.stats.accepted_tokens, 47);
   EXPECT_EQ(run.rounds.size(), 12u);
@@ -102,7 +102,7 @@ TEST(SerialTree, APerfectDraftFillsEveryChain) {
   EXPECT_FALSE(run.tokens[5].drafted);
 }
 
-// Two nodes are verified, the third is drawn: a guess that the draft has not run itself.
+// Two nodes are verified, the third is sampled: a guess that the draft has not run itself.
 TEST(SerialTree, ARootThatTheDraftHasNotRunIsAHit) {
   Case c = simple("best", 1.0);
   c.options.verify_tokens = 2;
@@ -173,7 +173,7 @@ TEST(SerialTree, ASourceWithoutModelFindsRepetition) {
     Case c = simple("best", 0.0);
     c.options.source = source;
     c.facts.has_draft_model = false;
-    c.models.vocab = 1;  // the same token for ever
+    c.models.vocab = 1;  // always the same token
     c.models.draft_vocab = 1;
     c.max_tokens = 203;
     const Outcome run = run_case(c);
@@ -183,7 +183,7 @@ TEST(SerialTree, ASourceWithoutModelFindsRepetition) {
   }
 }
 
-// A source that guesses nothing and keeps what it has read.
+// A source that makes no guesses and keeps the tokens that it has read.
 class Reader : public DraftSource {
  public:
   explicit Reader(std::vector<TokenId>* read) : read_(read) {}
@@ -225,7 +225,7 @@ TEST(SerialTree, TheFirstTokenDoesNotWaitForTheSourceToReadThePrompt) {
   }
 }
 
-// A source that guesses nothing and keeps the tokens of each call.
+// A source that makes no guesses and keeps the tokens of each call.
 class Listener : public DraftSource {
  public:
   explicit Listener(std::vector<std::vector<TokenId>>* calls) : calls_(calls) {}
@@ -241,7 +241,7 @@ class Listener : public DraftSource {
   std::vector<std::vector<TokenId>>* calls_;
 };
 
-// Also where a request is rebuilt: the prompt by itself, then what had been emitted.
+// Also if a request is rebuilt: the prompt by itself, then the earlier output.
 TEST(GuessList, TheSourceIsToldThePromptFirst) {
   const std::vector<TokenId> known = {5, 6, 7, 8, 9};
   for (const int32_t prompt_tokens : {3, 5}) {

@@ -1,4 +1,4 @@
-// The verification of SerialTree, what it learns from it, and the KV edits that follow.
+// SerialTree's verification, what it learns from its result, and the KV edits that follow.
 #include <algorithm>
 
 #include "strategies/serial_tree.h"
@@ -36,8 +36,8 @@ void SerialTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   begin_round(out);
 }
 
-// A source's nodes have no KV and end a path. A draw that was refused or never tried is no fresh
-// draw, so rule `rejection` starts over from a new root.
+// Returns the next root. A source's nodes have no KV and end a path. A sample that was refused or
+// never tried may not be used again, so rule `rejection` starts over from a new root.
 NodeId SerialTree::next_root() const {
   if (!config_.has_draft_model || config_.accept != AcceptRule::kMatch) return kNoNode;
   const NodeId last = verification_.path().back();

@@ -1,6 +1,6 @@
-// Runs a strategy against simulated models on a target cut into stages, in lockstep: in every step
-// each stage works on one item, and an item's results come when it leaves the last stage. Links
-// take no time and every item takes the same time, so the measure is steps a token.
+// Runs a strategy against simulated models on a pipelined target, in lockstep: in every step each
+// stage works on one item, and an item's results arrive when it leaves the last stage. Links take
+// no time and every item takes equally long, so the measure is steps per token.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline SimulatedStages simulate_stages(const SpeculationOptions& options,
                                        const SamplingParams& sampling = {}) {
   const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
   const auto prompt_tokens = static_cast<int32_t>(prompt.size());
-  // Room beyond the last token, so that the pipe does not run empty at the end.
+  // Room beyond the last token, so that the pipeline does not run empty at the end.
   const int32_t max_tokens = prompt_tokens + tokens + 64 * stages;
   const auto strategy = resolve_speculation(options).value()->make_strategy({});
   StrictExecutor executor(models, {.max_tokens = max_tokens});

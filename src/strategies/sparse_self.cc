@@ -4,7 +4,8 @@
 
 namespace forerun {
 
-// Only a source's guesses have a width, since the target's own draft is a chain.
+// Returns the options in use. Only a source's guesses have a width, since the target's own draft is
+// a chain.
 OptionSet SparseSelf::uses(const TreeShape&, bool has_source) {
   using enum SpeculationOption;
   constexpr OptionSet kAlways = {kSource, kView, kViewBudget, kDraftDepth, kSharedNoise};
@@ -18,9 +19,9 @@ Status SparseSelf::check(SpeculationPlan& plan) {
 
 namespace {
 
-// The view of its own KV for a draft model that guesses for the target: sinks and a window of the
-// target's budget. It sees all of its KV where it has sliding windows of its own, or streaming_llm
-// does not accept the budget.
+// Returns the view of its own KV for a draft model that guesses for the target: sinks and a window
+// of the target's budget. The draft model sees all of its KV if it has sliding windows of its own,
+// or if streaming_llm does not accept the budget.
 KvViewSpec view_of_draft_model(const SpeculationPlan& plan) {
   const KvViewEntry& window = window_view();
   const bool has_window = plan.models.has_window[static_cast<size_t>(Role::kDraft)];
@@ -151,7 +152,7 @@ void SparseSelf::draft_or_verify(StrategyOutput& out) {
     submit_verification(out);
     return;
   }
-  // The first token leaves in this turn and does not wait for the source to read the prompt.
+  // The first token is emitted in this turn and does not wait for the source to read the prompt.
   guesses_.begin(tree_, last_, /*reads=*/phase_ != Phase::kPrefill);
   guess_or_draft(out);
 }
@@ -223,7 +224,7 @@ void SparseSelf::submit_verification(StrategyOutput& out) {
   for (int32_t row = 0; row <= tree_.row(last_); ++row) {
     verification_.nodes().push_back(tree_.node_at(row));
   }
-  // Drops the KV that the draft rows wrote.
+  // Drops the KV of the draft rows.
   if (tree_.expansion(Role::kTarget, tree_.root()) != Expansion::kUnexpanded) {
     edits_.assign(1, {.kind = Edit::Kind::kKeep, .nodes = {}});
   }

@@ -1,5 +1,4 @@
-// SparseSelf on the strict executor: plain decoding's tokens, rounds as they should be, and what it
-// refuses.
+// SparseSelf on the strict executor: plain decoding's tokens, the expected rounds, and refusals.
 #include "strategies/sparse_self.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +34,8 @@ TEST_P(SparseSelfRandomCases, EmitPlainDecodingsTokensAndKeepTheRules) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SparseSelfRandomCases, ::testing::Range(0u, 25u));
 
-// A text of `prompt` tokens that becomes `added` longer, drafted with `agreement`.
+// Returns a case with a prompt of `prompt` tokens and `added` output tokens, drafted with
+// `agreement`.
 Case simple(int32_t prompt, int32_t added, double agreement) {
   Case c;
   c.options = {.strategy = "sparse_self", .draft_depth = 3, .view_budget = kBudget};
@@ -49,7 +49,7 @@ Case simple(int32_t prompt, int32_t added, double agreement) {
 }
 
 TEST(SparseSelf, ARoundIsGammaDraftStepsAndAVerificationOfOneRowMore) {
-  // The prompt gives a token, each of the rounds four.
+  // The prompt gives one token, each of the rounds four.
   const Outcome run = run_case(simple(kBudget, 1 + 8 * 4, 1.0));
   EXPECT_EQ(run.tokens.size(), 33u);
   EXPECT_EQ(run.stats.target_steps, 8);
@@ -80,8 +80,8 @@ TEST(SparseSelf, WhatTheBudgetHoldsIsDecodedPlainly) {
   EXPECT_EQ(longer.rounds[18].nodes.size(), 1u);
 }
 
-// Tells SparseSelf, with three guesses a round, that its prompt ended in this Step. Returns the
-// rows of the verification that ends its first round.
+// Makes a SparseSelf with three guesses per round whose prompt ended in this Step. Returns the rows
+// of the verification that ends its first round.
 size_t rows_of_first_round(int64_t step) {
   SparseSelf strategy({.view = {.kind = &window_view(), .budget = kBudget}, .draft_depth = 3});
   const std::vector<TokenId> prompt(kBudget + 1, 5);
@@ -113,7 +113,8 @@ TEST(SparseSelf, TheFirstRoundEndsInTheStepInWhichOthersVerify) {
   EXPECT_EQ(rows_of_first_round(11), 4u);
 }
 
-// A draft model that is always right about the view's token, and a view that is about the target's.
+// Returns a case with a draft model that always predicts the view's token, and a view that predicts
+// the target's token with `agreement`.
 Case hierarchy(int32_t added, double agreement) {
   Case c = simple(kBudget, added, agreement);
   c.options.source = "model";
@@ -152,7 +153,7 @@ TEST(SparseSelfWithASource, KeepsNoKvOfRefusedGuesses) {
     c.options.draft_depth = 16;
     const Outcome run = run_case(c);
     expect_lossless(c, run);
-    // The root, a chain that had one token less than it was to get, and a last check of four.
+    // The root, a chain that lacked one token, and a last check of four.
     EXPECT_LE(run.largest_region[0], 1 + 15 + 4);
     EXPECT_LE(run.largest_region[1], 1 + 15 + 4);
   }

@@ -10,7 +10,7 @@ namespace {
 
 Status refused(const std::string& message) { return Status(StatusCode::kInvalidArgument, message); }
 
-// Parses the options, whatever the strategy: refuses names and numbers that no strategy takes.
+// Parses the options of any strategy: refuses names and numbers that no strategy accepts.
 Result<SpeculationPlan> parse(const SpeculationOptions& options, const ModelFacts& models) {
   SpeculationPlan plan;
   plan.models = models;
@@ -55,8 +55,8 @@ Status check_use(const SpeculationOptions& options, const SpeculationPlan& plan)
   return Status();
 }
 
-// The names of the model-free sources: "ngram, suffix", or with `before` "model+", "model+ngram,
-// model+suffix".
+// Returns the names of the model-free sources: "ngram, suffix", or with `before` "model+",
+// "model+ngram, model+suffix".
 std::string other_sources(const std::string& before) {
   std::string names;
   for (const DraftSourceEntry& entry : draft_source_table()) {
@@ -137,7 +137,7 @@ Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& model
   FORERUN_ASSIGN_OR_RETURN(PlanPtr plan, resolve_leniently("serial_tree", options, models));
   const bool draft_may_pay = choice.source_without_draft.empty() || !models.has_draft_model;
   if (draft_may_pay || !options.source.empty()) return plan;
-  // Trees of set sizes, and options that need a draft model alone, would cost more than they bring.
+  // Trees of fixed sizes, and options that need a draft model, would cost more than they gain.
   if (plan->shape.kind != TreeShape::Kind::kAdaptive || plan->accept.rule != AcceptRule::kMatch) {
     return resolve_leniently("autoregressive", options, models);
   }
@@ -183,7 +183,7 @@ SpeculationPlan without_draft_model(const SpeculationPlan& plan) {
   left.source.model = false;
   const bool is_sparse_self = plan.strategy == find_strategy("sparse_self");
   const bool guesses = is_sparse_self || !left.source.others.empty();
-  // Rule `rejection` needs draws of the draft model, so no other source can serve it.
+  // Rule `rejection` needs samples of the draft model, so no other source can replace it.
   if (plan.strategy->needs_draft_model || !guesses || plan.accept.rule == AcceptRule::kRejection) {
     left.strategy = find_strategy("autoregressive");
     left.source = {};
@@ -196,8 +196,8 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   const auto& [kind, budget] = plan.view;
   if (kind == nullptr) return Status();
   FORERUN_RETURN_IF_ERROR(kind->check(budget));
-  // What a draft reads through a view depends on how its prompt is divided into Steps, and so do
-  // its guesses. Under rules that are not exact, the output would depend on it too.
+  // The KV that a draft reads through a view depends on how its prompt is divided into Steps, and
+  // so do its guesses. Under rules that are not exact, the output would depend on it too.
   if (!accept_rule_entry(plan.accept.rule).exact) {
     return refused(std::string("view '") + kind->name + "': found with accept rule '" +
                    plan.accept.name() + "'; accepted with a view: match");

@@ -1,4 +1,4 @@
-// Options become plans: what is filled in, what is refused and in which words, what "auto" means.
+// Tests how options become plans: filled-in options, refusals and their messages, and "auto".
 #include "strategies/speculation_plan.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(SpeculationPlan, FillsInWhatIsLeftOpen) {
   EXPECT_FALSE(set->shared_noise);
 }
 
-// Options, and words that the message about them must have.
+// Options, and words that the message about them must contain.
 struct Refusal {
   SpeculationOptions options;
   std::vector<std::string> words;
@@ -91,7 +91,7 @@ void expect_refused(const std::vector<Refusal>& refusals) {
   }
 }
 
-// Values that no strategy accepts, which "auto" refuses as well.
+// Values that no strategy accepts; "auto" refuses them as well.
 TEST(SpeculationPlan, RefusesNamesAndNumbersThatNobodyTakes) {
   for (const char* strategy : {"auto", "serial_tree"}) {
     const std::string s = strategy;
@@ -181,14 +181,14 @@ TEST(SpeculationPlan, AutoLeavesAsideWhatItsStrategyDoesNotUse) {
   EXPECT_EQ(plan->extra_draft_steps, 1);
   EXPECT_EQ(resolve_speculation({.extra_draft_steps = 0}, {}, beside).value()->extra_draft_steps,
             0);
-  // Options that parallel_tree does not accept make it serial_tree.
+  // Options that parallel_tree does not accept give serial_tree.
   EXPECT_EQ(described({.shape = "chain", .verify_tokens = 12}, {}, beside),
             "serial_tree, shape chain, source model, accept match");
   EXPECT_EQ(described({.source = "suffix"}, {}, beside),
             "serial_tree, shape adaptive, source suffix, accept match");
   EXPECT_EQ(described({}, {.has_draft_model = false}, beside),
             "serial_tree, shape adaptive, source suffix, accept match");
-  // What no strategy takes is refused.
+  // Options that no strategy accepts are refused.
   EXPECT_NE(described({.shape = "best", .accept = "rejection"}, {}, beside)
                 .find("exact only for drawn guesses"),
             std::string::npos);
@@ -201,7 +201,7 @@ TEST(SpeculationPlan, AutoLeavesADraftThatCannotPayAlone) {
   EXPECT_EQ(described({}, {}, choice), "serial_tree, shape adaptive, source suffix, accept match");
   EXPECT_EQ(described({.shape = "chain", .draft_depth = 3}, {}, choice), "autoregressive");
   EXPECT_EQ(described({.shape = "2,2", .accept = "rejection"}, {}, choice), "autoregressive");
-  // If it is asked for, it is used.
+  // If the model is requested, it is used.
   EXPECT_EQ(described({.source = "model"}, {}, choice),
             "serial_tree, shape adaptive, source model, accept match");
   EXPECT_EQ(described({.shape = "chain"}, {.has_draft_model = false}, choice),
@@ -222,7 +222,7 @@ TEST(SpeculationPlan, OnePlanMakesAnyNumberOfStrategies) {
   }
 }
 
-// The guesses of a source in a run of few distinct tokens show which source it was.
+// Returns counts of guesses that identify a source, in a run with few distinct tokens.
 std::tuple<int64_t, int64_t, int64_t> guesses_of(SpeculationOptions options,
                                                  const std::string& source) {
   Case c;

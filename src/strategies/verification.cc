@@ -27,7 +27,7 @@ void Verification::add_rows(const TokenTree& tree, bool weights_are_chances, Wor
   }
 }
 
-// Ids grow with rows.
+// Ids increase with rows.
 size_t Verification::place_of(NodeId node) const {
   const auto place = std::lower_bound(nodes_.begin(), nodes_.end(), node);
   if (place == nodes_.end() || *place != node) return nodes_.size();
