@@ -7,14 +7,14 @@
 namespace forerun {
 namespace {
 
-// A trial that has not been measured ends after so many times the time that it should take.
+// A trial without a measurement ends after this multiple of its expected time.
 constexpr double kMaxTrials = 3.0;
-// The deviation up to which a rate counts as measured, here or at a load nearby.
+// The largest deviation at which a rate counts as measured, here or at a load nearby.
 constexpr double kKnown = 0.1;
-// What a better arm would have saved pays for the change to it, and for the one back.
+// The savings of a better arm must pay for the change to it and for the change back.
 constexpr double kChangesPaid = 2.0;
 // The cost of a change for which no request changes its strategy, as a share of one for which all
-// do: rounds that have begun end as they began, and a draft catches up.
+// do: rounds in progress finish unchanged, and a draft catches up.
 constexpr double kCheapChange = 0.1;
 
 using Rate = ArmChoice::Rate;
@@ -25,7 +25,7 @@ const Rate* find(const std::vector<Rate>& rates, int32_t arm) {
   return found == rates.end() ? nullptr : &*found;
 }
 
-// The share of the time that `a` saves over `b`.
+// Returns the share of the time that `a` saves over `b`.
 double saved(const Rate& a, const Rate& b) { return 1.0 - std::exp(b.mean - a.mean); }
 
 double change_seconds(const Rate& from, const Rate& to, const ArmChoice::Costs& costs) {
@@ -85,7 +85,7 @@ int32_t ArmChoice::choose(const BatchLoad& load, const std::vector<Forecast>& fo
     if (rate.is_plain) rate.mean = std::min(rate.mean, usual - 2.0 * options_.worth);
   }
   const Rate& best = choose_best(rates, costs);
-  // A trial lasts until it has been measured, at whatever loads, but not for ever.
+  // A trial lasts until it has been measured, at any load, but not forever.
   const Rate* const running = find(rates, running_);
   const bool goes_on = is_in_trial_ && !is_measured_ && running != nullptr && !running->is_plain &&
                        this_trial_ < kMaxTrials * costs.trial_seconds;

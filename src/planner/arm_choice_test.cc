@@ -38,19 +38,19 @@ constexpr int32_t kRequests = 3000;
 constexpr double kStepSeconds = 0.03;
 constexpr int32_t kMeasuredSteps = 12;
 constexpr int32_t kSettlingSteps = 3;
-constexpr double kChangeSeconds = 0.06;  // seconds in which no token is decoded
+constexpr double kChangeSeconds = 0.06;  // time in which no token is decoded
 constexpr double kPromptTokenSeconds = 20e-6;
 constexpr double kMeasuringNoise = 0.03;  // standard deviation of a measurement
 
-// A machine whose Steps take what the cost model says, but for a factor of each view that the model
-// does not know. Arm 0 is the usual way, the others are views.
+// A machine with Steps that take the cost model's time multiplied by a factor for each view, which
+// the model does not know. Arm 0 is the usual way, the others are views.
 class ArmMachine {
  public:
-  // Tokens a second of all sequences together, by arm.
+  // Tokens per second of all sequences together, one entry per arm.
   struct Rates {
     std::vector<ArmChoice::Forecast> predicted;
     std::vector<double> real;
-    std::vector<bool> guesses;  // not where the view covers all of the text
+    std::vector<bool> guesses;  // false if the view covers all of the text
   };
 
   ArmMachine(const Scenario& scenario, uint32_t seed) : scenario_(scenario) {
@@ -69,7 +69,7 @@ class ArmMachine {
 
   int32_t arms() const { return static_cast<int32_t>(views_.size()) + 1; }
 
-  // Contexts within a twelfth of each other count as the same.
+  // Contexts within a twelfth of each other count as equal.
   const Rates& rates(const BatchLoad& load) {
     const auto bucket = std::lround(8.0 * std::log2(static_cast<double>(load.context_tokens)));
     const auto [found, is_new] = rates_.try_emplace({load.sequences, bucket});
@@ -77,7 +77,7 @@ class ArmMachine {
     return found->second;
   }
 
-  // An arm has run for a Step: its guesses show their acceptance.
+  // Runs an arm for a Step, in which its guesses show their acceptance.
   void show_acceptance(int32_t arm) {
     if (arm == 0) return;
     double& known = views_[static_cast<size_t>(arm) - 1].acceptance;
@@ -113,7 +113,7 @@ class ArmMachine {
   const Scenario scenario_;
   StepCosts costs_;
   std::vector<SpeculationCandidate> views_;
-  std::vector<double> errors_;  // by view
+  std::vector<double> errors_;  // one per view
   std::map<std::pair<int32_t, int64_t>, Rates> rates_;
 };
 
@@ -123,7 +123,7 @@ class Arrivals {
   explicit Arrivals(const Scenario& scenario)
       : scenario_(scenario), gap_(scenario.arrivals_per_s) {}
 
-  // Admits what has come; false once all requests have ended.
+  // Admits the requests that have arrived; returns false once all have ended.
   bool admit(double& now) {
     while (arrived_ < kRequests && next_ <= now) arrive();
     while (!waiting_.empty() && std::ssize(running_) < scenario_.max_requests) {
@@ -181,7 +181,7 @@ struct Outcome {
   double seconds = 0.0;  // seconds of decoding
   double trial_seconds = 0.0;
   double tokens = 0.0;
-  std::vector<double> fixed_tokens;  // tokens that each arm alone would have brought at these loads
+  std::vector<double> fixed_tokens;  // tokens that each arm alone would have decoded at these loads
   int32_t changes = 0;
 };
 
@@ -191,7 +191,7 @@ bool alike(const BatchLoad& a, const BatchLoad& b) {
   return a.sequences == b.sequences && std::abs(std::log(ratio)) < 0.15;
 }
 
-// Decodes all requests of a scenario by the arms that ArmChoice takes.
+// Decodes all requests of a scenario with the arms that ArmChoice chooses.
 class Decoding {
  public:
   Decoding(const Scenario& scenario, uint32_t seed)
@@ -270,7 +270,7 @@ class Decoding {
   std::mt19937 random_{5};
   std::normal_distribution<double> noise_{0.0, kMeasuringNoise* std::sqrt(kMeasuredSteps)};
   std::optional<ArmChoice> choice_;
-  std::vector<Period> periods_;  // by arm
+  std::vector<Period> periods_;  // one entry per arm
   Outcome outcome_;
   BatchLoad decided_load_;
   double decided_ = 0.0;
@@ -279,7 +279,7 @@ class Decoding {
 
 class ArmChoiceArrivals : public ::testing::TestWithParam<Scenario> {};
 
-// In 20 draws of what the cost model does not know.
+// Runs 20 random machines whose factors the cost model does not know.
 TEST_P(ArmChoiceArrivals, IsNearlyTheBestFixedArmInHindsight) {
   constexpr uint32_t kDraws = kSanitized ? 4 : 20;
   uint32_t good = 0;
@@ -289,7 +289,7 @@ TEST_P(ArmChoiceArrivals, IsNearlyTheBestFixedArmInHindsight) {
     good += outcome.tokens >= 0.97 * best;
     EXPECT_GE(outcome.tokens, 0.96 * best) << seed;
     EXPECT_LE(outcome.trial_seconds, 0.02 * outcome.seconds) << seed;
-    // A change every four seconds, at most.
+    // A change every four seconds at most.
     EXPECT_LE(outcome.changes, outcome.seconds / 4.0) << seed;
   }
   EXPECT_GE(good, kDraws - kDraws / 10);
@@ -339,7 +339,7 @@ TEST(ArmChoice, AnArmThatCannotRunIsLeft) {
   EXPECT_EQ(choice.choose(load, {{0, 100.0}}, 1.0, costs), 0);
 }
 
-// Two loads in turn: at one the other arm is faster, at the other hardly slower.
+// Two loads alternate: at one the other arm is faster, at the other hardly slower.
 TEST(ArmChoice, WhatABetterArmWouldSaveIsSummedOverLoads) {
   ArmChoice choice({{0.0, 0.01}, {0.0, 0.01}});
   const ArmChoice::Costs costs = {.trial_seconds = 0.5, .change_seconds = 0.05};
@@ -377,7 +377,7 @@ TEST(ArmChoice, AnArmWithoutGuessesThatPayIsNotTried) {
   }
 }
 
-// However short Steps are: the first seconds of an engine may be all that it decodes.
+// This must hold for short Steps, too: the first seconds of an engine may be all that it decodes.
 TEST(ArmChoice, TheFirstSecondsAreNotSpentOnTrials) {
   const ArmChoice::Costs costs = {.trial_seconds = 0.03, .change_seconds = 0.002};
   ArmChoice choice({{0.0, 0.09}, {0.0, 0.09}, {0.0, 0.09}, {0.0, 0.03}});

@@ -11,13 +11,13 @@
 namespace forerun {
 namespace {
 
-// Grows whenever the file's fields, or what its numbers mean, change.
+// Grows whenever the file's fields, or the meaning of its numbers, change.
 constexpr int64_t kArmFileVersion = 1;
 
 struct NumberRange {
   double min;
   double max;
-  // Written in single precision, since that is what is read back.
+  // Compares in single precision, since the reader sees single precision.
   bool has(double value) const {
     return static_cast<float>(value) >= min && static_cast<float>(value) <= max;
   }
@@ -79,8 +79,7 @@ nlohmann::ordered_json arm_as_json(const MeasuredArm& arm) {
                      {"ratio", static_cast<float>(load.ratio)},
                      {"count", static_cast<float>(load.count)}});
   }
-  // A number beyond its range (NaN among them) becomes 0, since reading would refuse the whole
-  // file.
+  // A number out of its range (or NaN) becomes 0, since the reader would refuse the whole file.
   const auto number = [](NumberRange range, double value) {
     return range.has(value) ? static_cast<float>(value) : 0.0f;
   };
@@ -92,7 +91,7 @@ nlohmann::ordered_json arm_as_json(const MeasuredArm& arm) {
 }
 
 nlohmann::ordered_json guesses_as_json(const MeasuredGuesses& guesses) {
-  // Counts beyond their range become 0, since reading would refuse the file.
+  // Counts out of their range become 0, since the reader would refuse the file.
   const bool good =
       kGuessesRange.has(guesses.seen) && NumberRange{0.0, guesses.seen}.has(guesses.right);
   const auto seen = good ? static_cast<float>(guesses.seen) : 0.0f;

@@ -1,5 +1,5 @@
-// Feeds text to the reader of what is kept of the arms of `auto`. An accepted text must give finite
-// beliefs and acceptance rates, and survive writing and reading.
+// Fuzzes the reader of kept arms of `auto`. An accepted text must give finite beliefs and
+// acceptance rates, and survive writing and reading.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

@@ -6,14 +6,14 @@
 namespace forerun {
 namespace {
 
-// Measurements that the assumed noise counts as.
+// Weight of the assumed noise, in measurements.
 constexpr double kNoisePrior = 6.0;
-// Measurements of one load that count: what has changed is believed after as many.
+// Number of measurements of one load that count: after this many new ones, a change is believed.
 constexpr double kMaxWeight = 25.0;
-// Measurements whose noise counts.
+// Number of measurements from which the noise is estimated.
 constexpr double kNoiseMemory = 30.0;
 constexpr double kBucketsPerOctave = 2.0;
-// Loads of an arm that are kept, and the weight below which one is not.
+// Number of loads per arm that are kept, and the weight below which a load is dropped.
 constexpr size_t kMaxKept = 64;
 constexpr double kMinKept = 0.05;
 constexpr double kOctavesOfARestart = 1.0;

@@ -27,7 +27,7 @@ TEST(ArmRates, MeasurementsMoveIt) {
     deviation = rates.belief(1, kLoad).deviation;
   }
   EXPECT_NEAR(rates.belief(1, kLoad).mean, std::log(1.25), 0.01);
-  EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);  // the other arm's stays
+  EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);  // the other arm's belief is unchanged
 }
 
 TEST(ArmRates, WhatVariesWithinMeasurementsMakesThemCountLess) {
@@ -83,7 +83,7 @@ TEST(ArmRates, WhatAnEarlierStartMeasuredIsBelievedLess) {
   EXPECT_LT(recalled.deviation, 0.07);
   EXPECT_GT(recalled.deviation, 2.0 * before.belief(1, kLoad).deviation);
   EXPECT_DOUBLE_EQ(rates.belief(0, kLoad).mean, 0.1);
-  // A few measurements say otherwise.
+  // A few measurements contradict it.
   for (int each = 0; each < 3; ++each) rates.add(1, kLoad, 0.9);
   EXPECT_LT(rates.belief(1, kLoad).mean, 0.0);
 }
@@ -100,7 +100,7 @@ TEST(ArmRates, WhatIsKeptIsBounded) {
   const std::vector<MeasuredArm> kept = rates.measured();
   ASSERT_EQ(kept.size(), 2u);
   EXPECT_EQ(kept[0].loads.size(), 64u);
-  EXPECT_NEAR(kept[0].loads.front().sequences, 8.0, 1e-9);  // the one of which most is known
+  EXPECT_NEAR(kept[0].loads.front().sequences, 8.0, 1e-9);  // the load with the highest weight
   EXPECT_TRUE(kept[1].loads.empty());
   rates.pass(1e5);
   EXPECT_TRUE(rates.measured()[0].loads.empty());

@@ -1,10 +1,10 @@
-// Keeps what has been measured of the arms of `auto` beside the costs of Steps, for later starts
-// with the same costs and the same arms.
+// Keeps the measurements of the arms of `auto` beside the costs of Steps, for later starts with the
+// same costs and the same arms.
 //
-// Nothing here is fatal. A damaged file, a file of another version and a folder that cannot be
+// No failure here is fatal. A damaged file, a file of another version and a folder that cannot be
 // written cause one line in the log.
 //
-// One thread at a time.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <optional>
@@ -18,15 +18,17 @@ namespace forerun {
 
 class ArmStore {
  public:
-  // `key`: that of the costs of Steps, and all that decides what an arm is. `arms`: their names,
+  // `key`: the key of the costs of Steps, with all facts that define the arms. `arms`: their names,
   // in order; the last `num_candidates` are views.
   ArmStore(KeyedFolder folder, CostKey key, const std::vector<std::string>& arms,
            size_t num_candidates);
 
   std::filesystem::path file() const { return folder_.file_of(key_); }
-  // What was kept last; has as many arms and candidates as given to the constructor.
+  // Returns the measurements kept last, with as many arms and candidates as given to the
+  // constructor.
   std::optional<MeasuredArms> find() const;
-  // Writes in well under a millisecond. After a failure, which is logged, does nothing.
+  // Writes the measurements in well under a millisecond. After a failure, which is logged, does
+  // nothing.
   void keep(const MeasuredArms& measured);
 
  private:

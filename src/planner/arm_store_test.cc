@@ -145,8 +145,8 @@ TEST(ArmFile, LeavesOutWhatIsNoMeasurement) {
   EXPECT_EQ(read->measured.candidates[0].seen, 0.0);
 }
 
-// Bytes of a good file changed, taken out and doubled at random: it is refused with a line that
-// names it, or what is read survives writing.
+// Bytes of a valid file are changed, removed and doubled at random: the file is refused with a line
+// that names it, or its content survives writing.
 TEST(ArmFile, ReadsAnyTextOrRefusesIt) {
   const std::string good = as_text(some_arms());
   std::mt19937 random{7};

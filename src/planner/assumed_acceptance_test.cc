@@ -16,7 +16,7 @@ TEST(AssumedAcceptance, IsNoMoreThanIsKnown) {
     EXPECT_EQ(assumed_acceptance(facts, facts.budget), facts.acceptance);
     EXPECT_EQ(assumed_acceptance(facts, 4 * facts.budget), facts.acceptance);
   }
-  // A view of which nothing is known.
+  // A view without a known rate.
   EXPECT_EQ(assumed_acceptance({.budget = 512}, 64), 0.0);
 }
 

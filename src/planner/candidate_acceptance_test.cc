@@ -21,7 +21,7 @@ TEST(CandidateAcceptance, IsAssumedUntilGuessesAreSeen) {
 TEST(CandidateAcceptance, FollowsWhatIsSeenOfEach) {
   CandidateAcceptance acceptance(two_candidates());
   for (int round = 0; round < 400; ++round) acceptance.observe(0, 4, round % 2 == 0 ? 4 : 1);
-  // In two rounds, 5 of 6 tokens were right.
+  // In two rounds, 5 of 6 tokens were accepted.
   EXPECT_NEAR(acceptance.candidates()[0].acceptance, 5.0 / 6.0, 0.03);
   EXPECT_EQ(acceptance.candidates()[1].acceptance, 0.6);
   for (int round = 0; round < 400; ++round) acceptance.observe(0, 4, 0);

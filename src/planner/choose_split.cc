@@ -16,17 +16,17 @@
 namespace forerun {
 namespace {
 
-// Plans whose forecast is below this share of the best so far are not tried.
+// Plans with a forecast below this share of the best so far are not tried.
 constexpr double kWorthTrying = 0.6;
 constexpr int32_t kTrials = 2;  // trials of each plan; the fastest counts
 constexpr int32_t kTrialTokens = 64;
 constexpr int32_t kMinTrialTokens = 8;
-constexpr double kTrialSeconds = 4.0;  // about, for all texts of a trial together
+constexpr double kTrialSeconds = 4.0;  // approximate time of all texts of a trial together
 constexpr float kTrialTemperature = 0.8f;
 constexpr int32_t kShownRows = 8;  // rows for which t_target is shown
 constexpr int32_t kDraftWidth = 8;
 
-// The requests of the trials: half of them greedy, half sampled.
+// Returns the requests of the trials: half of them greedy, half sampled.
 std::vector<OfflineRequest> trial_requests(const std::vector<std::vector<int32_t>>& prompts,
                                            int32_t new_tokens) {
   std::vector<OfflineRequest> requests;
@@ -43,10 +43,10 @@ std::vector<OfflineRequest> trial_requests(const std::vector<std::vector<int32_t
   return requests;
 }
 
-// Tokens/s of a plan on the models themselves.
+// Runs a plan on the models themselves; returns its tokens/s.
 Result<double> try_plan(SplitModels& models, const SplitTrials& trials, const CostTable& costs,
                         const ForecastPlan& forecast) {
-  // With the engine's source, as requests are run.
+  // Uses the engine's draft source, like later requests.
   FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation({.source = trials.source},
                                                                 trials.models, forecast.plan));
   const double affordable =
@@ -102,7 +102,7 @@ class Trial {
   Result<ChosenSplit> run() {
     for (Record& record : records_) keep_if(record, turn(record));
     // Other work on the machine can only make a trial slower. So the best splits get a second
-    // trial, and for each its better trial counts.
+    // trial, and the better of both counts.
     for (Record* record : best(kFinalists)) keep_if(*record, turn(*record));
     Record* winner = nullptr;
     do {
@@ -133,13 +133,13 @@ class Trial {
   };
   struct Record {
     const Split* split = nullptr;
-    std::vector<Plan> plans;  // the best first
-    StepCosts costs;          // costs of its better turn
-    Status failure;           // not ok: the split is left out
+    std::vector<Plan> plans;  // best first
+    StepCosts costs;          // costs of its better trial
+    Status failure;           // not ok: the split is excluded
   };
 
-  // Leaves the split out if `status` is a failure, since another split may work. Returns whether
-  // the split stays.
+  // Excludes the split if `status` is a failure, since another split may work. Returns whether the
+  // split stays.
   static bool keep_if(Record& record, Status status) {
     if (!status.ok()) log_line(LogLevel::kWarning, "auto: " + left_out(*record.split, status));
     record.failure = std::move(status);
@@ -190,7 +190,7 @@ class Trial {
     return {};
   }
 
-  // The `count` best splits among those that did not fail.
+  // Returns the `count` best splits that did not fail.
   std::vector<Record*> best(size_t count) {
     std::vector<Record*> all;
     for (Record& record : records_) {

@@ -1,11 +1,11 @@
 // The start-up profile phase (SwiftSpec §3.1): decides which devices run the target and which the
-// draft, or whether both models run on all devices sequentially.
+// draft, or whether both models run sequentially on all devices.
 //
 // For each split of the processors, t_target(rows) and t_draft(rows) are measured, and a simulation
 // with those times forecasts tokens/s: of serial_tree if the models take turns, of parallel_tree if
-// they run side by side, with d = r or r + 1 for r = floor(t_target / t_draft). Plans whose
-// forecast is close to the best are tried on a few short texts, with the engine's draft source.
-// The fastest plan in these trials is kept.
+// they run concurrently, with d = r or r + 1 for r = floor(t_target / t_draft). Plans with a
+// forecast close to the best are tried on a few short texts, with the engine's draft source. The
+// fastest plan in these trials is kept.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@
 
 namespace forerun {
 
-// One way to lay both models over the devices.
+// One placement of both models on the devices.
 struct Split {
-  std::string name;         // its name in the report and the log
-  bool concurrent = false;  // each model on devices of its own
+  std::string name;         // name in the report and the log
+  bool concurrent = false;  // each model runs on devices of its own
 };
 
 // Both models, loaded on the devices in one split at a time, to be measured and tried. The engine
@@ -34,36 +34,35 @@ struct Split {
 class SplitModels {
  public:
   virtual ~SplitModels() = default;
-  // Loads the models as splits[index] says. What was loaded before is unloaded, also if this fails.
+  // Loads the models for splits[index]. Unloads the previous ones, also if this fails.
   virtual Status load(size_t index) = 0;
-  // Measures the Steps of both models as they are loaded now. Called before a request has run.
+  // Measures the Steps of both models as they are loaded now. Called before any request has run.
   virtual Result<StepCosts> measure() = 0;
-  // Runs requests on what is loaded. Lives until the next load() or measure().
+  // Returns the executor of the loaded models. It lives until the next load() or measure().
   virtual Executor& executor() = 0;
-  // The clock of the executor's Steps.
+  // Returns the time of the clock of the executor's Steps.
   virtual double now_seconds() const = 0;
 };
 
 struct SplitTrials {
-  std::vector<Split> splits;                  // not empty; the first one's failure is told
-  std::vector<std::vector<int32_t>> prompts;  // what the trials continue, not empty
-  std::string source;                         // source of guesses, as requests will be run; may be
-                                              // empty
+  std::vector<Split> splits;  // not empty; if all fail, the first one's failure is returned
+  std::vector<std::vector<int32_t>> prompts;  // texts that the trials continue; not empty
+  std::string source;                         // draft source of later requests; may be empty
   ModelFacts models;
-  // Gets the fraction that is done; may be empty.
+  // Called with the fraction that is done; may be empty.
   std::function<void(double)> on_progress;
 };
 
 struct ChosenSplit {
-  size_t index = 0;  // index of the split, which is loaded
+  size_t index = 0;  // index of the split that is loaded
   StepCosts costs;
   AutoChoice plan;
-  std::string report;  // a table of what was tried, lines end in '\n'
+  std::string report;  // a table of the trials; lines end in '\n'
 };
 
 // Loads every split once, and the two best once more. A split that cannot be loaded, measured,
-// forecast or tried is left out, and the log and the report say so. If none is left, the failure of
-// the first split is returned.
+// forecast or tried is excluded, and the log and the report say so. If none remains, returns the
+// failure of the first split.
 Result<ChosenSplit> choose_split(SplitModels& models, const SplitTrials& trials);
 
 }  // namespace forerun

@@ -19,7 +19,7 @@ struct Machine {
   double target_ms = 1.0;
   double draft_ms = 0.1;
   bool concurrent = false;
-  Status failure = {};           // the failure of loading it
+  Status failure = {};           // failure of loading it
   double measured_factor = 1.0;  // measured over real seconds of the target
 };
 
@@ -89,7 +89,7 @@ TEST(ChooseSplit, KeepsTheFastestLoadedAndTriesNoHopelessOne) {
   EXPECT_EQ(models.loaded(), 2u);
   EXPECT_EQ(chosen->plan.strategy, "parallel_tree");
   EXPECT_NEAR(chosen->costs.seconds(Role::kTarget, {1}), 1.02e-3 * 1.1, 1e-6);
-  // Every split once, the two best once more; the one that is loaded has its turn first.
+  // Every split runs once, the two best once more; the one that is loaded runs first.
   EXPECT_EQ(models.loads, (std::vector<size_t>{0, 1, 2, 0, 2}));
   EXPECT_EQ(progress.size(), 5u);
   EXPECT_NE(chosen->report.find("kept: halves, parallel_tree"), std::string::npos)
@@ -103,7 +103,7 @@ TEST(ChooseSplit, KeepsTheFastestLoadedAndTriesNoHopelessOne) {
   }
 }
 
-// Measuring thinks well of a split that is slow when it runs.
+// The measurement overrates a split that is slow when it runs.
 TEST(ChooseSplit, TheTrialDecidesNotTheForecast) {
   Machine flattered = kSlow;
   flattered.target_ms = 3.0;

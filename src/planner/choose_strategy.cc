@@ -13,8 +13,9 @@ constexpr std::array<int32_t, 5> kWidths = {1, 2, 4, 8, 16};
 constexpr int32_t kMaxDepth = 16;
 constexpr size_t kListed = 5;
 constexpr const char* kWithoutDraft = "serial_tree, guesses from the text so far alone";
-// The chances, by rank, that a draft's guesses are right: assumed of a draft of a quarter of the
-// target's size on mixed text, and of one that is hardly ever wrong.
+// The chances, by rank, that a draft's guesses are accepted: the first list is assumed for a draft
+// of a quarter of the target's size on mixed text, the second is that of a draft that is hardly
+// ever wrong.
 const std::vector<double> kAssumedChances = {0.62, 0.12, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01};
 const std::vector<double> kVeryGood = {0.92, 0.03, 0.01, 0.01};
 
@@ -27,7 +28,8 @@ struct Setting {
   double rate() const { return tokens / seconds; }
 };
 
-// The tree's chances after each draft step: chances[d] for depth d, descending, the root first.
+// Returns the tree's chances after each draft step: chances[d] for depth d, descending, the root
+// first.
 std::vector<std::vector<double>> grow(const std::vector<double>& rank_chances, int32_t width,
                                       int32_t depth) {
   std::vector<double> open = {1.0};
@@ -56,12 +58,12 @@ double best_sum(const std::vector<double>& chances, int32_t count) {
   return sum;
 }
 
-// All settings, the fastest first.
+// Returns all settings, the fastest first.
 std::vector<Setting> predict(const CostTable& costs, const std::vector<double>& rank_chances) {
   std::vector<Setting> settings;
   for (int32_t width : kWidths) {
     const auto trees = grow(rank_chances, width, kMaxDepth);
-    // The first step runs the root alone.
+    // The first step runs only the root.
     double drafting = 0.0;
     for (int32_t depth = 1; depth <= kMaxDepth; ++depth) {
       drafting += costs.at(Role::kDraft, depth == 1 ? 1 : width);

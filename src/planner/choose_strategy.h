@@ -1,9 +1,9 @@
-// Decides whether the draft model pays and with which parameters, from the cost of Steps and the
+// Decides whether to use the draft model, and with which parameters, from the cost of Steps and the
 // acceptance rate of draft tokens. Pure.
 //
-// The prediction for a setting: a round grows a draft tree in d draft Steps of w leaves, whose
-// nodes all have the same children (a node's i-th best child is right with chance
-// `rank_chances[i]`), and verifies the best bs nodes. Tokens a round = 1 + the sum of the nodes'
+// The prediction for a setting assumes that a round grows a draft tree in d draft Steps of w
+// leaves, with the same children at all nodes (a node's i-th best child is accepted with chance
+// `rank_chances[i]`), and verifies the best bs nodes. Tokens per round = 1 + the sum of the nodes'
 // chances; time = d draft Steps and one target Step, host included.
 #pragma once
 
@@ -21,14 +21,14 @@ struct PlannerInput {
   CostTable costs;
   bool has_draft_model = false;
   Placing placing = {};
-  // The chances that the draft's best, second, ... token is the target's, given that all tokens
-  // before it on the path were. Empty: chances are assumed.
+  // The chances that the draft's best, second, ... token is the target's, given that all earlier
+  // tokens on the path were. Empty: the chances are assumed.
   std::vector<double> rank_chances = {};
 };
 
 struct StrategyChoice {
-  // The plan that "auto" stands for: parallel_tree if the models run concurrently; the best by
-  // forecast (mostly pipelined) if the target has stages; else serial_tree. Where the draft model
+  // The plan that "auto" resolves to: parallel_tree if the models run concurrently; the best by
+  // forecast (mostly pipelined) if the target has stages; else serial_tree. If the draft model
   // cannot pay, serial_tree drafts by "suffix", from the text so far: that costs nothing, and its
   // draft tokens are verified only as far as that pays.
   AutoChoice auto_choice = {.source_without_draft = "suffix"};
@@ -38,11 +38,11 @@ struct StrategyChoice {
   int32_t draft_depth = 0;
   double tokens_per_round = 1.0;
   double seconds_per_round = 0.0;
-  double speedup = 1.0;  // predicted factor over plain decoding
-  std::string report;    // a table of the best settings and the reason, lines end in '\n'
+  double speedup = 1.0;  // predicted speed-up over plain decoding
+  std::string report;    // a table of the best settings and the reason; lines end in '\n'
 };
 
-// The expected tokens a round of such a tree; 1 without a draft Step.
+// Returns the expected tokens per round of such a tree; 1 without a draft Step.
 double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_tokens,
                        int32_t draft_width, int32_t draft_depth);
 

@@ -33,14 +33,14 @@ TEST(ChooseStrategy, ExpectedTokensOfAChainIsItsGeometricSum) {
 }
 
 // SwiftSpec's Table 6, serial: Qwen2-72B verifies 8 rows in 10.34 ms, a draft step of 8 leaves
-// takes 3.73 ms; 3.28 to 4.2 tokens a round give 200 tokens/s, which is what d = 2 explains.
+// takes 3.73 ms; 3.28 to 4.2 tokens per round give 200 tokens/s, which d = 2 explains.
 TEST(ChooseStrategy, SwiftSpecTable6) {
   const double mean_tokens = (3.28 + 4.2 + 4.04 + 3.42 + 3.12 + 3.72) / 6;
   EXPECT_NEAR(mean_tokens / (10.34e-3 + 2 * 3.73e-3), 200.0, 10.0);
   PlannerInput input;
   input.has_draft_model = true;
   input.costs = costs_of(10.2e-3, 10.34e-3, 3.7e-3, 3.73e-3);
-  // Chances that make about as many tokens a round.
+  // Chances that give about as many tokens per round.
   input.rank_chances = {0.75, 0.12, 0.04, 0.02, 0.01, 0.01};
   const StrategyChoice choice = choose_strategy(input);
   EXPECT_EQ(choice.auto_choice.source_without_draft, "");
@@ -113,7 +113,7 @@ TEST(ChooseStrategy, StagesAreFilledWhereThatIsFastest) {
   EXPECT_EQ(choice.auto_choice.strategy, "pipelined");
   EXPECT_NE(choice.report.find("4 stages, by simulation: pipelined"), std::string::npos)
       << choice.report;
-  // Also with a draft as slow as the target: a few rows enter, and wait for each other.
+  // The same with a draft as slow as the target: a few rows enter, and wait for each other.
   input.costs = costs_of(40e-3, 160e-3, 38e-3, 60e-3);
   EXPECT_EQ(choose_strategy(input).auto_choice.strategy, "pipelined");
 }

@@ -1,7 +1,7 @@
-// A folder with the measured costs of Steps, one small file for each key. One start measures them,
-// later starts read them.
+// A folder with the measured costs of Steps, one small file per key. One start measures them, later
+// starts read them.
 //
-// Nothing here is fatal. A damaged file, a file of another version and a folder that cannot be
+// No failure here is fatal. A damaged file, a file of another version and a folder that cannot be
 // written cause one line in the log and a new measurement.
 #pragma once
 
@@ -22,7 +22,7 @@ class CostCache {
   bool enabled() const { return folder_.enabled(); }
   std::filesystem::path file_of(const CostKey& key) const { return folder_.file_of(key); }
   std::optional<StepCosts> find(const CostKey& key) const;
-  // Makes the folder if there is none.
+  // Creates the folder if there is none.
   void keep(const CostKey& key, const StepCosts& costs) const;
 
  private:

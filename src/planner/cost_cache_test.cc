@@ -64,7 +64,7 @@ TEST_F(CostCacheTest, FindsWhatItKept) {
   const auto found = cache_.find(kKey);
   ASSERT_TRUE(found.has_value());
   expect_same(some_costs(), *found);
-  // One file, nothing beside it.
+  // One file, and no other file beside it.
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
   EXPECT_TRUE(log_.empty());
 }
@@ -105,7 +105,7 @@ TEST_F(CostCacheTest, DamagedAndForeignFilesCostALineInTheLog) {
     ASSERT_EQ(log_.size(), 1u) << text.substr(0, 80);
     EXPECT_NE(log_[0].find(cache_.file_of(kKey).string()), std::string::npos) << log_[0];
   }
-  // The next one to measure mends it.
+  // The next measurement repairs it.
   cache_.keep(kKey, some_costs());
   EXPECT_TRUE(cache_.find(kKey).has_value());
 }

@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// Grows whenever the file's fields, or what its numbers mean, change.
+// Grows whenever the file's fields, or the meaning of its numbers, change.
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMaxRows = 1 << 16;
 constexpr int64_t kMaxKvTokens = int64_t{1} << 40;
@@ -50,7 +50,7 @@ void read_role(FieldReader& fields, Role role, StepCosts& costs) {
 }
 
 nlohmann::ordered_json role_as_json(const StepCosts& costs, Role role) {
-  // Written in single precision, since that is what is read back.
+  // Written in single precision, since the reader sees single precision.
   const auto seconds = [](double value) { return static_cast<float>(value); };
   const StepCosts::Slopes& slopes = costs.slopes(role);
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
@@ -74,8 +74,7 @@ std::string write_cost_file(const CostFile& file) {
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (file.costs.has(role)) json[role_name(role)] = role_as_json(file.costs, role);
   }
-  // Text that is not UTF-8 after all must not end the process; its key will just not be found
-  // again.
+  // A key that is not valid UTF-8 must not end the process; it is then not found again.
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

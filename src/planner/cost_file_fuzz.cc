@@ -1,5 +1,5 @@
-// Feeds text to the reader of cached Step costs. An accepted text must give finite times that
-// survive writing and reading.
+// Fuzzes the reader of cached Step costs. An accepted text must give finite times that survive
+// writing and reading.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

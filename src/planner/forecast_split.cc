@@ -14,7 +14,7 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kForecastTokens = 200;
-constexpr double kOneMachine = 1e12;  // bytes a second between its stages: nothing to wait for
+constexpr double kOneMachine = 1e12;  // bytes per second between its stages: links take no time
 
 StepProfile profile_of(const CostTable& costs, const Placing& placing) {
   StepProfile profile;

@@ -24,7 +24,7 @@ double best(const CostTable& costs, bool concurrent) {
   return plans.front().tokens_per_s;
 }
 
-// SwiftSpec's Table 6: on 8 GPUs a split is worth 1.37 times the best sequential choice.
+// SwiftSpec's Table 6: on 8 GPUs a split is 1.37 times as fast as the best sequential choice.
 TEST(ForecastSplit, ASplitPaysOnThePapersMachine) {
   const double sequential = best(costs_on("swiftspec.json#qwen2-72b-serial"), false);
   const double apart = best(costs_on("swiftspec.json#qwen2-72b-parallel"), true);
@@ -33,7 +33,7 @@ TEST(ForecastSplit, ASplitPaysOnThePapersMachine) {
 }
 
 // Table 1's times: the target on four GPUs beside any draft on one, two or four of the others beats
-// all eight sequentially, and the largest draft wants more than one.
+// all eight sequentially, and the largest draft needs more than one.
 TEST(ForecastSplit, EverySplitOfTable1BeatsTakingTurns) {
   for (const std::string draft : {"1b", "3b", "8b"}) {
     const std::string table = "swiftspec.json#table1-llama3-70b-";

@@ -10,19 +10,20 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMaxGpus = 8;
-// One-shot sums through peers' memory take 1.4, 2.8 and 4.2 us on 2, 3 and 4 H200; over PCIe a word
-// takes some microseconds each way.
+// One-shot all-reduces through peers' memory take 1.4, 2.8 and 4.2 us on 2, 3 and 4 H200; over PCIe
+// a word takes some microseconds each way.
 constexpr double kNvlinkExchange = 1.4e-6;
 constexpr double kPcieExchange = 8e-6;
 constexpr double kPcie4 = 32e9;
-// Assumed: about the rate at which sums travel over NVLink, so slower links lose less of theirs.
+// Assumed: about the rate of all-reduces over NVLink, so slower links lose less of their rate.
 constexpr double kPcieShare = 0.5;
 
 constexpr const char* kMeasured = "measured on H200 by this project (bench/results)";
 constexpr const char* kAssumedEfficiency = "assumed to be the H200's";
 constexpr const char* kFittedEfficiency = "MagicDec's engine, fitted to half of its tables' rows";
 
-// Shares and seconds of GPUs that MagicDec's tables were measured on, in the order of the structs.
+// Shares and seconds of the GPUs on which MagicDec's tables were measured, in the order of the
+// structs.
 struct FittedGpu {
   const char* name;
   GpuEfficiency efficiency;
@@ -90,7 +91,7 @@ GpuSpec pcie(const char* name, double gb, double tb_per_s, double tflops) {
 }
 
 std::vector<GpuSpec> make_known() {
-  // The vendor's data sheets: SXM parts where there are several.
+  // From the vendor's data sheets: SXM parts if there are several.
   std::vector<GpuSpec> gpus = {
       nvlink("b200", 180, 8.0, 2250, 900), nvlink("h200", 141, 4.8, 989, 450),
       nvlink("h100", 80, 3.35, 989, 450),  nvlink("h800", 80, 3.35, 989, 200),

@@ -14,10 +14,10 @@
 namespace forerun {
 namespace {
 
-// A file of ours takes some tens of KB at most.
+// Files of this format take some tens of KB at most.
 constexpr std::uintmax_t kMaxFileBytes = 1 << 20;
 
-// FNV-1a, for file names only: the key inside a file says what the file holds for.
+// FNV-1a, for file names only: the key inside a file decides whether it applies.
 uint64_t hash_of(const CostKey& key) {
   uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&hash](const std::string& text) {

@@ -1,4 +1,4 @@
-// A folder of small text files, one for each key: what earlier starts have found out of a machine
+// A folder of small text files, one per key, with the measurements of earlier starts on a machine
 // and its models. Files are replaced as a whole (written to a temporary name, then renamed), so
 // processes that start at the same time may share a folder.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace forerun {
 
-// All facts, by name, that what is kept depends on. UTF-8.
+// All facts that a file's content depends on, by name. UTF-8.
 using CostKey = std::map<std::string, std::string>;
 
 class KeyedFolder {
@@ -21,13 +21,13 @@ class KeyedFolder {
   explicit KeyedFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   bool enabled() const { return !folder_.empty(); }
-  // The file is named by a hash of the key; readers compare the key inside it.
+  // Returns the key's file. Its name is a hash of the key; readers compare the key inside it.
   std::filesystem::path file_of(const CostKey& key) const;
-  // The key's file; nothing where there is none. Fails on a file that cannot be read or is larger
-  // than 1 MiB.
+  // Returns the content of the key's file; nothing if there is none. Fails on a file that cannot be
+  // read or is larger than 1 MiB.
   Result<std::optional<std::string>> read(const CostKey& key) const;
-  // Replaces the key's file, and makes the folder if there is none. After a failure the file is as
-  // it was.
+  // Replaces the key's file, and creates the folder if there is none. After a failure the file is
+  // unchanged.
   Status write(const CostKey& key, const std::string& text) const;
 
  private:

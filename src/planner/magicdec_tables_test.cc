@@ -1,7 +1,7 @@
-// The cost model against every row that MagicDec (arXiv 2408.11049) prints: from gamma T_D, T_V and
-// T_AR, held by StepCosts as a machine's times are, and Omega, it must give T_SD and the speed-up.
-// The paper does not print the time of a round beside its Steps; one constant a table stands for
-// it.
+// Tests the cost model against every row that MagicDec (arXiv 2408.11049) prints: from gamma T_D,
+// T_V and T_AR, held by StepCosts like a machine's times, and Omega, it must give T_SD and the
+// speed-up. The paper does not print the time of a round besides its Steps; one constant per table
+// represents it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,10 +24,10 @@ struct Row {
   PublishedRound printed;
 };
 
-using Tables = std::map<std::string, std::vector<Row>>;  // by number: "Table 3"
+using Tables = std::map<std::string, std::vector<Row>>;  // keyed by number: "Table 3"
 
-// The one place where a row would be left out: its name and why. The text parses whole, and no row
-// disagrees with another.
+// Returns the excluded rows: their names and the reasons. The text parses completely, and no row
+// contradicts another.
 const std::map<std::string, std::string>& left_out() {
   static const std::map<std::string, std::string> rows = {};
   return rows;
@@ -46,7 +46,7 @@ Tables read_tables() {
               .times = {},
               .printed = round};
       if (left_out().contains(row.name)) continue;
-      // A profile files a draft's times under its sequences' context, whatever it sees of it.
+      // A profile files a draft's times under its sequences' context, for any view.
       row.times =
           round_seconds(profile.costs, {.sequences = round.batch, .context_tokens = round.prefill},
                         {.model = Role::kDraft}, round.gamma);
@@ -56,7 +56,8 @@ Tables read_tables() {
   return tables;
 }
 
-// The median, over a table's rounds, of the seconds of a round that its Steps do not explain.
+// Returns the median, over a table's rounds, of the seconds of a round that its Steps do not
+// explain.
 double fitted_overhead(const std::vector<Row>& rows) {
   std::vector<double> left;
   for (const Row& row : rows) {
@@ -70,7 +71,7 @@ double fitted_overhead(const std::vector<Row>& rows) {
 }
 
 struct Error {
-  double seconds = 0.0;  // the error of T_SD, relative
+  double seconds = 0.0;  // relative error of T_SD
   double speedup = 0.0;
 };
 
@@ -113,8 +114,8 @@ TEST(MagicDecTables, EveryRowIsReproduced) {
 }
 
 TEST(MagicDecTables, NoRowNeedsTimesOfItsOwn) {
-  // A row's times are computed from Step costs shared by all rows of a model pair (medians where
-  // rows repeat a load), yet must still equal the times that the row prints.
+  // A row's times are computed from Step costs shared by all rows of a model pair (medians if rows
+  // repeat a load), yet must still equal the times that the row prints.
   for (const auto& [table, rows] : read_tables()) {
     for (const Row& row : rows) {
       const PublishedRound& printed = row.printed;
@@ -130,7 +131,7 @@ TEST(MagicDecTables, NoRowNeedsTimesOfItsOwn) {
 }
 
 TEST(MagicDecTables, TheBareFormulaIsTooFastForTableThree) {
-  // Without the constant: what shows that the bound above is one.
+  // Without the constant, the bound above does not hold, so it is a real test.
   const Tables tables = read_tables();
   const auto found = tables.find("Table 3");
   ASSERT_NE(found, tables.end());
@@ -145,8 +146,8 @@ TEST(MagicDecTables, TheBareFormulaIsTooFastForTableThree) {
 }
 
 // Table 5 prints throughputs, and the tokens made by all sequences in place of Omega. They are
-// those of 12, 12 and 10 rounds, which it does not print: 48 or 50 guesses a sequence. T_V includes
-// one draft Step (A.3).
+// those of 12, 12 and 10 rounds, which it does not print: 48 or 50 guesses per sequence. T_V
+// includes one draft Step (A.3).
 TEST(MagicDecTables, TableFivesSpeedups) {
   struct Printed {
     int32_t batch, gamma, tokens_made, rounds;
@@ -166,7 +167,7 @@ TEST(MagicDecTables, TableFivesSpeedups) {
     EXPECT_GT(omega, 1.0);
     EXPECT_LT(omega, row.gamma + 1.0);
     EXPECT_NEAR(predicted_speedup(times, row.gamma, omega), row.speedup, 0.03) << row.batch;
-    // With a round more or less the row is not reproduced.
+    // With one round more or less the row is not reproduced.
     for (const int32_t other : {row.rounds - 1, row.rounds + 1}) {
       const double wrong = static_cast<double>(row.tokens_made) / (row.batch * other);
       EXPECT_GT(std::abs(predicted_speedup(times, row.gamma, wrong) - row.speedup), 0.03)
@@ -175,7 +176,7 @@ TEST(MagicDecTables, TableFivesSpeedups) {
   }
 }
 
-// The acceptance that the paper speaks of, out of the tokens a round that its tables print.
+// Derives the acceptance that the paper states from the tokens per round that its tables print.
 TEST(MagicDecTables, AcceptanceOfTheDrafts) {
   for (const auto& [table, rows] : read_tables()) {
     if (table != "Table 6") continue;

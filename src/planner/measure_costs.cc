@@ -13,31 +13,33 @@ namespace {
 
 constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 // The row counts of prompts and large batches, measured as long as their Steps are brief
-// (kBriefSeconds). They lie on both sides of each row count at which a pass on a GPU becomes a
-// larger one (a larger graph, more passes over the weights): if the table said that 33 rows cost
-// only a little more than 32, one request's draft token would push a batch of 32 over that edge.
+// (kBriefSeconds). They lie on both sides of each row count at which a forward pass on a GPU
+// becomes a larger one (a larger graph, more passes over the weights): if the table showed that 33
+// rows cost only a little more than 32, one request's draft token would push a batch of 32 over
+// that edge.
 constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
                                                65, 128, 129, 256, kMaxMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
-// A forward slower than kSlowSeconds is timed at fewer row counts and fewer times. If its rows have
-// cost next to nothing so far (a Step takes less than kRowsHardlyCost times one of a single row),
-// larger counts up to kManySlowRows are timed, too: on processors with tiles only these show what
-// rows cost.
+// A forward pass slower than kSlowSeconds is timed at fewer row counts and fewer times. If its rows
+// have cost next to nothing so far (a Step takes less than kRowsHardlyCost times one of a single
+// row), larger counts up to kManySlowRows are timed, too: on processors with tiles only these show
+// the cost of rows.
 constexpr double kSlowSeconds = 0.02;
 constexpr double kRowsHardlyCost = 1.5;
 constexpr int32_t kManySlowRows = 64;
-// The growth of the time with the KV cache is measured by Steps with two contexts, of one row and
-// of several, and by Steps of several sequences, since a GPU reads the cache of a single sequence
-// at a part of its bandwidth. Slow forwards use the smaller row count, at which they are timed
-// anyway.
+// The growth of the time with the KV cache is measured by Steps with two context lengths, of one
+// row and of several, and by Steps of several sequences, since a GPU reads the cache of a single
+// sequence at only a part of its bandwidth. Slow forward passes use the smaller row count, at which
+// they are timed anyway.
 constexpr int32_t kContextRows = 32;
 constexpr int32_t kSlowContextRows = 16;
 constexpr int32_t kSequences = 8;
-// If plain decoding is slower than this, nothing more is measured, so that the engine starts soon.
+// If plain decoding is slower than this, no further Steps are measured, so that the engine starts
+// soon.
 constexpr double kTooSlowSeconds = 0.25;
 
 struct Load {
-  int32_t rows = 1;  // rows of each sequence
+  int32_t rows = 1;  // number of rows of each sequence
   int32_t context = kReferenceContext;
   int32_t sequences = 1;
 };
@@ -45,14 +47,15 @@ struct Load {
 // Times Steps. The fastest of several runs counts, since other work can only make a Step slower.
 class Measurement {
  public:
-  // Steps have `context` tokens of context, or fewer so that their rows fit below `max_context`.
+  // Steps have `context` tokens of context, or fewer if their rows would not fit below
+  // `max_context`.
   Measurement(RealExecutor& executor, bool has_draft, int32_t context, int32_t max_context)
       : executor_(executor), has_draft_(has_draft), context_(context), max_context_(max_context) {}
 
   // Times Steps of `rows` rows and records the result; returns the slower role's seconds. Roles
-  // take turns, as in serving: a small model's weights would stay in the processor's caches between
-  // its own Steps, but are read anew after a Step of the other model. Only the target's Steps of
-  // one row follow each other, since that is plain decoding.
+  // take turns, as in serving: between its own Steps, a small model's weights would stay in the
+  // processor's caches, but after a Step of the other model they are read again. Only the target's
+  // Steps of one row follow each other, since that is plain decoding.
   Result<double> add(int32_t rows, int32_t runs) {
     double target = 0.0;
     double draft = 0.0;
@@ -84,13 +87,13 @@ class Measurement {
     const Load batch = {.rows = 1, .sequences = kSequences};
     const Status in_batch = find_growth(role, batch, long_context, runs, batch_growth);
     if (in_batch.code() != StatusCode::kResourceExhausted) FORERUN_RETURN_IF_ERROR(in_batch);
-    // One row costs read + attend for each token of context, `rows` rows read + rows * attend.
+    // One row costs read + attend for each token of context, `rows` rows cost read + rows * attend.
     slopes.per_attended_token =
         std::clamp((many_rows_growth - one_row_growth) / (rows - 1), 0.0, batch_growth);
     slopes.per_kv_token = batch_growth - slopes.per_attended_token;
     return {};
   }
-  // Finds the cost of a further sequence beside its rows and its KV cache. Call after
+  // Finds the cost of a further sequence, without its rows and its KV cache. Call it after
   // find_slopes().
   Status find_sequence_cost(Role role, int32_t runs) {
     StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
@@ -102,13 +105,14 @@ class Measurement {
     return {};
   }
 
-  // The rows of the Steps that show how the time of several rows grows with their context.
+  // Returns the number of rows of the Steps that show how the time of several rows grows with their
+  // context.
   int32_t context_rows() const {
     return seconds_at(Role::kTarget, kContextRows) > 0.0 ? kContextRows : kSlowContextRows;
   }
   double plain_seconds() const { return seconds_at(Role::kTarget, 1); }
 
-  // The measured costs; entries hold the time that the slopes do not explain.
+  // Returns the measured costs; entries hold the time that the slopes do not explain.
   StepCosts costs() const {
     StepCosts costs;
     for (const Time& time : times_) {
@@ -128,9 +132,9 @@ class Measurement {
     double seconds = 0.0;
   };
 
-  // Seconds that a Step of `load`'s rows and sequences takes more for each token of their contexts.
-  // Short and long contexts are timed in turn, so that a machine whose speed drifts treats them
-  // alike.
+  // Finds the additional seconds of a Step of `load`'s rows and sequences for each token of their
+  // contexts. Short and long contexts are timed in turn, so that a drift of the machine's speed
+  // affects both equally.
   Status find_growth(Role role, Load load, int32_t long_context, int32_t runs, double& growth) {
     double near = 0.0;
     double far = 0.0;
@@ -148,7 +152,7 @@ class Measurement {
     return std::clamp(max_context_ - rows - 1, 0, context_);
   }
   void note(Role role, int32_t rows, double seconds) { times_.push_back({role, rows, seconds}); }
-  // 0 where it has not been measured.
+  // Returns 0 if it has not been measured.
   double seconds_at(Role role, int32_t rows) const {
     for (const Time& time : times_) {
       if (time.role == role && time.rows == rows) return time.seconds;
@@ -174,7 +178,7 @@ class Measurement {
   std::array<StepCosts::Slopes, kNumRoles> slopes_;
 };
 
-// Ignores a lack of memory for a long context or several sequences: these terms are left out then.
+// Ignores a lack of memory for a long context or several sequences: these terms are then zero.
 Status unless_exhausted(Status status) {
   return status.code() == StatusCode::kResourceExhausted ? Status() : status;
 }

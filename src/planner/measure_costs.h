@@ -1,4 +1,4 @@
-// Measures once, at start-up, what Steps cost on this machine.
+// Measures the costs of Steps on this machine, once, at start-up.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace forerun {
 
-// The longest context, in tokens, and the most rows of one sequence that Steps are measured with.
+// The longest context, in tokens, and the largest number of rows of one sequence in measured Steps.
 inline constexpr int32_t kMaxMeasuredContext = 4096;
 inline constexpr int32_t kMaxMeasuredRows = 512;
 
 using ProgressCallback = std::function<void(const std::string& what, double fraction)>;
 
-// Times Steps of each role on scratch sequences over rows, context and sequences. Takes some thirty
-// forwards of the target, fewer where one is slow; `on_progress` may be empty. Call before any
-// sequence is open.
+// Times Steps of each role on temporary sequences over rows, context and sequences. Takes about
+// thirty forward passes of the target, fewer if one is slow; `on_progress` may be empty. Call it
+// before any sequence is open.
 Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress);
 
-// The costs as readable text, for one sequence at kReferenceContext.
+// Returns the costs as readable text, for one sequence at kReferenceContext.
 std::string describe_costs(const StepCosts& costs);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// What has been measured of the arms of `auto`, as plain numbers: what is kept between starts.
+// The measurements of the arms of `auto` as plain numbers, which are kept between starts.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@ namespace forerun {
 struct MeasuredLoad {
   double sequences = 1.0;
   double context_tokens = 1.0;  // tokens of each sequence
-  double ratio = 1.0;           // measured over predicted tokens a second
-  double count = 0.0;           // measurements; older ones count less
+  double ratio = 1.0;           // measured over predicted tokens per second
+  double count = 0.0;           // number of measurements; older ones count less
 };
 
 struct MeasuredArm {
-  // Standard deviations of one measurement's logarithm, each with the number of measurements that
-  // it comes from: how far measurements of one load differ, and how far rounds within one differ.
+  // Standard deviations of one measurement's logarithm, each with its number of measurements:
+  // `noise` between measurements of one load, `spread` between rounds within one.
   double noise = 0.0;
   double noise_count = 0.0;
   double spread = 0.0;
@@ -23,7 +23,7 @@ struct MeasuredArm {
   std::vector<MeasuredLoad> loads;
 };
 
-// Verified guesses, of which older ones count less, and those that were right.
+// Counts of verified guesses and of accepted ones; older ones count less.
 struct MeasuredGuesses {
   double seen = 0.0;
   double right = 0.0;

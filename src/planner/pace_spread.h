@@ -1,6 +1,6 @@
-// How far a ratio of measured to predicted tokens may be off, by how much both vary from round to
-// round within one measurement. The first Steps after a start, which load kernels, or a round that
-// was lucky then count for little. Pure.
+// The uncertainty of a ratio of measured to predicted tokens, from the variation of both between
+// the rounds of one measurement. The first Steps after a start, which load kernels, or a lucky
+// round then count for little. Pure.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,8 @@ namespace forerun {
 
 class PaceSpread {
  public:
-  // A Step brought `tokens`, 0 where a draft worked, and `expected` were predicted for its time.
+  // Adds a Step with `tokens` tokens, 0 for a draft Step; `expected` tokens were predicted for its
+  // time.
   void add(double tokens, double expected) {
     open_expected_ += expected;
     if (tokens <= 0.0) return;
@@ -21,7 +22,7 @@ class PaceSpread {
     expected_squared_ += open_expected_ * open_expected_;
     open_expected_ = 0.0;
   }
-  // The standard deviation of the ratio's logarithm; kUnknown with fewer than three rounds.
+  // Returns the standard deviation of the ratio's logarithm; kUnknown with fewer than three rounds.
   double deviation() const {
     if (rounds_ < 3 || expected_ <= 0.0) return kUnknown;
     const double ratio = tokens_ / expected_;
@@ -34,8 +35,8 @@ class PaceSpread {
  private:
   static constexpr double kUnknown = 0.5;
   int rounds_ = 0;
-  double open_expected_ = 0.0;  // expected tokens of the Steps since the last round that brought
-                                // some
+  // Expected tokens of the Steps since the last round that gave tokens.
+  double open_expected_ = 0.0;
   double tokens_ = 0.0;
   double expected_ = 0.0;
   double tokens_squared_ = 0.0;

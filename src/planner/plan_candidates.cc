@@ -15,13 +15,13 @@ namespace forerun {
 namespace {
 
 constexpr const char* kDraftView = "streaming_llm";  // the view of a draft model
-// Guesses for each check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
+// Guesses per check of a hierarchy: the default of SpeculationOptions::draft_width minus one.
 constexpr int32_t kCheckedGuesses = 3;
 
 struct GivenAcceptance {
   std::string text;
   bool of_draft = false;
-  std::string view;    // empty: the draft model's, whatever it sees
+  std::string view;    // empty: the draft model's rate, with any view
   int64_t budget = 0;  // 0: any
   double value = 0.0;
   bool used = false;
@@ -72,8 +72,8 @@ Result<GivenAcceptance> parse_acceptance(const std::string& text) {
   return given;
 }
 
-// The most specific given acceptance rate that applies to the candidate; marks all that apply as
-// used.
+// Returns the most specific given acceptance rate that applies to the candidate; marks all that
+// apply as used.
 std::optional<double> given_for(std::vector<GivenAcceptance>& all, const PlanCandidate& plan) {
   const SpeculationCandidate& candidate = plan.candidate;
   const bool of_draft = candidate.draft.model == Role::kDraft;
@@ -105,8 +105,8 @@ Status check_asked_budget(const KvViewEntry& view, int64_t budget, int64_t longe
   return Status();
 }
 
-// The views to plan with: those named by the user, else those of plans that name none, and those
-// whose acceptance rate is given.
+// Returns the views to plan with: those named by the user, else the views that are planned by
+// default, and those with a given acceptance rate.
 Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& options,
                                                      const std::vector<GivenAcceptance>& given) {
   std::vector<const KvViewEntry*> views;
@@ -125,8 +125,8 @@ Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& opt
   return views;
 }
 
-// The budgets that were asked for, else those for which an acceptance rate is given, else the
-// view's own budget if a context is longer.
+// Returns the requested budgets, else those with a given acceptance rate, else the view's own
+// budget if a context is longer.
 std::vector<int64_t> budgets_of(const CandidateOptions& options, const KvViewEntry& view,
                                 bool of_draft, const std::vector<GivenAcceptance>& given) {
   if (!options.budgets.empty()) return options.budgets;
@@ -185,7 +185,7 @@ void add_draft(int64_t budget, std::vector<GivenAcceptance>& given,
 
 // Adds, for every candidate in which the target drafts for itself, a hierarchy that checks the
 // draft model's tokens. The view is assumed to accept these tokens as often as the target does:
-// where the view is right that is true, and where it errs, a small model often errs alike.
+// this holds where the view is right, and where it errs, a small model often errs in the same way.
 void add_hierarchies(std::vector<GivenAcceptance>& given, std::vector<PlanCandidate>& plans) {
   const size_t alone = plans.size();
   for (size_t idx = 0; idx < alone; ++idx) {

@@ -37,7 +37,8 @@ TEST(MakeCandidates, PublishedOnesByDefault) {
   EXPECT_EQ(hierarchy->candidate.draft.checks.budget_tokens, 2049);
   EXPECT_EQ(hierarchy->candidate.draft.checks.acceptance, 0.67);
   EXPECT_NE(find(all, "self, streaming_llm 512, checks draft"), nullptr);
-  // Without a draft model there is none; views stay, for longer contexts than those asked about.
+  // Without a draft model there is no hierarchy; views stay, for contexts longer than the given
+  // one.
   EXPECT_EQ(make_candidates({.longest_context = 100}).value().size(), 2u);
 }
 
@@ -58,7 +59,7 @@ TEST(MakeCandidates, BudgetsAndAcceptanceAsGiven) {
   EXPECT_EQ(find(all, "draft")->candidate.acceptance, 0.5);
   EXPECT_EQ(find(all, "draft, streaming_llm 256")->candidate.acceptance, 0.4);
   EXPECT_EQ(find(all, "draft, streaming_llm 1024")->candidate.acceptance, 0.5);
-  // A smaller budget than the published one is assumed to be accepted less often.
+  // A smaller budget than the published one is assumed to have a lower acceptance.
   const PlanCandidate& assumed = *find(all, "self, streaming_llm 256");
   EXPECT_LT(assumed.candidate.acceptance, 0.83);
   EXPECT_NE(assumed.source.find("assumed"), std::string::npos);
@@ -71,7 +72,7 @@ TEST(MakeCandidates, AnAcceptancesBudgetIsPlanned) {
           .value();
   ASSERT_NE(find(all, "self, snapkv 1000"), nullptr);
   EXPECT_EQ(find(all, "self, snapkv 2049"), nullptr);
-  ASSERT_NE(find(all, "self, topk 300"), nullptr);  // which is not planned with by default
+  ASSERT_NE(find(all, "self, topk 300"), nullptr);  // not planned with by default
   EXPECT_EQ(find(all, "self, topk 300")->candidate.draft.selection_share, 0.5);
 }
 

@@ -11,7 +11,8 @@
 namespace forerun {
 namespace {
 
-// The share of a GPU's memory that buffers, graphs and the driver leave to weights and KV caches.
+// The share of a GPU's memory for weights and KV caches; buffers, graphs and the driver take the
+// rest.
 constexpr double kUsable = 0.92;
 
 Result<DeviceWork> work_for(const char* model, const ModelConfig& config, int32_t degree) {
@@ -20,7 +21,7 @@ Result<DeviceWork> work_for(const char* model, const ModelConfig& config, int32_
   return Status(work.status().code(), std::string(model) + ": " + work.status().message());
 }
 
-// Tokens of KV cache that a sequence takes for its view beside its own.
+// Returns the tokens of KV cache that a sequence takes for its view, in addition to its own.
 int64_t own_tokens(const SpeculationCandidate& candidate, const BatchLoad& load, int32_t head_dim) {
   const KvViewEntry* const view = find_view(candidate.view);
   if (view == nullptr) return 0;
@@ -32,7 +33,7 @@ int64_t own_tokens(const SpeculationCandidate& candidate, const BatchLoad& load,
                           {.tokens = tokens(load.context_tokens), .head_dim = head_dim});
 }
 
-// Lengths are tried in steps of this ratio; then the crossing is found between two of them.
+// The ratio between the lengths that are tried; the crossing is then found between two of them.
 constexpr double kLengthRatio = 1.1892071150027211;  // a quarter of an octave
 constexpr double kShortest = 16.0;
 
@@ -58,7 +59,7 @@ std::optional<int64_t> last_crossing(int64_t max_context,
   return paying;
 }
 
-// The speedup over plain decoding of the best setting that fits; 1 if none is faster.
+// Returns the speed-up over plain decoding of the best setting that fits; 1 if none is faster.
 double best_speedup(const PlannedMachine& machine, const BatchLoad& load,
                     const std::vector<SpeculationCandidate>& candidates,
                     const RankOptions& options) {
@@ -97,7 +98,7 @@ bool fits(const PlannedMachine& machine, const BatchLoad& load,
   if (candidate != nullptr) {
     if (candidate->draft.model == Role::kDraft) {
       if (!memory.draft) return false;
-      // A draft model with a view keeps no more of its KV cache than the view shows.
+      // A draft model with a view keeps only the part of its KV cache that the view shows.
       const int64_t budget = candidate->draft.budget_tokens;
       const int64_t seen = budget > 0 ? std::min(budget, load.context_tokens) : load.context_tokens;
       bytes += memory.draft->resident_bytes + tokens(seen) * memory.draft->kv_token_bytes;

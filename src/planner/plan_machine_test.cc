@@ -32,7 +32,7 @@ TEST(PlanBatch, LeavesOutWhatTheMemoryCannotHold) {
   EXPECT_EQ(machine.name, "1 x h100");
   const auto all =
       bare(make_candidates({.has_draft_model = true, .longest_context = 32000}).value());
-  // 16 sequences of 24,000 tokens leave no room for as many of the draft model's.
+  // 16 sequences of 24,000 tokens leave no room for the draft model's KV.
   const BatchPlan tight = plan_batch(machine, {16, 28000}, all, {});
   EXPECT_TRUE(tight.fits);
   ASSERT_NE(tight.best_guessing(), nullptr);
@@ -51,7 +51,7 @@ TEST(PlanBatch, LeavesOutWhatTheMemoryCannotHold) {
   EXPECT_EQ(over.best_guessing(), nullptr);
 }
 
-// 24 sequences of 36,000 tokens and the weights of an 8B leave 0.3 GB of an H200.
+// 24 sequences of 36,000 tokens and the weights of an 8B model leave 0.3 GB of an H200.
 TEST(PlanBatch, ChargesViewsWhatTheyAllocate) {
   ModelConfig target = shape(32, 4096);
   target.intermediate_size = 14336;
@@ -70,11 +70,11 @@ TEST(PlanBatch, ChargesViewsWhatTheyAllocate) {
     }
     return names;
   };
-  // StreamingLLM's view is blocks of the target's own KV cache.
+  // StreamingLLM's view consists of blocks of the target's own KV cache.
   EXPECT_EQ(views_that_fit(36000, 512), std::set<std::string>{"streaming_llm"});
   EXPECT_EQ(views_that_fit(34000, 512),
             (std::set<std::string>{"streaming_llm", "snapkv", "vegas", "topk", "pqcache"}));
-  // What a gathered view takes is its head alone, and PQCache's index.
+  // A gathered view takes its heads' KV, and PQCache also its index.
   const double room = machine.memory->usable_bytes - machine.memory->target.resident_bytes;
   const double token = machine.memory->target.kv_token_bytes;
   const auto longest = [&](const char* view) {
@@ -101,7 +101,7 @@ TEST(DescribeMachine, SaysWhichModelCannotBe) {
 }
 
 TEST(CriticalContext, IsWhereSpeculationBeginsToPay) {
-  // Self-speculation reads its weights with every guess: short contexts cannot pay for that.
+  // Self-speculation reads the weights for every guess, so it cannot pay at short contexts.
   const PlannedMachine machine = {.costs = planted_costs(false)};
   const StepCosts& costs = machine.costs;
   const std::vector<SpeculationCandidate> self = {planted_candidates().front()};
@@ -111,7 +111,7 @@ TEST(CriticalContext, IsWhereSpeculationBeginsToPay) {
     EXPECT_GT(*critical, 16);
     EXPECT_GT(best_speculation(costs, {sequences, *critical}, self).speedup, 1.0);
     EXPECT_LE(best_speculation(costs, {sequences, *critical - 1}, self).speedup, 1.0);
-    // The larger the batch, the sooner.
+    // The larger the batch, the shorter the critical context.
     const auto later = critical_context(machine, sequences / 2, self, 1 << 20);
     EXPECT_GT(*later, *critical);
   }
@@ -137,7 +137,7 @@ TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
   EXPECT_LT(speedup(64, *inflection - 1), speedup(4, *inflection - 1));
 }
 
-// The target of 12 GB of weights and 128 KB of cache a token on a GPU of 80 GB.
+// A target of 12 GB of weights and 128 KB of KV cache per token on a GPU of 80 GB.
 TEST(CriticalContext, GoesNoFurtherThanTheMemory) {
   const ModelConfig target = shape(32, 4096);
   PlannedMachine machine = describe_machine(parse_gpus("h100").value(), target, nullptr).value();
@@ -148,7 +148,7 @@ TEST(CriticalContext, GoesNoFurtherThanTheMemory) {
   EXPECT_LE(critical_context(machine, 16, self, 1 << 20).value(), longest);
   EXPECT_EQ(longest_context(machine, 1 << 20, self, 1 << 20), 0);
   EXPECT_FALSE(critical_context(machine, 1 << 20, self, 1 << 20).has_value());
-  // Guesses that pay behind contexts alone that do not fit.
+  // These guesses pay only at contexts that do not fit.
   const std::vector<SpeculationCandidate> unlucky = {
       {.draft = self.front().draft, .view = "snapkv", .acceptance = 0.1}};
   EXPECT_FALSE(critical_context(machine, 16, unlucky, 1 << 20).has_value());

@@ -1,6 +1,5 @@
-// A machine for tests whose Steps have simple costs. A target Step takes 8 ms for the weights,
-// 0.01 ms a row and 1 ms for each 24,000 tokens of the KV cache; a draft Step takes a tenth of
-// that.
+// A machine with simple costs of Steps, for tests. A target Step takes 8 ms for the weights, 0.01
+// ms per row and 1 ms for each 24,000 tokens of the KV cache; a draft Step takes a tenth of that.
 #pragma once
 
 #include <vector>
@@ -23,7 +22,7 @@ inline StepCosts planted_costs(bool with_draft = true) {
   return costs;
 }
 
-// Two candidates: the target with a view of its own KV cache, and a draft model.
+// Returns two candidates: the target with a view of its own KV cache, and a draft model.
 inline std::vector<SpeculationCandidate> planted_candidates() {
   return {{.draft = {.model = Role::kTarget, .budget_tokens = 2048},
            .view = "snapkv",

@@ -22,7 +22,7 @@ TEST(RankSpeculation, OrdersEverySettingByItsSpeed) {
       EXPECT_NEAR(each.tokens_per_s, 24 / 0.04024, 1.0);  // 8 + 0.24 + 32 ms
       continue;
     }
-    // Equation 4 by hand.
+    // Equation 4, computed by hand.
     const bool self = each.candidate == 0;
     const double plain = 8 + 0.01 * 24 + 32;
     const double draft = self ? 8 + 0.24 + 2.048 : 0.1 * plain;
@@ -43,7 +43,7 @@ TEST(RankSpeculation, PlainDecodingIsFirstWhereNothingIsFaster) {
 }
 
 TEST(RankSpeculation, LeavesOutWhatCannotRun) {
-  // A view of as much as there is, or more, is none; without costs there is no draft model.
+  // A view of at least the whole text saves nothing; without costs there is no draft model.
   const auto self = planted_candidates().front();
   const StepCosts costs = planted_costs(/*with_draft=*/false);
   EXPECT_FALSE(applies(self, costs, {1, 2048}));

@@ -38,7 +38,7 @@ DeviceWork work_of(const ModelConfig& config, const DeviceShard& shard) {
                            static_cast<double>(module.in);
     const double bytes = weights * bytes_of_weight(config, module);
     work.resident_bytes += bytes;
-    // A Step reads one line of the embedding for each row, unless the embedding is the head too.
+    // A Step reads one row of the embedding for each row, unless the embedding is also the head.
     if (module.type == ModuleType::kEmbedding && !config.tied_embeddings) continue;
     work.weight_bytes += bytes;
     work.row_flops += 2.0 * weights;
@@ -87,7 +87,7 @@ void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, Step
     const double peers = group.count - 1.0;
     const double exchanges = kExchangesPerLayer * work.num_layers;
     fixed += exchanges * peers * gpu.exchange_seconds;
-    // Each part of a row is summed once and sent to all.
+    // Each part of a row is summed once and sent to all devices.
     per_row += exchanges * 2.0 * peers / group.count * work.hidden_size * kActivationBytes /
                (gpu.link_bytes_per_s * share.link);
   }

@@ -1,6 +1,6 @@
-// The roofline against rounds that were measured: rows of MagicDec's tables that
-// bench/fit_roofline.py does not fit, and what this project recorded on H200 (bench/results). The
-// tokens of a round are those that the rows print, so that what is compared is time alone.
+// Tests the roofline model against measured rounds: rows of MagicDec's tables that
+// bench/fit_roofline.py does not fit, and this project's records on H200 (bench/results). The
+// tokens of a round are those that the rows print, so that only time is compared.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of models in magicdec.json begin with the first of these; the second is a file of
+// Names of models in magicdec.json begin with the first entry; the second is a file of
 // bench/profiles/models.
 constexpr std::array<std::pair<const char*, const char*>, 7> kModels = {
     {{"TinyLlama-1.1B", "tinyllama-1.1b"},
@@ -73,7 +73,7 @@ StepCosts costs_of(const GpuGroup& group, const ModelConfig& target, const Model
 
 struct Errors {
   int rows = 0;
-  int within = 0;  // speed-ups whose error is small enough
+  int within = 0;  // speed-ups with a small error
   int signs = 0;   // gain or loss as printed
   double worst = 0.0;
   std::string beyond = {};  // for messages
@@ -91,8 +91,8 @@ struct Errors {
   }
 };
 
-// Tokens that a draft row of a profile sees: the paper's best budgets (section 5.2), 512 in
-// Table 3.
+// Returns the tokens that a draft row of a profile sees: the paper's best budgets (section 5.2),
+// 512 in Table 3.
 int64_t budget_of(const StepProfile& profile) {
   const std::string& draft = profile.models[static_cast<size_t>(Role::kDraft)];
   if (draft.find("SnapKV") != std::string::npos) return 2049;
@@ -107,8 +107,8 @@ TEST(RooflineTables, HeldOutRowsOfMagicDec) {
   const auto profiles =
       read_step_profiles(fs::path(FORERUN_SOURCE_DIR) / "bench/profiles/magicdec.json");
   ASSERT_TRUE(profiles.ok()) << profiles.status().message();
-  // Every second row of a table, the first among them, is fitted. Profiles are sorted by name, rows
-  // of a table come in the file's order, which is that of the names of one table's profiles too.
+  // Every second row of a table, starting with the first, is fitted. Profiles are sorted by name;
+  // rows of a table are in the file's order, which equals the order of its profiles' names.
   const nlohmann::ordered_json file =
       nlohmann::ordered_json::parse(text_of("bench/profiles/magicdec.json"));
   std::map<std::string, int> row_of_table;
@@ -130,7 +130,7 @@ TEST(RooflineTables, HeldOutRowsOfMagicDec) {
     const GpuGroup group = parse_gpus(gpu + ":" + std::to_string(count)).value();
     const ModelConfig target = config_of_model(model_named(target_name));
     const ModelConfig draft = config_of_model(model_named(draft_name));
-    // A draft model is spread over no more GPUs than it has KV heads, as the paper runs
+    // A draft model is spread over at most as many GPUs as it has KV heads, as the paper runs
     // Qwen-2.5-7B.
     const StepCosts costs =
         costs_of(group, target, itself ? nullptr : &draft, std::min(count, draft.num_kv_heads));
@@ -151,9 +151,9 @@ TEST(RooflineTables, HeldOutRowsOfMagicDec) {
   EXPECT_GE(errors.signs, 0.95 * errors.rows);
 }
 
-// What a record calls its strategy, as an option. Plans take a hierarchy's view to accept a draft
-// model's tokens as often as the target does. `window`: what the draft model keeps of a request's
-// KV; 0: all.
+// Returns the strategy of a record as an option. Plans assume that a hierarchy's view accepts a
+// draft model's tokens as often as the target does. `window`: the part of a request's KV that the
+// draft model keeps; 0: all.
 DraftOption option_of(const nlohmann::json& row, int64_t window) {
   constexpr double kDraftAcceptance = 0.66;
   const std::string strategy = row["strategy"];
@@ -169,8 +169,8 @@ DraftOption option_of(const nlohmann::json& row, int64_t window) {
   return option;
 }
 
-// What this project measured of 8B bf16 on one and two H200, by itself and with a 1B draft whose
-// layers are int4.
+// Compares with this project's measurements of 8B bf16 on one and two H200, alone and with a 1B
+// draft with int4 layers.
 TEST(RooflineTables, OwnRoundsOnH200) {
   const ModelConfig target = config_of_model("llama-3.1-8b");
   const ModelConfig draft = config_of_model("llama-3.2-1b-int4");

@@ -80,7 +80,8 @@ TEST(DeviceWork, RefusesAttentionWindowsByTheirLength) {
   EXPECT_NE(work.status().message().find("4096"), std::string::npos);
 }
 
-// bench/results/cuda-linear-batches.json: 8B bf16, one H200, one sequence behind 2,000 tokens.
+// bench/results/cuda-linear-batches.json: 8B bf16, one H200, one sequence with 2,000 tokens of
+// context.
 TEST(Roofline, IsWhatOneH200Measures) {
   const StepCosts costs = costs_of(llama_8b(), "h200");
   const std::array<std::pair<int32_t, double>, 7> forwards = {{{1, 3.918},
@@ -96,7 +97,8 @@ TEST(Roofline, IsWhatOneH200Measures) {
   }
 }
 
-// attention_cuda_bench --batches: attention of one layer; what more of the cache adds to a Step.
+// attention_cuda_bench --batches: attention of one layer; the additional time of a Step for a
+// larger cache.
 TEST(Roofline, ReadsLargeCachesAsFastAsOneH200) {
   const StepCosts costs = costs_of(llama_8b(), "h200");
   const auto attention = [&](int32_t sequences, int32_t rows) {
@@ -109,8 +111,8 @@ TEST(Roofline, ReadsLargeCachesAsFastAsOneH200) {
   EXPECT_NEAR(attention(128, 8), 32 * 3818e-6, 0.1 * 32 * 3818e-6);
 }
 
-// The time that 64 more sequences of 32,000 tokens add to a plain Step in MagicDec's tables 3 (c)
-// and 6.
+// The additional time of a plain Step for 64 more sequences of 32,000 tokens in MagicDec's tables 3
+// (c) and 6.
 TEST(Roofline, ReadsCachesAsFastAsTheMachinesOfMagicDec) {
   for (const auto& [gpus, ms] : {std::pair{"a100:8", 47.24 - 26.99}, {"h100:8", 26.07 - 14.84}}) {
     const StepCosts costs = costs_of(llama_8b(), gpus);
@@ -221,7 +223,7 @@ TEST(Hierarchy, PromisesWhatItsPartsDo) {
     EXPECT_NEAR(made.speedup, hierarchy, 0.04 * hierarchy);
     EXPECT_GT(made.times.drafted, 2.4);
     EXPECT_GE(made.gamma, 6);
-    // Where the view shares no more than the target accepts it still beats either half.
+    // If the view accepts no more than the target does, it still beats either half.
     EXPECT_GT(both(0.66).speedup, std::max(self, draft));
   }
 }

@@ -46,7 +46,7 @@ double expected_checks(int32_t gamma, int32_t guesses, double acceptance) {
   std::vector<double> checks(static_cast<size_t>(gamma) + 1, 0.0);
   for (int32_t missing = 1; missing <= gamma; ++missing) {
     double more = 0.0;
-    double reached = 1.0;  // the chance that so many guesses are right
+    double reached = 1.0;  // the chance that this many guesses are accepted
     for (int32_t right = 0; right <= guesses; ++right) {
       const double ends = right < guesses ? reached * (1.0 - acceptance) : reached;
       more += ends * checks[static_cast<size_t>(std::max(0, missing - right - 1))];

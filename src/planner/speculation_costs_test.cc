@@ -15,7 +15,7 @@ TEST(TokensPerRound, IsEquationOne) {
     }
   }
   EXPECT_EQ(tokens_per_round(5, 0.0), 1.0);  // only the verification's own token
-  EXPECT_EQ(tokens_per_round(5, 1.0), 6.0);  // where the closed form is 0 / 0
+  EXPECT_EQ(tokens_per_round(5, 1.0), 6.0);  // the closed form gives 0 / 0 here
 }
 
 TEST(TokensPerRound, HasAnInverse) {
@@ -26,8 +26,8 @@ TEST(TokensPerRound, HasAnInverse) {
   EXPECT_EQ(acceptance_of(3, 4.5), 1.0);
 }
 
-// Costs whose digits show their origin: 1 s a Step, 0.01 s a row, 1e-4 s a token read from the KV
-// cache and 1e-6 s an attended pair; a tenth of that for the draft model.
+// Costs whose digits show their origin: 1 s per Step, 0.01 s per row, 1e-4 s per token read from
+// the KV cache and 1e-6 s per attended pair; a tenth of that for the draft model.
 StepCosts planted() {
   StepCosts costs;
   for (const int32_t rows : {1, 1000}) {
@@ -79,7 +79,7 @@ TEST(PredictedSpeedup, IsEquationFour) {
 }
 
 TEST(PredictedSpeedup, OfTheWholeCacheAsItsOwnDraftIsBelowOne) {
-  // Drafting with what verification costs can never pay, however often it is right.
+  // Drafting at the cost of verification can never pay, at any acceptance rate.
   const StepCosts costs = planted();
   const BatchLoad load{.sequences = 16, .context_tokens = 4000};
   for (int32_t gamma = 1; gamma <= 8; ++gamma) {
@@ -117,7 +117,7 @@ TEST(RoundSeconds, OfAHierarchyHaveFewerDraftStepsOfMoreRows) {
   EXPECT_NEAR(total_seconds(both, 6), 3.59375 * (both.draft + both.guesses) + both.verify, 1e-9);
   const RoundSeconds one = round_seconds(costs, load, checks, 1);
   EXPECT_NEAR(total_seconds(one, 1), one.draft + one.guesses + one.verify, 1e-9);
-  // The text so far guesses for nothing.
+  // Guesses from the text so far cost nothing.
   checks.checks.by_model = false;
   EXPECT_EQ(round_seconds(costs, load, checks, 6).guesses, 0.0);
 }

@@ -12,11 +12,12 @@ namespace {
 constexpr double kBadMoment = 0.8;
 // Several Steps, since the first ones read weights that have not been touched yet.
 constexpr int32_t kChecks = 4;
-// A Step of this many seconds that takes about as long as expected needs no second: what the first
-// one touches besides weights takes milliseconds, and four would be a third of opening an 8B file.
+// If a Step takes at least this many seconds, and about as long as expected, it is not repeated:
+// what the first Step touches besides weights takes milliseconds, and four Steps would take a third
+// of the time of opening an 8B file.
 constexpr double kLongStep = 0.05;
 
-// Whether plain Steps are now much faster than the cached costs say.
+// Returns whether plain Steps are now much faster than the cached costs.
 Result<bool> are_faster_now(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                             const StepCosts& cached) {
   const int32_t context = std::clamp(max_context_tokens - 2, 0, kReferenceContext);
