@@ -34,7 +34,7 @@ const char* methods_of(const std::string& path) {
   return takes_get(path) ? "GET, HEAD, OPTIONS" : "GET, HEAD, POST, OPTIONS";
 }
 
-// RFC 9110, 9.3.7. AccessPolicy decides what a page of another origin may do.
+// Answers OPTIONS (RFC 9110, 9.3.7). AccessPolicy decides what a page of another origin may do.
 HttpResponse options_of(const HttpRequest& request) {
   HttpResponse response;
   response.status = 204;
@@ -42,7 +42,7 @@ HttpResponse options_of(const HttpRequest& request) {
   return response;
 }
 
-// The path as metrics name it: one of a fixed set, whatever clients ask for.
+// Returns the path's name in metrics: one of a fixed set, for any request.
 std::string route_of(const HttpRequest& request) {
   if (is_path(request.path)) return request.path;
   if (request.path.starts_with("/page/")) return "/page/";
@@ -59,7 +59,7 @@ HttpResponse page_response(const PageFile& file) {
   return response;
 }
 
-// Logs how a call ended as "key=value" pairs; never a word of a prompt or an answer.
+// Logs the end of a call as "key=value" pairs; never logs text of a prompt or an answer.
 void log_call(const std::string& id, const std::string& route, const CallEnd& end) {
   char figures[192];
   std::snprintf(figures, sizeof(figures),
@@ -221,7 +221,7 @@ void ApiServer::catch_defects(const HttpRequest& request, Exchange& exchange,
   work();
 } catch (const std::bad_alloc&) {
   respond(request, exchange, error_response(api_error(503, "out of memory")));
-} catch (const std::exception& defect) {  // a library's defect fails the request alone
+} catch (const std::exception& defect) {  // a library's defect fails only this request
   log_line(LogLevel::kError, "request id=" + request.id + " failed: " + defect.what());
   respond(request, exchange,
           error_response(api_error(500, "the server failed to read this request")));
@@ -260,9 +260,9 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
                          GenerationCall call) {
   const int32_t min_priority = access_.min_priority_of(request);
   for (Request& prompt : call.prompts) {
-    const int32_t found = -prompt.priority;  // as the client counts
+    const int32_t found = -prompt.priority;  // with the client's sign
     if (found >= min_priority) continue;
-    if (found == 0) {  // the default: most clients know nothing of priorities
+    if (found == 0) {  // the default: most clients do not use priorities
       prompt.priority = -min_priority;
       continue;
     }
@@ -274,7 +274,7 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
     error.param = "priority";
     return respond(request, *exchange, error_response(error));
   }
-  // The key's salt comes before the call's own, so that nobody can name another key's.
+  // The key's salt comes before the call's own, so that no client can name another key's salt.
   const std::string salt = access_.salt_of(request);
   for (Request& prompt : call.prompts) prompt.cache_salt.insert(0, salt);
   const uint64_t number = ++generations_begun_;
@@ -294,7 +294,7 @@ void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Excha
     generations_.emplace(number, generation);
   }
   generation->start(std::move(call.prompts), std::move(call.names), call.prompts_are_listed);
-  // This generation may have begun after cut_off() went through those that were running.
+  // This generation may have begun after cut_off() visited those that were running.
   if (cut_off_) loop_.post([generation] { generation->cut_off(kEnding); });
 }
 

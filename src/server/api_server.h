@@ -33,10 +33,10 @@ class ApiServer {
   HttpHandlers handlers();
   // Sets the function that returns the number of open connections, for /metrics.
   void count_connections_by(std::function<int32_t()> connections);
-  // From now on /ready says no, and new work is refused with 503.
+  // After this call /ready reports that the server is not ready, and new work is refused with 503.
   void begin_drain() { draining_ = true; }
-  // Ends the requests that are still being answered, and all later ones, with status 503 or, where
-  // a stream has begun, an error event. Must be called on the loop's thread.
+  // Ends the requests that are still being answered, and all later ones, with status 503 or, if a
+  // stream has begun, with an error event. Must be called on the loop's thread.
   void cut_off();
 
  private:
@@ -44,24 +44,24 @@ class ApiServer {
 
   std::optional<HttpResponse> refuse(const HttpRequest& head) const;
   void handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
-  // Answers a GET request; nothing if there is no such path.
+  // Answers a GET request; returns nothing if there is no such path.
   std::optional<HttpResponse> get(const HttpRequest& request);
   void post(const PostRoute& route, HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   using RequestPtr = std::shared_ptr<const HttpRequest>;
-  // Does `work`, and answers with 500 or 503 where it throws.
+  // Does `work`, and answers with 500 or 503 if it throws.
   void catch_defects(const HttpRequest& request, Exchange& exchange,
                      const std::function<void()>& work);
   // Runs on a thread of workers_.
   void run_post(const PostRoute& route, const RequestPtr& request,
                 const std::shared_ptr<Exchange>& exchange);
-  // Compiles the call's output formats, on the thread for long work where they take long, and
+  // Compiles the call's output formats, on the thread for long work if they take long, and
   // generates.
   void prepare(const RequestPtr& request, const std::shared_ptr<Exchange>& exchange,
                GenerationCall call);
   void refuse_as_full(const HttpRequest& request, Exchange& exchange);
   void generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                 GenerationCall call);
-  // The answers of `/ready` and `/health`: whether to send requests here, and whether the engine
+  // Answer `/ready` and `/health`: whether the server accepts requests now, and whether the engine
   // will work again.
   HttpResponse ready() const;
   HttpResponse health() const;
@@ -77,10 +77,10 @@ class ApiServer {
   std::atomic<bool> draining_{false};
   std::atomic<bool> cut_off_{false};
   std::atomic<uint64_t> generations_begun_{0};
-  std::mutex generations_mutex_;  // guards those that run
+  std::mutex generations_mutex_;  // guards the running generations
   std::unordered_map<uint64_t, std::weak_ptr<Generation>> generations_;
   std::unique_ptr<EngineClient> client_;
-  std::unique_ptr<WorkerPool> workers_;  // last: what runs there uses all of the above
+  std::unique_ptr<WorkerPool> workers_;  // last: its tasks use all other members
 };
 
 }  // namespace forerun::server

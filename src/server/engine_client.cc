@@ -4,7 +4,7 @@
 
 namespace forerun::server {
 
-// After so many events the loop serves sockets again.
+// After this many events the loop serves sockets again.
 constexpr int kMaxEventsATurn = 256;
 
 Result<std::unique_ptr<EngineClient>> EngineClient::create(Engine& engine, EventLoop& loop) {

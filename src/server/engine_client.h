@@ -19,9 +19,9 @@ class EngineClient {
   // `engine` and `loop` must outlive the client, and `loop` must not run after its destruction.
   static Result<std::unique_ptr<EngineClient>> create(Engine& engine, EventLoop& loop);
 
-  // Submits the request. `on_event` is called on the loop's thread for every event, the request's
-  // last one included, also once the handle has been dropped. May be called from any thread, on
-  // which it tokenizes.
+  // Submits the request. `on_event` is called on the loop's thread for every event, including the
+  // request's last one, even after the handle has been dropped. May be called from any thread;
+  // tokenizes on that thread.
   Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
 
   Engine& engine() { return engine_; }
@@ -32,7 +32,7 @@ class EngineClient {
   void take_events();
 
   Engine& engine_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   uint64_t last_tag_ = 0;
   std::unordered_map<uint64_t, std::shared_ptr<OnEvent>> receivers_;
   // The last member, so that its requests end before the other members are destroyed.

@@ -8,7 +8,7 @@
 
 namespace forerun::server {
 
-// The JSON text on one line. Bytes that are not UTF-8 become U+FFFD.
+// Returns the JSON text on one line. Bytes that are not UTF-8 become U+FFFD.
 inline std::string json_line(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }

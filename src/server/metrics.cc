@@ -62,7 +62,7 @@ struct Metrics::Impl {
       counter("forerun_target_steps_total", "Steps of the target after the prompt, by strategy");
   Counter& preemptions =
       counter("forerun_preemptions_total", "Requests preempted for lack of KV memory").Add({});
-  std::mutex scrape;  // one scrape at a time copies the engine's counters
+  std::mutex scrape;  // only one scrape at a time copies the engine's counters
 
   Family<Counter>& counter(const char* name, const char* help) {
     return BuildCounter().Name(name).Help(help).Register(registry);

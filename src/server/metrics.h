@@ -1,4 +1,4 @@
-// The server's metrics for Prometheus. Threads: any.
+// The server's metrics for Prometheus. May be used from any thread.
 #pragma once
 
 #include <memory>
@@ -19,12 +19,13 @@ class Metrics {
   // Counts the answer to an HTTP request. `route` is one of a few fixed names, never a client's
   // text.
   void count_answer(const std::string& route, int status);
-  // Records that `tokens` tokens came `seconds` after the ones before them.
+  // Records that `tokens` tokens came `seconds` after the previous ones.
   void observe_tokens(double seconds, size_t tokens);
-  // Records that a sample has ended `seconds` after its request came.
+  // Records that a sample has ended `seconds` after its request arrived.
   void observe_end(const RequestStats& stats, FinishReason reason, double seconds);
 
-  // All metrics in Prometheus' text format, with the present load and number of open connections.
+  // Returns all metrics in Prometheus' text format, with the present load and number of open
+  // connections.
   std::string text(const EngineLoad& load, int connections);
 
  private:

@@ -7,8 +7,8 @@ namespace forerun::server {
 
 void TaskQueue::push(int64_t bytes, std::function<void()> task) {
   const int64_t arrival = arrivals_++;
-  // A later task of no bytes gets its own arrival as its turn, so it overtakes this one only while
-  // its arrival is below this one's turn.
+  // A later task of no bytes gets its own arrival as its turn, so it overtakes this task only while
+  // its arrival is below this task's turn.
   waiting_.push_back({arrival + bytes / kUnitBytes, arrival, std::move(task)});
   std::push_heap(waiting_.begin(), waiting_.end(), is_later);
 }

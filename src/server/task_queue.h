@@ -1,8 +1,8 @@
-// Tasks in the order in which they are worth doing: smaller ones first, but a task of n units of
-// kUnitBytes is overtaken by at most n of those that come after it. Age is counted in tasks, not in
-// time, so the order follows from what was pushed alone.
+// A queue of tasks that prefers small ones: a task of n units of kUnitBytes is overtaken by at most
+// n later tasks. Age is counted in tasks, not in time, so the order depends only on the pushed
+// tasks.
 //
-// Threads: one at a time.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class TaskQueue {
     return a.turn != b.turn ? a.turn > b.turn : a.arrival > b.arrival;
   }
 
-  std::vector<Waiting> waiting_;  // a heap by is_later
+  std::vector<Waiting> waiting_;  // a heap ordered by is_later
   int64_t arrivals_ = 0;
 };
 

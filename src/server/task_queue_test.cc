@@ -1,4 +1,4 @@
-// The order of tasks, and which of them run beside large ones.
+// Tests the order of tasks, and which of them run beside large ones.
 #include "server/task_queue.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ TEST(TaskQueue, SmallOnesOvertakeAndALargeOneIsNotStarved) {
   TaskQueue queue;
   int large_after = -1, done = 0;
   queue.push(20 * kUnit, [&] { large_after = done; });
-  // A small task comes whenever one has been taken: without ageing the large task would never run.
+  // A small task arrives whenever one has been taken: without ageing the large task would never
+  // run.
   for (int turn = 0; turn < 100 && large_after < 0; ++turn) {
     queue.push(10, [&] { ++done; });
     queue.pop()();

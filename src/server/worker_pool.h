@@ -1,8 +1,8 @@
 // Threads for work that must not block the loop: parsing large requests, templates, tokenizing.
 //
 // Large tasks have one thread of their own, at a lower priority for the system's scheduler, so that
-// they neither hold up small ones nor take a core from an engine that computes. Where small tasks
-// wait, smaller ones come first, but each of them is overtaken by a bounded number.
+// they neither delay small tasks nor take a core from a computing engine. Among waiting small tasks
+// smaller ones go first, but each task is overtaken by a bounded number.
 #pragma once
 
 #include <condition_variable>
@@ -22,19 +22,19 @@ class WorkerPool {
   struct Options {
     int threads = 2;                 // for small tasks; there is one more for large ones
     size_t max_waiting = 1024;       // waiting tasks of both kinds together
-    int64_t large_bytes = 64 << 10;  // a task of more bytes is large
+    int64_t large_bytes = 64 << 10;  // a task with more bytes is large
   };
 
   explicit WorkerPool(const Options& options);
-  // Waits for what runs; what has not begun is dropped.
+  // Waits for the running tasks; drops those that have not begun.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Runs `task`, which reads `bytes` bytes, on one of the threads. False where `max_waiting` tasks
-  // wait already. May be called from any thread.
+  // Runs `task`, which reads `bytes` bytes, on one of the threads. Returns false if `max_waiting`
+  // tasks already wait. May be called from any thread.
   bool try_post(int64_t bytes, std::function<void()> task);
-  // The same for a task that takes long however little it reads.
+  // Does the same for a task that takes long even with few bytes.
   bool try_post_long(std::function<void()> task);
 
  private:

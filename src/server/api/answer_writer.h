@@ -1,6 +1,5 @@
 // Writes the answer of an endpoint from the events of its requests: a stream of JSON chunks, or one
-// whole answer.
-// Used on the loop's thread alone.
+// complete answer. Used only on the loop's thread.
 #pragma once
 
 #include <memory>
@@ -11,7 +10,7 @@
 
 namespace forerun::server {
 
-// Whether something other than the model ended the text whose last event is `last`.
+// Returns whether something other than the model ended the text with the last event `last`.
 inline bool was_cut(const Event& last) {
   return last.reason != FinishReason::kStop || !last.stop_text.empty() || last.stop_token >= 0;
 }
@@ -20,13 +19,13 @@ class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
 
-  // Called once the engine has taken all requests.
+  // Called once the engine has accepted all requests.
   virtual void begin(Exchange& exchange) = 0;
   // Called for every event of prompt `prompt_idx` of the call.
   virtual void take(Exchange& exchange, int32_t prompt_idx, const Event& event) = 0;
-  // Called once every sample of every prompt has ended well.
+  // Called once every sample of every prompt has ended without an error.
   virtual void finish(Exchange& exchange) = 0;
-  // Called if a request has failed; no event comes after that.
+  // Called if a request has failed; no event follows.
   virtual void fail(Exchange& exchange, const ApiError& error) = 0;
 };
 

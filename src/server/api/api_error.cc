@@ -31,13 +31,13 @@ int http_status(StatusCode code) {
   return 500;
 }
 
-// Messages of the engine begin with the field that they are about: "max_tokens: found ...".
+// Returns the field at the beginning of an engine's message, such as "max_tokens: found ...".
 std::string field_of(const std::string& message) {
   const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.[]");
   return end != std::string::npos && end > 0 && message[end] == ':' ? message.substr(0, end) : "";
 }
 
-// The message with its field's name replaced by the client's path of that field.
+// Returns the message with its field's name replaced by the client's path of that field.
 std::string renamed(const std::string& message, const ParamNames& names) {
   const std::pair<std::string, std::string>* longest = nullptr;
   for (const auto& name : names) {
@@ -49,8 +49,8 @@ std::string renamed(const std::string& message, const ParamNames& names) {
   return longest == nullptr ? message : longest->second + message.substr(longest->first.size());
 }
 
-// The engine's error for a prompt that is too long (check_request.cc), in OpenAI's words, which
-// clients look for. Empty for any other message, also one that only quotes those words.
+// Returns the engine's error for a prompt that is too long (check_request.cc) in OpenAI's words,
+// which clients look for. Empty for any other message, even if it quotes those words.
 std::string context_error(const std::string& message) {
   constexpr std::string_view kFound = "prompt: found ";
   constexpr std::string_view kTokens = " tokens; accepted: at most ";

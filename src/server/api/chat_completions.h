@@ -10,7 +10,7 @@
 
 namespace forerun::server {
 
-// Reads a call, or says what is wrong with it. References must outlive its writer.
+// Reads a call, or returns the error in it. References must outlive the call's writer.
 std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine,
                                                             const ServerFacts& facts,
                                                             const ChatFormat& format,

@@ -7,7 +7,7 @@
 namespace forerun::server {
 namespace {
 
-// Whether the format's tags are special tokens in its published checkpoints or in this one.
+// Returns whether the format's tags are special tokens in its published checkpoints or in this one.
 bool has_special_tags(const Engine& engine, ReasoningFormat format) {
   const ReasoningTags tags = reasoning_tags(format);
   if (tags.close.empty() || reasoning_format_needs_special_tokens(format)) {

@@ -1,4 +1,4 @@
-// The formats of the checkpoint's chat template and answers, detected once at start.
+// The formats of the checkpoint's chat template and answers, detected once at start-up.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@ struct ChatFormat {
   bool has_template = false;
   TemplateFacts facts;
   ToolFormat tools = ToolFormat::kNone;
-  bool names_tools = false;  // --tool-format named the form, whatever the template says
+  bool names_tools = false;  // --tool-format named the format, in place of the template
   ReasoningFormat reasoning = ReasoningFormat::kNone;
   bool reasoning_is_special = false;  // its tags are special tokens, which output texts leave out
 };
 
-// `tool_format` and `reasoning_format`: their names, or "auto" for what the template says.
-// kInvalidArgument for other names.
+// `tool_format` and `reasoning_format` are format names, or "auto" to detect the template's. Fails
+// with kInvalidArgument for other names.
 Result<ChatFormat> find_chat_format(const Engine& engine, const std::string& tool_format,
                                     const std::string& reasoning_format);
 

@@ -11,7 +11,7 @@
 namespace forerun::server {
 namespace {
 
-// A function whose parameters are not given has none.
+// The schema of a function without given parameters, which has none.
 constexpr const char* kNoParameters = R"({"type": "object", "additionalProperties": false})";
 
 std::string text_or_nothing(const Json& json) { return json.is_null() ? "" : json_line(json); }
@@ -33,7 +33,7 @@ std::string random_call_id(ToolFormat format) {
   return make_tool_call_id(format, random());
 }
 
-// Shows special tokens if tags need them, but not the ones that end an answer.
+// Shows special tokens if tags need them, but not those that end an answer.
 void show_special_tokens(const Engine& engine, Request& request, AssistantOutputOptions& output) {
   request.skip_special_tokens = false;
   for (const int32_t token : engine.info().eos_token_ids) {
@@ -42,11 +42,11 @@ void show_special_tokens(const Engine& engine, Request& request, AssistantOutput
   }
 }
 
-// The output becomes calls of the tools that may be called, each with arguments by its schema.
+// Forces the output to be calls of the callable tools, each with arguments that match its schema.
 std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, ParamNames& names,
                                     OutputFormat& format) {
   constexpr const char* kChoice = "tool_choice";
-  constexpr int kMaxCalls = 16;  // bounds the answer of a model that never stops calling
+  constexpr int kMaxCalls = 16;  // limit for a model that never stops calling
   const CallFrame frame = call_frame(tools);
   if (frame.before_name.empty()) {
     return refused(kChoice,
@@ -88,7 +88,7 @@ std::string_view stripped(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
-// The text of a message whose content is a text or a list of parts of text.
+// Returns the text of a message, if its content is a text or a list of text parts.
 std::string text_of_message(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return "";
@@ -100,8 +100,8 @@ std::string text_of_message(const Json& message) {
   return text;
 }
 
-// Cuts what a template writes behind the last message's text (the end of its turn), as
-// transformers' `continue_final_message` does.
+// Removes the text that a template writes after the last message (the end of its turn), like
+// transformers' `continue_final_message`.
 std::optional<ApiError> cut_behind_final_message(const std::string& messages_json,
                                                  std::string& rendered) {
   constexpr const char* kField = "continue_final_message";
@@ -119,7 +119,7 @@ std::optional<ApiError> cut_behind_final_message(const std::string& messages_jso
     return refused(kField,
                    "the checkpoint's template does not write the last message's text as it is");
   }
-  // Blanks at the text's end stay where the template leaves them.
+  // Trailing spaces of the text stay as the template leaves them.
   const std::string_view tail =
       std::string_view(text).substr(text.find(wanted.front()) + wanted.size());
   size_t end = begin + wanted.size();
@@ -147,7 +147,7 @@ std::optional<ApiError> check_tools(const ChatFormat& format, const Conversation
                  "tools nevertheless, serve --tool-format names the form of its calls)");
 }
 
-// Whether a variable of the template tells the model not to reason.
+// Returns whether a template variable tells the model not to reason.
 bool reasoning_is_off(const Json& variables) {
   if (!variables.is_object()) return false;
   for (const char* const name : {"enable_thinking", "thinking"}) {
@@ -157,7 +157,7 @@ bool reasoning_is_off(const Json& variables) {
   return false;
 }
 
-// Makes the request's format hold behind the reasoning, where the model may reason.
+// Makes the request's format apply after the reasoning, if the model may reason.
 void hold_behind_reasoning(const ChatFormat& format, const Conversation& conversation,
                            bool begins_in_reasoning, Request& request) {
   const ReasoningTags tags = reasoning_tags(format.reasoning);

@@ -1,5 +1,5 @@
-// Code shared by the chat endpoints: turns a conversation with tools into a prompt, and determines
-// how its answer is read.
+// Code that the chat endpoints share: turns a conversation with tools into a prompt, and determines
+// how its answer is parsed.
 #pragma once
 
 #include <optional>
@@ -20,14 +20,13 @@ struct Conversation {
   std::optional<bool> parallel_tool_calls;
   Json template_variables;  // an object, or null
   bool add_generation_prompt = true;
-  bool tools_may_be_missing = false;    // beside a tool_choice of "auto"
+  bool tools_may_be_missing = false;    // allowed with a tool_choice of "auto"
   bool continue_final_message = false;  // the answer continues the text of the last message
 };
 
-// Renders the conversation into `request` and fills in how the answer is to be read; returns what
-// is wrong with the conversation, if anything. `names`: where the client wrote what this function
-// calls "messages[0]" and so on; the engine's names for the schemas of forced calls are added to
-// it.
+// Renders the conversation into `request` and fills in how to parse the answer; returns an error if
+// the conversation has one. `names` maps this function's names, such as "messages[0]", to the
+// client's; the engine's names for the schemas of forced calls are added to it.
 std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
                                          const Conversation& conversation, ParamNames& names,
                                          Request& request, AssistantOutputOptions& output);

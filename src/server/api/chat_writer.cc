@@ -18,7 +18,7 @@ struct Choice {
   std::string reason;
   Json stop_reason;
   int64_t num_tokens = 0;
-  // Filled only for an answer that is sent whole, not as a stream.
+  // Filled only for an answer that is sent as a whole, not as a stream.
   std::vector<int32_t> tokens;
   std::string content, reasoning;
   Json tool_calls = Json::array();
@@ -32,7 +32,7 @@ Json tool_call_json(const OutputDelta& delta) {
           {"function", {{"name", delta.name}, {"arguments", ""}}}};
 }
 
-// A "delta" of a chunk.
+// Returns the "delta" of a chunk.
 Json delta_json(const OutputDelta& delta) {
   switch (delta.kind) {
     case OutputDelta::Kind::kContent:
@@ -80,8 +80,8 @@ Json message_json(Choice& choice) {
   return message;
 }
 
-// A call that was cut does not count as one. Text behind the only call that is allowed was dropped,
-// so the answer counts as whole however that text ended.
+// Ends a choice. A call that was cut does not count as a call. Text after the only allowed call was
+// dropped, so the answer counts as complete however that text ended.
 void end_choice(Choice& choice, const Event& event) {
   const bool calls = choice.output.num_tool_calls() > 0 && !choice.output.ends_within_call() &&
                      (event.reason == FinishReason::kStop || choice.output.is_over());
@@ -116,7 +116,7 @@ class ChatWriter : public AnswerWriter {
             {"model", facts_.model()},
             {"system_fingerprint", facts_.info.numeric_fingerprint}};
   }
-  // One choice's chunk; `logprobs` may be null.
+  // Returns one choice's chunk; `logprobs` may be null.
   Json chunk(size_t index, Json delta, Json logprobs, const std::string& reason) const;
   void stream_event(Exchange& exchange, size_t index, const Event& event,
                     const std::vector<OutputDelta>& deltas);
@@ -185,7 +185,7 @@ void ChatWriter::stream_event(Exchange& exchange, size_t index, const Event& eve
     if (stream_.continuous_usage) first["usage"] = Usage::so_far(prompt_tokens_.size(), 0);
     exchange.send_event(json_line(first));
   }
-  // Probabilities, tokens and rounds are sent with the first chunk of their event, even where that
+  // Probabilities, tokens and rounds are sent with the first chunk of their event, even if that
   // chunk has no text.
   Json logprobs;
   if (!event.logprobs.empty()) {

@@ -1,4 +1,4 @@
-// The answers of /v1/chat/completions: "chat.completion", or a stream of its chunks.
+// Writes the answers of /v1/chat/completions: "chat.completion", or a stream of its chunks.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,12 @@ struct ChatAnswerOptions {
   AssistantOutputOptions output;
   size_t num_choices = 1;
   std::string id;
-  // Alternatives of each of the prompt's tokens; none: not asked for.
+  // Number of alternatives for each prompt token; unset: not asked for.
   std::optional<int32_t> prompt_logprobs;
-  std::vector<int32_t> prompt_tokens;  // filled where StreamFields::wants_prompt_tokens()
+  std::vector<int32_t> prompt_tokens;  // filled if StreamFields::wants_prompt_tokens()
 };
 
-// `engine` and `facts` must outlive it.
+// `engine` and `facts` must outlive the writer.
 std::unique_ptr<AnswerWriter> make_chat_writer(const Engine& engine, const ServerFacts& facts,
                                                ChatAnswerOptions options);
 

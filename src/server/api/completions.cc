@@ -20,13 +20,13 @@ constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's default
 struct CompletionFields {
   StreamFields stream;
   bool echo = false;
-  std::vector<std::string> echoed;         // by prompt
-  int32_t echoed_logprobs = -1;            // alternatives of echoed tokens; -1: no such list
-  std::vector<int32_t> first_tokens;       // first tokens of prompts that have one
+  std::vector<std::string> echoed;         // one per prompt
+  int32_t echoed_logprobs = -1;            // alternatives of echoed tokens; -1: not echoed
+  std::vector<int32_t> first_tokens;       // first tokens of non-empty prompts
   std::optional<int32_t> prompt_logprobs;  // vLLM's field
   std::set<std::string> control_tokens;
-  bool shows_special = false;  // the text shows tokens named in control_tokens
-  // Token ids of each prompt, where the client asks for them.
+  bool shows_special = false;  // the text shows the special tokens in control_tokens
+  // Token ids of each prompt, if the client asks for them.
   std::vector<std::vector<int32_t>> prompt_tokens;
   int32_t samples = 1;
 };
@@ -88,7 +88,7 @@ void refuse_unsupported_completion(OrderedFieldReader& fields) {
   }
 }
 
-// Prompts whose scores are echoed have been tokenized already (limit_scores).
+// Prompts with echoed scores have already been tokenized (limit_scores).
 void echo_prompts(const Engine& engine, const std::vector<Request>& prompts,
                   CompletionFields& fields) {
   if (!fields.echo) return;
@@ -119,7 +119,7 @@ class CompletionWriter : public AnswerWriter {
   void fail(Exchange& exchange, const ApiError& error) override;
 
  private:
-  // A null Json is made without an exception: NOLINTNEXTLINE(bugprone-exception-escape)
+  // Making a null Json throws no exception: NOLINTNEXTLINE(bugprone-exception-escape)
   struct Choice {
     bool begun = false;
     std::string text;
@@ -139,8 +139,8 @@ class CompletionWriter : public AnswerWriter {
             {"model", facts_.model()},
             {"system_fingerprint", facts_.info.numeric_fingerprint}};
   }
-  // How tokens are spelled: those of the answer or, with `is_echo`, of a prompt, to which special
-  // tokens may have been added.
+  // Returns the spelling of the answer's tokens or, with `is_echo`, of a prompt's, which may
+  // contain added special tokens.
   TokenSpelling spelling(bool is_echo) const {
     static const std::set<std::string> kNone;
     return {.as_ids = fields_.stream.tokens_as_ids,
@@ -149,7 +149,7 @@ class CompletionWriter : public AnswerWriter {
   const std::vector<int32_t>& prompt_of(size_t index) const {
     return fields_.prompt_tokens[index / static_cast<size_t>(fields_.samples)];
   }
-  // Appends the echoed prompt that stands before the choice's own text, and its log-probabilities.
+  // Appends the echoed prompt that precedes the choice's own text, and its log-probabilities.
   void begin_choice(Choice& choice, size_t prompt_idx, const Event& event, std::string& text,
                     Json& logprobs) const;
   void stream_event(Exchange& exchange, size_t index, bool begins, const Event& event,

@@ -1,4 +1,4 @@
-// POST /v1/completions: prompts continued as they are.
+// POST /v1/completions: continues prompts without a chat template.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace forerun::server {
 
-// Reads a call, or says what is wrong with it. `engine` and `facts` must outlive its writer.
+// Reads a call, or returns the error in it. `engine` and `facts` must outlive the call's writer.
 std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
                                                        const ServerFacts& facts,
                                                        const std::string& body,

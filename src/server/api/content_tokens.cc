@@ -10,7 +10,7 @@ namespace {
 
 std::set<std::string> names_of(const std::vector<std::string>& names,
                                const AssistantOutputOptions& output) {
-  // Where the options name end tokens, the text shows special tokens.
+  // If the options name end tokens, the text shows special tokens.
   if (!output.end_token_names.empty()) return {};
   return {names.begin(), names.end()};
 }

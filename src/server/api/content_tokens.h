@@ -1,5 +1,5 @@
-// ContentTokens: which tokens of an answer make up its message's text. Log-probabilities are
-// reported for those alone, not for reasoning, calls and tags.
+// ContentTokens finds the tokens of an answer that form its message's text. Log-probabilities are
+// reported only for these, not for reasoning, calls and tags.
 #pragma once
 
 #include <set>
@@ -15,8 +15,8 @@ class ContentTokens {
  public:
   ContentTokens(const Engine& engine, const AssistantOutputOptions& output);
 
-  // The log-probabilities of the tokens that have turned out to be text, in order, each once. A
-  // token is held back while it may still belong to a tag.
+  // Returns the log-probabilities of the tokens that are now known to be text, in order, each once.
+  // A token is held back while it may still belong to a tag.
   std::vector<std::vector<TokenLogprob>> take(const Event& event);
 
  private:
@@ -24,13 +24,13 @@ class ContentTokens {
     size_t size_bytes = 0;
     std::vector<TokenLogprob> logprobs;
   };
-  // Decides about the held tokens: as many of the last ones as cover the deltas' text are text.
+  // Decides about the held tokens: the last ones that cover the deltas' text are text.
   void read(const std::vector<OutputDelta>& deltas,
             std::vector<std::vector<TokenLogprob>>& text_tokens);
 
   const Engine& engine_;
   const std::set<std::string> control_tokens_;  // names of tokens that the text leaves out
-  AssistantOutput output_;                      // reads the same answer token by token
+  AssistantOutput output_;                      // parses the same answer token by token
   std::vector<Held> held_;
 };
 

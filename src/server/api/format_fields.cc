@@ -11,7 +11,7 @@ using FormatKind = OutputFormat::Kind;
 
 constexpr size_t kMaxChoices = 1024;
 
-// `path`: where the format's text stands in the call; the field is `name` of `fields`.
+// `path` is the path of the format's text in the call; the field is `name` of `fields`.
 void set(OrderedFieldReader& fields, const char* name, const std::string& path, FormatField into,
          FormatKind kind, std::string text) {
   if (into.format.kind != FormatKind::kAny) {
@@ -22,14 +22,14 @@ void set(OrderedFieldReader& fields, const char* name, const std::string& path, 
   into.names.emplace_back("output_format", path);
 }
 
-// Reads {"schema": {...}}, which may have a name and "strict"; formats are always strict here.
+// Reads {"schema": {...}}, which may have a name and "strict"; here formats are always strict.
 const Json* schema_of(const Json& holder) {
   const auto found = holder.find("schema");
   if (found == holder.end()) return nullptr;
   return found->is_object() || found->is_boolean() ? &*found : nullptr;
 }
 
-// A grammar of which each of the texts is a whole text.
+// Returns a grammar that accepts exactly these texts.
 std::string choices_grammar(const std::vector<std::string>& choices) {
   std::string rule = "root ::=";
   for (const std::string& choice : choices) {
@@ -72,7 +72,7 @@ void read_response_format(OrderedFieldReader& fields, const char* name, const st
 
 namespace {
 
-// vLLM's newer spelling of all guides, one of them at a time.
+// Reads vLLM's newer spelling of all guides, one of which may be given at a time.
 void read_structured_outputs(OrderedFieldReader& fields, FormatField format) {
   constexpr const char* kName = "structured_outputs";
   auto outputs = fields.object(kName);
@@ -108,7 +108,7 @@ void read_guides(OrderedFieldReader& fields, FormatField format) {
   for (const char* const name : {"guided_json", "json_schema"}) {
     const Json* const schema = fields.any(name);
     if (schema == nullptr) continue;
-    // vLLM takes the schema as a text, too.
+    // vLLM also accepts the schema as a text.
     set(fields, name, name, format, FormatKind::kJsonSchema,
         schema->is_string() ? schema->get<std::string>() : json_line(*schema));
   }

@@ -12,19 +12,19 @@
 
 namespace forerun::server {
 
-// A format, and the client's path for what the engine calls "output_format".
+// A format, and the client's path for the engine's field "output_format".
 struct FormatField {
   OutputFormat& format;
   ParamNames& names;
 };
 
-// The field `name` of `fields`, {"type": "text" | "json_object" | "json_schema", ...}; the schema
-// beside the type or in an object "json_schema". `path`: the field's in the call. Errors are left
-// in `fields`.
+// Reads the field `name` of `fields`, {"type": "text" | "json_object" | "json_schema", ...}, with
+// the schema beside the type or in an object "json_schema". `path` is the field's path in the call.
+// Records errors in `fields`.
 void read_response_format(OrderedFieldReader& fields, const char* name, const std::string& path,
                           FormatField format);
 
-// `text` as a literal of a grammar text.
+// Returns `text` as a literal of a grammar.
 std::string grammar_literal(std::string_view text);
 
 // Reads the fields of llama-server and vLLM. At most one of all these fields may be given.

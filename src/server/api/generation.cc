@@ -43,7 +43,7 @@ void Generation::start(std::vector<Request> prompts, ParamNames names, bool prom
 void Generation::cut_off(const std::string& why) { fail(api_error(503, why)); }
 
 void Generation::begin() {
-  if (ended_) return;  // it was cut off before
+  if (ended_) return;  // it has been cut off before
   begun_ = true;
   exchange_->when_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end(kClientLeft, "the client left");
@@ -95,7 +95,7 @@ void Generation::fail(const ApiError& error) {
 
 void Generation::end(int status, const std::string& message) {
   if (std::exchange(ended_, true)) return;
-  handles_.clear();  // what still runs is cancelled
+  handles_.clear();  // cancels the requests that still run
   on_end_({status, std::chrono::duration<double>(Clock::now() - start_).count(), usage_, message});
 }
 

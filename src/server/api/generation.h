@@ -1,4 +1,4 @@
-// One call of an endpoint that writes text, while the engine works on it: its requests, one for
+// One call of an endpoint that generates text, while the engine works on it: its requests, one for
 // each prompt, and the writer of its answer.
 #pragma once
 
@@ -21,28 +21,28 @@ namespace forerun::server {
 struct GenerationCall {
   std::vector<Request> prompts;  // at least one
   std::unique_ptr<AnswerWriter> writer;
-  ParamNames names;  // fields that the engine may refuse, and where the client wrote them
+  ParamNames names;                 // fields that the engine may refuse, with the client's paths
   bool prompts_are_listed = false;  // "prompt" is a list of prompts
 };
 
-// How a call ended, for the log.
+// The outcome of a call, for the log.
 struct CallEnd {
   int status = 200;
-  double seconds = 0.0;  // seconds from when it was read
+  double seconds = 0.0;  // seconds since the call was read
   Usage usage;
   std::string message;  // message of a failure
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `on_end` is called once, on the loop's thread, at its end or where its client has left (status
-  // 499).
+  // `on_end` is called once, on the loop's thread, at the end of the call or when its client has
+  // left (status 499).
   Generation(EngineClient& client, EventLoop& loop, Metrics& metrics,
              std::shared_ptr<Exchange> exchange, std::unique_ptr<AnswerWriter> writer,
              std::function<void(const CallEnd&)> on_end);
 
-  // Submits all prompts; where one is refused, none of them runs and the answer says why. Must be
-  // called once, on any thread but the loop's.
+  // Submits all prompts; if one is refused, none of them runs and the answer has the reason. Must
+  // be called once, on any thread but the loop's.
   void start(std::vector<Request> prompts, ParamNames names, bool prompts_are_listed);
   // Ends the answer with status 503, unless it has ended. Must be called on the loop's thread.
   void cut_off(const std::string& why);
@@ -70,11 +70,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int32_t prompt_idx = 0;
     Event event;
   };
-  std::vector<EarlyEvent> early_;  // events that came before all prompts were submitted
+  std::vector<EarlyEvent> early_;  // events that arrived before all prompts were submitted
   bool begun_ = false;
   bool ended_ = false;
   size_t prompts_left_ = 0;
-  std::vector<std::vector<double>> last_token_s_;  // Event::time_s, by prompt and sample
+  std::vector<std::vector<double>> last_token_s_;  // Event::time_s by prompt and sample
   Usage usage_;
 };
 

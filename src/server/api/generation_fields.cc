@@ -63,8 +63,8 @@ void read_speculation_field(OrderedFieldReader& fields, const SpeculationField& 
   }
 }
 
-// Reads the fields of SpeculationOptions by their own names; "strategy" may also stand outside of
-// the object.
+// Reads the fields of SpeculationOptions by their own names; "strategy" may also be given outside
+// of the object.
 void read_speculation(OrderedFieldReader& fields, Request& request, ParamNames& names) {
   SpeculationOptions options;
   bool given = false;
@@ -100,7 +100,7 @@ std::vector<int32_t> read_stop_tokens(OrderedFieldReader& fields, const ServerFa
   return *tokens;
 }
 
-// Parses the object that a body holds.
+// Parses a body as a JSON object.
 std::optional<ApiError> parse_object(const std::string& body, Json* object) {
   if (const char* const excess = excess_of_json(body)) {
     return api_error(400, std::string("body: found too much JSON: ") + excess +
@@ -111,7 +111,7 @@ std::optional<ApiError> parse_object(const std::string& body, Json* object) {
     *object = Json::parse(body);
   } catch (const Json::exception& error) {
     std::string why = error.what();
-    const size_t end = why.find("] ");  // behind the library's own number
+    const size_t end = why.find("] ");  // end of the library's own number
     if (end != std::string::npos) why = why.substr(end + 2);
     return api_error(400, "body: not JSON: " + why);
   }
@@ -230,7 +230,7 @@ void read_stream(OrderedFieldReader& fields, StreamFields& stream) {
   if (!options) return;
   if (!stream.stream) return fields.refuse("stream_options", "nothing unless \"stream\" is true");
   stream.include_usage = options->boolean("include_usage").value_or(false);
-  // continuous_usage_stats has an effect only together with include_usage, as in vLLM.
+  // As in vLLM, continuous_usage_stats has an effect only together with include_usage.
   stream.continuous_usage =
       options->boolean("continuous_usage_stats").value_or(false) && stream.include_usage;
 }

@@ -54,7 +54,7 @@ Json models_json(const ServerFacts& facts) {
 
 JsonOrError model_json(const ServerFacts& facts, const std::string& name) {
   if (std::optional<ApiError> error = refuse_model(facts, name)) {
-    error->param.clear();  // the name comes in the path
+    error->param.clear();  // the name is in the path
     return std::move(*error);
   }
   return described(facts, name);
@@ -75,7 +75,8 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
           {"default_generation_settings", std::move(defaults)}};
 }
 
-// The engine has no slots. As many are shown as requests may run at once, the first ones as taken.
+// Returns one slot for each request that may run at once, although the engine has no slots; the
+// first ones are shown as taken.
 Json slots_json(const Engine& engine, const ServerFacts& facts) {
   Json slots = Json::array();
   const int32_t running = engine.load().running_requests;
@@ -111,7 +112,7 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
     const auto content = fields.string("content");  // llama-server's name
     if (!prompt && !content) fields.refuse("prompt", "a string, or a list of \"messages\"");
     request.prompt = prompt ? *prompt : content.value_or("");
-    // vLLM adds special tokens unless told not to, llama-server only where asked.
+    // vLLM adds special tokens unless told not to, llama-server only if asked.
     request.add_special_tokens = prompt ? fields.boolean("add_special_tokens").value_or(true)
                                         : fields.boolean("add_special").value_or(false);
   }

@@ -1,4 +1,4 @@
-// Endpoints that answer at once: models, tokens, and what llama-server's clients ask for.
+// Endpoints that answer at once: models, tokens, and the ones that llama-server's clients use.
 #pragma once
 
 #include <string>

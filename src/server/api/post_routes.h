@@ -1,4 +1,4 @@
-// The endpoints that take POST, and what reads a request to each of them.
+// The POST endpoints, and the functions that read their requests.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,8 @@
 
 namespace forerun::server {
 
-// What is needed to read a POST. `engine`, `facts` and `format` must outlive the call's writer.
+// The objects that reading a POST needs. `engine`, `facts` and `format` must outlive the call's
+// writer.
 struct PostSource {
   const Engine& engine;
   const ServerFacts& facts;
@@ -19,7 +20,7 @@ struct PostSource {
   const HttpRequest& request;
 };
 
-// A call, whose answer is generated, or the answer itself.
+// A call with an answer to generate, or the answer itself.
 using PostOutcome = std::variant<GenerationCall, HttpResponse>;
 
 struct PostRoute {
@@ -28,7 +29,7 @@ struct PostRoute {
   PostOutcome (*read)(const PostSource& from);
 };
 
-// Null where the path takes no POST.
+// Returns null if the path does not accept POST.
 const PostRoute* find_post_route(std::string_view path);
 
 }  // namespace forerun::server

@@ -18,7 +18,7 @@ using DeltaKind = OutputDelta::Kind;
 struct Item {
   DeltaKind kind = DeltaKind::kContent;
   std::string id;
-  std::string text;  // text, or the arguments of a call
+  std::string text;  // text, or a call's arguments
   std::string call_id, name;
   Json logprobs = Json::array();  // log-probabilities of the text's tokens
 };
@@ -84,7 +84,7 @@ class ResponseWriter : public AnswerWriter {
 
  private:
   Json response_json(const char* status) const;
-  // An event of the stream: its type, a number, then what it has.
+  // Sends an event of the stream: its type, a number, then the members of `more`.
   void send(Exchange& exchange, const char* type, Json more);
   void take_delta(Exchange& exchange, const OutputDelta& delta);
   void begin_item(Exchange& exchange, const OutputDelta& delta);
@@ -100,12 +100,11 @@ class ResponseWriter : public AnswerWriter {
   const std::string call_id_;
   const int64_t created_ = unix_seconds();
   AssistantOutput output_;
-  std::optional<ContentTokens> content_tokens_;  // where log-probabilities are wanted
-  Json logprobs_ = Json::array();                // those of the text's tokens that have not been
-                                                 // sent yet
+  std::optional<ContentTokens> content_tokens_;  // set if log-probabilities are wanted
+  Json logprobs_ = Json::array();  // log-probabilities of text tokens that have not been sent
   std::vector<Item> items_;
   bool item_open_ = false;
-  bool incomplete_ = false;   // cut by its length
+  bool incomplete_ = false;   // the answer was cut by its length limit
   bool item_is_cut_ = false;  // the last item was cut
   int64_t sequence_ = 0;
   Usage usage_;

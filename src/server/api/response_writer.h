@@ -1,4 +1,4 @@
-// The answers of /v1/responses: a "response", or a stream of the events that build it.
+// Writes the answers of /v1/responses: a "response", or a stream of the events that build it.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace forerun::server {
 
-// Fields of the call that its answer repeats.
+// The fields of the call that its answer repeats.
 struct ResponseEcho {
   Json fields = Json::object();
   int32_t num_logprobs = -1;  // alternatives of the text's tokens; -1: no log-probabilities
 };
 
-// `engine` and `facts` must outlive it.
+// `engine` and `facts` must outlive the writer.
 std::unique_ptr<AnswerWriter> make_response_writer(const Engine& engine, const ServerFacts& facts,
                                                    bool stream, ResponseEcho echo,
                                                    const AssistantOutputOptions& output,

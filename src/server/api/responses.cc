@@ -36,7 +36,7 @@ Json member_of(const Json& item, const char* name) {
   return found != item.end() ? *found : Json();
 }
 
-// Reads "input" into messages, and keeps which part of "input" each message came from.
+// Reads "input" into messages, and records which part of "input" each message came from.
 class InputReader {
  public:
   InputReader(OrderedFieldReader& fields, Json& messages, ParamNames& names)
@@ -50,7 +50,7 @@ class InputReader {
   void add_item(const Json& item, const std::string& path);
 
  private:
-  // An error at `member` of the last message is reported at `path`.
+  // Reports an error at `member` of the last message at `path`.
   void name(const std::string& member, const std::string& path) {
     names_.emplace_back("messages[" + std::to_string(messages_.size() - 1) + "]" + member, path);
   }
@@ -61,7 +61,7 @@ class InputReader {
   ParamNames& names_;
 };
 
-// Calls of one turn are one message, their results a message each.
+// Adds a call. The calls of one turn form one message; each result is a message of its own.
 void InputReader::add_call(const Json& item, const std::string& path) {
   const bool joins = !messages_.empty() && messages_.back().contains("tool_calls");
   if (!joins) {
@@ -102,7 +102,7 @@ void InputReader::add_item(const Json& item, const std::string& path) {
     name("", path);
     name(".tool_call_id", path + ".call_id");
     name(".content", path + ".output");
-  } else if (type != "reasoning") {  // earlier reasoning is not shown to models again
+  } else if (type != "reasoning") {  // models do not see earlier reasoning again
     fields_.refuse(path + ".type",
                    "\"message\", \"function_call\", \"function_call_output\" or \"reasoning\"",
                    StatusCode::kInvalidArgument, OrderedJsonValue(&type).described());
@@ -126,8 +126,8 @@ void read_input(OrderedFieldReader& fields, Conversation& conversation, ParamNam
   }
 }
 
-// OpenAI's fields: the text's log-probabilities come where "include" names them or "top_logprobs"
-// is above 0. Whatever else "include" may name is not produced here.
+// Reads OpenAI's fields: the answer has the text's log-probabilities if "include" names them or
+// "top_logprobs" is above 0. Other values of "include" have no effect.
 void read_response_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
                             Request& request) {
   const auto top = fields.integer("top_logprobs", 0, facts.options.max_logprobs);
@@ -191,7 +191,7 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
   refuse_unsupported_response(fields);
   read_text_format(fields, {request.output_format, call.names});
   read_input(fields, conversation, call.names);
-  // Responses without tools say "auto", and clients send it back.
+  // Responses without tools report "auto", and clients send it back.
   conversation.tools_may_be_missing = true;
   if (const Json* const tools = fields.any_list("tools")) conversation.tools = *tools;
   if (const Json* const choice = fields.any("tool_choice")) conversation.tool_choice = *choice;

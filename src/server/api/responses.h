@@ -1,4 +1,4 @@
-// POST /v1/responses, without what would have to be stored: conversations are sent whole.
+// POST /v1/responses without stored state: clients send conversations as a whole.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace forerun::server {
 
-// Reads a call, or says what is wrong with it. References must outlive its writer.
+// Reads a call, or returns the error in it. References must outlive the call's writer.
 std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const ServerFacts& facts,
                                                      const ChatFormat& format,
                                                      const std::string& body,

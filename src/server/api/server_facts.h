@@ -1,4 +1,4 @@
-// Facts about the engine that the API reports, and limits of what requests may ask for.
+// Facts about the engine that the API reports, and limits of requests.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace forerun::server {
 
 struct ApiOptions {
-  std::vector<std::string> model_names;  // the first one is answered with; all are accepted
+  std::vector<std::string> model_names;  // answers name the first one; all are accepted
   int32_t max_prompts = 128;             // in one call of /v1/completions
   int32_t max_choices = 128;             // n times prompts
   size_t max_stop_strings = 16;
@@ -19,11 +19,12 @@ struct ApiOptions {
   size_t max_salt_bytes = 1024;
   int32_t max_logprobs = 20;
   int32_t num_slots = 64;  // requests that may run at once
-  // Scored tokens of prompts in one answer, each alternative counted: one takes some 300 bytes.
+  // Maximum scored prompt tokens in one answer, each alternative counted: one takes about 300
+  // bytes.
   int64_t max_scores = 500'000;
 };
 
-// Seconds since 1970.
+// Returns the seconds since 1970.
 inline int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -33,7 +34,7 @@ inline int64_t unix_seconds() {
 struct ServerFacts {
   ApiOptions options;
   EngineInfo info;
-  int64_t created = unix_seconds();  // when the server was created
+  int64_t created = unix_seconds();  // time at which the server was created
 
   const std::string& model() const { return options.model_names.front(); }
 };

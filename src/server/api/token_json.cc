@@ -40,8 +40,8 @@ std::string spelled(int32_t token, const std::string& bytes, const TokenSpelling
   return text;
 }
 
-// The chosen token first, then at most `count` others. If several tokens have the same text, all
-// but the first are named by their ids.
+// Returns the chosen token first, then at most `count` others. If several tokens have the same
+// text, all but the first are named by their ids.
 Json alternatives_by_text(const Engine& engine, const std::vector<TokenLogprob>& token,
                           size_t count, const TokenSpelling& spelling) {
   Json top = Json::object();

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
 
-// "example.org:8080" and "[::1]:8080" without the port.
+// Returns "example.org:8080" or "[::1]:8080" without the port.
 std::string_view without_port(std::string_view host) {
   if (host.starts_with('[')) {
     const size_t end = host.find(']');
@@ -17,7 +17,7 @@ std::string_view without_port(std::string_view host) {
   return host.substr(0, host.find(':'));
 }
 
-// "http://example.org:8080" without the scheme.
+// Returns "http://example.org:8080" without the scheme.
 std::string_view without_scheme(std::string_view origin) {
   const size_t end = origin.find("://");
   return end == std::string_view::npos ? std::string_view() : origin.substr(end + 3);
@@ -26,7 +26,7 @@ std::string_view without_scheme(std::string_view origin) {
 bool needs_no_key(const HttpRequest& head, bool metrics_need_key) {
   if (head.path == "/health" || head.method == "OPTIONS") return true;
   if (head.path == "/metrics") return !metrics_need_key;
-  // The page itself holds nothing secret; it asks for a key before it asks for anything else.
+  // The page itself holds no secrets; it asks for a key before all other requests.
   return head.path == "/" || head.path.starts_with("/page/");
 }
 
@@ -77,7 +77,7 @@ int32_t AccessPolicy::min_priority_of(const HttpRequest& head) const {
 std::optional<size_t> AccessPolicy::key_of(const HttpRequest& head) const {
   const std::string_view given = head.header("Authorization");
   if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return std::nullopt;
-  std::optional<size_t> found;  // all keys are compared, so that the time tells nothing
+  std::optional<size_t> found;  // compares all keys, so that the time reveals nothing
   for (size_t idx = 0; idx < options_.api_keys.size(); ++idx) {
     const bool same =
         equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx].key);
@@ -126,9 +126,9 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
   return std::nullopt;
 }
 
-// OpenAI's JavaScript library sends a dozen X-Stainless-* headers, and other libraries have headers
-// of their own. The server does not read headers that it does not know, so an allowed origin may
-// send all that it asks for.
+// Returns the headers that an allowed origin may send. OpenAI's JavaScript library sends a dozen
+// X-Stainless-* headers, and other libraries have headers of their own. The server ignores headers
+// that it does not know, so an allowed origin may send all that it asks for.
 std::string AccessPolicy::allowed_headers(const HttpRequest& head) {
   std::vector<std::string> names = {"authorization", "content-type", "x-request-id"};
   for (const std::string& name : list_of(head.headers, "Access-Control-Request-Headers")) {

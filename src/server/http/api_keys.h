@@ -10,7 +10,7 @@
 
 namespace forerun::server {
 
-// The range of "priority" is this far to either side of 0; what is lower is served first.
+// "priority" ranges from -kMaxPriority to kMaxPriority; lower values are served first.
 constexpr int32_t kMaxPriority = 1'000'000;
 
 struct ApiKey {
@@ -18,9 +18,9 @@ struct ApiKey {
   std::optional<int32_t> min_priority = {};  // replaces AccessOptions::min_priority for this key
 };
 
-// Reads a file with one key a line, behind which the rights of its owner may stand: "KEY
-// min_priority=-10". Skips empty lines and those that begin with '#'. Fails, naming the line, where
-// a line says anything else, and where the file cannot be read or holds no key.
+// Reads a file with one key per line, optionally followed by the rights of its owner: "KEY
+// min_priority=-10". Skips empty lines and those that begin with '#'. Fails, naming the line, if a
+// line has any other form, and if the file cannot be read or holds no key.
 Result<std::vector<ApiKey>> read_api_keys(const std::string& path);
 
 }  // namespace forerun::server

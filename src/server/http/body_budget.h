@@ -1,7 +1,8 @@
-// The memory that the bodies of all requests share, from their first byte until their request has
-// been read. Bytes count once they have arrived; an announced Content-Length costs nothing.
+// The memory budget that the bodies of all requests share, from the first byte of a body until its
+// request has been read. Bytes count once they have arrived; an announced Content-Length costs
+// nothing.
 //
-// Threads: any.
+// Thread rules: any thread.
 #pragma once
 
 #include <atomic>
@@ -13,14 +14,14 @@ namespace forerun::server {
 
 class BodyBudget {
  public:
-  // Bodies of up to so many bytes may have all of the budget, larger ones 7/8 of it: so large
-  // bodies that stall do not keep out small calls.
+  // Bodies of up to this many bytes may use the whole budget, larger ones 7/8 of it: so large
+  // bodies that stall do not block small calls.
   static constexpr int64_t kSmallBody = 64 << 10;
 
   explicit BodyBudget(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
   int64_t used() const { return used_; }
-  // Whether a body of `bytes` would have room now.
+  // Returns whether a body of `bytes` would fit now.
   bool has_room(int64_t bytes) const { return used_ + bytes <= limit(bytes); }
 
  private:
@@ -34,7 +35,7 @@ class BodyBudget {
   std::atomic<int64_t> used_{0};
 };
 
-// One body's part of the budget, given back by the destructor.
+// One body's part of the budget; the destructor gives it back.
 class BodyMemory {
  public:
   explicit BodyMemory(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
@@ -42,8 +43,8 @@ class BodyMemory {
   BodyMemory(const BodyMemory&) = delete;
   BodyMemory& operator=(const BodyMemory&) = delete;
 
-  // Raises the body's part to `bytes`, never less than before. False: the budget has no room for
-  // more, and nothing has changed.
+  // Raises the body's part to `bytes`, which must not be less than before. Returns false if the
+  // budget has no room; then nothing has changed.
   bool grow_to(int64_t bytes);
 
  private:

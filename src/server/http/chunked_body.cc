@@ -68,7 +68,7 @@ ChunkedBody::Verdict ChunkedBody::take_of_size_line(unsigned char byte) {
   }
   const int digit = place_ == Place::kBlanks ? -1 : hex_value(static_cast<char>(byte));
   if (digit >= 0) {
-    // The limit is far below what overflows.
+    // The limit is far below values that overflow.
     left_ = left_ * 16 + static_cast<uint64_t>(digit);
     if (left_ > max_bytes_ - body_bytes_) return Verdict::kTooLarge;
     return go_to(Place::kSize);

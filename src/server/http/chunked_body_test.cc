@@ -1,4 +1,4 @@
-// Bodies in chunks: what is data, where they end, and what is refused, however the bytes are cut.
+// Tests bodies in chunks: their data, their ends, and refusals, with any split of the bytes.
 #include "server/http/chunked_body.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Found {
 constexpr uint64_t kMaxBytes = 1000;
 constexpr size_t kMaxLineBytes = 50;
 
-// What comes of bytes that arrive at once, which must be what comes of them byte by byte.
+// Returns the result for bytes that arrive at once, which must equal the result byte by byte.
 Found take(const std::string& bytes) {
   ChunkedBody whole(kMaxBytes, kMaxLineBytes), pieces(kMaxBytes, kMaxLineBytes);
   Found found;

@@ -53,11 +53,11 @@ void Connection::be_idle() {
   read_deadline_ = idle_since_ + options_.idle_time;
   parser_.begin();
   if (buffer_.size() > 0 || std::exchange(has_input_, false)) return read_request();
-  buffer_ = {};  // an idle connection holds no memory that it need not
+  buffer_ = {};  // an idle connection keeps no unneeded memory
   wait_readable();
 }
 
-// There is one wait at a time; what follows it depends on the state when it ends.
+// Waits for input. There is only one wait at a time; the state at its end decides what follows.
 void Connection::wait_readable() {
   if (std::exchange(waiting_, true)) return;
   socket_.async_wait(asio::ip::tcp::socket::wait_read,
@@ -90,8 +90,8 @@ void Connection::on_readable() {
   }
 }
 
-// The socket has nothing more to read, so from here on check() finds out whether the client has
-// gone.
+// Called when the socket has nothing more to read: from now on check() detects whether the client
+// has gone.
 void Connection::on_peer_done() {
   if (std::exchange(peer_done_, true)) return;
   ask_whether_there(Clock::now());
@@ -209,7 +209,7 @@ void Connection::answer_and_close(const HttpResponse& response) {
 
 std::string Connection::head_of(const HttpResponse& response, bool is_stream) {
   const HttpRequest& request = parser_.request();
-  // A client of HTTP/1.0 knows no chunks: its stream ends with the connection.
+  // A client of HTTP/1.0 does not support chunks: its stream ends with the connection.
   keep_alive_ = keep_alive_ && !draining_ && !(is_stream && request.version < 11);
   return response_head(
       response, handlers_.headers(request), request,
@@ -251,8 +251,9 @@ void Connection::send_piece(const std::string& bytes) {
   send(size + bytes + "\r\n");
 }
 
-// RFC 9110, 15.2: a client of HTTP/1.1 must read interim answers and ignore those that it did not
-// expect. In a stream of events a line that begins with a colon is a comment.
+// Sends an interim answer or a comment. RFC 9110, 15.2: a client of HTTP/1.1 must read interim
+// answers and ignore unexpected ones. In an event stream a line that begins with a colon is a
+// comment.
 void Connection::ask_whether_there(Clock::time_point now) {
   next_ask_ = now + options_.ask_every;
   if (answer_ended_ || !writing_.empty() || !unsent_.empty()) return;
@@ -311,7 +312,8 @@ void Connection::go_on() {
   linger();
 }
 
-// Closing with unread input would reset the connection, and the answer might be lost on its way.
+// Reads until the client closes: closing with unread input would reset the connection, and the
+// answer might be lost on its way.
 void Connection::linger() {
   state_ = State::kClosing;
   error_code ignored;
@@ -349,8 +351,8 @@ void Connection::cut_off() {
 }
 
 void Connection::check(Clock::time_point now) {
-  // While an answer is being made and more input has come already, no read waits on the socket, so
-  // the client's end would go unnoticed.
+  // If more input has arrived while an answer is being made, no read waits on the socket, so the
+  // client's end would go unnoticed.
   if (state_ == State::kAnswering && (peer_done_ || has_input_ || buffer_.size() > 0)) {
     pollfd peer{socket_.native_handle(), POLLRDHUP, 0};
     if (::poll(&peer, 1, 0) > 0) {
@@ -365,7 +367,7 @@ void Connection::check(Clock::time_point now) {
   read_deadline_ = Clock::time_point::max();
   timed_out_ = true;
   error_code ignored;
-  socket_.cancel(ignored);  // the reading ends, and says so
+  socket_.cancel(ignored);  // the read ends with an error
 }
 
 }  // namespace forerun::server

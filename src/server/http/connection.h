@@ -1,6 +1,6 @@
 // One client's connection: reads requests one after the other (RequestParser), writes their
-// answers, keeps the limits of time, and notices when the client leaves. All on the loop's thread.
-// For the files of this folder that use Boost.
+// answers, enforces time limits, and detects when the client leaves. Used only on the loop's
+// thread. For the files of this folder that use Boost.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -22,23 +22,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `options` and `handlers` must outlive the connection. `bodies`: the budget that it shares with
-  // the server's other connections. `on_closed` is called once, when the connection has ended.
+  // `options` and `handlers` must outlive the connection. `bodies` is the budget that it shares
+  // with the server's other connections. `on_closed` is called once, when the connection has ended.
   Connection(boost::asio::ip::tcp::socket socket, const HttpOptions& options,
              const HttpHandlers& handlers, std::shared_ptr<BodyBudget> bodies,
              std::function<void(Connection*)> on_closed);
 
   // Waits for the first request.
   void start();
-  // Answers without a request, and closes.
+  // Sends an answer without reading a request, and closes.
   void turn_away(int status, const std::string& message);
-  // Ends the connection or request if it has exceeded a time limit, and notices a client that has
-  // gone without sending anything. Must be called several times a second.
+  // Ends the connection or request if it has exceeded a time limit, and detects a client that has
+  // gone silently. Must be called several times a second.
   void check(Clock::time_point now);
-  // Closes after the present answer; at once where there is none.
+  // Closes after the present answer; at once if there is none.
   void drain();
-  // Refuses with 503 a request that has not arrived whole. A request that is being answered goes
-  // on.
+  // Refuses a request that has not arrived whole with 503. A request that is being answered
+  // continues.
   void cut_off();
   void close();
 
@@ -46,7 +46,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point idle_since() const { return idle_since_; }
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
-  // Answers request `number`. Has no effect if that is no longer the present request.
+  // Answers request `number`. Has no effect if it is no longer the present request.
   void respond(uint64_t number, const HttpResponse& response);
   void begin_events(uint64_t number);
   void send_event(uint64_t number, const std::string& data, const std::string& event);
@@ -58,8 +58,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class State : uint8_t {
     kIdle,       // between requests
     kReading,    // a request has begun
-    kAnswering,  // a handler has it, or its answer is being written
-    kClosing,    // the last answer has been written; what still comes is thrown away
+    kAnswering,  // a handler has the request, or its answer is being written
+    kClosing,    // the last answer has been written; further input is dropped
     kClosed
   };
 
@@ -67,19 +67,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_readable();
   void on_readable();
   void read_request();
-  // Take what has come of the head or the body, and read more where that is not all.
+  // Parse the received part of the head or the body, and read more if it is not complete.
   void take_head();
   void begin_body();
   void take_body();
-  // Calls `then` once up to `max_bytes` more of this part of the request have come.
+  // Calls `then` once up to `max_bytes` more of this part of the request have arrived.
   void read_piece(size_t max_bytes, const char* part, void (Connection::*then)());
   void on_read_failed(const boost::system::error_code& error, const char* part);
   std::string_view buffered() const;
-  // Drops what stands in front of `left`, the end of buffered().
+  // Drops the bytes before `left`, the end of buffered().
   void consume_to(std::string_view left);
   void handle();
-  // Called when the client has shut down its sending side: it may have gone, or wait for its
-  // answer.
+  // Called when the client has shut down its sending side: it may have gone, or may be waiting for
+  // its answer.
   void on_peer_done();
   void ask_whether_there(Clock::time_point now);
   // Sends the connection's last answer.
@@ -91,7 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void flush();
   void on_written(const boost::system::error_code& error);
   void finish_answer();
-  void go_on();  // goes on after an answer
+  void go_on();  // continues after an answer
   void linger();
   void discard_input();
   bool answers(uint64_t number) const;
@@ -106,13 +106,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t number_ = 0;  // number of the present request
   bool keep_alive_ = true;
   bool draining_ = false;
-  bool waiting_ = false;       // it waits for something to read
+  bool waiting_ = false;       // it waits for input
   bool has_input_ = false;     // the next request has begun while this one is answered
   bool timed_out_ = false;     // the time ran out while a request was read
   bool peer_done_ = false;     // the client will send no more
   bool head_sent_ = false;     // the answer's head has been sent
   bool is_stream_ = false;     // the answer is a stream
-  bool answer_ended_ = false;  // all of it is in unsent_, or written
+  bool answer_ended_ = false;  // the whole answer is in unsent_ or has been written
   std::function<void()> on_gone_;
   std::string writing_, unsent_;
   int64_t discarded_bytes_ = 0;

@@ -12,7 +12,8 @@
 
 namespace forerun::server {
 
-// For the request `number` of the connection. Destroyed without an answer, it answers with 500.
+// The exchange of request `number` of the connection. If it is destroyed without an answer, it
+// answers with 500.
 class ConnectionExchange : public Exchange {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t number)

@@ -29,7 +29,7 @@ struct EventLoop::Impl {
   std::list<Signals> signals;
 
   ~Impl() {
-    for (Watched& each : watched) each.descriptor.release();  // it is the caller's
+    for (Watched& each : watched) each.descriptor.release();  // the caller owns it
   }
   static void wait(Watched& watched);
   static void wait(Signals& signals);

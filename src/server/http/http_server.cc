@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kSweepEvery{200};
 constexpr std::chrono::milliseconds kWithoutDescriptors{100};
 constexpr int64_t kOtherDescriptors = 256;  // the engine's files, devices and pipes
 
-// The number of connections for which the system allows this process descriptors; raises the
+// Returns the number of connections for which this process may have descriptors; raises the
 // process's limit first.
 int32_t max_connections(int32_t wanted) {
   rlimit limit{};
@@ -111,7 +111,7 @@ void AsioHttpServer::accept() {
 }
 
 void AsioHttpServer::on_accepted(const error_code& error, tcp::socket socket) {
-  if (error) {  // no descriptor is left, say: whoever waits is served when one comes back
+  if (error) {  // for example no descriptor is left: clients wait until one is free
     sweeper_.expires_after(kWithoutDescriptors);
     sweeper_.async_wait([this](const error_code& stopped) {
       if (stopped) return;
@@ -133,7 +133,7 @@ void AsioHttpServer::on_accepted(const error_code& error, tcp::socket socket) {
   accept();
 }
 
-// The connection that has been idle for longest goes first.
+// Closes the connection that has been idle for longest.
 bool AsioHttpServer::make_room() {
   if (connections() < max_connections_) return true;
   Connection* oldest = nullptr;

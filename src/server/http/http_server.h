@@ -1,7 +1,7 @@
-// HTTP/1.1 on one thread: accepts connections, reads requests within limits, hands them to a
-// handler, and writes what it answers. Connections are kept open between requests.
+// HTTP/1.1 on one thread: accepts connections, reads requests within limits, passes them to a
+// handler, and writes its answers. Connections stay open between requests.
 //
-// Limits of what clients can cost: `max_connections` descriptors; `max_header_bytes` and
+// The resources of clients are limited to `max_connections` descriptors; `max_header_bytes` and
 // `max_body_bytes` of memory for `header_time` and `body_time`, counted from a request's first
 // byte; and `max_unsent_bytes` of an answer that is not read. All bodies together may take
 // `body_memory_bytes`, each from its first byte until its request has been released. A client that
@@ -27,9 +27,9 @@
 namespace forerun::server {
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // an address, or a name that has one
-  uint16_t port = 8080;            // 0: any free one
-  int32_t max_connections = 0;     // 0: as many as the process may have descriptors for
+  std::string host = "127.0.0.1";  // an address, or a name that resolves to one
+  uint16_t port = 8080;            // 0: any free port
+  int32_t max_connections = 0;     // 0: as many as the process may have descriptors
   int64_t max_header_bytes = 16 << 10;
   int64_t max_body_bytes = 8 << 20;
   int64_t body_memory_bytes = 128 << 20;
@@ -37,19 +37,19 @@ struct HttpOptions {
   std::chrono::milliseconds header_time{10'000};      // for a header, from its first byte
   std::chrono::milliseconds body_time{60'000};        // for a body, from the header's end
   std::chrono::milliseconds body_stall_time{10'000};  // from one piece of a body to the next
-  // How often a client that sends no more is asked whether it is there.
+  // Interval of the checks whether a client that sends no more is still there.
   std::chrono::milliseconds ask_every{5'000};
   std::chrono::milliseconds idle_time{300'000};  // between requests
-  std::chrono::milliseconds write_time{60'000};  // for a client to take what is written at a time
+  std::chrono::milliseconds write_time{60'000};  // for a client to read one write
 };
 
 struct HttpHandlers {
-  // Called once the headers are there, before a body is read. Returns an answer that refuses the
+  // Called once the headers have arrived, before a body is read. Returns an answer that refuses the
   // request, or nothing.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
   // Called with each whole request. Both functions run on the loop's thread and must not block.
   std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
-  // Headers that every answer to this request has beside its own.
+  // Returns additional headers for every answer to this request.
   std::function<HttpHeaders(const HttpRequest& head)> headers;
   // Returns the answer to an invalid request.
   std::function<HttpResponse(int status, const std::string& message)> failure;
@@ -57,21 +57,21 @@ struct HttpHandlers {
 
 class HttpServer {
  public:
-  // Listens, and accepts once the loop runs. `loop` must outlive the server, and run on until
-  // drain() has called back, or be stopped before the server is destroyed. Fails with
-  // kInvalidArgument where the address cannot be had.
+  // Listens now, and accepts connections once the loop runs. `loop` must outlive the server, and
+  // run until drain() has called back, or be stopped before the server is destroyed. Fails with
+  // kInvalidArgument if it cannot listen on the address.
   static Result<std::unique_ptr<HttpServer>> listen(EventLoop& loop, const HttpOptions& options,
                                                     HttpHandlers handlers);
   virtual ~HttpServer() = default;
 
   virtual uint16_t port() const = 0;
   virtual int32_t connections() const = 0;
-  // Takes no more connections and ends those without a request; the others after their answers.
-  // `done` is called when the last one has gone. Must be called on the loop's thread.
+  // Accepts no more connections and ends those without a request at once, the others after their
+  // answers. Calls `done` when the last one has ended. Must be called on the loop's thread.
   virtual void drain(std::function<void()> done) = 0;
-  // Refuses with 503 all requests that have not arrived whole.
+  // Refuses all requests that have not arrived whole with 503.
   virtual void cut_off() = 0;
-  // Ends all connections that are left.
+  // Ends all remaining connections.
   virtual void close_all() = 0;
 };
 

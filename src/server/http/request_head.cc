@@ -10,16 +10,17 @@ namespace {
 
 using Fault = std::optional<HeadFault>;
 
-// If one of these came twice, two readers might believe different ones.
+// If one of these were repeated, two readers might use different values.
 constexpr std::array<std::string_view, 5> kOnce = {"Host", "Content-Length", "Content-Type",
                                                    "Authorization", "Origin"};
-// The methods of RFC 9110 and RFC 5789; routes answer 404 or 405 to those that they do not have.
+// The methods of RFC 9110 and RFC 5789; routes answer 404 or 405 to methods that they do not
+// support.
 constexpr std::array<std::string_view, 8> kMethods = {"GET",    "HEAD",    "POST",  "PUT",
                                                       "DELETE", "OPTIONS", "TRACE", "PATCH"};
 
 bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
 
-// The rules of RFC 9112, 6.1 and 6.3.
+// Checks the rules of RFC 9112, 6.1 and 6.3.
 Fault check_body_length(const HttpRequest& head) {
   const bool has_length = head.count("Content-Length") > 0;
   if (has_length) {
@@ -51,7 +52,7 @@ Fault check_body_length(const HttpRequest& head) {
                             "', which this server does not decode; accepted: 'chunked'"};
 }
 
-// RFC 3986's unreserved characters, sub-delims and '%'.
+// Accepts RFC 3986's unreserved characters, sub-delims and '%'.
 bool is_host_char(char byte) {
   const auto is_one_of = [byte](std::string_view set) {
     return set.find(byte) != std::string_view::npos;
@@ -59,7 +60,7 @@ bool is_host_char(char byte) {
   return (is_token_char(byte) && !is_one_of("#^`|")) || is_one_of("()=,;");
 }
 
-// "example.org", "[::1]:8080": uri-host [":" port].
+// Accepts uri-host [":" port], such as "example.org" or "[::1]:8080".
 bool is_host(std::string_view value) {
   size_t end = 0;
   if (value.starts_with('[')) {
@@ -106,7 +107,7 @@ HeadFault bad_target(std::string_view target, const char* accepted) {
                    "'; accepted: " + accepted};
 }
 
-// Returns false on a '%' without two hexadecimal digits, or on one that stands for a control
+// Returns false on a '%' without two hexadecimal digits, or on one that encodes a control
 // character.
 bool decode_path(std::string_view path, std::string& out) {
   for (size_t at = 0; at < path.size(); ++at) {
@@ -125,7 +126,8 @@ bool decode_path(std::string_view path, std::string& out) {
   return true;
 }
 
-// "http://example.org/path" becomes "/path", and its host the request's (RFC 9112, 3.2.2).
+// Takes the host of a target: "http://example.org/path" becomes "/path", and its host becomes the
+// request's (RFC 9112, 3.2.2).
 Fault take_host(std::string_view& target, HttpRequest& head) {
   const std::string_view whole = target;
   const size_t scheme = target.find("://");

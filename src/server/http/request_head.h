@@ -1,6 +1,6 @@
-// Decides by RFC 9110 and 9112 what the HTTP parser leaves open in a request's head: how long the
-// body is, which host is meant, what the target names. An ambiguous head is refused, since a head
-// that two readers understand differently can hide one request in another.
+// Decides by RFC 9110 and 9112 what the HTTP parser leaves open in a request's head: the length of
+// the body, the host, and the path in the target. An ambiguous head is refused, since a head that
+// two readers understand differently can hide one request in another.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,12 @@ struct HeadFault {
   std::string message;
 };
 
-// Checks `head` and fills its path and query from the request's target, and Host where the target
+// Checks `head` and fills in its path and query from the request's target, and Host if the target
 // names a host. All other fields of `head` must be filled. The connection must be closed after a
 // fault.
 std::optional<HeadFault> read_head(std::string_view target, HttpRequest& head);
 
-// Whether a request line ends in a version such as "HTTP/2.0".
+// Returns whether a request line ends in a version such as "HTTP/2.0".
 bool ends_in_http_version(std::string_view line);
 
 }  // namespace forerun::server

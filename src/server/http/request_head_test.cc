@@ -1,4 +1,4 @@
-// Heads of requests: where they end, and what RFC 9110 and 9112 say of them.
+// Tests heads of requests: their ends, and the rules of RFC 9110 and 9112.
 #include "server/http/request_head.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using HeadVerdict = HeadScanner::Verdict;
 
-// The verdict on a head that comes whole, which must be the one on a head that comes byte by byte.
+// Returns the verdict on a head that arrives as a whole, which must equal the verdict byte by byte.
 HeadVerdict scan(const std::string& bytes, size_t max_bytes = 200) {
   HeadScanner whole(max_bytes);
   const HeadVerdict verdict = whole.scan(bytes);
@@ -83,7 +83,7 @@ HttpRequest request_of(const Case& asked) {
   return head;
 }
 
-// 0: the head is accepted.
+// Returns the status of the refusal; 0: the head is accepted.
 int status_of(const Case& asked) {
   HttpRequest head = request_of(asked);
   const auto fault = read_head(asked.target, head);

@@ -16,7 +16,7 @@ namespace {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-// Whether an id may stand in headers and logs.
+// Returns whether an id may be used in headers and logs.
 bool is_fit_id(std::string_view id) {
   if (id.empty() || id.size() > 128) return false;
   for (const char letter : id) {
@@ -37,7 +37,7 @@ std::string new_id() {
   return text;
 }
 
-// What is wrong with a head that the HTTP parser refuses, the length of its body apart.
+// Describes the error in a head that the HTTP parser refuses, except for the length of its body.
 std::string describe(const error_code& error) {
   if (error == http::error::bad_content_length) {
     return "Content-Length: malformed or repeated; accepted: one decimal number, without "
@@ -78,7 +78,7 @@ RequestParser::Verdict RequestParser::take_head(std::string_view& bytes) {
                              std::to_string(options_.max_header_bytes) + " bytes");
     case HeadScanner::Verdict::kMore:
       if (scanner_.has_begun() || bytes.empty()) return Verdict::kMore;
-      bytes = {};  // empty lines alone, as some clients add them
+      bytes = {};  // only empty lines, which some clients add
       return Verdict::kBlank;
     case HeadScanner::Verdict::kWhole:
       break;

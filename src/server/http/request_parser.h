@@ -1,8 +1,7 @@
-// Makes requests of the bytes that come on a connection, one after the other: the head, then the
-// body. It knows no socket and no clock; the verdict depends on the bytes, not on how they were cut
-// into pieces.
+// Parses the bytes of a connection into requests, one after the other: the head, then the body. It
+// uses no socket and no clock; the verdict depends only on the bytes, not on how they were split.
 //
-// Threads: one at a time. The budget is shared with other connections' parsers.
+// Thread rules: one thread at a time. The budget is shared with other connections' parsers.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +23,9 @@ class RequestParser {
  public:
   enum class Verdict : uint8_t {
     kMore,     // more bytes are needed
-    kBlank,    // only empty lines have come, and have been taken
-    kWhole,    // the head, or the body, is there
-    kRefused,  // fault() says why; the connection must be closed after the answer
+    kBlank,    // only empty lines have arrived, and have been taken
+    kWhole,    // the head, or the body, is complete
+    kRefused,  // fault() has the reason; the connection must be closed after the answer
   };
 
   // `options` must outlive the parser.
@@ -35,26 +34,26 @@ class RequestParser {
     begin();
   }
 
-  // Forgets the last request: what comes is a new one.
+  // Forgets the last request, to begin a new one.
   void begin();
-  // `bytes`: all that have come of the request. Takes the head off their front once it is whole;
-  // request() then has all but the body.
+  // `bytes`: all bytes of the request so far. Takes the head off their front once it is complete;
+  // request() then has everything except the body.
   Verdict take_head(std::string_view& bytes);
-  // Called once, after the head: kWhole where there is no body, else kMore, or kRefused where the
-  // memory for bodies has no room for it.
+  // Called once, after the head. Returns kWhole if there is no body, kRefused if the memory for
+  // bodies has no room for it, else kMore.
   Verdict begin_body();
-  // Takes what has come of the body off the front of `bytes`. After kWhole the bytes that are left
+  // Takes the received part of the body off the front of `bytes`. After kWhole the remaining bytes
   // belong to the next request.
   Verdict take_body(std::string_view& bytes);
 
-  // Whether anything but whole empty lines has come.
+  // Returns whether any bytes other than whole empty lines have arrived.
   bool has_begun() const { return scanner_.has_begun(); }
   const HeadFault& fault() const { return fault_; }
-  // What is known of the request; as a new one's until its head is whole.
+  // Returns the known part of the request; that of a new one until its head is complete.
   const HttpRequest& request() const { return request_; }
-  // Whether the client wants the connection kept open, by its head.
+  // Returns whether the client wants the connection kept open, by its head.
   bool keeps_alive() const { return keeps_alive_; }
-  // Whether the client waits for an interim answer before it sends the body.
+  // Returns whether the client waits for an interim answer before it sends the body.
   bool expects_continue() const;
   // Returns the whole request. request() keeps the head.
   HttpRequest take_request();
@@ -72,7 +71,7 @@ class RequestParser {
   HeadFault fault_;
   bool keeps_alive_ = true;
   std::optional<ChunkedBody> chunks_;
-  uint64_t body_left_ = 0;  // bytes left of a body that does not come in chunks
+  uint64_t body_left_ = 0;  // remaining bytes of a body without chunks
   std::shared_ptr<BodyMemory> body_memory_;
 };
 

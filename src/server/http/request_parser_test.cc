@@ -15,10 +15,10 @@ struct Parsed {
   ParserVerdict verdict = ParserVerdict::kMore;
   HttpRequest request;
   HeadFault fault;
-  std::string left;  // bytes behind the request
+  std::string left;  // bytes after the request
 };
 
-// Gives the parser `step` bytes more at a time.
+// Gives the parser `step` more bytes at a time.
 Parsed parse_in_steps(const std::string& bytes, size_t step, const HttpOptions& options) {
   RequestParser parser(options, std::make_shared<BodyBudget>(options.body_memory_bytes));
   Parsed parsed;
@@ -43,7 +43,7 @@ Parsed parse_in_steps(const std::string& bytes, size_t step, const HttpOptions& 
   return parsed;
 }
 
-// What comes of the bytes, which must not depend on how they were cut into pieces.
+// Returns the result of parsing the bytes, which must not depend on how they were split.
 Parsed parse(const std::string& bytes, const HttpOptions& options = {}) {
   Parsed whole = parse_in_steps(bytes, bytes.size(), options);
   const Parsed pieces = parse_in_steps(bytes, 1, options);

@@ -1,18 +1,18 @@
-// AssistantOutput: turns a model's text into an assistant message while the text comes.
+// AssistantOutput turns a model's text into an assistant message while the text arrives.
 //
-// Takes the text of one answer in pieces and says what each adds: content, reasoning, the start of
-// a tool call, a piece of its arguments. The deltas of all pieces, put together, are the same
-// however the text was cut. Text is held back only while it may be the beginning of a tag, of the
-// head of a call (up to the arguments' first character), of an end token's name, or one of the
-// newlines that go with a tag.
+// It takes the text of one answer in pieces and returns what each piece adds: content, reasoning,
+// the start of a tool call, a piece of its arguments. The concatenated deltas do not depend on how
+// the text was split. Text is held back only while it may be the beginning of a tag, of the head of
+// a call (up to the arguments' first character), of an end token's name, or one of the newlines
+// that belong to a tag.
 //
-// Text that looks like a call and is not one is content. Where the arguments of a call that has
-// begun stop being JSON, the rest of the text is content; where the text ends within them, the
-// arguments so far stay and ends_within_call() says that the call is not whole. Where the text ends
-// within the head of a call, the head is content if the model ended the text; if something else did
-// (a length, a stop string), the head is dropped, and so is the possible beginning of a tag.
+// Text that resembles a call but is not one is content. If the arguments of a call stop being valid
+// JSON, the rest of the text is content; if the text ends within them, the arguments so far stay
+// and ends_within_call() reports that the call is not complete. If the text ends within the head of
+// a call, the head is content if the model ended the text; if something else did (a length, a stop
+// string), the head is dropped, and so is the possible beginning of a tag.
 //
-// One answer, one thread. Holds no reference to its options.
+// Thread rules: one answer, one thread. Keeps no reference to its options.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,23 @@
 namespace forerun::server {
 
 struct AssistantOutputOptions {
-  // kNone where the request offers no tools (see ToolUse::choice): all is content then.
+  // kNone if the request offers no tools (see ToolUse::choice): all text is content then.
   ToolFormat tool_format = ToolFormat::kNone;
-  // Only these may be called; text that calls another stays content. Empty: any name is a call.
-  // Where arguments are not written as JSON their types are taken from here.
+  // Only these tools may be called; text that calls another one stays content. Empty: any name is a
+  // call. If a format does not write arguments as JSON, their types are taken from here.
   std::vector<OfferedTool> tools;
   // False: the text is over when the first call is complete, see is_over().
   bool parallel_tool_calls = true;
-  // Gives the id of a call that brings none of its own; called once for each, in order. Empty:
+  // Returns the id of a call that has none of its own; called once for each, in order. Empty:
   // "call_0", "call_1", ...
   std::function<std::string(int32_t call_idx)> make_call_id;
 
   ReasoningFormat reasoning_format = ReasoningFormat::kNone;
   bool begins_in_reasoning = false;  // see prompt_opens_reasoning
 
-  // Names that are removed from the end of the text, however many stand there: those of end tokens,
-  // which are in the text of a request that ignores them and shows special tokens. Elsewhere in the
-  // text they stay.
+  // Names that are removed from the end of the text, any number of them: those of end tokens, which
+  // are in the text of a request that ignores them and shows special tokens. Elsewhere in the text
+  // they stay.
   std::vector<std::string> end_token_names;
 };
 
@@ -61,17 +61,18 @@ class AssistantOutput {
   // character, no delta does. Neighbouring deltas differ in kind or call.
   std::vector<OutputDelta> push(std::string_view text);
 
-  // Ends the text and returns what was held back. Nothing may be pushed after it. `is_cut`: the
-  // text's length or something in the request ended it, not the model.
+  // Ends the text and returns the text that was held back. No text may be pushed after it.
+  // `is_cut`: the text's length or something in the request ended it, not the model.
   std::vector<OutputDelta> finish(bool is_cut = false);
 
-  // How many calls have begun. If any, and the last one is whole, an answer that ended by itself
-  // has finish_reason "tool_calls".
+  // Returns how many calls have begun. If any has, and the last one is complete, an answer that
+  // ended by itself has finish_reason "tool_calls".
   int32_t num_tool_calls() const;
-  // After finish(): the last call is not whole, so it does not count as a call.
+  // Returns, after finish(), whether the last call is incomplete, so that it does not count as a
+  // call.
   bool ends_within_call() const;
 
-  // True once the one call that was allowed is complete: further text changes nothing, and the
+  // Returns true once the only allowed call is complete: further text has no effect, and the
   // request may be ended.
   bool is_over() const;
 

@@ -1,5 +1,5 @@
-// Reads any text in any format. The result must not depend on how the text was cut, and if no call
-// and no reasoning was found, all of it must be content.
+// Fuzzes the reader of answers with any text in any format. The result must not depend on how the
+// text was split, and if it has no call and no reasoning, all text must be content.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace forerun::server;
 
-// Bytes below a tab's stand for whole parts of calls, so that short inputs reach deep.
+// Bytes below the tab's code are replaced by whole parts of calls, so that short inputs reach deep.
 constexpr std::string_view kParts[] = {
     "\n<tool_call>\n",
     "</tool_call>",
@@ -80,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ParsedMessage pieces =
       parse_in_pieces(options, text, data[1] % (text.size() + 1), 1 + data[2] % (text.size() + 1));
   if (whole != pieces || whole != parse_in_pieces(options, text, 0, 1)) abort();
-  // The same for a text that was cut. Only its end may be dropped.
+  // The same for a text that was cut: only its end may be dropped.
   const ParsedMessage cut = parse_in_pieces(options, text, text.size(), 1, /*is_cut=*/true);
   if (cut != parse_in_pieces(options, text, 0, 1 + data[2] % 7, /*is_cut=*/true)) abort();
   if (!whole.content.starts_with(cut.content) || cut.calls.size() > whole.calls.size()) abort();

@@ -1,4 +1,4 @@
-// Properties of AssistantOutput over many texts and cuts.
+// Properties of AssistantOutput over many texts and splits.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -18,7 +18,7 @@ AssistantOutputOptions with_format(ToolFormat format) {
   return options;
 }
 
-// Beginning, middle and end of tags beside characters of two to four bytes.
+// The text has beginnings, middles and ends of tags next to characters of two to four bytes.
 TEST(AssistantOutput, PiecesOfWholeCharactersGiveWholeCharacters) {
   const std::string text =
       "ü<｜tool▁calls▁🦙<｜tool▁calls▁begin｜>｜<tool_call>ü<tool_call>{\"name\": "
@@ -42,7 +42,7 @@ TEST(AssistantOutput, PiecesOfWholeCharactersGiveWholeCharacters) {
   }
 }
 
-// Texts of random parts of calls, mostly broken: cut anywhere, nothing changes and nothing is lost.
+// Uses texts of random parts of calls, mostly broken: no split changes the result or loses text.
 TEST(AssistantOutput, RandomPartsInAnyPieces) {
   constexpr const char* kParts[] = {
       "<tool_call>{\"name\": \"f\", \"arguments\": {",
@@ -108,7 +108,7 @@ TEST(AssistantOutput, RandomPartsInAnyPieces) {
   EXPECT_GT(num_calls, 100u);
 }
 
-// Heads of calls within heads of calls, each of which is read again as text.
+// Uses heads of calls within heads of calls, each of which is read again as text.
 TEST(AssistantOutput, TextThatIsReadAgainAndAgainComesToAnEnd) {
   std::string text;
   while (text.size() < 400000)

@@ -1,4 +1,4 @@
-// Every form of calls and reasoning, each text cut in every way.
+// Tests every form of calls and reasoning, with each text split in every way.
 #include "server/output/assistant_output.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,8 @@ AssistantOutputOptions thinking(ToolFormat format = ToolFormat::kNone, bool begi
   return options;
 }
 
-// Expects this of the whole text, of it cut in two at every place, and in pieces of 1 to 7 bytes.
+// Expects this of the whole text, of its splits into two at every place, and of pieces of 1 to 7
+// bytes.
 void expect_message(const AssistantOutputOptions& options, std::string_view text,
                     const ParsedMessage& expected) {
   SCOPED_TRACE(text);
@@ -107,7 +108,7 @@ TEST(AssistantOutput, HermesCalls) {
       options,
       R"(<tool_call>{"type": "function", "n": -1.5e3, "name": "f", "arguments": {}}</tool_call>)",
       {"", "", {{"call_0", "f", "{}"}}});
-  // The text after a call, and a call whose closing tag is missing.
+  // Text after a call, and a call without its closing tag.
   expect_message(options, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\nDone.",
                  {"", "\nDone.", {{"call_0", "f", "{}"}}});
   expect_message(options,
@@ -153,7 +154,7 @@ TEST(AssistantOutput, ACallThatIsCutKeepsWhatCame) {
                  {"", "", {{"call_0", "f", "{}"}}});
 }
 
-// Wherever the text is cut, no markup is content, and a call is one from its arguments' last byte
+// Wherever the text is cut, no markup is content, and a call counts from its arguments' last byte
 // on.
 TEST(AssistantOutput, NothingOfACallThatIsCutIsContent) {
   using enum ToolFormat;
@@ -174,7 +175,7 @@ TEST(AssistantOutput, NothingOfACallThatIsCutIsContent) {
       text = "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>";
       whole_at = text.find("\n</tool_call>");
     }
-    if (format == kMistral) ++whole_at;  // an id may stand behind the arguments
+    if (format == kMistral) ++whole_at;  // an id may follow the arguments
     for (size_t cut = 1; cut <= text.size(); ++cut) {
       AssistantOutput output(options_for(format));
       ParsedMessage message;
@@ -187,7 +188,7 @@ TEST(AssistantOutput, NothingOfACallThatIsCutIsContent) {
       EXPECT_EQ(message.calls[0].arguments, arguments);
     }
   }
-  // Text that cannot become a call any more, or never could, stays text however it ends.
+  // Text that can no longer become a call, or never could, stays text for any ending.
   const std::pair<ToolFormat, const char*> texts[] = {
       {kLlamaJson, R"({"city": "Bonn", "da)"},
       {kLlamaJson, R"({"name": "Bob", "age)"},
@@ -355,7 +356,7 @@ TEST(AssistantOutput, Reasoning) {
   expect_message(thinking(ToolFormat::kNone, true), "Hm. 1 < 2 </thin\n</think>\n\nAnswer",
                  {"Hm. 1 < 2 </thin", "Answer", {}});
   expect_message(thinking(ToolFormat::kNone, true), "\nnever ends\n", {"never ends", "", {}});
-  // Only at the start is it reasoning.
+  // It is reasoning only at the start.
   expect_message(thinking(), "So: <think>x</think>", {"", "So: <think>x</think>", {}});
   expect_message(thinking(), "\n <thin", {"", "\n <thin", {}});
   expect_message(thinking(), " <<think>x", {"", " <<think>x", {}});

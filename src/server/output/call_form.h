@@ -1,4 +1,4 @@
-// CallForm: reads what follows the tag that opens one form of tool calls.
+// CallForm parses the text after the tag that opens one form of tool calls.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ class CallForm {
  public:
   enum class Step : uint8_t {
     kMore,      // the byte belongs to the form
-    kCallDone,  // a call is complete with it, and another may follow
-    kEnd,       // the form is complete with it
-    kBad,       // the byte does not fit the form: it is text, and so are all bytes since the last
-                // call or piece of arguments
+    kCallDone,  // the byte completes a call, and another call may follow
+    kEnd,       // the byte completes the form
+    kBad,  // the byte does not fit the form: it is text, and so are all bytes since the last call
+           // or piece of arguments
   };
 
   virtual ~CallForm() = default;
   // Must not be called after kEnd or kBad.
   virtual Step push(char byte, CallSink& sink) = 0;
-  // Called if the text has ended within the form: puts out the rest of the arguments that have
-  // come. Returns whether the bytes taken since the last call or piece of arguments are markup of
-  // calls; if false, they are the beginning of a call that never came, and therefore text.
+  // Called if the text has ended within the form; emits the rest of the received arguments. Returns
+  // whether the bytes since the last call or piece of arguments are markup of calls; if false, they
+  // are the beginning of a call that never came, and therefore text.
   virtual bool finish(CallSink& sink) = 0;
 };
 
@@ -36,11 +36,11 @@ struct CallOpening {
   std::function<std::unique_ptr<CallForm>()> make_form;
 };
 
-// The texts that open calls of a format.
+// Returns the texts that open calls of a format.
 std::vector<CallOpening> call_openings(ToolFormat format);
 
-// The reader of a call that is a whole answer and has no tag, begun by '{'; null where the format
-// has none.
+// Makes the reader of an untagged call that is a whole answer and begins with '{'; null if the
+// format has none.
 std::unique_ptr<CallForm> make_untagged_form(ToolFormat format);
 
 }  // namespace forerun::server

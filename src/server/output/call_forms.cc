@@ -30,7 +30,7 @@ std::vector<CallOpening> call_openings(ToolFormat format) {
     case ToolFormat::kMistral:
       return {opening<MistralForm>("[TOOL_CALLS]")};
     case ToolFormat::kQwenCoder:
-      // Some calls come without the outer tags.
+      // Some checkpoints write calls without the outer tags.
       return {opening<HermesForm>("<tool_call>"),
               opening<HermesForm>("<seed:tool_call>", "</seed:tool_call>"),
               opening<XmlForm>("<function=")};

@@ -1,5 +1,5 @@
-// CallFrame: the text around the names and arguments of tool calls, for grammars that make a model
-// call a tool, and for other code that writes calls.
+// CallFrame has the text around the names and arguments of tool calls, for grammars that make a
+// model call a tool, and for other code that writes calls.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace forerun::server {
 
-// Calls are written as
+// A call is written as
 //   before_all (before_name NAME before_arguments ARGUMENTS after_arguments) joined by `between`
 //   after_all
-// NAME and ARGUMENTS as in JSON, the name without its quotes. AssistantOutput reads the same calls
-// from it. `more_than_one` is false where the format's templates take one call only.
+// NAME and ARGUMENTS are JSON, the name without its quotes. AssistantOutput parses this text to the
+// same calls. `more_than_one` is false if the format's templates accept only one call.
 struct CallFrame {
   std::string_view before_all, before_name, before_arguments, after_arguments, between, after_all;
   bool more_than_one = true;
 };
 
-// The form closest to what the checkpoints of a format write; all empty for kNone. Qwen3-Coder's
-// arguments are no JSON, so that its calls are written as Hermes' are.
+// Returns the form closest to the checkpoints' own; all empty for kNone. Qwen3-Coder's arguments
+// are not JSON, so its calls are written like Hermes' calls.
 CallFrame call_frame(ToolFormat format);
 
 }  // namespace forerun::server

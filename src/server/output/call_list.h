@@ -1,4 +1,4 @@
-// CallList: reads calls that are written as a JSON list of objects (see CallObject).
+// CallList parses calls that are written as a JSON list of objects (see CallObject).
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ class CallList : public CallForm {
  public:
   explicit CallList(CallObjectRules rules) : rules_(rules) {}
 
-  // Takes the list from its '[' on, with white space before it allowed; returns kEnd with its ']'.
+  // Takes the list from its '[' on, with white space before it allowed; returns kEnd at its ']'.
   Step push(char byte, CallSink& sink) override;
   bool finish(CallSink& sink) override { return object_ ? object_->finish(sink) : has_call_; }
 
@@ -28,10 +28,10 @@ class CallList : public CallForm {
   bool has_call_ = false;
 };
 
-// A list between two tags, the second of which may be missing.
+// Parses a list between two tags; the second tag may be missing.
 class TaggedListForm : public CallForm {
  public:
-  // `close` must outlive it.
+  // `close` must outlive the object.
   explicit TaggedListForm(std::string_view close) : close_(close) {}
 
   Step push(char byte, CallSink& sink) override;

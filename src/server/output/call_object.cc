@@ -6,7 +6,7 @@
 namespace forerun::server {
 namespace {
 
-// The text of a JSON string; false where it is none (a lone surrogate, broken UTF-8).
+// Reads the text of a JSON string; returns false if it is invalid (a lone surrogate, broken UTF-8).
 bool read_string(const std::string& json, std::string& text) {
   const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!value.is_string()) return false;
@@ -93,7 +93,7 @@ CallForm::Step CallObject::push(char byte, CallSink& sink) {
   } else if (reading_ != Reading::kNothing && reading_ != Reading::kOther) {
     raw_ += byte;
   }
-  // A number is over only where the next thing begins.
+  // A number ends only where the next token begins.
   const bool is_over =
       scanner_.depth() <= 1 &&
       (scanner_.expects_next() || scanner_.expects_key() || scanner_.expects_colon());

@@ -7,7 +7,7 @@
 namespace forerun::server {
 namespace {
 
-// Limits how often nested heads of calls are read again; real heads break off after some hundred
+// Limits how often nested heads of calls are read again; real heads break off after a few hundred
 // bytes.
 constexpr size_t kMaxBytesReadAgain = 1 << 20;
 
@@ -82,7 +82,7 @@ void CallScanner::in_text(char byte, CallSink& sink) {
 
 void CallScanner::in_form(char byte, CallSink& sink) {
   held_ += byte;
-  // Content stands before the call.
+  // Content comes before the call.
   sink.content(std::exchange(text_, {}));
   const uint64_t events = sink.num_call_events();
   const CallForm::Step step = form_->push(byte, sink);
@@ -111,7 +111,7 @@ void CallScanner::give_up(CallSink& sink) {
     sink.leave_call();
     end_form();
   } else {
-    // Its first character may open no other: every tag is tried once at a place.
+    // The first character cannot open another tag: every tag is tried once per position.
     form_.reset();
     const size_t tag_at = again.find_first_not_of(" \t\r\n");
     text_ += again.substr(0, tag_at + 1);

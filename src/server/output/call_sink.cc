@@ -55,7 +55,7 @@ void CallSink::begin_call(std::string name, std::string id) {
 void CallSink::arguments(std::string_view text) {
   add(OutputDelta::Kind::kToolArguments, num_calls_ - 1, text);
   for (size_t idx = 0; idx < text.size() && !arguments_are_whole_; ++idx) {
-    // Forms only put out bytes that continue valid JSON, so push() cannot fail.
+    // Forms emit only bytes that continue valid JSON, so push() cannot fail.
     arguments_are_whole_ = arguments_scanner_.push(text[idx]) == JsonScanner::Step::kEnd;
   }
 }

@@ -1,4 +1,4 @@
-// Collects what the readers of a model's text find.
+// Collects the output of the readers of a model's text.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 
 namespace forerun::server {
 
-// OpenAI's names are of 64 characters at most; some protocols put a prefix before them.
+// OpenAI's names have at most 64 characters; some protocols add a prefix.
 constexpr size_t kMaxToolNameBytes = 256;
 
-// Which calls may be made, and the types of their arguments.
+// The tools that may be called, and the types of their arguments.
 class CallableTools {
  public:
   explicit CallableTools(const std::vector<OfferedTool>& tools);
 
   bool may_call(std::string_view name) const;
-  // "string", "integer", ... as the schema names one type; empty where it does not.
+  // Returns "string", "integer", ... if the schema names a single type; empty otherwise.
   std::string_view argument_type(std::string_view name, std::string_view argument) const;
 
  private:
   std::map<std::string, std::map<std::string, std::string, std::less<>>, std::less<>> types_;
 };
 
-// Collects deltas, joining neighbours of one kind.
+// Collects deltas and joins neighbours of one kind.
 class CallSink {
  public:
   CallSink(const std::vector<OfferedTool>& tools, bool parallel,
@@ -40,21 +40,22 @@ class CallSink {
 
   void content(std::string_view text) { add(OutputDelta::Kind::kContent, -1, text); }
   void reasoning(std::string_view text) { add(OutputDelta::Kind::kReasoning, -1, text); }
-  // Begins a call. If the id is empty, one is made.
+  // Begins a call. An empty id is replaced by a new one.
   void begin_call(std::string name, std::string id);
   void arguments(std::string_view text);
 
-  // Whether a call of this name may begin now.
+  // Returns whether a call of this name may begin now.
   bool may_call(std::string_view name) const;
   const CallableTools& tools() const { return tools_; }
   bool parallel() const { return parallel_; }
   int32_t num_calls() const { return num_calls_; }
-  // Whether the arguments of the last call are complete; true where there is none.
+  // Returns whether the arguments of the last call are complete; true if there is no call.
   bool last_call_is_whole() const { return num_calls_ == 0 || arguments_are_whole_; }
-  // Called if the last call's arguments have stopped being JSON: the call stays as it is, and what
-  // follows is text.
+  // Called if the last call's arguments have stopped being valid JSON: the call stays as it is, and
+  // later bytes are text.
   void leave_call() { arguments_are_whole_ = true; }
-  // Counts the calls and pieces of arguments so far, to see whether one was added.
+  // Returns the number of calls and pieces of arguments so far, so that callers can detect a new
+  // one.
   uint64_t num_call_events() const { return num_call_events_; }
 
   std::vector<OutputDelta> take() { return std::exchange(deltas_, {}); }

@@ -16,7 +16,7 @@ namespace forerun::server {
 
 class DeepSeekForm : public CallForm {
  public:
-  // in_call: the tag that began the form was a call's own.
+  // in_call: the tag that began the form was a call's own tag.
   explicit DeepSeekForm(bool in_call) : reading_(in_call ? Reading::kHead : Reading::kCall) {}
 
   Step push(char byte, CallSink& sink) override;
@@ -24,13 +24,13 @@ class DeepSeekForm : public CallForm {
 
  private:
   enum class Reading : uint8_t {
-    kCall,   // a call's tag, or the end's
-    kHead,   // up to <｜tool▁sep｜>
-    kStart,  // name and fence, or the arguments
+    kCall,   // a call's tag, or the end tag
+    kHead,   // text up to <｜tool▁sep｜>
+    kStart,  // name and code fence, or the arguments
     kName,
     kFence,
     kArguments,
-    kTail,  // a fence and the call's end tag
+    kTail,  // a code fence and the call's end tag
   };
 
   Step in_call_tag(char byte);

@@ -1,4 +1,4 @@
-// EndNames: takes names of end tokens off the end of a text that comes in pieces.
+// EndNames removes names of end tokens from the end of a text that arrives in pieces.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace forerun::server {
 
 class EndNames {
  public:
-  // Empty names are ignored. Where one name is the beginning of another the shorter is seen.
+  // Ignores empty names. If one name is the beginning of another, the shorter one is recognized.
   explicit EndNames(std::vector<std::string> names);
 
-  // Appends to `out` what is certain not to be at the end.
+  // Appends the text that is certainly not at the end to `out`.
   void push(std::string_view text, std::string& out);
-  // Ends the text: the beginning of a name that was never completed is text.
+  // Ends the text: the beginning of an incomplete name is text.
   void finish(std::string& out);
 
  private:
@@ -22,7 +22,7 @@ class EndNames {
 
   std::vector<std::string> names_;
   std::string complete_;  // whole names, which are removed if nothing follows
-  std::string partial_;   // the beginning of one
+  std::string partial_;   // the beginning of a name
 };
 
 }  // namespace forerun::server

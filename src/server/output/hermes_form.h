@@ -12,7 +12,7 @@ namespace forerun::server {
 
 class HermesForm : public CallForm {
  public:
-  // `close` must outlive it.
+  // `close` must outlive the object.
   explicit HermesForm(std::string_view close = "</tool_call>") : close_(close) {}
 
   Step push(char byte, CallSink& sink) override;

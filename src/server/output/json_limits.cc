@@ -8,7 +8,7 @@ namespace forerun::server {
 
 const char* excess_of_json(std::string_view text) {
   int depth = 0;
-  // By depth: the number of colons in the object that is open there.
+  // Indexed by depth: the number of colons in the object that is open there.
   std::array<int, kMaxJsonDepth + 1> members = {};
   bool in_string = false;
   for (size_t idx = 0; idx < text.size(); ++idx) {
@@ -20,7 +20,7 @@ const char* excess_of_json(std::string_view text) {
       if (++depth > kMaxJsonDepth) return "it is nested too deeply";
       members[static_cast<size_t>(depth)] = 0;
     } else if (byte == '}' || byte == ']') {
-      if (--depth < 0) return nullptr;  // the parser says what is wrong
+      if (--depth < 0) return nullptr;  // the parser reports the error
     } else if (byte == ':' && ++members[static_cast<size_t>(depth)] > kMaxJsonMembers) {
       return "an object in it has too many members";
     }

@@ -3,7 +3,7 @@
 namespace forerun::server {
 namespace {
 
-// Deeper than any arguments, and within the limits of JSON readers.
+// Deeper than any real arguments, and within the limits of JSON parsers.
 constexpr size_t kMaxDepth = 256;
 
 bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
@@ -74,7 +74,7 @@ JsonScanner::Step JsonScanner::in_number(char byte) {
     default:
       break;
   }
-  // Here a number may end.
+  // A number may end here.
   if (digit) return state_ == State::kZero ? Step::kBad : Step::kMore;
   const bool is_whole = state_ == State::kZero || state_ == State::kDigits;
   if (byte == '.' && is_whole) return enter(State::kPoint);

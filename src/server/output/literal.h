@@ -1,4 +1,4 @@
-// Literal checks, byte by byte, that a fixed text follows. White space may come before it.
+// Literal checks byte by byte that the input is a fixed text. White space may come before it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Literal {
  public:
   enum class Step : uint8_t { kMore, kEnd, kBad };
 
-  // `text` must outlive it.
+  // `text` must outlive the object.
   explicit Literal(std::string_view text) : text_(text) {}
 
   Step push(char byte) {

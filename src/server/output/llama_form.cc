@@ -6,7 +6,7 @@ CallForm::Step LlamaObjectsForm::push(char byte, CallSink& sink) {
   if (!object_) {
     if (is_json_space(byte) || (has_call_ && (byte == ';' || byte == ','))) return Step::kMore;
     if (byte != '{') return Step::kBad;
-    // An answer may be JSON that has a name and is no call.
+    // An answer may be JSON that has a name but is not a call.
     object_.emplace(CallObjectRules{.needs_arguments = true});
   }
   const Step step = object_->push(byte, sink);

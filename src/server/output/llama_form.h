@@ -1,4 +1,4 @@
-// Llama 3.1's calls: JSON objects one after another, and a name in a tag with the arguments behind.
+// Llama 3.1's calls: a sequence of JSON objects, and a name in a tag followed by the arguments.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace forerun::server {
 
-// {"name": ..., "parameters": {...}}, more of them with ';' or ',' or nothing between. Does not end
-// by itself.
+// Parses {"name": ..., "parameters": {...}}, repeated with ';' or ',' or nothing between. Does not
+// end by itself.
 class LlamaObjectsForm : public CallForm {
  public:
   Step push(char byte, CallSink& sink) override;
@@ -23,7 +23,7 @@ class LlamaObjectsForm : public CallForm {
   bool has_call_ = false;
 };
 
-// Reads the text after <function=, i.e. name>{...}</function>.
+// Parses the text after <function=, i.e. name>{...}</function>.
 class LlamaFunctionForm : public CallForm {
  public:
   Step push(char byte, CallSink& sink) override;

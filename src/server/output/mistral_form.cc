@@ -19,7 +19,7 @@ void trim_end(std::string& text) {
 
 CallForm::Step MistralForm::at_start(char byte, CallSink& sink) {
   if (is_json_space(byte)) return Step::kMore;
-  // The member "id", should there be one, stands last.
+  // The member "id", if there is one, comes last.
   constexpr CallObjectRules kRules{.has_id = true};
   is_list_ = byte == '[';
   if (is_list_) json_ = std::make_unique<CallList>(kRules);
@@ -59,7 +59,7 @@ CallForm::Step MistralForm::in_word(char byte, std::string& word, CallSink& sink
 
 CallForm::Step MistralForm::in_tag(char byte) {
   tag_ += byte;
-  // The id comes once, and before the arguments.
+  // There may be one id, before the arguments.
   const bool may_be_id = id_.empty();
   if (tag_ == kArgs) {
     reading_ = Reading::kOpen;

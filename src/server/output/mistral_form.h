@@ -1,5 +1,5 @@
-// Reads the text after Mistral's [TOOL_CALLS]: a list of JSON objects, or one object, or a name,
-// then [CALL_ID]id and [ARGS], each of which may be missing, then the arguments.
+// Parses the text after Mistral's [TOOL_CALLS]: a list of JSON objects, or one object, or a name
+// followed by [CALL_ID]id and [ARGS], either of which may be missing, and the arguments.
 #pragma once
 
 #include <memory>

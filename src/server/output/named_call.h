@@ -1,5 +1,5 @@
-// NamedCall reads the arguments of a call whose name has come before them: a JSON object, which it
-// passes on byte by byte.
+// NamedCall parses the arguments of a call with a known name: a JSON object, which it passes on
+// byte by byte.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ namespace forerun::server {
 
 class NamedCall {
  public:
-  // Begins the call with '{', the first byte of its arguments. False: no such call may be made.
+  // Begins the call with '{', the first byte of its arguments. Returns false if this call is not
+  // allowed.
   bool begin(std::string name, std::string id, CallSink& sink) {
     if (!sink.may_call(name)) return false;
     scanner_ = {};
@@ -20,7 +21,7 @@ class NamedCall {
     return push('{', sink) == JsonScanner::Step::kMore;
   }
 
-  // kEnd with the arguments' last byte.
+  // Returns kEnd at the arguments' last byte.
   JsonScanner::Step push(char byte, CallSink& sink) {
     const JsonScanner::Step step = scanner_.push(byte);
     if (step != JsonScanner::Step::kBad) sink.arguments({&byte, 1});

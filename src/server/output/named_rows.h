@@ -8,8 +8,8 @@
 
 namespace forerun::server {
 
-// The format of the row with this name. kInvalidArgument for another, with those that there are;
-// `what` begins the message.
+// Returns the format of the row with this name. Fails with kInvalidArgument for another name,
+// listing the existing ones; `what` begins the message.
 template <class Rows>
 auto format_of_name(const Rows& rows, const char* what, std::string_view name)
     -> Result<decltype(rows[0].format)> {

@@ -31,7 +31,7 @@ class Normalizer {
  public:
   explicit Normalizer(const TemplateFacts& facts) : facts_(facts) {}
 
-  // Appends what the message becomes.
+  // Appends the converted message.
   Status add(const OrderedJsonValue& message);
   Json take() { return std::move(messages_); }
 
@@ -47,13 +47,13 @@ class Normalizer {
   }
 
   const TemplateFacts& facts_;
-  std::map<std::string, std::string> name_of_call_;  // by the client's id
+  std::map<std::string, std::string> name_of_call_;  // maps the client's id of a call
   Json messages_ = Json::array();
 };
 
 Result<std::string> part_text(const OrderedJsonValue& part) {
   if (!part.is_object()) return part.refuse("an object such as {\"type\": \"text\"}");
-  // An answer that was refused comes back as a part of its own kind.
+  // Clients send a refused answer back as a part of its own kind.
   FORERUN_ASSIGN_OR_RETURN(const std::string type, part["type"].as_choice({"text", "refusal"}));
   return part[type].as_string();
 }
@@ -89,7 +89,7 @@ Result<Json> Normalizer::arguments_of(const OrderedJsonValue& arguments) const {
   }
   if (!arguments.is_string()) return arguments.refuse(kAccepted);
   std::string text = arguments.get()->get<std::string>();
-  // Some clients write an empty text if there are no arguments.
+  // Some clients send an empty text if there are no arguments.
   if (text.empty()) text = "{}";
   Json object = parse_json(text);
   if (!object.is_object()) return arguments.refuse(kAccepted);

@@ -1,4 +1,4 @@
-// Converts messages from the form that OpenAI's clients send to the form that chat templates take.
+// Converts messages from the form of OpenAI's clients to the form of chat templates.
 #pragma once
 
 #include <string>
@@ -8,23 +8,24 @@
 
 namespace forerun::server {
 
-// Checks a request's `messages` (a JSON list) and gives them in the shape that a template with
-// these facts takes:
+// Checks a request's `messages` (a JSON list) and converts them to the form that a template with
+// these facts accepts:
 // - role "developer" becomes "system";
-// - content in parts, of text or a refusal, becomes text (a newline between two parts), or text
+// - content in parts, of text or a refusal, becomes text (parts are joined by a newline), or text
 //   becomes parts;
-// - content null becomes ""; where the facts want it null beside tool calls, content that is there
-//   becomes a message of its own before them;
-// - `arguments` of tool calls, JSON text or an object, becomes what the facts say; an empty list of
-//   tool calls goes, as templates ask whether the member is there;
-// - a message with several tool calls becomes as many with one, where the template takes no more;
-// - ids become nine characters where they must, the same for a call and its result;
-// - a tool's message is given the name of the function it answers, where an earlier call says so;
-// - `reasoning_content` and `name` stay, other members are left out.
+// - content null becomes ""; if the facts want it null beside tool calls, existing content becomes
+//   a message of its own before them;
+// - `arguments` of tool calls, JSON text or an object, become what the facts say; an empty list of
+//   tool calls is removed, as templates ask whether the member is there;
+// - a message with several tool calls becomes several messages with one each, if the template
+//   accepts only one;
+// - ids become nine characters if they must, the same for a call and its result;
+// - a tool's message gets the name of the function that it answers, if an earlier call has it;
+// - `reasoning_content` and `name` stay, other members are removed.
 //
-// kInvalidArgument names the first wrong member by its path, what was found and what is accepted,
-// such as "messages[2].content[0].type: found \"image_url\"; accepted: \"text\" or
-// \"refusal\"".
+// Fails with kInvalidArgument; the message has the path of the first wrong member, what was found
+// and what is accepted, such as "messages[2].content[0].type: found \"image_url\"; accepted:
+// \"text\" or \"refusal\"".
 Result<std::string> normalize_messages(const std::string& messages_json,
                                        const TemplateFacts& facts);
 

@@ -15,7 +15,7 @@ std::string normalized(const std::string& messages, const TemplateFacts& facts =
 const char* const kBroken =
     "messages: found JSON that is broken or nested deeper than 128; accepted: a list";
 
-// A user's message, then the given one.
+// Returns a user's message followed by the given one.
 std::string after_user(const std::string& message, const TemplateFacts& facts = {}) {
   const std::string user = R"({"role":"user","content":"u"})";
   std::string out = normalized("[" + user + "," + message + "]", facts);
@@ -147,7 +147,7 @@ TEST(NormalizeMessages, RefusesWhatIsNestedTooDeep) {
                            deep + "}\"}}]}]";
   EXPECT_NE(normalized(call).find("accepted: a JSON object, or a string that holds one"),
             std::string::npos);
-  // Brackets within texts nest nothing.
+  // Brackets within texts do not nest.
   EXPECT_NE(normalized("[{\"role\":\"user\",\"content\":\"" + deep + "\\\"[\"}]").find("[["),
             std::string::npos);
 }
@@ -157,7 +157,7 @@ TEST(NormalizeMessages, ShowsLongValuesCutBetweenCharacters) {
   for (int idx = 0; idx < 80; ++idx) name += "ü";
   const std::string error = normalized(R"([{"role":")" + name + R"("}])");
   EXPECT_NE(error.find("ü...\""), std::string::npos) << error;
-  // Broken UTF-8 is no JSON.
+  // Broken UTF-8 is not JSON.
   EXPECT_EQ(normalized("[{\"role\":\"\xff\"}]"), kBroken);
 }
 

@@ -1,4 +1,4 @@
-// An addition to the client's assistant message, made from a piece of a model's text.
+// An addition to the client's assistant message from a piece of a model's text.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct OutputDelta {
 
   Kind kind = Kind::kContent;
   int32_t call_idx = -1;  // kToolCall, kToolArguments: from 0, in the order of the text
-  std::string call_id;    // kToolCall alone
-  std::string name;       // kToolCall: the function's
-  std::string text;       // all but kToolCall; never empty there
+  std::string call_id;    // only for kToolCall
+  std::string name;       // kToolCall: name of the function
+  std::string text;       // not for kToolCall; otherwise never empty
 };
 
 }  // namespace forerun::server

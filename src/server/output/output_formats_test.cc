@@ -1,4 +1,4 @@
-// Names, detection and ids of formats.
+// Tests names, detection and ids of formats.
 #include <gtest/gtest.h>
 
 #include "server/output/reasoning_format.h"

@@ -41,7 +41,8 @@ Result<ReasoningFormat> reasoning_format_of_name(std::string_view name) {
 
 ReasoningFormat detect_reasoning_format(std::string_view template_text) {
   for (const ReasoningRow& row : kReasoningFormats) {
-    // Some templates only take the section out of earlier answers and name its end alone.
+    // Some templates only remove the reasoning from earlier answers and contain only its closing
+    // tag.
     if (row.tags.close.empty()) continue;
     if (template_text.find(row.tags.close) != std::string_view::npos) return row.format;
   }

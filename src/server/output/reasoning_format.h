@@ -1,4 +1,4 @@
-// The tags by which a checkpoint marks its reasoning before an answer.
+// The tags that mark a checkpoint's reasoning before an answer.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ struct ReasoningTags {
 };
 ReasoningTags reasoning_tags(ReasoningFormat format);
 
-// "none", "think", "think_box", "seed".
+// Returns "none", "think", "think_box" or "seed".
 const char* reasoning_format_name(ReasoningFormat format);
 
-// kInvalidArgument for another name, with those that there are.
+// Fails with kInvalidArgument for another name, listing the existing ones.
 Result<ReasoningFormat> reasoning_format_of_name(std::string_view name);
 
-// The format whose tags stand in a chat template's text; kNone where there is none.
+// Returns the format with tags in a chat template's text; kNone if there is none.
 ReasoningFormat detect_reasoning_format(std::string_view template_text);
 
-// Whether published checkpoints have the tags as special tokens (Magistral).
+// Returns whether the tags are special tokens in published checkpoints (Magistral).
 bool reasoning_format_needs_special_tokens(ReasoningFormat format);
 
-// True where the prompt as it was rendered has opened the section: it ends with the opening tag and
+// Returns true if the rendered prompt has opened the reasoning: it ends with the opening tag and
 // white space, so that the model's text begins inside.
 bool prompt_opens_reasoning(ReasoningFormat format, std::string_view rendered_prompt);
 

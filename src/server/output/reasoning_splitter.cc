@@ -26,7 +26,7 @@ void ReasoningSplitter::push(std::string_view text, std::string& reasoning, std:
         if (open_.push(byte, content) != TagSearch::kNothing) {
           place_ = Place::kInsideStart;
         } else if (!content.empty()) {
-          // It begins with something else, and no tag counts from here on.
+          // It begins with other text, and no tag counts from here on.
           content += open_.held();
           place_ = Place::kContent;
         }

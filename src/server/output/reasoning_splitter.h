@@ -1,4 +1,4 @@
-// ReasoningSplitter: tells the reasoning at the start of an answer from its content.
+// ReasoningSplitter separates the reasoning at the start of an answer from its content.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class ReasoningSplitter {
  public:
   ReasoningSplitter(ReasoningFormat format, bool begins_inside);
 
-  // Appends what is certain of `text` to the two. Newlines at both ends of the reasoning and before
-  // the content that follows it are dropped.
+  // Appends the parts of `text` that are certain to `reasoning` and `content`. Newlines at both
+  // ends of the reasoning and before the content after it are dropped.
   void push(std::string_view text, std::string& reasoning, std::string& content);
   // Ends the text. `is_cut`: something other than the model ended it, perhaps within a tag.
   void finish(std::string& content, bool is_cut);

@@ -19,7 +19,7 @@ int TagSearch::match(bool& may_go_on) const {
 int TagSearch::push(char byte, std::string& text) {
   partial_ += byte;
   while (!partial_.empty()) {
-    // Tags begin with no white space: it can only be what stands before one.
+    // Tags do not begin with white space, so white space can only come before one.
     if (is_separator(partial_.front())) {
       spaces_ += partial_.front();
       partial_.erase(0, 1);

@@ -1,7 +1,7 @@
-// TagSearch: finds the first of some tags in a text that comes a byte at a time.
+// TagSearch finds the first of several tags in a text that arrives byte by byte.
 //
-// Gives the text back as soon as it is certain to belong to no tag. White space that stands before
-// a tag goes with it: newlines, or all white space where so told.
+// It returns text as soon as that text is certain to belong to no tag. White space before a tag
+// belongs to it: newlines, or all white space if so configured.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ class TagSearch {
   // No tag may be empty, begin with white space or be the beginning of another.
   explicit TagSearch(std::vector<std::string> tags) : tags_(std::move(tags)) {}
 
-  // Takes the next byte and appends what belongs to no tag to `text`. Returns the index of the tag
-  // that is complete with this byte, or kNothing. A complete tag stays in held() until clear().
+  // Takes the next byte and appends the text that belongs to no tag to `text`. Returns the index of
+  // the tag that this byte completes, or kNothing. A complete tag stays in held() until clear().
   int push(char byte, std::string& text);
 
-  // The text that may belong to a tag, or a complete tag, with the white space before it.
+  // Returns the text that may belong to a tag, or a complete tag, with the white space before it.
   std::string held() const { return spaces_ + partial_; }
   std::string_view held_spaces() const { return spaces_; }
   bool holds_partial_tag() const { return !partial_.empty(); }
@@ -29,12 +29,13 @@ class TagSearch {
     spaces_.clear();
     partial_.clear();
   }
-  // Whether spaces and tabs go with a tag as newlines do.
+  // Sets whether spaces and tabs belong to a tag like newlines.
   void hold_all_spaces(bool value) { holds_all_spaces_ = value; }
 
  private:
   bool is_separator(char byte) const;
-  // The tag that partial_ is, or kNothing; `may_go_on` says whether it begins one.
+  // Returns the tag that equals partial_, or kNothing; `may_go_on` says whether partial_ begins
+  // one.
   int match(bool& may_go_on) const;
 
   std::vector<std::string> tags_;

@@ -7,14 +7,14 @@ namespace {
 
 constexpr const char* kText = "probe text";
 constexpr const char* kValue = "probe value";
-// The two spaces show whether a template copies the text: no other way of writing gives them.
+// The two spaces show whether a template copies the text: no other output has them.
 constexpr const char* kArgumentsText = R"({"probe_key":  "probe value"})";
 
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-// The rendered conversation; empty if the template refuses it.
+// Returns the rendered conversation; empty if the template refuses it.
 std::string rendered(const RenderMessages& render, const Json& messages,
                      const std::string& tools = "") {
   const Result<std::string> text = render(json_line(messages), tools);
@@ -43,7 +43,8 @@ void probe_content(const RenderMessages& render, TemplateFacts& facts) {
   facts.wants_content_parts = contains(rendered(render, Json::array({user})), kText);
 }
 
-// Whether calls with this content, and with these tools, are rendered; fills the facts if so.
+// Returns whether the template renders calls with this content, and with these tools; fills in the
+// facts if so.
 bool probe_calls(const RenderMessages& render, const Json& content, const std::string& tools,
                  TemplateFacts& facts) {
   constexpr const char* kNineCharacters = "Pr0beCa11";
@@ -54,13 +55,14 @@ bool probe_calls(const RenderMessages& render, const Json& content, const std::s
   const std::string of_text = text_with(kArgumentsText, kNineCharacters);
   const std::string of_object = text_with(object, kNineCharacters);
   const bool copies_text = contains(of_text, kArgumentsText);
-  // A text made JSON once more has its quotes escaped; an object printed as Python does has none.
+  // If a text was converted to JSON again, its quotes are escaped; an object printed by Python has
+  // no JSON quotes.
   const bool takes_object = contains(of_object, kValue) && !contains(of_object, "{'probe_key'");
   if (!copies_text && !takes_object) return false;
   facts.renders_tool_calls = true;
   facts.wants_null_content = content.is_null();
   facts.wants_arguments_text = copies_text;
-  // Definitions of tools, and how to call them, stand before the user's text.
+  // Definitions of tools, and how to call them, come before the user's text.
   std::string call = copies_text ? of_text : of_object;
   const size_t user_text = call.rfind(kText);
   if (user_text != std::string::npos) call.erase(0, user_text);
@@ -86,7 +88,7 @@ void probe_tools(const RenderMessages& render, TemplateFacts& facts) {
 }
 
 void probe_calls(const RenderMessages& render, TemplateFacts& facts) {
-  // Some templates take no conversation with calls unless there are tools.
+  // Some templates accept conversations with calls only if there are tools.
   for (const std::string& offered : {std::string(), std::string(kTools)}) {
     for (const Json& content : {Json(""), Json(nullptr)}) {
       if (probe_calls(render, content, offered, facts)) return;

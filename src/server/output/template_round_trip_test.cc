@@ -1,4 +1,4 @@
-// Real chat templates: what they write for a tool call in the history is read back as the same
+// Tests real chat templates: their text for a tool call in the history is read back as the same
 // call.
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ class SharedTemplate {
   std::string source_, eos_;
 };
 
-// The message by which a client sends an answer back.
+// Returns the message in which a client sends an answer back.
 Json assistant_message(const ParsedMessage& message) {
   Json calls = Json::array();
   for (const ParsedCall& call : message.calls) {
@@ -128,10 +128,10 @@ TEST(TemplateRoundTrip, CallsComeBack) {
       const auto prompt = chat.render(*before, kTools, true);
       const auto whole = chat.render(*after, kTools);
       ASSERT_TRUE(prompt.ok() && whole.ok()) << whole.status().message();
-      // The prompt of R1 opens a section of reasoning that its history leaves out.
+      // The prompt of R1 opens a section of reasoning, which its history omits.
       std::string begin = *prompt;
       if (prompt_opens_reasoning(expected.reasoning, begin)) begin.resize(begin.find("<think>"));
-      // Qwen's history leaves out the newline between a role and a call.
+      // Qwen's history omits the newline between a role and a call.
       if (!whole->starts_with(begin) && begin.ends_with('\n')) begin.pop_back();
       ASSERT_TRUE(whole->starts_with(begin)) << *whole;
       std::string answer = whole->substr(begin.size());
@@ -145,7 +145,7 @@ TEST(TemplateRoundTrip, CallsComeBack) {
       options.make_call_id = [](int32_t call_idx) { return "Abcdefgh" + std::to_string(call_idx); };
       for (const size_t piece_bytes : {size_t{1}, size_t{5}, answer.size()}) {
         ParsedMessage read = parse_in_pieces(options, answer, 0, piece_bytes);
-        // The same JSON, whatever its spaces.
+        // The same JSON, with any spaces.
         ASSERT_EQ(read.calls.size(), message.calls.size()) << answer;
         EXPECT_EQ(read.content, "") << answer;
         for (size_t idx = 0; idx < read.calls.size(); ++idx) {
@@ -185,7 +185,7 @@ TEST(TemplateRoundTrip, SeveralCallsReachATemplateOfSingleCalls) {
   EXPECT_NE(text->find("{\"name\": \"get_time\""), std::string::npos);
 }
 
-// Templates of our own in the forms that those above leave out.
+// Tests our own templates in the forms that the real ones do not use.
 TEST(TemplateFacts, FormsThatOthersUse) {
   struct Case {
     const char* source;

@@ -20,11 +20,11 @@ struct ParsedMessage {
   bool operator==(const ParsedMessage&) const = default;
 };
 
-// Puts deltas together as a client does. Adds a line to `content` if they break a promise: an empty
+// Joins deltas as a client does. Adds a line to `content` if they break a guarantee: an empty
 // delta, a piece of arguments for a call other than the last, neighbours of one kind.
 void add_deltas(const std::vector<OutputDelta>& deltas, ParsedMessage& message);
 
-// Reads the text in pieces of `piece_bytes` bytes, the first one of `first_bytes`. `is_cut`:
+// Parses the text in pieces of `piece_bytes` bytes, the first one of `first_bytes`. `is_cut`:
 // something other than the model ended the text.
 ParsedMessage parse_in_pieces(const AssistantOutputOptions& options, std::string_view text,
                               size_t first_bytes, size_t piece_bytes, bool is_cut = false);

@@ -24,7 +24,8 @@ struct ToolRow {
   ToolFormat format;
   const char* name;
   std::span<const std::string_view> tags;
-  // Special in the tokenizers of Llama 3.1 and Mistral v0.3; of others it differs by checkpoint.
+  // Whether the tokenizers of Llama 3.1 and Mistral v0.3 have it as a special token; for others it
+  // differs by checkpoint.
   bool special;
 };
 
@@ -50,7 +51,8 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// {"name": ..., "parameters": ...} without a member between, as a definition of a tool has.
+// Returns whether the text has {"name": ..., "parameters": ...} without a member between, unlike a
+// definition of a tool.
 bool names_parameters_next(std::string_view text) {
   constexpr std::string_view kName = "{\"name\": ";
   for (size_t at = text.find(kName); at != std::string_view::npos; at = text.find(kName, at + 1)) {
@@ -72,7 +74,7 @@ ToolFormat detect_tool_format(std::string_view template_text) {
   const auto has = [template_text](std::string_view part) { return contains(template_text, part); };
   if (has("<｜tool▁call▁begin｜>")) return ToolFormat::kDeepSeek;
   if (has("[TOOL_CALLS]")) return ToolFormat::kMistral;
-  // Others' calls, some of them within the same outer tags: GLM's and MiniMax's.
+  // Calls of other formats, some of them within the same outer tags: GLM's and MiniMax's.
   if (has("<arg_key>") || has("<invoke name=")) return ToolFormat::kNone;
   if (has("<function=") && has("<parameter=")) return ToolFormat::kQwenCoder;
   if (has("<tool_call>")) return ToolFormat::kHermes;

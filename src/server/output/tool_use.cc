@@ -21,12 +21,12 @@ bool is_tool_name(const std::string& name) {
   });
 }
 
-// Refuses a member that is neither absent nor null nor an object.
+// Refuses a member that is present, not null and not an object.
 Status check_object(const OrderedJsonValue& value, const char* accepted = "an object") {
   return value.is_null() || value.is_object() ? Status() : value.refuse(accepted);
 }
 
-// Reads one tool and appends it in the shape that templates take to `list`.
+// Reads one tool and appends it to `list` in the form for templates.
 Result<OfferedTool> read_tool(const OrderedJsonValue& tool, Json& list) {
   if (!tool.is_object()) return tool.refuse("an object");
   const OrderedJsonValue type = tool["type"];
@@ -35,7 +35,7 @@ Result<OfferedTool> read_tool(const OrderedJsonValue& tool, Json& list) {
                        type.is_string() ? StatusCode::kUnsupported : StatusCode::kInvalidArgument);
   }
   const OrderedJsonValue nested = tool["function"];
-  // Without a member `function` its members are the tool's own.
+  // Without a member `function`, its members are the tool's own.
   const bool is_flat = nested.is_null() && tool["name"].get() != nullptr;
   if (!is_flat && !nested.is_object()) return nested.refuse("an object");
   const OrderedJsonValue function = is_flat ? tool : nested;
@@ -56,7 +56,7 @@ Result<OfferedTool> read_tool(const OrderedJsonValue& tool, Json& list) {
   Json rendered;
   rendered["name"] = out.name;
   if (!description.is_null()) rendered["description"] = *description.get();
-  // Templates go through its properties.
+  // Templates iterate over its properties.
   rendered["parameters"] = parameters.is_null()
                                ? Json({{"type", "object"}, {"properties", Json::object()}})
                                : *parameters.get();
@@ -95,7 +95,7 @@ Status read_tools(const std::string& tools_json, ToolUse& use) {
   return {};
 }
 
-// The name of the tool that `choice` names, one of `tools`.
+// Returns the name of the tool that `choice` names, which must be one of `tools`.
 Result<std::string> chosen_tool(const OrderedJsonValue& choice,
                                 const std::vector<OfferedTool>& tools) {
   if (!choice.is_object()) return choice.refuse("an object");
@@ -112,7 +112,7 @@ void keep(const std::set<std::string>& names, std::vector<OfferedTool>& tools) {
   std::erase_if(tools, [&](const OfferedTool& tool) { return names.count(tool.name) == 0; });
 }
 
-// {"type": "allowed_tools", "mode": ..., "tools": [...]}, or the same within "allowed_tools".
+// Reads {"type": "allowed_tools", "mode": ..., "tools": [...]}, or the same within "allowed_tools".
 Status keep_allowed(const OrderedJsonValue& choice, ToolUse& use) {
   const OrderedJsonValue nested = choice["allowed_tools"];
   const OrderedJsonValue allowed = nested.is_object() ? nested : choice;
@@ -170,8 +170,7 @@ Result<ToolUse> read_tool_use(const std::string& tools_json, const std::string& 
       FORERUN_RETURN_IF_ERROR(read_choice(OrderedJsonValue(&choice, "", "tool_choice"), use));
     }
   }
-  // A grammar of forced calls would let a model call for ever, so more than one call must be asked
-  // for.
+  // A grammar of forced calls would let a model call forever, so several calls must be asked for.
   if (use.choice == ToolUse::Choice::kNamed) use.parallel = false;
   if (use.choice == ToolUse::Choice::kRequired) use.parallel = parallel_tool_calls.value_or(false);
   if (use.choice == ToolUse::Choice::kNone) {

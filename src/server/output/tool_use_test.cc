@@ -56,10 +56,11 @@ TEST(ToolUse, Choices) {
     EXPECT_EQ(named->choice, ToolUse::Choice::kNamed);
     ASSERT_EQ(named->callable.size(), 1u);
     EXPECT_EQ(named->callable[0].name, "g");
-    // The prompt stays that of the other choices, and so does its KV.
+    // The prompt is that of the other choices, and so is its KV.
     EXPECT_NE(named->tools_json.find("\"f\""), std::string::npos);
   }
-  // One call where OpenAI says one; without an end of their own, no more unless asked for.
+  // A single call where OpenAI specifies one; calls without an end of their own are not repeated
+  // unless asked for.
   const char* const by_name = R"({"type":"function","name":"g"})";
   EXPECT_FALSE(read_tool_use(kTwoTools, by_name, std::nullopt)->parallel);
   EXPECT_FALSE(read_tool_use(kTwoTools, by_name, true)->parallel);

@@ -10,7 +10,8 @@ constexpr std::string_view kParameter = "<parameter=";
 constexpr std::string_view kEndFunction = "</function>";
 constexpr std::string_view kEndParameter = "</parameter>";
 
-// The text within a JSON string, byte by byte: characters beyond ASCII stay as they are.
+// Returns the text in the escapes of a JSON string, byte by byte: characters beyond ASCII stay
+// unchanged.
 std::string escaped(std::string_view text) {
   std::string json;
   for (const char byte : text) {
@@ -36,10 +37,10 @@ std::string escaped(std::string_view text) {
 
 std::string json_string(std::string_view text) { return '"' + escaped(text) + '"'; }
 
-// JSON for a value whose type is `type` or, if that is empty, not known.
+// Returns JSON for a value of type `type`, or of unknown type if that is empty.
 std::string value_json(const std::string& text, std::string_view type) {
   if (type == "boolean" || type.empty()) {
-    // Python's spelling, which models that have read much Python use.
+    // Python's spelling, which some models write.
     if (text == "True") return "true";
     if (text == "False") return "false";
   }
@@ -121,7 +122,7 @@ CallForm::Step XmlForm::in_value(char byte, CallSink& sink) {
     at_value_start_ = false;
     return Step::kMore;
   }
-  // The tag has one '<', so no later part of the held text can begin it again.
+  // The tag has only one '<', so no later part of the held text can begin it again.
   close_.pop_back();
   if (!close_.empty()) {
     put_value(close_, sink);
@@ -161,7 +162,7 @@ CallForm::Step XmlForm::push(char byte, CallSink& sink) {
 
 bool XmlForm::finish(CallSink& sink) {
   if (reading_ != Reading::kValue || streams_ || value_.empty()) return has_begun_;
-  // Puts out the part of the value that is certain, whatever would have followed.
+  // Emits the part of the value that is certain for any continuation.
   constexpr std::string_view kBeginsJson = "{[-0123456789";
   const bool may_be_json = kBeginsJson.find(value_.front()) != std::string_view::npos;
   sink.arguments(may_be_json ? value_ : '"' + escaped(value_));

@@ -1,7 +1,7 @@
-// Reads the text after Qwen3-Coder's <function=, i.e. name>, any number of
-// <parameter=key>value</parameter>, and </function>. The arguments are written as JSON. A value has
-// the type that the schema names; without one it is the JSON value that the text is, or else a
-// string. Strings are put out as they come.
+// Parses the text after Qwen3-Coder's <function=, i.e. name>, any number of
+// <parameter=key>value</parameter>, and </function>. The arguments are emitted as JSON. A value has
+// the type that the schema names; without a type it is the text parsed as JSON, or else a string.
+// Strings are emitted as they arrive.
 #pragma once
 
 #include <string>
@@ -28,14 +28,14 @@ class XmlForm : public CallForm {
 
   Reading reading_ = Reading::kName;
   std::string name_, tag_, key_;
-  bool has_begun_ = false;      // the call has been put out
-  bool has_arguments_ = false;  // one at least
+  bool has_begun_ = false;      // the call has been emitted
+  bool has_arguments_ = false;  // at least one
   bool streams_ = false;        // the value is a string by its schema
   std::string value_;           // text of a value that does not stream
   bool at_value_start_ = false;
-  bool holds_newline_ = false;  // a newline is held, which goes with the closing tag, should that
-                                // follow
-  std::string close_;           // what may be the closing tag
+  // A newline is held, which belongs to the closing tag if that follows.
+  bool holds_newline_ = false;
+  std::string close_;  // the possible beginning of the closing tag
 };
 
 }  // namespace forerun::server

@@ -1,4 +1,4 @@
-// The page's files as embed_files.cmake wrote them into the program.
+// The page's files, which embed_files.cmake compiles into the program.
 #pragma once
 
 #include <string_view>

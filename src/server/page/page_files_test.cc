@@ -52,8 +52,7 @@ TEST(PageFiles, KnowsNoOtherPath) {
   }
 }
 
-// A style or script within the document would be refused by the policy; so would anything from
-// elsewhere.
+// The policy would refuse a style or script within the document, and anything from other servers.
 TEST(PageFiles, NeedsNothingThatThePolicyRefuses) {
   const std::string index(find_page_file("/")->bytes);
   for (const char* const refused : {"<style", " style=", " onclick=", "http://", "https://"}) {
@@ -62,7 +61,7 @@ TEST(PageFiles, NeedsNothingThatThePolicyRefuses) {
   EXPECT_EQ(kPageSecurityPolicy.find("unsafe"), std::string_view::npos);
 }
 
-// Model text goes into the document as text alone.
+// Model text is inserted into the document only as text.
 TEST(PageFiles, SetsNoMarkup) {
   for (const fs::directory_entry& entry : fs::directory_iterator(kFolder)) {
     if (entry.path().extension() != ".js") continue;
