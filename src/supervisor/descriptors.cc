@@ -29,7 +29,7 @@ Status read_available(int& descriptor, const std::function<Status(std::span<cons
     }
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
-    close_once(descriptor);  // the end; of a terminal whose other side is gone it is an error
+    close_once(descriptor);  // end of input; an error if a terminal's other side is gone
   }
   return Status(StatusCode::kCancelled, "the other side has ended");
 }

@@ -1,6 +1,6 @@
-// Functions for readers and writers of descriptors, none of which ever blocks.
+// Functions for reading and writing descriptors without blocking.
 //
-// Threads: one at a time for a descriptor.
+// Thread rules: one thread at a time for a descriptor.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@
 
 namespace forerun {
 
-// From now on reads and writes return at once.
+// Makes reads and writes of the descriptor return at once.
 void make_non_blocking(int descriptor);
 
-// Closes the descriptor, which becomes -1, unless it is that already.
+// Closes the descriptor and sets it to -1, unless it is -1 already.
 void close_once(int& descriptor);
 
-// Hands what can be read without waiting to `take`, piece by piece. Fails with kCancelled at the
-// end of the input, and as `take` does; the descriptor is closed then, as by close_once().
+// Passes the input that is available without waiting to `take`, piece by piece. Fails with
+// kCancelled at the end of the input, and as `take` does; the descriptor is then closed, as by
+// close_once().
 Status read_available(int& descriptor, const std::function<Status(std::span<const char>)>& take);
 
 }  // namespace forerun

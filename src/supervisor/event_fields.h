@@ -1,4 +1,5 @@
-// The fields of the structs that an engine sends, one list for each struct (wire/wire_writer.h).
+// The lists of fields of the structs that an engine sends, one list per struct
+// (wire/wire_writer.h).
 #pragma once
 
 #include "forerun/engine.h"

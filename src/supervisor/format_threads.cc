@@ -52,7 +52,7 @@ void FormatThreads::run(std::deque<Job>& jobs, bool quick) {
     try {
       is_prepared = engine_.prepare_format(job.format, quick);
     } catch (const std::bad_alloc&) {
-      // The request's submit() tells of it, or finds memory again.
+      // The request's submit() reports the lack of memory, or has enough memory again.
     }
     if (!is_prepared && job.effort == Effort::kQuickFirst) {
       post(job.number, std::move(job.format), Effort::kFull);

@@ -1,5 +1,5 @@
-// Threads that compile output formats, so that the thread which speaks with the supervisor goes on
-// meanwhile: one for formats that are compiled quickly, one for the others. See
+// Threads that compile output formats, so that the thread that communicates with the supervisor is
+// not delayed: one for formats that compile quickly, one for the others. See
 // Engine::prepare_format.
 #pragma once
 
@@ -18,25 +18,25 @@ namespace forerun {
 class FormatThreads {
  public:
   enum class Effort : uint8_t {
-    kQuick,       // only as far as that is quick
+    kQuick,       // only if that is quick
     kFull,        // on the second thread
-    kQuickFirst,  // on the first thread, then, where that was not enough, on the second
+    kQuickFirst,  // on the first thread, then, if that was not enough, on the second
   };
   struct Done {
     uint64_t number = 0;
     bool is_prepared = false;
   };
 
-  // The engine must outlive it.
+  // The engine must outlive the object.
   explicit FormatThreads(Engine& engine);
-  // Waits for what runs; what has not begun is dropped.
+  // Waits for the running work; drops work that has not begun.
   ~FormatThreads();
   FormatThreads(const FormatThreads&) = delete;
   FormatThreads& operator=(const FormatThreads&) = delete;
 
-  // `number`: what Done says of it.
+  // `number` identifies the work in its Done.
   void post(uint64_t number, OutputFormat format, Effort effort);
-  // Readable once something is done.
+  // Readable once some work is done.
   int descriptor() const { return waker_.descriptor(); }
   std::vector<Done> take();
 
@@ -50,7 +50,7 @@ class FormatThreads {
 
   Engine& engine_;
   WakeDescriptor waker_;
-  std::mutex mutex_;  // guards all below but the threads
+  std::mutex mutex_;  // guards all members below except the threads
   std::condition_variable changed_;
   std::deque<Job> quick_, slow_;
   std::vector<Done> done_;

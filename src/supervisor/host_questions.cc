@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kQuestionGrace{300};  // the commands leave nothing to tidy up
+constexpr milliseconds kQuestionGrace{300};  // the commands have nothing to clean up
 
 }  // namespace
 

@@ -1,8 +1,7 @@
-// Asks hosts, all at once, whether they can take part in a launch: runs a command for each host
-// (SupervisorOptions::ask) that ends with 0 where the host can. The command's output is thrown
-// away.
+// Asks several hosts at once whether they can take part in a launch: runs a command for each host
+// (SupervisorOptions::ask), which exits with 0 if the host can. The command's output is dropped.
 //
-// Threads: one at a time, the one that made it.
+// Thread rules: only the thread that made the object.
 #pragma once
 
 #include <chrono>
@@ -19,16 +18,16 @@ namespace forerun {
 
 class HostQuestions {
  public:
-  // `options` must outlive it.
+  // `options` must outlive the object.
   HostQuestions(const SupervisorOptions& options, const std::vector<std::string>& hosts);
   // Ends the commands that still run.
   ~HostQuestions();
   HostQuestions(const HostQuestions&) = delete;
   HostQuestions& operator=(const HostQuestions&) = delete;
 
-  // Whether every host has answered or used up its time to answer. Does not wait.
+  // Returns whether every host has answered or used up its time to answer. Does not wait.
   bool is_over();
-  // The hosts whose command has not ended with 0 so far.
+  // Returns the hosts with a command that has not exited with 0 so far.
   std::vector<std::string> silent() const;
 
  private:
@@ -43,9 +42,9 @@ class HostQuestions {
   const Clock::time_point deadline_;
 };
 
-// The hosts to ask: each once, without this machine.
+// Returns the hosts to ask: each once, without this machine.
 std::vector<std::string> hosts_to_ask(const std::vector<std::string>& hosts);
-// "hosts a, b do not answer", for messages; `hosts`: at least one.
+// Returns "hosts a, b do not answer" for messages; `hosts` must not be empty.
 std::string describe_silent(const std::vector<std::string>& hosts);
 
 }  // namespace forerun

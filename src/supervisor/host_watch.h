@@ -1,7 +1,7 @@
-// Finds the hosts of a launch that do not answer: while the launch starts, and, once it is lost,
+// Finds the hosts of a launch that do not answer: while the launch starts, and, after it is lost,
 // until all of them answer again.
 //
-// Threads: used by the supervisor's thread, without the lock. Sets the silent hosts of
+// Thread rules: used by the supervisor's thread, without the lock. Sets the silent hosts of
 // SupervisorState::launch, and looks after its requests while it waits for hosts.
 #pragma once
 
@@ -23,16 +23,15 @@ class HostWatch {
   // as answering.
   HostWatch(const SupervisorOptions& options, SupervisorState& state);
 
-  // Asks all hosts once; returns whether all have answered. Returns early where the supervisor
-  // stops.
+  // Asks all hosts once; returns whether all have answered. Returns early if the supervisor stops.
   bool ask();
-  // Asks again and again until all hosts answer or the supervisor stops.
+  // Asks repeatedly until all hosts answer or the supervisor stops.
   void wait_for_all();
 
-  // To be called every now and then while a launch starts that was begun at `begun`; `has_spoken`:
-  // a message of it has come. Asks hosts once half of the launch's time to start has gone.
+  // Must be called regularly while a launch that began at `begun` starts; `has_spoken`: it has sent
+  // a message. Asks the hosts once half of the launch's start timeout has passed.
   void watch_start(std::chrono::steady_clock::time_point begun, bool has_spoken);
-  // Adds the hosts that do not answer to the error of a launch that has not come up.
+  // Adds the hosts that do not answer to the error of a launch that failed to start.
   void name_silent(LaunchFailure& failure);
   // Ends the questions of watch_start().
   void end_start() { start_questions_.reset(); }
@@ -41,7 +40,7 @@ class HostWatch {
   const SupervisorOptions& options_;
   SupervisorState& state_;
   const std::vector<std::string> hosts_;
-  std::unique_ptr<HostQuestions> start_questions_;  // null: none are under way
+  std::unique_ptr<HostQuestions> start_questions_;  // null: no questions are in progress
 };
 
 }  // namespace forerun

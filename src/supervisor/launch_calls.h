@@ -1,7 +1,7 @@
-// The messages that wait to be sent to the launch, and the calls among them: the messages whose
-// sender waits for the launch's answer.
+// The messages that wait to be sent to the launch, and the calls among them: messages with a sender
+// that waits for the launch's answer.
 //
-// Threads: used under the supervisor's lock, which call() and wait() release while they wait.
+// Thread rules: used under the supervisor's lock, which call() and wait() release while they wait.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class LaunchCalls {
  public:
   enum class State : uint8_t {
     kAsked,     // the launch has not answered
-    kAnswered,  // it has, or the supervisor has given up launches and says why
+    kAnswered,  // the launch has answered, or the supervisor has given up and has the reason
     kLost,      // the launch was lost before it answered
   };
   struct Answer {
@@ -34,7 +34,7 @@ class LaunchCalls {
   // `waker` wakes the supervisor's thread.
   explicit LaunchCalls(std::shared_ptr<WakeDescriptor> waker) : waker_(std::move(waker)) {}
 
-  // Returns a number that no request, part of a request or call of this supervisor has.
+  // Returns a number that no other request, part of a request or call of this supervisor has.
   uint64_t new_id() { return ++last_id_; }
   // Queues a message until the supervisor's thread takes it.
   void queue(DownMessage message) { messages_.push_back(std::move(message)); }
@@ -44,15 +44,15 @@ class LaunchCalls {
   // Queues `message` as a call and waits until it is answered or lost. A launch that does not
   // answer is lost by its silence.
   Answer call(std::unique_lock<std::mutex>& lock, DownMessage message);
-  // Waits for the answer to the call `id`, whose message has been queued under this same lock.
-  // Returns kAsked once `timeout` is over; an answer that comes later finds no call.
+  // Waits for the answer to the call `id`; its message must have been queued under this same lock.
+  // Returns kAsked once `timeout` is over; a later answer is dropped.
   Answer wait(std::unique_lock<std::mutex>& lock, uint64_t id, std::chrono::milliseconds timeout);
 
-  // The launch has answered the call `id`; does nothing if nobody waits for that.
+  // Passes the launch's answer to the call `id`; does nothing if no sender waits for it.
   void answer(uint64_t id, const Status& status, bool result);
-  // The launch is lost: drops the queued messages and ends all waits.
+  // Notes the loss of the launch: drops the queued messages and ends all waits.
   void lose();
-  // No launch will follow: answers all calls with `why`.
+  // Answers all calls with `why`, since no launch will follow.
   void refuse(const Status& why);
 
  private:

@@ -15,10 +15,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLinkPoll{50};
-// A launch that has stood for so long was worth starting.
+// After a launch has run for this long, its start was worth the cost.
 constexpr std::chrono::seconds kLongEnough{60};
 
-// Writing to a process that has died is an error, and no signal.
+// Makes writing to a dead process an error instead of a signal.
 void ignore_broken_pipes() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -71,12 +71,13 @@ std::optional<LaunchFailure> LaunchCycle::run_launch(bool& is_worth_another) {
     return LaunchFailure{.status = link.status(), .rank = {}};
   }
   std::optional<LaunchFailure> failure = serve(**link);
-  // A death while a request is on trial is put down to that request.
+  // If a process dies while a request is on trial, the request is blamed.
   if (failure && is_death(*failure) && has_trial()) failure->kind = LaunchFailure::Kind::kRequest;
   if (failure) hosts_.name_silent(*failure);
   hosts_.end_start();
   (*link)->end(/*politely=*/!failure);
-  // A launch that has never run and says why would only say the same again.
+  // If a launch fails with a reason before it has run, another start would fail for the same
+  // reason.
   const bool has_said_why = failure && ((*link)->has_left() || !(*link)->has_spoken() ||
                                         failure->kind == LaunchFailure::Kind::kRefusal);
   is_worth_another = was_ready() || !has_said_why;
@@ -85,8 +86,8 @@ std::optional<LaunchFailure> LaunchCycle::run_launch(bool& is_worth_another) {
 
 bool LaunchCycle::is_death(const LaunchFailure& failure) const {
   using Kind = LaunchFailure::Kind;
-  // Between hosts, silence is more likely a link's than a process's, so it does not count as a
-  // death.
+  // Between hosts, silence is more often the link's fault than a process's, so it does not count as
+  // a death.
   return failure.kind == Kind::kProcess || failure.kind == Kind::kRequest ||
          (failure.kind == Kind::kSilence && !options_.ask);
 }
@@ -177,8 +178,8 @@ std::optional<LaunchFailure> LaunchCycle::handle(UpMessage&& message) {
       break;
     case Kind::kState:
       state_.reported = std::move(message.state);
-      // Requests can go on without the draft for now, but a failed draft device does not recover by
-      // itself.
+      // Requests can continue without the draft for now, but a failed draft device does not recover
+      // by itself.
       if (state_.launch.has_draft() && state_.reported.load.draft_faults > 0) {
         return LaunchFailure{
             .status = Status(StatusCode::kInternal, "the draft's devices have failed"),
@@ -217,7 +218,7 @@ LaunchFailure LaunchCycle::failure_of(const UpMessage& message) const {
   LaunchFailure failure;
   failure.status = message.status;
   if (message.kind == UpMessage::Kind::kRefused) failure.kind = LaunchFailure::Kind::kRefusal;
-  // A lost stage has died or is silent; the status code tells which.
+  // A lost stage has died or is silent, according to the status code.
   if (message.status.code() == StatusCode::kDeadlineExceeded) {
     failure.kind = LaunchFailure::Kind::kSilence;
   }

@@ -1,7 +1,7 @@
-// The life of launches, one after another: starts a launch, serves requests by it until it is lost,
-// and starts the next one as RelaunchPolicy decides.
+// The life cycle of launches: starts a launch, serves requests with it until it is lost, and starts
+// the next one as RelaunchPolicy decides.
 //
-// Threads: all of it runs on the supervisor's thread, without the lock. It changes the
+// Thread rules: all of it runs on the supervisor's thread, without the lock. It changes the
 // SupervisorState, under its lock, and reads SupervisorState::is_stopping.
 #pragma once
 
@@ -34,16 +34,16 @@ class LaunchCycle {
   // launch with the draft, or because the supervisor stops. Sets `is_worth_another` to false if the
   // launch has never run and has given a reason.
   std::optional<LaunchFailure> run_launch(bool& is_worth_another);
-  // The options of the next launch.
+  // Returns the options of the next launch.
   EngineOptions next_engine();
-  // Serves requests until the launch is lost. Returns nothing if the launch is to end because the
+  // Serves requests until the launch is lost. Returns nothing if the launch must end because the
   // supervisor stops or the draft is to come back.
   std::optional<LaunchFailure> serve(LaunchLink& link);
-  // Returns a failure if the launch is to be replaced.
+  // Returns a failure if the launch must be replaced.
   std::optional<LaunchFailure> handle(UpMessage&& message);
-  void be_ready(EngineInfo&& info);  // under the lock
+  void be_ready(EngineInfo&& info);  // called under the lock
   LaunchFailure failure_of(const UpMessage& message) const;
-  // Whether a request may have caused the failure.
+  // Returns whether a request may have caused the failure.
   bool is_death(const LaunchFailure& failure) const;
   void note_loss(const Status& why);
   // Waits until another launch may be started. Returns false if none will be started.

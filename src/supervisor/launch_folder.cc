@@ -30,15 +30,16 @@ constexpr const char* kPrefix = "forerun-";
 constexpr const char* kFiles = "/tmp";
 constexpr const char* kMemory = "/dev/shm";
 
-// The prefix of folder names of this machine's supervisors. It holds the host, since process
-// numbers are valid on one machine only, and other machines have folders of shared memory, too.
+// Returns the prefix of folder names of this machine's supervisors. It includes the host, since
+// process numbers are valid on one machine only, and other machines also have folders of shared
+// memory.
 std::string own_prefix() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   return kPrefix + std::to_string(std::hash<std::string_view>()(host.data())) + "-";
 }
 
-// The supervisor's process, by a name of this machine; 0: it is none.
+// Returns the supervisor's process from a name of this machine; 0 for other names.
 pid_t process_of(const std::string& name) {
   const std::string prefix = own_prefix();
   if (!name.starts_with(prefix)) return 0;

@@ -27,7 +27,7 @@ TEST(LaunchFolder, GoesWithItsObject) {
   EXPECT_FALSE(LaunchFolder::is_name("other"));
 }
 
-// A folder named by another machine's supervisor: the process id in its name means nothing here.
+// A folder named by another machine's supervisor: the process id in its name is not valid here.
 TEST(LaunchFolder, WhatAnotherMachinesLaunchHasLeftGoesLater) {
   const std::string prefix = "forerun-1-" + std::to_string(getpid()) + "-";
   const auto make = [&](const char* letters, bool is_old) {

@@ -22,7 +22,7 @@ constexpr int kNoProgram = 127;
 constexpr int kOfSignals = 128;  // higher exit codes are a signal's
 constexpr int kMaxSignals = 64;
 constexpr size_t kMaxComplaints = 64;
-constexpr size_t kShownComplaints = 4;  // lines that are shown where none names a rank
+constexpr size_t kShownComplaints = 4;  // number of lines shown if none names a rank
 // mpirun reports which process has died only after the end of that process's output.
 constexpr milliseconds kLastWords{1500};
 constexpr milliseconds kUnspokenGrace{500};
@@ -33,8 +33,8 @@ std::string in_seconds(milliseconds time) {
   return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + " s" : in_ms(time);
 }
 
-// Whether a line of standard error names a rank and so deserves to be shown before others. Decides
-// nothing else.
+// Returns whether a line of standard error names a rank and so should be shown before others. Used
+// for nothing else.
 bool names_a_rank(const std::string& line, int32_t num_ranks) {
   constexpr std::string_view kWord = "rank ";
   for (size_t at = line.find(kWord); at != std::string::npos; at = line.find(kWord, at)) {
@@ -83,7 +83,7 @@ void LaunchLink::send(const DownMessage& message) {
 
 std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
                                               std::vector<UpMessage>& messages) {
-  // Where writing fails the launch ends too, which its output tells.
+  // If writing fails, the launch has ended too, and its output shows that.
   (void)process_->input().write();
   std::array<pollfd, 4> events{{{wake, POLLIN, 0},
                                 {process_->output().descriptor(), POLLIN, 0},
@@ -93,7 +93,8 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   poll(events.data(), events.size(), static_cast<int>(timeout.count()));
 
   const Clock::time_point now = Clock::now();
-  // If this process was stopped, it could not hear the launch: it reads before it counts silence.
+  // If this process was stopped, it could not read the launch's messages, so it reads before it
+  // counts silence.
   if (now - looked_ > options_.longest_silence / 2) heard_ = now;
   looked_ = now;
   if (has_spoken_ && now - pinged_ >= options_.longest_silence / 20) {
@@ -108,7 +109,7 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   std::vector<Bytes> frames;
   std::vector<std::string> lines;
   const Status read = process_->output().read(frames, lines);
-  add_complaints(std::move(lines));  // mpirun's, where it cannot start a program
+  add_complaints(std::move(lines));  // mpirun's lines if it cannot start a program
   for (const Bytes& frame : frames) {
     Result<UpMessage> message = read_up_message(frame);
     if (!message.ok()) return no_message(message.status());
@@ -156,7 +157,7 @@ void LaunchLink::add_complaints(std::vector<std::string> lines) {
   }
 }
 
-// The output has ended. What has been written on standard error last comes behind it.
+// Called when the output has ended. The last lines of standard error may arrive after it.
 LaunchFailure LaunchLink::why_it_ended() {
   const Clock::time_point deadline = Clock::now() + kLastWords;
   for (bool any = true; Clock::now() < deadline && (any || !process_->exit_code());) {
@@ -173,7 +174,7 @@ LaunchFailure LaunchLink::why_it_ended() {
                        "' (Debian has mpirun in openmpi-bin)");
   }
   has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMaxSignals);
-  // Who names a rank says most; a rank's own words come before mpirun's.
+  // A line that names a rank is the most specific; a rank's own line comes before mpirun's.
   const auto names = [this](const std::string& line) {
     return names_a_rank(line, static_cast<int32_t>(options_.hosts.size()));
   };
@@ -202,8 +203,8 @@ void LaunchLink::end(bool politely) {
       if (!process_->input().write().ok()) break;
     }
   }
-  // A launch that has never spoken may be waiting for a host that does not answer, and has nothing
-  // to tidy up.
+  // A launch that has never sent a message may be waiting for a host that does not answer, and has
+  // nothing to clean up.
   const milliseconds grace =
       has_spoken_ ? options_.kill_timeout : std::min(options_.kill_timeout, kUnspokenGrace);
   process_->end(politely && has_spoken_ ? options_.end_timeout : milliseconds(0), grace);

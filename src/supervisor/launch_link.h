@@ -1,7 +1,7 @@
 // The supervisor's connection to one launch: messages to and from its coordinator, whether the
-// launch lives, and what the coordinator, mpirun or a rank wrote if it has failed.
+// launch is alive, and the output of the coordinator, mpirun or a rank if it has failed.
 //
-// Threads: one at a time, the one that started it.
+// Thread rules: only the thread that started the launch.
 #pragma once
 
 #include <chrono>
@@ -23,19 +23,18 @@ namespace forerun {
 
 class LaunchLink {
  public:
-  // `options` must outlive the link. `engine` are the engine options that are sent to the launch.
+  // `options` must outlive the link. `engine` has the engine options that are sent to the launch.
   static Result<std::unique_ptr<LaunchLink>> start(const SupervisorOptions& options,
                                                    const EngineOptions& engine);
 
   void send(const DownMessage& message);
-  // Waits until a message comes, `wake` is readable or `timeout` is over; appends the messages that
-  // have come to `messages`. Returns the failure once the launch is lost; then no message will
-  // come.
+  // Waits until a message arrives, `wake` is readable or `timeout` is over; appends the received
+  // messages to `messages`. Returns the failure once the launch is lost; no message follows then.
   std::optional<LaunchFailure> wait(int wake, std::chrono::milliseconds timeout,
                                     std::vector<UpMessage>& messages);
   bool has_spoken() const { return has_spoken_; }
-  // Whether the launch has ended by itself, with an exit code and not by a signal. Then the reason
-  // is what it wrote, and another start would fail for the same reason.
+  // Returns whether the launch has ended by itself, with an exit code and not by a signal. Then its
+  // output has the reason, and another start would fail for the same reason.
   bool has_left() const { return has_left_; }
   // Ends the launch. `politely`: it is asked to leave and gets time to do so.
   void end(bool politely);

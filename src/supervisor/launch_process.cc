@@ -28,7 +28,7 @@ constexpr int kNotFound = 127;
 constexpr milliseconds kLaunchGrace{2000};
 constexpr milliseconds kExitPoll{5};
 
-// Both ends of a pipe; the destructor closes those that nobody has taken.
+// Both ends of a pipe; the destructor closes those that have not been taken.
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() = default;
@@ -43,11 +43,11 @@ struct Pipe {
   int take(size_t end) { return std::exchange(ends[end], -1); }
 };
 
-// Runs between fork and exec, so it makes nothing but system calls.
+// Runs between fork and exec, so it makes only system calls.
 [[noreturn]] void become(char* const* arguments, pid_t parent, int input, int output, int errors) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(kNotFound);  // it has died meanwhile
+  if (getppid() != parent) _exit(kNotFound);  // the parent has died meanwhile
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
@@ -92,7 +92,7 @@ LaunchProcess::~LaunchProcess() { end(milliseconds(0), kLaunchGrace); }
 
 std::optional<int> LaunchProcess::exit_code() {
   siginfo_t info{};
-  // The process stays a zombie until end(), so that its session cannot become another's.
+  // The process stays a zombie until end(), so that its session number is not used again.
   constexpr int kOptions = WEXITED | WNOHANG | WNOWAIT;
   if (!exit_code_ && waitid(P_PID, static_cast<id_t>(process_), &info, kOptions) == 0 &&
       info.si_pid == process_) {
@@ -145,7 +145,7 @@ std::vector<pid_t> processes_of_session(pid_t session) {
     std::ifstream file(it->path() / "stat");
     std::string text;
     std::getline(file, text);
-    // The process's name, in parentheses, may hold any character.
+    // The process's name, in parentheses, may contain any character.
     std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
     char state = 0;
     pid_t parent = 0, group = 0, its_session = 0;

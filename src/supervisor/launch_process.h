@@ -1,11 +1,12 @@
 // The process that starts a launch (mpirun), together with all processes of the launch on this
-// machine. It reads and writes messages, and ends with this object, whatever state it is in.
+// machine. The object exchanges messages with it, and its destructor ends all these processes,
+// whatever their state.
 //
-// It has a session of its own, so a signal of the terminal does not reach it, and all processes
-// that it has started here can be found by the session, even if it has died or they are stopped. If
-// this process dies, the system sends it SIGTERM.
+// It has a session of its own, so signals of the terminal do not reach it, and all processes that
+// it has started here can be found by the session, even if it has died or they are stopped. If this
+// process dies, the system sends it SIGTERM.
 //
-// Threads: one at a time; the thread that started it must live at least as long.
+// Thread rules: one thread at a time; the thread that started it must live at least as long.
 #pragma once
 
 #include <sys/types.h>
@@ -24,8 +25,8 @@ namespace forerun {
 
 class LaunchProcess {
  public:
-  // Starts a program, which is looked for in PATH, without a shell. Fails with kNotFound if there
-  // is no such program.
+  // Starts a program, which is searched in PATH, without a shell. Fails with kNotFound if there is
+  // no such program.
   static Result<std::unique_ptr<LaunchProcess>> start(const std::vector<std::string>& command);
   // Calls end() with a short timeout.
   ~LaunchProcess();
@@ -34,8 +35,8 @@ class LaunchProcess {
   MessageReader& output() { return output_; }  // its standard output
   LineReader& errors() { return errors_; }     // its standard error
 
-  // The process's exit code, or 128 plus the signal that ended it; nothing while it runs. Does not
-  // wait.
+  // Returns the process's exit code, or 128 plus the signal that ended it; nothing while it runs.
+  // Does not wait.
   std::optional<int> exit_code();
   // Waits up to `timeout` for the process to end, then sends SIGTERM, which mpirun passes on to all
   // hosts, and waits up to `grace` again. Afterwards no process of its session is left on this
@@ -54,7 +55,7 @@ class LaunchProcess {
   bool has_ended_ = false;
 };
 
-// The processes of a session that have not ended.
+// Returns the processes of a session that have not ended.
 std::vector<pid_t> processes_of_session(pid_t session);
 
 }  // namespace forerun

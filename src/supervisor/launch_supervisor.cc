@@ -12,10 +12,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kReadyPoll{50};
-// A healthy launch answers at once.
+// A healthy launch answers within this time.
 constexpr milliseconds kLongestAnswer{1000};
 
-// The answer to a question that only a launch can answer, while there is none.
+// Returns the answer to a call that needs a launch while there is none.
 Status no_launch() {
   constexpr milliseconds kComeAgain{1000};
   return Status(StatusCode::kOverloaded,
@@ -88,7 +88,7 @@ Result<std::shared_ptr<RequestChannel>> LaunchSupervisor::submit(Request request
       return answer.status;
     }
   }
-  // Without an answer, the request waits for it, or for the next launch.
+  // Without an answer, the request waits for the answer or for the next launch.
   requests.connect(id);
   return supervised->channel();
 }

@@ -1,8 +1,8 @@
-// Keeps a launch running and its requests alive: takes requests from an engine's callers, while a
-// thread of its own starts launches and serves the requests by them (LaunchCycle). When a launch is
+// Keeps a launch running and its requests alive: accepts requests from an engine's callers, while
+// its own thread starts launches and serves the requests with them (LaunchCycle). When a launch is
 // lost, the requests continue from their tokens in the next one.
 //
-// Threads: all methods may be called from any thread. submit() waits at most a second for the
+// Thread rules: all methods may be called from any thread. submit() waits at most a second for the
 // launch's answer. Other calls wait until the launch answers or is lost, at most for the longest
 // silence.
 #pragma once
@@ -25,17 +25,18 @@ class LaunchSupervisor : public std::enable_shared_from_this<LaunchSupervisor> {
   ~LaunchSupervisor();
 
   // Waits for the engine of the first launch; calls on_progress on the calling thread. Fails with
-  // the reason why there is no engine; with kCancelled if SupervisorOptions::is_cancelled says so.
+  // the reason if there is no engine; with kCancelled if SupervisorOptions::is_cancelled returns
+  // true.
   Result<EngineInfo> wait_until_ready();
 
-  // Submits a request as SupervisedRequest requires it. While a launch is being replaced, the
-  // request waits for the next one. Fails with the launch's own refusal, with kOverloaded or, once
-  // the supervisor has given up launches, with the reason for that.
+  // Submits a request that meets SupervisedRequest's requirements. While a launch is being
+  // replaced, the request waits for the next one. Fails with the launch's own refusal, with
+  // kOverloaded or, once the supervisor has given up launches, with the reason for that.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
   // Asks the launch for Engine::prepare_format(); returns true if there is no launch.
   bool prepare_format(const OutputFormat& format, bool quick);
-  // The latest state that the launch has reported, and whether there is a launch.
+  // Returns the latest state that the launch has reported, and whether there is a launch.
   EngineState state() const;
   // Ends the launch; its requests end as cancelled.
   void stop();
@@ -48,8 +49,8 @@ class LaunchSupervisor : public std::enable_shared_from_this<LaunchSupervisor> {
   const SupervisorOptions options_;
   const std::shared_ptr<WakeDescriptor> waker_;
   SupervisorState state_;
-  LaunchCycle cycle_;   // used by the thread alone
-  std::thread thread_;  // last: it uses all of the above
+  LaunchCycle cycle_;   // used only by the thread
+  std::thread thread_;  // last: it uses all other members
 };
 
 }  // namespace forerun

@@ -1,6 +1,6 @@
 // Reads lines of text from descriptors without blocking.
 //
-// Threads: one at a time.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace forerun {
 
-// Longer than anything that a program says of itself.
+// Longer than any line that a program writes about itself.
 constexpr size_t kLongestLine = size_t{64} << 20;
 
-// Cuts bytes, as they come, into lines.
+// Splits a stream of bytes into lines.
 class LineCutter {
  public:
   explicit LineCutter(size_t longest = kLongestLine) : longest_(longest) {}
-  // Appends whole lines to `lines`, without their ends ("\n" or "\r\n"); leaves out empty lines.
-  // Fails with kCorrupt if a line is too long; everything after it is ignored.
+  // Appends whole lines to `lines`, without their ends ("\n" or "\r\n"); skips empty lines. Fails
+  // with kCorrupt if a line is too long; all later bytes are ignored.
   Status push(std::string_view bytes, std::vector<std::string>& lines);
-  // The beginning of the line that has not ended yet.
+  // Returns the beginning of the line that has not ended yet.
   const std::string& rest() const { return rest_; }
 
  private:
@@ -40,10 +40,10 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // Appends the lines that have come, without waiting. Fails with kCancelled at the end of the
-  // input and with kCorrupt if LineCutter does; the descriptor is closed then.
+  // Appends the received lines, without waiting. Fails with kCancelled at the end of the input and
+  // with kCorrupt if LineCutter does; the descriptor is then closed.
   Status read(std::vector<std::string>& lines);
-  // For poll(2); -1 once it has ended.
+  // Returns the descriptor for poll(2); -1 once it has ended.
   int descriptor() const { return descriptor_; }
   void close();
 

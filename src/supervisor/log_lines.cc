@@ -8,7 +8,8 @@
 namespace forerun {
 namespace {
 
-constexpr std::string_view kMark = "forerun log ";  // then a digit, the level, a space, the text
+// Followed by a digit, the level, a space and the text.
+constexpr std::string_view kMark = "forerun log ";
 
 }  // namespace
 
@@ -19,7 +20,7 @@ void log_to_supervisor() {
     text += ' ';
     text += line;
     text += '\n';
-    std::fwrite(text.data(), 1, text.size(), stderr);  // as a whole: ranks write side by side
+    std::fwrite(text.data(), 1, text.size(), stderr);  // as a whole, since ranks write concurrently
   });
 }
 

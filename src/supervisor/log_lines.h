@@ -1,5 +1,5 @@
 // Carries the log lines of a launch's processes to the supervisor, through their standard error,
-// which mpirun gathers.
+// which mpirun collects.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 namespace forerun {
 
 // Sends the log of this process to standard error from now on, with a mark and the level on each
-// line. Call before other threads run.
+// line. Call it before other threads run.
 void log_to_supervisor();
 
-// Whether `line` is such a marked line; if so, logs it in this process.
+// Returns whether `line` is such a marked line; if so, logs it in this process.
 bool take_log_line(const std::string& line);
 
 }  // namespace forerun

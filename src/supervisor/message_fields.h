@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-// Stands in front of the first fields whose places another build may have changed.
+// Precedes the first fields with positions that another build may have changed.
 template <class Visitor>
 void visit_build(Visitor& visit) {
   visit.same("build", build_fingerprint(), "all processes are of one build of Forerun");

@@ -1,6 +1,5 @@
-// Feeds bytes to all readers of messages between a supervisor and its launch. An accepted message
-// must be written as the same bytes. The first byte says which reader, and of which kind of
-// message.
+// Fuzzes all readers of messages between a supervisor and its launch. An accepted message must be
+// written as the same bytes. The first byte selects the reader and the kind of message.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +18,7 @@ void check_same(const Bytes& written, std::span<const std::byte> read) {
   if (!std::equal(written.begin(), written.end(), read.begin(), read.end())) std::abort();
 }
 
-// The payload in a good frame, since few inputs get past its header.
+// Puts the payload in a valid frame, since few inputs get past its header.
 void read_payload(uint8_t kind, std::span<const std::byte> payload) {
   Bytes frame = begin_frame({.kind = kind});
   frame.insert(frame.end(), payload.begin(), payload.end());
@@ -30,7 +29,7 @@ void read_payload(uint8_t kind, std::span<const std::byte> payload) {
   if (up.ok()) check_same(write_message(*up), frame);
 }
 
-// Cut in two pieces or in one, a stream gives the same frames and text.
+// A stream must give the same frames and text in one piece and in two.
 void cut(std::span<const std::byte> stream) {
   constexpr size_t kLongest = 1 << 16;
   FrameCutter whole(kLongest), halves(kLongest);

@@ -1,6 +1,6 @@
 // Reads and writes messages over descriptors without blocking.
 //
-// Threads: one at a time.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@
 
 namespace forerun {
 
-// Reads frames from a descriptor, and the lines of text that may come in front of the first one:
-// mpirun writes to the coordinator's output, too.
+// Reads frames from a descriptor, and the lines of text that may come before the first one: mpirun
+// also writes to the coordinator's output.
 class MessageReader {
  public:
-  // Owns the descriptor, which it makes non-blocking. Frames with a longer payload are refused.
+  // Owns the descriptor and makes it non-blocking. Frames with a longer payload are refused.
   explicit MessageReader(int descriptor, size_t longest = kLongestMessage);
   ~MessageReader();
   MessageReader(const MessageReader&) = delete;
   MessageReader& operator=(const MessageReader&) = delete;
 
-  // Appends the frames and lines that have come, without waiting. Fails with kCancelled at the end
-  // of the input, where a part of a frame is thrown away, and with kCorrupt where FrameCutter or
-  // LineCutter does; the descriptor is closed then.
+  // Appends the received frames and lines, without waiting. Fails with kCancelled at the end of the
+  // input, where an incomplete frame is dropped, and with kCorrupt if FrameCutter or LineCutter
+  // does; the descriptor is then closed.
   Status read(std::vector<Bytes>& frames, std::vector<std::string>& lines);
-  // For poll(2); -1 once it has ended.
+  // Returns the descriptor for poll(2); -1 once it has ended.
   int descriptor() const { return descriptor_; }
   void close();
 
  private:
-  // Cuts what has come into frames and lines.
+  // Splits the received bytes into frames and lines.
   Status cut(std::span<const std::byte> bytes, std::vector<Bytes>& frames,
              std::vector<std::string>& lines);
 
@@ -45,10 +45,10 @@ class MessageReader {
   LineCutter lines_;
 };
 
-// Writes frames to a descriptor as fast as they are read there; the rest is queued.
+// Writes frames to a descriptor as fast as its reader reads; queues the rest.
 class MessageWriter {
  public:
-  // Owns the descriptor, which it makes non-blocking.
+  // Owns the descriptor and makes it non-blocking.
   explicit MessageWriter(int descriptor);
   ~MessageWriter();
   MessageWriter(const MessageWriter&) = delete;
@@ -56,7 +56,7 @@ class MessageWriter {
 
   // Queues a frame. Does nothing once the reader is gone.
   void push(Bytes frame);
-  // Writes as much as it can without waiting. Fails with kCancelled if the reader is gone.
+  // Writes as much as possible without waiting. Fails with kCancelled if the reader is gone.
   Status write();
   bool is_empty() const { return queue_.empty(); }
   int descriptor() const { return descriptor_; }
@@ -65,7 +65,7 @@ class MessageWriter {
  private:
   int descriptor_;
   std::deque<Bytes> queue_;
-  size_t written_ = 0;  // bytes of the first message
+  size_t written_ = 0;  // number of written bytes of the first message
 };
 
 }  // namespace forerun

@@ -41,7 +41,7 @@ TEST_F(MessagesOverAPipe, NeitherSideWaits) {
   MessageWriter writer(ends_[1]);
   EXPECT_TRUE(reader.read(frames_, lines_).ok());
   EXPECT_TRUE(frames_.empty());
-  const Bytes large = progress(std::string(1 << 20, 'x'));  // more than a pipe holds
+  const Bytes large = progress(std::string(1 << 20, 'x'));  // more than a pipe can hold
   const Bytes small = progress("small");
   writer.push(large);
   writer.push(small);

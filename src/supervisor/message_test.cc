@@ -94,8 +94,8 @@ T filled(typename T::Kind kind, uint32_t seed) {
   return message;
 }
 
-// Every field that a kind carries, with infinities, NaN, the largest and smallest numbers, texts of
-// any bytes, and optional fields that are set and unset.
+// Tests every field that a kind carries, with infinities, NaN, the largest and smallest numbers,
+// texts of any bytes, and optional fields that are set and unset.
 TEST(Message, EveryKindComesBackBitForBit) {
   for (uint32_t seed = 0; seed < ExtremeFiller::kSeeds; ++seed) {
     for (uint8_t kind = 0; kind <= static_cast<uint8_t>(DownMessage::kLastKind); ++kind) {
@@ -136,7 +136,7 @@ TEST(Message, CarriesWhatItsKindHas) {
   }
 }
 
-// The bytes of a text as a frame of this kind.
+// Returns the bytes of a text as a frame of this kind.
 Bytes frame_of(UpMessage::Kind kind, const std::string& payload) {
   Bytes frame = begin_frame({.kind = static_cast<uint8_t>(kind)});
   for (const char letter : payload) frame.push_back(static_cast<std::byte>(letter));
@@ -174,7 +174,7 @@ TEST(Message, AnotherBuildIsRefused) {
   EXPECT_EQ(read_options(options).status().message(), why);
 }
 
-// Whatever bytes come, they are read or refused, and what is read is written as the same bytes.
+// Any bytes are read or refused, and accepted bytes are written again as the same bytes.
 TEST(Message, AlteredFramesDoNoHarm) {
   std::mt19937 random(7);
   const Bytes frames[] = {write_message(full_submit()), write_message(full_event())};
@@ -202,7 +202,7 @@ TEST(Message, AlteredFramesDoNoHarm) {
     EXPECT_TRUE(!up.ok() || write_message(*up) == frame);
     read += down.ok() || up.ok();
   }
-  EXPECT_GT(read, kTurns / 200);  // some small edits leave a message
+  EXPECT_GT(read, kTurns / 200);  // some small edits leave a valid message
 }
 
 }  // namespace

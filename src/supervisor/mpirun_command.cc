@@ -23,7 +23,7 @@ Status check_network(const std::string& network) {
 
 std::vector<std::string> mpirun_command(const MpirunOptions& options) {
   std::vector<std::string> command = {options.mpirun, "--oversubscribe", "--bind-to", "none"};
-  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");  // as in containers
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");  // for containers
   if (!options.network.empty()) {
     for (const char* const layer : {"btl_tcp_if_include", "oob_tcp_if_include"}) {
       command.insert(command.end(), {"--gmca", layer, options.network});
@@ -32,14 +32,14 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options) {
   if (!options.folder.empty()) {
     command.insert(command.end(), {"--gmca", "orte_tmpdir_base",
                                    LaunchFolder::session_folder(options.folder).string()});
-    // If one process ends, the others end at once. By default mpirun gives them a second to tidy
+    // If one process ends, the others end at once. By default mpirun gives them a second to clean
     // up, and reports the failure only after that.
     command.insert(command.end(), {"--gmca", "odls_base_sigkill_timeout", "0"});
   }
   if (const char* const isa = std::getenv("FORERUN_ISA"); isa != nullptr && *isa != '\0') {
     command.insert(command.end(), {"-x", "FORERUN_ISA"});
   }
-  // mpirun shortens lists of names to patterns, and crashes where a name is an IPv6 address.
+  // mpirun shortens lists of names to patterns, and crashes if a name is an IPv6 address.
   if (std::any_of(options.hosts.begin(), options.hosts.end(),
                   [](const std::string& host) { return host.find(':') != std::string::npos; })) {
     command.insert(command.end(), {"--gmca", "regx", "naive"});

@@ -9,7 +9,7 @@ namespace forerun {
 namespace {
 
 constexpr size_t kShortestRule = 40;
-constexpr size_t kMaxBoxLines = 100;  // longer than any of mpirun's
+constexpr size_t kMaxBoxLines = 100;  // longer than any box of mpirun
 constexpr size_t kMaxHeld = 16;
 constexpr size_t kLongestUnknown = 400;
 
@@ -21,26 +21,27 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Whether the line is ssh's, or its shell's, and says that mpirun can start nothing on a host.
+// Returns whether the line is from ssh, or its shell, and says that mpirun cannot start anything on
+// a host.
 bool is_of_ssh(std::string_view line) {
   return line.starts_with("ssh: ") || has(line, "Permission denied (") ||
          has(line, "Host key verification failed") || has(line, "orted: ") ||
          line.starts_with("kex_exchange_identification") || has(line, "Connection closed by ");
 }
 
-// Whether the line only counts further messages of mpirun, or says how to see them.
+// Returns whether the line only counts further messages of mpirun, or says how to see them.
 bool is_of_counting(std::string_view line) {
   return line.starts_with('[') &&
          (has(line, "sent help message help-") || has(line, "orte_base_help_aggregate"));
 }
 
-// The text behind `name`; empty where `name` is not in it.
+// Returns the text after `name`; empty if `name` is not in it.
 std::string_view behind(std::string_view text, std::string_view name) {
   const size_t at = text.find(name);
   return at == std::string_view::npos ? std::string_view() : text.substr(at + name.size());
 }
 
-// The word behind `name`, up to a blank, a comma or the end.
+// Returns the word after `name`, up to a blank, a comma or the end.
 std::string value_of(std::string_view text, std::string_view name) {
   text = behind(text, name);
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
@@ -155,7 +156,7 @@ void MpirunNotices::take_box(std::vector<std::string>& shown) {
                 shown);
   }
   if (has(text, "Exit code:")) {
-    // A Forerun process that ends with 1 has said why itself.
+    // A Forerun process that exits with 1 has reported the reason itself.
     const std::string code = value_of(text, "Exit code:");
     if (code == "1") return;
     const int rank = number_of(behind(behind(text, "Process name:"), "],"));

@@ -1,5 +1,5 @@
-// Rewrites what a launch puts on standard error: each box of mpirun (several lines between two
-// rules) becomes one line that names the host, or no line where the processes themselves say more.
+// Rewrites a launch's standard error: each box of mpirun (several lines between two rules) becomes
+// one line that names the host, or no line if the processes themselves report more.
 //
 // Thread rules: one thread at a time.
 #pragma once
@@ -17,7 +17,7 @@ class MpirunNotices {
 
   // Takes the next line; returns the lines to show now, in order.
   std::vector<std::string> push(std::string line);
-  // No line comes any more; returns the lines that were held back.
+  // Ends the input; returns the lines that were held back.
   std::vector<std::string> finish();
 
  private:
@@ -28,7 +28,7 @@ class MpirunNotices {
 
   const std::vector<std::string> hosts_;
   bool in_box_ = false;
-  std::vector<std::string> box_;   // lines of the box that has begun and not ended
+  std::vector<std::string> box_;   // lines of the unfinished box
   std::vector<std::string> held_;  // ssh's lines, kept until mpirun's box about that host
   std::string last_;               // the last line shown; several processes may write the same line
 };

@@ -11,7 +11,7 @@ namespace {
 
 const std::string kRule(74, '-');
 
-// The lines that are shown of a text that a launch over these hosts wrote.
+// Returns the lines that are shown of a text written by a launch over these hosts.
 std::vector<std::string> shown(const std::string& text,
                                std::vector<std::string> hosts = {"head", "b", "c"}) {
   MpirunNotices notices(std::move(hosts));
@@ -70,7 +70,7 @@ TEST(MpirunNotices, NameAHostThatSshDoesNotReach) {
       unnamed[0].starts_with("mpirun: one of the hosts x, y: no process can be started there: "
                              "bash: line 1: orted: command not found; "))
       << unnamed[0];
-  // ssh's lines are shown even where mpirun goes on.
+  // ssh's lines are shown even if mpirun continues.
   EXPECT_EQ(shown("ssh: something\nforerun: up\n"), Lines({"forerun: up", "ssh: something"}));
 }
 
@@ -102,7 +102,7 @@ TEST(MpirunNotices, ShortenWhatIsNotKnownAndKeepWhatIsNoBox) {
   const Lines long_one = shown(box(std::string(1000, 'x') + "\n"));
   ASSERT_EQ(long_one.size(), 1U);
   EXPECT_LT(long_one[0].size(), 420U);
-  // A box that never ends.
+  // A box without an end.
   EXPECT_EQ(shown(kRule + "\nhalf\n"), Lines({"mpirun: half"}));
   std::string many = kRule + "\n";
   for (int idx = 0; idx < 300; ++idx) many += "line " + std::to_string(idx) + "\n";

@@ -39,7 +39,7 @@ void RelaunchPolicy::note_progress() {
 void RelaunchPolicy::note_ready(TimePoint now) {
   refusals_ = 0;
   is_draft_cleared_ = false;
-  // The engine was refused with the draft and is up without it, so the draft is at fault.
+  // The engine was refused with the draft and runs without it, so the draft is at fault.
   if (draft_ == Draft::kSuspected) leave_draft_out(now);
 }
 
@@ -47,7 +47,7 @@ bool RelaunchPolicy::with_draft(TimePoint now) {
   if (draft_ == Draft::kLeftOut && now >= draft_due_) {
     draft_ = Draft::kUsed;
     draft_back_ = now;
-    refusals_ = kRefusalsOfDraft - 1;  // the draft has failed before: one more refusal is enough
+    refusals_ = kRefusalsOfDraft - 1;  // the draft has failed before, so one more refusal is enough
   }
   return draft_ == Draft::kUsed;
 }
@@ -58,7 +58,7 @@ bool RelaunchPolicy::wants_draft_back(TimePoint now, bool is_idle) const {
 }
 
 void RelaunchPolicy::leave_draft_out(TimePoint now) {
-  // A draft that has worked for long since it came back starts again with the shortest wait.
+  // If the draft has worked for long since it came back, its wait starts again at the shortest.
   if (draft_back_ == TimePoint() || now - draft_back_ > times_.longest_draft_after) {
     draft_after_ = times_.draft_after;
   } else {
@@ -71,13 +71,13 @@ void RelaunchPolicy::leave_draft_out(TimePoint now) {
 
 RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failure, TimePoint now) {
   using Kind = LaunchFailure::Kind;
-  // Neither failure is the launch's own, and waiting for a host needs no pause besides.
+  // The launch caused neither failure, and waiting for a host needs no further pause.
   if (failure.kind == Kind::kRequest || failure.kind == Kind::kHostAway) return {};
   if (failure.kind == Kind::kDraft && draft_ == Draft::kUsed) {
     leave_draft_out(now);
     return {};
   }
-  if (draft_ == Draft::kSuspected) {  // the launch fails without the draft as well
+  if (draft_ == Draft::kSuspected) {  // the launch also fails without the draft
     draft_ = Draft::kUsed;
     is_draft_cleared_ = true;
   }
@@ -95,7 +95,7 @@ RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failu
   if (static_cast<int32_t>(in_vain_.size()) > relaunches_) {
     decision.give_up = give_up(failure);
   } else if (in_row_ > 1) {
-    // At once the first time, then less and less often.
+    // The first relaunch is immediate; later ones are less and less frequent.
     const int64_t times = int64_t{1} << std::min(in_row_ - 2, kMaxDoublings);
     decision.pause = std::min(times_.first_pause * times, times_.longest_pause);
   }

@@ -1,5 +1,5 @@
-// Decides whether a lost launch is started again, when, and with or without the draft. Pure: it is
-// told the time, and starts nothing itself.
+// Decides whether a lost launch is started again, when, and with or without the draft. Pure:
+// callers pass the time, and it starts nothing itself.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@
 
 namespace forerun {
 
-// Why a launch has ended.
+// The reason why a launch has ended.
 struct LaunchFailure {
   enum class Kind : uint8_t {
-    kProcess,   // a process has died, or what it said was no message
-    kSilence,   // nothing was heard of a process, or the launch has not come up
+    kProcess,   // a process has died, or has sent an invalid message
+    kSilence,   // a process was silent for too long, or the launch did not start in time
     kRefusal,   // the engine cannot be made with these options
     kDraft,     // the draft's devices have failed
     kRequest,   // a process has died while a request was on trial (SupervisorOptions)
@@ -24,62 +24,62 @@ struct LaunchFailure {
   };
   Status status;
   Kind kind = Kind::kProcess;
-  // The rank that the failure began with; nothing where that is not known.
+  // The rank where the failure began; unset if unknown.
   std::optional<int32_t> rank;
 };
 
 struct RelaunchTimes {
   using milliseconds = std::chrono::milliseconds;
-  // The pause between the second start in a row and the third; each further one is twice as long.
+  // The pause between the second start in a row and the third; each further pause is twice as long.
   milliseconds first_pause{500};
   milliseconds longest_pause = std::chrono::minutes(2);
-  // After this time a failure no longer counts.
+  // Age after which a failure no longer counts.
   milliseconds forgiven_after = std::chrono::minutes(10);
-  // After this time a draft that was left out is tried again; the time doubles each time that the
-  // draft fails again.
+  // Time after which a draft that was left out is tried again; it doubles each time the draft fails
+  // again.
   milliseconds draft_after = std::chrono::minutes(5);
   milliseconds longest_draft_after = std::chrono::hours(1);
-  // After this further time it is tried even if requests are under way.
+  // Further time after which the draft is tried even if requests are running.
   milliseconds draft_patience = std::chrono::hours(1);
 };
 
 class RelaunchPolicy {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  // After this many refusals in a row with the draft, a start without it follows.
+  // Number of refusals in a row with the draft after which a start without it follows.
   static constexpr int kRefusalsOfDraft = 2;
 
-  // Gives up at more than `relaunches` failures within RelaunchTimes::forgiven_after with no work
-  // done between. `hosts` by rank, for messages.
+  // Gives up after more than `relaunches` failures within RelaunchTimes::forgiven_after without
+  // progress between them. `hosts`, by rank, are for messages.
   RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts,
                  const RelaunchTimes& times = {});
 
   struct Decision {
-    Status give_up;                      // not ok: nothing is started again, and this is why
-    std::chrono::milliseconds pause{0};  // pause before it is started again
+    Status give_up;                      // not ok: no further start, with the reason
+    std::chrono::milliseconds pause{0};  // pause before the next start
   };
   Decision note_failure(const LaunchFailure& failure, TimePoint now);
-  // The engine of a launch is ready.
+  // Notes that the engine of a launch is ready.
   void note_ready(TimePoint now);
-  // A token has come, or the launch has been up for long: earlier failures count no longer.
+  // Notes a token, or that the launch has run for long: earlier failures no longer count.
   void note_progress();
 
-  // Whether a launch that is started now should have the draft.
+  // Returns whether a launch that is started now should have the draft.
   bool with_draft(TimePoint now);
-  // Whether a launch without the draft is to be replaced by one with it. `is_idle`: no request is
-  // under way.
+  // Returns whether a launch without the draft should be replaced by one with it. `is_idle`: no
+  // request is running.
   bool wants_draft_back(TimePoint now, bool is_idle) const;
-  // How many starts have failed since work was last done.
+  // Returns how many starts have failed since the last progress.
   int32_t failures_in_row() const { return in_row_; }
-  // "rank 2 (host b)"
+  // Returns "rank 2 (host b)".
   std::string describe(int32_t rank) const;
 
  private:
   enum class Draft : uint8_t {
-    kNone,       // there is none
-    kUsed,       // launches have it
-    kSuspected,  // one launch without it will show whether refusals are its fault
-    kLeftOut,    // it has failed, and comes back when it is due
+    kNone,       // there is no draft
+    kUsed,       // launches have the draft
+    kSuspected,  // one launch without the draft will show whether it causes the refusals
+    kLeftOut,    // it has failed, and comes back after its wait
   };
   struct Failure {
     TimePoint time;
@@ -95,8 +95,8 @@ class RelaunchPolicy {
   TimePoint draft_due_{};
   TimePoint draft_back_{};
   std::chrono::milliseconds draft_after_;
-  int refusals_ = 0;               // in a row
-  bool is_draft_cleared_ = false;  // since a launch was up, one without the draft was refused, too
+  int refusals_ = 0;               // number of refusals in a row
+  bool is_draft_cleared_ = false;  // since a launch ran, one without the draft was refused, too
   std::vector<Failure> in_vain_;   // failures that still count
   int32_t in_row_ = 0;
 };

@@ -61,7 +61,7 @@ TEST(RelaunchPolicy, PausesGrowToMinutes) {
   }
 }
 
-// Ten relaunches last for four minutes of pauses.
+// The pauses of ten relaunches last for four minutes.
 TEST(RelaunchPolicy, TheDefaultBudgetLastsForMinutes) {
   RelaunchPolicy policy(10, false, {"a", "b"});
   TimePoint now = kBegin;
@@ -81,7 +81,7 @@ TEST(RelaunchPolicy, TenMinutesForgiveAFailure) {
     EXPECT_TRUE(policy.note_failure(of_rank(1), now).give_up.ok()) << turn;
     now += minutes(5) + seconds(1);
   }
-  // Even when failures are forgiven, pauses stay long where no launch comes up.
+  // Even when failures are forgiven, pauses stay long if no launch starts.
   EXPECT_EQ(policy.note_failure(of_rank(1), now).pause, minutes(2));
   EXPECT_TRUE(policy.note_failure(of_rank(1), now + seconds(1)).give_up.ok() ||
               policy.failures_in_row() > 20);
@@ -115,7 +115,7 @@ TEST(RelaunchPolicy, ADraftThatFailsIsLeftOutAndComesBack) {
   for (const int64_t each : expected_minutes) {
     EXPECT_TRUE(policy.with_draft(now));
     const auto decision = policy.note_failure(of_rank(0, Kind::kDraft), now);
-    EXPECT_TRUE(decision.give_up.ok());  // it is no failure of the launch
+    EXPECT_TRUE(decision.give_up.ok());  // it is not a failure of the launch
     EXPECT_EQ(decision.pause.count(), 0);
     EXPECT_FALSE(policy.with_draft(now));
     policy.note_ready(now);
@@ -128,7 +128,7 @@ TEST(RelaunchPolicy, ADraftThatFailsIsLeftOutAndComesBack) {
     EXPECT_TRUE(policy.wants_draft_back(due + minutes(60), false));
     now = due;
   }
-  // One that has worked for long begins anew.
+  // A draft that has worked for long starts again with the shortest wait.
   EXPECT_TRUE(policy.with_draft(now));
   now += std::chrono::hours(2);
   policy.note_failure(of_rank(0, Kind::kDraft), now);
@@ -140,7 +140,7 @@ TEST(RelaunchPolicy, RefusalsAreTheDraftsWhereItComesUpWithoutIt) {
   policy.note_failure(of_rank(0, Kind::kRefusal), kBegin);
   EXPECT_TRUE(policy.with_draft(kBegin));
   policy.note_failure(of_rank(0, Kind::kRefusal), kBegin);
-  EXPECT_FALSE(policy.with_draft(kBegin));  // one start shows it
+  EXPECT_FALSE(policy.with_draft(kBegin));  // one start shows that
   policy.note_ready(kBegin);
   EXPECT_FALSE(policy.with_draft(kBegin + minutes(4)));
   EXPECT_TRUE(policy.with_draft(kBegin + minutes(5)));
@@ -157,7 +157,7 @@ TEST(RelaunchPolicy, RefusalsWithoutTheDraftAreNotItsFault) {
   policy.note_failure(of_rank(0, Kind::kRefusal), kBegin);
   policy.note_failure(of_rank(0, Kind::kRefusal), kBegin);
   EXPECT_FALSE(policy.with_draft(kBegin));
-  for (int turn = 0; turn < 5; ++turn) {  // it is asked once
+  for (int turn = 0; turn < 5; ++turn) {  // it is asked for once
     policy.note_failure(of_rank(0, Kind::kRefusal), kBegin);
     EXPECT_TRUE(policy.with_draft(kBegin));
   }

@@ -1,4 +1,4 @@
-// The fields of the structs that are sent to an engine, one list for each struct
+// The lists of fields of the structs that are sent to an engine, one list per struct
 // (wire/wire_writer.h).
 #pragma once
 

@@ -25,13 +25,13 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// A supervisor that is stopped for a while (Ctrl-Z) finds its launch again.
+// A supervisor that is stopped for a while (Ctrl-Z) finds its launch still running.
 constexpr int kSilencesAllowed = 6;
 constexpr milliseconds kBeforeHello{60000};
 constexpr milliseconds kLastMessages{1000};
 constexpr milliseconds kBetweenProgress{50};
 
-// An engine being made, on a thread that says how far it is.
+// An engine in construction, on a thread that reports progress.
 class Making {
  public:
   Making(const ServedEngine& served, EngineOptions options) {
@@ -109,7 +109,7 @@ class EngineService {
   static Status gone() { return Status(StatusCode::kCancelled, "the supervisor has left"); }
 
   void send(const UpMessage& message) { output_.push(write_message(message)); }
-  // Not ok where the launch is lost; the supervisor has been told by then.
+  // Returns a failure if the launch is lost; the supervisor has then been told.
   Status look_for_failure() {
     const LostLaunch failed = served_.failure ? served_.failure() : LostLaunch();
     if (failed.status.ok()) return {};
@@ -194,7 +194,7 @@ class EngineService {
       }
       case Kind::kSpeculation: {
         const auto handle = handles_.find(message.id);
-        // A request that has ended is left as it is.
+        // A request that has ended stays unchanged.
         answer(message.call, handle == handles_.end()
                                  ? Status()
                                  : handle->second->change_speculation(message.speculation));
@@ -221,7 +221,7 @@ class EngineService {
     return {};
   }
 
-  // Answers the message once its format has been compiled, or was found to take long.
+  // Answers the message once its format has been compiled, or is known to take long.
   void prepare(DownMessage message, OutputFormat format, FormatThreads::Effort effort) {
     const uint64_t number = ++last_preparing_;
     preparing_[number].message = std::move(message);
@@ -280,13 +280,15 @@ class EngineService {
     return {};
   }
 
-  // An error may be that of the launch, which is known by then: requests are not told of it.
+  // Sends the events of requests. If the launch is lost, an error may be its consequence, so
+  // requests do not receive it.
   Status send_events() {
     while (auto completion = queue_->poll()) {
       const bool has_failed = completion->event.reason == FinishReason::kError;
       if (completion->event.last) handles_.erase(completion->tag);
       if (has_failed) FORERUN_RETURN_IF_ERROR(look_for_failure());
-      // The state goes before the event, since it tells the supervisor whose error the event is.
+      // The state goes before the event, since it tells the supervisor who caused the event's
+      // error.
       if (has_failed || completion->event.last) tell_state();
       UpMessage message;
       message.kind = UpMessage::Kind::kEvent;
@@ -317,14 +319,14 @@ class EngineService {
   MessageWriter output_;
   std::unique_ptr<CompletionQueue> queue_;
   std::unique_ptr<Engine> engine_;
-  // A message whose format is being compiled.
+  // A message with a format that is being compiled.
   struct Preparing {
     DownMessage message;
     bool is_cancelled = false;
   };
-  std::map<uint64_t, Preparing> preparing_;  // by the number that formats_ knows it by
+  std::map<uint64_t, Preparing> preparing_;  // keyed by the number in formats_
   uint64_t last_preparing_ = 0;
-  std::optional<FormatThreads> formats_;  // threads of engine_
+  std::optional<FormatThreads> formats_;  // threads that use engine_
   std::map<uint64_t, std::shared_ptr<RequestHandle>> handles_;
   std::optional<Making> making_;
   bool has_hello_ = false;

@@ -11,7 +11,8 @@
 
 namespace forerun {
 
-// Why a launch cannot go on (ok: it can), and the rank that the failure began with, if known.
+// The reason why a launch cannot go on (ok: it can), and the rank where the failure began, if
+// known.
 struct LostLaunch {
   Status status;
   std::optional<int32_t> rank;
@@ -23,7 +24,7 @@ struct ServedEngine {
   int input = -1;
   int output = -1;
   // Makes the engine from the supervisor's options. Called on a thread of its own, which reports
-  // what is loading meanwhile.
+  // progress meanwhile.
   std::function<Result<std::unique_ptr<Engine>>(const EngineOptions&)> create;
   // Returns a failure once other processes of the launch are lost and it cannot go on. Null: it
   // never fails.
@@ -31,9 +32,9 @@ struct ServedEngine {
 };
 
 // Serves until the supervisor ends the launch; returns ok then. Fails if the supervisor has left,
-// is silent for much longer than it would tolerate itself, or sends something that is no message,
-// and if the engine cannot be made or the launch has failed. The supervisor has been told as far as
-// that concerns it. The engine is destroyed on return. If it is still being made, which cannot be
+// is silent for much longer than it would tolerate itself, or sends an invalid message, and if the
+// engine cannot be made or the launch has failed. The supervisor has been told of the failures that
+// concern it. The engine is destroyed on return. If it is still being made, which cannot be
 // cancelled, the process ends here with exit code 1.
 Status serve_engine(const ServedEngine& served);
 

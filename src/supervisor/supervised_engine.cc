@@ -79,8 +79,8 @@ class SupervisedEngine : public Engine {
                   "submit: the process has no memory for a request");
   }
 
-  // Fills in everything that can be determined without the launch. The prompt becomes tokens, and
-  // the seed is drawn here, so that another launch gives the same output.
+  // Fills in all fields that can be determined without the launch. The prompt becomes tokens, and
+  // the seed is chosen here, so that another launch gives the same output.
   Status complete(Request& request) {
     const SamplingParams params =
         resolve_sampling(request.sampling, info_.default_sampling, seeds_.next());

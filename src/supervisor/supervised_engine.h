@@ -1,4 +1,4 @@
-// An engine in this process whose work is done by a launch over several hosts. When a process of
+// An engine in this process that runs its work in a launch over several hosts. When a process of
 // the launch dies, stalls or is cut off, the launch is replaced, and requests continue from their
 // tokens; their output does not change.
 //
@@ -15,7 +15,7 @@
 namespace forerun {
 
 // Starts the launch and waits until its engine is ready. Fails if Engine::create() fails, if mpirun
-// cannot start (with what it wrote), or with kCancelled. Threads and lifetimes are those of Engine;
+// cannot start (with its output), or with kCancelled. Threads and lifetimes are those of Engine;
 // destroying the engine ends the launch.
 Result<std::unique_ptr<Engine>> create_supervised_engine(SupervisorOptions options);
 

@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// A launch ends its late requests itself, unless it has stalled; this leaves it time to do so.
+// A launch ends its late requests itself, unless it has stalled; this gives it time to do so.
 constexpr std::chrono::milliseconds kLate{500};
 
 }  // namespace
@@ -33,7 +33,7 @@ void SupervisedRequests::hand_over(uint64_t id, Entry& entry) {
   for (auto& [request, sample] : entry.request->parts(!launch_.has_draft())) {
     DownMessage message;
     message.kind = DownMessage::Kind::kSubmit;
-    // The answer may come when no call waits for it any more, so it carries the part's number.
+    // The answer may arrive when no call waits for it any more, so it carries the part's number.
     message.id = message.call = calls_.new_id();
     message.request = std::move(request);
     parts_[message.id] = {id, sample};
@@ -93,8 +93,8 @@ void SupervisedRequests::take_answer(uint64_t part, const Status& status) {
   Entry& entry = requests_.at(id);
   const bool has_submitter = entry.queue != nullptr;
   if (status.ok() && has_submitter) return connect(id, entry);
-  // A submitter that still waits is told by its call. Otherwise the request continues from an
-  // earlier launch, or its submitter waits no longer: a refusal ends it.
+  // If a submitter still waits, its call reports the refusal. Otherwise the request continues from
+  // an earlier launch, or its submitter no longer waits: the refusal ends it.
   if (status.ok() || has_submitter) return;
   cancel_parts(entry);
   entry.request->end(FinishReason::kError, status);
@@ -107,8 +107,8 @@ SupervisedRequests::Taken SupervisedRequests::take_event(UpMessage&& message) {
   const auto [id, sample] = part->second;
   Entry& entry = requests_.at(id);
   Event& event = message.event;
-  if (entry.queue != nullptr) return {};  // before its answer: no launch of ours
-  // A defect or a device's error: a new process may do better, and if not it is the request's.
+  if (entry.queue != nullptr) return {};  // before the launch's answer: not an event of this launch
+  // A defect or a device's error: a new process may succeed, and if not, the request is at fault.
   const bool has_failed = event.finished && event.reason == FinishReason::kError &&
                           event.error.code() == StatusCode::kInternal;
   if (has_failed && entry.request->may_try_again()) {
@@ -174,7 +174,7 @@ void SupervisedRequests::cancel_parts(const Entry& entry) {
 void SupervisedRequests::note_loss() {
   parts_.clear();
   for (auto& [id, entry] : requests_) {
-    // The launch had been asked to take it, and has not answered: the next one is asked.
+    // The launch was asked to take it and has not answered, so the next launch is asked.
     if (entry.queue != nullptr) connect(id, entry);
     entry.died_fresh = !entry.parts.empty() && entry.is_fresh;
     entry.parts.clear();

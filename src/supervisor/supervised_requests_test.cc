@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-// The requests of a supervisor without a thread or a launch: a test plays the launch.
+// The requests of a supervisor without a thread or a launch: a test acts as the launch.
 class SupervisedRequestsTest : public ::testing::Test {
  protected:
   SupervisedRequestsTest() { options_.doubts_requests = true; }
@@ -37,7 +37,7 @@ class SupervisedRequestsTest : public ::testing::Test {
     requests_.note_loss();
     requests_.count_death(Status(StatusCode::kInternal, "killed"));
   }
-  // The numbers of the parts that have been submitted since the last call.
+  // Returns the numbers of the parts submitted since the last call.
   std::vector<uint64_t> submitted() {
     std::vector<uint64_t> parts;
     for (const DownMessage& message : calls_.take_messages()) {
@@ -133,7 +133,7 @@ TEST_F(SupervisedRequestsTest, ARefusalEndsARequestWhoseSubmitterHasGone) {
   const uint64_t waiting = requests_.add(Request(), queue_, 1);
   const uint64_t part = requests_.hand_over_new(waiting);
   requests_.take_answer(part, Status(StatusCode::kOverloaded, "full"));
-  EXPECT_EQ(requests_.size(), 1U);  // its submitter is told, and removes it
+  EXPECT_EQ(requests_.size(), 1U);  // its submitter receives the error and removes it
   EXPECT_FALSE(queue_->take(milliseconds(0), false));
 
   requests_.connect(waiting);

@@ -7,7 +7,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often requests are looked after while there is no launch.
+// Interval at which requests are checked while there is no launch.
 constexpr std::chrono::milliseconds kPausePoll{50};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the threads that call a LaunchSupervisor share with its own thread, under one lock: a
+// The state that the callers of a LaunchSupervisor share with its own thread, under one lock: a
 // request must not be submitted to a launch that has just been lost.
 #pragma once
 
@@ -21,17 +21,17 @@
 namespace forerun {
 
 struct SupervisorState {
-  // `options` must outlive it. `waker` wakes the supervisor's thread.
+  // `options` must outlive the object. `waker` wakes the supervisor's thread.
   SupervisorState(const SupervisorOptions& options, std::shared_ptr<WakeDescriptor> waker,
                   SupervisedRequests::EngineSideOf engine_side)
       : launch(options.soon),
         calls(std::move(waker)),
         requests(options, launch, calls, std::move(engine_side)) {}
 
-  // For the supervisor's thread. Both take the lock.
+  // Both functions are for the supervisor's thread and take the lock.
   bool stops() const;
-  // Waits for `duration` and looks after the requests meanwhile. Returns false, and early, where
-  // the supervisor stops.
+  // Waits for `duration` and checks the requests meanwhile. Returns false, early, if the supervisor
+  // stops.
   bool pause(std::chrono::milliseconds duration);
 
   mutable std::mutex mutex;
@@ -43,7 +43,8 @@ struct SupervisorState {
   SupervisedRequests requests;
   EngineInfo info;       // facts of the first launch
   EngineState reported;  // the latest state that a launch has reported
-  // What the first launch loads and how much of it is done, if its caller has not been told.
+  // The part that the first launch is loading, and the loaded fraction, if its caller has not
+  // received them.
   std::optional<std::pair<std::string, double>> progress;
 };
 
