@@ -14,7 +14,7 @@ constexpr uint64_t kWorkOfRange = 5;  // units of GrammarLimits::max_work
 
 using StateSet = std::vector<uint32_t>;  // ascending
 
-// Which states lead to a state of `ends`.
+// Returns which states lead to a state of `ends`.
 std::vector<bool> leading_to(const std::vector<std::vector<uint32_t>>& back,
                              std::vector<uint32_t> ends) {
   std::vector<bool> leads(back.size(), false);
@@ -35,7 +35,8 @@ struct Move {
   uint32_t first, last, to;
 };
 
-// What every character leads to from a set of states: ranges that are disjoint and cover all.
+// Visits the targets of every character from a set of states, as disjoint ranges that cover all
+// characters.
 void for_each_target(std::vector<Move> moves,
                      const std::function<void(uint32_t, uint32_t, StateSet)>& visit) {
   std::vector<uint32_t> cuts = {0, 0xd800, 0xe000, kLastCodePoint + 1};
@@ -206,7 +207,7 @@ LengthRange lengths_of(const CharNfa& nfa) {
   }
   const std::vector<bool> live = leading_to(back, ends);
   if (!live[0]) return range;
-  // Breadth first for the fewest; depth first, in order of finishing, for the most.
+  // Breadth first for the fewest characters; depth first, in order of finishing, for the most.
   std::vector<uint32_t> fewest(count, UINT32_MAX), order = {0};
   fewest[0] = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -218,7 +219,8 @@ LengthRange lengths_of(const CharNfa& nfa) {
       order.push_back(edge.to);
     }
   }
-  // A state that is met again before all behind it are done is on a circle: no bound.
+  // A state that is reached again before all later states are done is on a cycle: there is no
+  // bound.
   std::vector<uint32_t> entering(count, 0), most(count, 0);
   for (const uint32_t at : order) {
     for (const CharNfa::Edge& edge : nfa.states[at].edges) {

@@ -11,7 +11,7 @@ Result<CharNfa> with_length(const CharNfa& nfa, uint32_t min, uint32_t max, size
   const bool bounded = max != UINT32_MAX;
   CharNfa result;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
-  std::vector<std::pair<uint32_t, uint32_t>> open;  // (state, characters read), in number order
+  std::vector<std::pair<uint32_t, uint32_t>> open;  // (state, characters read), in order of numbers
   const auto number_of = [&](uint32_t state, uint32_t count) {
     const auto [found, inserted] =
         numbers.try_emplace({state, count}, static_cast<uint32_t>(open.size()));

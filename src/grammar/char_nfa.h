@@ -1,5 +1,5 @@
-// CharNfa: a non-deterministic automaton over characters, what a pattern becomes before it is
-// spelled in bytes.
+// CharNfa: a non-deterministic automaton over characters, the form of a pattern before it is
+// converted to bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct CharNfa {
     std::vector<Edge> edges;
     bool end = false;
   };
-  std::vector<State> states;  // [0] is where it begins
+  std::vector<State> states;  // [0] is the start
 };
 
-// Texts of `nfa` with min to max characters; max may be UINT32_MAX. kResourceExhausted past
-// `max_states`.
+// Returns an automaton of the texts of `nfa` with min to max characters; max may be UINT32_MAX.
+// Fails with kResourceExhausted above `max_states`.
 Result<CharNfa> with_length(const CharNfa& nfa, uint32_t min, uint32_t max, size_t max_states);
 
 }  // namespace forerun::grammar

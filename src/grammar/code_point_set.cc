@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kFirstSurrogate = 0xd800, kLastSurrogate = 0xdfff;
 
 // Appends first to last, split where the length of the encoding changes and until, within a part,
-// every byte runs through its range independently of the others.
+// every byte ranges independently of the others.
 void split(uint32_t first, uint32_t last, std::vector<std::vector<ByteRange>>& out) {
   for (const uint32_t end : {0x7fu, 0x7ffu, 0xffffu}) {
     if (first <= end && end < last) {

@@ -1,5 +1,4 @@
-// How a Grammar comes from a schema, a text or a regular expression; grammar.cc is how it is
-// walked.
+// Makes a Grammar from a schema, a text or a regular expression; grammar.cc walks it.
 #include <string>
 #include <utility>
 #include <vector>

@@ -13,12 +13,13 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kDenseFrom = 7;  // edges of a node from which a table of 256 is looked up instead
+constexpr size_t kDenseFrom = 7;  // number of edges of a node from which a table of 256 is used
 constexpr size_t kMaxDense = 8192;
 
 using Live = std::vector<std::vector<bool>>;  // [rule][state]
 
-// Which states lead to the end of their rule, given which rules a call may return from.
+// Marks the states that lead to the end of their rule, given the rules from which a call may
+// return.
 void mark_live(const Dfa& dfa, const std::vector<bool>& returns, std::vector<bool>& live) {
   std::vector<std::vector<uint32_t>> back(dfa.states.size());
   std::vector<uint32_t> open;
@@ -42,7 +43,7 @@ void mark_live(const Dfa& dfa, const std::vector<bool>& returns, std::vector<boo
   }
 }
 
-// Whether a call of the rule can return having read at least one byte.
+// Returns whether a call of the rule can return after reading at least one byte.
 bool start_leads_on(const Dfa& dfa, const std::vector<bool>& returns,
                     const std::vector<bool>& live) {
   const Dfa::State& start = dfa.states[0];
@@ -52,7 +53,7 @@ bool start_leads_on(const Dfa& dfa, const std::vector<bool>& returns,
                      [&](const CallEdge& call) { return returns[call.rule] && live[call.target]; });
 }
 
-// Rules that have a text of their own, and the states that can finish one.
+// Finds the rules that accept a non-empty text, and the states that can finish one.
 Status find_live(const std::vector<Dfa>& dfas, Live& live, std::vector<bool>& returns,
                  WorkMeter& work) {
   live.resize(dfas.size());
@@ -82,7 +83,7 @@ Status find_live(const std::vector<Dfa>& dfas, Live& live, std::vector<bool>& re
   return {};
 }
 
-// Copies what is live of every rule into one Program.
+// Copies the live states of every rule into one Program.
 class Assembly {
  public:
   Assembly(const RuleSet& rules, const Nfa& nfa, const std::vector<Dfa>& dfas, const Live& live,

@@ -10,11 +10,10 @@
 
 namespace forerun::grammar {
 
-// The automaton of `rules` that begins with rule `root`. Every rule must be defined.
+// Returns the automaton of `rules` that begins with rule `root`. Every rule must be defined.
 //
-// Fails with kResourceExhausted past a limit; with kInvalidArgument where a rule calls itself
-// before it reads anything (the message names the rules of the circle) and where no text at all
-// satisfies the root.
+// Fails with kResourceExhausted above a limit; with kInvalidArgument if a rule calls itself before
+// it reads any byte (the message names the rules of the cycle), or if no text satisfies the root.
 Result<std::shared_ptr<const Program>> compile_rules(const RuleSet& rules, RuleId root,
                                                      const GrammarLimits& limits);
 

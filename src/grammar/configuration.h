@@ -1,4 +1,5 @@
-// Configuration: what a GrammarState holds, the level of a walk (walker.h) with counted frames.
+// Configuration: the content of a GrammarState, i.e. the level of a walk (walker.h) with counted
+// frames.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 namespace forerun::grammar {
 
 struct Configuration {
-  std::vector<Place> places;  // canonical; one reference on each frame
+  std::vector<Place> places;  // canonical; one reference to each frame
   bool complete = false;
   Hash128 hash;  // hash of places, `complete` and the program
 
@@ -22,7 +23,7 @@ struct Configuration {
 
 class Walker;
 
-// This thread's walker, of which one walk at a time may be under way.
+// Returns this thread's walker, which supports one walk at a time.
 Walker& thread_walker();
 
 }  // namespace forerun::grammar

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kMaxExponent = 40;
 
-// The value of `digits`, or `limit` where it is more.
+// Returns the value of `digits`, at most `limit`.
 int64_t bounded(const std::string& digits, int64_t limit) {
   int64_t value = 0;
   for (const char c : digits) {

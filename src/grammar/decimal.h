@@ -1,4 +1,4 @@
-// Decimal: the exact value of a number as JSON writes it, for bounds. Plain values.
+// Decimal: the exact value of a JSON number, for bounds. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct Decimal {
   std::string whole;      // digits without leading zeros; "0" if none
   std::string fraction;   // digits without trailing zeros
 
-  // Reads `text`, a number as JSON writes it, with exponents within 40 places; nothing otherwise.
+  // Parses `text`, a JSON number, with exponents within 40 places; returns nothing otherwise.
   static std::optional<Decimal> parse(std::string_view text);
 
   bool is_zero() const { return whole == "0" && fraction.empty(); }
-  // The value rounded down or up to an integer, held within plus or minus `limit`.
+  // Return the value rounded down or up to an integer, limited to plus or minus `limit`.
   int64_t floor(int64_t limit) const;
   int64_t ceil(int64_t limit) const;
 };

@@ -44,7 +44,7 @@ class SubsetConstruction {
   }
 
  private:
-  // The number of the set that `seeds` and empty moves reach.
+  // Returns the number of the set that `seeds` and empty moves reach.
   Result<uint32_t> state_of(StateSet seeds) {
     ++mark_;
     StateSet set;
@@ -59,7 +59,7 @@ class SubsetConstruction {
     }
     if (!work_.spend(2 + set.size())) return work_.exceeded();
     const bool accepting = marks_[rule_.end - first_] == mark_;
-    // States without bytes or calls are left out: sets that differ only in them are the same.
+    // Skips states without bytes or calls: sets that differ only in them are equivalent.
     std::erase_if(set, [&](uint32_t state) {
       const Nfa::State& s = nfa_.states[state];
       return s.bytes.empty() && s.calls.empty() && state != rule_.end && !rule_.is_head(state) &&
@@ -135,7 +135,8 @@ class SubsetConstruction {
     return {};
   }
 
-  // kHead: the sets with a head of the loop. kBody: others on a way from a head to a head.
+  // Marks kHead, the sets with a head of the loop, and kBody, the others on a path from a head to a
+  // head.
   void mark_loop() {
     const size_t count = dfa_.states.size();
     std::vector<std::vector<uint32_t>> ahead(count), back(count);
@@ -180,11 +181,11 @@ class SubsetConstruction {
   const Nfa::RuleStates& rule_;
   const size_t states_left_, max_states_;
   WorkMeter& work_;
-  const uint32_t first_;         // a rule's states lie together
-  std::vector<uint32_t> marks_;  // [state - first_]: the last set that holds the state
+  const uint32_t first_;         // a rule's states are consecutive
+  std::vector<uint32_t> marks_;  // [state - first_]: the last set that contains the state
   uint32_t mark_ = 0;
   std::unordered_map<StateSet, uint32_t, StateSetHasher> number_of_;
-  std::vector<const StateSet*> sets_;  // keys of number_of_, which stay where they are
+  std::vector<const StateSet*> sets_;  // keys of number_of_, which keep their addresses
   Dfa dfa_;
 };
 

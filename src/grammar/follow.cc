@@ -16,7 +16,7 @@ bool add(const ByteBits& bits, ByteBits& into) {
   return grew;
 }
 
-// The bytes that edges at `node`, or at the starts of rules called there, read.
+// Returns the bytes that edges at `node`, or at the starts of rules called there, read.
 ByteBits first_bytes(const Program& program, const std::vector<ByteBits>& first_of_rule,
                      const Node& node) {
   ByteBits bits{};
@@ -33,12 +33,12 @@ ByteBits first_bytes(const Program& program, const std::vector<ByteBits>& first_
 
 Status find_follow(Program& program, WorkMeter& work) {
   std::vector<ByteBits> first_of_rule(program.rules.size());
-  // Called rules stand behind their callers, so backwards each is complete when it is needed.
+  // Called rules come after their callers, so in reverse order each is complete when it is needed.
   for (auto rule = program.rule_of_order.rbegin(); rule != program.rule_of_order.rend(); ++rule) {
     const Node& start = program.nodes[program.rules[*rule].start];
     first_of_rule[*rule] = first_bytes(program, first_of_rule, start);
   }
-  // A call that may end its caller's text is also followed by what follows the caller.
+  // A call that may end its caller's text is also followed by the bytes that follow the caller.
   std::vector<std::vector<uint32_t>> inherits(program.rules.size());
   for (const Node& node : program.nodes) {
     for (const CallEdge& call : program.calls_of(node)) {

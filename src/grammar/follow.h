@@ -1,4 +1,4 @@
-// Which bytes may come after a rule's text, wherever in the grammar it is called.
+// Finds which bytes may follow a rule's text, at any call of the rule in the grammar.
 #pragma once
 
 #include "forerun/status.h"

@@ -6,7 +6,7 @@
 namespace forerun::grammar {
 namespace {
 
-// Days of months, and 29 February in the years that have it.
+// Days of months, and 29 February in leap years.
 const std::string kDate =
     "([1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
     "|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
@@ -21,11 +21,12 @@ const std::string kByte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const std::string kIpv4 = kByte + "(\\." + kByte + "){3}";
 const std::string kGroup = "[0-9A-Fa-f]{1,4}";
 
-// Eight groups, or fewer around one "::".
+// Returns a pattern of eight groups, or fewer around one "::".
 std::string ipv6() {
   std::string all = "(" + kGroup + ":){7}" + kGroup + "|::";
   for (int before = 0; before <= 7; ++before) {
-    // `before` groups, "::", then at least one group and at most seven in all.
+    // A head of `before` groups and "::", followed by at least one group and at most seven groups
+    // in all.
     const int after = 7 - before;
     const std::string head =
         before == 0 ? ":" : "(" + kGroup + ":){" + std::to_string(before) + "}";
@@ -35,7 +36,8 @@ std::string ipv6() {
   return all;
 }
 
-// A URI with `letters` beside the reserved characters; without a scheme too if `relative`.
+// Returns a pattern of a URI with `letters` in addition to the reserved characters; the scheme is
+// optional if `relative`.
 std::string uri(const std::string& letters, bool relative) {
   const std::string escape = "|%[0-9A-Fa-f]{2})";
   const std::string segment = "([" + letters + "._~!$&'()*+,;=:@-]" + escape + "*";
@@ -62,10 +64,10 @@ std::string uri_template() {
          name + ")*\\})*";
 }
 
-// Regular expressions with groups three deep, without back-references.
+// Returns a pattern of regular expressions with groups up to three deep, without back-references.
 std::string regex() {
   const std::string escape = "\\\\[dDwWsSbBtnrfv0.^$*+?()[\\]{}|/\\\\\"'@:;,_#%&=<>!~`-]";
-  // {m,n} with m of at most as many digits as n, so that it is not above n.
+  // {m,n} where m has at most as many digits as n, so that m is not above n.
   std::string counts = "[0-9]{1,3}|[0-9]{1,3},|[0-9],[1-9][0-9]{1,4}|[0-9]{2},[1-9][0-9]{2,4}";
   for (char low = '0'; low <= '9'; ++low) counts += std::string("|") + low + ",[" + low + "-9]";
   const std::string quantifier = "([*+?]\\??|\\{(" + counts + ")\\}\\?{0,1}){0,1}";

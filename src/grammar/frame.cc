@@ -39,7 +39,7 @@ Hash128 make_canonical(std::vector<Place>& places) {
 }
 
 const Frame* new_counted_frame(Hash128 hash, std::span<const Place> callers) {
-  // One block: the frame, then its places.
+  // One block holds the frame and then its places.
   auto* block =
       static_cast<std::byte*>(::operator new(kPlacesOffset + callers.size() * sizeof(Place)));
   Frame* frame = new (block) Frame;
@@ -63,7 +63,7 @@ void release(const Frame* frame) {
     return f && f->counted && f->references.fetch_sub(1, std::memory_order_acq_rel) == 1;
   };
   if (!is_last(frame)) return;
-  // A deep stack is taken down in a loop, since recursion as deep as the text nests could overflow.
+  // Frees a deep stack in a loop, since recursion as deep as the text nests could overflow.
   std::vector<const Frame*> open = {frame};
   while (!open.empty()) {
     const Frame* dead = open.back();
@@ -113,11 +113,11 @@ void FrameArena::release_to(const Mark& mark) {
 }
 
 void FrameArena::keep_all(std::span<Place> places) {
-  // Wanted frames are marked from the newest back, then copied from the oldest on.
+  // Wanted frames are marked from the newest to the oldest, then copied from the oldest on.
   std::vector<bool> wanted(frame_count_, false);
   const auto want = [&](const Frame* frame) {
     if (frame && !frame->counted && frame != unknown_frame()) {
-      frame->kept_copy = frame;  // found again below by its number
+      frame->kept_copy = frame;  // a mark; the copy replaces it below
     }
   };
   for (const Place& place : places) want(place.frame);

@@ -10,10 +10,10 @@
 namespace forerun::grammar {
 namespace {
 
-// Bytes of a long text that are walked before the levels between are forgotten.
+// Number of bytes of a long text after which the levels between are dropped.
 constexpr size_t kChunkBytes = 256;
 
-// The walker's last level as a configuration.
+// Returns the walker's last level as a configuration.
 std::shared_ptr<const Configuration> keep_level(Walker& walker, const Program& program) {
   auto configuration = std::make_shared<Configuration>();
   std::vector<Place> places(walker.places().begin(), walker.places().end());

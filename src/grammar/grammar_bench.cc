@@ -1,10 +1,10 @@
-// What grammars cost: a mask of every state along real replies, compiling, advancing.
+// Measures the cost of grammars: a mask of every state along real replies, compilation, advancing.
 //
-// Tokenizers are read from ../shared/data/tokenizers; an absent one is skipped. For masks a reply
-// is cut into a tokenizer's own tokens and a mask is written before each. Counters, in microseconds
-// a mask: "cold", nothing kept, every node analyzed when it is first met; "prepared", a grammar
-// that was prepared but no state met before; "warm", every state met before. p50 and p99 over all
-// states of all replies.
+// Tokenizers are read from ../shared/data/tokenizers; absent ones are skipped. For masks, a reply
+// is split into a tokenizer's own tokens and a mask is written before each. Counters, in
+// microseconds per mask: "cold", nothing cached, every node analyzed when it is first reached;
+// "prepared", a prepared grammar but no state reached before; "warm", every state reached before.
+// p50 and p99 are over all states of all replies.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ void mask_along_replies(benchmark::State& state, const std::string& name) {
   Times cold, prepared, warm;
   for (auto _ : state) {
     for (const Case& one : cases()) {
-      // After a line break, since some tokenizers put a blank before a text.
+      // After a line break, since some tokenizers add a space before a text.
       const auto ids = tokenizer->encode("\n" + one.reply, {.add_special_tokens = false});
       const auto grammar = Grammar::from_json_schema(one.schema);
       if (!grammar.ok() || !ids.ok()) {
@@ -155,7 +155,8 @@ void build_trie(benchmark::State& state, const std::string& name) {
   for (auto _ : state) benchmark::DoNotOptimize(VocabularyTrie(*tokenizer).trie().nodes().data());
 }
 
-// A mask before each token of a text, and the steps and microseconds of the dearest.
+// Writes a mask before each token of a text; reports the steps and microseconds of the most
+// expensive one.
 void greedy_masks(benchmark::State& state, const std::string& name, const GreedyGrammar& greedy) {
   const auto tokenizer = text::load_shared_tokenizer(name);
   const auto grammar = Grammar::from_text(greedy.text);

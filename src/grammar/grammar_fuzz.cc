@@ -1,7 +1,7 @@
-// Any bytes as a JSON schema and as a grammar text: refused or compiled, and then states, masks and
-// limits must hold up.
+// Fuzzes the readers of JSON schemas and grammar texts with any bytes. They are refused or
+// compiled, and a compiled grammar's states, masks and limits must be consistent.
 //
-// The first byte chooses the reader. What comes after the first zero byte is a text that the
+// The first byte selects the reader. The bytes after the first zero byte are a text that the
 // grammar is walked with.
 #include <algorithm>
 #include <cstddef>

@@ -71,7 +71,7 @@ class Reader {
     return "\"" + std::string(text_.substr(at_, c.len_bytes)) + "\"";
   }
 
-  // Skips blanks and comments, and the ends of lines if asked.
+  // Skips blanks and comments, and the ends of lines if asked to.
   void skip_blanks(bool lines) {
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
@@ -138,7 +138,7 @@ class Reader {
     return rules_.choice(std::move(alternatives));
   }
 
-  // Takes a "|" here or at the beginning of the next line that has anything.
+  // Takes a "|" here or at the beginning of the next non-empty line.
   bool take_bar() {
     const size_t begin = at_;
     skip_blanks(true);
@@ -231,7 +231,7 @@ class Reader {
     return count;
   }
 
-  // One character of a literal or class, escapes resolved.
+  // Reads one character of a literal or class, with escapes resolved.
   Result<uint32_t> read_char() {
     if (!take('\\')) {
       const text::CodePoint c = text::first_code_point(text_.substr(at_));

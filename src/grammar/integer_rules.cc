@@ -10,11 +10,11 @@
 namespace forerun::grammar {
 namespace {
 
-// Digit strings of one length after another, as a graph. A state says how many digits are still to
-// come, whether those so far are the bounds' own first digits, and their remainder modulo the step.
+// The graph of digit strings of increasing length. A state has the number of digits still to come,
+// whether the digits so far equal the bounds' first digits, and their remainder modulo the step.
 //
-// With `places` the last so many digits stand behind a point, and are left out where all that are
-// still to come are zeros.
+// With `places`, the last `places` digits follow a point, and are omitted if all that are still to
+// come are zeros.
 class DigitGraph {
  public:
   DigitGraph(RuleSet& rules, int64_t multiple_of, size_t places = 0)
@@ -24,12 +24,12 @@ class DigitGraph {
     }
   }
 
-  // 0 <= first <= last.
+  // Requires 0 <= first <= last.
   ExprId between(int64_t first, int64_t last) {
     const size_t shortest = std::max(std::to_string(first).size(), places_ + 1);
     const size_t longest = std::max(std::to_string(last).size(), places_ + 1);
     for (size_t length = shortest; length <= longest; ++length) {
-      const int64_t power = power_of_ten(length - 1);  // the least number of so many digits
+      const int64_t power = power_of_ten(length - 1);  // the smallest number with this many digits
       const int64_t min_number = length == places_ + 1 ? 0 : power;
       low_ = padded(std::max(first, min_number), length);
       high_ = padded(length == longest ? last : power * 10 - 1, length);
@@ -52,7 +52,7 @@ class DigitGraph {
     return std::string(length - std::min(length, digits.size()), '0') + digits;
   }
 
-  // Whether the digits so far equal those of the lower, the upper bound.
+  // Whether the digits so far equal those of the lower and of the upper bound.
   using Tight = std::tuple<size_t, bool, bool, int64_t>;
 
   void add_edges(uint32_t from, size_t left, bool at_low, bool at_high, int64_t rest) {
@@ -66,8 +66,8 @@ class DigitGraph {
   }
 
   uint32_t state(size_t left, bool at_low, bool at_high, int64_t rest) {
-    // Once off both bounds the length does not matter, so those states serve all lengths; and at
-    // the last digit the bounds do not.
+    // Once the digits differ from both bounds, the length does not matter, so those states serve
+    // all lengths; at the last digit the bounds do not matter.
     if (left == 0) at_low = at_high = false;
     auto& numbers = at_low || at_high ? tight_ : loose_;
     const auto [found, inserted] = numbers.try_emplace({left, at_low, at_high, rest}, state_count_);
@@ -85,7 +85,7 @@ class DigitGraph {
     return number;
   }
 
-  // Whether zeros in place of the digits that are left make a number that is allowed.
+  // Returns whether zeros in place of the remaining digits make an allowed number.
   bool may_end(size_t left, bool at_low, int64_t rest) const {
     const bool below = at_low && low_.find_first_not_of('0', length_ - left) != std::string::npos;
     return !below && rest * (power_of_ten(left) % multiple_of_) % multiple_of_ == 0;
@@ -96,7 +96,7 @@ class DigitGraph {
   const size_t places_;
   const ExprId point_;
   std::vector<ExprId> digits_;
-  std::string low_, high_;  // both of `length_` digits
+  std::string low_, high_;  // both have `length_` digits
   size_t length_ = 0;
   std::map<Tight, uint32_t> tight_, loose_;
   uint32_t state_count_ = 1;
@@ -123,7 +123,7 @@ ExprId signed_digits(RuleSet& rules, int64_t first, int64_t last, int64_t multip
   return rules.choice(std::move(parts));
 }
 
-// `value` in units of the last of `places` digits after the point.
+// Returns `value` in units of the last of `places` digits after the point.
 Decimal scaled(Decimal value, int places) {
   for (; places > 0; --places) {
     value.whole += value.fraction.empty() ? '0' : value.fraction[0];

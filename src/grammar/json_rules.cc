@@ -97,7 +97,7 @@ ExprId JsonRules::value() {
   });
 }
 
-// `item`s between commas and the gap before the closing bracket.
+// Returns `item`s separated by commas, followed by the gap before the closing bracket.
 ExprId JsonRules::members(ExprId item) {
   const ExprId more = rules_.sequence({rules_.literal(","), gap(), item});
   return rules_.sequence({gap(), item, rules_.repeat(more, 0, kUnbounded), gap()});
@@ -123,7 +123,7 @@ ExprId JsonRules::any_string_char() {
   const auto code = [&](std::string_view first, std::string_view second) {
     return rules_.sequence({rules_.chars(one_of(first)), rules_.chars(one_of(second)), hex, hex});
   };
-  // Four digits that are no surrogate, or two surrogates that are one character.
+  // Four digits that are not a surrogate, or two surrogates that form one character.
   const ExprId plain = code("0123456789abcefABCEF", "0123456789abcdefABCDEF");
   const ExprId below_surrogates = code("dD", "01234567");
   const ExprId pair =
@@ -176,7 +176,8 @@ ExprId JsonRules::number() {
 
 ExprId JsonRules::fraction() {
   return once(fraction_, "JSON fraction", [&] {
-    constexpr uint32_t kMaxFractionDigits = 6;  // with those before the point, exact as doubles
+    // With the digits before the point, exact as doubles.
+    constexpr uint32_t kMaxFractionDigits = 6;
     const ExprId digit = rules_.chars(one_of("0123456789"));
     const ExprId some = rules_.chars(one_of("123456789"));
     const ExprId whole =

@@ -1,14 +1,13 @@
-// The rules of JSON values, of which every schema is composed.
+// The rules of JSON values, from which every schema is composed.
 //
-// One form of every value is accepted, so that a model cannot fill its reply with blanks: after
-// "{", "[" and "," nothing, one space, or a line break with up to 32 spaces or 8 tabs of
-// indentation, by the letter (schema_reading.h) twice as many; the same before "}" and "]" of what
-// is not empty; after ":" nothing or one space; nothing elsewhere. Numbers have up to 18 digits
-// before the point, 18 after it and 2 in the exponent, which keeps them finite as doubles. Where a
-// text is fixed (names, enum, const) or described by a pattern, it has one spelling: characters as
-// they are, and only what JSON demands escaped, \b \f \n \r \t \" \\ in two characters and other
-// controls as \u00xx in lower case. Other strings may use every escape of JSON that gives a
-// character.
+// Every value has one accepted form, so that a model cannot fill its reply with white space. After
+// "{", "[" and ",": nothing, one space, or a line break with up to 32 spaces or 8 tabs of
+// indentation, with kLetter (schema_reading.h) twice as many; the same before "}" and "]" of
+// non-empty values; after ":": nothing or one space; nothing elsewhere. Numbers have up to 18
+// digits before the point, 18 after it and 2 in the exponent, which keeps them finite as doubles. A
+// text that is fixed (names, enum, const) or described by a pattern has one spelling: only the
+// characters that JSON requires are escaped, \b \f \n \r \t \" \\ in two characters and other
+// controls as \u00xx in lower case. Other strings may use every JSON escape of a character.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@
 
 namespace forerun::grammar {
 
-// Makes each rule when it is first asked for; all are shared. `rules` must outlive it.
+// Makes each rule when it is first asked for; callers share it. `rules` must outlive the object.
 class JsonRules {
  public:
   explicit JsonRules(RuleSet& rules, SchemaReading reading = SchemaReading::kIntent)
@@ -33,32 +32,34 @@ class JsonRules {
   ExprId object();
   ExprId array();
   ExprId string();
-  // min to max characters; max may be kUnbounded.
+  // Accepts min to max characters; max may be kUnbounded.
   ExprId string_of_length(uint32_t min, uint32_t max);
   ExprId number();
-  // Numbers that are no integers, without exponent.
+  // Accepts numbers that are not integers, without exponent.
   ExprId fraction();
 
-  // White space between an opening bracket or comma and what follows, or before a closing bracket.
+  // Accepts white space between an opening bracket or comma and the next character, or before a
+  // closing bracket.
   ExprId gap();
-  // White space after a colon.
+  // Accepts white space after a colon.
   ExprId space();
-  // A member of an object: `name` in quotes, the colon, `value`.
+  // Accepts a member of an object: `name` in quotes, the colon, `value`.
   ExprId member(std::string_view name, ExprId value);
 
-  // One character of `chars` within quotes, in its one spelling.
+  // Accepts one character of `chars` within quotes, in its single spelling.
   ExprId string_chars(const CodePointSet& chars);
-  // Like string_chars(), for use from many states: if `chars` has every character that is escaped,
-  // all states call one rule for what follows a backslash.
+  // Does what string_chars() does, for use from many states: if `chars` has every character that is
+  // escaped, all states call one rule for the characters after a backslash.
   ExprId string_chars_by_call(const CodePointSet& chars);
-  // The characters that string_chars() escapes, and what follows the backslash of each.
+  // Return the characters that string_chars() escapes, and the rest of each escape after the
+  // backslash.
   static const CodePointSet& escaped_chars();
   ExprId escape_tails();
 
  private:
   ExprId any_string_char();
   ExprId members(ExprId member);
-  // `rule` as an expression, made by `make` the first time.
+  // Returns `rule` as an expression; `make` makes the rule the first time.
   template <class Make>
   ExprId once(std::optional<RuleId>& rule, const char* name, Make make);
 
@@ -68,7 +69,7 @@ class JsonRules {
   std::map<std::pair<uint32_t, uint32_t>, RuleId> lengths_;
 };
 
-// `text` with quotes, in its one spelling. `text` must be UTF-8.
+// Returns `text` with quotes, in its single spelling. `text` must be UTF-8.
 std::string json_quoted(std::string_view text);
 
 }  // namespace forerun::grammar

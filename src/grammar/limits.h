@@ -1,6 +1,6 @@
-// Limits of what compiling one grammar may cost. Anybody may send a grammar, so each limit is a
-// count, which is the same on every machine, and not a time. A grammar that exceeds a limit is
-// refused by a message that names the limit.
+// Limits on the cost of compiling one grammar. Grammars come from untrusted clients, so each limit
+// is a count, which is the same on every machine, and not a time. A grammar that exceeds a limit is
+// refused with a message that names the limit.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ struct GrammarLimits {
   size_t max_rules = 16384;
   size_t max_expressions = 400'000;
   size_t max_states = 60'000;      // states of the compiled automaton, all rules together
-  uint64_t max_work = 20'000'000;  // elementary steps of compilation, some 10 ns each
+  uint64_t max_work = 20'000'000;  // elementary steps of compilation, about 10 ns each
 };
 
-// Limits that everyday grammars keep to, and that are reached within some 30 ms: whatever exceeds
-// them is compiled where it holds up nobody.
+// Returns limits that usual grammars do not exceed, and that are reached within about 30 ms. A
+// grammar that exceeds them is compiled on a thread that may take long.
 inline GrammarLimits quick_limits() {
   GrammarLimits limits;
   limits.max_expressions /= 20;

@@ -9,11 +9,11 @@ namespace forerun::grammar {
 namespace {
 
 constexpr uint64_t kInlinedSize =
-    8;  // bytes and calls that a rule copied into its callers may have
+    8;  // maximum bytes and calls of a rule that is copied into its callers
 constexpr uint64_t kNotInlined = UINT64_MAX / 4;
 constexpr int kInlinedDepth = 16;
 
-// How large a rule is once rules within it are copied; kNotInlined for recursive and large ones.
+// The sizes of rules after rules within them are copied; kNotInlined for recursive and large ones.
 class InlinedSizes {
  public:
   explicit InlinedSizes(const RuleSet& rules)
@@ -28,7 +28,7 @@ class InlinedSizes {
     if (sizes_[id] != kUnknown) return sizes_[id];
     const Rule& rule = rules_.rule_at(id);
     if (rule.shared || rule.counted) return sizes_[id] = kNotInlined;
-    sizes_[id] = kNotInlined;  // what a recursive rule finds of itself
+    sizes_[id] = kNotInlined;  // the size that a recursive rule finds for itself
     return sizes_[id] = std::min(of_expr(rule.expr, depth), kNotInlined);
   }
 
@@ -178,7 +178,7 @@ class Builder {
     return {};
   }
 
-  // Sequences that end alike in one state share the states of their ends.
+  // Sequences with equal ends into one state share the states of their ends.
   void add_bytes(const std::vector<ByteRange>& sequence, uint32_t from, uint32_t to) {
     for (size_t i = sequence.size(); i-- > 1;) {
       const uint64_t key = static_cast<uint64_t>(to) << 16 |
@@ -230,8 +230,8 @@ class Builder {
     return {};
   }
 
-  // Finds the rules that read the empty text, and adds the moves around calls of them. Each rule
-  // that is found may make others read it, hence the rounds.
+  // Finds the rules that read the empty text, and adds moves around calls of them. Each such rule
+  // may make others read the empty text, so this repeats until nothing changes.
   Status find_empty_rules() {
     for (bool changed = true; changed;) {
       changed = false;
@@ -279,7 +279,7 @@ class Builder {
   WorkMeter& work_;
   bool inlines_ = true;
   const std::string* rule_name_ = nullptr;
-  // By a state and the bytes that lead to it: a state with that move alone.
+  // Maps a state and the bytes that lead to it to a state with only that move.
   std::unordered_map<uint64_t, uint32_t> before_;
   Nfa nfa_;
 };

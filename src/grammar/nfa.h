@@ -1,4 +1,4 @@
-// Nfa: the rules of a RuleSet as one non-deterministic automaton, the step between expressions and
+// Nfa: the rules of a RuleSet as one non-deterministic automaton, the stage between expressions and
 // a Program. Internal to compile_rules().
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace forerun::grammar {
 
-// Counts elementary steps; compilation stops when the limit is passed.
+// Counts elementary steps; compilation stops when the limit is exceeded.
 struct WorkMeter {
   uint64_t limit = 0;
   uint64_t done = 0;
@@ -40,7 +40,7 @@ struct Nfa {
   };
   struct RuleStates {
     uint32_t start = 0, end = 0;
-    // States of a counted rule between two rounds: `head_count` of them from `head` on.
+    // The states of a counted rule between two rounds: `head_count` of them from `head` on.
     uint32_t head = UINT32_MAX, head_count = 1;
     bool reads_empty = false;
 
@@ -50,8 +50,8 @@ struct Nfa {
   std::vector<RuleStates> rules;
 };
 
-// Every rule of `rules` must be defined. Small rules are copied into their callers. Where a called
-// rule reads the empty text, an empty move leads around the call.
+// Builds the automaton. Every rule of `rules` must be defined. Small rules are copied into their
+// callers. If a called rule reads the empty text, an empty move leads around the call.
 Result<Nfa> build_nfa(const RuleSet& rules, const GrammarLimits& limits, WorkMeter& work);
 
 }  // namespace forerun::grammar

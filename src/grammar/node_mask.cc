@@ -11,9 +11,10 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kDenseShare = 64;  // ids take less than bits below a share of one in this many
+// Ids take less space than bits if fewer than one token in this many is set.
+constexpr size_t kDenseShare = 64;
 constexpr size_t kCheckpointTokens = 8192;
-constexpr uint64_t kStepsOfRest = 4;  // what a rest costs: a string that is copied and sorted
+constexpr uint64_t kStepsOfRest = 4;  // cost of a rest: a string that is copied and sorted
 
 void set_bit(std::span<uint32_t> mask, int32_t id) {
   mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
@@ -53,7 +54,7 @@ class NodeAnalysis {
         progress_.pop_back();
       }
       while (!exits_.empty() && exits_.back().length + 1 >= node.depth) exits_.pop_back();
-      // The rule may be over before this byte.
+      // The rule may end before this byte.
       if (node.depth > 1 && walker_.escaped() && may_follow(node.byte)) {
         exits_.push_back({static_cast<uint16_t>(node.depth - 1), progress_.back()});
       }
@@ -70,7 +71,7 @@ class NodeAnalysis {
         at = node.end;
         continue;
       }
-      // Where a rule ends with the token's last byte, its caller can always go on or end.
+      // If a rule ends with the token's last byte, its caller can always continue or end.
       for (const int32_t id : vocabulary_.trie().ids(node)) accept(id);
       ++at;
     }
@@ -83,14 +84,14 @@ class NodeAnalysis {
  private:
   uint64_t steps() const { return walker_.steps() - first_step_ + kStepsOfRest * rests_.size(); }
 
-  // How far the loop's rounds are after the bytes of a level.
+  // The state of the loop's rounds after the bytes of a level.
   struct Progress {
-    uint16_t rounds = 0;   // that must be left
-    bool in_loop = false;  // else `rounds` is what it was when the loop was left,
-    bool known = false;    // if it was entered at all
+    uint16_t rounds = 0;   // rounds that must be left
+    bool in_loop = false;  // false: `rounds` is its value when the loop was left
+    bool known = false;    // whether the loop was entered, so that `rounds` is valid
   };
   struct Exit {
-    uint16_t length = 0;  // bytes of the token that the rule has read
+    uint16_t length = 0;  // number of the token's bytes that the rule has read
     Progress progress;
   };
 
@@ -107,7 +108,7 @@ class NodeAnalysis {
     return {before.rounds, false, before.known};
   }
 
-  // Whether the walk is at a single place and stays there, whichever bytes below `node` it reads.
+  // Returns whether the walk is at a single place and stays there for all bytes below `node`.
   bool stays_below(const ByteTrie::Node& node) {
     const auto places = walker_.places();
     if (places.size() != 1 || walker_.escaped()) return false;
@@ -136,7 +137,7 @@ class NodeAnalysis {
     }
   }
 
-  // Every token from node `at` down, cut at each exit.
+  // Adds every token from node `at` down, cut at each exit.
   void add_rests(uint32_t at) {
     for (uint32_t i = at; i < nodes_[at].end && steps() < max_steps_; ++i) {
       for (const int32_t id : vocabulary_.trie().ids(nodes_[i])) {
@@ -188,7 +189,7 @@ class NodeAnalysis {
   Walker& walker_;
   uint64_t first_step_ = 0, max_steps_ = 0;
   std::unordered_map<uint32_t, uint32_t> stay_classes_;  // by node: classes that lead back to it
-  std::vector<Progress> progress_;                       // one a level of the walk
+  std::vector<Progress> progress_;                       // one per level of the walk
   std::vector<Exit> exits_;                              // ascending
   std::vector<ByteTrie::Entry> rests_;
   NodeMask mask_;

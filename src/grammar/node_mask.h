@@ -1,5 +1,5 @@
-// NodeMask: what the tokens of a vocabulary do from one node of a grammar, whatever is on its
-// stack. The expensive part of a mask, computed once a node and used by every state that is there.
+// NodeMask: which tokens of a vocabulary are possible from one node of a grammar, for any stack. It
+// is the expensive part of a mask, computed once per node and used by every state at that node.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,21 @@
 namespace forerun::grammar {
 
 struct NodeMask {
-  uint64_t steps = 0;     // a walker's steps (walker.h) that finding it took
-  bool given_up = false;  // making it stopped at the limit, and nothing else is filled
-  // Tokens that are accepted whatever the node's rule returns to: one bit a token, or their ids.
+  uint64_t steps = 0;     // number of a walker's steps (walker.h) to compute it
+  bool given_up = false;  // its computation stopped at the limit; no other field is filled
+  // The tokens that are accepted for any return address of the node's rule: one bit per token, or
+  // their ids.
   bool dense = false;
   std::vector<uint32_t> bits;
   std::vector<int32_t> ids;
-  // Tokens of which a first part ends the rule, so that the rest must be accepted where the rule
-  // returns to: these rests, each with the ids of its tokens, or, where `by_rounds`, with indices
+  // The tokens with a first part that ends the rule, so that the rest must be accepted where the
+  // rule returns to: these rests, each with the ids of its tokens or, if `by_rounds`, with indices
   // into `rest_rounds`.
   ByteTrie rests;
 
-  // In a rule that counts rounds and calls no other (strings of a length), one NodeMask serves
-  // every count: each token has its rounds, and is accepted if they are no more than the loop has
-  // left. A token that leaves the loop must have at least those that the loop still owes.
+  // In a rule that counts rounds and calls no other rule (strings of a length), one NodeMask serves
+  // every count: each token has its rounds, and is accepted if the loop has at least as many left.
+  // A token that leaves the loop must have at least the rounds that the loop still owes.
   struct Rounds {
     int32_t id = 0;
     uint16_t rounds = 0;
@@ -39,13 +40,13 @@ struct NodeMask {
   // tokens between two of them.
   struct Checkpoint {
     uint16_t rounds = 0;
-    size_t tokens = 0;  // how many of `staying`
+    size_t tokens = 0;  // number of tokens of `staying` that are included
     std::vector<uint32_t> bits;
   };
   std::vector<Checkpoint> checkpoints;
 
-  // Sets the bits of the tokens that are accepted whatever comes after. `left` and `owed`: rounds
-  // that the loop has left and still owes; meaningless where not `by_rounds`.
+  // Sets the bits of the tokens that are accepted for any continuation. `left` and `owed` are the
+  // rounds that the loop has left and still owes; unused unless `by_rounds`.
   void add_to(std::span<uint32_t> mask, uint32_t left, uint32_t owed) const;
   // Sets the bits of the tokens with the rest that has `ids` in `rests`.
   void add_rest(std::span<const int32_t> rest_ids, std::span<uint32_t> mask, uint32_t left,
@@ -54,7 +55,7 @@ struct NodeMask {
   size_t size_bytes() const;
 };
 
-// Finds the mask for a place at `node` with `rounds` (frame.h). Walks the whole trie: up to some
+// Computes the mask for a place at `node` with `rounds` (frame.h). Walks the whole trie: up to some
 // milliseconds for a node that reads nearly everything. Uses this thread's walker.
 NodeMask find_node_mask(const Program& program, uint32_t node, uint32_t rounds,
                         const VocabularyTrie& vocabulary, uint64_t max_steps);

@@ -12,16 +12,16 @@ namespace {
 constexpr int64_t kLargestWhole = 999'999'999'999'999;  // 15 digits: exact as doubles
 constexpr size_t kMaxNumberDigits = 15;
 
-// What may follow the digits before the point, if those equal the digits of the bounds given: the
-// fraction as a graph. A state is how many digits have been read, and whether they are still the
-// bounds' own.
+// The graph of fractions that may follow the digits before the point if these equal the digits of
+// the given bounds. A state has the number of digits read, and whether they still equal the bounds'
+// digits.
 class FractionGraph {
  public:
   FractionGraph(RuleSet& rules, const NumberBound* low, const NumberBound* high, size_t max_digits)
       : rules_(rules), low_(low), high_(high), max_digits_(max_digits) {}
 
   ExprId build() {
-    // State 0: before the point. Without a fraction the digits read are none.
+    // State 0 is before the point: no digits of a fraction have been read.
     const bool at_low = low_ != nullptr, at_high = high_ != nullptr;
     if (may_end(0, at_low, at_high)) ends_.push_back(0);
     const uint32_t after_point = state_count_++;
@@ -72,14 +72,14 @@ class FractionGraph {
 
 constexpr int64_t kLargestExponent = 99;
 
-// The power of ten of the first digit of a value above zero.
+// Returns the power of ten of the first digit of a value above zero.
 int64_t order_of(const Decimal& value) {
   if (value.whole != "0") return static_cast<int64_t>(value.whole.size()) - 1;
   return -static_cast<int64_t>(value.fraction.find_first_not_of('0')) - 1;
 }
 
-// d.ddd, an exponent of the sign given and of `first` or more; no more digits than a double keeps
-// apart, so that 9.99... is none of the next power of ten.
+// Accepts d.ddd with an exponent of the given sign and of `first` or more; with no more digits than
+// a double distinguishes, so that 9.99... does not round to the next power of ten.
 ExprId with_exponent(RuleSet& rules, ExprId sign, int64_t first) {
   std::vector<ExprId> exponents;
   if (first <= 9) {
@@ -97,8 +97,8 @@ ExprId with_exponent(RuleSet& rules, ExprId sign, int64_t first) {
                          rules.choice(std::move(exponents))});
 }
 
-// The numbers from `low` to `high` (null: no upper bound) that programs write with an exponent:
-// those near zero, and large ones where no bound is above.
+// Accepts the numbers from `low` to `high` (null: no upper bound) that programs write with an
+// exponent: numbers near zero, and large ones if there is no upper bound.
 std::vector<ExprId> magnitudes_with_exponent(RuleSet& rules, const NumberBound& low,
                                              const NumberBound* high) {
   std::vector<ExprId> parts;
@@ -113,7 +113,7 @@ std::vector<ExprId> magnitudes_with_exponent(RuleSet& rules, const NumberBound& 
   return parts;
 }
 
-// Non-negative numbers from `low` to `high`; null: no upper bound.
+// Accepts non-negative numbers from `low` to `high`; null: no upper bound.
 ExprId magnitudes(RuleSet& rules, const NumberBound& low, const NumberBound* high) {
   const int64_t first = low.value.floor(kLargestWhole);
   const int64_t last = high ? high->value.floor(kLargestWhole) : kLargestWhole + 1;

@@ -6,14 +6,16 @@
 namespace forerun::grammar {
 namespace {
 
-// Names written out at each place they may begin; beyond, each property is a rule that is called.
+// Largest number of name bytes that are copied to each place where a name may begin; above it, each
+// property is a rule that is called.
 constexpr size_t kMaxInlineNameBytes = 4096;
 constexpr uint64_t kMaxCountedStates = 4096;
 
 }  // namespace
 
-// In state (i, n) the properties up to i are past and n were written, or at least n where there is
-// no bound above. Others follow and are counted too; towards the minimum all of them count as one.
+// In state (i, n) the properties up to i are past and n of them were written, or at least n if
+// there is no upper bound. Additional properties follow and are counted too; towards the minimum
+// all of them count as one.
 Result<ExprId> counted_object(SchemaContext& context, const std::vector<Property>& properties,
                               std::optional<ExprId> additional, PropertyCounts counts,
                               const std::string& at) {
@@ -41,7 +43,7 @@ Result<ExprId> counted_object(SchemaContext& context, const std::vector<Property
     edges.push_back({from, context.rules.sequence({first ? gap : comma, member}),
                      state(to_row, std::min(n + 1, max_count))});
   };
-  // n tells whether none was written, except where it only means "any number".
+  // n shows whether none was written, except if it only means "any number".
   if (max_count == 0) {
     return counts.min == 0 ? context.rules.literal("{}") : context.rules.never();
   }
@@ -56,7 +58,7 @@ Result<ExprId> counted_object(SchemaContext& context, const std::vector<Property
     const uint32_t past = state(listed, n);
     if (n >= counts.min) edges.push_back({past, n == 0 ? brace : close, end});
     if (!additional || n > listed) continue;
-    // Row listed + 1 + n: n listed ones, then others.
+    // Row listed + 1 + n: n listed properties, then additional ones.
     const uint32_t row = listed + 1 + n;
     write(past, n, *additional, row, n == 0);
     for (uint32_t m = n; m <= max_count; ++m) {
@@ -68,7 +70,7 @@ Result<ExprId> counted_object(SchemaContext& context, const std::vector<Property
       {context.rules.literal("{"), context.rules.graph(end + 1, std::move(edges), {end})});
 }
 
-// The state has a bit for each required property that was written; one more state stands for an
+// The state has a bit for each required property that was written; one more state represents an
 // object in which nothing was written yet. Names may repeat, as in JSON.
 ExprId unordered_object(SchemaContext& context, const std::vector<Property>& properties,
                         std::optional<ExprId> additional, bool may_be_empty) {
@@ -84,7 +86,7 @@ ExprId unordered_object(SchemaContext& context, const std::vector<Property>& pro
   const ExprId gap = context.json.gap(),
                comma = context.rules.sequence({context.rules.literal(","), gap});
   const ExprId brace = context.rules.literal("}");
-  // State 0 of a graph is where it begins: it and `begin` change places.
+  // State 0 of a graph is its start: it and `begin` are exchanged.
   const auto state = [&](uint32_t s) { return s == begin ? 0 : s == 0 ? begin : s; };
   std::vector<GraphEdge> edges;
   for (uint32_t from = 0; from <= begin; ++from) {
@@ -104,12 +106,13 @@ ExprId unordered_object(SchemaContext& context, const std::vector<Property>& pro
       {context.rules.literal("{"), context.rules.graph(end + 1, std::move(edges), {end})});
 }
 
-// State i: properties up to i are past, none was written. State n + 1 + i: some were. Then the end.
+// State i: properties up to i are past, none was written. State n + 1 + i: some were written. The
+// last state is the end.
 ExprId ordered_object(SchemaContext& context, std::vector<Property> properties,
                       std::optional<ExprId> additional, bool may_be_empty) {
   const auto count = static_cast<uint32_t>(properties.size());
   const uint32_t end = 2 * count + 2, last = 2 * count + 1;
-  size_t names = 0, run = 0;  // bytes of names, each as often as it is written out
+  size_t names = 0, run = 0;  // bytes of names, counted for each copy
   for (const Property& property : properties) {
     run = property.required ? 0 : run + 1;
     names += property.name_bytes * (run + 1);

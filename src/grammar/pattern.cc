@@ -9,13 +9,13 @@
 namespace forerun::grammar {
 namespace {
 
-// An automaton with empty moves, some of which hold only where a text begins or ends.
+// An automaton with empty moves, some of which apply only where a text begins or ends.
 class PatternNfa {
  public:
   PatternNfa(const PatternTree& tree, const GrammarLimits& limits)
       : tree_(tree), max_states_(limits.max_states) {}
 
-  // The pattern with any text before and after it.
+  // Returns the automaton of the pattern with any text before and after it.
   Result<CharNfa> build() {
     const uint32_t start = new_state(), before = new_state(), after = new_state();
     join(start, before);
@@ -104,7 +104,7 @@ class PatternNfa {
                                                       " states; accepted: smaller repetitions");
   }
 
-  // States that empty moves reach from `from`, itself included.
+  // Returns the states that empty moves reach from `from`, itself included.
   std::vector<uint32_t> reach(uint32_t from, bool at_begin, bool at_end) {
     ++mark_;
     marks_.resize(states_.size());
@@ -136,7 +136,7 @@ class PatternNfa {
       return numbers[state];
     };
     number_of(start);
-    size_t edges = 0;  // by their ranges
+    size_t edges = 0;  // counts each range
     for (size_t i = 0; i < kept.size(); ++i) {
       const bool at_begin = kept[i] == start;
       CharNfa::State made;

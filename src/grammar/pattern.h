@@ -1,14 +1,14 @@
-// JSON Schema's `pattern`: regular expressions of ECMAScript, those that are regular.
+// JSON Schema's `pattern`: the regular subset of ECMAScript's regular expressions.
 //
 // Accepted: characters, "." (any but line ends), classes with ranges and negation, \d \w \s and
-// their opposites (as ECMAScript has them without flags: ASCII but for \s), \t \n \r \f \v \0 \xHH
+// their opposites (as in ECMAScript without flags: ASCII except for \s), \t \n \r \f \v \0 \xHH
 // \uHHHH \u{H...} and escaped punctuation, groups ((...), (?:...), (?<name>...)), alternatives, the
 // quantifiers * + ? {m} {m,} {m,n} and their lazy forms (which match the same texts), and ^ and $
-// anywhere. As ECMAScript has it without flags, "{" that begins no quantifier is itself, and so is
-// "-" beside a class within a class. A pattern matches anywhere in a text unless it is anchored.
-// Refused by name: look-ahead and look-behind, back-references, \b and \B, \p and \P, flags. The
-// work is linear in the text whatever the pattern; what would need too many states is refused when
-// it is compiled.
+// anywhere. As in ECMAScript without flags, a "{" that does not begin a quantifier is a literal,
+// and so is a "-" beside a class within a class. A pattern matches anywhere in a text unless it is
+// anchored. Refused by name: look-ahead and look-behind, back-references, \b and \B, \p and \P,
+// flags. Matching takes time linear in the text for any pattern; a pattern that would need too many
+// states is refused when it is compiled.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,8 @@
 
 namespace forerun::grammar {
 
-// The texts in which `pattern` (UTF-8) is found, as a whole: no further wrapping is needed.
+// Returns the automaton of whole texts in which `pattern` (UTF-8) is found: no further wrapping is
+// needed.
 //
 // Fails with kInvalidArgument (message with the offset in bytes), kUnsupported or
 // kResourceExhausted.

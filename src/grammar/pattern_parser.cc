@@ -153,7 +153,7 @@ class Parser {
     return add_chars(std::move(chars));
   }
 
-  // Reads an escape, from its backslash on: the characters that it stands for.
+  // Reads an escape from its backslash on; returns the characters that it matches.
   Result<CodePointSet> parse_escaped_chars() {
     const char c = peek(1);
     const auto set = [&](CodePointSet chars) {
@@ -256,7 +256,7 @@ class Parser {
       const auto single = [](const CodePointSet& set) {
         return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
       };
-      // ECMAScript without flags: a hyphen beside \d or \w is itself.
+      // ECMAScript without flags: a hyphen beside \d or \w is a literal.
       if (first.ranges().size() > 0 && last.ranges().size() > 0 &&
           (!single(first) || !single(last))) {
         chars.add(first);

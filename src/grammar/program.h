@@ -1,11 +1,11 @@
-// Program: a compiled grammar. One deterministic automaton over bytes a rule, whose nodes have,
-// beside edges that read a byte, edges that call a rule (a recursive transition network).
+// Program: a compiled grammar. It has one deterministic automaton over bytes per rule. Some edges
+// of its nodes read a byte, others call a rule (a recursive transition network).
 //
-// Immutable after compile_rules(); shared by every state of the grammar. A node may hold several
-// call edges beside its byte edges, so what is deterministic within a rule is a choice between
-// rules; the machine (machine.h) follows all of them at once. It holds for every program:
-//  - a rule's start has no edge into it, and whether the rule reads the empty text is not shown by
-//    its start but by an edge around every call of it;
+// Immutable after compile_rules(); shared by every state of the grammar. A node may have several
+// call edges beside its byte edges, so a rule is deterministic by itself but the choice between
+// rules is not; the walker (walker.h) follows all choices at once. Invariants of every program:
+//  - a rule's start has no edge into it; if the rule reads the empty text, an edge around every
+//    call of it shows this, not its start;
 //  - no rule calls itself before it has read a byte (no left recursion), so CompiledRule::order
 //    exists;
 //  - from every node some text leads to the end of its rule.
@@ -23,10 +23,10 @@
 namespace forerun::grammar {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
-constexpr uint32_t kEndNode = UINT32_MAX - 1;  // where the root rule returns to
+constexpr uint32_t kEndNode = UINT32_MAX - 1;  // return address of the root rule
 constexpr uint32_t kNotDense = UINT32_MAX;
 
-// 128 bits of structural hash: what is equal in hash is taken for equal.
+// A structural hash of 128 bits: objects with equal hashes count as equal.
 struct Hash128 {
   uint64_t low = 0, high = 0;
   friend bool operator==(const Hash128&, const Hash128&) = default;
@@ -46,10 +46,10 @@ struct Hash128Hasher {
   size_t operator()(const Hash128& hash) const { return static_cast<size_t>(hash.low); }
 };
 
-// Where a node lies in a rule that counts rounds.
+// The position of a node in a rule that counts rounds.
 enum class LoopPart : uint8_t {
-  kOutside,  // before or after the rounds, and in rules that count nothing
-  kHead,     // between two rounds; arriving here from a round adds one to the count
+  kOutside,  // before or after the rounds, and in rules without a counter
+  kHead,     // between two rounds; reaching it from a round adds one to the count
   kBody,     // within a round
 };
 
@@ -60,16 +60,16 @@ struct ByteEdge {
 
 struct CallEdge {
   uint32_t rule = 0;
-  uint32_t target = kNoNode;  // where the call returns to
+  uint32_t target = kNoNode;  // node after the call
 };
 
 struct Node {
   uint32_t first_edge = 0, edge_count = 0;
   uint32_t first_call = 0, call_count = 0;
-  uint32_t dense = kNotDense;  // index into Program::dense where there are many edges
+  uint32_t dense = kNotDense;  // index into Program::dense if there are many edges
   uint32_t rule = 0;
   bool accepting = false;
-  bool only_accepting = false;  // accepting, and nothing else can happen here
+  bool only_accepting = false;  // accepting, without edges
   bool plain = false;           // no call, not accepting, no counting: the usual case
   LoopPart loop = LoopPart::kOutside;
 };
@@ -82,12 +82,12 @@ struct CompiledRule {
   bool counted = false;
   uint32_t min_rounds = 0, max_rounds = 0;  // if counted; max may be kUnbounded
   uint32_t initial_rounds = 0;
-  uint32_t order = 0;  // a rule that another may call before reading a byte has the higher one
-  // Whether it calls no rule: then masks of its nodes depend on `content` and `follow` alone,
-  // whatever the grammar.
+  uint32_t order = 0;  // a rule that another may call before reading a byte has the higher order
+  // Whether it calls no rule: then masks of its nodes depend only on `content` and `follow`, in any
+  // grammar.
   bool leaf = false;
   Hash128 content;
-  std::array<uint64_t, 4> follow{};  // one bit a byte: those that may come after the rule's text
+  std::array<uint64_t, 4> follow{};  // one bit per byte that may follow the rule's text
 };
 
 struct Program {
@@ -106,7 +106,7 @@ struct Program {
   std::span<const CallEdge> calls_of(const Node& node) const {
     return std::span(calls).subspan(node.first_call, node.call_count);
   }
-  // kNoNode where the byte is not read here.
+  // Returns kNoNode if the byte is not read here.
   uint32_t target(const Node& node, uint8_t byte) const {
     if (node.dense != kNotDense) return dense[node.dense][byte];
     for (uint32_t i = node.first_edge; i < node.first_edge + node.edge_count; ++i) {
@@ -115,13 +115,13 @@ struct Program {
     }
     return kNoNode;
   }
-  // Whether the rule may end at `node` after `rounds` rounds.
+  // Returns whether the rule may end at `node` after `rounds` rounds.
   bool may_end(const Node& node, uint32_t rounds) const {
     return node.accepting &&
            (node.loop != LoopPart::kHead || rounds >= rules[node.rule].min_rounds);
   }
-  // The count of rounds after going from `from`, reached with `rounds`, to `to`; kNoNode where
-  // the count forbids it.
+  // Returns the count of rounds after moving from `from`, reached with `rounds`, to `to`; kNoNode
+  // if the count forbids it.
   uint32_t rounds_after(const Node& from, uint32_t rounds, const Node& to) const;
 };
 
@@ -135,7 +135,7 @@ inline uint32_t Program::rounds_after(const Node& from, uint32_t rounds, const N
     if (rounds >= rule.max_rounds) return kNoNode;
   }
   if (to.loop != LoopPart::kHead) return rounds;
-  // Counting past the minimum would only tell states apart that behave alike.
+  // Counting beyond the minimum would only separate states that behave alike.
   const bool counts = rule.max_rounds != UINT32_MAX || rounds < rule.min_rounds;
   return counts ? rounds + 1 : rounds;
 }

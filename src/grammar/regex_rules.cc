@@ -16,8 +16,8 @@ Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, R
                                                       " bytes; accepted: up to " +
                                                       std::to_string(limits.max_text_bytes));
   }
-  // By itself first: a bracket must not close the group that is put around it, and offsets in
-  // messages are its own.
+  // Parses the expression by itself first: a bracket must not close the group that is put around
+  // it, and offsets in messages must be those of the expression.
   FORERUN_RETURN_IF_ERROR(parse_pattern(regex, limits).status());
   FORERUN_ASSIGN_OR_RETURN(const CharNfa nfa,
                            read_pattern("^(?:" + std::string(regex) + ")$", limits));

@@ -9,8 +9,8 @@
 
 namespace forerun::grammar {
 
-// Adds to `rules` what `regex` (pattern.h) matches from its first character to its last, and names
-// it. Fails as read_pattern() does, and with kInvalidArgument where it matches nothing.
+// Adds to `rules` a rule for the texts that `regex` (pattern.h) matches from the first character to
+// the last. Fails as read_pattern() does, and with kInvalidArgument if it matches nothing.
 Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, RuleSet& rules);
 
 }  // namespace forerun::grammar

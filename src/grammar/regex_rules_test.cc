@@ -32,7 +32,7 @@ TEST(RegexRules, TheWholeTextMatches) {
   EXPECT_FALSE(matches(date, "on 2026-11-24"));
   EXPECT_FALSE(matches(date, "2026-11-24 "));
   EXPECT_FALSE(matches(date, "2026-11-"));
-  // Alternatives are of the whole, anchors say what is so anyway.
+  // Alternatives apply to the whole text, and anchors change nothing.
   const Grammar choice = compiled_regex("a|^b+$|");
   for (const char* const text : {"a", "b", "bbb", ""}) EXPECT_TRUE(matches(choice, text)) << text;
   for (const char* const text : {"ab", "xb", "aa"}) EXPECT_FALSE(matches(choice, text)) << text;
@@ -53,7 +53,7 @@ TEST(RegexRules, WhatIsRefusedIsNamedByItsPlace) {
   EXPECT_NE(regex_refusal("((a{1000}){1000}){1000}"), "accepted");
 }
 
-// Against the standard library's, on texts of two letters.
+// Compares with the standard library's expressions, on texts of two letters.
 TEST(RegexRules, EqualTheStandardLibrarys) {
   std::mt19937 random(3);
   const std::vector<std::string> parts = {"a", "b", "(ab|b)", "[ab]", "a*", "b+", "(a|bb)?", "."};

@@ -1,8 +1,9 @@
-// RuleSet: a grammar as rules and expressions, before it is compiled. What the readers of schemas
-// and grammar texts write, and compile_rules() reads.
+// RuleSet: a grammar as rules and expressions, before it is compiled. The readers of schemas and
+// grammar texts write it, and compile_rules() reads it.
 //
-// Expressions are immutable once added and named by number; one may stand in many places. Rules may
-// be named before they are defined, so they can refer to one another. Not thread-safe.
+// Expressions are immutable once added and identified by number; one expression may be used in many
+// places. Rules may be named before they are defined, so they can refer to one another. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +30,13 @@ struct GraphEdge {
 struct Expr {
   enum class Kind : uint8_t {
     kEmpty,     // the empty text
-    kNever,     // nothing at all
+    kNever,     // no text
     kLiteral,   // `bytes`
     kChars,     // one character of `chars`, in UTF-8
     kSequence,  // `parts` one after another
     kChoice,    // one of `parts`
     kRepeat,    // parts[0], `min` to `max` times
-    kRule,      // what rule `rule` reads
+    kRule,      // the texts of rule `rule`
     kGraph,     // paths from state 0 over `edges` to a state in `ends`
   };
   Kind kind = Kind::kEmpty;
@@ -49,19 +50,20 @@ struct Expr {
   std::vector<uint32_t> ends;
 };
 
-// Rule "before body* after" where the machine counts the rounds instead of having a state for each.
+// The rule "before body* after" with a counter of rounds instead of a state for each.
 struct CountedLoop {
   ExprId before = 0, body = 0, after = 0;
-  bool body_is_graph = false;  // `body` is a graph whose edges are rounds; `after` follows its ends
-  uint32_t initial = 0;        // the count when `before` has been read: 0 or 1
-  uint32_t min = 0, max = 0;   // bounds of the count where `after` begins
+  // `body` is a graph with rounds as its edges; `after` follows its ends.
+  bool body_is_graph = false;
+  uint32_t initial = 0;       // count after `before` has been read: 0 or 1
+  uint32_t min = 0, max = 0;  // bounds of the count where `after` begins
 };
 
 struct Rule {
   std::string name;
   bool defined = false;
-  bool counted = false;  // `loop` holds, else `expr`
-  bool shared = false;   // never copied into its callers, so that its token masks serve all of them
+  bool counted = false;  // `loop` is used, else `expr`
+  bool shared = false;   // never copied into its callers, so that they share its token masks
   ExprId expr = 0;
   CountedLoop loop;
 };
@@ -78,18 +80,18 @@ class RuleSet {
   // max may be kUnbounded.
   ExprId repeat(ExprId part, uint32_t min, uint32_t max);
   ExprId rule(RuleId rule);
-  // State 0 is where it begins.
+  // State 0 is the start.
   ExprId graph(uint32_t state_count, std::vector<GraphEdge> edges, std::vector<uint32_t> ends);
 
-  // A new rule, to be defined once by one of the two functions below.
+  // Adds a rule, which one of the two functions below must define once.
   RuleId add_rule(std::string name, bool shared = false);
   void define(RuleId rule, ExprId expr);
-  // `body` must be prefix-free and, where `before` can be empty, initial 0: chars(), a rule() that
-  // is shared, or a sequence that ends in one and begins apart from `after`. Every edge of a body
-  // that is a graph must be prefix-free in the same way.
+  // `body` must be prefix-free and, if `before` can be empty, initial 0: chars(), a shared rule(),
+  // or a sequence that ends in one and does not begin like `after`. If a body is a graph, every
+  // edge must be prefix-free in the same way.
   void define(RuleId rule, const CountedLoop& loop);
 
-  // add_rule and define in one.
+  // Calls add_rule() and define().
   RuleId new_rule(std::string name, ExprId expr, bool shared = false);
 
   const Expr& expr(ExprId id) const { return exprs_[id]; }

@@ -10,7 +10,7 @@
 namespace forerun::grammar {
 namespace {
 
-// How deep brackets nest, so that a text that would overflow a stack is not parsed.
+// Returns the nesting of brackets, so that a text that would overflow the stack is not parsed.
 int nesting_of(std::string_view text) {
   int depth = 0, deepest = 0;
   bool quoted = false;
@@ -30,7 +30,8 @@ int nesting_of(std::string_view text) {
   return deepest;
 }
 
-// The name of a member that begins like this folder's internal keywords; null if there is none.
+// Returns the name of a member that begins like this folder's internal keywords; null if there is
+// none.
 const std::string* internal_name(const Json& json) {
   for (auto member = json.begin(); json.is_structured() && member != json.end(); ++member) {
     if (json.is_object() && member.key().starts_with(kInternalMark)) return &member.key();

@@ -1,10 +1,10 @@
-// Reads a JSON schema of any draft from 4 to 2020-12 as rules of what a reply may be.
+// Reads a JSON schema of any draft from 4 to 2020-12 as rules for a reply.
 //
-// Supported, beside true, false and {}:
-//   type (one or a list), enum, const, anyOf, oneOf (where the alternatives exclude one another for
-//   a reason that is found, schema_exclusive.h, or can be read without one another), allOf
-//   (schema_merge.h), not and if/then/else (of what has an opposite, schema_negate.h), $ref within
-//   the document (any JSON pointer, "#", anchors; recursion included);
+// Supported, in addition to true, false and {}:
+//   type (one or a list), enum, const, anyOf, oneOf (if the alternatives are found to exclude one
+//   another, schema_exclusive.h, or can be read without one another), allOf (schema_merge.h), not
+//   and if/then/else (of schemas with an opposite, schema_negate.h), $ref within the document (any
+//   JSON pointer, "#", anchors; recursion included);
 //   objects: properties, patternProperties, propertyNames (pattern, format, enum, const, lengths),
 //   required, additionalProperties, dependencies, dependentRequired, dependentSchemas,
 //   maxProperties, minProperties up to the listed properties and one;
@@ -13,17 +13,17 @@
 //   numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum (draft 4's booleans too),
 //   multipleOf (up to 1000, or up to 1000 steps of a decimal place).
 // Refused by name: contains, unevaluatedProperties, unevaluatedItems, $dynamicRef, $recursiveRef,
-//   $ref to other documents, and what of the above is out of bounds. All other names, and formats
-//   that are not known, are annotations.
+//   $ref to other documents, and values of the above that are out of bounds. All other names, and
+//   unknown formats, are annotations.
 //
 // Texts are a subset of what the schema allows, in the form of json_rules.h, so every reply is
 // valid, but not every valid text can be a reply:
 //  - names of additional properties differ from all listed, and have one spelling;
-//  - what schema_reading.h says of the order of properties, and of SchemaReading::kIntent;
-//  - texts of a pattern that has no upper bound of its own may end before a large maxLength where
-//  it cannot be counted (schema_scalar.cc), but not below 256 characters;
+//  - the order of properties, and SchemaReading::kIntent, follow schema_reading.h;
+//  - texts of a pattern without an upper bound of its own may end before a large maxLength if it
+//    cannot be counted (schema_string.cc), but not below 256 characters;
 //  - integers have up to 18 digits and no fraction; numbers with a bound or multipleOf have no
-//  exponent.
+//    exponent.
 #pragma once
 
 #include <string_view>
@@ -35,9 +35,10 @@
 
 namespace forerun::grammar {
 
-// Adds the rules of `schema`, a JSON text, to `rules` and returns the one of the whole reply.
+// Adds the rules of `schema`, a JSON text, to `rules` and returns the rule of the whole reply.
 //
-// Fails with kInvalidArgument, kUnsupported or kResourceExhausted, as Grammar::from_json_schema().
+// Fails with kInvalidArgument, kUnsupported or kResourceExhausted, as Grammar::from_json_schema()
+// does.
 Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& limits,
                                 SchemaReading reading, RuleSet& rules);
 

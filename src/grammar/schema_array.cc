@@ -13,8 +13,8 @@
 namespace forerun::grammar {
 namespace {
 
-// Items that differ, where they are a few listed values. State: which of them were written, a bit
-// each.
+// Reads distinct items from a few listed values. The state has a bit for each value that was
+// written.
 Result<ExprId> read_unique(SchemaContext& context, const Json& schema, const std::string& at,
                            uint32_t min, uint32_t max) {
   constexpr size_t kMaxValues = 8;
@@ -133,7 +133,7 @@ Result<ExprId> read_array(SchemaContext& context, const Json& schema, const std:
              context.resolver.reading() == SchemaReading::kLetter) {
     rest = context.json.value();
   }
-  // Nothing can follow an item that no value satisfies.
+  // No item can follow an item that no value satisfies.
   for (size_t i = 0; i < first.size(); ++i) {
     if (!context.is_never(first[i])) continue;
     first.resize(i);

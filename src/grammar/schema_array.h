@@ -1,4 +1,4 @@
-// Schemas of arrays: items that are alike, counted, and tuples.
+// Schemas of arrays: counted items of one schema, and tuples.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace forerun::grammar {
 
-// The arrays that `schema` allows. `depth`: how deep the schema is nested, for the limit.
+// Returns the arrays that `schema` allows. `depth` is the nesting of the schema, for the limit.
 Result<ExprId> read_array(SchemaContext& context, const Json& schema, const std::string& at,
                           int depth);
 

@@ -1,9 +1,9 @@
-// What the readers of one schema's parts share: its document, the rules that they write, and the
-// way to read a schema that stands within another.
+// The objects that the readers of one schema's parts share: its document, the rules that they
+// write, and the function that reads a nested schema.
 //
-// `at`, in all readers: the JSON pointer of the schema that is read, for messages. Readers fail
-// with the pointer, what was found there and what is accepted, and leave the rules of what they had
-// read.
+// In all readers, `at` is the JSON pointer of the schema that is read, for messages. Readers fail
+// with the pointer, what was found there and what is accepted, and leave the rules of the parts
+// read so far.
 #pragma once
 
 #include <functional>
@@ -32,14 +32,15 @@ struct SchemaContext {
         read(std::move(read_schema)) {}
 
   bool is_never(ExprId expr) const { return rules.expr(expr).kind == Expr::Kind::kNever; }
-  // `expr` as a call of a rule of its own, unless it is nothing or such a call already.
+  // Returns `expr` as a call of a rule of its own, unless it accepts nothing or is such a call
+  // already.
   ExprId as_rule(const std::string& name, ExprId expr);
 
   SchemaResolver& resolver;
   const GrammarLimits& limits;
   RuleSet& rules;
   JsonRules json;
-  // What `schema` allows. `depth`: how many schemas it stands in.
+  // Returns the values that `schema` allows. `depth` is its nesting.
   const ReadSchema read;
 };
 

@@ -34,7 +34,7 @@ const Json* property(const Json& schema, const std::string& name) {
   return found == properties->end() ? nullptr : &*found;
 }
 
-// Whether `a` demands a property that `b` forbids.
+// Returns whether `a` requires a property that `b` forbids.
 bool demands_what_is_forbidden(const Json& a, const Json& b) {
   const auto required = a.find("required");
   const auto additional = b.find("additionalProperties");
@@ -81,7 +81,7 @@ Result<bool> properties_exclude(SchemaResolver& resolver, const Json& a, const J
   return false;
 }
 
-// Whether a count that `least` and `most` bound leaves nothing to both.
+// Returns whether the counts that `least` and `most` bound have no value in common.
 bool counts_are_apart(const Json& a, const Json& b, const char* least, const char* most) {
   const auto below = [&](const Json& low, const Json& high) {
     const auto x = low.find(most), y = high.find(least);
@@ -96,7 +96,7 @@ bool may_be_empty(const Json& schema) {
   return least == schema.end() || !least->is_number() || *least == 0;
 }
 
-// Formats of which no text is one of another's.
+// Formats that have no text in common with one another.
 bool is_distinct_format(const Json& format) {
   for (const char* name :
        {"date", "time", "date-time", "ipv4", "ipv6", "uuid", "email", "duration"}) {
@@ -105,7 +105,7 @@ bool is_distinct_format(const Json& format) {
   return false;
 }
 
-// Patterns and distinct formats that no text satisfies together.
+// Returns whether no text satisfies the patterns and distinct formats of both.
 bool texts_exclude(const Json& a, const Json& b, const GrammarLimits& limits) {
   std::vector<CharNfa> nfas;
   for (const Json* schema : {&a, &b}) {
@@ -138,7 +138,7 @@ Result<bool> arrays_exclude(SchemaResolver& resolver, const Json& a, const Json&
   return exclude_one_another(resolver, *x, *y, at, depth + 1);
 }
 
-// Whether the other schema takes none of a schema's listed values.
+// Returns whether the other schema accepts none of a schema's listed values.
 Result<bool> values_exclude(SchemaResolver& resolver, const Json& a, const Json& b,
                             const std::string& at, int depth) {
   const bool one = a.contains("const");
@@ -153,7 +153,7 @@ Result<bool> values_exclude(SchemaResolver& resolver, const Json& a, const Json&
   return true;
 }
 
-// The types that a schema without `type` allows, by how schemas are read (SchemaReading).
+// Returns the types that a schema without `type` allows, according to SchemaReading.
 Result<uint8_t> types_read(const SchemaResolver& resolver, const Json& schema,
                            const std::string& at) {
   FORERUN_ASSIGN_OR_RETURN(const uint8_t types, types_of(schema, at));
@@ -195,7 +195,7 @@ Result<bool> exclude_one_another(SchemaResolver& resolver, const Json& a, const 
                                             swapped ? first : second, at, depth + 1));
     if (excluded) return true;
   }
-  // Each kind of value that both allow.
+  // Checks each kind of value that both allow.
   if ((common & (kNullType | kBooleanType)) != 0) return false;
   if ((common & kNumberType) != 0 && !bounds_are_apart(first, second)) return false;
   if ((common & kStringType) != 0 && !counts_are_apart(first, second, "minLength", "maxLength") &&

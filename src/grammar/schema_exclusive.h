@@ -1,5 +1,5 @@
-// Tells, for oneOf, whether two schemas have certainly no value in common: "exactly one of them" is
-// then the same as "one of them".
+// Decides, for oneOf, whether two schemas certainly have no value in common: "exactly one of them"
+// then equals "one of them".
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace forerun::grammar {
 
-// True only where it is certain, for every kind of value that both allow: enum or const list values
-// that the other does not allow; bounds, lengths or counts leave nothing; no text matches both
-// patterns; items of arrays that are not empty exclude one another; one object demands a property
-// that the other forbids, or whose schemas in both exclude one another. Alternatives of anyOf and
-// oneOf are looked into.
+// Returns true only if it is certain, for every kind of value that both allow: an enum or const
+// lists values that the other does not allow; bounds, lengths or counts leave no value; no text
+// matches both patterns; items of non-empty arrays exclude one another; one object requires a
+// property that the other forbids, or that has schemas which exclude one another. Checks
+// alternatives of anyOf and oneOf.
 Result<bool> exclude_one_another(SchemaResolver& resolver, const Json& a, const Json& b,
                                  const std::string& at, int depth = 0);
 

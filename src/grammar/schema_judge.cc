@@ -87,7 +87,7 @@ class Judge {
     return verdict(one ? yes == 1 : yes > 0);
   }
 
-  // Whether the pattern is found; an error of its own is met again where the schema is read.
+  // Returns whether the pattern is found; an error in it is reported where the schema is read.
   Verdict finds(const Json& pattern, const std::string& text) {
     if (!pattern.is_string()) return Verdict::kUnknown;
     const Result<CharNfa> nfa =

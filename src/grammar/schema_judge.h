@@ -1,4 +1,4 @@
-// Whether one value satisfies a schema: for lists of values, and for oneOf.
+// Decides whether one value satisfies a schema: for lists of values, and for oneOf.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace forerun::grammar {
 
 enum class Verdict : uint8_t { kNo, kUnknown, kYes };
 
-// Whether `value` satisfies `schema` by the specification. kUnknown where that depends on something
-// unsupported; a format counts as satisfied. `at`: the schema's place. Fails as
-// SchemaResolver::flattened().
+// Returns whether `value` satisfies `schema` by the specification; kUnknown if that depends on
+// something unsupported. A format counts as satisfied. `at` is the schema's place. Fails as
+// SchemaResolver::flattened() does.
 Result<Verdict> judge(SchemaResolver& resolver, const Json& schema, const Json& value,
                       const std::string& at, int depth = 0);
 

@@ -11,7 +11,7 @@
 namespace forerun::grammar {
 namespace {
 
-// The kind of value that a keyword is about; 0: any.
+// The kind of value that a keyword applies to; 0: any.
 constexpr std::array<std::pair<std::string_view, uint8_t>, 44> kKeywords = {{
     {"type", 0},
     {"enum", 0},
@@ -59,7 +59,7 @@ constexpr std::array<std::pair<std::string_view, uint8_t>, 44> kKeywords = {{
     {"multipleOf", kNumberType},
 }};
 
-// Whether `value` says nothing beside "unevaluatedProperties" and its kin.
+// Returns whether `value` asserts nothing for "unevaluatedProperties" and similar keywords.
 bool says_nothing(std::string_view keyword, const Json& value, const Json& schema) {
   if (keyword == "contains") {
     const auto least = schema.find("minContains");
@@ -177,7 +177,7 @@ uint8_t types_suggested(const Json& schema) {
   uint8_t types = 0;
   for (const auto& [keyword, type] : kKeywords) {
     if (type == 0 || !schema.contains(keyword)) continue;
-    // A format that is not known says nothing, whatever it stands beside.
+    // An unknown format asserts nothing, with any other keywords.
     const bool nothing =
         keyword == "format" && !has_assertions({{"format", schema.at("format")}}, "");
     if (!nothing) types = static_cast<uint8_t>(types | type);

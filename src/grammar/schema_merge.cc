@@ -18,7 +18,8 @@ Json both(const Json& a, const Json& b) {
   return Json{{"allOf", Json::array({a, b})}};
 }
 
-// The types that both schemas allow, as a list: "number" and "integer" have "integer" in common.
+// Returns the types that both schemas allow, as a list: "number" and "integer" have "integer" in
+// common.
 Json common_types(const Json& a, const Json& b) {
   const auto list = [](const Json& types) {
     return types.is_array() ? types : Json::array({types});
@@ -52,7 +53,7 @@ const Json* member(const Json& schema, const char* keyword) {
   return found == schema.end() ? nullptr : &*found;
 }
 
-// The schema of properties that an object schema does not list; null: it has none.
+// Returns the schema of properties that an object schema does not list; null if it has none.
 const Json* unlisted(const Json& schema) {
   const Json* additional = member(schema, "additionalProperties");
   return additional && *additional != true ? additional : nullptr;
@@ -67,8 +68,8 @@ bool some_pattern_matches(const Json& schema, const std::string& name) {
   });
 }
 
-// `schema` of a property that only one side lists, and what the other says of it. Patterns of names
-// are left out: they are added where a property is read.
+// Returns `schema`, of a property that only one side lists, merged with the other side's schema for
+// it. Patterns of names are left out: they are added where a property is read.
 Json with_unlisted(const Json& schema, const std::string& name, const Json& other) {
   if (!unlisted(other) || some_pattern_matches(other, name)) return schema;
   return both(schema, *unlisted(other));
@@ -94,7 +95,7 @@ void merge_properties(const Json& a, const Json& b, Json& merged) {
   merged["properties"] = std::move(properties);
 }
 
-// Patterns of names that one side has are refused where the other closes what it does not list.
+// Refuses patterns of names of one side if the other side restricts unlisted properties.
 Status merge_name_patterns(const Json& a, const Json& b, const std::string& at, Json& merged) {
   const Json none = Json::object();
   const Json* in_a = member(a, "patternProperties");
@@ -139,7 +140,7 @@ void merge_items(const Json& a, const Json& b, Json& merged) {
   }
 }
 
-// Every alternative of `a` with the alternatives of `b`.
+// Combines every alternative of `a` with the alternatives of `b`.
 Json merge_alternatives(const std::string& keyword, const Json& a, const Json& b) {
   Json parts = Json::array();
   for (const Json& part : a) {
@@ -148,7 +149,7 @@ Json merge_alternatives(const std::string& keyword, const Json& a, const Json& b
   return parts;
 }
 
-// The tighter of two bounds; `least`: the larger one.
+// Returns the tighter of two bounds; `least`: the larger one.
 Json tighter(const Json& a, const Json& b, bool least) {
   const bool larger = a.get<double>() > b.get<double>();
   return larger == least ? a : b;
@@ -186,7 +187,7 @@ Result<Json> merge_keyword(const std::string& name, const Json& a, const Json& b
   return conflict("one value of this keyword within allOf, anyOf and their siblings");
 }
 
-// `const` as `enum`, without what says nothing.
+// Returns the schema with `const` as `enum`, without members that assert nothing.
 Json normalized(const Json& schema) {
   Json result = Json::object();
   for (const auto& [name, value] : schema.items()) {

@@ -142,8 +142,8 @@ ExprId other_names(SchemaContext& context, const std::vector<std::string>& names
     }
     letters[at].ends_name = true;
   }
-  // One state a letter, one for what has left all names, and one behind a backslash that leaves
-  // them: escapes are many moves, so letters share them.
+  // There is one state per letter, one for texts that differ from all names, and one after a
+  // backslash that begins such a text: escapes are many moves, so letters share that state.
   const auto outside = static_cast<uint32_t>(letters.size()), escape = outside + 1;
   const ExprId backslash = context.rules.literal("\\");
   std::vector<GraphEdge> edges = {

@@ -13,7 +13,7 @@
 
 namespace forerun::grammar {
 
-// The patterns of patternProperties, and what propertyNames asks of every name.
+// The patterns of patternProperties, and the conditions of propertyNames on every name.
 struct NamePatterns {
   std::vector<std::pair<CharNfa, Json>> patterns;
   std::optional<CharNfa> all;
@@ -23,16 +23,16 @@ struct NamePatterns {
 Result<NamePatterns> read_name_patterns(SchemaContext& context, const Json& schema,
                                         const std::string& at);
 
-// Members whose names are none of `names`, if `patterns` has any or asks something of all names:
-// one for each set of patterns that some name matches, with what all of them say, and one that
-// matches none and has the value `additional`.
+// Returns the members with names outside `names`, if `patterns` has any or restricts all names: one
+// for each set of patterns that some name matches, with the schemas of all of them, and one for
+// names that match none, with the value `additional`.
 Result<std::vector<ExprId>> other_members(SchemaContext& context, const Json& additional,
                                           const std::string& at, int depth,
                                           const std::vector<std::string>& names,
                                           const NamePatterns& patterns);
 
-// A name in quotes that is none of `names`. With `names` it has one spelling, since an escaped
-// spelling of a listed name would be that name.
+// Accepts a name in quotes that is not in `names`. If `names` is not empty it has one spelling,
+// since an escaped spelling of a listed name would be that name.
 ExprId other_names(SchemaContext& context, const std::vector<std::string>& names);
 
 }  // namespace forerun::grammar

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxNegateDepth = 12;
 
-// One keyword's opposite as alternatives; false where JSON Schema cannot express it.
+// The opposite of keywords as alternatives; false if JSON Schema cannot express it.
 class Negation {
  public:
   Negation(SchemaResolver& resolver, const std::string& at, int depth)

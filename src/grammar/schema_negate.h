@@ -1,4 +1,5 @@
-// Makes, for `not`, the schema that allows what another one does not, where keywords can say that.
+// Makes, for `not`, the schema of the values that another one does not allow, if keywords can
+// express that.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,8 @@
 
 namespace forerun::grammar {
 
-// Exactly the values that `schema` does not allow; nothing where that cannot be said. `at`: where
-// it stands.
+// Returns a schema of exactly the values that `schema` does not allow; nothing if that cannot be
+// expressed. `at` is its place.
 Result<std::optional<Json>> negated(SchemaResolver& resolver, const Json& schema,
                                     const std::string& at, int depth);
 

@@ -19,7 +19,7 @@ Result<ExprId> NumberReader::read(const Json& schema, const std::string& at, int
       FORERUN_ASSIGN_OR_RETURN(const std::optional<Decimal> value, decimal_at(schema, keyword, at));
       if (!value) continue;
       if (!integer && value->whole.size() > kMaxBoundDigits) {
-        // Bounded numbers have fewer digits than this bound, so they lie all on one side of it.
+        // Bounded numbers have fewer digits than this bound, so they are all on one side of it.
         if (value->negative != lower) return context_.rules.never();
         if (!bound) bound = NumberBound{*Decimal::parse(lower ? "-1e15" : "1e15"), true};
         continue;
@@ -56,7 +56,7 @@ Result<ExprId> NumberReader::read(const Json& schema, const std::string& at, int
   }
   int64_t first = -kLargestInteger, last = kLargestInteger;
   if (least) {
-    // Replies have no integers beyond this one.
+    // Replies have no integers above this one.
     if (compare(least->value, *Decimal::parse("999999999999999999")) > 0)
       return context_.rules.never();
     first = least->inclusive ? least->value.ceil(kLargestInteger)

@@ -11,19 +11,20 @@
 
 namespace forerun::grammar {
 
-// Writes the rule of each kind of integers once, since usual schemas have many integers of one
+// Writes the rule of each kind of integers once, since schemas usually have many integers of one
 // kind.
 class NumberReader {
  public:
-  // `context` must outlive it.
+  // `context` must outlive the object.
   explicit NumberReader(SchemaContext& context) : context_(context) {}
 
-  // The numbers of `schema`. `types`: kIntegerType, kFractionType or both (schema_keywords.h).
+  // Returns the numbers of `schema`. `types`: kIntegerType, kFractionType or both
+  // (schema_keywords.h).
   Result<ExprId> read(const Json& schema, const std::string& at, int types);
 
  private:
   SchemaContext& context_;
-  // The rules of integers, by minimum, maximum and multipleOf.
+  // The rules of integers, keyed by minimum, maximum and multipleOf.
   std::map<std::tuple<int64_t, int64_t, int64_t>, ExprId> integers_;
 };
 

@@ -10,7 +10,8 @@
 namespace forerun::grammar {
 namespace {
 
-// Required properties of an object that may have any order, and the states of all such objects.
+// Limits of the required properties of an object with properties in any order, and of the states of
+// all such objects.
 constexpr size_t kMaxUnordered = 9, kMaxUnorderedStates = 8000;
 
 bool lists(const Json& names, const std::string& name) {
@@ -26,7 +27,7 @@ Result<PropertyCounts> read_property_counts(const Json& schema, const std::strin
   const auto possible = static_cast<size_t>(
       std::count_if(properties.begin(), properties.end(),
                     [](const Property& property) { return property.possible; }));
-  // Names that are not listed may repeat, and a name that repeats is one property.
+  // Unlisted names may repeat, and a repeated name is one property.
   if (min && open && *min > possible + 1) {
     return refuse_at(child_of(at, "minProperties"), std::to_string(*min),
                      "1, or no more than there are listed properties and one",
@@ -89,7 +90,7 @@ Result<std::vector<Property>> ObjectReader::read_properties(const Json& schema,
   const Json& forbidden = banned == schema.end() ? no_names : *banned;
   std::vector<Property> properties;
   std::set<std::string> seen;
-  // `listed_schema`: the name's own schema, or null; those of patterns that match it are added.
+  // `listed_schema`: the name's own schema, or null; schemas of matching patterns are added.
   const auto add = [&](const std::string& name, const Json* listed_schema,
                        const std::string& listed_at) -> Status {
     if (!seen.insert(name).second) return {};
@@ -116,8 +117,7 @@ Result<std::vector<Property>> ObjectReader::read_properties(const Json& schema,
   for (const auto& [name, value] : listed.items()) {
     FORERUN_RETURN_IF_ERROR(add(name, &value, child_of(place, name)));
   }
-  // Names in `required` that are not listed take a pattern's schema, or that of additional
-  // properties.
+  // Unlisted names in `required` take a pattern's schema, or that of additional properties.
   const auto additional = schema.find("additionalProperties");
   for (const Json& name : required) {
     const std::string& text = name.get_ref<const std::string&>();
@@ -135,7 +135,7 @@ Result<std::vector<Property>> ObjectReader::read_properties(const Json& schema,
   return properties;
 }
 
-// Members beyond the listed ones; nothing where there are none.
+// Reads members beyond the listed ones; returns nothing if there are none.
 Result<std::optional<ExprId>> ObjectReader::read_additional(const Json& schema,
                                                             const std::string& at, int depth,
                                                             const std::vector<std::string>& names,

@@ -13,21 +13,22 @@
 
 namespace forerun::grammar {
 
-// Counts the states of objects whose properties may have any order, for the limit on all of them.
+// Reads objects; counts the states of objects with properties in any order, for the limit on all of
+// them.
 class ObjectReader {
  public:
-  // `context` must outlive it.
+  // `context` must outlive the object.
   explicit ObjectReader(SchemaContext& context) : context_(context) {}
 
-  // The objects that `schema` allows. `depth`: how deep the schema is nested, for the limit.
+  // Returns the objects that `schema` allows. `depth` is the nesting of the schema, for the limit.
   Result<ExprId> read(const Json& schema, const std::string& at, int depth);
 
  private:
-  // The properties that the schema names; their names are appended to `names`.
+  // Returns the properties that the schema names; appends their names to `names`.
   Result<std::vector<Property>> read_properties(const Json& schema, const std::string& at,
                                                 int depth, std::vector<std::string>& names,
                                                 const NamePatterns& patterns);
-  // Members beyond `names`; nothing where there are none.
+  // Returns the members beyond `names`; nothing if there are none.
   Result<std::optional<ExprId>> read_additional(const Json& schema, const std::string& at,
                                                 int depth, const std::vector<std::string>& names,
                                                 const NamePatterns& patterns);

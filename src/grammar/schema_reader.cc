@@ -55,8 +55,8 @@ Result<ExprId> SchemaReader::read(const Json& schema, const std::string& at, int
   return read_types(schema, at, depth);
 }
 
-// What merging makes is the same wherever a schema is merged in the same way, so that a schema that
-// holds itself within an allOf comes to an end.
+// Reads a schema without references. Equal merges give equal results, so reading a schema that
+// contains itself within an allOf terminates.
 Result<ExprId> SchemaReader::read_flattened(const Json& schema, const std::string& at, int depth) {
   const auto parts = schema.find("allOf");
   if (parts != schema.end() && parts->is_array() && parts->size() == 1 &&
@@ -82,7 +82,7 @@ Result<ExprId> SchemaReader::read_reference(const Json& ref, const std::string& 
   FORERUN_ASSIGN_OR_RETURN(const Json* target, context_.resolver.target(ref, at));
   const std::string& name = ref.get_ref<const std::string&>();
   const auto [found, inserted] = references_.try_emplace(name);
-  // Named before it is read, since what it reads may refer back to it.
+  // Named before it is read, since the schema may refer back to it.
   const RuleId rule =
       inserted ? found->second = context_.rules.add_rule(name, true) : found->second;
   if (inserted) {
@@ -105,7 +105,7 @@ Status refuse_overlap(const std::string& at, size_t other) {
 
 }  // namespace
 
-// anyOf and oneOf. What stands beside it holds for every alternative.
+// Reads anyOf or oneOf. Keywords beside it apply to every alternative.
 Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* keyword,
                                                const std::string& at, int depth) {
   const std::string place = child_of(at, keyword);
@@ -135,7 +135,8 @@ Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* k
     FORERUN_ASSIGN_OR_RETURN(Json merged, merge_schemas(siblings, part, part_at));
     whole.push_back(std::move(merged));
   }
-  std::vector<Json> exact = whole;  // what is read; by themselves, references stay what they are
+  // The schemas that are read; references stay unchanged unless merged.
+  std::vector<Json> exact = whole;
   if (alone) exact.assign(parts.begin(), parts.end());
   for (size_t i = 0; i < whole.size() && one; ++i) {
     const std::string part_at = child_of(place, std::to_string(i));
@@ -143,7 +144,7 @@ Result<ExprId> SchemaReader::read_alternatives(const Json& schema, const char* k
       FORERUN_ASSIGN_OR_RETURN(const bool excluded,
                                exclude_one_another(context_.resolver, whole[i], whole[j], part_at));
       if (excluded) continue;
-      // Each of the two is read as what the other does not allow.
+      // Each of the two is read without the values that the other allows.
       for (const auto& [of, other] : {std::pair(i, j), std::pair(j, i)}) {
         FORERUN_ASSIGN_OR_RETURN(const std::optional<Json> rest,
                                  negated(context_.resolver, parts[other], part_at, 0));

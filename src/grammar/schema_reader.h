@@ -1,8 +1,8 @@
-// SchemaReader: writes the rules of one schema. It follows references, merging, alternatives and
+// SchemaReader writes the rules of one schema. It resolves references, merges, alternatives and
 // types; each kind of value has a reader of its own (schema_object.h, schema_array.h,
 // schema_string.h, schema_number.h, schema_values.h).
 //
-// Threads: one at a time. It adds to the RuleSet and never removes from it.
+// Thread rules: one thread at a time. It adds to the RuleSet and never removes from it.
 #pragma once
 
 #include <map>
@@ -26,11 +26,11 @@ class SchemaReader {
   SchemaReader(const SchemaReader&) = delete;
   SchemaReader& operator=(const SchemaReader&) = delete;
 
-  // What the whole document allows.
+  // Returns the values that the whole document allows.
   Result<RuleId> read_document();
 
  private:
-  // What `schema`, which stands at pointer `at`, allows.
+  // Returns the values that `schema`, at pointer `at`, allows.
   Result<ExprId> read(const Json& schema, const std::string& at, int depth);
   Result<ExprId> read_flattened(const Json& schema, const std::string& at, int depth);
   Result<ExprId> read_reference(const Json& ref, const std::string& at, int depth);
@@ -41,9 +41,9 @@ class SchemaReader {
   SchemaContext context_;
   NumberReader numbers_;
   ObjectReader objects_;
-  std::map<std::string, RuleId> references_;  // by the pointer, as written
-  std::map<std::string, RuleId> merged_;      // by the text of the merged schema
-  std::set<RuleId> nevers_;                   // the rules among these that allow nothing
+  std::map<std::string, RuleId> references_;  // keyed by the pointer, as written
+  std::map<std::string, RuleId> merged_;      // keyed by the text of the merged schema
+  std::set<RuleId> nevers_;                   // the rules among these that allow no value
 };
 
 }  // namespace forerun::grammar

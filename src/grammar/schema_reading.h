@@ -1,5 +1,4 @@
-// The two ways to read a JSON schema: as the specification has it, or as its author probably means
-// it.
+// The two ways to read a JSON schema: by the specification, or as its author probably means it.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +6,16 @@
 namespace forerun::grammar {
 
 enum class SchemaReading : uint8_t {
-  // What the specification says: objects and tuples may have members that are not listed, and a
-  // keyword of one kind of value says nothing of the others. Properties have any order in an object
-  // with no more than nine required ones and no numbers of properties to count, up to a limit of
-  // such objects in one schema; else the schema's.
+  // By the specification: objects and tuples may have unlisted members, and a keyword of one kind
+  // of value asserts nothing about the others. Properties may be in any order in an object with at
+  // most nine required ones and without limits on their number, up to a number of such objects in
+  // one schema; otherwise in the schema's order.
   kLetter,
-  // What is meant where a model writes: properties come in the schema's order, an object with
-  // `properties` or `patternProperties` has no others unless additionalProperties says so, an array
-  // with a list of items ends with it unless minItems or what is said of further items asks for
-  // more, and keywords of one kind of value mean that kind. Every text is one that kLetter accepts
-  // too.
+  // As usually meant for a model's output: properties come in the schema's order, an object with
+  // `properties` or `patternProperties` has no others unless additionalProperties allows them, an
+  // array with a list of items ends with it unless minItems or the schema of further items asks for
+  // more, and keywords of one kind of value imply that kind. Every text is also accepted by
+  // kLetter.
   kIntent,
 };
 

@@ -27,7 +27,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// One step of a pointer in a URI fragment: %XX, then ~0 and ~1.
+// Decodes one step of a pointer in a URI fragment: %XX, then ~0 and ~1.
 std::string unescaped(std::string_view step) {
   std::string decoded;
   for (size_t i = 0; i < step.size(); ++i) {
@@ -51,7 +51,7 @@ std::string unescaped(std::string_view step) {
   return name;
 }
 
-// Names that places of `schema` give themselves: $anchor, and identifiers that are fragments.
+// Finds the names that places of `schema` define: $anchor, and identifiers that are fragments.
 void find_anchors(const Json& schema, int depth, std::map<std::string, const Json*>& anchors) {
   if (depth == 0 || !schema.is_structured()) return;
   if (schema.is_object()) {

@@ -1,5 +1,5 @@
-// $ref, allOf, `not`, conditions and older spellings: a schema's document, and any place of it
-// without them.
+// Resolves $ref, allOf, `not`, conditions and older spellings: holds a schema's document and
+// returns any place of it without them.
 #pragma once
 
 #include <map>
@@ -22,20 +22,21 @@ class SchemaResolver {
   const GrammarLimits& limits() const { return limits_; }
   SchemaReading reading() const { return reading_; }
 
-  // What `ref` names: "#", "#/...", an anchor of the document, or these behind the document's own
-  // identifier; lives as long as the resolver. `at`: where it stands.
+  // Returns the schema that `ref` refers to: "#", "#/...", an anchor of the document, or these
+  // after the document's own identifier; it lives as long as the resolver. `at` is the place of
+  // `ref`.
   Result<const Json*> target(const Json& ref, const std::string& at) const;
 
-  // Whether `schema`, an object, is a $ref and nothing that asserts beside it.
+  // Returns whether `schema`, an object, is a $ref without assertions beside it.
   bool is_reference(const Json& schema) const;
-  // Whether flattened() would change `schema`, an object.
+  // Returns whether flattened() would change `schema`, an object.
   bool needs_flattening(const Json& schema) const;
 
-  // `schema` with its own $ref, allOf, `not`, conditions and dependencies, not those of its
-  // members, merged into it, and keywords of older drafts as those of 2020-12.
+  // Returns `schema` with its own $ref, allOf, `not`, conditions and dependencies, not those of its
+  // members, merged into it, and keywords of older drafts replaced by those of 2020-12.
   //
-  // kResourceExhausted where that is nested past the limit, as it is where a schema is merged with
-  // itself without end.
+  // Fails with kResourceExhausted if the nesting exceeds the limit, as it does if a schema is
+  // merged with itself without end.
   Result<Json> flattened(const Json& schema, const std::string& at, int depth = 0);
 
  private:
@@ -43,7 +44,7 @@ class SchemaResolver {
   const GrammarLimits& limits_;
   const SchemaReading reading_;
   SchemaDraft draft_;
-  std::string identifier_;  // the document's, without "#"
+  std::string identifier_;  // the document's identifier, without "#"
   std::map<std::string, const Json*> anchors_;
   size_t merges_ = 0, merged_values_ = 0;
 };

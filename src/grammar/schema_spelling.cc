@@ -18,7 +18,7 @@ constexpr std::array<const char*, 8> kRespelled = {"not",
                                                    "dependentSchemas",
                                                    "additionalItems"};
 
-// Assertions that drafts 3 and 4 do not know.
+// Assertions that drafts 3 and 4 do not have.
 constexpr std::array<const char*, 6> kSinceDraft6 = {"const", "contains", "propertyNames",
                                                      "if",    "then",     "else"};
 
@@ -38,12 +38,12 @@ Json name_and(const std::string& name, const Json& more) {
   return Json{{"required", std::move(required)}};
 }
 
-// A schema for objects without `name`, or with it and satisfying `then`.
+// Returns a schema of objects without `name`, or with it and satisfying `then`.
 Json absent_or(const std::string& name, Json then) {
   return Json{{"anyOf", Json::array({Json{{kForbidden, Json::array({name})}}, std::move(then)})}};
 }
 
-// items: [...] and additionalItems as prefixItems and items.
+// Converts items: [...] and additionalItems to prefixItems and items.
 void respell_items(Json& schema) {
   Json rest;
   if (const auto found = schema.find("additionalItems"); found != schema.end()) rest = *found;
@@ -55,7 +55,7 @@ void respell_items(Json& schema) {
   if (!rest.is_null()) schema["items"] = std::move(rest);
 }
 
-// Draft 4's booleans beside minimum and maximum.
+// Converts draft 4's booleans beside minimum and maximum.
 void respell_bound(Json& schema, const char* exclusive, const char* inclusive) {
   if (!is_bool_bound(schema, exclusive)) return;
   const bool excludes = schema.at(exclusive).get<bool>();

@@ -1,4 +1,4 @@
-// Schemas as people write them: keywords of all drafts, annotations, and what is put together from
+// Tests schemas as people write them: keywords of all drafts, annotations, and combinations of
 // other keywords (docs/decisions/0045-schemas-as-people-write-them.md).
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace forerun::grammar {
 namespace {
 
-// Checks which texts a schema accepts by the letter.
+// Checks which texts a schema accepts with SchemaReading::kLetter.
 void check(const std::string& schema, const std::vector<std::string>& accepted,
            const std::vector<std::string>& refused) {
   const Result<Grammar> grammar = Grammar::from_json_schema(schema);
@@ -47,7 +47,7 @@ TEST(SchemaSpelling, NamesThatAssertNothingAreAnnotations) {
             {"\"a\"", "null"});
     }
   }
-  // Where names of properties stand they are names.
+  // Names of properties are not keywords.
   check(R"({"properties":{"id":{"type":"null"},"version":{"type":"integer"}}})",
         {R"({"id":null,"version":1})"}, {R"({"id":1})", R"({"version":"1"})"});
 }
@@ -104,7 +104,7 @@ TEST(SchemaSpelling, ReferencesOfOlderDrafts) {
   check(R"({"$defs":{"n":{"$anchor":"x","type":"null"}},"$ref":"#x"})", {"null"}, {"1"});
   expect_refused(R"({"id":"https://a.b/c.json","$ref":"https://a.b/d.json#/e"})",
                  StatusCode::kUnsupported, "#/$ref");
-  // A schema that holds itself within an allOf.
+  // A schema that contains itself within an allOf.
   check(
       R"({"definitions":{"t":{"type":"object","properties":{"l":{"allOf":[{"$ref":"#/definitions/t"},)"
       R"({"required":["v"]}]}}}},"$ref":"#/definitions/t"})",
@@ -173,7 +173,7 @@ TEST(SchemaSpelling, NumbersOfProperties) {
         {R"({"a":1,"c":1})", R"({"a":1,"b":1,"c":1})"}, {"{}", R"({"b":1})"});
   check("{" + std::string(three) + R"(,"maxProperties":1})", {"{}", R"({"b":1})", R"({"x":1})"},
         {R"({"a":1,"b":1})", R"({"a":1,"x":1})", R"({"x":1,"y":1})"});
-  // A name that repeats is one property, so others count as one at most.
+  // A repeated name is one property, so additional properties count as one at most.
   check("{" + std::string(three) + R"(,"minProperties":2})",
         {R"({"a":1,"b":1})", R"({"a":1,"x":1})"}, {R"({"x":1})", R"({"x":1,"x":2})"});
   expect_refused(R"({"type":"object","minProperties":2})", StatusCode::kUnsupported,
@@ -216,11 +216,12 @@ TEST(SchemaSpelling, LongTextsOfAPatternAreCounted) {
   EXPECT_FALSE(matches(*grammar, text(65536)));
   EXPECT_TRUE(matches(*grammar, "\"ab12\""));
   EXPECT_FALSE(matches(*grammar, "\"ab12a\""));
-  // Escapes and characters of several bytes are one character each.
+  // Escapes and multi-byte characters count as one character each.
   check(R"({"type":"string","pattern":"^[^a]*$","maxLength":1000,"minLength":999})",
         {"\"" + std::string(998, 'b') + "\\n\"", "\"" + std::string(998, 'b') + "\u6f22\u6f22\""},
         {"\"" + std::string(998, 'b') + "\"", "\"" + std::string(1000, 'b') + "\\n\""});
-  // Where a text is not whole everywhere, a count could stop it for good: states instead.
+  // If a prefix is not a whole text everywhere, a count could end the text too early, so states are
+  // used.
   check(R"({"type":"string","pattern":"^[a-z]+(-[a-z]+)*$","maxLength":300})",
         {"\"a-b\"", "\"" + std::string(298, 'b') + "-a\""},
         {"\"a-\"", "\"" + std::string(299, 'b') + "-a\""});
@@ -302,7 +303,7 @@ TEST(SchemaSpelling, OrderOfProperties) {
 TEST(SchemaSpelling, ByTheLetterAndAsMeant) {
   struct Case {
     const char* schema;
-    const char* text;  // accepted by the letter alone
+    const char* text;  // accepted only with kLetter
   };
   for (const Case& one : std::vector<Case>{
            {R"({"properties":{"a":true}})", R"({"b":1})"},

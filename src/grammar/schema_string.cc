@@ -13,15 +13,15 @@ namespace forerun::grammar {
 
 namespace {
 
-// Beyond, lengths of a pattern's texts are counted instead of having a state for each.
+// Above it, lengths of a pattern's texts are counted instead of having a state for each.
 constexpr uint64_t kMaxUnrolled = 400;
-// States of a pattern and a length together, where they cannot be counted.
+// Maximum states of a pattern combined with a length, if they cannot be counted.
 constexpr uint64_t kMaxSizedStates = 4000;
-constexpr uint32_t kFewestSizedChars = 256;  // characters that texts may have where these do not
-                                             // suffice
+// Number of characters that texts must be allowed to have in that case.
+constexpr uint32_t kFewestSizedChars = 256;
 
-// Whether a count may stop the texts of `nfa` anywhere: every one that has begun is whole, and
-// where there is a least length, every one goes on. Makes `nfa` deterministic if so.
+// Returns whether a count may end the texts of `nfa` anywhere: every non-empty prefix is a whole
+// text, and if there is a minimum length, every text continues. Makes `nfa` deterministic if so.
 Result<bool> make_countable(const GrammarLimits& limits, CharNfa& nfa, uint32_t min,
                             const std::string& at) {
   Result<CharDfa> dfa = read_together({&nfa, 1}, limits);
@@ -48,7 +48,7 @@ Result<ExprId> read_string(SchemaContext& context, const Json& schema, const std
 Result<std::optional<CharNfa>> read_texts(SchemaContext& context, const Json& schema,
                                           const std::string& at) {
   std::vector<CharNfa> nfas;
-  uint64_t wanted = 0;  // those that must match; the others must not
+  uint64_t wanted = 0;  // texts that must match; the others must not
   std::string place = at;
   const auto add = [&](const std::string& pattern, bool matches) -> Status {
     Result<CharNfa> nfa = read_pattern(pattern, context.limits);
@@ -105,7 +105,7 @@ Result<ExprId> quoted_texts(SchemaContext& context, CharNfa nfa, uint32_t min, u
     FORERUN_ASSIGN_OR_RETURN(counts, make_countable(context.limits, nfa, min, at));
   }
   if (!counts && max != kUnbounded && longest * nfa.states.size() > kMaxSizedStates) {
-    // Texts beyond these are longer than replies are.
+    // Texts above this length are longer than replies.
     const auto max_chars = static_cast<uint32_t>(kMaxSizedStates / nfa.states.size());
     if (max_chars < min || max_chars < kFewestSizedChars) {
       return refuse_at(at, "a pattern with these lengths",

@@ -11,15 +11,15 @@
 
 namespace forerun::grammar {
 
-// The strings that `schema` allows.
+// Returns the strings that `schema` allows.
 Result<ExprId> read_string(SchemaContext& context, const Json& schema, const std::string& at);
 
-// The texts that pattern, format and their kin allow, without quotes; nothing where they allow
-// all.
+// Returns the texts that pattern, format and similar keywords allow, without quotes; nothing if
+// they allow all.
 Result<std::optional<CharNfa>> read_texts(SchemaContext& context, const Json& schema,
                                           const std::string& at);
 
-// A JSON string in quotes: the texts of `nfa` that have min to max characters.
+// Returns a JSON string in quotes: the texts of `nfa` with min to max characters.
 Result<ExprId> quoted_texts(SchemaContext& context, CharNfa nfa, uint32_t min, uint32_t max,
                             const std::string& at);
 

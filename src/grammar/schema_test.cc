@@ -12,7 +12,7 @@
 namespace forerun::grammar {
 namespace {
 
-// Checks which texts a schema accepts where a model writes.
+// Checks which texts a schema accepts with SchemaReading::kIntent.
 void check_schema(const std::string& schema, const std::vector<std::string>& accepted,
                   const std::vector<std::string>& refused) {
   const Result<Grammar> grammar = Grammar::from_json_schema(schema, {}, SchemaReading::kIntent);
@@ -137,12 +137,12 @@ TEST(Schema, Formats) {
                {R"("*")", R"("(")", R"("[")"});
   check_schema(R"({"format":"date","pattern":"^2024"})", {"\"2024-01-31\""},
                {"\"2023-01-31\"", "\"2024\""});
-  // What is not known says nothing, of other kinds of values neither.
+  // An unknown format asserts nothing, not even about the kind of value.
   check_schema(format("int32"), {"\"\"", "\"a\""}, {"1"});
   check_schema(R"({"format":"int32"})", {"\"a\"", "1"}, {});
 }
 
-// Every integer of a stretch is tried.
+// Tries every integer of a range.
 TEST(Schema, IntegerBoundsAreExact) {
   for (const auto& [first, last] : std::vector<std::pair<int, int>>{
            {0, 0}, {-3, 12}, {7, 7}, {95, 1203}, {-1203, -95}, {-10, 10}, {999, 1000}, {10, 9}}) {
@@ -398,7 +398,7 @@ TEST(Schema, LimitsAreNamed) {
   std::string nested = "{}";
   for (int i = 0; i < 70; ++i) nested = R"({"items":)" + nested + "}";
   expect_schema_refused(nested, kExhausted, {"64"});
-  // A class of thousands of ranges, and one of many that is repeated often.
+  // A class of thousands of ranges, and a class of many ranges that is repeated often.
   std::string ranges;
   for (int i = 0; i < 3000; ++i) {
     const uint32_t c = 0x4e00 + 2 * static_cast<uint32_t>((i * 1237) % 3000);
@@ -408,7 +408,7 @@ TEST(Schema, LimitsAreNamed) {
   expect_schema_refused("{\"pattern\":\"^[" + ranges + "]\"}", kExhausted, {"1000"});
   expect_schema_refused("{\"pattern\":\"^[" + ranges.substr(0, 2700) + "]{9999}$\"}", kExhausted,
                         {});
-  // Each definition joins the next one twice: exponential if nothing counts.
+  // Each definition includes the next one twice, which is exponential without a limit.
   std::string defs;
   for (int i = 0; i < 40; ++i) {
     const std::string next = "{\"$ref\":\"#/$defs/d" + std::to_string(i + 1) + "\"}";

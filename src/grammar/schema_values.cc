@@ -16,7 +16,7 @@ ExprId fixed_value(SchemaContext& context, const Json& value) {
     return context.rules.literal(json_quoted(value.get_ref<const std::string&>()));
   }
   if (value.is_number_float()) {
-    // 2.0 is 2, and most write it so.
+    // 2.0 equals 2, and most models write the latter.
     const std::optional<Decimal> number = Decimal::parse(value.dump());
     if (number && number->fraction.empty() && number->whole.size() <= 15) {
       return context.rules.choice(

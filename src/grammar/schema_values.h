@@ -8,10 +8,11 @@
 
 namespace forerun::grammar {
 
-// The values of enum or const in `schema`, which has one of them, that its other keywords allow.
+// Returns the values of enum or const in `schema`, which has one of them, that its other keywords
+// allow.
 Result<ExprId> read_values(SchemaContext& context, const Json& schema, const std::string& at);
 
-// One value, with the blanks that objects and arrays may have.
+// Returns one value, with the white space that objects and arrays may have.
 ExprId fixed_value(SchemaContext& context, const Json& value);
 
 }  // namespace forerun::grammar

@@ -82,8 +82,8 @@ std::vector<int32_t> allowed_ids(const std::vector<uint32_t>& mask) {
   return ids;
 }
 
-// How many bytes at least lead from a node to its rule's end. Rounds that a loop still owes are not
-// counted.
+// Returns the minimum number of bytes from each node to its rule's end. Ignores rounds that a loop
+// still owes.
 std::vector<uint32_t> bytes_to_end(const Program& program) {
   constexpr uint32_t kFar = 1u << 28;
   std::vector<uint32_t> distance(program.nodes.size(), kFar);
@@ -91,8 +91,7 @@ std::vector<uint32_t> bytes_to_end(const Program& program) {
     changed = false;
     for (size_t at = program.nodes.size(); at-- > 0;) {
       const Node& node = program.nodes[at];
-      // A start ends its rule only where the rule was not called: calls of empty texts are
-      // bypassed.
+      // A start ends its rule only if the rule was not called: calls of empty texts are bypassed.
       uint32_t least = node.accepting && at != program.rules[node.rule].start ? 0 : kFar;
       for (const ByteEdge& edge : program.edges_of(node)) {
         least = std::min(least, 1 + distance[edge.target]);
@@ -117,7 +116,7 @@ uint64_t bytes_left(const std::vector<uint32_t>& distance, std::span<const Place
   return least;
 }
 
-// Bytes that lead to an end, each the one that seems to come nearest to it.
+// Returns bytes that lead to an end; each byte is the one that seems nearest to it.
 std::optional<std::string> closing(GrammarState state) {
   const std::vector<uint32_t> distance = bytes_to_end(state.program());
   std::string text;

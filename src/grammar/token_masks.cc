@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kWordsOfStep = 64;  // words of a mask that are joined in the time of one step
 
-// Names a node's mask. Rounds matter only where the mask is not by rounds
-// itself, and as far as one token can get: to the loop's bounds.
+// Returns the key of a node's mask. Rounds matter only if the mask is not by rounds itself, and
+// only as far as one token can get: to the loop's bounds.
 Hash128 key_of(const Program& program, const Place& place, size_t max_token_bytes) {
   const Node& node = program.nodes[place.node];
   const CompiledRule& rule = program.rules[node.rule];
@@ -104,7 +104,7 @@ TokenMasks::Outcome TokenMasks::compute(const GrammarState& state, uint32_t prep
     const auto node_mask_here = node_mask(program, place, may_spend, budget.spent);
     if (node_mask_here == nullptr) return Outcome::kLate;
     if (node_mask_here->given_up) return Outcome::kTooCostly;
-    // Where a rule counts and calls others, its masks depend on the count (key_of).
+    // If a rule counts and calls others, its masks depend on the count (key_of).
     const bool is_prepared = place.node < prepared && (!rule.counted || rule.leaf);
     if (!is_prepared) budget.charged += node_mask_here->steps;
     budget.take(1 + mask.size() / kWordsOfStep);
@@ -133,7 +133,7 @@ TokenMasks::Outcome TokenMasks::compute(const GrammarState& state, uint32_t prep
                               budget.max_charged - budget.charged;
     budget.take(walker.steps() - first_step);
     if (!walker.halted()) continue;
-    // A walk that one level's bound halts counts as too costly as well.
+    // A walk that one level's bound halts also counts as too costly.
     return spends_first && budget.spent > budget.max_spent ? Outcome::kLate : Outcome::kTooCostly;
   }
   return Outcome::kDone;

@@ -1,12 +1,12 @@
-// TokenMasks: which tokens may come next in a grammar's state, one bit a token.
+// TokenMasks computes which tokens may come next in a grammar's state, one bit per token.
 //
-// One object per tokenizer serves all grammars and all threads. A mask is put together from those
-// of the state's nodes (node_mask.h); both are kept, masks by state and node masks by node, the
-// latter across grammars where a rule is the same in both (every schema's strings and numbers).
+// One object per tokenizer serves all grammars and all threads. A mask is composed of those of the
+// state's nodes (node_mask.h); both are cached, masks by state and node masks by node. Grammars
+// share the latter for equal rules (every schema's strings and numbers).
 //
-// Once a tokenizer:  TokenMasks masks(std::make_shared<VocabularyTrie>(tokenizer));
-// Once a request:    compile a Grammar and masks.prepare(grammar), off the engine's thread.
-// A token:           bool may_end = masks.write(state, bits);  // end tokens beside the bits
+// Once per tokenizer:  TokenMasks masks(std::make_shared<VocabularyTrie>(tokenizer));
+// Once per request:    compile a Grammar and masks.prepare(grammar), off the engine's thread.
+// Per token:           bool may_end = masks.write(state, bits);  // end tokens beside the bits
 //                    state.accept(masks.vocabulary().token(id));
 #pragma once
 
@@ -27,33 +27,34 @@ namespace forerun::grammar {
 
 struct Place;
 
-// Steps are those of a walker (walker.h), some 10 ns each: counted, not timed, so that every
-// machine refuses the same.
+// Steps are those of a walker (walker.h), about 10 ns each: counted, not timed, so that every
+// machine refuses the same grammars.
 struct TokenMaskLimits {
-  size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
-  size_t state_bytes = 64 << 20;  // kept masks of states
-  // Steps that one node's mask may take. At 128k tokens the mask of a node that reads everything
-  // takes less than a tenth of them.
+  size_t node_bytes = 128 << 20;  // cached masks of nodes, both generations together
+  size_t state_bytes = 64 << 20;  // cached masks of states
+  // The largest number of steps for one node's mask. At 128k tokens the mask of a node that reads
+  // everything takes less than a tenth of it.
   uint64_t node_steps = 5'000'000;
-  // Steps that one state's mask may take, beside prepared nodes; usual masks need some hundreds.
+  // The largest number of steps for one state's mask, in addition to prepared nodes; usual masks
+  // need some hundreds.
   uint64_t state_steps = 4'000'000;
-  uint64_t prepare_steps = 30'000'000;  // steps after which prepare() leaves the other nodes for
-                                        // later
+  // Steps after which prepare() leaves the other nodes for later.
+  uint64_t prepare_steps = 30'000'000;
 };
 
-// A state's mask as it is kept, shared by all who need it.
+// A state's cached mask, shared by all its users.
 struct StateMask {
   // Bit i % 32 of word i / 32 is set if the state accepts token i's bytes; mask_words() words.
   std::vector<uint32_t> bits;
-  // What it costs where nothing but the grammar's prepared nodes is kept: a function of grammar,
-  // vocabulary and state, whoever asks and whatever was kept when it was made.
+  // The cost of the mask if only the grammar's prepared nodes are cached: a function of grammar,
+  // vocabulary and state, independent of the caller and of the cache's content.
   uint64_t steps = 0;
-  bool too_costly = false;  // past the limits; then no bit is there
+  bool too_costly = false;  // exceeds the limits; then no bit is set
   size_t size_bytes() const { return sizeof(StateMask) + bits.size() * sizeof(uint32_t); }
 };
 
-// Keeps values under keys, up to a size: when a generation is full it becomes the old one and the
-// one before is dropped; what is found in the old one moves to the new. Not thread-safe.
+// Caches values under keys, up to a size: when a generation is full it becomes the old one and the
+// previous old one is dropped; values found in the old one move to the new. Not thread-safe.
 template <class Value>
 class TwoGenerations {
  public:
@@ -99,36 +100,35 @@ class TokenMasks {
   const VocabularyTrie& vocabulary() const { return *vocabulary_; }
   const TokenMaskLimits& limits() const { return limits_; }
 
-  // The mask of `state`; null where the calling thread would need more than `max_steps` for it,
-  // which is never so for UINT64_MAX. Adds the steps that it took to `steps`. `prepared`: what
-  // prepare() has said of the state's grammar.
+  // Returns the mask of `state`; null if the calling thread would need more than `max_steps` for
+  // it, which never happens with UINT64_MAX. Adds the steps taken to `steps`. `prepared` is the
+  // result of prepare() for the state's grammar.
   std::shared_ptr<const StateMask> find(const GrammarState& state, uint32_t prepared,
                                         uint64_t max_steps, uint64_t& steps);
 
-  // Writes the mask's words, and 0 to those of `words` beyond them; `words` must not be shorter. No
-  // bit is set where the mask is too costly. Returns whether the reply may end here, so whether end
-  // tokens are allowed beside the set bits; where it may not and no bit is set, the vocabulary
-  // lacks the bytes to go on.
+  // Writes the mask's words, and 0 to those of `words` beyond them; `words` must not be shorter.
+  // Sets no bit if the mask is too costly. Returns whether the reply may end here, i.e. whether end
+  // tokens are allowed in addition to the set bits. If it may not end and no bit is set, the
+  // vocabulary lacks the bytes to continue.
   bool write(const GrammarState& state, std::span<uint32_t> words);
 
-  // Computes what find() would compute when it first comes to each node of `grammar`, up to
-  // prepare_steps and half of what is kept, so that a request that has been prepared where it is
-  // submitted rarely waits for a mask. A node costs microseconds, or a millisecond where most of
-  // the vocabulary is possible. Returns how many of the grammar's first nodes have been prepared:
-  // the same whenever it is called.
+  // Computes in advance what find() would compute at the first visit of each node of `grammar`, up
+  // to prepare_steps and half of the cache, so that a prepared request rarely waits for a mask. A
+  // node costs microseconds, or a millisecond if most of the vocabulary is possible. Returns how
+  // many of the grammar's first nodes have been prepared: the same at every call.
   //
-  // kResourceExhausted where one of them takes more than node_steps: it reads texts in so many ways
-  // at once that no mask there would be made.
+  // Fails with kResourceExhausted if a node takes more than node_steps: it reads texts in so many
+  // ways at once that no mask there would be made.
   Result<uint32_t> prepare(const Grammar& grammar);
-  // Does what prepare() does, but returns nothing if masks that are not kept yet take more than
-  // `max_steps` of this thread. The masks that it has made by then are kept.
+  // Does what prepare() does, but returns nothing if uncached masks take more than `max_steps` of
+  // this thread. The masks made by then stay cached.
   Result<std::optional<uint32_t>> prepare_within(const Grammar& grammar, uint64_t max_steps);
 
-  // Forgets every mask: for measuring.
+  // Drops every mask, for measurements.
   void clear();
 
  private:
-  // A walk's bounds: `spent` of what the caller may spend, `charged` of what a mask may cost.
+  // A walk's limits: `spent` counts towards the caller's budget, `charged` towards a mask's limit.
   struct Budget {
     uint64_t max_spent = 0, spent = 0;
     uint64_t max_charged = 0, charged = 0;
@@ -143,7 +143,7 @@ class TokenMasks {
   };
   enum class Outcome : uint8_t { kDone, kLate, kTooCostly };
 
-  // Null where it would take more than `max_steps`.
+  // Returns null if it would take more than `max_steps`.
   std::shared_ptr<const NodeMask> node_mask(const Program& program, const Place& place,
                                             uint64_t max_steps, uint64_t& steps);
   Outcome compute(const GrammarState& state, uint32_t prepared, std::span<uint32_t> mask,

@@ -152,7 +152,7 @@ TEST(TokenMasks, GrammarsThatReadATextInTooManyWaysAreRefused) {
   const Status status = masks.prepare(*grammar).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("so many ways"), std::string::npos) << status.message();
-  // What is asked all the same is answered within bounds.
+  // Requests for masks are still answered within the limits.
   GrammarState state = grammar->start();
   for (int i = 0; i < 3 && state.accept("abcdefgh"); ++i) {
     std::vector<uint32_t> mask(masks.vocabulary().mask_words());
@@ -160,8 +160,8 @@ TEST(TokenMasks, GrammarsThatReadATextInTooManyWaysAreRefused) {
   }
 }
 
-// Grammars that read a text in many ways: their masks are what brute force says, and cost no more
-// after a long text than after a short one, since what can happen next is what counts.
+// Tests grammars that read a text in many ways: their masks agree with brute force, and cost no
+// more after a long text than after a short one.
 TEST(TokenMasks, TextsThatAreReadInManyWaysStayCheap) {
   const auto vocabulary =
       std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 250, 14));
@@ -188,7 +188,7 @@ TEST(TokenMasks, TextsThatAreReadInManyWaysStayCheap) {
   }
 }
 
-// What a caller may spend decides when a mask is made, never what it is or costs.
+// A caller's budget decides when a mask is made, never its content or cost.
 TEST(TokenMasks, BoundsOfTheCallerChangeNothing) {
   const auto vocabulary =
       std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 250, 16));
@@ -198,7 +198,8 @@ TEST(TokenMasks, BoundsOfTheCallerChangeNothing) {
     ASSERT_TRUE(grammar.ok());
     TokenMasks whole(vocabulary, {.state_steps = 3'000}),
         in_parts(vocabulary, {.state_steps = 3'000});
-    const uint32_t prepared = *whole.prepare(*grammar);  // in_parts makes nodes when they come
+    // `in_parts` makes nodes when they are reached.
+    const uint32_t prepared = *whole.prepare(*grammar);
     GrammarState state = grammar->start();
     int late = 0;
     for (int i = 0; i < 12; ++i) {
@@ -219,8 +220,8 @@ TEST(TokenMasks, BoundsOfTheCallerChangeNothing) {
   }
 }
 
-// Threads walk and write masks of one grammar, with room for next to nothing, so that both
-// generations turn over all the time.
+// Threads walk and write masks of one grammar, with a nearly empty cache, so that both generations
+// turn over all the time.
 TEST(TokenMasks, ThreadsShareThem) {
   const auto vocabulary =
       std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 300, 10));

@@ -27,7 +27,7 @@ ByteTrie::ByteTrie(std::vector<Entry> entries) {
     return entry.first.empty() || entry.first.size() > std::numeric_limits<uint16_t>::max();
   });
   std::sort(entries.begin(), entries.end());
-  std::vector<uint32_t> path;  // nodes of the string so far, one a byte
+  std::vector<uint32_t> path;  // nodes of the string so far, one per byte
   const auto leave_to = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back()) {
       const Node& left = nodes_[path.back()];

@@ -1,9 +1,9 @@
-// VocabularyTrie: a vocabulary's tokens as a tree of their bytes, flattened in the order of a
-// depth-first walk. Built once per tokenizer, shared by all grammars.
+// VocabularyTrie: a vocabulary's tokens as a trie of their bytes, flattened in depth-first order.
+// Built once per tokenizer, shared by all grammars.
 //
-// Immutable and thread-safe. Left out, and so never allowed by a mask: special tokens (what a reply
-// says must not become a control token, and an end token is no text), ids without a token, and
-// tokens without bytes (they could be emitted for ever).
+// Immutable and thread-safe. Excludes, so that masks never allow them, special tokens (a reply's
+// text must not become a control token, and an end token is not text), ids without a token, and
+// tokens without bytes (they could be emitted forever).
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,32 @@
 
 namespace forerun::grammar {
 
-// Groups of bytes, 0 to 31, such that classes of characters in grammars are mostly made of whole
+// Returns the group of a byte, 0 to 31. Character classes in grammars mostly consist of whole
 // groups: controls, each usual punctuation mark, digits, a to f, g to z, ..., all beyond ASCII.
 uint32_t byte_class(uint8_t byte);
 
-// Byte strings with ids, one string perhaps with several.
+// Byte strings with ids; a string may have several ids.
 class ByteTrie {
  public:
   struct Node {
     uint32_t end = 0;            // the first node that is not below this one
-    uint32_t classes_below = 0;  // one bit a byte_class() of the bytes below, `byte` aside
-    uint32_t first_id = 0;       // ids of what is below follow those of the string that ends here
-    uint16_t id_count = 0;       // ids of the string that ends here
-    uint16_t depth = 0;          // bytes up to and with `byte`
+    uint32_t classes_below = 0;  // one bit per byte_class() of the bytes below, `byte` excluded
+    uint32_t first_id = 0;       // ids of the nodes below follow those of the string that ends here
+    uint16_t id_count = 0;       // number of ids of the string that ends here
+    uint16_t depth = 0;          // number of bytes including `byte`
     uint8_t byte = 0;
   };
   using Entry = std::pair<std::string, int32_t>;
 
   ByteTrie() = default;
-  // Takes strings of 1 to 65,535 bytes and leaves others out.
+  // Takes strings of 1 to 65,535 bytes and skips others.
   explicit ByteTrie(std::vector<Entry> entries);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   std::span<const int32_t> ids(const Node& node) const {
     return std::span(ids_).subspan(node.first_id, node.id_count);
   }
-  // The ids of the strings that end here or below.
+  // Returns the ids of the strings that end here or below.
   std::span<const int32_t> ids_from(const Node& node) const {
     const size_t last = node.end < nodes_.size() ? nodes_[node.end].first_id : ids_.size();
     return std::span(ids_).subspan(node.first_id, last - node.first_id);
@@ -60,14 +60,14 @@ class ByteTrie {
 class VocabularyTrie {
  public:
   explicit VocabularyTrie(const Tokenizer& tokenizer);
-  // tokens[id]: the token's bytes; empty for ids to leave out.
+  // tokens[id] has the token's bytes; empty for excluded ids.
   explicit VocabularyTrie(std::span<const std::string> tokens);
 
-  // Highest id + 1: how many bits a mask has. A model's rows may be longer; ids beyond are never
-  // allowed.
+  // Returns the highest id + 1, which is the number of bits of a mask. A model's rows may be
+  // longer; ids beyond are never allowed.
   int32_t vocab_size() const { return static_cast<int32_t>(tokens_.size()); }
   size_t mask_words() const { return (tokens_.size() + 31) / 32; }
-  // Empty for ids that are left out.
+  // Returns an empty text for excluded ids.
   std::string_view token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
   const ByteTrie& trie() const { return trie_; }
 

@@ -7,8 +7,8 @@
 namespace forerun::grammar {
 namespace {
 
-constexpr size_t kFew = 12;      // places of a level
-constexpr size_t kJoins = 1024;  // joins that are remembered
+constexpr size_t kFew = 12;      // number of places up to which they are compared one by one
+constexpr size_t kJoins = 1024;  // number of joins that are remembered
 
 }  // namespace
 
@@ -78,7 +78,7 @@ bool Walker::push(uint8_t byte) {
   ++level_number_;
   levels_.push_back({places_.size(), false, false, arena_.mark()});
   if (count == 1) {
-    // At most places of most texts there is nothing but a step within one rule.
+    // Most texts at most places need only a step within one rule.
     const Place from = places_[first];
     const Node& node = program_->nodes[from.node];
     const uint32_t target = program_->target(node, byte);
@@ -130,7 +130,7 @@ void Walker::add(const Place& place) {
   places_.push_back(place);
 }
 
-// Few places are compared, many are looked up.
+// Compares a few places one by one, and looks up many.
 bool Walker::is_new(const Place& place) {
   const size_t first = levels_.back().first_place, count = places_.size() - first;
   if (count < kFew) {
@@ -143,7 +143,7 @@ bool Walker::is_new(const Place& place) {
   return index_place(place, places_.size());
 }
 
-// Adds the place to the index; false where an equal place is in it.
+// Adds the place to the index; returns false if the index has an equal place.
 bool Walker::index_place(const Place& place, size_t index) {
   if (slots_.empty()) slots_.resize(4 * kMaxPlaces);
   uint64_t hash = text::mix_bits(static_cast<uint64_t>(place.node) << 32 | place.rounds);
@@ -263,9 +263,9 @@ void Walker::call(const Node& from, const Place& place) {
       std::push_heap(called_.begin(), called_.end(), std::greater<>());
     }
     step();
-    // Where the caller may end with the call, the call returns to the caller's callers as well. So
-    // frames name all to whom a text may return at once, and those of a longer stack mostly cover
-    // those of a shorter one. Recursion at the end of a rule keeps the stack as it is.
+    // If the caller may end with the call, the call also returns to the caller's callers. So a
+    // frame lists all places to which a text may return at once, and the frames of a longer stack
+    // mostly include those of a shorter one. Tail recursion does not grow the stack.
     const bool inherits = place.frame != unknown_frame() && may_end(back, rounds);
     if (inherits) {
       callers.insert(callers.end(), place.frame->places().begin(), place.frame->places().end());
@@ -305,8 +305,7 @@ void Walker::close() {
     }
     callers.clear();
   }
-  // Where only calls begin, or the rounds that are left forbid every edge, there is nothing to step
-  // from.
+  // If only calls begin here, or the remaining rounds forbid every edge, no byte can be read here.
   places_.erase(std::remove_if(places_.begin() + static_cast<std::ptrdiff_t>(first), places_.end(),
                                [&](const Place& place) { return !has_edge(place); }),
                 places_.end());
