@@ -1,6 +1,6 @@
-// A relay in front of a transport, for tests, whose links can be cut while it runs. As with a cable
-// that is pulled and put back, messages over a cut link wait until the link is restored, and nobody
-// is told.
+// A relay before a transport, for tests, with links that can be cut while it runs. As with a cable
+// that is unplugged and plugged in again, messages over a cut link wait until the link is restored,
+// and no process is told.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@
 
 namespace forerun {
 
-// Reads pairs of ranks, one pair a line ("1 2"), and returns each pair in both orders. Skips lines
-// that are not pairs.
+// Reads pairs of ranks, one pair per line ("1 2"), and returns each pair in both orders. Skips
+// other lines.
 std::set<std::pair<int32_t, int32_t>> parse_cuts(std::string_view text);
 
 class CutLinks : public Transport {
  public:
   // Cuts this rank's links to its partners in `file`; if all ranks read the same file, links are
-  // cut in both directions. The file is read again and again, and need not exist.
+  // cut in both directions. The file is read repeatedly, and need not exist.
   CutLinks(std::unique_ptr<Transport> links, std::string file);
 
   int32_t rank() const override { return links_->rank(); }
@@ -40,7 +40,7 @@ class CutLinks : public Transport {
   const std::string file_;
   Clock::time_point looked_;
   std::set<std::pair<int32_t, int32_t>> cuts_;
-  std::vector<std::deque<Bytes>> held_;  // by rank
+  std::vector<std::deque<Bytes>> held_;  // indexed by rank
 };
 
 }  // namespace forerun

@@ -30,7 +30,7 @@ TEST(CutLinks, HoldsWhatLeavesWhileTheFileSaysSo) {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     EXPECT_TRUE(from.poll().ok());
   };
-  // The sizes of what has arrived, in order.
+  // Returns the sizes of the messages that have arrived, in order.
   const auto arrived = [](Transport& transport) {
     std::vector<size_t> sizes;
     for (auto next = transport.poll(); next.ok() && *next; next = transport.poll()) {

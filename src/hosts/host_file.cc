@@ -29,7 +29,7 @@ bool is_host_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_part_of_name);
 }
 
-// Only looks at the characters; the program that connects to the address parses it.
+// Checks only the characters; the program that connects to the address parses it.
 bool is_ipv6_address(std::string_view name) {
   return name.size() <= 45 && std::count(name.begin(), name.end(), ':') >= 2 &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -67,10 +67,10 @@ std::optional<Field> field_of(std::string_view name) {
   return std::nullopt;
 }
 
-// Reads one line: a host and how many processes it runs.
+// Reads one line: a host and the number of its processes.
 class LineReader {
  public:
-  // `line`: not empty, without its comment and without blanks at its ends.
+  // `line` must not be empty, and must have no comment and no blanks at its ends.
   explicit LineReader(std::string_view line) : rest_(line) {}
 
   Status read() {
@@ -100,7 +100,7 @@ class LineReader {
                   "found '" + std::string(found) + "'; accepted: " + accepted);
   }
 
-  // The next word, which ends before a blank or '='; '=' is a word of its own.
+  // Returns the next word, which ends before a blank or '='; '=' is a word of its own.
   std::string_view next_word() {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size()));
     size_t end = std::min(rest_.find_first_of(" \t\r="), rest_.size());
@@ -153,7 +153,7 @@ class LineReader {
   std::vector<Field> seen_;
 };
 
-// The line without its comment and the blanks at its ends.
+// Returns the line without its comment and the blanks at its ends.
 std::string_view content_of(std::string_view line) {
   line = line.substr(0, line.find('#'));
   line = line.substr(0, line.find("//"));

@@ -28,7 +28,7 @@ TEST(HostFile, NamesAHostALine) {
                                              "::1"}));
 }
 
-// Spellings that OpenMPI 4.1 takes.
+// Spellings that OpenMPI 4.1 accepts.
 TEST(HostFile, TakesWhatOpenMpiTakes) {
   EXPECT_EQ(hosts_of("a slots=2 max_slots=4\nb count = 1\nc\tcpu=1 max-slots=1"),
             (std::vector<HostAddress>{{"a", "", 0}, {"a", "", 0}, {"b", "", 0}, {"c", "", 0}}));
@@ -44,7 +44,7 @@ TEST(HostFile, GivesLinesForOneProcess) {
             "fd00::2 slots=1 username=bob port=2222\n");
 }
 
-// Whatever a shell, ssh or mpirun would read as something else.
+// Names that a shell, ssh or mpirun would read as something else.
 TEST(HostFile, RefusesWhatIsNoNameByItsLine) {
   for (const std::string bad :
        {"-oProxyCommand=x", "a;b", "$(x)", "a,b", "../x", "h\xc3\xb6st", "a'b", "*", "a:2222",

@@ -12,8 +12,8 @@ namespace forerun {
 
 Result<HostLines> HostLines::make(const std::vector<HostAddress>& hosts) {
   HostLines lines;
-  // mpirun finds no slots on hosts given by name where others are given by file, so all hosts are
-  // given the same way.
+  // mpirun finds no slots on hosts given by name if others are given by file, so all hosts are
+  // given in the same way.
   if (std::all_of(hosts.begin(), hosts.end(),
                   [](const HostAddress& host) { return host.is_plain(); })) {
     return lines;

@@ -1,5 +1,5 @@
 // Host files of one line each for mpirun, which accepts ports, users and IPv6 addresses only in
-// files. The files have no directory entry, so none can stay behind.
+// files. The files have no directory entry, so none can be left behind.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class HostLines {
   HostLines& operator=(HostLines&&) = delete;
   ~HostLines();
 
-  // The files' paths by host name; empty if all hosts are plain names. This user's processes can
-  // read the files while this process and this object live.
+  // Returns the files' paths, keyed by host name; empty if all hosts are plain names. This user's
+  // processes can read the files while this process and this object live.
   const std::map<std::string, std::string>& paths() const { return paths_; }
 
  private:

@@ -13,10 +13,10 @@ namespace {
 
 using Clock = Messenger::Clock;
 
-// Longer than a model takes to load; whoever dies meanwhile is noticed by its silence.
+// Longer than a model takes to load; a process that dies meanwhile is detected by its silence.
 constexpr auto kLongestRound = std::chrono::hours(24);
 
-// Shows neither value, since both are secrets. The coordinator and the stage word the error alike.
+// Shows neither value, since both are secrets. The coordinator and the stage use the same wording.
 Status another_secret(const std::string& who, const std::string& coordinator) {
   return Status(StatusCode::kInvalidArgument,
                 "secret: found different ones on " + who + " and on " + coordinator +
@@ -132,7 +132,7 @@ Status Hosts::answer() {
     names_[0] = greeting.host;
     messenger_.set_generation(header->generation);
     messenger_.watch(0);
-    // A stage with another secret refuses without sending its own.
+    // A stage with a different secret refuses without sending its own.
     const bool refuses = greeting.secret != options_.secret;
     Bytes frame = messenger_.begin(FrameKind::kReport);
     const Greeting own{refuses ? "" : options_.secret, options_.host};
@@ -155,7 +155,7 @@ Result<Incoming> Hosts::next() {
     FORERUN_RETURN_IF_ERROR(is_lost ? read_loss(incoming, loss)
                                     : from_bytes("end", incoming.payload(), loss.why));
     const Status& why = loss.why;
-    // A rank that itself cannot go on refuses; only a rank that has lost another one reports a
+    // A rank that cannot go on itself refuses; only a rank that has lost another one reports a
     // loss.
     if (is_lost && loss.rank != incoming.from) {
       note_failure(why.with_context(describe(incoming.from)), loss.rank);
@@ -224,7 +224,7 @@ Result<Bytes> Hosts::take_notice() {
 
 namespace {
 
-// The first fact in which a report differs.
+// Compares a report with the coordinator's facts; fails at the first one that differs.
 Status compare(const HostFacts& facts, const std::string& who, const Bytes& report,
                const std::string& coordinator) {
   HostFacts pairs;

@@ -1,12 +1,12 @@
-// The processes of one launch: rank 0 coordinates (text, bookkeeping, the draft), ranks 1 to n are
-// the stages of the target, one each, in order.
+// The processes of one launch: rank 0 is the coordinator (text, bookkeeping, the draft), ranks 1 to
+// n are the stages of the target, one each, in order.
 //
 // They begin with a greeting: the coordinator sends all stages its secret and a number for the
 // launch, the generation, which every later message carries. A process with another secret does not
 // answer. Then agree() compares the facts that must be the same everywhere, and the start continues
 // in rounds: every stage sends a report, then the coordinator sends a notice to all.
 //
-// Every wait ends at a deadline or when a process is lost, so no call blocks for good.
+// Every wait ends at a deadline or when a process is lost, so no call blocks forever.
 #pragma once
 
 #include <chrono>
@@ -34,13 +34,13 @@ struct LocalPlace {
 };
 
 struct HostsOptions {
-  std::string host;    // name of this process' host, for messages
-  std::string secret;  // known to all processes; empty: there is none
+  std::string host;    // name of this process's host, for messages
+  std::string secret;  // shared by all processes; empty: none
   LocalPlace place = {};
-  // The time until all have greeted each other; processes start at different times.
+  // Time until all have greeted each other; processes start at different times.
   std::chrono::milliseconds timeout{60000};
   MessengerOptions messenger = {};
-  // How long a Step may always take at a stage (step_deadlines.h adds to it).
+  // Minimum time that a Step may take at a stage (step_deadlines.h adds to it).
   std::chrono::milliseconds longest_step{60000};
 };
 
@@ -61,25 +61,25 @@ class Hosts {
   bool is_coordinator() const { return rank() == 0; }
   const LocalPlace& place() const { return options_.place; }
   std::chrono::milliseconds longest_step() const { return options_.longest_step; }
-  // Whether the coordinator has ended the launch, or does so within `timeout`; then this stage need
-  // not say why it leaves. Must not be called while the messenger has a listener.
+  // Returns whether the coordinator has ended the launch, or does so within `timeout`; then this
+  // stage need not report why it leaves. Must not be called while the messenger has a listener.
   bool is_dismissed(std::chrono::milliseconds timeout);
   bool has_lost_anybody() const { return messenger_.has_lost_anybody(); }
-  // Why the launch cannot go on, as reported by the process that noticed first; ok: it can. Any
-  // thread.
+  // Returns why the launch cannot go on, as reported by the process that detected it first; ok: it
+  // can. May be called from any thread.
   Status failure() const;
-  // The rank that the failure began with; nothing where there is no failure.
+  // Returns the rank where the failure began; nothing if there is no failure.
   std::optional<int32_t> failed_rank() const;
   void note_failure(const Status& why, int32_t rank);
-  // "rank 2 (stage 2 of 3, host b)"
+  // Returns "rank 2 (stage 2 of 3, host b)".
   std::string describe(int32_t rank) const;
   Messenger& messenger() { return messenger_; }
 
   // Compares the facts of every process with the coordinator's. If one differs, this fails on every
   // rank; the message names the fact, both ranks and both values. If `facts` is not ok, this rank
-  // cannot go on, and all ranks are told so.
+  // cannot go on, and all ranks receive the failure.
   Status agree(const Result<HostFacts>& facts);
-  // One round: the coordinator passes the reports of all stages to its `decide` and sends the
+  // Runs one round: the coordinator passes the reports of all stages to its `decide` and sends the
   // result to all ranks, which return it. A failure of any rank ends the launch.
   Result<Bytes> settle(const Result<Bytes>& own_report,
                        const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide);
@@ -92,22 +92,23 @@ class Hosts {
   void give_notice(const Result<Bytes>& notice);
   // On a stage: receives the coordinator's notice; fails with the reason if there is none.
   Result<Bytes> take_notice();
-  // Fills `loss` from a frame of kLost. Fails with kCorrupt if it is broken.
+  // Fills `loss` from a frame of kLost. Fails with kCorrupt if the frame is invalid.
   Status read_loss(const Incoming& incoming, Loss& loss) const;
   // Ends the launch and sends `why` to all ranks. Further calls do nothing.
   void end(const Status& why);
-  // The listener has received the coordinator's kEnd: from now on nothing is sent to other ranks.
+  // Notes that the listener has received the coordinator's kEnd: from now on nothing is sent to
+  // other ranks.
   void note_end() { ended_ = dismissed_ = true; }
 
  private:
   Hosts(std::unique_ptr<Transport> transport, const HostsOptions& options);
   Status greet();
   Status answer();
-  // Returns the next frame, of any rank.
+  // Returns the next frame of any rank.
   Result<Incoming> next();
 
   const HostsOptions options_;
-  std::vector<std::string> names_;  // names of hosts, by rank; on the coordinator only
+  std::vector<std::string> names_;  // names of hosts by rank; only on the coordinator
   bool ended_ = false;
   bool dismissed_ = false;
   mutable std::mutex failing_;

@@ -1,5 +1,5 @@
-// Feeds bytes to all readers of messages from other processes. An accepted message must be writable
-// again and, if it passes the checks, must not refer to anything outside of itself.
+// Fuzzes all readers of messages from other processes. An accepted message must be writable again
+// and, if it passes the checks, must not refer to data outside of itself.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -69,7 +69,7 @@ void read_back(WireReader& from) {
   (void)read_answers(from, tasks, rejections);
 }
 
-// What is accepted is written as the same bytes.
+// An accepted message is written as the same bytes.
 template <class T>
 void read_whole(std::span<const std::byte> bytes) {
   T value;
@@ -78,7 +78,7 @@ void read_whole(std::span<const std::byte> bytes) {
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
 }
 
-// A host file that is accepted must give the same hosts when each host's line() is read again.
+// An accepted host file must give the same hosts when each host's line() is read again.
 void read_host_file(std::string_view text) {
   const auto hosts = parse_host_file(text, "hosts");
   if (!hosts.ok()) return;

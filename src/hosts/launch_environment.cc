@@ -1,4 +1,4 @@
-// Reads what mpirun and Slurm say about a process in its environment.
+// Reads the facts that mpirun and Slurm pass to a process in its environment.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -22,8 +22,8 @@ int32_t first_number(std::initializer_list<const char*> variables, int32_t other
   return otherwise;
 }
 
-// The largest number in Slurm's list of tasks per node, such as "4(x2),3". A process on a machine
-// with fewer tasks then takes a smaller share of the machine than it could.
+// Returns the largest number in Slurm's list of tasks per node, such as "4(x2),3". A process on a
+// machine with fewer tasks then takes a smaller share of the machine than it could.
 int32_t max_tasks_of_a_node() {
   const char* const list = std::getenv("SLURM_TASKS_PER_NODE");
   int32_t max_tasks = 1;
@@ -41,8 +41,8 @@ int32_t max_tasks_of_a_node() {
 }  // namespace
 
 int32_t processes_of_launch() {
-  // A Slurm step counts only if the process can join it through Slurm's PMI: a batch script runs in
-  // a step too.
+  // A Slurm step counts only if the process can join it through Slurm's PMI: a batch script also
+  // runs in a step.
   const bool slurm = std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
   const int32_t of_slurm = slurm ? first_number({"SLURM_STEP_NUM_TASKS", "PMI_SIZE"}, 1) : 1;
   return first_number({"OMPI_COMM_WORLD_SIZE"}, of_slurm);

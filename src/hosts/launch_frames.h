@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-// What a process shows before anything else is said.
+// The identification that a process sends before any other message.
 struct Greeting {
   std::string secret;
   std::string host;
@@ -23,7 +23,7 @@ void visit_fields(Visitor& visit, MaybeConst<Greeting> auto& greeting) {
 
 struct GreetingAnswer {
   bool refuses = false;
-  Greeting own;  // the sender's own greeting, without the secret where it refuses
+  Greeting own;  // the sender's own greeting, without the secret if it refuses
 };
 
 template <class Visitor>
@@ -32,7 +32,7 @@ void visit_fields(Visitor& visit, MaybeConst<GreetingAnswer> auto& answer) {
   visit_fields(visit, answer.own);
 }
 
-// A report or a notice: content, or the reason why there is none.
+// A report or a notice: content, or the failure because of which there is none.
 struct Outcome {
   Status status;
   Bytes content;
@@ -44,7 +44,7 @@ void visit_fields(Visitor& visit, MaybeConst<Outcome> auto& outcome) {
   if (outcome.status.ok()) visit("content", outcome.content);
 }
 
-// Why the sender cannot go on, and the rank that this began with.
+// The reason why the sender cannot go on, and the rank where this began.
 struct Loss {
   Status why;
   int32_t rank = 0;

@@ -1,4 +1,4 @@
-// Simulates the processes of a launch by threads of one process, for tests: every rank has a
+// Simulates the processes of a launch with threads of one process, for tests: every rank has a
 // transport, and the links between ranks can be cut.
 #pragma once
 
@@ -20,7 +20,7 @@ class LocalNetwork {
   explicit LocalNetwork(int32_t num_ranks) : inboxes_(static_cast<size_t>(num_ranks)) {}
 
   std::unique_ptr<Transport> transport(int32_t rank);
-  // Messages between the two ranks get lost from now on.
+  // Drops messages between the two ranks from now on.
   void cut(int32_t rank_a, int32_t rank_b);
 
  private:

@@ -12,8 +12,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// How long the thread sleeps between two polls, by the time since the last message: short between
-// Steps, longer in a pause of the text, longest in an idle service.
+// Returns the time that the thread sleeps between two polls, by the time since the last message:
+// short between Steps, longer in a pause of the text, longest in an idle service.
 microseconds pause_after(Messenger::Clock::duration quiet) {
   if (quiet < milliseconds(20)) return microseconds(20);
   if (quiet < milliseconds(500)) return microseconds(100);
@@ -176,7 +176,7 @@ void Messenger::look_for_silence(Clock::time_point now) {
 }
 
 void Messenger::run() {
-  // Sleeps as short as asked for; by default the kernel adds 50 us.
+  // Reduces the timer slack, since by default the kernel adds 50 us to each sleep.
   prctl(PR_SET_TIMERSLACK, 1000UL);
   Clock::time_point busy = Clock::now();
   Clock::time_point looked = busy;
@@ -186,7 +186,7 @@ void Messenger::run() {
     const bool received = receive_all();
     Clock::time_point now = Clock::now();
     if (sent || received) busy = now;
-    // This process was stopped for a while, so the silence is its own fault: it listens first.
+    // If this process was stopped for a while, it caused the silence itself, so it listens first.
     if (now - looked > options_.longest_silence / 2) {
       const std::lock_guard lock(watching_);
       for (Peer& peer : peers_) peer.heard = now;

@@ -1,11 +1,11 @@
 // The only thread of a process that exchanges messages with the other processes of its launch. It
-// sends messages for any thread, hands on received messages, and notices ranks that fall silent.
+// sends messages for any thread, passes on received messages, and detects ranks that fall silent.
 //
 // Every frame carries the launch's generation; frames of another generation are left over from an
-// earlier launch and are thrown away. Every rank pings every other rank, so that a process that
-// computes for long does not seem dead, and all watching ranks notice a dead or stopped process.
+// earlier launch and are dropped. Every rank pings every other rank, so that a process with a long
+// computation does not seem dead, and all watching ranks detect a dead or stopped process.
 //
-// While no message comes, the thread polls less and less often, down to once a millisecond, and
+// While no message arrives, the thread polls less and less often, down to once per millisecond, and
 // sleeps in between: MPI itself would poll all the time.
 #pragma once
 
@@ -31,16 +31,16 @@ namespace forerun {
 
 struct MessengerOptions {
   std::chrono::milliseconds ping_every{250};
-  // A watched rank is lost if it has sent nothing for so long.
+  // Silence after which a watched rank is lost.
   std::chrono::milliseconds longest_silence{10000};
 };
 
-// A message from another rank: a frame or, as the last one, the news that the rank is lost.
+// A message from another rank: a frame or, as the last one, the loss of the rank.
 struct Incoming {
   int32_t from = 0;
   FrameKind kind = FrameKind::kPing;
-  Bytes frame;  // whole
-  Status lost;  // not ok: the rank is lost, or the transport as a whole
+  Bytes frame;  // a whole frame
+  Status lost;  // not ok: the rank is lost, or the whole transport
 
   std::span<const std::byte> payload() const {
     return std::span<const std::byte>(frame).subspan(kFrameHeaderBytes);
@@ -59,15 +59,15 @@ class Messenger {
   int32_t num_ranks() const { return num_ranks_; }
   const MessengerOptions& options() const { return options_; }
 
-  // From now on frames carry this generation, and frames that carry another one are thrown away.
-  // Until it is set, only a greeting and the frames behind it are kept.
+  // Makes later frames carry this generation, and drops frames with another one. Until it is set,
+  // only a greeting and the frames after it are kept.
   void set_generation(uint64_t generation) { generation_ = generation; }
   bool has_lost_anybody() const { return any_lost_; }
-  // From now on the rank counts as lost when it falls silent.
+  // Counts the rank as lost from now on if it falls silent.
   void watch(int32_t rank);
 
-  // begin() returns a frame's header, to which the caller appends the payload. Any thread; never
-  // waits.
+  // begin() returns a frame's header, to which the caller appends the payload. May be called from
+  // any thread; never waits.
   Bytes begin(FrameKind kind) const {
     return begin_frame({static_cast<uint8_t>(kind), generation_});
   }
@@ -75,10 +75,10 @@ class Messenger {
 
   // Waits for the next message. Frames of Steps are kept for the listener, since a stage that has
   // started may send one while the next stage still waits for the coordinator's notice. Fails with
-  // kDeadlineExceeded if nothing has come by the deadline. Must not be called after listen().
+  // kDeadlineExceeded if no message arrives by the deadline. Must not be called after listen().
   Result<Incoming> receive(Clock::time_point deadline);
-  // Passes all messages to `listener` until unlisten() returns: those that have come already on the
-  // calling thread, later ones on the messenger's thread, one after another.
+  // Passes all messages to `listener` until unlisten() returns: those that have already arrived on
+  // the calling thread, later ones on the messenger's thread, one after another.
   void listen(std::function<void(Incoming&&)> listener);
   void unlisten();
 
@@ -101,12 +101,12 @@ class Messenger {
   void lose(int32_t rank, const Status& why);
   void hand_on(Incoming&& incoming);
 
-  const std::unique_ptr<Transport> transport_;  // used by the thread alone
+  const std::unique_ptr<Transport> transport_;  // used only by the thread
   const MessengerOptions options_;
   const int32_t rank_;
   const int32_t num_ranks_;
   std::atomic<uint64_t> generation_{0};
-  uint64_t greeted_ = 0;  // generation of the last greeting; used by the thread alone
+  uint64_t greeted_ = 0;  // generation of the last greeting; used only by the thread
 
   std::mutex sending_;
   std::condition_variable queued_;

@@ -1,4 +1,4 @@
-// Messages between the ranks of a launch, who are threads here, and the start of a launch.
+// Tests messages between the ranks of a launch, which are threads here, and the start of a launch.
 #include "hosts/messenger.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(Messenger, WhoFallsSilentIsLost) {
   first.set_generation(5);
   second.set_generation(5);
   first.watch(1);
-  // Alive although it says nothing: its messenger does.
+  // The rank sends nothing, but its messenger pings, so it counts as alive.
   EXPECT_EQ(first.receive(Messenger::Clock::now() + milliseconds(500)).status().code(),
             StatusCode::kDeadlineExceeded);
   network.cut(0, 1);
@@ -86,7 +86,7 @@ TEST(Messenger, WhoFallsSilentIsLost) {
   EXPECT_NE(incoming->lost.message().find("200 ms"), std::string::npos);
 }
 
-// This happens if the stage in front receives the coordinator's notice, and starts, before this
+// This happens if the previous stage receives the coordinator's notice, and starts, before this
 // stage does.
 TEST(Messenger, StepsStayForWhoListens) {
   LocalNetwork network(2);
@@ -173,7 +173,7 @@ TEST(Hosts, AFailureOfAStageReachesAllWithItsName) {
   });
 }
 
-// All processes report the same error and none shows a secret, also where one has no secret.
+// All processes report the same error and none shows a secret, even if one has no secret.
 TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
   const std::pair<const char*, const char*> cases[] = {
       {"the secret", "another"}, {"", "another"}, {"the secret", ""}};

@@ -1,6 +1,6 @@
 #include "hosts/mpi_transport.h"
 
-// The C interface alone: its C++ one is gone from MPI 3.
+// Only the C interface, since MPI 3 no longer has the C++ one.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ Status failure(const char* what, int code) {
   return Status(StatusCode::kInternal, std::string("MPI, ") + what + ": " + text);
 }
 
-// Ends the process where a call that waits for others takes too long.
+// Ends the process if a call that waits for others takes too long.
 class Watchdog {
  public:
   Watchdog(std::chrono::milliseconds timeout, int exit_code, std::string complaint)
@@ -58,7 +58,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// A message on its way; it stays where it is until MPI is done with it.
+// A message that is being sent; it keeps its address until MPI has finished.
 struct Sending {
   Bytes message;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -70,7 +70,7 @@ class MpiTransport : public Transport {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &num_ranks_);
   }
-  // Buffers of messages under way stay with MPI, so they are never freed.
+  // MPI still uses the buffers of messages in flight, so they are never freed.
   ~MpiTransport() override {
     if (!sending_->empty()) static_cast<void>(sending_.release());
     if (!receiving_->empty()) static_cast<void>(receiving_.release());
@@ -102,7 +102,7 @@ class MpiTransport : public Transport {
     for (auto candidate = receiving_->begin(); candidate != receiving_->end(); ++candidate) {
       FORERUN_ASSIGN_OR_RETURN(const bool done, is_done(candidate->request));
       if (!done) continue;
-      // The messages of a rank are handed on in the order in which they came.
+      // The messages of a rank are passed on in the order of arrival.
       bool is_first = true;
       for (auto earlier = receiving_->begin(); earlier != candidate; ++earlier) {
         is_first = is_first && earlier->received.from != candidate->received.from;
@@ -123,7 +123,7 @@ class MpiTransport : public Transport {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
-  // A request that is done is null from then on.
+  // Returns whether MPI has completed the request, which then becomes null.
   static Result<bool> is_done(MPI_Request& request) {
     int done = 0;
     const int code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -160,15 +160,15 @@ class MpiTransport : public Transport {
 
   int rank_ = 0;
   int num_ranks_ = 1;
-  // Never null before the destructor.
+  // Not null before the destructor.
   std::unique_ptr<std::list<Sending>> sending_ = std::make_unique<std::list<Sending>>();
   std::unique_ptr<std::deque<Receiving>> receiving_ = std::make_unique<std::deque<Receiving>>();
 };
 
 constexpr std::chrono::milliseconds kLeaveTimeout{5000};
-// When a job is aborted, mpirun throws away output that it has not passed on yet. So the process
-// that aborts waits for its own message to get out first, and other ranks wait for the
-// coordinator's message, which explains the failure best.
+// When a job is aborted, mpirun drops output that it has not passed on yet. So the process that
+// aborts waits until its own message is out, and other ranks wait for the coordinator's message,
+// which explains the failure best.
 constexpr std::chrono::milliseconds kCoordinatorsWord{500};
 constexpr std::chrono::milliseconds kOthersWord{2500};
 
@@ -177,7 +177,8 @@ constexpr std::chrono::milliseconds kOthersWord{2500};
 Status check_mpi() { return {}; }
 
 Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds timeout) {
-  // Copying between processes' memory needs rights that containers withhold; MPI complains then.
+  // Copying between processes' memory needs rights that containers withhold; MPI would print a
+  // warning.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", /*overwrite=*/0);
   int provided = 0;
   {

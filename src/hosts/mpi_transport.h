@@ -15,8 +15,8 @@
 
 namespace forerun {
 
-// The number of processes that mpirun or Slurm started together with this one, itself included; 1:
-// it was started alone. Reads the environment and does not call MPI.
+// Returns the number of processes that mpirun or Slurm started together, including this one; 1: it
+// was started alone. Reads the environment and does not call MPI.
 int32_t processes_of_launch();
 LocalPlace place_on_machine();
 

@@ -1,4 +1,4 @@
-// A build without MPI.
+// The MPI functions of a build without MPI.
 #include "hosts/mpi_transport.h"
 
 namespace forerun {

@@ -99,7 +99,7 @@ void RemoteStages::take_in(Incoming&& incoming) {
       case FrameKind::kLost: {
         Loss loss;
         status = hosts_->read_loss(incoming, loss);
-        if (!status.ok()) break;  // nothing that a broken message says can be trusted
+        if (!status.ok()) break;  // no field of an invalid message can be trusted
         status = loss.why;
         rank = loss.rank;
         break;
@@ -116,7 +116,8 @@ void RemoteStages::tell_entered(UnderWay& step) {
   (*step.tell)({.kind = PipelineEvent::Kind::kEntered, .step = step.number, .status = {}});
 }
 
-// The first stage's notice may come behind the last one's answer; then it has been told.
+// Notes the entry of a Step. The first stage's notice may arrive after the last stage's answer; the
+// entry has then been reported.
 Status RemoteStages::note_entered(const Incoming& incoming) {
   uint64_t number = 0;
   FORERUN_RETURN_IF_ERROR(from_bytes("step", incoming.payload(), number));

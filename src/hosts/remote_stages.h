@@ -1,9 +1,9 @@
-// The coordinator's end of a pipeline whose stages are other processes. It sends Steps to the first
+// The coordinator's end of a pipeline with stages in other processes. It sends Steps to the first
 // stage, their tasks to the last stage and drops to all stages; entry notices and answers come
 // back.
 //
-// A rank that is lost, or works on a Step for too long (step_deadlines.h), ends the pipeline: all
-// Steps under way and all later ones fail, and the message names the rank.
+// If a rank is lost, or works on a Step for too long (step_deadlines.h), the pipeline ends: all
+// Steps in flight and all later ones fail, and the message names the rank.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,7 @@ namespace forerun {
 
 class RemoteStages : public StageTransport {
  public:
-  // `hosts`, the coordinator's, must outlive it.
+  // `hosts`, the coordinator's, must outlive the object.
   RemoteStages(Hosts* hosts, const PipelineFacts& facts, const StepDeadlineOptions& deadlines = {});
   ~RemoteStages() override;
 
@@ -40,13 +40,13 @@ class RemoteStages : public StageTransport {
     std::span<RejectionTask> rejections;
     const std::function<void(PipelineEvent)>* tell = nullptr;
     bool entered = false;
-    int64_t start_ns = 0;  // when the first stage was free for it, by this process' clock
+    int64_t start_ns = 0;  // time when the first stage was free for it, by this process's clock
   };
   void take_in(Incoming&& incoming);
   Status note_entered(const Incoming& incoming);
   Status note_retired(const Incoming& incoming);
   void tell_entered(UnderWay& step);
-  // `rank`: the rank that the failure began with.
+  // `rank`: the rank where the failure began.
   void fail(const Status& why, int32_t rank);
   void end_under_way();
   void look_for_late_stages();
@@ -54,9 +54,9 @@ class RemoteStages : public StageTransport {
   Hosts* const hosts_;
   const PipelineFacts facts_;
   std::unique_ptr<StageMessage> used_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::deque<UnderWay> under_way_;
-  int64_t entered_ns_ = 0;  // when the first stage was done with the last Step that it told of
+  int64_t entered_ns_ = 0;  // time when the first stage finished the last Step that it has reported
   Status failed_;
   StepDeadlines deadlines_;
   bool stopping_ = false;

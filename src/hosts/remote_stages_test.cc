@@ -1,4 +1,4 @@
-// A pipeline whose stages are ranks of a launch, here threads that exchange messages, must give the
+// A pipeline with ranks of a launch as stages, here threads that exchange messages, must give the
 // output of a single decoder.
 #include "hosts/remote_stages.h"
 
@@ -125,8 +125,8 @@ struct Told {
   int out_of_order = 0;
 };
 
-// Blocks go to other sequences while the Steps that used them are still under way, and moves come
-// between; links are slow, so many Steps are under way and notices come late.
+// Blocks are reassigned to other sequences while the Steps that used them are still in flight, with
+// moves between; links are slow, so many Steps are in flight and notices arrive late.
 TEST(RemoteStages, StepsAndMovesTakeEffectInOrder) {
   Launch launch(3, {.delay = milliseconds(1), .bytes_per_second = 1e7});
   Told told;
@@ -161,7 +161,7 @@ TEST(RemoteStages, StepsAndMovesTakeEffectInOrder) {
   launch.stop();
 }
 
-// A dropped row is left out by the stages that it has not reached, and its task comes back skipped.
+// Stages that a dropped row has not reached skip it, and its task comes back skipped.
 TEST(RemoteStages, DroppedRowsAreLeftOut) {
   Launch launch(3, {.delay = milliseconds(30)});
   Told told;
@@ -231,8 +231,8 @@ TEST(RemoteStages, StepsThatWaitAreNotLate) {
   launch.stop();
 }
 
-// Links are cut between the coordinator and a stage, and between two stages: what is under way
-// fails with the rank's name, everything after it at once, and every stage ends by itself.
+// Links are cut between the coordinator and a stage, and between two stages: Steps in flight fail
+// with the rank's name, later ones fail at once, and every stage ends by itself.
 TEST(RemoteStages, ALostRankEndsThePipelineByName) {
   const std::pair<int32_t, int32_t> links[] = {{0, 2}, {2, 3}, {0, 1}, {0, 3}};
   for (const auto& [rank_a, rank_b] : links) {
@@ -242,7 +242,7 @@ TEST(RemoteStages, ALostRankEndsThePipelineByName) {
     EXPECT_TRUE(launch.pipeline->run(good.step, {&good.task, 1}, {}, {}).ok());
     launch.network.cut(rank_a, rank_b);
     launch.pipeline->issue(lost.step, {&lost.task, 1}, {}, {}, &told.tell);
-    // Cut off from the coordinator the middle stage still works: a Step may get through.
+    // Cut off from the coordinator, the middle stage still works, so a Step may get through.
     ASSERT_TRUE(told.wait_for(1));
     Status failed = told.statuses[0];
     const auto deadline = std::chrono::steady_clock::now() + kStagesTimeout;

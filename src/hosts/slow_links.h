@@ -1,6 +1,6 @@
-// A relay in front of a transport that slows its links down: a message waits for those before it,
-// takes the time of its bytes, and arrives after a delay. It is for tests and benches on one
-// machine; the kernel's own emulation needs privileges and modules.
+// A relay before a transport that slows its links down: a message waits for those before it, takes
+// the time of its bytes, and arrives after a delay. It is for tests and benches on one machine; the
+// kernel's own emulation needs privileges and modules.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct LinkSpeed {
 
 class SlowLinks : public Transport {
  public:
-  // `speed` is that of every link that leaves this rank.
+  // `speed` applies to every link that leaves this rank.
   SlowLinks(std::unique_ptr<Transport> links, const LinkSpeed& speed);
 
   int32_t rank() const override { return links_->rank(); }
@@ -36,14 +36,14 @@ class SlowLinks : public Transport {
     Bytes message;
   };
   struct Link {
-    Clock::time_point free;  // the last byte so far has left
+    Clock::time_point free;  // time when the last byte so far has left
     std::deque<Held> held;
   };
   Status release(Clock::time_point now);
 
   const std::unique_ptr<Transport> links_;
   const LinkSpeed speed_;
-  std::vector<Link> to_;  // by rank
+  std::vector<Link> to_;  // indexed by rank
 };
 
 }  // namespace forerun

@@ -34,7 +34,7 @@ void visit_fields(Visitor& visit, MaybeConst<StepRow> auto& row) {
   visit("wants_logits", row.wants_logits);
 }
 
-// Visits the fields without the pointers, in whose place Selection has stretches of blocks.
+// Visits the fields without the pointers; Selection has ranges of blocks in their place.
 template <class Visitor>
 void visit_fields(Visitor& visit, MaybeConst<KvSelection> auto& selection) {
   visit("first_row", selection.first_row);

@@ -55,7 +55,8 @@ Status read(const Bytes& bytes, StageMessage& message) {
   return from.finish();
 }
 
-// Every field is random, so what comes back as the same bytes has been read in whole.
+// Every field is random, so a message that is written again as the same bytes has been read
+// completely.
 TEST(StageMessageBytes, ComeBackAsTheyWere) {
   StageMessage read_back;
   for (uint32_t seed = 0; seed < 20; ++seed) {
@@ -75,8 +76,8 @@ TEST(StageMessageBytes, ComeBackAsTheyWere) {
   EXPECT_TRUE(read_back.rows.empty() && read_back.hidden.empty() && read_back.blocks.empty());
 }
 
-// A Step without taps costs a link what it did before there were any: its rows' fields of 29 bytes,
-// numbers of 4, ancestors of 4, tables and blocks, and the lengths of all lists.
+// A Step without taps has no bytes for them: its rows' fields of 29 bytes, numbers of 4, ancestors
+// of 4, tables and blocks, and the lengths of all lists.
 TEST(StageMessageBytes, HoldNothingOfTaps) {
   const std::vector<int32_t> table = {3, 1};
   Step step;
@@ -119,10 +120,11 @@ TEST(StageMessageBytes, AnotherVersionIsRefusedByName) {
       << why;
 }
 
-// A length that promises more than is there must not be believed: it would take all memory.
+// A length that exceeds the message must not be trusted: it would allocate all memory.
 TEST(StageMessageBytes, LengthsAreNotBelieved) {
   Bytes bytes = bytes_of(StageMessage());
-  const size_t length_at = sizeof(uint32_t) + sizeof(uint64_t);  // length of the blocks
+  // Offset of the length of the blocks.
+  const size_t length_at = sizeof(uint32_t) + sizeof(uint64_t);
   for (size_t byte = 0; byte < sizeof(uint64_t); ++byte) {
     bytes[length_at + byte] = std::byte{0xff};
   }

@@ -24,7 +24,7 @@ class StageServer {
       : hosts_(hosts), worker_(worker), live_vocab_(live_vocab), inbox_(kNoSpin) {}
 
   Status serve() {
-    // The stage in front, or the link to it, may fail without the coordinator's notice.
+    // The previous stage, or the link to it, may fail without the coordinator's notice.
     if (hosts_.rank() > 1) hosts_.messenger().watch(hosts_.rank() - 1);
     hosts_.messenger().listen([this](Incoming&& incoming) { take_in(std::move(incoming)); });
     const Status status = work();
@@ -34,7 +34,7 @@ class StageServer {
   }
 
  private:
-  // Called on the messenger's thread: drops overtake the Steps that wait.
+  // Called on the messenger's thread: drops overtake the waiting Steps.
   void take_in(Incoming&& incoming) {
     if (incoming.lost.ok() && incoming.kind == FrameKind::kDrop) {
       WireReader from(incoming.payload());
@@ -77,7 +77,7 @@ class StageServer {
                     "found a message of kind " + std::to_string(static_cast<int>(incoming.kind)) +
                         " from " + hosts_.describe(incoming.from) + ", which does not send any");
     }
-    // The last stage needs the Step and its tasks.
+    // The last stage needs both the Step and its tasks.
     while (!steps_.empty() && (!worker_.is_last() || !tasks_.empty())) {
       FORERUN_RETURN_IF_ERROR(run_step());
     }
@@ -110,8 +110,8 @@ class StageServer {
     return {};
   }
 
-  // Reads the tasks of the next Step. Tasks that are out of range fail the Step; tasks of another
-  // Step fail the launch.
+  // Reads the tasks of the next Step. Tasks out of range fail the Step; tasks of another Step fail
+  // the launch.
   Status read_tasks(StepTasks& tasks, Status& status) {
     const Incoming incoming = std::move(tasks_.front());
     tasks_.pop_front();

@@ -7,12 +7,12 @@
 namespace forerun {
 namespace {
 
-constexpr double kWorkOfWeights = 4.0;       // reading the weights counts as so many rows
-constexpr double kReadBytesPerSecond = 1e8;  // rate of a slow disk
+constexpr double kWorkOfWeights = 4.0;       // cost of reading the weights, in rows
+constexpr double kReadBytesPerSecond = 1e8;  // bandwidth of a slow disk
 constexpr double kFirstBytesPerSecond = 1e10;
 constexpr double kForgotten = 0.9;
 constexpr double kPatience = 10.0;
-// A longer time between two looks means that this process was stopped.
+// A longer time between two calls means that this process was stopped.
 constexpr std::chrono::seconds kLongestLook{2};
 
 double seconds(StepDeadlines::Clock::duration duration) {
@@ -28,8 +28,8 @@ std::string one_decimal(double number) {
 }  // namespace
 
 double work_of(std::span<const StepRow> rows, const ModelConfig& config) {
-  // `layer`: multiplications by a layer's weights for a row. `per_token`: those of attention for
-  // each token that the row sees, as a part of `layer`.
+  // `layer`: multiplications by a layer's weights per row. `per_token`: multiplications of
+  // attention per token that the row attends to, relative to `layer`.
   const double hidden = config.hidden_size;
   const double heads = static_cast<double>(config.num_heads) * config.head_dim;
   const double kv_heads = static_cast<double>(config.num_kv_heads) * config.head_dim;
@@ -74,8 +74,7 @@ void StepDeadlines::pass(int32_t stage, uint64_t step, Clock::time_point now) {
   for (auto idx = static_cast<size_t>(0); idx <= static_cast<size_t>(stage); ++idx) {
     Stage& passed_stage = stages_[idx];
     if (passed_stage.done >= step) continue;
-    // Stages in front of this one have not reported yet, so how long each of them took is not
-    // known.
+    // Earlier stages have not reported yet, so the time of each of them is not known.
     if (idx == static_cast<size_t>(stage)) {
       const double took = seconds(now - std::max(passed_stage.done_at, passed->arrived[idx]));
       passed_stage.seconds_per_work =

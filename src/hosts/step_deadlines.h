@@ -1,13 +1,13 @@
-// How long each stage of a pipeline may work on a Step before it counts as hung. Pings do not show
-// that: another thread of the stage answers them.
+// The time that each stage of a pipeline may work on a Step before it counts as hung. Pings do not
+// show that, since another thread of the stage answers them.
 //
-// The coordinator hears when a stage is done with a Step, so it knows which stage has which Step,
-// and since when: since the stage in front, or the stage itself, was done with the one before. A
-// stage may take
+// The coordinator learns when a stage has finished a Step, so it knows which stage has which Step,
+// and since when: since the previous stage has finished it and the stage itself has finished the
+// previous one. A stage may take
 //
 //   floor + its weights at 100 MB/s + 10 * work of the Step * slowest seconds per work of late
 //
-// The weights' term is there since they may have to be read from a disk again after a pause. With
+// The weights' term covers the case that they must be read from a disk again after a pause. With
 // every Step the slowest rate decays by a tenth; it begins at the time to read the stage's weights
 // at 10 GB/s for each row of work.
 //
@@ -28,11 +28,11 @@ namespace forerun {
 
 struct StepDeadlineOptions {
   std::chrono::milliseconds floor{60000};
-  std::vector<int64_t> weight_bytes;  // one for each stage; empty: not known
+  std::vector<int64_t> weight_bytes;  // one per stage; empty: unknown
 };
 
-// The work of a Step, in rows without context: one for each row, more by what attention over its
-// context adds, and four for reading the weights once.
+// Returns the work of a Step, in rows without context: one per row, plus the share of attention
+// over its context, plus four for reading the weights once.
 double work_of(std::span<const StepRow> rows, const ModelConfig& config);
 
 class StepDeadlines {
@@ -41,10 +41,10 @@ class StepDeadlines {
 
   StepDeadlines(int32_t num_stages, const StepDeadlineOptions& options);
 
-  // A Step has been sent to the first stage. Steps are numbered consecutively.
+  // Notes that a Step has been sent to the first stage. Steps are numbered consecutively.
   void issue(uint64_t step, int32_t rows, double work, Clock::time_point now);
-  // A stage (from 0) is done with a Step, and so are the stages in front of it, whose notices may
-  // come later.
+  // Notes that a stage (from 0) has finished a Step, and so have the stages before it, whose
+  // notices may arrive later.
   void pass(int32_t stage, uint64_t step, Clock::time_point now);
 
   struct Late {
@@ -52,9 +52,9 @@ class StepDeadlines {
     std::string
         what;  // "has worked on Step 7 (3 rows) for 61.2 s, longer than the 60.0 s that ..."
   };
-  // The first stage that has had a Step for longer than allowed. Must be called several times a
-  // second: a longer pause between two calls means that this process was stopped, and then every
-  // stage gets its whole time again.
+  // Returns the first stage that has had a Step for longer than allowed. Must be called several
+  // times a second: a longer pause between two calls means that this process was stopped, and then
+  // every stage gets its whole time again.
   std::optional<Late> find_late(Clock::time_point now);
 
  private:
@@ -75,7 +75,7 @@ class StepDeadlines {
 
   const std::chrono::milliseconds floor_;
   std::vector<Stage> stages_;
-  std::deque<UnderWay> under_way_;  // in order
+  std::deque<UnderWay> under_way_;  // in order of issue
   std::optional<Clock::time_point> looked_;
 };
 

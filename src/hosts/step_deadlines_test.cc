@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Three stages whose coordinator looks ten times a second.
+// Three stages with a coordinator that checks ten times a second.
 class StepDeadlinesTest : public ::testing::Test {
  protected:
   void make(int64_t weight_bytes) {
@@ -20,7 +20,7 @@ class StepDeadlinesTest : public ::testing::Test {
   }
   void issue(int32_t rows) { deadlines_->issue(++issued_, rows, rows + 4.0, now_); }
   void pass(int32_t stage, uint64_t step) { deadlines_->pass(stage, step, now_); }
-  // The first moment up to `max_ms` at which a stage is late; -1: none is.
+  // Returns the first time up to `max_ms` at which a stage is late; -1: none is.
   int late_after_ms(int max_ms) {
     for (int waited = 0; waited <= max_ms; waited += 100) {
       late_ = deadlines_->find_late(now_);
@@ -59,7 +59,7 @@ TEST_F(StepDeadlinesTest, NameTheStageThatHasTheStep) {
   }
 }
 
-// Steps that wait for those before them are not late, nor is a stage that has none.
+// Steps that wait for earlier ones are not late, nor is a stage without a Step.
 TEST_F(StepDeadlinesTest, CountFromWhenAStageCouldBegin) {
   make(0);
   for (int idx = 0; idx < 10; ++idx) issue(1);
@@ -75,10 +75,10 @@ TEST_F(StepDeadlinesTest, CountFromWhenAStageCouldBegin) {
 TEST_F(StepDeadlinesTest, GrowWithRowsAndWithWhatStepsHaveTaken) {
   make(0);
   for (int idx = 0; idx < 20; ++idx) run(1, 500);
-  // 0.1 s a row: 1 s and 10 times (300 + 4) / 10.
+  // 0.1 s per row: 1 s and 10 times (300 + 4) / 10.
   issue(300);
   EXPECT_EQ(late_after_ms(1000000), 305100);
-  // Linear in rows, at the least: 1,000 Steps of one row in one.
+  // At least linear in rows: like 1,000 Steps of one row in one.
   make(0);
   issued_ = 0;
   for (int idx = 0; idx < 20; ++idx) run(1, 500);
@@ -86,7 +86,7 @@ TEST_F(StepDeadlinesTest, GrowWithRowsAndWithWhatStepsHaveTaken) {
   EXPECT_EQ(late_after_ms(1000 * 500), -1);
 }
 
-// A Step that was slow once, when nothing was in memory yet, is forgotten.
+// A Step that was slow once, before anything was in memory, is forgotten.
 TEST_F(StepDeadlinesTest, ForgetWhatWasSlow) {
   make(0);
   run(1, 900);
@@ -113,7 +113,7 @@ TEST_F(StepDeadlinesTest, StartAnewAfterAPauseOfThisProcess) {
   EXPECT_EQ(late_after_ms(500), 100);
 }
 
-// The last stage's answer may come before an earlier one's notice.
+// The last stage's answer may arrive before an earlier stage's notice.
 TEST_F(StepDeadlinesTest, TakeNoticesThatComeLate) {
   make(0);
   issue(1);
@@ -121,7 +121,7 @@ TEST_F(StepDeadlinesTest, TakeNoticesThatComeLate) {
   pass(2, 1);
   pass(0, 1);
   pass(1, 1);
-  pass(1, 7);  // none that has been issued
+  pass(1, 7);  // no such Step has been issued
   EXPECT_EQ(late_after_ms(5000), 1100);
   EXPECT_EQ(late_->stage, 0);
   EXPECT_NE(late_->what.find("Step 2"), std::string::npos);
@@ -137,7 +137,7 @@ TEST(WorkOf, CountsRowsWeightsAndContext) {
   std::vector<StepRow> rows(3);
   EXPECT_DOUBLE_EQ(work_of(rows, config), 7.0);
   EXPECT_DOUBLE_EQ(work_of({}, config), 4.0);
-  // Four projections and an MLP of as much: attention over 16,384 tokens is as much again.
+  // Four projections and an MLP of equal cost: attention over 16,384 tokens costs the same again.
   rows.resize(1);
   rows[0].visible = 16384;
   EXPECT_NEAR(work_of(rows, config), 4.0 + 1.0 + 1.0, 0.01);

@@ -1,4 +1,4 @@
-// The structs that frames of Steps carry beside a StageMessage and tasks, and their fields.
+// The structs that frames of Steps carry besides a StageMessage and tasks, and their fields.
 #pragma once
 
 #include "exec/step_runner.h"
@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-// kDrop has a list of them.
+// kDrop carries a list of them.
 template <class Visitor>
 void visit_fields(Visitor& visit, MaybeConst<IssuedRow> auto& row) {
   visit("step", row.step);

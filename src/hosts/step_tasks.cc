@@ -30,11 +30,11 @@ void visit_fields(Visitor& visit, MaybeConst<Candidate> auto& candidate) {
 
 namespace {
 
-// Things of one kind that several rows point to, each written once; rows say which.
+// Objects of one kind that several rows point to, each written once; rows have their indices.
 template <class T>
 class Written {
  public:
-  // Returns the thing's index; -1 for null.
+  // Returns the object's index; -1 for null.
   int32_t add(const T* thing) {
     if (thing == nullptr) return -1;
     const auto found = std::find(things_.begin(), things_.end(), thing);
@@ -50,7 +50,7 @@ class Written {
   std::vector<const T*> things_;
 };
 
-// The writer's SharedThings.
+// The writer's counterpart of SharedThings.
 struct WrittenThings {
   Written<SamplingParams> params;
   Written<TokenCounts> histories;
@@ -82,7 +82,7 @@ void visit_thing(WireReader& visit, TokenCounts& history) {
   }
 }
 
-// A pointer to one of the things, as its index.
+// Visits a pointer to one of the objects as its index.
 template <class T>
 void visit_pointer(WireWriter& visit, const char* name, const T* thing, Written<T>& things) {
   visit(name, things.add(thing));
@@ -107,7 +107,7 @@ void visit_path(WireReader& visit, std::span<const TokenId>& path, SharedThings&
   path = things.paths.back();
 }
 
-// History and path are sent only if the parameters look at them.
+// History and path are sent only if the parameters depend on them.
 template <class Visitor, class Things>
 void visit_context(Visitor& visit, MaybeConst<RowContext> auto& context, Things& things) {
   visit_pointer(visit, "parameters", context.params, things.params);
@@ -140,8 +140,8 @@ void visit_row(Visitor& visit, MaybeConst<RejectionRow> auto& row, Things& thing
   visit_context(visit, row.context, things);
 }
 
-// All that is sent of a Step's tasks. `tasks` and `rejections` are lists, the latter of lists of
-// rows.
+// Visits all data that is sent of a Step's tasks. `tasks` and `rejections` are lists, the latter of
+// lists of rows.
 template <class Visitor, class Things, class Tasks, class Rejections>
 void visit_tasks(Visitor& visit, Things& things, Tasks& tasks, Rejections& rejections) {
   const auto visit_one = [&](auto& thing) { visit_thing(visit, thing); };
@@ -155,7 +155,7 @@ void visit_tasks(Visitor& visit, Things& things, Tasks& tasks, Rejections& rejec
   });
 }
 
-// What a row's result says of the token behind it.
+// Visits the part of a row's result about the next token.
 template <class Visitor>
 void visit_result(Visitor& visit, MaybeConst<RowResult> auto& result) {
   visit("token", result.token);
@@ -163,7 +163,7 @@ void visit_result(Visitor& visit, MaybeConst<RowResult> auto& result) {
   visit("candidates", result.top);
 }
 
-// A number that both sides know.
+// Visits a number that both sides know.
 template <class Visitor, class T>
 bool visit_known(Visitor& visit, const char* name, T known) {
   T found = known;

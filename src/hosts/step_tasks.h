@@ -1,4 +1,4 @@
-// Serializes the tasks of a Step's rows for a last stage in another process, with everything that
+// Serializes the tasks of a Step's rows for a last stage in another process, with all data that
 // they point to (parameters, history, path, draft distributions), and the answers on their way
 // back.
 //
@@ -19,11 +19,12 @@
 
 namespace forerun {
 
-// Copies everything that the tasks point to; it may change afterwards.
+// Copies all data that the tasks point to; it may change afterwards.
 void write_tasks(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
                  WireWriter& to);
 
-// What rows of tasks point to. Its elements keep their addresses once all have been read.
+// The objects that rows of tasks point to. The elements keep their addresses once all have been
+// read.
 struct SharedThings {
   std::vector<SamplingParams> params;
   std::vector<TokenCounts> histories;
@@ -31,7 +32,7 @@ struct SharedThings {
   std::deque<std::vector<TokenId>> paths;
 };
 
-// Tasks together with the memory that they point to. One thread.
+// Tasks together with the memory that they point to. Thread rules: one thread.
 class StepTasks {
  public:
   StepTasks() = default;
@@ -42,7 +43,7 @@ class StepTasks {
   // Fails with kInvalidArgument if a value is out of range for a model of `live_vocab` tokens.
   Status check(int32_t live_vocab) const;
   // If there are rejection tasks, fails unless their rows are in the message and the message is
-  // whole, i.e. none of its rows may be dropped.
+  // complete, i.e. none of its rows may be dropped.
   Status check_rows(const StageMessage& message) const;
 
   std::span<RowTask> tasks() { return tasks_; }
@@ -62,7 +63,7 @@ class StepTasks {
 void write_answers(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
                    WireWriter& to);
 // Stores the answers where `tasks` and `rejections` point. Fails with kCorrupt if their number
-// differs from that of the tasks; some may have been stored then.
+// differs from that of the tasks; some may have been stored by then.
 Status read_answers(WireReader& from, std::span<RowTask> tasks,
                     std::span<RejectionTask> rejections);
 
