@@ -1,5 +1,5 @@
-// What messages between processes are made of: little endian, without padding. A list or a text is
-// its length in 64 bits and then its items, a truth value or an enumerator a byte.
+// The encoding of messages between processes: little endian, without padding. A list or a text is
+// its length in 64 bits, followed by its items; a bool or an enumerator is one byte.
 #pragma once
 
 #include <bit>
@@ -14,12 +14,12 @@ static_assert(std::endian::native == std::endian::little, "messages are little e
 
 using Bytes = std::vector<std::byte>;
 
-// Number types whose bytes are copied as they are in memory, so that infinities and NaN keep every
-// bit. bool is not one of them, since most byte values are not a bool.
+// Number types that are copied as their bytes in memory, so that infinities and NaN keep every bit.
+// bool is excluded, since most byte values are not a bool.
 template <class T>
 concept WireNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
-// T or const T: a list of fields takes either, since one list serves writing and reading.
+// T or const T. A list of fields takes either, since one list serves writing and reading.
 template <class Maybe, class T>
 concept MaybeConst = std::same_as<std::remove_const_t<Maybe>, T>;
 

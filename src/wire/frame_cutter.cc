@@ -44,7 +44,7 @@ void FrameCutter::cut_text(std::string& text) {
   auto end = std::search(rest_.begin(), rest_.end(), mark.begin(), mark.end());
   has_seen_frame_ = end != rest_.end();
   if (!has_seen_frame_) {
-    // The last bytes may be the beginning of a mark.
+    // The last bytes may be the beginning of a magic number.
     end -= static_cast<ptrdiff_t>(std::min(rest_.size(), mark.size() - 1));
     while (!std::equal(end, rest_.end(), mark.begin())) ++end;
   }

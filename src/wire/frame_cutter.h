@@ -1,7 +1,7 @@
-// Cuts a stream of bytes into the frames that it consists of. In front of the first frame there may
-// be text, such as that of the program that starts the sender.
+// Splits a stream of bytes into frames. Text may come before the first frame, such as the output of
+// the program that starts the sender.
 //
-// Thread rules: one at a time.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +19,25 @@ class FrameCutter {
   // Frames with a longer payload are refused.
   explicit FrameCutter(size_t longest_payload) : longest_payload_(longest_payload) {}
 
-  // Appends frames that are whole by now to `frames`, and what has come in front of the first one
-  // to `text`. Holds as much memory as bytes have come, whatever lengths they claim. Fails with
-  // kCorrupt where a frame was to begin and none does, of this version, or where one is too long;
-  // everything after that is ignored.
+  // Appends the frames that are now complete to `frames`, and text before the first frame to
+  // `text`. Allocates memory only in proportion to the bytes received, not to the lengths they
+  // claim. Fails with kCorrupt if something other than a frame of this version follows a frame, or
+  // if a frame is too long; all later bytes are ignored.
   Status push(std::span<const std::byte> bytes, std::vector<Bytes>& frames, std::string& text);
   bool has_seen_frame() const { return has_seen_frame_; }
-  // Text that push() has kept back, since a frame could begin with it: if the stream ends, it is
-  // text.
+  // Returns the text that push() has held back because a frame could begin with it. If the stream
+  // ends, it is text.
   std::string held_text() const;
 
  private:
-  // Takes text from the beginning of rest_, up to a mark or what may become one.
+  // Moves text from the beginning of rest_ to `text`, up to a magic number or a possible beginning
+  // of one.
   void cut_text(std::string& text);
-  // Cuts one frame off rest_ at `at`, which moves behind it; returns whether there was a whole one.
+  // Cuts one frame off rest_ at `at` and advances `at`; returns whether the frame was complete.
   Result<bool> cut_frame(size_t& at, std::vector<Bytes>& frames);
 
   const size_t longest_payload_;
-  Bytes rest_;  // what has come and is not cut yet
+  Bytes rest_;  // received bytes that have not been cut yet
   bool has_seen_frame_ = false;
   Status failed_;
 };

@@ -80,7 +80,7 @@ TEST(FrameCutter, WhatIsNoFrameIsRefusedAtOnce) {
   EXPECT_NE(why(other).find("version: found 99"), std::string::npos);
 }
 
-// A length that promises more than has come costs nothing.
+// A length that exceeds the received bytes allocates no memory.
 TEST(FrameCutter, LengthsAreNotBelieved) {
   Bytes frame = frame_of("one");
   for (size_t at = kFrameHeaderBytes - 8; at < kFrameHeaderBytes; ++at) {

@@ -1,4 +1,5 @@
-// The fields of sampling parameters in messages: those of kSamplingFields, and the rest by name.
+// The lists of fields of sampling parameters in messages: the rows of kSamplingFields, and the
+// other fields by name.
 #pragma once
 
 #include "forerun/sampling_fields.h"

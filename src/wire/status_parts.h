@@ -1,4 +1,5 @@
-// Status hides its fields. In a message it is therefore a StatusParts, which has a list of fields.
+// A copy of a Status with visible fields, for messages: Status hides its fields, and a message
+// needs a list of fields.
 #pragma once
 
 #include <chrono>
@@ -15,7 +16,7 @@ struct StatusParts {
   std::chrono::milliseconds retry_after{0};
 };
 
-// An ok Status is its code alone.
+// An ok Status is written as its code alone.
 template <class Visitor>
 void visit_fields(Visitor& visit, MaybeConst<StatusParts> auto& parts) {
   visit.choice("code", parts.code, StatusCode::kOverloaded);

@@ -1,5 +1,6 @@
-// For tests of messages: fills structs by their lists of fields with the values that a format loses
-// first, and prints every field, so that two structs can be compared without the format.
+// Helpers for tests of messages. They fill structs by their lists of fields with values that a
+// format is most likely to lose, and print every field, so that two structs can be compared
+// independently of the format.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@
 
 namespace forerun::testing {
 
-// Different values for each `seed`; every field has each of its extreme values for some seed.
+// Fills a struct with values that depend on `seed`; every field has each of its extreme values for
+// some seed.
 class ExtremeFiller {
  public:
   static constexpr uint32_t kSeeds = 16;
@@ -42,7 +44,7 @@ class ExtremeFiller {
   void same(const char* /*name*/, std::string_view /*text*/, const char* /*why*/) {}
   void fail(const char* name, const std::string& what) { failure_ = name + (": " + what); }
   static constexpr bool ok() { return true; }
-  // A list that refuses what it has been filled with says so here.
+  // Returns the message of a list that has refused its values; empty if none has.
   const std::string& failure() const { return failure_; }
 
  private:
@@ -176,7 +178,7 @@ class FieldPrinter {
   std::string text_;
 };
 
-// Every field of a struct, as text.
+// Returns every field of a struct as text.
 template <class T>
 std::string printed(const T& value) {
   FieldPrinter printer;

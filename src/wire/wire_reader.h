@@ -1,9 +1,9 @@
-// Reads what WireWriter has written, by the same lists of fields.
+// Reads messages of WireWriter, by the same lists of fields.
 //
 // A reader trusts no input: it fails with kCorrupt if something is missing, too long, out of range
-// or left over, and names the field with all fields around it. A length is believed only as far as
-// bytes have come, so a message takes memory in proportion to its own size. After a failure reading
-// goes on without effect: values stay as they are, and what they hold then is undefined.
+// or left over, and the message names the field and all fields that contain it. It trusts a length
+// only as far as bytes have arrived, so a message takes memory in proportion to its own size. After
+// a failure all further reads do nothing: values stay as they are, with undefined content.
 //
 // Thread rules: one thread.
 #pragma once
@@ -30,7 +30,7 @@ class WireReader {
   // The bytes must outlive the reader.
   explicit WireReader(std::span<const std::byte> from) : rest_(from) {}
 
-  // Fills `value`, whose memory is used again.
+  // Fills `value` and reuses its memory.
   template <class T>
   void operator()(const char* name, T& value) {
     if (!ok()) return;
@@ -43,7 +43,7 @@ class WireReader {
     (*this)(name, value);
     return value;
   }
-  // An enumerator from 0 to `last`.
+  // Reads an enumerator from 0 to `last`.
   template <class T>
   void choice(const char* name, T& value, T last) {
     static_assert(std::is_enum_v<T> && std::is_unsigned_v<std::underlying_type_t<T>>);
@@ -55,22 +55,22 @@ class WireReader {
                      std::to_string(static_cast<std::underlying_type_t<T>>(last)));
     }
   }
-  // A list whose items `visit_item` visits one by one, each in the state of a new one.
+  // Reads a list; `visit_item` visits each item, which starts as a new one.
   template <class T, class VisitItem>
   void list(const char* name, std::vector<T>& items, VisitItem&& visit_item) {
     if (!ok()) return;
     read_list(items, visit_item);
     if (!ok()) add_context(name);
   }
-  // Fails, and says `why`, if the text is another one.
+  // Fails with the reason `why` if the message has another text.
   void same(const char* name, std::string_view text, const char* why);
-  // Records that what has been read is not acceptable: "found 9; accepted: 0 to 4".
+  // Records that the last value is not acceptable: "found 9; accepted: 0 to 4".
   void fail(const char* name, const std::string& what);
 
   bool ok() const { return !failed_; }
-  // The first failure: "message: event: reason: found 9; accepted: 0 to 3".
+  // Returns the first failure: "message: event: reason: found 9; accepted: 0 to 3".
   Status status() const;
-  // The same; bytes that are left over are a failure, too.
+  // Returns the same; bytes that are left over are a failure, too.
   Status finish();
 
  private:
@@ -122,7 +122,7 @@ class WireReader {
     for (size_t left = length; left > 0 && ok(); --left) visit_item(items.emplace_back());
   }
 
-  // The length of a list of items that take at least so many bytes each; 0 after a failure.
+  // Returns the length of a list with items of at least `item_bytes` bytes; 0 after a failure.
   size_t count(size_t item_bytes);
   void take(void* to, size_t size) {
     if (size > rest_.size()) return refuse_short(size);
@@ -139,7 +139,7 @@ class WireReader {
   std::string failure_;  // from the outermost field down, without "message: "
 };
 
-// Fills `value` from all of `bytes`; `name` is for errors. Fails with kCorrupt.
+// Fills `value` from all of `bytes`; `name` is its name in errors. Fails with kCorrupt.
 template <class T>
 Status from_bytes(const char* name, std::span<const std::byte> bytes, T& value) {
   WireReader from(bytes);

@@ -79,7 +79,7 @@ Everything filled(uint32_t seed) {
 }
 
 TEST(Wire, EveryTypeComesBackBitForBit) {
-  Everything back = filled(3);  // what it holds before does not matter
+  Everything back = filled(3);  // its previous content does not matter
   for (uint32_t seed = 0; seed < ExtremeFiller::kSeeds; ++seed) {
     const Everything all = filled(seed);
     const Bytes bytes = to_bytes(all);
@@ -148,7 +148,7 @@ TEST(Wire, WhatIsWrongIsNamed) {
   EXPECT_EQ(from.finish().message().find("later"), std::string::npos);
 }
 
-// Whatever bytes come, they are read or refused; what is read is written as the same bytes.
+// Any bytes are read or refused, and accepted bytes are written again as the same bytes.
 TEST(Wire, AlteredBytesDoNoHarm) {
   std::mt19937 random(11);
   constexpr int kTurns = kThreadSanitized ? 2000 : 20000;

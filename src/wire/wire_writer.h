@@ -1,5 +1,5 @@
-// Writes values for another process of the same build (bytes.h says how). A struct is written by
-// the list of its fields, from which WireReader reads it, too:
+// Writes values for another process of the same build, in the encoding of bytes.h. A struct is
+// written by the list of its fields, which WireReader uses, too:
 //
 //   template <class Visitor>
 //   void visit_fields(Visitor& visit, MaybeConst<Point> auto& point) {
@@ -8,8 +8,8 @@
 //     visit.choice("color", point.color, Color::kLast);
 //   }
 //
-// A list may leave fields out by what the fields before them hold. Values: numbers, truth values,
-// texts, std::vector, std::optional, std::pair, milliseconds, Status, and structs that have a list.
+// A list may skip fields depending on the values of earlier fields. Values: numbers, bools, texts,
+// std::vector, std::optional, std::pair, milliseconds, Status, and structs that have a list.
 //
 // Thread rules: one thread.
 #pragma once
@@ -35,24 +35,24 @@ class WireWriter {
   // Appends to `to`, which must outlive the writer.
   explicit WireWriter(Bytes* to) : to_(to) {}
 
-  // Names are for the reader's errors; they are not written.
+  // `name` is for the reader's errors; it is not written.
   template <class T>
   void operator()(const char* /*name*/, const T& value) {
     write(value);
   }
-  // An enumerator; `last` is the highest.
+  // Writes an enumerator; `last` is the highest one.
   template <class T>
   void choice(const char* /*name*/, T value, T /*last*/) {
     static_assert(std::is_enum_v<T>);
     write(static_cast<std::underlying_type_t<T>>(value));
   }
-  // A list whose items `visit_item` visits one by one.
+  // Writes a list; `visit_item` visits each item.
   template <class List, class VisitItem>
   void list(const char* /*name*/, const List& items, VisitItem&& visit_item) {
     write(uint64_t{items.size()});
     for (const auto& item : items) visit_item(item);
   }
-  // A text that both sides know: a reader refuses another one, for the reason `why`.
+  // Writes a text that both sides know: a reader refuses another one, for the reason `why`.
   void same(const char* /*name*/, std::string_view text, const char* /*why*/) { write(text); }
   // Values that are written are valid, so lists never fail here.
   void fail(const char* /*name*/, const std::string& /*what*/) {}
