@@ -68,7 +68,8 @@ Result<DraftSourceSpec> parse_draft_source(const std::string& text) {
       spec.others.push_back(entry);
     }
   }
-  std::sort(spec.others.begin(), spec.others.end());  // pointers into one array
+  // Pointers into one array, so this is table order.
+  std::sort(spec.others.begin(), spec.others.end());
   return spec;
 }
 

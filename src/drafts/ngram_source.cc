@@ -99,7 +99,7 @@ void NgramSource::propose(std::span<const TokenId> path, int32_t count,
       const auto same = std::find_if(out.begin(), out.end(), [&](const Candidate& candidate) {
         return candidate.token == successor.token;
       });
-      // Probabilities until the end; then logs.
+      // `logprob` holds probabilities here; the end of the function takes their logs.
       if (same == out.end()) {
         out.push_back({successor.token, p});
       } else {

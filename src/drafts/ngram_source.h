@@ -1,8 +1,10 @@
-// Guesses by n-grams: what followed the last n tokens where they occurred before, longest n first.
+// Guesses by n-grams: the tokens that followed earlier occurrences of the last n tokens, longest n
+// first.
 //
 // Only the `max_scanned` most recent occurrences of an n-gram count. Shorter n-grams share the
 // probability that longer ones leave to unseen tokens (the escape mass of PPM's method C). Memory:
-// 16 bytes and about three hash entries a token. Hash collisions are checked against the tokens.
+// 16 bytes and about three hash entries per token. Matches are compared with the tokens, so hash
+// collisions do no harm.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,7 @@ class NgramSource : public DraftSource {
   struct Params {
     int32_t max_order = kMaxOrder;  // n, 1 to kMaxOrder
     int32_t min_order = 2;          // 1 to max_order
-    int32_t max_scanned = 32;       // occurrences of an n-gram that are looked at
+    int32_t max_scanned = 32;       // number of occurrences of an n-gram that are examined
   };
   NgramSource() : NgramSource(Params{}) {}
   // Values out of range are clamped.
@@ -33,7 +35,8 @@ class NgramSource : public DraftSource {
   struct Order {
     // The position after the latest occurrence of an n-gram, by the n-gram's hash.
     std::unordered_map<uint64_t, int32_t> latest;
-    // By token position: the position after the previous occurrence of its n-gram, -1 if none.
+    // For each token position, the position after the previous occurrence of its n-gram; -1 if
+    // none.
     std::vector<int32_t> previous;
   };
   struct Successor {
@@ -41,12 +44,12 @@ class NgramSource : public DraftSource {
     int32_t count = 0;
   };
 
-  // The tokens that followed `context` (n tokens), by count, the more recent first among equals.
+  // Finds the tokens that followed `context` (n tokens), sorted by count, then by recency.
   void successors(std::span<const TokenId> context, std::vector<Successor>& out) const;
 
   Params params_;
   std::vector<TokenId> tokens_;
-  std::vector<Order> orders_;  // orders_[n - 1]; below min_order unused
+  std::vector<Order> orders_;  // orders_[n - 1]; entries below min_order are unused
   mutable std::vector<TokenId> tail_;
   mutable std::vector<Successor> successors_;
 };

@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// The algorithm that the header describes, as plain loops over all positions.
+// Implements the header's algorithm with plain loops over all positions.
 std::map<TokenId, double> brute_force(const std::vector<TokenId>& seen,
                                       const std::vector<TokenId>& path, size_t max_order,
                                       size_t min_order, size_t max_scanned) {

@@ -35,7 +35,7 @@ int32_t SuffixAutomaton::clone(int32_t state, int32_t length) {
 }
 
 void SuffixAutomaton::append(TokenId token) {
-  // The suffixes that had occurred before are followed by `token` once more.
+  // Each suffix that had occurred before is now followed by `token` once more.
   int32_t repeated = states_[index(last_)].link;
   for (int32_t i = 0; i < kCountedLinks && repeated > kRoot; ++i) {
     if (const int32_t e = find_edge(repeated, token); e != kNone) ++edges_[index(e)].count;

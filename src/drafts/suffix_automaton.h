@@ -1,8 +1,8 @@
-// An online suffix automaton: the smallest automaton of all substrings of the tokens so far
-// (Blumer et al., 1985), with counts on its edges. Amortized O(1) a token: at most 2n states and 3n
-// edges for n tokens, edges found by hash.
+// An online suffix automaton: the smallest automaton of all substrings of the tokens so far (Blumer
+// et al., 1985), with counts on its edges. Amortized O(1) per token: at most 2n states and 3n edges
+// for n tokens; a hash table holds the edges.
 //
-// An edge's count says how often the sequence took it while it was among the kCountedLinks longest
+// An edge counts how often the sequence took it while its state was among the kCountedLinks longest
 // repeated suffixes; exact counts would cost time proportional to the depth of suffix links.
 #pragma once
 
@@ -26,7 +26,7 @@ class SuffixAutomaton {
     int32_t next = kNone;  // another edge of the same state
     int32_t count = 1;
   };
-  // The state while tokens are read: the longest suffix of them that occurs in the sequence.
+  // A match of the tokens read so far: their longest suffix that occurs in the sequence.
   struct Match {
     int32_t state = kRoot;
     int32_t length = 0;  // length of that suffix, in tokens
@@ -35,14 +35,14 @@ class SuffixAutomaton {
   SuffixAutomaton();
   void append(TokenId token);
 
-  // The longest suffix of the sequence that also occurs earlier in it.
+  // Returns the longest suffix of the sequence that also occurs earlier in it.
   Match end() const;
-  // Reads one token more. Amortized O(1) over a run of calls.
+  // Reads one more token. Amortized O(1) over a run of calls.
   Match step(Match match, TokenId token) const;
-  // The longest shorter suffix that occurs in further places; in the end the empty one.
+  // Returns the longest shorter suffix that occurs in more places; at last the empty one.
   Match shorter(Match match) const;
 
-  // Edges of a state: first_edge, then Edge::next until kNone.
+  // The edges of a state: first_edge, then Edge::next until kNone.
   int32_t first_edge(int32_t state) const { return states_[index(state)].first_edge; }
   const Edge& edge(int32_t edge_idx) const { return edges_[index(edge_idx)]; }
   int32_t num_states() const { return static_cast<int32_t>(states_.size()); }
@@ -59,8 +59,8 @@ class SuffixAutomaton {
   static uint64_t key(int32_t state, TokenId token) {
     return static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32 | static_cast<uint32_t>(token);
   }
-  // The cell of edge_cells_ for this key. edge_cells_ is a flat table of edges (open addressing),
-  // since every token of a text looks some of them up.
+  // Returns the cell of edge_cells_ for this key. edge_cells_ is a flat table (open addressing),
+  // since every token of a text looks up several edges.
   size_t edge_cell(uint64_t wanted) const {
     const size_t mask = edge_cells_.size() - 1;
     size_t cell = static_cast<size_t>(wanted * 0x9E3779B97F4A7C15u >> 32) & mask;
@@ -82,7 +82,8 @@ class SuffixAutomaton {
     uint64_t key = 0;
     int32_t edge_idx = kNone;  // kNone: the cell is free
   };
-  std::vector<EdgeCell> edge_cells_;  // a power of two, at most two thirds of them taken
+  // Size is a power of two; at most two thirds of the cells are in use.
+  std::vector<EdgeCell> edge_cells_;
   int32_t last_ = kRoot;
 };
 

@@ -6,8 +6,8 @@
 namespace forerun {
 namespace {
 
-// Lengths of match that are mixed, and edges of a state that are looked at: bounds on the work of
-// one proposal where a short context has been followed by half the vocabulary.
+// The number of match lengths that are mixed, and of edges per state that are examined. They bound
+// the work of one proposal when many different tokens have followed a short context.
 constexpr int32_t kMaxLevels = 3;
 constexpr int32_t kMaxEdges = 64;
 
@@ -46,7 +46,7 @@ void SuffixAutomatonSource::propose(std::span<const TokenId> path, int32_t count
         const auto same = std::find_if(out.begin(), out.end(), [&](const Candidate& candidate) {
           return candidate.token == token;
         });
-        // Probabilities until the end; then logs.
+        // `logprob` holds probabilities here; the end of the function takes their logs.
         if (same == out.end()) {
           out.push_back({token, p});
         } else {

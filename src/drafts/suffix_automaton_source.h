@@ -1,9 +1,9 @@
-// Guesses by a suffix automaton over prompt and output: what followed the longest suffix that has
-// occurred before, however long, then what followed shorter ones.
+// Guesses by a suffix automaton over prompt and output: the tokens that followed the longest suffix
+// that has occurred before, of any length, then those that followed shorter ones.
 //
 // Probabilities come from the edges' counts. The longer the match, the less probability is left to
-// unseen tokens: a match of length l that was followed by D different tokens in T counts leaves D e
-// / (T + D e), with e = 2 / (1 + l), to shorter matches.
+// unseen tokens. A match of length l that D different tokens followed, with a total count of T,
+// leaves D e / (T + D e), with e = 2 / (1 + l), to shorter matches.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace forerun {
 
 class SuffixAutomatonSource : public DraftSource {
  public:
-  // Matches shorter than `min_match` tokens guess nothing.
+  // Makes no guess from matches shorter than `min_match` tokens.
   explicit SuffixAutomatonSource(int32_t min_match = 2) : min_match_(min_match) {}
 
   void observe(std::span<const TokenId> tokens) override;

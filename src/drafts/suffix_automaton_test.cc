@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-// Positions in `text` right after each occurrence of `what` that is not at its end.
+// Returns the tokens in `text` right after each occurrence of `what` that is not at its end.
 std::set<TokenId> followers(const Tokens& text, const Tokens& what) {
   std::set<TokenId> result;
   for (size_t at = 0; at + what.size() < text.size(); ++at) {

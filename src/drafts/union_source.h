@@ -1,5 +1,5 @@
-// Several sources as one: a token's probability is the highest that any of them gives it. They are
-// not added up, since all sources read the same text.
+// Combines several sources into one: a token's probability is the highest that any of them gives
+// it. Probabilities are not added up, since all sources read the same text.
 #pragma once
 
 #include <memory>
