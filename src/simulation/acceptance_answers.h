@@ -1,4 +1,4 @@
-// Answers the tasks of a Step's rows from an AcceptanceSource, in place of a model.
+// Fills the tasks of a Step's rows from an AcceptanceSource, in place of a model.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace forerun {
 
-// `histories` has the hashes of the Step's rows that want logits, in their order
-// (AcceptanceSource). Neither function gives the task an error.
+// `histories` are the hashes (AcceptanceSource) of the Step's rows that want logits, in order.
+// Neither function sets the task's error.
 void answer(const AcceptanceSource& source, std::span<const uint64_t> histories, RowTask& task);
-// Draft tokens are accepted if they equal the target's token, as by rule `match`: at most as many
-// as the rejection rule would accept.
+// Accepts draft tokens that equal the target's token, as rule `match` does. The rejection rule
+// accepts at least as many.
 void answer(const AcceptanceSource& source, std::span<const uint64_t> histories,
             RejectionTask& task);
 

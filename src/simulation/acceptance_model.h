@@ -1,5 +1,5 @@
-// A statistical model of how often draft tokens are right, from which simulations of strategies
-// draw tokens. A history is identified by its hash, mix_hash() over its tokens from 0 on.
+// A statistical model of how often draft tokens are accepted; simulations of strategies sample
+// tokens from it. A history is identified by its hash, mix_hash() over its tokens from 0 on.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +18,20 @@ inline uint64_t mix_hash(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 31;
 }
 
-// Target and draft as functions of a history's hash. Pure: any number of threads.
+// Target and draft as functions of a history's hash. Its methods are pure and may be called from
+// any thread.
 struct AcceptanceModel {
   uint64_t seed = 1;
   int32_t vocab = 50;
   int32_t draft_vocab = 50;
   // rank_hit[r] is the mean chance that the target's token is the draft's r-th guess. The chances
-  // of a single history vary around it by `spread` (0 to 1). The draft's log-probabilities show
-  // these chances, off by the factor `overconfidence` (1: calibrated; above 1: the draft trusts its
-  // best guess too much).
+  // of a single history vary around it by `spread` (0 to 1). The draft's log-probabilities are
+  // these chances, distorted by `overconfidence` (1: calibrated; above 1: the draft trusts its best
+  // guess too much).
   std::vector<double> rank_hit = {0.6, 0.1, 0.06, 0.04, 0.02, 0.02, 0.01, 0.01};
   double spread = 0.5;
   double overconfidence = 1.0;
-  // If not empty, each entry replaces rank_hit for `phase_tokens` positions, one after the other.
+  // If not empty, the entries replace rank_hit in turn, each for `phase_tokens` positions.
   std::vector<std::vector<double>> phases;
   int32_t phase_tokens = 0;
 
@@ -40,14 +41,14 @@ struct AcceptanceModel {
   TokenId target_token(uint64_t history) const {
     return static_cast<TokenId>(mix_hash(history, seed) % static_cast<uint64_t>(vocab));
   }
-  // Chance that the first guess is right after this history.
+  // Returns the chance that the first guess is right after this history.
   double top_chance(uint64_t history, double mean) const {
     const double u = uniform(mix_hash(history, seed + 1));
-    // The chance moves towards 1 or towards 0, so that its mean over histories stays `mean`.
+    // The chance moves towards 1 or towards 0 such that its mean over histories stays `mean`.
     const double reach = u < 1.0 - mean ? -mean : 1.0 - mean;
     return mean + spread * reach;
   }
-  // Drafters with different numbers are right equally often, at different places.
+  // Drafters with different numbers are right equally often, but at different positions.
   std::vector<Candidate> draft_top(uint64_t history, int32_t count, int32_t position,
                                    uint64_t drafter = 0) const {
     const std::vector<double>& hits =

@@ -1,8 +1,8 @@
-// The answers of the simulated executor's models: the target's token for every history, and the
-// draft's guesses at it. A history is identified by its hash, mix_hash() over its tokens from 0 on
+// The answers of simulated models: the target's token for every history, and the draft's guesses at
+// that token. A history is identified by its hash, mix_hash() over its tokens from 0 on
 // (simulation/acceptance_model.h).
 //
-// Pure: any number of threads.
+// Thread rules: pure; may be called from any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class AcceptanceSource {
  public:
   virtual ~AcceptanceSource() = default;
   virtual int32_t vocab() const = 0;
-  // The target's token after a history whose last token stands at `position`.
+  // Returns the target's token after a history whose last token is at `position`.
   virtual TokenId target_token(uint64_t history, int32_t position) const = 0;
-  // The draft's up to `count` best guesses at this token, best first. Replaces `out`.
+  // Replaces `out` by up to `count` guesses of the draft at this token, best first.
   virtual void draft_guesses(uint64_t history, int32_t position, int32_t count,
                              std::vector<Candidate>* out) const = 0;
 };
 
-// Answers drawn from an AcceptanceModel.
+// Answers sampled from an AcceptanceModel.
 class ModelledAcceptance : public AcceptanceSource {
  public:
   explicit ModelledAcceptance(AcceptanceModel model) : model_(std::move(model)) {}

@@ -1,5 +1,5 @@
-// A request ends with its own tokens whatever Steps cost and whatever a strategy believes that they
-// cost: which side is late, and by how much, decides only how long it takes.
+// A request ends with its own tokens for any costs of Steps and for any costs that a strategy
+// assumes: which side is late, and by how much, changes only its duration.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// Costs that no machine has among them: nothing, the same for any rows, falling with rows.
+// Fills in costs that no machine has: zero, the same for any number of rows, falling with rows.
 void fill_costs(Random& random, std::array<float, CostTable::kMaxRows + 1>& seconds) {
   const auto magnitude = [&random](double low, double high) {
     return std::pow(10.0, std::uniform_real_distribution<double>(low, high)(random));
@@ -68,7 +68,7 @@ SpeculationOptions strategy_of(Random& random) {
   return without_unused(*find_strategy(options.strategy), options);
 }
 
-// One executor runs the same requests over and over, as trials of plans do.
+// One executor runs the same requests repeatedly, as trials of plans do.
 TEST(OfflineAnyCosts, GivesEveryRequestThePlainTokens) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,5 +1,5 @@
-// `auto` against plain decoding where many requests share Steps, in virtual time: as fast where it
-// cannot pay, and faster where rows are nearly free.
+// Compares `auto` with plain decoding for many requests that share Steps, in virtual time: equally
+// fast where speculation cannot pay, and faster where rows are nearly free.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class ManyRequests {
     options.costs = &live_;
     executor_ = std::make_unique<SimulatedExecutor>(std::move(options));
     for (size_t idx = 0; idx < requests_.size(); ++idx) {
-      // No two alike.
+      // No two prompts are equal.
       for (size_t token = 0; token < 40; ++token) {
         requests_[idx].prompt.push_back(static_cast<TokenId>((idx * 41 + token * 7) % 4000));
       }
@@ -57,7 +57,7 @@ class ManyRequests {
     }
   }
 
-  // Tokens a second of all of them, prompts included, each as `options` says.
+  // Returns the tokens per second of all requests, prompts included, with `options`.
   double throughput(const SpeculationOptions& options) {
     OfflineOptions offline_options;
     offline_options.max_active = static_cast<int32_t>(requests_.size());
@@ -83,7 +83,7 @@ class ManyRequests {
   std::shared_ptr<SharedAcceptance> shared_ = std::make_shared<SharedAcceptance>();
 };
 
-// `cold`: nothing is known yet of how often guesses are right; `warm`: as many requests have told.
+// `cold`: acceptance is unknown; `warm`: it is known from as many requests.
 void expect_never_slower(const Machine& machine, double cold, double warm) {
   for (const SimulatedText& text : simulated_texts()) {
     for (const int32_t requests : {1, 2, 4, 8, 16, 32, 64}) {
@@ -101,7 +101,7 @@ TEST(PlayBatches, AutoCostsNothingWhereRowsCostTheirArithmetic) {
   expect_never_slower(kProcessor, 0.98, 0.98);
 }
 
-// All requests arrive at once and are short, so that what is tried on the first of them counts.
+// All requests arrive at once and are short, so that trials on the first of them matter.
 TEST(PlayBatches, AutoTriesLittleWhereRowsAreNearlyFree) { expect_never_slower(kGpu, 0.95, 0.95); }
 
 TEST(PlayBatches, AutoIsFasterWhereRowsAreNearlyFree) {
@@ -113,7 +113,8 @@ TEST(PlayBatches, AutoIsFasterWhereRowsAreNearlyFree) {
   }
 }
 
-// Drafting pays where all draft at once, however many they are, and deep guesses only for some.
+// Drafting pays if all requests draft at once, for any number of them, and deep guesses only for
+// some.
 TEST(PlayBatches, DraftingTogetherPaysInABatch) {
   const std::vector<SimulatedText> texts = simulated_texts();
   for (const char* name : {"code sampled", "prose sampled"}) {
@@ -167,7 +168,7 @@ TEST(PlayBatches, RoundsThroughAViewEndInTheSameSteps) {
   };
   ASSERT_TRUE(run_offline(executor, requests, offline).ok());
   EXPECT_GT(together, 100);
-  // Some Steps are mixed: while prompts are read, and where a text ends.
+  // Some Steps are mixed: while prompts are read, and at the end of a text.
   EXPECT_LT(mixed, together / 8);
 }
 

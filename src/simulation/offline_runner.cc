@@ -18,8 +18,9 @@ constexpr std::chrono::seconds kTimeout{60};
 struct Active {
   size_t index = 0;
   RequestDriver driver;
-  int64_t tokens_counted = 0;  // tokens that the batch's costs know of; 0: it does not decode yet
-  uint64_t costs_version = 0;  // the version of the costs that its strategy was told
+  // Tokens that the batch's costs include; 0: the request does not decode yet.
+  int64_t tokens_counted = 0;
+  uint64_t costs_version = 0;  // version of the costs that the strategy last received
 };
 
 class OfflineRunner {
@@ -96,7 +97,7 @@ class OfflineRunner {
     return {};
   }
 
-  // Takes what the strategy has emitted; returns whether the request has all of its tokens.
+  // Takes the strategy's emitted tokens; returns whether the request has all of its tokens.
   bool accept(const Active& active, const StrategyOutput& out) {
     OfflineResult& result = results_[active.index];
     const auto wanted = static_cast<size_t>(requests_[active.index].new_tokens);

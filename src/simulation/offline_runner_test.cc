@@ -1,4 +1,4 @@
-// Strategies on the simulated executor, alone and against the emulated one.
+// Strategies on the simulated executor, by itself and compared with the emulated one.
 #include "simulation/offline_runner.h"
 
 #include <gtest/gtest.h>
@@ -199,7 +199,7 @@ TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
   EXPECT_FALSE(run_offline(*executor_, std::vector<OfflineRequest>(1), {}).ok());
 }
 
-// A toy pair behind a real executor, its Steps stretched by an emulator where there is one.
+// A toy pair behind a real executor; an emulator, if there is one, stretches its Steps.
 struct ToyMachine {
   ToyMachine() {
     ToySpec spec;
@@ -219,7 +219,7 @@ struct ToyMachine {
     decoders[index] =
         CpuDecoder::load(*checkpoints[index], device.get(), std::move(options)).value();
   }
-  // `recording`: where to leave a listener to the draft; may be null.
+  // `recording`: receives a recorder of the draft; may be null.
   std::unique_ptr<RealExecutor> executor(StepEmulator* emulator, RecordingRunner** recording) {
     RealExecutorOptions options;
     for (const Role role : {Role::kTarget, Role::kDraft}) {
@@ -244,7 +244,7 @@ struct ToyMachine {
   std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
 };
 
-// A clock that stands still but for sleep: arithmetic takes no time, however busy this machine is.
+// A clock that advances only by sleep: arithmetic takes no time, at any load of this machine.
 class SleptClock : public SleepClock {
  public:
   time_point now() override { return now_; }
@@ -255,8 +255,9 @@ class SleptClock : public SleepClock {
   time_point now_{};
 };
 
-// The same requests, once with real models whose Steps sleep out their time, once in virtual time
-// with what these models were recorded to say. (On a real clock: bench/measure_engine.py emulated.)
+// Runs the same requests once with real models whose Steps sleep for their time, and once in
+// virtual time with the recorded answers of these models. (bench/measure_engine.py compares with a
+// real clock.)
 TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
   const StepProfile profile = profile_of(10.48, 3.25, false);
   const auto requests = requests_of(2, 60);
@@ -314,7 +315,7 @@ TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
 
 class SimulatedStagesPlay : public SimulatedPlay {
  protected:
-  // Four stages of 10 ms, links of 1 ms, a draft of 4 ms.
+  // Returns a profile of four stages of 10 ms, links of 1 ms, a draft of 4 ms.
   static StepProfile four_stages() {
     StepProfile profile = profile_of(40.0, 4.0, /*separate=*/true);
     profile.costs.add(Role::kTarget, {64, 0}, 52e-3);
@@ -353,7 +354,7 @@ TEST_F(SimulatedStagesPlay, PipelinedHasTheSameTokensSooner) {
     const auto results = run(options, requests_of(1, 60));
     EXPECT_EQ(results[0].tokens, plain[0].tokens);
     EXPECT_GT(results[0].tokens_per_s(), 1.5 * plain[0].tokens_per_s());
-    EXPECT_FALSE(executor.next({}));  // what was under way has passed
+    EXPECT_FALSE(executor.next({}));  // all items have left the pipeline
     EXPECT_EQ(executor.kv_usage(Role::kTarget).used_blocks, 0);
     EXPECT_EQ(executor.kv_usage(Role::kDraft).used_blocks, 0);
   }

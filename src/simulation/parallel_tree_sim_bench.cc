@@ -1,6 +1,6 @@
 // Compares parallel_tree with the best serial_tree on synthetic acceptance, in virtual time.
-// serial_tree runs both models on all devices; parallel_tree runs each on devices of its own, where
-// the target is a little slower. Prints a table; takes the number of tokens.
+// serial_tree runs both models on all devices; parallel_tree runs each on its own devices, which
+// makes the target a little slower. Prints a table; the argument is the number of tokens.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ Best best_serial(const AcceptanceModel& models, const CostTable& costs, int32_t 
 }
 
 void print_table(int32_t tokens) {
-  // Milliseconds of a Step, sequentially and concurrently; the first as in SwiftSpec Table 6.
+  // Milliseconds of a Step, sequential and concurrent; the first row is from SwiftSpec Table 6.
   struct Machine {
     const char* name;
     double serial_target, serial_draft, target, draft;

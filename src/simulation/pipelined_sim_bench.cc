@@ -1,7 +1,7 @@
 // Simulates `pipelined` on synthetic acceptance in virtual time: eight stages and a draft, with
-// SpecPipe's times and without links. Prints a table with milliseconds a token, the speed-up over
-// plain pipelining, and the host's own work: this thread's time for each item, with the draft's
-// Steps and the simulated models. Takes the number of tokens.
+// SpecPipe's times and without links. Prints a table with milliseconds per token, the speed-up over
+// plain pipelining, and the host's own time per item, which includes the draft's Steps and the
+// simulated models. The argument is the number of tokens.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

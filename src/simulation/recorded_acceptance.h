@@ -1,11 +1,11 @@
 // Recorded acceptance: the text that a target wrote and, at each of its positions, the draft's
-// guesses. record_acceptance() makes it on a real executor, a JSON file keeps it, and the simulated
-// executor replays it.
+// guesses. record_acceptance() records it on a real executor, a JSON file stores it, and the
+// simulated executor replays it.
 //
-// Along a recorded text every answer is the recorded one. So are the draft's answers after wrong
-// guesses, as far as they have been recorded (branches). For any other history, the hash of the
-// history picks a recorded position, and the guesses of that position are the answer, so that trees
-// grow about as wide and as deep as with the real models.
+// Along a recorded text every answer is the recorded one. So are the draft's answers after those
+// wrong guesses that were recorded (branches). For any other history, the hash of the history picks
+// a recorded position and the answer is that position's guesses, so that trees grow about as wide
+// and as deep as with the real models.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace forerun {
 
 // The draft's guesses after a wrong guess.
 struct RecordedBranch {
-  // The history that the branch continues: that of an earlier branch of the text or, if negative,
-  // the history before output token -1 - parent.
+  // The history that this branch continues: the index of an earlier branch of the text or, if
+  // negative, the history before output token -1 - parent.
   int32_t parent = -1;
   TokenId token = 0;
   std::vector<Candidate> guesses;
@@ -33,8 +33,8 @@ struct RecordedBranch {
 struct RecordedText {
   std::vector<TokenId> tokens;  // prompt and output
   int32_t prompt_tokens = 0;    // at least 1, fewer than tokens
-  // For each output token, the draft's guesses at it, best first: their logprobs are 0 at most and
-  // never rise.
+  // For each output token, the draft's guesses at it, best first: logprobs are at most 0 and never
+  // increase.
   std::vector<std::vector<Candidate>> guesses;
   std::vector<RecordedBranch> branches;
 };
@@ -43,7 +43,7 @@ class RecordedAcceptance : public AcceptanceSource {
  public:
   explicit RecordedAcceptance(int32_t vocab) : vocab_(vocab) {}
 
-  // Fails with kInvalidArgument if the sizes disagree, a token is outside the vocabulary or a
+  // Fails with kInvalidArgument if the sizes disagree, a token is outside the vocabulary, or a
   // branch continues a history that does not exist.
   Status add(RecordedText text);
   std::span<const RecordedText> texts() const { return texts_; }
@@ -53,15 +53,15 @@ class RecordedAcceptance : public AcceptanceSource {
   void draft_guesses(uint64_t history, int32_t position, int32_t count,
                      std::vector<Candidate>* out) const override;
 
-  // Rounds logprobs to thousandths; one that rises becomes the one before.
+  // Rounds logprobs to thousandths; a logprob that exceeds its predecessor becomes equal to it.
   Status save(const std::filesystem::path& file) const;
   static Result<RecordedAcceptance> load(const std::filesystem::path& file);
 
  private:
   struct Place {
     int32_t text = 0;
-    int32_t output = -1;  // index of the token that follows the history
-    int32_t branch = -1;  // or of the branch that ends it
+    int32_t output = -1;  // index of the output token that follows the history
+    int32_t branch = -1;  // or index of the branch that ends the history
   };
   Status check(const RecordedText& text) const;
   const std::vector<Candidate>& guesses_at(const Place& place) const;
@@ -73,8 +73,8 @@ class RecordedAcceptance : public AcceptanceSource {
 };
 
 // Asks the draft of `executor` for its best `count` guesses at every output token of `tokens`, and
-// waits for the result. `spec` is that of the request. `sequence` must not be open. Returns the
-// draft's failure, if it fails.
+// waits for the result. `spec` is the request's specification. `sequence` must not be open. If the
+// draft fails, returns its failure.
 Result<RecordedText> record_acceptance(Executor& executor, SequenceId sequence,
                                        const SequenceSpec& spec, std::span<const TokenId> tokens,
                                        int32_t prompt_tokens, int32_t count = 16);

@@ -3,13 +3,13 @@
 //    "branch_parents": "B", "branch_tokens": "D", "guess_counts": "CB", "guesses": "HDI",
 //    "logprobs": "kDgrC8V"}]}
 // A string is a list of packed integers (base/packed_integers.h).
-//   tokens          of the prompt and of the output
-//   branch_parents  how far RecordedBranch::parent lies below the branch's own index
-//   branch_tokens   one a branch; may be absent, as branch_parents may, where there is none
-//   guess_counts    one an output token, then one a branch
-//   guesses         of all of them, one after the other
-//   logprobs        of the guesses, negated, in thousandths; behind the first of an output token or
-//                   branch, the difference to the one before
+//   tokens          tokens of the prompt, then of the output
+//   branch_parents  the branch's own index minus RecordedBranch::parent
+//   branch_tokens   one per branch; this and branch_parents may be absent if there are no branches
+//   guess_counts    one per output token, then one per branch
+//   guesses         tokens of all guesses, in that order
+//   logprobs        logprobs of the guesses, negated, in thousandths; after the first one of an
+//                   output token or branch, the difference from the previous one
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -38,7 +38,7 @@ std::vector<int64_t> read_list(FieldReader& fields, const char* field, int64_t m
   return values.value_or(std::vector<int64_t>{});
 }
 
-// One list of guesses for each entry of guess_counts.
+// Reads one list of guesses for each entry of guess_counts.
 std::vector<std::vector<Candidate>> read_guesses(FieldReader& fields, int64_t vocab) {
   const std::vector<int64_t> counts = read_list(fields, "guess_counts", vocab);
   const std::vector<int64_t> guesses = read_list(fields, "guesses", vocab - 1);
@@ -112,7 +112,7 @@ Status RecordedAcceptance::save(const std::filesystem::path& file) const {
       int64_t before = 0;
       for (const Candidate& guess : row) {
         append_packed(guesses, guess.token);
-        // A thousandth is finer than any use.
+        // A thousandth is finer than any use needs.
         const int64_t thousandths =
             std::llround(1e3 * std::clamp(-double{guess.logprob}, 0.0, 1e9));
         append_packed(logprobs, std::max<int64_t>(0, thousandths - before));

@@ -17,7 +17,7 @@ RecordedText small_text() {
   text.tokens = {5, 6, 7, 8};
   text.prompt_tokens = 2;
   text.guesses = {{{7, -0.1f}, {9, -2.5f}}, {{3, -0.5f}}};
-  // 9 instead of 7, then 4; and 3 instead of 8.
+  // Token 9 instead of 7, then 4; and 3 instead of 8.
   text.branches = {{-1, 9, {{4, -0.7f}}}, {0, 4, {{1, -0.2f}, {2, -1.7f}}}, {-2, 3, {}}};
   return text;
 }
@@ -39,14 +39,14 @@ TEST(RecordedAcceptance, AnswersAlongTheTextWithWhatWasRecorded) {
   EXPECT_EQ(guesses[1].token, 9);
   recorded.draft_guesses(history_of({5, 6}), 1, 1, &guesses);
   EXPECT_EQ(guesses.size(), 1u);
-  // Off it, on a branch.
+  // Off the text, on a branch.
   recorded.draft_guesses(history_of({5, 6, 9, 4}), 3, 16, &guesses);
   ASSERT_EQ(guesses.size(), 2u);
   EXPECT_EQ(guesses[1].token, 2);
   recorded.draft_guesses(history_of({5, 6, 7, 3}), 3, 16, &guesses);
   EXPECT_TRUE(guesses.empty());
   EXPECT_LT(recorded.target_token(history_of({5, 6, 9}), 2), 20);
-  // Where nobody has been: somebody's guesses, and always the same.
+  // On an unrecorded history: guesses of some recorded position, always the same.
   std::vector<Candidate> again;
   recorded.draft_guesses(history_of({5, 6, 11}), 2, 16, &guesses);
   recorded.draft_guesses(history_of({5, 6, 11}), 2, 16, &again);
@@ -78,7 +78,7 @@ TEST(RecordedAcceptance, SurvivesItsFile) {
   EXPECT_EQ(text.branches[1].guesses[1].logprob, -1.7f);
 }
 
-// The file that the head of recorded_acceptance_file.cc shows.
+// Reads the file in the comment at the top of recorded_acceptance_file.cc.
 TEST(RecordedAcceptance, ReadsPackedIntegers) {
   TempDir dir;
   const auto file = dir.path() / "acceptance.json";
@@ -139,7 +139,7 @@ TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(names(R"("guess_counts": "C", "guesses": "C", "logprobs": "B")", "guess_counts"));
   EXPECT_TRUE(names(R"("branch_parents": "B", "guess_counts": "", "guesses": "", "logprobs": "")",
                     "texts[0].branch_tokens"));
-  // No character of a digit; a list that ends within a number; a number of too many digits.
+  // An invalid character; an incomplete number; a number with too many digits.
   for (const char* logprobs : {"B!", "k", "kkkkkkkkkkkkkkkkB"}) {
     EXPECT_TRUE(names(
         R"("guess_counts": "B", "guesses": "D", "logprobs": ")" + std::string(logprobs) + "\"",
@@ -166,12 +166,12 @@ TEST(RecordedAcceptance, ARecordingHoldsWhatTheDraftSays) {
     EXPECT_EQ(text->guesses[output][0].token, static_cast<TokenId>(best));
   }
   EXPECT_EQ(rig.executor->kv_usage(Role::kDraft).used_blocks, 0);
-  // The failure must be returned, and nothing may be left behind.
+  // The failure must be returned, and no sequence may stay open.
   rig.draft.fail = true;
   EXPECT_FALSE(record_acceptance(*rig.executor, 3, plain_spec(), tokens, 2, 5).ok());
 }
 
-// A draft behind a listener: what it says is passed on, and what hangs beside the text is kept.
+// A recorder of a draft passes on its answers, and keeps the branches beside the text.
 TEST(RecordingRunner, KeepsTheBranchesOfAText) {
   FakeDecoder decoder(kVocab, 16, 2);
   const auto device = CpuDeviceGroup::create_unpinned({1}).value();
@@ -195,7 +195,7 @@ TEST(RecordingRunner, KeepsTheBranchesOfAText) {
     return result->rows;
   };
   run(prefix_item(1, Role::kDraft, {4, 8}));
-  // 15 is the text's next token, 16 a wrong guess, 17 and 18 hang below each.
+  // 15 is the text's next token, 16 a wrong guess; 17 and 18 are below each.
   WorkItem tree;
   tree.rows = {{.token = 15, .position = 2, .node = 0},
                {.token = 16, .position = 2, .node = 1},

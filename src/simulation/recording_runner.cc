@@ -39,7 +39,8 @@ Status RecordingRunner::move_kv(const StepSequence& sequence, std::span<const Kv
 }
 
 void RecordingRunner::take_branches(int32_t count, RecordedText& text) {
-  // Histories of the text as negative parents, of branches as their index.
+  // Maps the hash of a history to a RecordedBranch::parent: negative in the text, the index of a
+  // branch otherwise.
   std::unordered_map<uint64_t, int32_t> parents;
   uint64_t history = 0;
   for (size_t position = 0; position + 1 < text.tokens.size(); ++position) {

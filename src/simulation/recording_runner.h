@@ -1,5 +1,5 @@
-// A runner of the draft that records the guesses of every row that its Steps run, by history. These
-// are the branches that strategies grow beside a recorded text.
+// A runner of the draft that records the guesses of every row of its Steps, by history. They become
+// the branches that strategies grow beside a recorded text.
 #pragma once
 
 #include <cstdint>

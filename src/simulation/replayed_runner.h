@@ -1,7 +1,7 @@
-// Runs a real model's Steps for their time, and answers from an AcceptanceSource. It measures how
-// fast a strategy is on this machine at an acceptance rate, a context and a batch for which there
-// is no pair of models, or which would take too long (a paper's figures at 32,000 tokens). The
-// model's own answers are computed and dropped.
+// Runs the Steps of a real model, for their time only, and answers from an AcceptanceSource. It
+// measures a strategy's speed on this machine at an acceptance rate, a context length and a batch
+// size for which no pair of models exists, or which would take too long (a paper's figures at
+// 32,000 tokens). The model's own answers are computed and dropped.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace forerun {
 
 class ReplayedRunner : public ForwardingRunner<StepRunner> {
  public:
-  // `acceptance` must outlive the runner. With `skips_prompts`, Steps of more than kPromptRows rows
-  // a sequence are not run; the KV cache then holds arbitrary values, which take as long to read.
-  // If all requests are to begin decoding at the same time, one Step must have room for all
-  // prompts.
+  // `acceptance` must outlive the runner. With `skips_prompts`, Steps with more than kPromptRows
+  // rows per sequence are not run; the KV cache then holds arbitrary values, which take equally
+  // long to read. If all requests are to start decoding at the same time, one Step must have room
+  // for all prompts.
   static constexpr size_t kPromptRows = 64;
   ReplayedRunner(std::unique_ptr<StepRunner> real, const AcceptanceSource* acceptance,
                  bool skips_prompts);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int32_t kReplayVocab = 500;
 
-// Says token 7 to everything, and of rows that verify that they failed.
+// Answers token 7 to everything, and that verifications failed.
 class StubbornRunner : public StepRunner {
  public:
   explicit StubbornRunner(int* steps) : steps_(steps) { config_.vocab_size = kReplayVocab; }

@@ -1,5 +1,5 @@
-// Predicted speed-ups of serial_tree over plain decoding, fixed settings against the adaptive rule,
-// on synthetic acceptance. Prints a table; takes the number of tokens as its argument.
+// Predicts the speed-up of serial_tree over plain decoding on synthetic acceptance: fixed settings
+// against the adaptive rule. Prints a table; the argument is the number of tokens.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -46,7 +46,7 @@ void print_row(const std::string& text, double draft, double eight, const Compar
 void print_table(int32_t tokens) {
   std::printf("%-14s %5s %5s | %8s %-10s | %8s %8s %8s %6s\n", "text", "draft", "8row", "best",
               "fixed", "cold", "warm", "of best", "tok/st");
-  // Looping code and a draft that knows nothing take turns.
+  // Looping code alternates with text for which the draft is never right.
   AcceptanceModel turns = simulated_texts()[2].models(7);
   turns.phases = {turns.rank_hit, simulated_texts().back().models(7).rank_hit};
   turns.phase_tokens = 250;

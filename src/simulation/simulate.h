@@ -1,5 +1,5 @@
-// Runs a strategy against simulated models in virtual time. The adaptive rule is tested and tuned
-// with it.
+// Runs a strategy against simulated models in virtual time. Tests and tuning of the adaptive rule
+// use it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace forerun {
 
-// A plain step takes 1 ms; 8 rows take `eight_rows` times as long as one, on both models.
+// Returns costs where a plain Step takes 1 ms, and 8 rows take `eight_rows` times as long as one,
+// on both models.
 inline CostTable simulated_costs(double draft_ratio, double eight_rows) {
   CostTable costs;
   for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
@@ -26,7 +27,7 @@ inline CostTable simulated_costs(double draft_ratio, double eight_rows) {
   return costs;
 }
 
-// Milliseconds of a Step of up to 8 rows; further rows cost 3% each.
+// Returns costs in milliseconds of a Step of up to 8 rows; each further row adds 3%.
 inline CostTable flat_costs(double target_ms, double draft_ms) {
   CostTable costs;
   for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
@@ -38,13 +39,13 @@ inline CostTable flat_costs(double target_ms, double draft_ms) {
 }
 
 struct Simulated {
-  double speedup = 0.0;          // factor over plain decoding at the same costs
+  double speedup = 0.0;          // speed-up over plain decoding at the same costs
   double tokens_per_step = 0.0;  // tokens per Step of the target
 };
 
 inline constexpr int32_t kSimulatedPromptTokens = 5;
 
-// A request for `tokens` tokens after a short prompt.
+// Makes a request for `tokens` tokens after a short prompt.
 inline SimulatedRequest simulated_request(const SpeculationOptions& options,
                                           const AcceptanceModel& models, const CostTable& costs,
                                           int32_t tokens,
@@ -71,7 +72,7 @@ inline Simulated simulate(const SpeculationOptions& options, const AcceptanceMod
   return summarize(request, costs, request.executor().seconds(costs));
 }
 
-// Does what simulate() does, but target and draft run concurrently, each on devices of its own. The
+// Does what simulate() does, but target and draft run concurrently, each on its own devices. The
 // result of a Step reaches the strategy when the Step ends, so a strategy that waits for it loses
 // time.
 inline Simulated simulate_concurrent(const SpeculationOptions& options,
@@ -110,7 +111,7 @@ inline Simulated simulate_concurrent(const SpeculationOptions& options,
   return summarize(request, costs, now);
 }
 
-// Settings chosen by hand that the adaptive rule is compared with.
+// Returns fixed settings that the adaptive rule is compared with.
 inline std::vector<SpeculationOptions> fixed_settings() {
   std::vector<SpeculationOptions> settings;
   SpeculationOptions options{.strategy = "serial_tree"};

@@ -79,7 +79,7 @@ std::optional<WorkResult> SimulatedExecutor::next_at_hand() {
     FinishedItem item = std::move(finished_.front());
     finished_.pop_front();
     const auto open = open_.find(item.result.sequence);
-    // The sequence was closed meanwhile (and perhaps opened again), so nobody waits for the result.
+    // The sequence was closed meanwhile (and perhaps opened again), so the result has no receiver.
     if (open == open_.end() || open->second != item.opening) continue;
     if (item.result.waits_for_memory && item.closings != closings_) continue;  // it tries again
     return std::move(item.result);
@@ -87,8 +87,8 @@ std::optional<WorkResult> SimulatedExecutor::next_at_hand() {
   return std::nullopt;
 }
 
-// Called when a Step has been answered: keeps its devices busy for as long as the profile says. A
-// Step of a target with stages has passed all of them.
+// Called when a Step has been answered. Marks its devices busy for as long as the profile says. A
+// Step of a target with stages has already passed all of them.
 void SimulatedExecutor::occupy(StepRecord record) {
   RoleState& role = roles_[static_cast<size_t>(record.role)];
   record.host_seconds = options_.host_seconds;
@@ -131,7 +131,7 @@ void SimulatedExecutor::start_steps() {
     while (const auto role = turns_.next(target.worker.get(), draft.worker.get())) {
       const bool drafts = *role == Role::kDraft;
       const int64_t held_up = drafts && target.worker ? target.worker->decoding_sequences() : 0;
-      // Finished results may lead to more work, which belongs into the same Step.
+      // Finished results may lead to more work, which belongs to the same Step.
       if (start_step(drafts ? draft : target, held_up) || !finished_.empty()) break;
     }
   }

@@ -1,7 +1,7 @@
-// A target that is cut into stages, in virtual time. Another runner answers whole Steps as soon as
-// they are issued, and a StageTimeline says when they would have passed the stages.
+// A target with pipeline stages, in virtual time. Another runner answers whole Steps as soon as
+// they are issued, and a StageTimeline computes when they would have passed the stages.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ class SimulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   SimulatedPipeline(std::unique_ptr<StepRunner> answers, const StepProfile* profile,
                     const int64_t* now_ns, double host_seconds);
 
-  // Runs a Step in no virtual time.
+  // Runs a Step without advancing the virtual time.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override {
     return inner().run(step, tasks, rejections, meanwhile);
   }
   int32_t num_stages() const override { return profile_->stages->stages; }
-  // advance() calls `tell`.
+  // Issues a Step; advance() calls `tell`.
   uint64_t issue(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                  std::span<const int32_t> dropped,
                  const std::function<void(PipelineEvent)>* tell) override;
   void drop(std::span<const IssuedRow> rows) override;
 
-  // The time of the next event (StageTimeline).
+  // Returns the time of the next event (StageTimeline).
   std::optional<int64_t> next_ns() const { return timeline_.next_ns(); }
   // Reports all events up to the present time.
   void advance();
@@ -45,9 +45,9 @@ class SimulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   const int64_t host_ns_;
   StageTimeline timeline_;
   uint64_t issued_ = 0;
-  std::map<uint64_t, Status> outcomes_;  // outcomes of Steps under way
+  std::map<uint64_t, Status> outcomes_;  // outcome of each issued Step that has not completed
   const std::function<void(PipelineEvent)>* tell_ = nullptr;
-  std::vector<PipelineEvent> events_;  // scratch
+  std::vector<PipelineEvent> events_;  // reused memory
 };
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// One request on a strict executor of its own, for simulate.h and for tests of strategies. The
+// One request on a StrictExecutor of its own, for simulate.h and for tests of strategies. The
 // caller decides which role runs next and when a result arrives.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace forerun {
 
 class SimulatedRequest {
  public:
-  // Starts at once; `request.tokens` need not outlive the call. The executor takes the request's
-  // sequence and length.
+  // Starts the request at once; `request.tokens` need not outlive the call. The executor takes the
+  // request's sequence and length.
   SimulatedRequest(std::unique_ptr<Strategy> strategy, AcceptanceModel models,
                    StrictExecutor::Options options, const RequestView& request)
       : executor_(std::move(models), for_request(options, request)),
@@ -27,7 +27,7 @@ class SimulatedRequest {
         driver_(std::move(strategy)) {
     driver_.start(request, accept_, submit_);
   }
-  // The same with the options that most tests need.
+  // Does the same with the options that most tests need.
   SimulatedRequest(std::unique_ptr<Strategy> strategy, AcceptanceModel models,
                    const std::vector<TokenId>& prompt, int32_t max_tokens)
       : SimulatedRequest(std::move(strategy), std::move(models), {},
@@ -39,31 +39,31 @@ class SimulatedRequest {
   SimulatedRequest(const SimulatedRequest&) = delete;
   SimulatedRequest& operator=(const SimulatedRequest&) = delete;
 
-  // Whether no item is left to run. Results that have not been handed over do not count.
+  // Returns whether no item is left to run. Results that have not been handed over do not count.
   bool idle() const { return executor_.idle(); }
   bool has_work(Role role) const { return executor_.has_work(role); }
-  // Runs the role's next item. If that has a result, the caller hands it over (hand_over()).
+  // Runs the role's next item. If the item has a result, the caller passes it to hand_over().
   std::optional<WorkResult> run(Role role) { return executor_.run(role); }
   void hand_over(WorkResult result) {
     if (driver_.on_result(result, accept_, submit_) == RequestDriver::State::kDrained) go_on();
   }
-  // Makes the request change to this strategy at the end of the present round.
+  // Makes the request switch to this strategy at the end of the present round.
   void change_strategy(std::unique_ptr<Strategy> strategy) {
     next_ = std::move(strategy);
     if (driver_.drain() == RequestDriver::State::kDrained) go_on();
   }
-  // Runs the role's next item and hands its result over.
+  // Runs the role's next item and hands over its result.
   void turn(Role role) {
     if (const auto result = run(role)) hand_over(*result);
   }
-  // Runs turns until no item is left; items of role `first` go before those of the other role.
+  // Runs turns until no item is left; items of role `first` run before those of the other role.
   void run_to_end(Role first = Role::kTarget) {
     const Role second = first == Role::kTarget ? Role::kDraft : Role::kTarget;
     while (!idle()) turn(has_work(first) ? first : second);
   }
   void on_costs(const CostTable& costs) { driver_.on_costs(costs); }
 
-  // The tokens emitted in all turns so far.
+  // Returns the tokens emitted in all turns so far.
   const std::vector<EmittedToken>& emitted() const { return emitted_; }
   std::vector<TokenId> tokens() const {
     std::vector<TokenId> tokens;
@@ -71,7 +71,8 @@ class SimulatedRequest {
     return tokens;
   }
   const std::vector<RoundRecord>& rounds() const { return rounds_; }
-  int64_t items(Role role) const { return items_[static_cast<size_t>(role)]; }  // submitted
+  // Returns the number of submitted items.
+  int64_t items(Role role) const { return items_[static_cast<size_t>(role)]; }
   StrategyStats stats() const { return driver_.stats(); }
   const char* strategy_name() const { return driver_.strategy_name(); }
   const StrictExecutor& executor() const { return executor_; }
@@ -83,7 +84,8 @@ class SimulatedRequest {
     options.max_tokens = request.max_tokens;
     return options;
   }
-  // The request ends after max_tokens, when the strategy has no more work.
+  // Keeps the output. Returns false, since tokens never end the request: after max_tokens the
+  // strategy has no more work.
   bool accept(const StrategyOutput& out) {
     emitted_.insert(emitted_.end(), out.tokens.begin(), out.tokens.end());
     for (const EmittedToken& token : out.tokens) tokens_.push_back(token.token);

@@ -1,6 +1,6 @@
-// A runner that stands in for a model: its KV slots hold hashes of histories, and an
-// AcceptanceSource gives the answers. Everything around it (slots, edits, merged Steps, block
-// tables) is that of the real executor.
+// A runner that replaces a model: its KV slots hold hashes of histories, and an AcceptanceSource
+// gives the answers. Everything around it (slots, edits, merged Steps, block tables) is that of the
+// real executor.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a simulation knows of a text: how often a draft's guesses are right in it.
+// The statistics of a text in a simulation: how often a draft's guesses are right.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace forerun {
 
-// A kind of text, by how often the target's token is among the draft's best 1, 2, 4 and 8 guesses.
+// A kind of text, described by how often the target's token is among the draft's best 1, 2, 4 and 8
+// guesses.
 struct SimulatedText {
   std::string name;
   double within_1, within_2, within_4, within_8;
@@ -30,7 +31,8 @@ struct SimulatedText {
   }
 };
 
-// Texts of the demo pair (held-out, sampled and looping), and one whose draft is never right.
+// Returns texts like those of the demo pair (held-out, sampled and looping), and one for which the
+// draft is never right.
 inline std::vector<SimulatedText> simulated_texts() {
   return {
       {"code greedy", 0.67, 0.79, 0.86, 0.91},   {"prose greedy", 0.55, 0.69, 0.80, 0.87},

@@ -1,5 +1,5 @@
-// The history that each KV slot of a role stands for, as its hash: mix_hash() over its tokens from
-// 0 on (simulation/acceptance_model.h). Steps and moves change it as they change the KV cache.
+// The history that each KV slot of a role represents, as its hash: mix_hash() over its tokens from
+// 0 on (simulation/acceptance_model.h). Steps and moves update it as they update the KV cache.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class SlotHistories {
 
   int64_t kv_blocks() const { return static_cast<int64_t>(histories_.size()) / kKvBlockTokens; }
 
-  // The history before the row; 0 before the first token. The rows that it sees must have been
-  // appended.
+  // Returns the history before the row; 0 before the first token. The rows that it attends to must
+  // have been appended.
   uint64_t before(const Step& step, const StepRow& row) const {
     if (row.visible == 1) return 0;
     const int32_t position = row.visible - 2;
@@ -39,7 +39,8 @@ class SlotHistories {
     }
     return history;
   }
-  // Both columns ascend and every move goes down, so no source is overwritten before it is read.
+  // Moves entries. Both columns ascend and every move goes to a lower slot, so no source is
+  // overwritten before it is read.
   void move(const StepSequence& sequence, std::span<const KvMove> moves) {
     for (const KvMove& each : moves) {
       histories_[index(sequence, each.to_slot)] = histories_[index(sequence, each.from_slot)];
@@ -52,7 +53,7 @@ class SlotHistories {
     return static_cast<size_t>(block * kKvBlockTokens + slot % kKvBlockTokens);
   }
 
-  std::vector<uint64_t> histories_;  // by physical slot
+  std::vector<uint64_t> histories_;  // indexed by physical slot
 };
 
 }  // namespace forerun

@@ -1,9 +1,9 @@
 // Simulates the work items of one sequence strictly, without models, tensors and Steps. It tracks
-// which KV each role has, interprets work items exactly as step/work.h defines them, and records
-// every violation: a row or edit that refers to a node without KV, a row computed twice, a position
-// out of order or past max_tokens.
+// the KV of each role, interprets work items exactly as step/work.h defines them, and records every
+// violation: a row or edit that refers to a node without KV, a row computed twice, a position out
+// of order or past max_tokens.
 //
-// Tokens come from hashes of the history that a row really sees, so a strategy that leaves a wrong
+// A token is a hash of the history that a row really attends to, so a strategy that leaves a wrong
 // KV cache also emits wrong tokens.
 #pragma once
 
@@ -27,23 +27,23 @@ namespace forerun {
 
 class StrictExecutor {
  public:
-  // All but `max_tokens` and `sequence` are for tests of strategies.
+  // Options for tests of strategies; other callers set only `max_tokens` and `sequence`.
   struct Options {
     int32_t max_tokens = 0;
     SequenceId sequence = 1;
-    bool report_silent_items = true;  // items whose rows want nothing give a result too
+    bool report_silent_items = true;  // items whose rows want no answer give a result too
     bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
     bool allow_dropped =
-        false;  // histories that were dropped may be run again (changed strategies)
+        false;  // histories that were dropped may be run again (after a change of strategy)
     // The draft may run histories again that it had dropped: a guess that a more expensive draft
     // rejected may still turn out right.
     bool allow_dropped_guesses = false;
-    // Leaves out optional rows (WorkRow::chance), in each item those below a random chance, and
-    // half of the optional items (WorkItem::gain). The value seeds the random numbers.
+    // Skips optional rows (WorkRow::chance) below a random chance in each item, and half of the
+    // optional items (WorkItem::gain). The value is the seed of the random numbers.
     std::optional<uint64_t> leave_out = std::nullopt;
-    // Items of the target that report their entry pass through so many stages. The result of an
-    // item comes once other items have entered, without the rows whose nodes were dropped
-    // meanwhile. 0: no stages.
+    // Number of stages that target items pass if they report their entry. The result of an item
+    // arrives once other items have entered, without rows of nodes that were dropped meanwhile. 0:
+    // no stages.
     int32_t stages = 0;
   };
   StrictExecutor(AcceptanceModel models, Options options)
@@ -65,10 +65,10 @@ class StrictExecutor {
     return run_item(std::move(item));
   }
 
-  // The number of items that are still in the stages.
+  // Returns the number of items that are still in the stages.
   int32_t under_way() const { return static_cast<int32_t>(under_way_.size()); }
 
-  // Virtual seconds spent so far by these costs, prefill excluded.
+  // Returns the virtual seconds spent so far at these costs, prefill excluded.
   double seconds(const CostTable& costs) const {
     double sum = 0.0;
     for (const auto& [role, rows] : steps_) sum += costs.at(role, rows);
@@ -101,7 +101,7 @@ class StrictExecutor {
     std::map<NodeId, Node> nodes;
     std::set<NodeId> ever;
     std::set<NodeId> committed;
-    std::set<uint64_t> ever_run;  // histories
+    std::set<uint64_t> ever_run;  // hashes of histories
   };
 
   const Kv& kv(Role role) const { return kv_[static_cast<size_t>(role)]; }
@@ -132,7 +132,7 @@ class StrictExecutor {
         if (node.parent == id) {
           node.parent = kNoNode;
         } else if (node.parent == kNoNode) {
-          node.parent = id;  // dangling: the parent is neither a node nor the end of the prefix
+          node.parent = id;  // dangling: no node, and not the end of the prefix
         }
       }
     }
@@ -205,18 +205,18 @@ class StrictExecutor {
     } else if (row.want == Want::kTopK && item.role == Role::kTarget && item.view.kind == nullptr) {
       result.top = target_top(history, row);
     } else if (row.want == Want::kTopK) {
-      // The target through a view and a draft model are not wrong at the same places.
+      // The target with a view and a draft model err at different positions.
       const uint64_t drafter = item.role == Role::kTarget ? 1 : 0;
       result.top = models_.draft_top(history, row.count, row.position, drafter);
     } else {
-      // Draws repeat now and then: the second candidate equals the first.
+      // Candidates of rule `rejection` may repeat: the second one sometimes equals the first.
       result.top = models_.draft_top(history, row.count, row.position);
       if (result.top.size() > 1 && history % 3 == 0) result.top[1] = result.top[0];
     }
     return result;
   }
 
-  // The target's own token, then the draft's guesses, which together are less likely.
+  // Returns the target's own token first, then the draft's guesses, which together are less likely.
   std::vector<Candidate> target_top(uint64_t history, const WorkRow& row) const {
     constexpr float kOwn = 0.6f;
     std::vector<Candidate> top = {{models_.target_token(history), std::log(kOwn)}};
@@ -242,7 +242,8 @@ class StrictExecutor {
 
   void leave_out(WorkItem& item) const {
     const uint64_t draw = mix_hash(*options_.leave_out, item.tag);
-    const float least = 1e-3f * static_cast<float>(draw % 1200);  // all of them, one time in six
+    // Skips all of them, one time in six.
+    const float least = 1e-3f * static_cast<float>(draw % 1200);
     const auto first = std::stable_partition(
         item.rows.begin(), item.rows.end(),
         [least](const WorkRow& row) { return row.chance >= std::min(least, 1.0f); });
@@ -260,7 +261,7 @@ class StrictExecutor {
       under_way_.pop_front();
       const Kv& kv = kv_[static_cast<size_t>(Role::kTarget)];
       const size_t rows = result.rows.size();
-      // Half of the rows whose nodes were dropped had been computed before that.
+      // Half of the rows with dropped nodes had been computed before they were dropped.
       std::erase_if(result.rows, [&](const RowResult& row) {
         return row.node != kNoNode && !kv.nodes.contains(row.node) &&
                !kv.committed.contains(row.node) &&
@@ -329,7 +330,7 @@ class StrictExecutor {
   AcceptanceModel models_;
   Options options_;
   std::deque<WorkItem> queue_[kNumRoles];
-  std::deque<WorkResult> under_way_;  // results in the target's stages, if it has stages
+  std::deque<WorkResult> under_way_;  // results that are still in the target's stages
   uint64_t turns_ = 0;
   Kv kv_[kNumRoles];
   bool prefilled_[kNumRoles] = {false, false};
