@@ -8,8 +8,8 @@
 namespace forerun {
 namespace {
 
-// Reads the elements of a list with `read`; `kind` names the elements' kind in messages. An
-// element's path is only built if the element is refused.
+// Reads the elements of a list with `read`; `kind` names the elements' kind in messages. The path
+// of an element is built only if the element is refused.
 template <class Json, class Read>
 auto list_of(const BasicJsonValue<Json>& list, const std::string& kind, const Read& read)
     -> Result<std::vector<std::decay_t<decltype(*read(list))>>> {
@@ -122,7 +122,7 @@ std::optional<std::vector<std::string>> BasicFieldReader<Json>::string_or_string
   return std::nullopt;
 }
 
-// A list may have millions of elements, so a view is made only of an element that is refused.
+// A list may have millions of elements, so a view is made only for an element that is refused.
 template <class Json>
 std::optional<std::vector<int64_t>> BasicFieldReader<Json>::integers(std::string_view field,
                                                                      int64_t min, int64_t max) {

@@ -53,7 +53,7 @@ TEST(FieldReaderTest, TheFirstFailureStaysAndEverythingAfterItIsAbsent) {
   EXPECT_EQ(fields.status().code(), StatusCode::kInvalidArgument);
 }
 
-// The message for a wrong field of each kind.
+// Checks the message for a wrong field of each kind.
 TEST(FieldReaderTest, MessagesOfEachKind) {
   const JsonDocument document = parsed(R"({"n": 10, "list": ["a", 1], "ids": [1, -1], "s": "x",
                                            "objects": [{}, 3]})");

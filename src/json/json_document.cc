@@ -36,7 +36,7 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string sour
     *root = refuse_repeated_keys ? json::parse(text.begin(), text.end(), watch_keys)
                                  : json::parse(text.begin(), text.end());
   } catch (const json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without its tag.
+    // Removes the tag of "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
     const std::string_view what = error.what();
     const size_t tag_end = what.find("] ");
     return Status(StatusCode::kCorrupt,
@@ -57,7 +57,7 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
                                         bool refuse_repeated_keys) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
-    // A directory that may not be entered says neither that it has the file nor that it has not.
+    // If a directory may not be searched, it is unknown whether the file exists.
     return Status(StatusCode::kNotFound, file.string() + ": " +
                                              (error ? error.message() : "no such file") +
                                              "; accepted: a JSON file");

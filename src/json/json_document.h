@@ -13,19 +13,19 @@
 
 namespace forerun {
 
-// A parsed JSON text whose top-level value is an object. Copies share it, and many threads may read
+// A parsed JSON text with an object at the top level. Copies share it, and many threads may read
 // it.
 class JsonDocument {
  public:
-  // `source` is what messages call the text, e.g. the file's path. If a key is repeated, its last
-  // value counts, as in Python; with `refuse_repeated_keys` that is a failure.
+  // `source` is the name of the text in messages, e.g. the file's path. If a key is repeated, its
+  // last value counts, as in Python; with `refuse_repeated_keys` that is a failure.
   static Result<JsonDocument> parse(std::string_view text, std::string source,
                                     bool refuse_repeated_keys = false);
-  // kNotFound where there is no such file.
+  // Fails with kNotFound if there is no such file.
   static Result<JsonDocument> read(const std::filesystem::path& file, int64_t max_bytes,
                                    bool refuse_repeated_keys = false);
 
-  // A view of the whole document, an object.
+  // Returns a view of the whole document, an object.
   JsonValue root() const { return JsonValue(root_.get(), source_); }
 
  private:

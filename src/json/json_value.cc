@@ -51,7 +51,7 @@ std::string BasicJsonValue<Json>::name() const {
   return path_.empty() ? source_ : source_ + ": field \"" + shown_path() + "\"";
 }
 
-// Shows the end of a long path, which says most.
+// Returns the end of a long path, which is the most specific part.
 template <class Json>
 std::string BasicJsonValue<Json>::shown_path() const {
   constexpr size_t kMax = 110;

@@ -1,10 +1,10 @@
-// A JSON value and its path in the document, read to native types with errors that name the file,
-// the field, what was found and what is accepted. All conversion, description and refusal of JSON
-// is here; field_reader.h uses it to read the fields of an object.
+// A JSON value and its path in the document. Its getters convert it to native types; errors name
+// the file, the field, the value found and the values accepted. All conversion, description and
+// refusal of JSON is here; field_reader.h uses it to read the fields of an object.
 //
-// There are two kinds of documents: those of JsonValue do not keep the order of keys and find a key
-// fast in objects of any size; those of OrderedJsonValue keep the order in which a client wrote the
-// keys.
+// There are two kinds of documents. Those of JsonValue do not keep the order of keys and look up
+// keys fast in objects of any size; those of OrderedJsonValue keep the order in which a client
+// wrote the keys.
 //
 // A value is a view: its document must outlive it. It may be read from many threads.
 #pragma once
@@ -21,22 +21,23 @@
 
 namespace forerun {
 
-// The value as an integer, if it is one; an integral float such as 4096.0 counts. Copies nothing.
+// Returns the value as an integer, if it is one; an integral float such as 4096.0 counts. Copies
+// nothing.
 template <class Json>
 std::optional<int64_t> json_integer(const Json& value);
 
 template <class Json>
 class BasicJsonValue {
  public:
-  // `value` is null if it is absent. `source` is what messages call the document, e.g. the file's
-  // path; empty if the reader of the message knows it. `path` is that of the value within the
+  // `value` is null if it is absent. `source` is the name of the document in messages, e.g. the
+  // file's path; empty if the reader of the message knows it. `path` is the value's path within the
   // document, empty for the whole document.
   explicit BasicJsonValue(const Json* value, std::string source = {}, std::string path = {})
       : value_(value), source_(std::move(source)), path_(std::move(path)) {}
 
-  // Null if the value is absent.
+  // Returns null if the value is absent.
   const Json* get() const { return value_; }
-  // The name of the value in messages: SOURCE: field "PATH", or either of the two alone.
+  // Returns the name of the value in messages: SOURCE: field "PATH", or either of the two alone.
   std::string name() const;
 
   // An absent value reads as null.
@@ -44,12 +45,12 @@ class BasicJsonValue {
   bool is_string() const;
   bool is_object() const;
   bool is_array() const;
-  // Whether Python calls the value true: it is none of null, false, 0, "", [] and {}.
+  // Returns whether the value is true in Python: none of null, false, 0, "", [] and {}.
   bool is_truthy() const;
 
-  // A member of an object; absent if there is none, or if this is not an object.
+  // Returns a member of an object; absent if there is none, or if this is not an object.
   BasicJsonValue operator[](std::string_view key) const;
-  // Element `idx` of a list, which must have more than `idx` elements.
+  // Returns element `idx` of a list, which must have more than `idx` elements.
   BasicJsonValue element(size_t idx) const;
 
   // Ranges are inclusive. An integral float such as 4096.0 counts as an integer.
@@ -58,22 +59,22 @@ class BasicJsonValue {
   Result<uint64_t> as_unsigned(uint64_t min, uint64_t max) const;
   Result<float> as_number(double min, double max) const;
   Result<std::string> as_string() const;
-  // A string that is one of `accepted`.
+  // Returns a string that is one of `accepted`.
   Result<std::string> as_choice(const std::vector<std::string>& accepted) const;
-  // The elements of a list, of any types.
+  // Returns the elements of a list, of any types.
   Result<std::vector<BasicJsonValue>> as_list() const;
   Result<std::vector<std::string>> keys() const;
 
-  // Returns `otherwise` where the value is absent or null.
+  // Returns `otherwise` if the value is absent or null.
   Result<bool> bool_or(bool otherwise) const;
   Result<std::string> string_or(std::string otherwise) const;
 
-  // The value as messages show it, on one line. Of nested values only the kind is shown, since a
+  // Returns the value as messages show it, on one line; only the kind of a nested value, since a
   // document may nest deeply.
   std::string described() const;
-  // "NAME: found DESCRIBED; accepted: ACCEPTED".
+  // Returns the failure "NAME: found DESCRIBED; accepted: ACCEPTED".
   Status refuse(std::string_view accepted, StatusCode code = StatusCode::kInvalidArgument) const;
-  // The same with another word for what was found.
+  // Returns the same failure with `found` in place of DESCRIBED.
   Status refuse_as(std::string_view found, std::string_view accepted, StatusCode code) const;
 
  private:

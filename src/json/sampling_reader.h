@@ -1,4 +1,4 @@
-// Reads the numbers of a request's sampling from a JSON object, by the names and ranges of
+// Reads the numeric sampling fields of a request from a JSON object, by the names and ranges of
 // forerun/sampling_fields.h.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// Reads one field. If it is absent or null, `sampling` keeps what it has.
+// Reads one field. If it is absent or null, `sampling` keeps its value.
 template <class Json, class T>
 void read_sampling_field(BasicFieldReader<Json>& fields, const SamplingField<T>& field,
                          SamplingOptions& sampling) {
