@@ -1,11 +1,11 @@
-// Lowers the priority of threads whose work may wait for that of all other threads.
+// Lowers the priority of threads with work that may wait for all other threads.
 #pragma once
 
 namespace forerun {
 
-// Lowers the priority of the calling thread: it gets about a tenth of a core where threads of
-// normal priority want that core, and all of it where none does. Where the system refuses, the
-// thread keeps its priority.
+// Lowers the priority of the calling thread. It then gets about a tenth of a core that threads of
+// normal priority compete for, and all of an idle core. If the system refuses, the thread keeps its
+// priority.
 void run_in_background();
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// The pause instruction, for a thread that polls memory in a loop.
+// The pause instruction, for threads that poll memory in a loop.
 #pragma once
 
 namespace forerun {

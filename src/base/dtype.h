@@ -1,4 +1,4 @@
-// Element types of tensors, the two 16-bit float formats and an 8-bit one.
+// Element types of tensors, and the formats of 16-bit and 8-bit floats.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ enum class DType : uint8_t {
   kParts,   // several tensors, see checkpoint/layouts/weight_parts.h
 };
 
-// 0 for kBlocks and kParts, whose elements have no bytes of their own.
+// Returns 0 for kBlocks and kParts, whose elements have no bytes of their own.
 constexpr size_t dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::kI64:
@@ -77,7 +77,7 @@ constexpr std::string_view dtype_name(DType dtype) {
   return "?";
 }
 
-// The upper half of an IEEE binary32.
+// The upper half of an IEEE binary32 (bfloat16).
 struct bf16 {
   uint16_t bits;
 };
@@ -97,7 +97,7 @@ constexpr float to_float(bf16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-// Round to nearest, ties to even; NaN stays NaN (quiet).
+// Rounds to nearest, ties to even; NaN stays NaN (quiet).
 constexpr bf16 to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
@@ -134,7 +134,7 @@ constexpr float to_float(f8_e4m3 value) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// Round to nearest, ties to even; overflow gives infinity.
+// Rounds to nearest, ties to even; overflow gives infinity.
 constexpr f16 to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);

@@ -1,4 +1,4 @@
-// Numbers as hexadecimal text.
+// Formats numbers as hexadecimal text.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-// All 16 digits, in lower case.
+// Returns all 16 digits, in lower case.
 inline std::string hex(uint64_t number) {
   std::array<char, 17> digits{};
   std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(number));

@@ -1,8 +1,8 @@
-// A map from ids, each of which is handed out once, to values: a flat table of pointers (open
-// addressing). Every Step looks up some hundred ids in turn, and a lookup touches no memory but the
-// table and the value. Values keep their addresses until they are taken out.
+// A map from unique ids to values: a flat table of pointers (open addressing). Every Step looks up
+// some hundred ids in turn, and a lookup touches only the table and the value. Values keep their
+// addresses until they are taken out.
 //
-// One thread.
+// Thread rules: one thread.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,13 @@ class IdMap {
 
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // Null where there is none. Valid until it is taken out.
+  // Returns null if there is no such id. The pointer is valid until the value is taken out.
   Value* find(uint64_t id) const {
     return cells_.empty() ? nullptr : cells_[cell_of(id)].value.get();
   }
   bool contains(uint64_t id) const { return find(id) != nullptr; }
-  // `id` is new, `value` not null. Where there is no memory (std::bad_alloc) nothing has changed.
+  // Inserts a value. `id` must be new, `value` not null. If memory runs out (std::bad_alloc),
+  // nothing has changed.
   Value& insert(uint64_t id, std::unique_ptr<Value> value) {
     if (2 * (size_ + 1) > cells_.size()) grow();
     Cell& cell = cells_[cell_of(id)];
@@ -36,14 +37,14 @@ class IdMap {
     ++size_;
     return *cell.value;
   }
-  // Null where there is none.
+  // Removes the value and returns it; null if there is no such id.
   std::unique_ptr<Value> take(uint64_t id) {
     if (cells_.empty()) return nullptr;
     size_t hole = cell_of(id);
     std::unique_ptr<Value> taken = std::move(cells_[hole].value);
     if (taken == nullptr) return taken;
     --size_;
-    // Values that were pushed past the hole by earlier ones move back towards their cells.
+    // Moves back values that earlier entries had pushed past the hole.
     for (size_t cell = next(hole); cells_[cell].value != nullptr; cell = next(cell)) {
       const size_t home = home_of(cells_[cell].id);
       if (((cell - home) & mask()) < ((cell - hole) & mask())) continue;
@@ -53,7 +54,7 @@ class IdMap {
     return taken;
   }
 
-  // Visits the entries in no particular order. Nothing may be inserted or taken out meanwhile.
+  // Visits the entries in no particular order. The map must not change meanwhile.
   class Iterator {
    public:
     Entry operator*() const { return {map_->cells_[cell_].id, *map_->cells_[cell_].value}; }
@@ -82,7 +83,7 @@ class IdMap {
   size_t home_of(uint64_t id) const {
     return static_cast<size_t>(id * 0x9E3779B97F4A7C15u >> 32) & mask();
   }
-  // The cell that holds the id, or the free one that it would go to.
+  // Returns the cell that holds the id, or the free cell where it would be inserted.
   size_t cell_of(uint64_t id) const {
     size_t cell = home_of(id);
     while (cells_[cell].value != nullptr && cells_[cell].id != id) cell = next(cell);
@@ -100,7 +101,7 @@ class IdMap {
     }
   }
 
-  std::vector<Cell> cells_;  // a power of two, at most half of them taken
+  std::vector<Cell> cells_;  // size is a power of two; at most half of the cells are in use
   size_t size_ = 0;
 };
 

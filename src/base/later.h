@@ -6,8 +6,8 @@
 
 namespace forerun {
 
-// Returns `from` + `by`; where the sum would overflow, the last moment that the clock has; where
-// `by` is negative, `from`.
+// Returns `from` + `by`; if the sum would overflow, the last moment of the clock; if `by` is
+// negative, `from`.
 template <class Clock, class Duration, class Rep, class Period>
 std::chrono::time_point<Clock, Duration> later(std::chrono::time_point<Clock, Duration> from,
                                                std::chrono::duration<Rep, Period> by) {

@@ -1,4 +1,4 @@
-// Git LFS pointers: three lines of text in place of a file whose content was not fetched.
+// Git LFS pointers: three lines of text in place of a file that has not been fetched.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace forerun {
 
-// Fails if `content`, that of a file or its beginning, is such a pointer. The message names `file`.
+// Fails if `content` (a file's content or its beginning) is such a pointer. The message names
+// `file`.
 inline Status refuse_lfs_pointer(std::string_view content, const std::string& file) {
   if (!content.starts_with("version https://git-lfs")) return {};
   return Status(StatusCode::kCorrupt, file +

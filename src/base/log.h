@@ -11,7 +11,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 
-// Replaces the sink; call before other threads of Forerun run.
+// Replaces the sink. Call it before other threads of Forerun run.
 void set_log_sink(LogSink sink);
 void log_line(LogLevel level, std::string_view line);
 

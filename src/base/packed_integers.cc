@@ -8,10 +8,10 @@ namespace {
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 constexpr int kDigitBits = 5;
-constexpr int64_t kMore = 1 << kDigitBits;  // added to a digit where another one follows
+constexpr int64_t kMore = 1 << kDigitBits;  // set in a digit if another one follows
 constexpr int kMaxShift = 55;
 
-// Digits by character; -1 for characters that are none.
+// The value of each character as a digit; -1 if it is not a digit.
 constexpr std::array<int8_t, 256> kValues = [] {
   std::array<int8_t, 256> values{};
   values.fill(-1);

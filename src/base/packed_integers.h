@@ -1,5 +1,6 @@
-// Lists of integers of at least 0 as text that is short where they are small: Base64 VLQ without a
-// sign. A character holds five bits, the lowest first, and 32 more where another one follows.
+// Encodes lists of non-negative integers as text that is short for small values: Base64 VLQ without
+// a sign. A character holds five bits, the lowest first; its sixth bit (32) says that another one
+// follows.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace forerun {
 
 void append_packed(std::string& packed, int64_t value);
 
-// Unset where `packed` is no list of integers from 0 to `max`, which is below 2^58.
+// Returns nothing if `packed` is not a list of integers from 0 to `max`; `max` is below 2^58.
 std::optional<std::vector<int64_t>> unpack_integers(std::string_view packed, int64_t max);
 
 }  // namespace forerun

@@ -16,9 +16,9 @@ TEST(PackedIntegers, ComeBack) {
 }
 
 TEST(PackedIntegers, OtherTextIsRefused) {
-  EXPECT_FALSE(unpack_integers("B!", 9));                 // no digit
-  EXPECT_FALSE(unpack_integers("k", 9));                  // a number without an end
-  EXPECT_FALSE(unpack_integers("K", 9));                  // above the largest
+  EXPECT_FALSE(unpack_integers("B!", 9));                 // not a digit
+  EXPECT_FALSE(unpack_integers("k", 9));                  // an incomplete number
+  EXPECT_FALSE(unpack_integers("K", 9));                  // above the maximum
   EXPECT_FALSE(unpack_integers("ggggggggggggggggB", 9));  // too many digits
 }
 

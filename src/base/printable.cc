@@ -10,8 +10,7 @@
 namespace forerun {
 namespace {
 
-// The first character of a text: how many bytes it takes, and its code point where the bytes are
-// UTF-8.
+// The first character of a text: its length in bytes, and its code point if the bytes are UTF-8.
 struct Character {
   size_t bytes = 1;
   bool is_utf8 = false;

@@ -6,10 +6,10 @@
 
 namespace forerun {
 
-// Control characters and quotes escaped, cut after about 120 bytes, not within a character of
-// UTF-8.
+// Returns `text` with control characters and quotes escaped, cut after about 120 bytes at a
+// boundary of UTF-8 characters.
 std::string printable(std::string_view text);
-// The same in double quotes.
+// Returns the same in double quotes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace forerun

@@ -15,7 +15,7 @@ TEST(Printable, WhatATerminalWouldObeyIsEscaped) {
   EXPECT_EQ(printable("\xc2\x9b"
                       "31m"),
             "\\xc2\\x9b31m");                               // CSI as one character
-  EXPECT_EQ(printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // right to left from here on
+  EXPECT_EQ(printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // right-to-left override
   EXPECT_EQ(in_quotes("漢字 é 😀"), "\"漢字 é 😀\"");
 }
 

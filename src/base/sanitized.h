@@ -1,7 +1,7 @@
 // Constants that say whether this build has the address or the thread sanitizer. Tests that would
 // take minutes under a sanitizer check fewer cases, and kernels that would compile for minutes have
-// fewer variants. The thread sanitizer looks for races, so under
-// it tests need not cover all formats and shapes.
+// fewer variants. The thread sanitizer looks for races, so tests need not cover all formats and
+// shapes under it.
 #pragma once
 
 namespace forerun {

@@ -1,5 +1,5 @@
-// Macros that return a failure to the caller, for Forerun's own code. They are not in the public
-// headers, which define no macros.
+// Macros that return a failure to the caller, for Forerun's own code. Public headers define no
+// macros.
 #pragma once
 
 #include <utility>
@@ -12,7 +12,7 @@
     if (::forerun::Status forerun_status_ = (expr); !forerun_status_.ok()) return forerun_status_; \
   } while (false)
 
-// FORERUN_ASSIGN_OR_RETURN(auto x, f()): x = f()'s value, or returns f()'s failure.
+// FORERUN_ASSIGN_OR_RETURN(auto x, f()) sets x to f()'s value, or returns f()'s failure.
 #define FORERUN_CONCAT_INNER_(a, b) a##b
 #define FORERUN_CONCAT_(a, b) FORERUN_CONCAT_INNER_(a, b)
 #define FORERUN_ASSIGN_OR_RETURN(lhs, expr) \

@@ -1,4 +1,4 @@
-// A typed, shaped view of memory that somebody else owns. Row-major; the last dimension is
+// A typed, shaped view of memory that another object owns. Row-major; the last dimension is
 // contiguous; the stride of the first dimension may exceed the product of the others (a slice of a
 // wider tensor).
 #pragma once
@@ -14,12 +14,12 @@ template <class T, size_t kRank>
 class TensorView {
  public:
   TensorView() = default;
-  // A view of contiguous memory.
+  // Makes a view of contiguous memory.
   TensorView(T* data, std::array<int64_t, kRank> shape) : data_(data), shape_(shape) {
     outer_stride_ = 1;
     for (size_t dim = 1; dim < kRank; ++dim) outer_stride_ *= shape_[dim];
   }
-  // `outer_stride`: elements from one index of the first dimension to the next.
+  // `outer_stride`: number of elements from one index of the first dimension to the next.
   TensorView(T* data, std::array<int64_t, kRank> shape, int64_t outer_stride)
       : data_(data), shape_(shape), outer_stride_(outer_stride) {}
   // A view of T converts to a view of const T.
@@ -34,7 +34,7 @@ class TensorView {
     for (int64_t extent : shape_) count *= extent;
     return count;
   }
-  // The contiguous memory of one index of the first dimension.
+  // Returns the contiguous memory of one index of the first dimension.
   T* row(int64_t index) const {
     assert(index >= 0 && index < shape_[0]);
     return data_ + index * outer_stride_;

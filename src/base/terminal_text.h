@@ -6,10 +6,10 @@
 
 namespace forerun {
 
-// Returns the whole of `text` with every byte escaped (\x1b) that a terminal would obey or could
-// not show: control characters other than tabs and line breaks (U+0080 to U+009F and those that
-// change the direction of a line included), and bytes that are not UTF-8. printable() (printable.h)
-// does the same for parts of messages, in one line.
+// Returns the whole of `text` with every byte escaped (\x1b) that a terminal would interpret or
+// could not show: control characters other than tabs and line breaks (including U+0080 to U+009F
+// and those that change the direction of a line), and bytes that are not UTF-8. printable()
+// (printable.h) does the same for parts of messages, in one line.
 std::string terminal_text(std::string_view text);
 
 }  // namespace forerun

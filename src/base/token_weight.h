@@ -1,5 +1,5 @@
-// The weight of a token in a softmax: a polynomial gives it as a float, and weights are summed in
-// fixed point. Every operation is a single one of IEEE arithmetic, so that all instruction sets and
+// The weight of a token in a softmax. A polynomial computes it as a float, and weights are summed
+// in fixed point. Every operation is a single IEEE operation, so that all instruction sets and
 // devices give the same bits.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-// exp(score) for score <= 0, relative error below 2e-7; 0 below -87 and for NaN.
+// Returns exp(score) for score <= 0, with a relative error below 2e-7; 0 below -87 and for NaN.
 constexpr float token_weight(float score) {
   if (!(score >= -87.0f)) return 0.0f;
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
@@ -28,8 +28,9 @@ constexpr float token_weight(float score) {
                               (std::bit_cast<uint32_t>(shifted) << 23));
 }
 
-// `weight` in [0, 1] with 40 fractional bits, rounded to nearest with ties to even. Sums do not
-// depend on their order, so a vocabulary may be summed in any number of pieces; 2^23 tokens fit.
+// Returns `weight` in [0, 1] with 40 fractional bits, rounded to nearest with ties to even. Sums do
+// not depend on their order, so a vocabulary may be summed in any number of pieces; up to 2^23
+// tokens fit.
 constexpr uint64_t fixed_token_weight(float weight) {
   // Adding 2^52 leaves the integer in the low bits.
   const double scaled = static_cast<double>(weight) * 0x1p40 + 0x1p52;
