@@ -48,7 +48,7 @@ size_t end_of_space_behind(std::string_view text, size_t begin) {
   return begin;
 }
 
-// Reads all but the id.
+// Reads all members but the id.
 Result<AddedToken> read_added_token(const JsonValue& entry) {
   AddedToken token;
   FORERUN_ASSIGN_OR_RETURN(token.content, entry["content"].as_string());
@@ -161,7 +161,7 @@ AddedTokenFinder::Found AddedTokenFinder::longest_at(std::string_view text, size
 void AddedTokenFinder::find(std::string_view text, bool parse_special,
                             std::vector<Segment>& out) const {
   out.clear();
-  size_t covered = 0;  // everything before is in `out`
+  size_t covered = 0;  // `out` has all text before this position
   size_t at = tokens_.empty() ? text.size() : 0;
   while (at < text.size()) {
     if (!starts_[static_cast<uint8_t>(text[at])]) {

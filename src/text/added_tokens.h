@@ -1,5 +1,5 @@
-// Added tokens: texts that are cut out of the input before any other step, and the flags that say
-// how. Const and thread-safe after build.
+// Added tokens: texts that are cut out of the input before any other step, and the flags that
+// control this. Const and thread-safe after build.
 #pragma once
 
 #include <cstdint>
@@ -13,46 +13,47 @@
 
 namespace forerun::text {
 
-// The longest content of an added token. It bounds the work that a position of a text can cost;
-// real contents are some tens of bytes.
+// The longest content of an added token. It limits the work per position of a text; real contents
+// have some tens of bytes.
 constexpr size_t kMaxAddedTokenBytes = 1024;
 
 struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool special = false;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // takes the white space behind it along
-  bool normalized = false;   // sought in normalized text instead of the text as given
+  bool single_word = false;  // only if no word character is adjacent
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // searched in normalized text instead of the original text
 };
 
-// The list "added_tokens"; null reads as an empty list.
+// Reads the list "added_tokens"; null reads as an empty list.
 Result<std::vector<AddedToken>> read_added_tokens(const JsonValue& list);
 
-// The object "added_tokens_decoder" of tokenizer_config.json, ids to tokens; null adds nothing. As
-// transformers does: a token that the file has already takes these flags, another one that is in
-// `vocab` keeps its id there, and others get the next free ids in order, which must be those that
-// they stand under.
+// Merges the object "added_tokens_decoder" of tokenizer_config.json, which maps ids to tokens; null
+// adds nothing. As in transformers, a token that the file already has takes these flags, another
+// token that is in `vocab` keeps its id there, and others get the next free ids in order, which
+// must be their keys.
 Status merge_added_tokens_decoder(const JsonValue& decoder, const TokenTable& vocab,
                                   std::vector<AddedToken>& added);
 
-// A stretch of text: an added token's id, or -1 for text in between.
+// A range of text: an added token's id, or -1 for text in between.
 struct Segment {
   size_t begin = 0, end = 0;
   int32_t id = -1;
 };
 
-// Finds one set of added tokens: leftmost first, the longest of those that begin at one place.
+// Finds one set of added tokens: leftmost first, the longest of those that begin at one position.
 class AddedTokenFinder {
  public:
-  // `tokens` with the contents to look for; empty contents are left out.
+  // `tokens` has the contents to look for; empty contents are skipped.
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
   AddedTokenFinder() = default;
 
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts well-formed text. Without `parse_special` special tokens count as text. `out` is cleared.
+  // Splits well-formed text. Without `parse_special` special tokens count as text. `out` is
+  // cleared.
   void find(std::string_view text, bool parse_special, std::vector<Segment>& out) const;
 
  private:
@@ -69,7 +70,7 @@ class AddedTokenFinder {
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
-  std::vector<bool> starts_;  // by first byte
+  std::vector<bool> starts_;  // indexed by first byte
 };
 
 }  // namespace forerun::text

@@ -74,7 +74,7 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
 Status Bpe::read_options(const TokenizerJson& json) {
   const JsonValue model = json.root()["model"];
   if (!model.is_object()) return model.refuse("an object of type BPE", StatusCode::kCorrupt);
-  // Older files lack the field; they are recognized by their merges.
+  // Older files lack the field; their merges identify them.
   FORERUN_ASSIGN_OR_RETURN(const std::string type,
                            model["type"].string_or(json.has_merges ? "BPE" : "unnamed"));
   if (type != "BPE") return model["type"].refuse("\"BPE\"", StatusCode::kUnsupported);
@@ -120,7 +120,7 @@ Status Bpe::read_merges(const TokenizerJson& json) {
     print = mix_bits(print ^ merge.pair) + rank;
     size_t at = mix_bits(merge.pair) & mask;
     while (merges_[at].pair != UINT64_MAX && merges_[at].pair != merge.pair) at = (at + 1) & mask;
-    merges_[at] = merge;  // a pair that is repeated keeps its last rank
+    merges_[at] = merge;  // a repeated pair keeps its last rank
   }
   num_ranks_ = json.merges.size();
   merges_fingerprint_ = print;
@@ -132,11 +132,11 @@ void Bpe::index_raw_bytes() {
     std::string character;
     append_utf8(character_of_byte(static_cast<uint8_t>(byte)), character);
     byte_ids_[byte] = vocab_.find(character);
-    // Without unknown tokens a character that has no token is left out, and so is a byte.
+    // Without unknown tokens, a character or byte without a token is dropped.
     if (byte_ids_[byte] < 0 && (unk_id_ >= 0 || byte_fallback_)) return;
   }
   raw_bytes_ = true;
-  if (!ignore_merges_) return;  // the only user of whole words
+  if (!ignore_merges_) return;  // only ignore_merges_ needs whole words
   std::string raw;
   raw_vocab_.reserve(static_cast<size_t>(vocab_.end_id()), 8 * size_t{1} << 10);
   for (int32_t id = 0; id < vocab_.end_id(); ++id) {
@@ -148,8 +148,8 @@ void Bpe::index_raw_bytes() {
 }
 
 void Bpe::index_word_boundaries(const TokenizerJson& json) {
-  // The mark itself must have a token: then it ends a run of fused unknown characters on either
-  // side of the cut alike.
+  // The mark itself must have a token: then it ends a run of fused unknown characters in the same
+  // way on both sides of the cut.
   if (vocab_.find(kMark) < 0 || ignore_merges_) return;
   cut_before_mark_.fill(true);
   cut_before_mark_[static_cast<uint8_t>(kMark.back())] = false;
@@ -175,7 +175,7 @@ void Bpe::measure_longest_token() {
   const bool keeps_all =
       (raw_bytes_ || byte_fallback_) ? has_all_bytes : unk_id_ >= 0 && !fuse_unk_;
   if (!keeps_all) return;
-  size_t longest = 4;  // a character without a token: at most 4 bytes
+  size_t longest = 4;  // a character without a token has at most 4 bytes
   std::string raw;
   for (int32_t id = 0; id < vocab_.end_id(); ++id) {
     if (!vocab_.has(id)) continue;
@@ -259,7 +259,7 @@ void Bpe::split_symbols(std::string_view word, std::vector<int32_t>& symbols) co
     }
     return;
   }
-  bool unknown = false;  // an unknown token is due once a known character or the end comes
+  bool unknown = false;  // an unknown token is added at the next known character or at the end
   while (!word.empty()) {
     const CodePoint point = first_code_point(word);
     const std::string_view character = word.substr(0, point.len_bytes);
@@ -287,7 +287,7 @@ void Bpe::split_symbols(std::string_view word, std::vector<int32_t>& symbols) co
 void Bpe::merge_by_scan(Scratch& scratch, std::vector<int32_t>& out) const {
   std::vector<int32_t>& ids = scratch.symbols;
   size_t count = ids.size();
-  scratch.ranks.assign(count, kNoRank);  // ranks[i] is that of the pair (i, i + 1)
+  scratch.ranks.assign(count, kNoRank);  // ranks[i] is the rank of the pair (i, i + 1)
   scratch.joined.assign(count, 0);
   uint32_t* const ranks = scratch.ranks.data();
   int32_t* const joined = scratch.joined.data();

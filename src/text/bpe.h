@@ -1,12 +1,12 @@
 // Byte-pair encoding of one piece of text.
 //
 // A piece starts as its characters (or bytes); the adjacent pair of lowest merge rank, leftmost
-// among equals, is joined until no pair has a rank. Const and thread-safe after build; every
-// caller brings its own Scratch.
+// among equals, is joined until no pair has a rank. Const and thread-safe after build; every caller
+// brings its own Scratch.
 //
-// Time: O(n log n) for a piece of n symbols, whatever the piece, and O(n) where new pairs come up
-// from left to right, as in runs of one character; short words are scanned instead, and words seen
-// before are copied from the scratch's cache.
+// Time: O(n log n) for any piece of n symbols, and O(n) if new pairs appear from left to right, as
+// in runs of one character; short words are scanned instead, and words seen before are copied from
+// the scratch's cache.
 #pragma once
 
 #include <array>
@@ -39,31 +39,32 @@ class Bpe {
     void trim();
   };
 
-  // `byte_level`: pieces come as raw bytes although the vocabulary is written in the byte alphabet
-  // (byte_alphabet.h), as far as accepts_raw_bytes() says.
+  // `byte_level`: pieces are raw bytes although the vocabulary is written in the byte alphabet
+  // (byte_alphabet.h), if accepts_raw_bytes() returns true.
   static Result<Bpe> build(const TokenizerJson& json, bool byte_level);
 
-  // Whether pieces are to be raw bytes. False although byte_level was asked for means that the
-  // vocabulary lacks a byte and has an unknown token to put there, so that pieces must be spelled
-  // in the byte alphabet.
+  // Returns whether pieces must be raw bytes. If it returns false despite byte_level, the
+  // vocabulary lacks a byte and has an unknown token for it, so pieces must be written in the byte
+  // alphabet.
   bool accepts_raw_bytes() const { return raw_bytes_; }
-  // Whether a word that is a token becomes that token, whatever merges would make of it.
+  // Returns whether a word that is a token becomes that token, regardless of merges.
   bool ignores_merges() const { return ignore_merges_; }
 
-  // Whether raw bytes can be encoded one by one: every byte of `text` has a token.
+  // Returns whether raw bytes can be encoded one by one: every byte of `text` has a token.
   bool has_bytes(std::string_view text) const;
 
-  // Appends the ids of `piece`. Characters without a token become byte tokens, the unknown token
+  // Appends the ids of `piece`. A character without a token becomes byte tokens, the unknown token
   // or nothing, as the file says.
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const;
 
-  // The most bytes of a piece that one token can stand for; 0 where bytes may be left out, or many
-  // unknown characters become one token, so that there is no such number.
+  // Returns the largest number of a piece's bytes that one token can represent; 0 if there is no
+  // such number, since bytes may be dropped, or many unknown characters become one token.
   size_t longest_token_bytes() const { return longest_token_bytes_; }
 
-  // The vocabulary as written in the file.
+  // Returns the vocabulary as written in the file.
   const TokenTable& vocab() const { return vocab_; }
-  // A fingerprint of the merges and options, on which `encode` depends besides the vocabulary.
+  // Returns a fingerprint of the merges and options, on which `encode` depends in addition to the
+  // vocabulary.
   uint64_t merges_fingerprint() const { return merges_fingerprint_; }
 
  private:
@@ -88,17 +89,17 @@ class Bpe {
   void merge_by_queue(Scratch& scratch, std::vector<int32_t>& out) const;
 
   TokenTable vocab_;
-  TokenTable raw_vocab_;                 // raw_bytes_ only: the tokens as the bytes they stand for
-  std::vector<Merge> merges_;            // open addressing, a power of two
-  std::array<int32_t, 256> byte_ids_{};  // raw bytes or byte fallback tokens; -1 absent
+  TokenTable raw_vocab_;       // raw_bytes_ only: the tokens as the bytes that they represent
+  std::vector<Merge> merges_;  // open addressing; size is a power of two
+  std::array<int32_t, 256> byte_ids_{};  // raw bytes or byte fallback tokens; -1: absent
   std::array<int32_t, 128> ascii_ids_{};
   int32_t unk_id_ = -1;
   bool fuse_unk_ = false;
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
   bool raw_bytes_ = false;
-  // Whether text may be cut between a character whose last byte is the index and a following
-  // U+2581: true where no token holds the two side by side, so that no merge can cross.
+  // Whether text may be cut between a character with the index as its last byte and a following
+  // U+2581: true if no token contains the two side by side, so that no merge can cross.
   std::array<bool, 256> cut_before_mark_{};
   bool may_cut_ = false;
   size_t num_ranks_ = 0;

@@ -16,7 +16,7 @@ void flatten(const json& item, const char* parts, json& out) {
   }
   json kept = item;
   kept.erase("trim_offsets");
-  // Older files leave out what is the default.
+  // Older files leave out default values.
   if (kept.value("type", json()) == "ByteLevel" && std::string_view(parts) == "pretokenizers") {
     kept.emplace("use_regex", true);
   }
@@ -30,7 +30,7 @@ std::string canonical_splitting(const JsonValue& root) {
   const auto add = [&](const char* name, const char* parts) {
     const JsonValue field = root[name];
     if (field.is_null()) return;
-    // Nesting was bounded when the stages were built.
+    // Nesting was limited when the stages were built.
     flatten(*field.get(), parts, out[name]);
   };
   add("normalizer", "normalizers");

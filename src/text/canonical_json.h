@@ -1,4 +1,4 @@
-// The part of a tokenizer.json that decides how text is cut, in one spelling, for comparisons.
+// The part of a tokenizer.json that decides how text is split, in one spelling, for comparisons.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace forerun::text {
 
-// Normalizer and pre-tokenizer without what changes only reported offsets, with sequences
-// flattened and sequences of nothing dropped.
+// Returns normalizer and pre-tokenizer without the parts that change only reported offsets, with
+// flattened sequences and without empty ones.
 std::string canonical_splitting(const JsonValue& root);
 
 }  // namespace forerun::text

@@ -23,7 +23,7 @@ constexpr const char* kAccepted =
     "accepted: chat_template.jinja, chat_template.json or \"chat_template\" in "
     "tokenizer_config.json";
 
-// The whole file, or nothing if it cannot be opened.
+// Returns the whole file, or nothing if it cannot be opened.
 Result<std::optional<std::string>> read_if_there(const std::filesystem::path& path) {
   std::optional<std::string> content;
   std::error_code error;
@@ -35,19 +35,19 @@ Result<std::optional<std::string>> read_if_there(const std::filesystem::path& pa
   return content;
 }
 
-// The special tokens that templates are given, as transformers names them.
+// The special tokens that templates receive, with the names of transformers.
 constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                           "pad_token", "cls_token", "mask_token"};
 
-// A special token is a string or an object with its "content".
+// Returns the text of a special token, which is a string or an object with "content".
 std::optional<std::string> token_content(const Value* token) {
   if (token && token->is_dict()) token = token->find("content");
   if (!token || !token->is_string()) return std::nullopt;
   return token->as_string();
 }
 
-// From tokenizer_config.json, or special_tokens_map.json where that says nothing. Files from before
-// "added_tokens_decoder" (a config without it) are overruled by the map.
+// Reads special tokens from tokenizer_config.json, or from special_tokens_map.json if that has
+// none. In files older than "added_tokens_decoder" (a config without it), the map has priority.
 Names special_tokens(const Value& config, const Value& map) {
   Names out;
   const bool map_rules = !config.find("added_tokens_decoder");
@@ -62,7 +62,7 @@ Names special_tokens(const Value& config, const Value& map) {
   return out;
 }
 
-// A JSON file of the checkpoint; none where it is absent.
+// Reads a JSON file of the checkpoint; returns none if it is absent.
 Result<Value> read_json(const std::filesystem::path& path) {
   FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_if_there(path));
   if (!bytes) return Value::none();
@@ -74,7 +74,7 @@ struct Sources {
   bool found = false;
 };
 
-// A template as a string or a list of {"name", "template"}.
+// Reads a template given as a string or as a list of {"name", "template"}.
 Result<Sources> read_sources(const Value& value, const std::string& where) {
   Sources out;
   if (value.is_string()) {
@@ -254,7 +254,7 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
                     std::string("tools: found ") + tools.kind_name() + "; accepted: a list");
     }
   }
-  const bool has_tools = !tools.is_none();  // also an empty list, as in transformers
+  const bool has_tools = !tools.is_none();  // also for an empty list, as in transformers
   variables.emplace_back("tools", std::move(tools));
   if (!input.documents_json.empty()) {
     FORERUN_ASSIGN_OR_RETURN(Value documents,
@@ -266,7 +266,7 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
     variables.emplace_back("documents", std::move(documents));
   }
   variables.emplace_back("add_generation_prompt", Value::boolean(input.add_generation_prompt));
-  // If a name occurs twice, the first value counts.
+  // If a name is repeated, the first value counts.
   if (!input.bos_token.empty()) {
     variables.emplace_back("bos_token", Value::string(input.bos_token));
   }

@@ -1,11 +1,11 @@
-// ChatTemplate: renders a conversation as the text that a checkpoint was trained on.
+// ChatTemplate renders a conversation as the text format that a checkpoint was trained on.
 //
-// Runs the checkpoint's own Jinja template in an interpreter of the subset that published chat
-// templates use, set up as transformers does (trim_blocks, lstrip_blocks, its tojson,
-// raise_exception, strftime_now, {% generation %}, break and continue). A template can neither
-// reach outside its input nor run or nest without end.
+// It runs the checkpoint's own Jinja template in an interpreter of the subset that published chat
+// templates use, configured as in transformers (trim_blocks, lstrip_blocks, its tojson,
+// raise_exception, strftime_now, {% generation %}, break and continue). A template cannot access
+// anything outside its input, and cannot run or nest without limit.
 //
-// Threads: const methods may run in parallel.
+// Thread rules: const methods may run in parallel.
 #pragma once
 
 #include <cstdint>
@@ -27,50 +27,52 @@ struct ChatMessage {
 
 struct ChatInput {
   std::vector<ChatMessage> messages;
-  // A JSON list of messages, used instead of `messages` if not empty: for tool calls and whatever
-  // else a message may hold.
+  // A JSON list of messages, used instead of `messages` if not empty: for tool calls and other
+  // members of a message.
   std::string messages_json;
   std::string tools_json;      // a JSON list; empty: none
   std::string documents_json;  // a JSON list; empty: none
   std::string variables_json;  // a JSON object of further variables; empty: none
-  // Empty: what the checkpoint names, else undefined.
+  // Empty: the checkpoint's own, else undefined.
   std::string bos_token, eos_token;
   bool add_generation_prompt = true;
-  // The time that strftime_now shows, in seconds since 1970 UTC; without it, the local time at
+  // The time that strftime_now returns, in seconds since 1970 UTC; unset: the local time at
   // rendering.
   std::optional<int64_t> now_unix_s;
 };
 
-// What a checkpoint says of its templates, wherever its files keep it.
+// The checkpoint's templates and special tokens, from any of its files.
 struct ChatTemplateSources {
   std::string regular;
-  std::string tool_use;  // taken where tools are given; empty: `regular` is
-  std::vector<std::pair<std::string, std::string>> special_tokens;  // "bos_token" and its text
-  std::string where, tool_use_where;                                // for messages
+  std::string tool_use;  // used if tools are given; empty: `regular` is used
+  // Pairs such as "bos_token" and its text.
+  std::vector<std::pair<std::string, std::string>> special_tokens;
+  std::string where, tool_use_where;  // names in messages
 };
 
 class ChatTemplate {
  public:
-  // kInvalidArgument with the line for broken source, kUnsupported for Jinja outside the subset.
+  // Fails with kInvalidArgument and the line for an invalid template, kUnsupported for Jinja
+  // outside the subset.
   static Result<ChatTemplate> parse(std::string source);
 
-  // From a checkpoint directory: chat_template.jinja, chat_template.json, or "chat_template" of
-  // tokenizer_config.json (one template, or a list of named ones of which "default" is taken, and
-  // "tool_use" where tools are given); additional_chat_templates/tool_use.jinja goes before a named
-  // "tool_use". Special tokens (bos_token, eos_token, unk_token, pad_token, ...) are those of
-  // tokenizer_config.json and special_tokens_map.json. kNotFound where the checkpoint has no
-  // template.
+  // Loads the templates of a checkpoint directory: chat_template.jinja, chat_template.json, or
+  // "chat_template" of tokenizer_config.json (one template, or a list of named ones: "default" is
+  // used, and "tool_use" if tools are given); additional_chat_templates/tool_use.jinja takes
+  // precedence over a named "tool_use". Special tokens (bos_token, eos_token, unk_token, pad_token,
+  // ...) are those of tokenizer_config.json and special_tokens_map.json. Fails with kNotFound if
+  // the checkpoint has no template.
   static Result<ChatTemplate> load(const std::filesystem::path& checkpoint_dir);
-  // What load() reads, before it is parsed.
+  // Returns the sources that load() parses.
   static Result<ChatTemplateSources> load_sources(const std::filesystem::path& checkpoint_dir);
 
   static Result<ChatTemplate> make(ChatTemplateSources sources);
 
-  // The text of the template, followed by that of the template for tools, if there is one.
+  // Returns the text of the template, followed by that of the template for tools, if there is one.
   std::string source() const;
 
-  // kInvalidArgument where the input does not fit the template (its own message where it refuses),
-  // kResourceExhausted where the template does not come to an end.
+  // Fails with kInvalidArgument if the input does not fit the template (with the template's own
+  // message if it refuses), and with kResourceExhausted if the template exceeds its budget.
   Result<std::string> render(const ChatInput& input) const;
 
  private:

@@ -1,4 +1,5 @@
-// Any bytes as a chat template: refused or parsed, and then rendering must come to an end.
+// Fuzzes chat templates with any bytes: they are refused or parsed, and rendering must then
+// terminate.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Real templates against renderings by Jinja2, token ids included.
+// Compares real templates with Jinja2's renderings, token ids included.
 #include <gtest/gtest.h>
 
 #include <map>

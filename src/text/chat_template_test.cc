@@ -1,4 +1,4 @@
-// The Jinja subset, against what Jinja2 gives for the same source.
+// Tests the Jinja subset against Jinja2's output for the same source.
 #include "text/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -295,7 +295,7 @@ TEST_F(CheckpointDir, TakesTheToolTemplateBesideTheOthers) {
   write("chat_template.jinja", "plain");
   EXPECT_EQ(render(""), "plain");
   EXPECT_EQ(render("[{}]"), "with 1 tools");
-  EXPECT_EQ(render("[]"), "with 0 tools");  // transformers asks for none, not for emptiness
+  EXPECT_EQ(render("[]"), "with 0 tools");  // transformers tests for none, not for emptiness
   EXPECT_EQ(render("null"), "plain");
   write("additional_chat_templates/tool_use.jinja", "{% nonsense %}");
   const std::string message = ChatTemplate::load(dir_).status().message();
@@ -315,7 +315,7 @@ TEST_F(CheckpointDir, FindsSpecialTokensInBothFiles) {
   write("special_tokens_map.json",
         R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "pad_token": "<p>"})");
   EXPECT_EQ(render(), "<b>|<e>||<p>|False");
-  // A config that lists its tokens comes first, an older one does not.
+  // A config that lists its tokens has priority, an older one does not.
   const std::string tokens = R"("eos_token": "<E>", "pad_token": null, "unk_token": "<u>"})";
   write("tokenizer_config.json", R"({"added_tokens_decoder": {}, )" + tokens);
   EXPECT_EQ(render(), "<b>|<E>|<u>||False");

@@ -1,8 +1,8 @@
-// Detokenizer: text of a stream of tokens, as it comes.
+// Detokenizer converts a stream of tokens to text incrementally.
 //
-// The texts that push() and finish() return, put together, are Tokenizer::decode() of all the ids;
-// no piece ends within a UTF-8 character. One stream, one thread. Keeps a reference to the
-// tokenizer's tables, which must outlive it (moving the Tokenizer is fine).
+// The concatenated results of push() and finish() equal Tokenizer::decode() of all the ids; no
+// piece ends within a UTF-8 character. One stream, one thread. Keeps a reference to the tokenizer's
+// tables, which must outlive it (moving the Tokenizer is fine).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true);
 
-  // The text that is certain now; often "" while a character is incomplete.
+  // Returns the text that is certain now; often "" while a character is incomplete.
   std::string push(int32_t id);
 
-  // Returns the rest: a character that was never completed becomes U+FFFD. Then it starts over.
+  // Returns the rest: an incomplete character becomes U+FFFD. Then it starts over.
   std::string finish();
 
  private:

@@ -10,15 +10,15 @@ namespace {
 using nlohmann::json;
 using StepType = GgufPreStep::Type;
 
-// The patterns are those of the families' tokenizer.json files where these are known, letter for
-// letter, since Tokenizer::fingerprint() covers them; llama.cpp has others, for a regex engine of
-// its own. Tests compare gpt-2, llama-bpe, qwen2 and deepseek-coder with such files. Character
-// classes with && or with classes inside are spelled without.
+// The patterns are those of the families' tokenizer.json files where these are known, character by
+// character, since Tokenizer::fingerprint() covers them; llama.cpp has different ones, for its own
+// regex engine. Tests compare gpt-2, llama-bpe, qwen2 and deepseek-coder with such files. Character
+// classes with && or with nested classes are rewritten without them.
 
 constexpr GgufPreStep kGpt2[] = {{StepType::kGpt2, {}}};
 constexpr GgufPreStep kDigitsGpt2[] = {{StepType::kDigit, {}}, {StepType::kGpt2, {}}};
 
-// llama.cpp's pre-tokenizer for families that it does not know.
+// llama.cpp's pre-tokenizer for unknown families.
 constexpr GgufPreStep kDefault[] = {
     {StepType::kSplit, R"([\p{P}\$\+<=>\^~\|]+)"},
     {StepType::kSplit, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))"},
@@ -78,7 +78,7 @@ constexpr std::string_view kGpt4oWords =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr GgufPreStep kGpt4o[] = {{StepType::kSplit, kGpt4oWords}};
-// Digits in threes from the right.
+// Digits in groups of three from the right.
 constexpr GgufPreStep kTinyAya[] = {{StepType::kSplit, R"(\d{1,3}(?=(?:\d{3})*\b))"},
                                     {StepType::kSplit, kGpt4oWords}};
 
@@ -94,7 +94,7 @@ constexpr GgufPreStep kYoutu[] = {
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}|)"
      R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
-// Words as gpt-4o's, but Chinese characters are by themselves.
+// Words as in gpt-4o, but Chinese characters are split off.
 constexpr GgufPreStep kKimiK2[] = {
     {StepType::kSplit,
      R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*)"
@@ -167,7 +167,7 @@ constexpr GgufPreStep kViking[] = {{StepType::kSplit, kBloomWords}, {StepType::k
 constexpr GgufPreStep kSuperBpe[] = {{StepType::kSplit, R"(\p{N}+)"},
                                      {StepType::kSplit, R"((?=(\d{3})+(?!\d)))"}};
 
-// Name, steps, NFC, ignore_merges, add_bos. gguf_pre_of() takes the first of several alike.
+// Name, steps, NFC, ignore_merges, add_bos. gguf_pre_of() takes the first of several equal kinds.
 constexpr GgufPreKind kKinds[] = {
     {"gpt-2", kGpt2, false, false, false},
     {"phi-2", kGpt2, false, false, false},

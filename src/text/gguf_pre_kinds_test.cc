@@ -1,5 +1,5 @@
-// How each kind cuts a text, as Hugging Face's tokenizers (0.23) cut it by the same steps: those of
-// the families' tokenizer.json files where these are known, else llama.cpp's patterns.
+// Tests how each kind splits a text, against Hugging Face's tokenizers (0.23) with the same steps:
+// those of the families' tokenizer.json files if these are known, else llama.cpp's patterns.
 #include "text/gguf_pre_kinds.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 struct Cut {
   std::vector<std::string_view> kinds;
-  std::string pieces;  // with U+2502 between
+  std::string pieces;  // separated by U+2502
 };
 
 const std::string kBetween = "\u2502";
@@ -165,7 +165,7 @@ TEST(GgufPreKinds, CutAsTheirFamilies) {
   EXPECT_EQ(compared, gguf_pre_kinds().size());
 }
 
-// All bytes as tokens, and "ab".
+// Returns a tokenizer with all bytes and "ab" as tokens.
 Tokenizer tokenizer_of(std::string_view pre) {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) {
@@ -193,7 +193,7 @@ TEST(GgufPreKinds, AreFoundByWhatTokenizersDo) {
     const auto name = gguf_pre_of(tokenizer);
     ASSERT_TRUE(name.ok()) << name.status().message();
     found[kind.name] = *name;
-    // Written to a file by that name, the tokenizer is the same.
+    // Written to a file under that name, the tokenizer is the same.
     EXPECT_EQ(tokenizer_of(*name).fingerprint(), tokenizer.fingerprint());
   }
   for (const char* const name : {"gpt-2", "smollm", "command-r", "llama-bpe", "smaug-bpe", "qwen2",

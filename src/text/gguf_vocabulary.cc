@@ -22,11 +22,11 @@ using text::GgufPreKind;
 
 constexpr std::string_view kMark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 constexpr size_t kMaxStringBytes = size_t{1} << 30;
-// What to do with a file whose tokenizer is not read.
+// Advice for a file with an unsupported tokenizer.
 constexpr const char* kOriginal =
     "open the model's Hugging Face directory, whose tokenizer.json says all of this";
 
-// The kinds of tokenizers that Forerun does not have, for messages.
+// Describes unsupported kinds of tokenizers, for messages.
 std::string what_is(std::string_view model) {
   constexpr std::pair<std::string_view, std::string_view> kModels[] = {
       {"bert", "WordPiece"},      {"t5", "SentencePiece's unigram model"},
@@ -40,7 +40,7 @@ std::string what_is(std::string_view model) {
   return {};
 }
 
-// Turns a vocabulary into what tokenizer.json would say.
+// Converts a vocabulary to the content of a tokenizer.json.
 class Converter {
  public:
   Converter(const GgufVocabulary& in, std::string name) : in_(in) { out_.name = std::move(name); }
@@ -147,7 +147,7 @@ class Converter {
     return {};
   }
 
-  // Whether the converter wrote the entry only to fill the list, or there is nothing in it.
+  // Returns whether the converter wrote the entry only to fill the list, or the entry is empty.
   bool is_no_token(size_t id) const {
     const std::string_view token = in_.tokens[id];
     return token.empty() ||
@@ -208,8 +208,9 @@ class Converter {
     return {};
   }
 
-  // Gemma's runs of U+2581 are user-defined tokens, which llama.cpp's converter writes as spaces,
-  // since it looks for them before it turns the text's spaces into U+2581.
+  // Returns whether the token is a run of spaces for U+2581. Gemma's runs of U+2581 are
+  // user-defined tokens, which llama.cpp's converter writes as spaces, since it looks for them
+  // before it turns the text's spaces into U+2581.
   bool has_spaces_for_marks(size_t id) const {
     return is_llama_ && !adds_prefix_ && in_.types[id] == GgufVocabulary::kUserDefined;
   }
@@ -277,9 +278,9 @@ class Converter {
     return {};
   }
 
-  // The model's vocabulary. With llama all tokens are in it, with gpt2 those that are not added
-  // ones and those that merges name, as in most tokenizer.json files; where it differs, only the
-  // decoding of added tokens beyond ASCII can tell.
+  // Lists the model's vocabulary. With llama it has all tokens, with gpt2 those that are not added
+  // ones and those that merges name, as in most tokenizer.json files; a difference shows only in
+  // the decoding of added tokens beyond ASCII.
   Status list_vocab() {
     out_.has_merges = true;
     out_.vocab.reserve(in_.tokens.size());
@@ -301,7 +302,7 @@ class Converter {
       list.push_back({{"id", id},
                       {"content", out_.view(spans_[id])},
                       {"special", in_.types[id] != GgufVocabulary::kUserDefined},
-                      // Sought in text whose spaces have become U+2581.
+                      // Searched in text in which spaces have become U+2581.
                       {"normalized", has_spaces_for_marks(id)}});
     }
     return list;
@@ -384,8 +385,8 @@ class Converter {
   bool is_llama_ = false;
   bool adds_prefix_ = false;
   text::TokenTable tokens_;
-  std::vector<text::StringSpan> spans_;  // by id
-  std::vector<uint8_t> in_model_;        // by id: named by a merge
+  std::vector<text::StringSpan> spans_;  // indexed by id
+  std::vector<uint8_t> in_model_;        // indexed by id: a merge names the token
   text::TokenizerJson out_;
 };
 

@@ -1,5 +1,5 @@
-// Any bytes as a small vocabulary of a GGUF file: refused with a message or loaded, and then
-// encoding and decoding must hold up.
+// Fuzzes small GGUF vocabularies with any bytes: they are refused with a message or loaded, and
+// encoding and decoding must then be consistent.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    &vocabulary.unk, &vocabulary.pad}) {
     *id = source.id();
   }
-  // Lines of tokens with type and score in front; behind an empty one, lines of merges.
+  // Lines of tokens preceded by type and score; after an empty line, lines of merges.
   std::string_view lines = source.bytes;
   bool in_merges = false;
   while (!lines.empty()) {

@@ -1,5 +1,5 @@
-// Real vocabularies twice: from tokenizer.json, and from what llama.cpp's converter makes of it in
-// a GGUF file. Both must encode and decode alike.
+// Reads real vocabularies twice: from tokenizer.json, and from llama.cpp's conversion of it to a
+// GGUF file. Both must encode and decode alike.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ const std::map<std::string, std::string> kPreKinds = {
     {"qwen2.5", "qwen2"},
 };
 
-// A vocabulary with the strings it views.
+// A vocabulary with the strings that it views.
 struct Owned {
   std::deque<std::string> strings;
   GgufVocabulary vocabulary;
@@ -55,8 +55,8 @@ bool is_byte_name(const std::string& token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
 }
 
-// Makes what llama.cpp's convert_hf_to_gguf.py makes, with `num_padding` rows of the embedding past
-// the last token.
+// Does the same as llama.cpp's convert_hf_to_gguf.py, with `num_padding` rows of the embedding
+// after the last token.
 std::unique_ptr<Owned> convert(const json& file, const std::string& pre, int num_padding) {
   auto out = std::make_unique<Owned>();
   GgufVocabulary& to = out->vocabulary;
@@ -125,7 +125,7 @@ const Both& load_both(const std::string& name) {
   both.json = text::load_shared_tokenizer(name);
   if (!both.json) return both;
 
-  // What the converter takes from tokenizer_config.json, which is not among the data.
+  // The converter takes this from tokenizer_config.json, which is not among the data.
   const auto ids = both.json->encode("");
   if (!ids.ok() || ids->size() > 1) return both;
   both.owned->vocabulary.add_bos = !ids->empty();
@@ -157,7 +157,7 @@ class SharedGgufVocabulary : public ::testing::TestWithParam<std::string> {
       const auto given = gguf_->encode(text, options);
       ASSERT_TRUE(wanted.ok()) << wanted.status().message();
       ASSERT_TRUE(given.ok()) << given.status().message();
-      // What only the GGUF file calls special is no token here.
+      // A text that only the GGUF file calls special is not a token here.
       if (!parse_special && names_made_special(text)) continue;
       ASSERT_EQ(*given, *wanted) << text.substr(0, 200);
       ASSERT_EQ(gguf_->decode(*given, false), json_->decode(*wanted, false));
@@ -291,7 +291,7 @@ TEST(SharedGgufVocabularies, MergesOfALlamaFileAreTaken) {
     const Result<Tokenizer> tokenizer = Tokenizer::from_gguf(with_merges);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
     EXPECT_EQ(tokenizer->fingerprint(), both.gguf->fingerprint());
-    // With them gone, merges follow from the scores: others follow from other scores.
+    // Without them, merges follow from the scores: other scores give other merges.
     GgufVocabulary upside_down = both.owned->vocabulary;
     for (float& score : upside_down.scores) score = -score;
     const Result<Tokenizer> other = Tokenizer::from_gguf(upside_down);

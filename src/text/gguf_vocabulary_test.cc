@@ -1,5 +1,5 @@
-// Tokenizers made from small vocabularies in the form of GGUF files; expected ids follow from the
-// rules by hand.
+// Tests tokenizers made from small vocabularies in the form of GGUF files; the expected ids are
+// derived from the rules by hand.
 #include "text/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ int32_t add(GgufVocabulary& vocabulary, const std::string& token, int32_t type =
   return static_cast<int32_t>(vocabulary.tokens.size()) - 1;
 }
 
-// Ids 0..255 are the bytes; then come "ab", "12" and "abab", <|end|> (control) and <tool> (user
+// Ids 0..255 are the bytes, followed by "ab", "12" and "abab", <|end|> (control) and <tool> (user
 // defined), an unused token and two rows of padding.
 constexpr int32_t kAb = 256, k12 = 257, kAbab = 258, kEnd = 259, kTool = 260, kUnused = 261;
 GgufVocabulary byte_level(const std::string& pre = "gpt-2") {
@@ -106,13 +106,13 @@ TEST(GgufByteLevel, TypesOfTokens) {
   EXPECT_TRUE(tokenizer.is_special(kEnd));
   EXPECT_FALSE(tokenizer.is_special(kTool));
   EXPECT_EQ(ids_of(tokenizer, "ab<|end|><tool>"), (Ids{kAb, kEnd, kTool}));
-  // User-defined tokens are found in any text, control tokens only where the caller allows it.
+  // User-defined tokens are found in any text, control tokens only if the caller allows it.
   const Ids plain = ids_of(tokenizer, "ab<|end|><tool>", {.parse_special = false});
   EXPECT_EQ(std::count(plain.begin(), plain.end(), kEnd), 0);
   EXPECT_EQ(std::count(plain.begin(), plain.end(), kTool), 1);
   EXPECT_EQ(tokenizer.decode(Ids{kAb, kEnd, kTool}), "ab<tool>");
   EXPECT_EQ(tokenizer.decode(Ids{kAb, kEnd, kTool}, false), "ab<|end|><tool>");
-  // An unused token is a token; padding is none.
+  // An unused token is a token; padding is not.
   EXPECT_EQ(tokenizer.token_text(kUnused), "spare");
   EXPECT_EQ(tokenizer.vocab_size(), kUnused + 1);
   EXPECT_FALSE(tokenizer.token_id("[PAD262]").has_value());
@@ -189,7 +189,7 @@ TEST(GgufByteLevel, EveryKindLoadsAndGivesTheTextBack) {
 TEST(GgufSentencePiece, MergesFollowFromScores) {
   const Tokenizer tokenizer = must_load(sentence_piece());
   const EncodeOptions plain{.add_special_tokens = false};
-  // "ab" scores best, then "bc", then mark + "a".
+  // "ab" has the best score, then "bc", then mark + "a".
   EXPECT_EQ(ids_of(tokenizer, "abc", plain), (Ids{kSpace, kAB, kC}));
   EXPECT_EQ(ids_of(tokenizer, "bc", plain), (Ids{kSpace, kBC}));
   EXPECT_EQ(ids_of(tokenizer, "ac", plain), (Ids{kSpaceA, kC}));
@@ -206,7 +206,7 @@ TEST(GgufSentencePiece, BytesSpacesAndSpecialTokens) {
   EXPECT_EQ(tokenizer.decode(ids_of(tokenizer, " a")), " a");
   EXPECT_TRUE(tokenizer.is_special(0) && tokenizer.is_special(1) && tokenizer.is_special(2));
   EXPECT_FALSE(tokenizer.is_special(3));
-  // A space is put before what follows a special token.
+  // A space is put before the text after a special token.
   EXPECT_EQ(ids_of(tokenizer, "b</s>b", {.add_special_tokens = false}),
             (Ids{kSpace, kB, 2, kSpace, kB}));
 }
@@ -219,7 +219,7 @@ TEST(GgufSentencePiece, SpacePrefixAsTheFileSays) {
   const Tokenizer tokenizer = must_load(vocabulary);
   EXPECT_EQ(ids_of(tokenizer, "b a"), (Ids{kB, kSpaceA}));
   EXPECT_EQ(tokenizer.decode(Ids{kSpaceA}), " a");
-  // A user-defined run of spaces is one of U+2581, found before any merge.
+  // A user-defined run of spaces is a run of U+2581, found before any merge.
   EXPECT_EQ(tokenizer.token_text(run), std::string(kMark) + kMark);
   EXPECT_EQ(ids_of(tokenizer, "b  a"), (Ids{kB, run, kA}));
   EXPECT_EQ(tokenizer.decode(Ids{kB, run, kA}), "b  a");
@@ -251,7 +251,7 @@ TEST(GgufVocabulary, BosAndEos) {
   EXPECT_EQ(ids_of(must_load(bytes), ""), Ids{});
   bytes.add_eos = true;
   EXPECT_EQ(ids_of(must_load(bytes), ""), (Ids{kEnd}));
-  // llama.cpp's default is BOS for some families; the file's own word goes before it.
+  // llama.cpp's default is BOS for some families; the file's own value has priority.
   bytes = byte_level("glm4");
   EXPECT_EQ(ids_of(must_load(bytes), ""), Ids{});
   bytes.add_bos = true;
@@ -270,7 +270,7 @@ struct Refusal {
   const char* what;
   StatusCode code;
   std::function<void(GgufVocabulary&)> break_it;
-  std::string message;  // a part of it
+  std::string message;  // a part of the message
 };
 
 void expect_refusals(const GgufVocabulary& good, const std::vector<Refusal>& refusals) {

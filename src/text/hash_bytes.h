@@ -1,5 +1,5 @@
-// A hash of bytes for in-memory tables and fingerprints. The same on every machine of one byte
-// order; not meant to resist an adversary who picks keys.
+// A hash of bytes for in-memory tables and fingerprints. It is the same on every machine of one
+// byte order; it does not resist an adversary who chooses keys.
 #pragma once
 
 #include <cstdint>

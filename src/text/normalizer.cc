@@ -12,7 +12,7 @@ namespace forerun::text {
 namespace {
 
 constexpr int kMaxNormalizerNesting = 16;
-// A rewrite may lengthen the text; past this it is taken for an attack.
+// A rewrite may lengthen the text; growth beyond this factor counts as an attack.
 constexpr size_t kMaxGrowth = 64;
 constexpr size_t kMaxNormalizers = 64;
 
@@ -30,7 +30,8 @@ std::string_view strip(std::string_view text, bool left, bool right) {
   return text;
 }
 
-// Writes `text` with every `pattern` replaced into `out`; false, `out` untouched, if there is none.
+// Writes `text` to `out` with every `pattern` replaced; returns false, with `out` unchanged, if
+// there is none.
 bool replace_text(std::string_view text, std::string_view pattern, std::string_view content,
                   std::string& out) {
   size_t found = pattern.empty() ? std::string_view::npos : text.find(pattern);
@@ -145,7 +146,7 @@ size_t Normalizer::max_shrink() const {
   // turns three bytes into one (U+212A).
   constexpr size_t kFormShrink = 16;
   constexpr size_t kLowerShrink = 3;
-  constexpr size_t kMaxShrink = size_t{1} << 20;  // a larger bound would be of no use
+  constexpr size_t kMaxShrink = size_t{1} << 20;  // a larger bound would be useless
   size_t shrink = 1;
   for (const Step& step : steps_) {
     if (std::holds_alternative<Form>(step)) {

@@ -1,5 +1,5 @@
-// The normalizer of tokenizer.json: a list of rewrites of the text before it is split.
-// Const and thread-safe; callers bring their own scratch.
+// The normalizer of tokenizer.json: a list of rewrites of the text before it is split. Const and
+// thread-safe; callers bring their own scratch.
 #pragma once
 
 #include <string>
@@ -21,15 +21,16 @@ class Normalizer {
   };
 
   // Accepts Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents and
-  // ByteLevel; null is the empty list. Others are kUnsupported by name.
+  // ByteLevel; null is the empty list. Fails with kUnsupported and the name for others.
   static Result<Normalizer> build(const JsonValue& field);
 
   bool empty() const { return steps_.empty(); }
-  // Normalizing makes a text shorter, in bytes, by at most this factor; 0: there is no bound.
+  // Returns the largest factor, in bytes, by which normalizing shortens a text; 0: there is no
+  // bound.
   size_t max_shrink() const;
 
-  // The rewritten text: `text` itself where nothing changed, else a view of `scratch` that lives
-  // until its next use. `text` must be well-formed UTF-8 and must not lie in `scratch`.
+  // Returns the rewritten text: `text` itself if it is unchanged, else a view of `scratch` that is
+  // valid until its next use. `text` must be well-formed UTF-8 and must not be in `scratch`.
   Result<std::string_view> apply(std::string_view text, Scratch& scratch,
                                  Regex::Matcher& matcher) const;
 
@@ -59,7 +60,7 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// `pattern` as tokenizer.json writes it: {"String": s} or {"Regex": r}.
+// Reads a `pattern` of tokenizer.json: {"String": s} or {"Regex": r}.
 Result<Regex> read_pattern(const JsonValue& pattern);
 
 }  // namespace forerun::text

@@ -1,9 +1,10 @@
-// Pairs of neighbouring symbols that may be joined, lowest merge rank first, leftmost among equals.
+// A queue of pairs of neighbouring symbols that may be joined: lowest merge rank first, leftmost
+// among equals.
 //
-// Each rank in the queue has a list of positions. The positions of one rank nearly always come from
-// left to right; then pushing and popping need no search. The others go to a heap beside the list,
-// so that no order costs more than O(log n) a pair. One heap over all pairs would always cost that,
-// with a cache miss a level: seconds for a word of megabytes.
+// Each rank in the queue has a list of positions. The positions of one rank nearly always arrive
+// from left to right; pushing and popping then need no search. Other positions go to a heap beside
+// the list, so that no order costs more than O(log n) per pair. One heap over all pairs would
+// always cost that, with a cache miss per level: seconds for a word of megabytes.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ class PairQueue {
   // Empties the queue. Ranks pushed from now on must be below `num_ranks`.
   void reset(size_t num_ranks);
   void push(const Pair& pair);
-  // Removes and returns the first pair; nothing where the queue is empty.
+  // Removes and returns the first pair; nothing if the queue is empty.
   std::optional<Pair> pop();
 
  private:
@@ -32,9 +33,9 @@ class PairQueue {
     uint32_t rank = 0;
     int32_t joined = 0;
     bool is_open = false;           // its rank is in open_
-    size_t begin = 0;               // where the rest of in_order begins
+    size_t begin = 0;               // begin of the remaining part of in_order
     std::vector<int32_t> in_order;  // ascending
-    // A heap, lowest first: positions that came below in_order's last one.
+    // A heap, lowest first: positions below the last one of in_order.
     std::vector<int32_t> late;
 
     void push(int32_t pos);
@@ -42,10 +43,10 @@ class PairQueue {
     bool empty() const { return begin == in_order.size() && late.empty(); }
   };
 
-  std::vector<int32_t> bucket_of_rank_;  // -1: none
+  std::vector<int32_t> bucket_of_rank_;  // -1: no bucket
   std::vector<Bucket> buckets_;          // the first num_buckets_ are in use; others keep memory
   size_t num_buckets_ = 0;
-  std::vector<uint32_t> open_;  // a heap, lowest first: ranks whose bucket is not empty
+  std::vector<uint32_t> open_;  // a heap, lowest first: ranks with a non-empty bucket
 };
 
 }  // namespace forerun::text

@@ -14,7 +14,7 @@ Result<int32_t> read_id(const JsonValue& field) {
   return static_cast<int32_t>(id);
 }
 
-// [token, id] of BertProcessing and RobertaProcessing.
+// Reads [token, id] of BertProcessing and RobertaProcessing.
 Result<int32_t> read_pair(const JsonValue& field) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<JsonValue> pair, field.as_list());
   if (pair.size() != 2) return field.refuse("[token, id]", StatusCode::kCorrupt);

@@ -1,5 +1,5 @@
-// The post-processor of tokenizer.json, reduced to what it does to ids: tokens put before and
-// behind a single sequence.
+// The post-processor of tokenizer.json, reduced to its effect on ids: tokens before and after a
+// single sequence.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct PostProcessor {
   std::vector<int32_t> before, behind;
 
   // Accepts Sequence, TemplateProcessing (its "single" with sequence A once), BertProcessing,
-  // RobertaProcessing and ByteLevel (which changes offsets only); null adds nothing.
+  // RobertaProcessing and ByteLevel (which changes only offsets); null adds nothing.
   static Result<PostProcessor> build(const JsonValue& field);
 };
 

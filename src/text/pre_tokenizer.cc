@@ -88,13 +88,13 @@ Status PreTokenizer::append(const JsonValue& field, int depth, std::vector<Step>
   if (type == "Metaspace") return append_metaspace(field, out);
   if (type == "Digits") {
     FORERUN_ASSIGN_OR_RETURN(const bool single, field["individual_digits"].bool_or(false));
-    // Spelled so that a match's first byte is one of few: most pieces are then passed over unseen.
+    // Written so that a match's first byte is one of few, which skips most pieces quickly.
     return append_pattern("[0-9]|(?=[^\\x{0}-\\x{7f}])\\p{N}",
                           single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false,
                           out);
   }
   if (type == "Whitespace") {
-    // Rust's regex, not Oniguruma: \w has the two joiners and none of Latin-1's fractions.
+    // Rust's regex, not Oniguruma: \w includes the two joiners and none of Latin-1's fractions.
     return append_pattern("[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+",
                           SplitBehavior::kRemoved, true, out);
   }
@@ -153,7 +153,7 @@ Status PreTokenizer::append_metaspace(const JsonValue& field, std::vector<Step>&
   if (mark.empty() || first_code_point(mark).len_bytes != mark.size()) {
     return field["replacement"].refuse("one character", StatusCode::kUnsupported);
   }
-  // Files from before prepend_scheme say only whether a space is added.
+  // Files older than prepend_scheme have only a flag whether a space is added.
   FORERUN_ASSIGN_OR_RETURN(const bool add, field["add_prefix_space"].bool_or(true));
   FORERUN_ASSIGN_OR_RETURN(const std::string scheme,
                            field["prepend_scheme"].string_or(add ? "always" : "never"));
@@ -225,7 +225,7 @@ Status PreTokenizer::apply(std::string_view text, bool starts_input, Regex::Matc
     } else if (const auto* metaspace = std::get_if<Metaspace>(&step)) {
       FORERUN_RETURN_IF_ERROR(apply_metaspace(*metaspace, matcher, pieces));
     }
-    // A step at most quadruples the text: below this, offsets of the next one fit in 32 bits.
+    // A step at most quadruples the text: below this, offsets of the next one fit into 32 bits.
     if (pieces.text.size() > kMaxTextBytes) {
       return Status(StatusCode::kResourceExhausted,
                     "pre-tokenizer: text grew past 512 MiB; accepted: shorter text");

@@ -1,4 +1,4 @@
-// The pre-tokenizer of tokenizer.json: cuts normalized text into the pieces that are encoded one
+// The pre-tokenizer of tokenizer.json: splits normalized text into the pieces that are encoded one
 // by one. Const and thread-safe; callers bring their own Pieces.
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace forerun::text {
 
-// A text and its pieces in order; scratch that is used again from call to call.
+// A text and its pieces in order; its memory is reused from call to call.
 struct Pieces {
-  std::string_view text;  // the caller's, or `owned` once a step rewrote it
+  std::string_view text;  // the caller's text, or `owned` once a step has rewritten it
   std::vector<PieceSpan> spans;
-  bool starts_input = false;  // the first piece begins where the whole input begins
+  bool starts_input = false;  // the first piece starts at the beginning of the whole input
 
   std::string owned, owned_next;
   std::vector<PieceSpan> spans_next;
@@ -28,19 +28,19 @@ struct Pieces {
 class PreTokenizer {
  public:
   // Accepts Sequence, Split, ByteLevel, Metaspace, Digits, Whitespace, WhitespaceSplit,
-  // Punctuation, BertPreTokenizer and CharDelimiterSplit; null keeps the text in one piece. Others
-  // are kUnsupported by name.
+  // Punctuation, BertPreTokenizer and CharDelimiterSplit; null keeps the text in one piece. Fails
+  // with kUnsupported and the name for others.
   static Result<PreTokenizer> build(const JsonValue& field);
 
-  // Whether the last step is ByteLevel's spelling in the byte alphabet. apply() leaves it out then,
-  // for a model that takes raw bytes, unless spell_bytes() is called.
+  // Returns whether the last step is ByteLevel's conversion to the byte alphabet. apply() then
+  // skips it, for a model that takes raw bytes, unless spell_bytes() is called.
   bool ends_in_byte_level() const { return ends_in_byte_level_; }
   void spell_bytes();
 
-  // Whether every byte of a text is in one of its pieces.
+  // Returns whether every byte of a text is in one of its pieces.
   bool keeps_all() const;
 
-  // Cuts `text` (well-formed UTF-8, kept as a view).
+  // Splits `text` (well-formed UTF-8, kept as a view).
   Status apply(std::string_view text, bool starts_input, Regex::Matcher& matcher,
                Pieces& pieces) const;
 

@@ -11,7 +11,8 @@
 namespace forerun::text {
 namespace {
 
-// Enough for any honest pattern on megabytes of text; a hostile one stops within about a second.
+// Enough for any reasonable pattern on megabytes of text; a hostile one stops within about a
+// second.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr size_t kJitStackStart = 32 * 1024;
 constexpr size_t kJitStackMax = 1024 * 1024;
@@ -31,8 +32,8 @@ struct Regex::Code {
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
 
-  // The first byte at or behind `from` that a match can begin with. Far cheaper than a call that
-  // finds nothing, which is what most pieces of a long chain of splits would cost.
+  // Returns the first position from `from` on where a match can begin. This is far cheaper than a
+  // call that finds nothing, which most pieces of a long chain of splits would cost.
   size_t first_candidate(std::string_view text, size_t from) const {
     if (!first_bytes) return from;
     while (from < text.size()) {
@@ -45,7 +46,7 @@ struct Regex::Code {
 
   pcre2_code* code = nullptr;
   bool jit = false;
-  const uint8_t* first_bytes = nullptr;  // 256 bits, where every match begins with one of a set
+  const uint8_t* first_bytes = nullptr;  // 256 bits, if every match begins with one of a set
 };
 
 struct Regex::Matcher::State {
@@ -140,7 +141,7 @@ Result<std::optional<MatchSpan>> Regex::find(std::string_view text, size_t from,
     from = code_->first_candidate(text, from);
     if (from == text.size()) return std::optional<MatchSpan>();
   }
-  // A view of nothing may point nowhere, which the JIT's direct entry does not accept.
+  // An empty view may have a null pointer, which the JIT's direct entry does not accept.
   static constexpr char kEmpty[] = "";
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.empty() ? kEmpty : text.data());
   const int found = code_->jit ? pcre2_jit_match(code_->code, subject, text.size(), from, 0,
@@ -153,7 +154,7 @@ Result<std::optional<MatchSpan>> Regex::find(std::string_view text, size_t from,
                   "regular expression gave up on this text: " + message_of(found));
   }
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(state.data);
-  // \K can put the beginning past the end; such a match is read as empty.
+  // \K can move the beginning past the end; such a match reads as empty.
   const size_t end = offsets[1];
   return std::optional<MatchSpan>(MatchSpan{offsets[0] < end ? offsets[0] : end, end});
 }

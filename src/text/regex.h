@@ -1,7 +1,7 @@
-// A compiled regular expression as tokenizer.json writes them (Oniguruma's syntax), run by PCRE2.
+// A compiled regular expression in tokenizer.json's syntax (Oniguruma's), run by PCRE2.
 //
-// Immutable after compile; matching is thread-safe as every caller brings its own Matcher. Text
-// must be well-formed UTF-8. Work is bounded: a pattern that backtracks too much fails with
+// Immutable after compile; matching is thread-safe since every caller brings its own Matcher. Text
+// must be well-formed UTF-8. Work is limited: a pattern that backtracks too much fails with
 // kResourceExhausted instead of hanging.
 #pragma once
 
@@ -16,14 +16,14 @@
 namespace forerun::text {
 
 struct MatchSpan {
-  size_t begin = 0;  // bytes
+  size_t begin = 0;  // in bytes
   size_t end = 0;
 };
 
 class Regex {
  public:
-  // Scratch space of one caller: match data and the JIT's stack. Not thread-safe; one for all
-  // expressions.
+  // Working memory of one caller: match data and the JIT's stack. Not thread-safe; one object
+  // serves all expressions.
   class Matcher {
    public:
     Matcher();
@@ -37,15 +37,16 @@ class Regex {
     std::unique_ptr<State> state_;
   };
 
-  // `pattern` in Oniguruma's syntax. \s, \w and \d get Oniguruma's Unicode meaning; constructs
-  // whose meaning differs in PCRE2 (\h, nested classes, class intersection, inline flags other
-  // than i and x) are refused by name.
+  // `pattern` is in Oniguruma's syntax. \s, \w and \d get Oniguruma's Unicode meaning; constructs
+  // with another meaning in PCRE2 (\h, nested classes, class intersection, inline flags other than
+  // i and x) are refused by name.
   static Result<Regex> compile(std::string_view pattern);
 
-  // An expression that matches `text` literally.
+  // Compiles an expression that matches `text` literally.
   static Result<Regex> compile_literal(std::string_view text);
 
-  // The leftmost match in text[from, ...); look-behind sees text[0, from). No value: no match.
+  // Returns the leftmost match in text[from, ...); look-behind sees text[0, from). No value: no
+  // match.
   Result<std::optional<MatchSpan>> find(std::string_view text, size_t from, Matcher& matcher) const;
 
  private:

@@ -8,14 +8,14 @@
 namespace forerun::text {
 namespace {
 
-// Oniguruma's Unicode \s, \w and \d as members of a class. PCRE2's own differ: its \s has U+180E
-// (a space before Unicode 6.3), its \w lacks marks and connectors.
+// Oniguruma's Unicode \s, \w and \d as members of a class. PCRE2's own differ: its \s has U+180E (a
+// space before Unicode 6.3), its \w lacks marks and connectors.
 constexpr std::string_view kSpaceMembers =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"
     "\\x{205f}\\x{3000}";
 constexpr std::string_view kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-// Outside a class, and where \b looks, Oniguruma asks a table of Latin-1 first, which has the
-// superscripts and fractions among the word characters. Circled digits are none anywhere.
+// Outside a class, and for \b, Oniguruma uses a table of Latin-1 first, which has superscripts and
+// fractions among the word characters. Circled digits are never word characters.
 constexpr std::string_view kWord =
     "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]";
 constexpr std::string_view kDigitMembers = "\\p{Nd}";
@@ -34,8 +34,8 @@ std::string_view members_of(char kind) {
 }
 
 // Members of Oniguruma's POSIX classes; PCRE2's own [:alpha:] lacks circled letters and marks, its
-// [:punct:] symbols beyond Latin-1. [:graph:] and [:print:] are left out: they take format
-// characters and what is private, which has no short name.
+// [:punct:] symbols beyond Latin-1. [:graph:] and [:print:] are left out: they include format and
+// private-use characters, which have no short name.
 std::string_view posix_members(std::string_view name) {
   struct Class {
     std::string_view name, members;
@@ -54,7 +54,7 @@ std::string_view posix_members(std::string_view name) {
   return {};
 }
 
-// Whether `name` is a Unicode script that tokenizers' patterns use.
+// Returns whether `name` is a Unicode script that tokenizers' patterns use.
 bool is_script(std::string_view name) {
   static constexpr std::string_view kScripts[] = {
       "Arabic",   "Armenian", "Bengali",   "Bopomofo",  "Cyrillic", "Devanagari",
@@ -119,7 +119,7 @@ class Translator {
       case 'M':
       case 'c':
         return refuse(std::string("\\") + kind);
-      case 'v':  // a vertical tab there, any vertical space in PCRE2
+      case 'v':  // a vertical tab in Oniguruma, any vertical space in PCRE2
         out_ += "\\x{b}";
         break;
       case 'b':
@@ -162,7 +162,8 @@ class Translator {
     return {};
   }
 
-  // \p{Han} is the script itself; PCRE2's has the characters that are used with the script as well.
+  // Translates \p{...}. \p{Han} is the script itself; PCRE2's also has the characters that are used
+  // with the script.
   void property(char kind) {
     out_.push_back('\\');
     out_.push_back(kind);
@@ -182,7 +183,8 @@ class Translator {
     at_ = end + 1;
   }
 
-  // Where a word character and another one meet or, unless `at_change`, where two of one kind do.
+  // Matches between a word character and another one or, unless `at_change`, between two of one
+  // kind.
   void word_boundary(bool at_change) {
     const std::string word(kWord);
     const std::string begins = "(?<!" + word + ")(?" + (at_change ? "=" : "!") + word + ")";
@@ -190,7 +192,7 @@ class Translator {
     out_ += "(?:" + begins + "|" + ends + ")";
   }
 
-  // \S inside a class is its PCRE2 namesake where that is the same set, \D a property.
+  // \S inside a class becomes PCRE2's \S and U+180E, \D a property.
   Status negated_member(char kind) {
     out_ += kind == 'D' ? "\\P{Nd}" : "\\S\\x{180e}";
     at_ += 2;
@@ -234,7 +236,7 @@ class Translator {
     return {};
   }
 
-  // Inline flags: i and x mean the same; Oniguruma's m is PCRE2's s, and others have no twin.
+  // Inline flags: i and x mean the same; Oniguruma's m is PCRE2's s, and others have no equivalent.
   Status group() {
     out_.push_back('(');
     ++at_;
@@ -257,7 +259,7 @@ class Translator {
 
   std::string_view pattern_;
   size_t at_ = 0;
-  std::ptrdiff_t class_open_ = -1;  // where the open class began, or -1
+  std::ptrdiff_t class_open_ = -1;  // start of the open class, or -1
   std::string out_;
 };
 

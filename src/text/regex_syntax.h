@@ -1,4 +1,4 @@
-// Translates a regular expression from Oniguruma's syntax (what tokenizer.json holds) to PCRE2's.
+// Translates a regular expression from Oniguruma's syntax (that of tokenizer.json) to PCRE2's.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace forerun::text {
 
-// kUnsupported, naming the construct, for what means something else in PCRE2.
+// Fails with kUnsupported, naming the construct, if it has another meaning in PCRE2.
 Result<std::string> translate_onig_to_pcre(std::string_view pattern);
 
 }  // namespace forerun::text

@@ -41,7 +41,7 @@ void apply_behavior(const std::vector<SplitPart>& parts, SplitBehavior behavior,
       }
       break;
     case SplitBehavior::kMergedWithNext:
-      // If matches follow each other, only the last joins the piece behind it.
+      // If matches follow each other, only the last joins the piece after it.
       for (size_t i = 0; i < count;) {
         PieceSpan span = parts[i].span;
         const bool takes_next = parts[i].is_match && i + 1 < count && !parts[i + 1].is_match;

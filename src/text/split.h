@@ -1,5 +1,5 @@
-// Splitting text at the matches of a regular expression, with the behaviours that tokenizer.json
-// names for what becomes of the matches.
+// Splits text at the matches of a regular expression, with tokenizer.json's behaviours for the
+// matches.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class SplitBehavior : uint8_t {
   kRemoved,             // matches are dropped
   kIsolated,            // a match is a piece of its own
   kMergedWithPrevious,  // a match ends the piece before it
-  kMergedWithNext,      // a match begins the piece behind it
+  kMergedWithNext,      // a match begins the piece after it
   kContiguous,          // neighbouring matches form one piece
 };
 
@@ -40,14 +40,14 @@ struct PieceSpan {
   uint32_t begin = 0, end = 0;
 };
 
-// Parts of a text in order, each with whether it matched. Scratch of split_text.
+// Parts of a text in order, each with whether it matched. Reused memory of split_text().
 struct SplitPart {
   PieceSpan span;
   bool is_match = false;
 };
 
 // Appends the non-empty pieces of text[piece] to `out`; `invert` swaps matches and the text between
-// them. Only the piece itself is seen by the expression.
+// them. The expression sees only the piece itself.
 Status split_text(std::string_view text, PieceSpan piece, const Regex& pattern,
                   SplitBehavior behavior, bool invert, Regex::Matcher& matcher,
                   std::vector<SplitPart>& parts, std::vector<PieceSpan>& out);

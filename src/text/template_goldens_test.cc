@@ -1,4 +1,4 @@
-// Chat templates against what Jinja2 makes of them (tools/make_text_goldens.py).
+// Compares chat templates with Jinja2's output (tools/make_text_goldens.py).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,8 +64,8 @@ TEST(TemplateGoldens, Snippets) {
   }
 }
 
-// The text of `key`'s value within the JSON text `object`: parsing and dumping it would lose digits
-// of numbers past 64 bits.
+// Returns the text of `key`'s value within the JSON text `object`: parsing and dumping it would
+// lose digits of numbers beyond 64 bits.
 std::string member_text(const ordered_json& object, const char* key) {
   return object.contains(key) ? object[key].get<std::string>() : "";
 }

@@ -1,4 +1,5 @@
-// For this folder's tests and benches: data beside the repository, unpacked where it is packed.
+// Helpers for this folder's tests and benches: they read data beside the repository and unpack
+// packed files.
 #pragma once
 
 #include <memory>
@@ -10,19 +11,19 @@
 
 namespace forerun::text {
 
-// <repository>/../shared/data
+// Returns <repository>/../shared/data.
 std::string shared_data_dir();
 
-// A file below shared_data_dir(); empty where it is absent.
+// Returns a file below shared_data_dir(); empty if it is absent.
 std::string read_shared_file(const std::string& path);
 
-// The lines of such a file without the empty ones.
+// Returns the non-empty lines of such a file.
 std::vector<std::string> read_shared_lines(const std::string& path);
 
-// tokenizers/<name>.tokenizer.json.xz unpacked by `xz`; empty where file or program is absent.
+// Returns tokenizers/<name>.tokenizer.json.xz unpacked by `xz`; empty if file or program is absent.
 std::string read_shared_tokenizer_json(const std::string& name);
 
-// Null where it is absent or refused (then with a line on standard error).
+// Returns null if it is absent or refused (then with a line on standard error).
 std::unique_ptr<Tokenizer> load_shared_tokenizer(const std::string& name);
 
 }  // namespace forerun::text

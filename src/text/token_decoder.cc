@@ -20,7 +20,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// The byte of "<0xHH>", or -1.
+// Returns the byte of "<0xHH>", or -1.
 int16_t byte_of_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   const int high = hex_digit(token[3]);
@@ -41,7 +41,7 @@ std::string replaced(std::string_view text, std::string_view pattern, std::strin
   return out;
 }
 
-// Drops up to `count` times `content` from the front of `text`; returns what is left of the count.
+// Drops `content` up to `count` times from the front of `text`; returns the remaining count.
 int64_t strip_front(std::string_view& text, std::string_view content, int64_t count) {
   while (count > 0 && text.starts_with(content)) {
     text.remove_prefix(content.size());

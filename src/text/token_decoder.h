@@ -1,8 +1,9 @@
-// The decoder of tokenizer.json as a stream: tokens in, text out, in pieces of whole characters.
+// The decoder of tokenizer.json as a stream: it takes tokens and returns text in pieces of whole
+// characters.
 //
-// Every token's own contribution is worked out once at load; what depends on neighbours (bytes that
-// together form a character, the space that the first token loses) lives in DecodeState. The
-// decoder is const and thread-safe; a state belongs to one stream.
+// Every token's own contribution is computed once at load; the parts that depend on neighbours
+// (bytes that together form a character, the space that the first token loses) are in DecodeState.
+// The decoder is const and thread-safe; a state belongs to one stream.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +20,35 @@ namespace forerun::text {
 
 // The state of a stream of tokens.
 struct DecodeState {
-  bool first = true;      // no token has come yet
-  int64_t to_strip = -1;  // leading characters that may still be dropped; -1 before the first
-  std::string pending;    // the beginning of a character whose rest has not come
+  bool first = true;      // no token has arrived yet
+  int64_t to_strip = -1;  // leading characters that may still be dropped; -1 before the first token
+  std::string pending;    // the beginning of an incomplete character
 };
 
 class TokenDecoder {
  public:
   // Accepts ByteLevel, Replace (of a string), ByteFallback, Metaspace, Fuse, Strip and Sequences of
-  // them as published files nest them; null joins tokens by spaces. Others are kUnsupported.
+  // them as published files nest them; null joins tokens by spaces. Fails with kUnsupported for
+  // others.
   static Result<TokenDecoder> build(const JsonValue& field);
 
-  // Tells the decoder the token of the next id; ids come in order from 0, absent ones as "".
-  // `literal`: an added token that the model's vocabulary lacks. It was cut out of the text as it
-  // stands, and ByteLevel gives it back so (DeepSeek-Coder has such tokens beyond ASCII, which
-  // Hugging Face's decoder takes for byte stand-ins and breaks).
+  // Adds the token of the next id; ids come in order from 0, absent ones as "". `literal`: an added
+  // token that the model's vocabulary lacks. It was cut out of the text unchanged, and ByteLevel
+  // returns it unchanged (DeepSeek-Coder has such tokens beyond ASCII, which Hugging Face's decoder
+  // mistakes for the byte alphabet and breaks).
   void add_token(std::string_view token, bool present, bool literal = false);
 
-  // Appends what can be said now that token `id` has come; ids without a token say nothing.
+  // Appends the text that is certain after token `id`; ids without a token add nothing.
   //
-  // Ill-formed bytes become U+FFFD: a maximal ill-formed subpart each with ByteLevel, a byte each
+  // Ill-formed bytes become U+FFFD: one per maximal ill-formed subpart with ByteLevel, one per byte
   // with ByteFallback.
   void push(int32_t id, DecodeState& state, std::string& out) const;
 
-  // The bytes that token `id` adds after other tokens, before ill-formed bytes are replaced.
+  // Returns the bytes that token `id` adds after other tokens, before ill-formed bytes are
+  // replaced.
   std::optional<std::string> bytes_of(int32_t id) const;
 
-  // Appends what was held back; the stream is over.
+  // Appends the text that was held back, and ends the stream.
   void finish(DecodeState& state, std::string& out) const;
 
  private:
@@ -79,12 +82,12 @@ class TokenDecoder {
   bool depends_on_first_ = false;  // a step treats the first token differently
   bool fused_ = false;
   Bytes bytes_ = Bytes::kNone;
-  std::vector<TokenStep> steps_;  // what is done to each token
-  Strip strip_;                   // what is taken off the whole text; start 0: nothing
+  std::vector<TokenStep> steps_;  // changes to each token
+  Strip strip_;                   // removed from the whole text; start 0: nothing
   std::string arena_;
   std::vector<Entry> entries_;
   std::string first_arena_;
-  std::vector<Entry> first_entries_;  // the same for a first token, if depends_on_first_
+  std::vector<Entry> first_entries_;  // entries for a first token, if depends_on_first_
 };
 
 }  // namespace forerun::text

@@ -15,14 +15,14 @@ class TokenTable {
 
   void reserve(size_t tokens, size_t bytes);
 
-  // Adds id -> text and text -> id. kSame: the very pair was there. kIdTaken and kTextTaken leave
-  // the table as it was.
+  // Adds id -> text and text -> id. kSame: the table already had this pair. kIdTaken and kTextTaken
+  // leave the table unchanged.
   Inserted insert(std::string_view text, int32_t id);
 
-  // -1 where absent.
+  // Returns -1 if absent.
   int32_t find(std::string_view text) const;
 
-  // Lives as long as the table. Empty where the id has no token.
+  // Returns a token's text, valid as long as the table; empty if the id has no token.
   std::string_view text(int32_t id) const {
     if (!has(id)) return {};
     const Span& span = spans_[static_cast<size_t>(id)];
@@ -33,7 +33,7 @@ class TokenTable {
            spans_[static_cast<size_t>(id)].offset != kAbsent;
   }
 
-  // Highest id + 1.
+  // Returns the highest id + 1.
   int32_t end_id() const { return static_cast<int32_t>(spans_.size()); }
 
  private:
@@ -47,7 +47,7 @@ class TokenTable {
 
   std::string bytes_;
   std::vector<Span> spans_;
-  std::vector<int32_t> slots_;  // ids, -1 empty; a power of two, at most half full
+  std::vector<int32_t> slots_;  // ids, -1: empty; size is a power of two, at most half full
   size_t count_ = 0;
 };
 

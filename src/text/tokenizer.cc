@@ -21,7 +21,7 @@ constexpr size_t kMaxTextBytes = size_t{1} << 28;
 constexpr size_t kMaxIdleScratch = 16;
 
 Result<std::string> read_file(const std::filesystem::path& path) {
-  // Opening a FIFO would wait for somebody who writes into it.
+  // Opening a FIFO would wait for a writer.
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
     return Status(StatusCode::kNotFound, path.string() + ": is not a regular file");
@@ -42,7 +42,7 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-// Ids, texts and special flags, whatever order the file lists them in.
+// Hashes ids, texts and special flags, independent of their order in the file.
 uint64_t hash_tokens(const text::TokenTable& tokens, const std::vector<uint8_t>& special) {
   uint64_t hash = 0;
   for (int32_t id = 0; id < tokens.end_id(); ++id) {
@@ -297,7 +297,7 @@ void Tokenizer::Impl::measure_longest_token(const std::vector<text::AddedToken>&
   size_t longest = bpe.longest_token_bytes();
   for (const auto* list : {&raw, &normalized}) {
     for (const text::AddedToken& token : *list) {
-      if (token.lstrip || token.rstrip) return;  // it takes any number of blanks around it
+      if (token.lstrip || token.rstrip) return;  // it includes any number of blanks around it
       longest = std::max(longest, token.content.size());
     }
   }

@@ -1,6 +1,6 @@
-// Encoding and decoding speed on a novel, one thread: MB of text a second.
+// Measures encoding and decoding speed on a novel, one thread: MB of text per second.
 //
-// Tokenizers are read from ../shared/data/tokenizers; an absent one is left out.
+// Tokenizers are read from ../shared/data/tokenizers; absent ones are skipped.
 #include <benchmark/benchmark.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Texts that are long or of one piece: their tokens are those of the plain rule, and a bound on
-// their number gives the same verdict as counting all of them.
+// Tests texts that are long or of one piece: their tokens are those of the plain rule, and a limit
+// on their number gives the same verdict as counting all of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using nlohmann::json;
 using Ids = std::vector<int32_t>;
 using Merges = std::vector<std::pair<std::string, std::string>>;
 
-// Ids 0 to 255 are the bytes; merges get ids from 256 on, in order. One piece a text.
+// Ids 0 to 255 are the bytes; merges get ids from 256 on, in order. Each text is one piece.
 json one_piece(const Merges& merges) {
   json vocab = json::object();
   for (int byte = 0; byte < 256; ++byte) {
@@ -54,7 +54,7 @@ Ids bounded_ids(const Tokenizer& tokenizer, const std::string& text) {
   return std::move(*ids);
 }
 
-// The rule as it is written down: again and again the lowest rank, leftmost among equals.
+// Applies the rule as specified: joins the lowest rank, leftmost among equals, repeatedly.
 std::vector<std::string> plain_rule(const std::string& text, const Merges& merges) {
   std::vector<std::string> parts;
   for (const char c : text) parts.emplace_back(1, c);
@@ -79,8 +79,8 @@ size_t random_below(size_t limit) {
   return static_cast<size_t>((random_state >> 33) % limit);
 }
 
-// Merges of few letters, so that pairs repeat, and in any order of ranks, so that joining two
-// symbols may bring up a pair of a lower rank.
+// Returns merges of few letters, so that pairs repeat, in any order of ranks, so that joining two
+// symbols may create a pair of a lower rank.
 Merges random_merges(size_t count) {
   std::vector<std::string> parts = {"a", "b", "c"};
   Merges merges;
@@ -123,7 +123,7 @@ TEST(LongWords, HaveTheTokensOfThePlainRule) {
   EXPECT_GT(with_lower_rank_later, 50);
 }
 
-// Merges that double blanks, up to 16.
+// Returns merges that double blanks, up to 16.
 Merges blanks() {
   Merges merges;
   for (size_t size = 1; size < 16; size *= 2) {
@@ -179,11 +179,11 @@ TEST(EncodeWithin, SaysWhatCountingSays) {
       {"type", "Sequence"},
       {"pretokenizers", {{{"type", "WhitespaceSplit"}}, words["pre_tokenizer"]}}};
   files.emplace_back("WhitespaceSplit", removed);
-  json added = words;  // one token takes all blanks around it along
+  json added = words;  // one token includes all blanks around it
   added["added_tokens"] = {
       {{"id", 260}, {"content", "<mark>"}, {"special", true}, {"lstrip", true}, {"rstrip", true}}};
   files.emplace_back("added tokens", added);
-  json dropped = one_piece(blanks());  // characters without a token are left out
+  json dropped = one_piece(blanks());  // characters without a token are dropped
   dropped["pre_tokenizer"] = nullptr;
   files.emplace_back("no bytes", dropped);
   const std::string accents =
@@ -217,7 +217,7 @@ TEST(EncodeWithin, CountsWhatThePostProcessorAdds) {
   expect_same_verdict(load(file), "abc");
 }
 
-// 256 MiB would be refused for its size if it were looked at.
+// 256 MiB would be refused for its size if it were examined.
 TEST(EncodeWithin, ATextThatCannotFitIsNotRead) {
   const Tokenizer tokenizer = load(one_piece(blanks()));
   const std::string text((size_t{1} << 28) + 1, ' ');

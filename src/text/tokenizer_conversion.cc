@@ -88,8 +88,9 @@ class VocabularyBuilder {
     }
   }
 
-  // SentencePiece's vocabularies are in the order of their scores; runs of U+2581 have the lowest
-  // one. Where a vocabulary is not, the comparison of the result with the original finds it.
+  // Sets the scores. SentencePiece's vocabularies are in the order of their scores; runs of U+2581
+  // have the lowest one. If a vocabulary is not, the comparison of the result with the original
+  // detects it.
   void score_tokens() {
     to().scores.assign(to().tokens.size(), 0.0f);
     for (size_t id = 0; id < to().types.size(); ++id) {
@@ -107,7 +108,7 @@ class VocabularyBuilder {
     return true;
   }
 
-  // What the tokenizer puts before and behind each text.
+  // Finds the tokens that the tokenizer puts before and after each text.
   Status find_surroundings() {
     FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> around, tokenizer_.encode(""));
     FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer_.encode("a"));
@@ -134,7 +135,7 @@ class VocabularyBuilder {
   OwnedGgufVocabulary out_;
 };
 
-// The ids of added tokens, and whether each has a flag that GGUF files do not hold.
+// Returns the ids of added tokens, and whether each has a flag that GGUF files do not hold.
 Result<std::map<int32_t, bool>> added_ids(const text::TokenizerJson& file,
                                           const text::TokenizerJson* config) {
   std::map<int32_t, bool> ids;
@@ -156,7 +157,7 @@ Result<std::map<int32_t, bool>> added_ids(const text::TokenizerJson& file,
   return ids;
 }
 
-// Fields that Hugging Face's tokenizers wants and that have no meaning here.
+// Adds fields that Hugging Face's tokenizers requires and that have no effect here.
 void add_offsets(ordered_json& item) {
   if (item.is_object() && item.value("type", "") == "ByteLevel") {
     item.emplace("add_prefix_space", false);
@@ -179,7 +180,7 @@ ordered_json with_all_flags(const json& added) {
   return list;
 }
 
-// A template for two texts: the one for a single text, then the second text.
+// Returns a template for two texts: the one for a single text, followed by the second text.
 ordered_json with_pair(ordered_json processor) {
   ordered_json pair = processor.at("single");
   pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
@@ -236,7 +237,7 @@ Result<std::string> to_tokenizer_json_text(const GgufVocabulary& vocabulary,
   add_offsets(out["decoder"]);
   ordered_json model = document.at("model");
   ordered_json& vocab = model["vocab"] = ordered_json::object();
-  // Entries differ, and ordered_json would look through all of them before it adds one.
+  // Entries are distinct, and ordered_json would search all of them before it adds one.
   auto& members = vocab.get_ref<ordered_json::object_t&>();
   members.reserve(file.vocab.size());
   for (const text::VocabEntry& entry : file.vocab) {

@@ -1,6 +1,6 @@
-// Tokenizers from one kind of file to the other: tokenizer.json to the vocabulary of a GGUF file
-// and back. Both ways the result is loaded and compared with the original; where it would encode
-// otherwise, the conversion fails.
+// Converts tokenizers between files: tokenizer.json to the vocabulary of a GGUF file and back. In
+// both directions the result is loaded and compared with the original; if it would encode
+// differently, the conversion fails.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -20,21 +20,21 @@ namespace forerun {
 struct OwnedGgufVocabulary {
   std::deque<std::string> strings;
   GgufVocabulary vocabulary;
-  // Added tokens whose flags lstrip, rstrip or single_word have no place in a GGUF file.
+  // Added tokens with flags lstrip, rstrip or single_word, which a GGUF file cannot hold.
   std::vector<std::string> lost_flags;
 };
 
-// From the bytes of a tokenizer.json and, if not empty, of a tokenizer_config.json; `name` stands
-// for the file in messages. The list of tokens has at least `num_rows` entries, one for each row of
-// the embedding; those without a token are called "[PAD<id>]". SentencePiece vocabularies get
-// scores in the order of their merges. `bos`, `eos`, `eot`, `eom` and `pad` are left for the caller
-// to set, except for tokens that the tokenizer adds to each text.
+// Converts the bytes of a tokenizer.json and, if not empty, of a tokenizer_config.json; `name` is
+// the file's name in messages. The list of tokens has at least `num_rows` entries, one for each row
+// of the embedding; those without a token are called "[PAD<id>]". SentencePiece vocabularies get
+// scores in the order of their merges. The caller must set `bos`, `eos`, `eot`, `eom` and `pad`,
+// except for tokens that the tokenizer adds to each text.
 //
-// kUnsupported where a GGUF file cannot express the tokenizer.
+// Fails with kUnsupported if a GGUF file cannot express the tokenizer.
 Result<OwnedGgufVocabulary> to_gguf_vocabulary(std::string_view bytes, const std::string& name,
                                                std::string_view config_bytes, int32_t num_rows);
 
-// The text of a tokenizer.json. `name` stands for the GGUF file in messages.
+// Returns the text of a tokenizer.json. `name` is the GGUF file's name in messages.
 Result<std::string> to_tokenizer_json_text(const GgufVocabulary& vocabulary,
                                            const std::string& name);
 

@@ -1,4 +1,5 @@
-// Any bytes as a tokenizer.json: refused or loaded, and then encoding and decoding must hold up.
+// Fuzzes tokenizer.json with any bytes: they are refused or loaded, and encoding and decoding must
+// then be consistent.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,4 @@
-// Small tokenizers against what Hugging Face's tokenizers make of them
-// (tools/make_text_goldens.py).
+// Compares small tokenizers with Hugging Face's tokenizers (tools/make_text_goldens.py).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -18,8 +17,8 @@ using Ids = std::vector<int32_t>;
 
 const std::string kGoldens = FORERUN_SOURCE_DIR "/tests/goldens/text/";
 
-// Hugging Face decodes the added token "caf\u00e9" as four bytes, the last one no UTF-8; here an
-// added token comes back as it was cut out (docs/decisions/0030-decoding-added-tokens.md).
+// Hugging Face decodes the added token "caf\u00e9" as four bytes, of which the last is not UTF-8;
+// here an added token is returned unchanged (docs/decisions/0030-decoding-added-tokens.md).
 std::string with_added_tokens_whole(std::string text) {
   const std::string broken = "caf\xef\xbf\xbd";
   for (size_t at = text.find(broken); at != std::string::npos; at = text.find(broken, at)) {

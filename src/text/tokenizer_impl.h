@@ -1,4 +1,4 @@
-// The implementation of Tokenizer, shared by tokenizer.cc and tokenizer_compare.cc only.
+// The implementation of Tokenizer, shared only by tokenizer.cc and tokenizer_compare.cc.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct Tokenizer::Impl {
   Impl(text::Bpe model, text::TokenDecoder token_decoder)
       : bpe(std::move(model)), decoder(std::move(token_decoder)) {}
 
-  // Whether bytes of `text` that are not UTF-8 can be encoded one by one; else they are read as
-  // U+FFFD.
+  // Returns whether bytes of `text` that are not UTF-8 can be encoded one by one; otherwise they
+  // are read as U+FFFD.
   bool keeps_ill_formed(std::string_view text) const;
   Status encode_bytes(std::string_view text, bool parse_special, text::EncodeScratch& scratch,
                       std::vector<int32_t>& out) const;
@@ -48,10 +48,10 @@ struct Tokenizer::Impl {
   Status encode_plain(std::string_view text, bool starts_input, text::EncodeScratch& scratch,
                       std::vector<int32_t>& out) const;
 
-  // The ids of `text` where there are at most `max_tokens`; sets `is_over` where there are more.
+  // Returns the ids of `text` if there are at most `max_tokens`; sets `is_over` if there are more.
   Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options,
                                       size_t max_tokens, bool* is_over) const;
-  // Whether any text of `text_bytes` bytes has more than `max_tokens` tokens.
+  // Returns whether any text of `text_bytes` bytes has more than `max_tokens` tokens.
   bool is_certainly_over(size_t text_bytes, size_t max_tokens) const;
   void measure_longest_token(const std::vector<text::AddedToken>& raw,
                              const std::vector<text::AddedToken>& normalized);
@@ -60,9 +60,9 @@ struct Tokenizer::Impl {
   void return_scratch(std::unique_ptr<text::EncodeScratch> scratch) const;
 
   text::Bpe bpe;
-  text::TokenTable tokens;  // the model's and the added ones
+  text::TokenTable tokens;  // the model's tokens and the added ones
   std::vector<text::AddedToken> added;
-  std::vector<uint8_t> special;  // by id
+  std::vector<uint8_t> special;  // indexed by id
   text::AddedTokenFinder raw_finder, normalized_finder;
   text::Normalizer normalizer;
   text::PreTokenizer pre_tokenizer;
@@ -70,10 +70,10 @@ struct Tokenizer::Impl {
   text::TokenDecoder decoder;
   std::string splitting;  // normalizer and pre-tokenizer in canonical JSON
   uint64_t fingerprint = 0;
-  // The most bytes of a text that one token can stand for; 0: there is no such number.
+  // The largest number of a text's bytes that one token can represent; 0: there is no such number.
   size_t longest_token_bytes = 0;
 
-  // Scratch memory of encoders that are not running now.
+  // Working memory of idle encoders.
   mutable std::mutex scratch_mutex;
   mutable std::vector<std::unique_ptr<text::EncodeScratch>> idle_scratch;
 };

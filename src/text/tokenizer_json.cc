@@ -192,12 +192,13 @@ class Handler final : public nlohmann::json_sax<json> {
   Status status_;
   Mode mode_ = Mode::kDocument;
   std::string key_;
-  // Open objects and arrays. An array's growth moves only its closed elements, so these stay good.
+  // Open objects and arrays. An array's growth moves only its closed elements, so these pointers
+  // stay valid.
   std::vector<json*> stack_;
   const json* model_ = nullptr;
   StringSpan vocab_text_;
   StringSpan pair_[2];
-  int pair_len_ = -1;  // strings read of a ["left", "right"]; -1 outside
+  int pair_len_ = -1;  // number of strings read of a ["left", "right"]; -1 outside
 };
 
 }  // namespace

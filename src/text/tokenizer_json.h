@@ -1,6 +1,6 @@
-// Reads tokenizer.json's bytes: vocabulary and merges into flat tables, everything else into a
-// small JSON document. Vocabulary and merges are most of the file; they never become JSON objects,
-// which keeps a 17 MB file at a few times its size in memory.
+// Reads tokenizer.json's bytes: vocabulary and merges into flat tables, the rest into a small JSON
+// document. Vocabulary and merges are most of the file; they never become JSON objects, which keeps
+// a 17 MB file at a few times its size in memory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct GgufVocabulary;
 
 namespace forerun::text {
 
-// A piece of TokenizerJson::strings.
+// A range of TokenizerJson::strings.
 struct StringSpan {
   uint32_t offset = 0;
   uint32_t len_bytes = 0;
@@ -35,7 +35,7 @@ struct MergeEntry {
 };
 
 struct TokenizerJson {
-  std::string name;  // how messages call the file
+  std::string name;  // name of the file in messages
   std::string strings;
   std::vector<VocabEntry> vocab;
   std::vector<MergeEntry> merges;  // in order of rank
@@ -48,14 +48,14 @@ struct TokenizerJson {
   JsonValue root() const;
 };
 
-// Highest token id accepted; real vocabularies end below 300,000.
+// The highest accepted token id; real vocabularies end below 300,000.
 constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 
-// kCorrupt with `name`, the place and what was found where the bytes are not such a file.
+// Fails with kCorrupt, `name`, the place and what was found if the bytes are not such a file.
 Result<TokenizerJson> parse_tokenizer_json(std::string_view bytes, std::string name);
 
-// What a tokenizer.json would say of a GGUF file's vocabulary. Fails as Tokenizer::from_gguf()
-// does.
+// Converts a GGUF file's vocabulary to the content of a tokenizer.json. Fails as
+// Tokenizer::from_gguf() does.
 Result<TokenizerJson> to_tokenizer_json(const GgufVocabulary& vocabulary, std::string name);
 
 }  // namespace forerun::text

@@ -1,4 +1,4 @@
-// Real vocabularies: conformance cases, and a round trip of every prompt.
+// Tests real vocabularies: conformance cases, and a round trip of every prompt.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -19,13 +19,13 @@ class SharedTokenizer : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     tokenizer_ = text::load_shared_tokenizer(GetParam());
     if (!tokenizer_) {
-      // A file that is there but refused is a failure, not a reason to skip.
+      // A file that exists but is refused is a failure, not a reason to skip.
       ASSERT_TRUE(text::read_shared_tokenizer_json(GetParam()).empty());
       GTEST_SKIP() << "no " << GetParam() << " (or no xz) under " << text::shared_data_dir();
     }
   }
 
-  // Every string anywhere in a JSON value.
+  // Collects every string anywhere in a JSON value.
   static void collect(const nlohmann::json& value, std::vector<std::string>& out) {
     if (value.is_string()) out.push_back(value.get<std::string>());
     if (value.is_structured()) {

@@ -1,5 +1,5 @@
-// The tokenizer's stages on small vocabularies made here; expected ids follow from the rules by
-// hand, and agree with Hugging Face's tokenizers.
+// Tests the tokenizer's stages on small vocabularies made here; the expected ids are derived from
+// the rules by hand, and agree with Hugging Face's tokenizers.
 #include "text/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ json byte_level(const std::vector<std::pair<std::string, std::string>>& merges) 
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", list}}}};
 }
 
-// Llama 2's shape: <unk>, <s>, </s>, 256 byte tokens from 3 on, then `pieces` and merges.
+// Llama 2's form: <unk>, <s>, </s>, 256 byte tokens from 3 on, then `pieces` and merges.
 json sentence_piece(const std::vector<std::string>& pieces,
                     const std::vector<std::pair<std::string, std::string>>& merges) {
   json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
@@ -117,8 +117,8 @@ TEST(ByteLevelBpe, LowestRankFirstThenLeftmost) {
 }
 
 TEST(ByteLevelBpe, LongPiecesEqualShortOnes) {
-  // A piece past the scan's length goes through the heap; both must merge alike. Without letters in
-  // between, "ab" repeated is one piece.
+  // A piece longer than the scan's limit goes through the heap; both must merge alike. Without
+  // other letters between, a repeated "ab" is one piece.
   const Tokenizer tokenizer =
       must_load(byte_level({{"a", "b"}, {"ab", "ab"}, {"abab", "abab"}, {"b", "a"}}));
   for (const size_t count : {3, 19, 20, 21, 40, 64, 1000}) {
@@ -157,10 +157,10 @@ TEST(ByteLevelBpe, BytesThatAreNoUtf8KeepTheirValues) {
   EXPECT_EQ(tokenizer.decode(Ids{0xe2, 0x96, 'x', 0xff}), "\xef\xbf\xbdx\xef\xbf\xbd");
 }
 
-// Ill-formed bytes that a vocabulary lacks are read as U+FFFD, not left out.
+// Ill-formed bytes that a vocabulary lacks are read as U+FFFD, not dropped.
 TEST(ByteLevelBpe, BytesThatTheVocabularyLacksBecomeTheReplacementCharacter) {
   json file = byte_level({});
-  file["model"]["vocab"].erase("\xc3\xbc");  // stands for the byte FC, which no UTF-8 text has
+  file["model"]["vocab"].erase("\xc3\xbc");  // represents the byte FC, which no UTF-8 text has
   const Tokenizer tokenizer = must_load(file);
   EXPECT_EQ(ids_of(tokenizer,
                    "a\xfc"
@@ -171,7 +171,7 @@ TEST(ByteLevelBpe, BytesThatTheVocabularyLacksBecomeTheReplacementCharacter) {
                    "b"),
             (Ids{'a', 0xff, 'b'}));
   EXPECT_EQ(tokenizer.decode(ids_of(tokenizer, "a\xfc")), "a\xef\xbf\xbd");
-  file["model"]["vocab"].erase("\xc2\xbd");  // stands for the byte BD, the last of U+FFFD
+  file["model"]["vocab"].erase("\xc2\xbd");  // represents the byte BD, the last of U+FFFD
   const Tokenizer without = must_load(file);
   const Status refused = without.encode("ab\xfc").status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
@@ -185,19 +185,19 @@ TEST(SentencePieceBpe, MarksSpacesAndFallsBackToBytes) {
   const int32_t mark = 259, a = 260, b = 261, mark_a = 262, ab = 263;
   EXPECT_EQ(ids_of(tokenizer, "a b"), (Ids{1, mark_a, mark, b}));
   EXPECT_EQ(ids_of(tokenizer, "bab", {.add_special_tokens = false}), (Ids{mark, b, ab}));
-  // U+00E9 has no token: its bytes C3 A9.
+  // U+00E9 has no token, so its bytes C3 A9 are used.
   EXPECT_EQ(ids_of(tokenizer, "a\xc3\xa9", {.add_special_tokens = false}),
             (Ids{mark_a, 3 + 0xc3, 3 + 0xa9}));
-  // A byte that is no UTF-8 counts as U+FFFD.
+  // A byte that is not UTF-8 counts as U+FFFD.
   EXPECT_EQ(ids_of(tokenizer, "\xff", {.add_special_tokens = false}),
             (Ids{mark, 3 + 0xef, 3 + 0xbf, 3 + 0xbd}));
-  // The text behind a special token gets a mark of its own, as Llama 2's file says.
+  // The text after a special token gets its own mark, as in Llama 2's file.
   EXPECT_EQ(ids_of(tokenizer, "</s>a"), (Ids{1, 2, mark_a}));
   EXPECT_EQ(tokenizer.decode(Ids{1, mark_a, mark, b, a}), "a ba");
 }
 
 TEST(SentencePieceBpe, CutsOnlyWhereNoMergeCrosses) {
-  // A token that holds a mark in its middle: "a▁" joins across the words.
+  // A token with a mark in its middle: "a▁" joins across the words.
   const std::string mark = kMark;
   const Tokenizer tokenizer =
       must_load(sentence_piece({mark, "a", "b"}, {{"a", mark}, {mark, "b"}}));
@@ -207,8 +207,8 @@ TEST(SentencePieceBpe, CutsOnlyWhereNoMergeCrosses) {
 
 TEST(AddedTokens, LongestAndFlags) {
   json file = byte_level({});
-  // No UTF-8 text has the byte FC: vocabularies leave it out, and its stand-in, an u with two dots,
-  // is free to be an added token.
+  // No UTF-8 text has the byte FC: vocabularies omit it, and its character in the byte alphabet, a
+  // u with two dots, may be an added token.
   file["model"]["vocab"].erase("\xc3\xbc");
   file["added_tokens"] = {
       {{"id", 300}, {"content", "<x>"}, {"special", true}, {"normalized", false}},
@@ -221,7 +221,7 @@ TEST(AddedTokens, LongestAndFlags) {
   EXPECT_EQ(ids_of(tokenizer, "a <l>\n b"), (Ids{'a', 302, 'b'}));
   EXPECT_EQ(ids_of(tokenizer, "ww www"), (Ids{303, ' ', 'w', 'w', 'w'}));
   EXPECT_EQ(ids_of(tokenizer, "<x>", {.parse_special = false}), (Ids{'<', 'x', '>'}));
-  // Text beyond ASCII comes back from an added token as it went in.
+  // Text beyond ASCII in an added token is returned unchanged.
   EXPECT_EQ(ids_of(tokenizer, "f\xc3\xbcr"), (Ids{'f', 304, 'r'}));
   EXPECT_EQ(tokenizer.decode(ids_of(tokenizer, "f\xc3\xbcr")), "f\xc3\xbcr");
   EXPECT_EQ(tokenizer.vocab_size(), 305);
@@ -234,7 +234,7 @@ TEST(AddedTokens, LongestAndFlags) {
   EXPECT_EQ(tokenizer.decode(Ids{'a', 300}, false), "a<x>");
 }
 
-// tokenizer_config.json beside the file, read as transformers 5 reads it.
+// tokenizer_config.json beside the file, read like transformers 5 reads it.
 TEST(AddedTokens, ConfigAddsTokensAndSetsFlags) {
   json file = byte_level({});
   file["added_tokens"] = {{{"id", 256}, {"content", "<a>"}, {"normalized", false}}};
@@ -243,7 +243,7 @@ TEST(AddedTokens, ConfigAddsTokensAndSetsFlags) {
   };
   json decoder = {{"257", token("<b>", true)},
                   {"258", token("<c>", false)},
-                  {"65", token("A", true)}};  // in the vocabulary already
+                  {"65", token("A", true)}};  // already in the vocabulary
   decoder["256"] = token("<a>", true);
   decoder["256"]["lstrip"] = true;
   const auto load = [&](const json& tokens) {
@@ -291,7 +291,8 @@ TEST(PreTokenizers, MetaspaceSchemes) {
 }
 
 TEST(PreTokenizers, SplitBehaviors) {
-  // With every two letters merged, pieces show in the ids: xy and yx are joined only inside one.
+  // Every two letters have a merge, so pieces show in the ids: xy and yx are joined only within
+  // one.
   json file = byte_level({{"a", "-"}, {"-", "a"}, {"-", "-"}});
   const int32_t a_dash = 256, dash_a = 257, dashes = 258;
   const auto encode = [&](const char* behavior) {
@@ -414,11 +415,11 @@ TEST(SameTokenizer, SpecialTokensMayDifferOrdinaryOnesMayNot) {
   draft["normalizer"] = {{"type", "NFC"}};
   EXPECT_NE(check_same_tokenizer(must_load(target), must_load(draft)).message().find("normalizer"),
             std::string::npos);
-  // How offsets are trimmed is no difference.
+  // Trimming of offsets makes no difference.
   draft = target;
   draft["pre_tokenizer"]["trim_offsets"] = true;
   EXPECT_EQ(must_load(target).fingerprint(), must_load(draft).fingerprint());
-  // Nor is what ByteLevel does by default, said or left out.
+  // Neither does ByteLevel's default, given or omitted.
   draft["pre_tokenizer"].erase("use_regex");
   EXPECT_EQ(must_load(target).fingerprint(), must_load(draft).fingerprint());
   draft["pre_tokenizer"]["use_regex"] = false;
@@ -465,7 +466,7 @@ TEST(Detokenizer, DropsOnlyTheFirstSpace) {
   EXPECT_EQ(stream.push(mark_a), " a");
   EXPECT_EQ(stream.push(3 + 0xc3), "");
   EXPECT_EQ(stream.push(3 + 0xa9), "\xc3\xa9");
-  // Byte tokens that form nothing: a mark for each byte.
+  // Byte tokens that form no character: one mark per byte.
   EXPECT_EQ(stream.push(3 + 0xe2), "");
   EXPECT_EQ(stream.push(3 + 0x96), "");
   EXPECT_EQ(stream.push(mark_a), "\xef\xbf\xbd\xef\xbf\xbd a");

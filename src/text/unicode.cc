@@ -17,7 +17,7 @@ namespace {
 struct Decomposition {
   char32_t from;
   uint16_t canonical_offset;  // into NormalizationTables::expansions
-  uint8_t canonical_len;      // 0: it has none
+  uint8_t canonical_len;      // 0: no canonical decomposition
   uint16_t compatible_offset;
   uint8_t compatible_len;
 };
@@ -34,18 +34,18 @@ struct CodePointRange {
 
 #include "text/unicode_tables.inc"
 
-// The normalization tables, unpacked.
+// The unpacked normalization tables.
 struct NormalizationTables {
-  std::vector<Decomposition> decompositions;  // by `from`
+  std::vector<Decomposition> decompositions;  // sorted by `from`
   std::u32string expansions;
-  std::vector<Composition> compositions;  // by `first` and `second`
+  std::vector<Composition> compositions;  // sorted by `first` and `second`
 };
 
 std::vector<int64_t> unpacked(std::string_view table) {
   return unpack_integers(table, INT32_MAX).value();
 }
 
-// Unpacks distances, each to the number before.
+// Unpacks distances, each from the previous number.
 std::vector<char32_t> unpacked_steps(std::string_view table) {
   std::vector<char32_t> points;
   char32_t point = 0;
@@ -53,7 +53,7 @@ std::vector<char32_t> unpacked_steps(std::string_view table) {
   return points;
 }
 
-// Unpacks distances whose lowest bit is their sign.
+// Unpacks distances with their sign in the lowest bit.
 std::vector<char32_t> unpacked_signed_steps(std::string_view table) {
   std::vector<char32_t> points;
   int64_t point = 0;
@@ -94,7 +94,8 @@ NormalizationTables unpack_tables() {
   return tables;
 }
 
-// Unpacked when a text is first normalized, in a tenth of a millisecond.
+// Returns the tables, which are unpacked when a text is first normalized, in a tenth of a
+// millisecond.
 const NormalizationTables& normalization_tables() {
   static const NormalizationTables tables = unpack_tables();
   return tables;
@@ -104,7 +105,7 @@ constexpr char32_t kHangulS = 0xac00, kHangulL = 0x1100, kHangulV = 0x1161, kHan
 constexpr char32_t kHangulLCount = 19, kHangulVCount = 21, kHangulTCount = 28;
 constexpr char32_t kHangulSCount = kHangulLCount * kHangulVCount * kHangulTCount;
 
-// The entry of a table of disjoint sorted ranges that holds `value`, or null.
+// Returns the entry of a table of disjoint sorted ranges that contains `value`, or null.
 template <class Range, size_t n>
 const Range* find_range(const Range (&table)[n], char32_t value) {
   const Range* found =
@@ -145,7 +146,7 @@ void append_decomposed(const NormalizationTables& tables, char32_t value, bool c
   }
 }
 
-// Canonical ordering: runs of combining marks sorted by class, stably.
+// Canonical ordering: sorts runs of combining marks by class, stably.
 void order_marks(std::u32string& text) {
   for (size_t begin = 0; begin < text.size(); ++begin) {
     if (combining_class(text[begin]) == 0) continue;
@@ -159,7 +160,7 @@ void order_marks(std::u32string& text) {
   }
 }
 
-// The primary composite of two characters, or 0.
+// Returns the primary composite of two characters, or 0.
 char32_t composite_of(const NormalizationTables& tables, char32_t first, char32_t second) {
   if (first >= kHangulL && first < kHangulL + kHangulLCount && second >= kHangulV &&
       second < kHangulV + kHangulVCount) {
@@ -211,7 +212,7 @@ void compose(const NormalizationTables& tables, std::u32string& text) {
 bool is_certainly_nfc(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const uint8_t byte = static_cast<uint8_t>(text[at]);
-    if (byte < 0xcc) {  // below U+0300 nothing decomposes anew or combines
+    if (byte < 0xcc) {  // below U+0300 no character decomposes again or combines
       at += byte < 0x80 ? 1 : 2;
       continue;
     }

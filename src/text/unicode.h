@@ -1,5 +1,5 @@
-// Unicode normalization forms and the few character properties that tokenizers ask
-// for beyond regular expressions. Pure functions over well-formed UTF-8; tables are of Unicode 14.
+// Unicode normalization forms and the few character properties that tokenizers need in addition to
+// regular expressions. Pure functions over well-formed UTF-8; the tables are of Unicode 14.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@ namespace forerun::text {
 
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
-// True if `text` is certainly unchanged by NFC (a cheap scan; false means "must be computed").
+// Returns true if `text` is certainly unchanged by NFC (a cheap scan; false means "must be
+// computed").
 bool is_certainly_nfc(std::string_view text);
 
 std::string normalize(std::string_view text, NormalForm form);
 
-// The White_Space property.
+// Returns the White_Space property.
 bool is_white_space(char32_t value);
 
 }  // namespace forerun::text

@@ -22,7 +22,7 @@ struct CaseShift {
 };
 struct CaseExpansion {
   char32_t from;
-  char32_t to[3];  // zeros behind the last
+  char32_t to[3];  // zeros after the last character
 };
 
 #include "text/case_tables.inc"
@@ -89,7 +89,7 @@ bool is_ignorable(char32_t value) {
   return find_run<CaseRun>(kIgnorable, value) != nullptr;
 }
 
-// A character of a text, and where it is: a capital sigma's lower case depends on its neighbours.
+// A character of a text, and its position: a capital sigma's lower case depends on its neighbours.
 struct Place {
   std::string_view text;
   size_t begin = 0;
@@ -138,7 +138,7 @@ std::string mapped(std::string_view text, const Append& append) {
   return out;
 }
 
-// Whether some character is `wanted` and every cased character is.
+// Returns whether some character is `wanted` and every cased character is.
 bool is_all(std::string_view text, bool (*wanted)(char32_t)) {
   bool found = false, other = false;
   for_each_character(text, [&](const Place& place) {

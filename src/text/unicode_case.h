@@ -1,4 +1,4 @@
-// The case mappings of Python's str: full mappings, which turn one character into several where
+// The case mappings of Python's str: full mappings, which turn one character into several if
 // Unicode says so, and treat the final sigma by its neighbours. Pure functions over well-formed
 // UTF-8, with tables of Unicode 14.
 #pragma once
@@ -8,18 +8,18 @@
 
 namespace forerun::text {
 
-// The lower case of each character by itself, as tokenizers take it: a final sigma is none.
+// Returns the lower case of each character by itself, as tokenizers do: without the final sigma.
 std::string lower_case(std::string_view text);
 
 std::string python_lower(std::string_view text);
 std::string python_upper(std::string_view text);
 std::string python_casefold(std::string_view text);
-// Title case for a character after an uncased one, lower case after a cased one.
+// Returns title case for a character after an uncased one, lower case after a cased one.
 std::string python_title(std::string_view text);
 std::string python_capitalize(std::string_view text);
 std::string python_swapcase(std::string_view text);
 
-// Whether some character has case, and all that have case have this one.
+// Return whether some character has case, and all cased characters have this one.
 bool python_islower(std::string_view text);
 bool python_isupper(std::string_view text);
 

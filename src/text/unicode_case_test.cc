@@ -1,4 +1,5 @@
-// Case mappings against Python 3.11's str: fingerprints over all characters, and texts by hand.
+// Tests case mappings against Python 3.11's str: fingerprints over all characters, and texts by
+// hand.
 #include "text/unicode_case.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace forerun::text {
 namespace {
 
-// FNV-1a over what `map` makes of each character, a byte 0xff behind each. In Python:
+// FNV-1a over the result of `map` for each character, followed by a byte 0xff. In Python:
 //   for c in range(0x110000): if not 0xd800 <= c <= 0xdfff:
 //     for byte in chr(c).lower().encode() + b"\xff": x = (x ^ byte) * 0x100000001b3 % 2**64
 uint64_t fingerprint(std::string (*map)(std::string_view)) {
@@ -43,7 +44,7 @@ TEST(UnicodeCase, ASigmaIsFinalByItsNeighbours) {
   EXPECT_EQ(python_lower("ΟΔΥΣΣΕΥΣ ΣΟΦΟΣ."), "οδυσσευς σοφος.");
   EXPECT_EQ(python_lower("Σ"), "σ");
   EXPECT_EQ(python_lower("ΑΣΑ"), "ασα");
-  // Marks, apostrophes and points are passed over.
+  // Marks, apostrophes and points are skipped.
   EXPECT_EQ(python_lower("Α'Σ'"), "α'ς'");
   EXPECT_EQ(python_lower("Α.Σ.Α"), "α.σ.α");
   EXPECT_EQ(python_lower("1Σ"), "1σ");
@@ -81,7 +82,7 @@ TEST(UnicodeCase, LowerAndUpperAreToldAsPythonDoes) {
   EXPECT_FALSE(python_islower("aǅ"));
   EXPECT_FALSE(python_isupper("Aǅ"));
   EXPECT_TRUE(python_isupper("ÀΣ 1"));
-  // Counts over all characters below U+30000, alone and behind a letter.
+  // Counts over all characters below U+30000, alone and after a letter.
   EXPECT_EQ(count_of(python_islower, "x"), 192578);
   EXPECT_EQ(count_of(python_isupper, "X"), 192058);
   EXPECT_EQ(count_of(python_islower, ""), 2471);

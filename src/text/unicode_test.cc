@@ -1,4 +1,4 @@
-// UTF-8, regular expressions and their translation, normalization.
+// Tests UTF-8, regular expressions and their translation, and normalization.
 #include "text/unicode.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(Regex, SpeaksOniguruma) {
     return found.ok() && found->has_value() && (*found)->begin == 0 && (*found)->end == text.size();
   };
   EXPECT_TRUE(matches("\\s", "\xe3\x80\x80"));   // ideographic space
-  EXPECT_FALSE(matches("\\s", "\xe1\xa0\x8e"));  // U+180E is none since Unicode 6.3
+  EXPECT_FALSE(matches("\\s", "\xe1\xa0\x8e"));  // U+180E is not a space since Unicode 6.3
   EXPECT_TRUE(matches("\\S", "\xe1\xa0\x8e"));
   EXPECT_TRUE(matches("[^\\s]", "\xe1\xa0\x8e"));
   EXPECT_TRUE(matches("(?i:'S|'LL)", "'ll"));

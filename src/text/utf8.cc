@@ -5,8 +5,8 @@
 namespace forerun::text {
 namespace {
 
-// How a lead byte continues: total length and the accepted range of the second byte, which is
-// where overlong forms, surrogates and values past U+10FFFF are excluded.
+// The continuation of a lead byte: total length and the accepted range of the second byte, which
+// excludes overlong forms, surrogates and values above U+10FFFF.
 struct Lead {
   uint32_t len = 0;
   uint8_t second_low = 0x80;
@@ -25,7 +25,7 @@ Lead lead_of(uint8_t byte) {
   return {};
 }
 
-// How many bytes of `text` form the longest beginning of a well-formed character.
+// Returns how many bytes of `text` form the longest beginning of a well-formed character.
 uint32_t accepted_bytes(std::string_view text, const Lead& lead) {
   uint32_t count = 1;
   while (count < lead.len && count < text.size()) {

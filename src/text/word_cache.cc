@@ -4,7 +4,7 @@ namespace forerun::text {
 namespace {
 
 constexpr size_t kFirstSlots = 1024;
-constexpr size_t kMaxSlots = size_t{1} << 16;  // 1.5 MB of slots and about as much behind them
+constexpr size_t kMaxSlots = size_t{1} << 16;  // 1.5 MB of slots and about as much for their data
 
 }  // namespace
 

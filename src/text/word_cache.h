@@ -1,4 +1,4 @@
-// A bounded cache from a word's bytes to its token ids. One caller at a time.
+// A bounded cache that maps a word's bytes to its token ids. One caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace forerun::text {
 
 class WordCache {
  public:
-  // Longer words are not worth keeping: they hardly come again.
+  // Longer words are not cached, since they rarely repeat.
   static constexpr size_t kMaxWordBytes = 48;
 
-  // The ids of a word stored before, valid until the next put; null data() if there is none.
+  // Returns the ids of a stored word, valid until the next put(); null data() if there is none.
   std::span<const int32_t> find(std::string_view word, uint64_t hash) const {
     if (slots_.empty()) return {};
     const size_t mask = slots_.size() - 1;
@@ -28,7 +28,7 @@ class WordCache {
     return {};
   }
 
-  // Stores a word of at most kMaxWordBytes. A full cache starts over.
+  // Stores a word of at most kMaxWordBytes. A full cache is emptied first.
   void put(std::string_view word, uint64_t hash, std::span<const int32_t> ids);
 
  private:
@@ -43,7 +43,7 @@ class WordCache {
 
   void grow();
 
-  std::vector<Slot> slots_;  // a power of two, at most half used
+  std::vector<Slot> slots_;  // size is a power of two; at most half of the slots are used
   std::string words_;
   std::vector<int32_t> ids_;
   size_t used_ = 0;

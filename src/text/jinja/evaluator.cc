@@ -136,7 +136,7 @@ Status Evaluator::run_loop(const Statement& statement, const List& items, std::s
     scopes_.close();
     if (flow == Flow::kBreak) break;
   }
-  // A loop object that a namespace kept must not look at items that are gone.
+  // A loop object kept by a namespace must not access items that no longer exist.
   static const List kGone;
   state->items = &kGone;
   state->index0 = 0;
@@ -170,7 +170,7 @@ Status Evaluator::run_scope(const Statement& statement, std::string& out, Flow& 
   return status;
 }
 
-// {% with a = 1 %}: what is assigned is read in the scope outside.
+// Runs {% with a = 1 %}: the values are evaluated in the outer scope.
 Status Evaluator::run_with(const Statement& statement, std::string& out, Flow& flow) {
   List values;
   for (const ExprPtr& given : statement.defaults) {
@@ -212,7 +212,7 @@ Status Evaluator::assign_targets(const std::vector<Target>& targets, const Value
   return {};
 }
 
-// The body becomes a macro named "caller", which sees what surrounds the block.
+// Makes the body a macro named "caller", which sees the scope around the block.
 Status Evaluator::run_call(const Statement& statement, std::string& out) {
   const Expr& call = *statement.expr;
   FORERUN_ASSIGN_OR_RETURN(const Value callee, expressions_.eval(*call.args[0]));

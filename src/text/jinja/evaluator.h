@@ -1,7 +1,7 @@
 // Runs a parsed template: statements and macros, which evaluate expressions (expressions.h) in
 // scopes (scopes.h).
 //
-// Threads: one render is one thread's. Keeps references to the template and the runtime.
+// Thread rules: one render uses one thread. Keeps references to the template and the runtime.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace forerun::text::jinja {
 // Evaluates the template for one render.
 class Evaluator {
  public:
-  // `variables`: what the template sees beside the built-in functions.
+  // `variables`: names visible to the template in addition to the built-in functions.
   Evaluator(Names variables, Runtime& runtime);
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;

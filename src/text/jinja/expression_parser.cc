@@ -1,4 +1,4 @@
-// Tokens to expressions.
+// Parses tokens to expressions.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -291,7 +291,7 @@ Result<ExprPtr> ExpressionParser::postfix(ExprPtr value) {
   }
 }
 
-// a[1], a[1:2:3], a[1, 2] and a[], whose index is a tuple.
+// Parses a[1], a[1:2:3], a[1, 2] and a[]; an index of the latter two forms is a tuple.
 Result<ExprPtr> ExpressionParser::subscript(ExprPtr value) {
   ExprPtr out = node(ExprKind::kItem);
   tokens_.next();

@@ -8,7 +8,7 @@
 namespace forerun::text::jinja {
 
 Result<Value> Expressions::eval(const Expr& expr) {
-  // The tree's own depth was bounded by the parser; macros are bounded by DepthGuard::check().
+  // The parser limits the tree's own depth; DepthGuard::check() limits macros.
   const DepthGuard guard(runtime_);
   FORERUN_RETURN_IF_ERROR(runtime_.budget.spend(1));
   return eval_kind(expr);
@@ -145,7 +145,7 @@ Result<Arguments> Expressions::arguments(const Expr& expr) {
   return out;
 }
 
-// f(*list) and f(**mapping).
+// Evaluates f(*list) and f(**mapping).
 Status Expressions::unpack(const ExprPtr& rest, bool is_mapping, Arguments& out) {
   FORERUN_ASSIGN_OR_RETURN(const Value value, eval(*rest));
   if (!is_mapping) {

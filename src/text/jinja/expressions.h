@@ -1,7 +1,7 @@
 // Evaluates the expressions of a template.
 //
-// Threads: one render is one thread's. It charges the runtime's budget and changes no scope; a
-// macro that it calls may change values that namespaces hold.
+// Thread rules: one render uses one thread. It charges the runtime's budget and changes no scope; a
+// macro that it calls may change values in namespaces.
 #pragma once
 
 #include <functional>
@@ -20,15 +20,15 @@ class Expressions {
   using CallMacro =
       std::function<Result<Value>(const Value::Macro& macro, const Arguments& arguments)>;
 
-  // `scopes` and `runtime` must outlive the object. `call_macro`: runs a macro's statements.
+  // `scopes` and `runtime` must outlive the object. `call_macro` runs a macro's statements.
   Expressions(const Scopes& scopes, Runtime& runtime, CallMacro call_macro)
       : scopes_(scopes), runtime_(runtime), call_macro_(std::move(call_macro)) {}
 
   Result<Value> eval(const Expr& expr);
-  // The arguments of a call, a filter or a test.
+  // Evaluates the arguments of a call, a filter or a test.
   Result<Arguments> arguments(const Expr& expr);
-  // A filter, or a chain of them. `piped`: what goes into a chain that names no value; null where
-  // it names one.
+  // Applies a filter, or a chain of them. `piped`: the input of a chain that names no value; null
+  // if it names one.
   Result<Value> filter(const Expr& expr, const Value* piped);
 
  private:

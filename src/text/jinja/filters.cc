@@ -1,5 +1,5 @@
-// The filters and their parameters; those of texts, of numbers and of any value. Those of sequences
-// are in sequence_filters.cc.
+// The filters with their parameters; filters of texts, of numbers and of any value. Those of
+// sequences are in sequence_filters.cc.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -18,7 +18,7 @@ struct Filter {
   std::string_view name, parameters;
 };
 
-// Every filter with its parameters; those of "*" look at theirs themselves.
+// Every filter with its parameters; those with "*" check theirs themselves.
 constexpr Filter kFilters[] = {
     {"abs", ""},
     {"attr", "name"},
@@ -164,7 +164,7 @@ Result<Value> rounded(const Value& value, const Arguments& args) {
     const double scaled = value.as_float() * scale;
     return Value::real((how == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
   }
-  // Python rounds the decimal that the double stands for, half to even.
+  // Python rounds the decimal form of the double, half to even.
   if (digits < 0 || digits > 300 || !std::isfinite(value.as_float())) {
     const double whole = std::nearbyint(value.as_float() * scale) / scale;
     if (is_integer && digits < 0) return Value::integer(static_cast<int64_t>(whole));
@@ -242,8 +242,8 @@ std::string with_entities(std::string_view text) {
   return out;
 }
 
-// The text, cut to `length` characters if it has more than `leeway` beyond them; cut at a space
-// unless killwords.
+// Returns the text, cut to `length` characters if it has over `leeway` more; cut at a space unless
+// killwords.
 Result<Value> truncated_text(const Value& value, const Arguments& args, Runtime& runtime) {
   FORERUN_ASSIGN_OR_RETURN(const int64_t length,
                            int_argument("truncate", args.get(0, "length"), 255));
@@ -295,7 +295,7 @@ Result<std::optional<Value>> optional_of(Result<Value> made) {
   return std::optional<Value>(std::move(made).value());
 }
 
-// Filters of texts; no value if the name is none of theirs.
+// Applies filters of texts; returns no value if the name is not one of them.
 Result<std::optional<Value>> apply_text_filter(const std::string& name, const Value& value,
                                                const Arguments& args, Runtime& runtime) {
   if (name == "replace") return optional_of(replace_filter(value, args, runtime));

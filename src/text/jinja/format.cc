@@ -1,6 +1,6 @@
-// Python's two ways to put values into a text, "%s" % value and "{}".format(value), and how it
-// shows one value there: the specification behind ":" in "{:>5.2f}", and the flags of "%5.2f",
-// which mean nearly the same.
+// Python's two ways to insert values into a text, "%s" % value and "{}".format(value), and its
+// format of one value: the specification after ":" in "{:>5.2f}", and the flags of "%5.2f", which
+// mean nearly the same.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -17,11 +17,11 @@ namespace {
 
 constexpr int64_t kMaxPrecision = 300;
 
-// How one value is shown.
+// The format of one value.
 struct Spec {
   std::string fill = " ";
-  char align = 0;  // < > ^ =, 0: the kind's own
-  char sign = 0;   // + or space, 0: none before positive numbers
+  char align = 0;  // < > ^ =, 0: the default of the kind
+  char sign = 0;   // + or space, 0: no sign before positive numbers
   bool alternate = false;
   int64_t width = 0;
   char grouping = 0;  // , or _
@@ -29,12 +29,12 @@ struct Spec {
   char type = 0;
 };
 
-// kInvalidArgument of a format.
+// Returns kInvalidArgument for a format.
 Status broken_format(const std::string& message) {
   return Status(StatusCode::kInvalidArgument, "format: " + message);
 }
 
-// Takes the digits off the front of `text`; fails past `max_number`.
+// Takes the digits off the front of `text`; fails above `max_number`.
 Result<int64_t> take_number(std::string_view& text, int64_t max_number) {
   int64_t number = 0;
   while (!text.empty() && text[0] >= '0' && text[0] <= '9') {
@@ -48,7 +48,7 @@ Result<int64_t> take_number(std::string_view& text, int64_t max_number) {
 
 bool is_align(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
 
-// [[fill]align][sign][#][0][width][grouping][.precision][type]
+// Parses [[fill]align][sign][#][0][width][grouping][.precision][type].
 Result<Spec> parse_spec(std::string_view text) {
   Spec spec;
   const std::string whole(text);
@@ -94,7 +94,8 @@ Result<Spec> parse_spec(std::string_view text) {
   return spec;
 }
 
-// A separator between groups of `size` digits of the whole part, which `digits` begins with.
+// Inserts a separator between groups of `size` digits of the whole part, with which `digits`
+// begins.
 std::string grouped(const std::string& digits, char separator, size_t size) {
   size_t whole = 0;
   while (whole < digits.size() && isalnum(static_cast<unsigned char>(digits[whole]))) ++whole;
@@ -114,7 +115,7 @@ std::string with_width(const std::string& text, const Spec& spec, char own_align
                                : Align::kRight);
 }
 
-// Sign, prefix and digits, with what pads them where the specification puts it.
+// Returns sign, prefix and digits, with padding where the specification puts it.
 std::string number_field(bool negative, const std::string& prefix, std::string digits,
                          const Spec& spec) {
   std::string lead = negative ? "-" : spec.sign ? std::string(1, spec.sign) : "";
@@ -150,7 +151,7 @@ Result<std::string> real_field(double number, const Spec& spec) {
     const auto end =
         std::to_chars(buffer.data(), buffer.data() + buffer.size(), shown, format, precision);
     digits.assign(buffer.data(), end.ptr);
-    // Without a type a number keeps a digit behind its point.
+    // Without a type a number keeps a digit after its point.
     if (type == 0 && digits.find_first_of(".e") == std::string::npos) digits += ".0";
     if (type == '%') digits += '%';
   }
@@ -240,7 +241,7 @@ Result<std::string> formatted(const Value& value, std::string_view text) {
   }
 }
 
-// A conversion of "%": its flags are those of `spec`, the letter its type.
+// Applies a conversion of "%": its flags are those of `spec`, its letter is the type.
 Result<std::string> converted(const Value& value, Spec spec) {
   const char type = spec.type;
   if (type == 's' || type == 'r') {
@@ -307,7 +308,7 @@ class BraceFormatter {
   }
 
  private:
-  // One field behind its "{"; takes it off `text`, "}" included.
+  // Formats one field after its "{"; removes it from `text`, including "}".
   Result<std::string> field(std::string_view& text, int depth) {
     size_t name_end = 0;
     bool in_brackets = false;
@@ -351,7 +352,7 @@ class BraceFormatter {
     return stays ? made : escaped(Value::string(std::move(made))).as_string();
   }
 
-  // "0", "name", "", each with .attributes and [items] behind it.
+  // Resolves "0", "name" or "", each followed by .attributes and [items].
   Result<Value> named(std::string_view path) {
     const size_t first_end = std::min(path.find_first_of(".["), path.size());
     const std::string_view first = path.substr(0, first_end);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxRange = 100'000;
 
-// dict(...): of a mapping or of pairs, and of named arguments.
+// Implements dict(...) of a mapping or of pairs, and of named arguments.
 Result<Value> make_mapping(const Arguments& args, Runtime& runtime) {
   if (args.positional.size() > 1) {
     return Status(StatusCode::kInvalidArgument, "dict(): accepted: a mapping or pairs, and names");

@@ -1,4 +1,4 @@
-// JSON text to values, and values to JSON text.
+// Converts JSON text to values, and values to JSON text.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// Builds values straight from the parser's events: nlohmann's ordered objects take time in the
-// square of their size, and what comes here may be a stranger's request.
+// Builds values directly from the parser's events: nlohmann's ordered objects take time quadratic
+// in their size, and the input may be an untrusted request.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   bool null() override { return add(Value::none()); }
@@ -27,7 +27,7 @@ class Builder final : public nlohmann::json_sax<json> {
     }
     return add(Value::integer(static_cast<int64_t>(number)));
   }
-  // Integers past 64 bits come here, too, with their text.
+  // Integers beyond 64 bits also arrive here, with their text.
   bool number_float(number_float_t number, const string_t& text) override {
     if (text.find_first_of(".eE") != std::string::npos) return add(Value::real(number));
     const bool negative = text.starts_with('-');

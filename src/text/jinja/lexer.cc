@@ -1,4 +1,4 @@
-// Template source to tokens, white-space control included.
+// Splits template source into tokens, including white-space control.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ bool is_name_start(char c) {
 }
 bool is_name(char c) { return is_name_start(c) || is_digit(c); }
 
-// The text with "\n" for every line end, and without the one at its end.
+// Returns the text with "\n" for every line end, and without a final one.
 std::string with_plain_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -83,7 +83,7 @@ class Lexer {
     return source_.size();
   }
 
-  // Pushes source_[at_, end), less what white-space control takes.
+  // Pushes source_[at_, end) without the white space that white-space control removes.
   void push_text(size_t end, bool strip_all, bool strip_line) {
     size_t begin = at_;
     if (trim_left_) {
@@ -98,7 +98,7 @@ class Lexer {
              (source_[line_begin - 1] == ' ' || source_[line_begin - 1] == '\t')) {
         --line_begin;
       }
-      // A newline just before the text was trimmed off the block before it.
+      // A newline just before the text was trimmed off by the block before it.
       const bool starts_line = line_begin == 0 || source_[line_begin - 1] == '\n';
       if (starts_line) last = line_begin;
     }
@@ -110,7 +110,7 @@ class Lexer {
     advance_to(end);
   }
 
-  // Called behind a block's or comment's end, at at_, once its sign has been read.
+  // Called after a block's or comment's end, at at_, once its sign has been read.
   void end_of_block(char sign) {
     trim_left_ = sign == '-';
     if (sign != '-' && sign != '+' && at_ < source_.size() && source_[at_] == '\n') {
@@ -139,7 +139,7 @@ class Lexer {
     return tag_tokens(TokenKind::kBlockBegin, '%');
   }
 
-  // {% raw %} ... {% endraw %}, from behind the word.
+  // Handles {% raw %} ... {% endraw %}, from after the word.
   Status raw(size_t from) {
     size_t close = source_.find("%}", from);
     if (close == std::string_view::npos) {
@@ -165,7 +165,7 @@ class Lexer {
     return fail("found a raw block without its end; accepted: {% raw %} ... {% endraw %}");
   }
 
-  // Tokens up to "}}" or "%}", both included.
+  // Pushes tokens up to "}}" or "%}", both included.
   Status tag_tokens(TokenKind begin, char end_char) {
     tokens_.push_back({begin, "", line_});
     int nested = 0;  // open brackets: "}}" may end two mappings
@@ -243,7 +243,7 @@ class Lexer {
     };
     digits();
     TokenKind kind = TokenKind::kInteger;
-    // "a.1.0" holds two indexes, no fraction.
+    // "a.1.0" has two indexes, not a fraction.
     const bool is_index = at_ > 0 && source_[at_ - 1] == '.';
     if (!is_index && end + 1 < source_.size() && source_[end] == '.' &&
         is_digit(source_[end + 1])) {
@@ -283,13 +283,13 @@ class Lexer {
     return {};
   }
 
-  // source_[i] is the character behind a backslash; leaves i at the escape's last character.
+  // source_[i] is the character after a backslash; leaves i at the escape's last character.
   Status escape(size_t& i, std::string& out) const {
     const char c = source_[i];
     static constexpr std::string_view kNames = "abfnrtv", kValues = "\a\b\f\n\r\t\v";
     if (c == '\\' || c == '\'' || c == '"') {
       out.push_back(c);
-    } else if (c == '\n') {  // a line continued
+    } else if (c == '\n') {  // a line continuation
     } else if (c == 'x' || c == 'u' || c == 'U') {
       const size_t count = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       char32_t value = 0;
@@ -322,7 +322,7 @@ class Lexer {
       i += digits - 1;
     } else if (const size_t place = kNames.find(c); place != std::string_view::npos) {
       out.push_back(kValues[place]);
-    } else {  // Python keeps an unknown escape as it stands
+    } else {  // Python keeps an unknown escape unchanged
       out.push_back('\\');
       out.push_back(c);
     }
@@ -333,7 +333,7 @@ class Lexer {
   std::string_view source_;
   size_t at_ = 0;
   uint32_t line_ = 1;
-  bool trim_left_ = false;  // the tag before ended in "-"
+  bool trim_left_ = false;  // the previous tag ended in "-"
   std::vector<Token> tokens_;
 };
 

@@ -126,7 +126,7 @@ Result<Value> list_method(const Value& self, const std::string& name, const Argu
   return Value::integer(found - list.begin());
 }
 
-// A text, or nothing where it is left out or none.
+// Returns a text, or nothing if it is omitted or none.
 Result<std::optional<std::string>> text_argument(const std::string& method, const Arguments& args,
                                                  size_t index, std::string_view name) {
   const Value* given = args.get(index, name);
@@ -142,17 +142,17 @@ Result<Value> text_list(const std::vector<std::string>& parts, const Value& like
   return make_list(std::move(out), runtime, form);
 }
 
-// Python counts in characters; -1 where there is none.
+// Converts to an index in characters, as in Python; -1 stays -1.
 int64_t character_index(const std::string& text, size_t byte) {
   if (byte == std::string::npos) return -1;
   return static_cast<int64_t>(characters(std::string_view(text).substr(0, byte)).size());
 }
 
-// text[start:end] in characters, and where it begins.
+// text[start:end] in characters, and its start.
 struct Range {
   std::string text;
   int64_t begin = 0;
-  bool is_reversed = false;  // start lies behind end: not even "" is found in it
+  bool is_reversed = false;  // start is after end: not even "" is found in it
 };
 
 Result<Range> range_of(const std::string& method, const std::string& text, const Arguments& args) {
@@ -178,7 +178,7 @@ Result<Range> range_of(const std::string& method, const std::string& text, const
   return range;
 }
 
-// startswith and endswith take one text or a tuple of them.
+// startswith and endswith accept one text or a tuple of them.
 Result<Value> has_affix(const std::string& name, const std::string& text, const Arguments& args) {
   FORERUN_ASSIGN_OR_RETURN(const Range range, range_of(name, text, args));
   const bool at_start = name == "startswith";
@@ -196,7 +196,7 @@ Result<Value> has_affix(const std::string& name, const std::string& text, const 
   return Value::boolean(std::any_of(affix.as_list().begin(), affix.as_list().end(), matches));
 }
 
-// find, rfind, index, rindex, count.
+// Implements find, rfind, index, rindex and count.
 Result<Value> search(const std::string& name, const std::string& text, const Arguments& args) {
   FORERUN_ASSIGN_OR_RETURN(const Range range, range_of(name, text, args));
   FORERUN_ASSIGN_OR_RETURN(const auto wanted, text_argument(name, args, 0, "sub"));
@@ -220,7 +220,8 @@ Result<Value> search(const std::string& name, const std::string& text, const Arg
   return Value::integer(at < 0 ? at : at + range.begin);
 }
 
-// The text's lines, cut at every line end that Python knows; with the line ends if `keep`.
+// Returns the text's lines, split at every line end that Python knows; with the line ends if
+// `keep`.
 std::vector<std::string> lines_of(std::string_view text, bool keep) {
   std::vector<std::string> out;
   while (!text.empty()) {
@@ -243,7 +244,7 @@ std::vector<std::string> lines_of(std::string_view text, bool keep) {
   return out;
 }
 
-// isalpha and the like: every character is in the class of Unicode's database that Python takes.
+// isalpha and similar: every character is in the Unicode class that Python uses.
 Result<Value> character_class(const std::string& name, const std::string& text) {
   const auto all = [&](const char* pattern) -> Result<Value> {
     const std::string whole = std::string("\\A(?:") + pattern + ")+\\z";
@@ -252,7 +253,7 @@ Result<Value> character_class(const std::string& name, const std::string& text) 
     FORERUN_ASSIGN_OR_RETURN(const auto found, regex.find(text, 0, matcher));
     return Value::boolean(found.has_value());
   };
-  // Digits beyond the decimal ones: superscripts, circled and Ethiopic ones and their like.
+  // Digits beyond the decimal ones: superscripts, circled and Ethiopic digits and similar.
   static const std::string kDigits =
       "[\\p{Nd}\\x{b2}\\x{b3}\\x{b9}\\x{1369}-\\x{1371}\\x{19da}\\x{2070}\\x{2074}-\\x{2079}"
       "\\x{2080}-\\x{2089}\\x{2460}-\\x{2468}\\x{2474}-\\x{247c}\\x{2488}-\\x{2490}\\x{24ea}"
@@ -344,7 +345,7 @@ Result<Value> replace_method(const std::string& text, const Value& self, const A
   return make_text_like(replaced(text, *old, with, std::max<int64_t>(count, -1)), self, runtime);
 }
 
-// `name` is one of a string's methods, its arguments are checked.
+// Requires that `name` is a string method and its arguments have been checked.
 Result<Value> call_string_method(const Value& self, const std::string& name, const Arguments& args,
                                  Runtime& runtime) {
   const std::string& text = self.as_string();

@@ -74,7 +74,7 @@ Result<Value> integer_arithmetic(const std::string& op, int64_t a, int64_t b) {
     const double size = std::pow(std::fabs(static_cast<double>(a)), static_cast<double>(b));
     overflow = !(size < 9.0e18);
     out = 1;
-    // Powers of -1, 0 and 1 need no more rounds than this, whatever the exponent.
+    // Powers of -1, 0 and 1 need no more rounds than this, for any exponent.
     const int64_t rounds = a >= -1 && a <= 1 ? std::min<int64_t>(b, 2 + b % 2) : b;
     for (int64_t i = 0; i < rounds && !overflow; ++i) out *= a;
   } else {
@@ -90,7 +90,8 @@ Result<Value> integer_arithmetic(const std::string& op, int64_t a, int64_t b) {
   return Value::integer(out);
 }
 
-// 0 - value of an integer past 64 bits is needed for literals; its other sums are refused by name.
+// Literals need 0 - value for integers beyond 64 bits; other arithmetic with them is refused by
+// name.
 Value negated_big(const std::string& decimal) {
   const bool was_negative = decimal.starts_with('-');
   return *integer_of_digits(std::string_view(decimal).substr(was_negative ? 1 : 0), 10,
@@ -179,7 +180,7 @@ Result<Value> slice(const Value& value, const Value* from, const Value* to, cons
   const int64_t size = static_cast<int64_t>(items.size());
   FORERUN_ASSIGN_OR_RETURN(int64_t stride, bound(step, 1));
   if (stride == 0) return Status(StatusCode::kInvalidArgument, "slice: step 0");
-  // Strides past the length pick one element however long they are.
+  // Strides longer than the sequence pick a single element.
   stride = std::clamp(stride, -size - 1, size + 1);
   const int64_t low = stride > 0 ? 0 : -1;
   const int64_t high = stride > 0 ? size : size - 1;
@@ -233,7 +234,7 @@ Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runt
     if (a.is_markup() == b.is_markup()) {
       return make_text_like(a.as_string() + b.as_string(), a, runtime);
     }
-    // A string that is marked as escaped stays, and the plain string beside it is escaped.
+    // A string marked as escaped stays unchanged, and the plain string beside it is escaped.
     FORERUN_RETURN_IF_ERROR(
         runtime.budget.spend_text(6 * (a.is_markup() ? b : a).as_string().size()));
     return make_text_like(escaped(a).as_string() + escaped(b).as_string(), escaped(a), runtime);

@@ -1,4 +1,4 @@
-// Tokens to statements; expressions are in expression_parser.cc.
+// Parses tokens to statements; expressions are in expression_parser.cc.
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
@@ -21,8 +21,8 @@ class Parser {
   }
 
  private:
-  // Statements up to a block that begins with one of `ends`, whose "{%" and word are read; without
-  // `ends`, up to the end of the template.
+  // Parses statements up to a block that begins with one of `ends`, and reads its "{%" and word;
+  // without `ends`, up to the end of the template.
   Status body(std::initializer_list<std::string_view> ends, Body& out) {
     if (++nesting_ > kMaxStatementDepth) {
       const std::string limit = std::to_string(kMaxStatementDepth);
@@ -179,7 +179,7 @@ class Parser {
     return end_of_block();
   }
 
-  // {% call(a, b) macro(...) %}
+  // Parses {% call(a, b) macro(...) %}.
   Status call_statement(Body& out) {
     Statement made = make(StatementKind::kCall);
     made.text = "caller";
@@ -192,7 +192,7 @@ class Parser {
     return end_of_block();
   }
 
-  // (a, b = 1) of a macro or call block.
+  // Parses (a, b = 1) of a macro or call block.
   Status parameters(Statement& made) {
     FORERUN_RETURN_IF_ERROR(tokens_.expect_operator("("));
     while (!tokens_.take_operator(")")) {

@@ -17,8 +17,8 @@
 
 namespace forerun::text::jinja {
 
-// Bounds a render's work and memory: a step is an evaluated node, a list element or 64 bytes of
-// text. Real templates stay below a thousand steps a message.
+// Limits a render's work and memory: a step is an evaluated node, a list element or 64 bytes of
+// text. Real templates stay below a thousand steps per message.
 class Budget {
  public:
   static constexpr uint64_t kMaxSteps = 10'000'000;
@@ -41,14 +41,14 @@ class Budget {
   uint64_t used_ = 0;
 };
 
-// Keeps no reference; one thread uses it.
+// Keeps no reference. Thread rules: one thread.
 struct Runtime {
   Budget budget;
-  std::tm now{};       // what strftime_now shows
-  uint32_t depth = 0;  // depth of nested evaluation, macros included
+  std::tm now{};       // result of strftime_now
+  uint32_t depth = 0;  // depth of nested evaluation, including macros
 };
 
-// Counts a level of Runtime::depth as long as it lives.
+// Counts a level of Runtime::depth while it lives.
 class DepthGuard {
  public:
   explicit DepthGuard(Runtime& runtime) : depth_(runtime.depth) { ++depth_; }
@@ -75,10 +75,10 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 
   // Fails for too many arguments, unknown names, and arguments that are missing or given twice.
-  // `parameters`: "a, b, c?"; those that may be left out end in "?". `what` is called in messages.
+  // `parameters`: "a, b, c?"; optional ones end in "?". `what` is the callee's name in messages.
   Status check(const std::string& what, std::string_view parameters) const;
 
-  // The argument at `index` or called `name`; null if not given.
+  // Returns the argument at `index` or called `name`; null if not given.
   const Value* get(size_t index, std::string_view name) const {
     if (index < positional.size()) return &positional[index];
     for (const auto& argument : named) {
@@ -88,7 +88,7 @@ struct Arguments {
   }
 };
 
-// A string charged to the budget; the second one is marked as `like` is.
+// Returns a string charged to the budget; the second overload marks it like `like`.
 inline Result<Value> make_text(std::string text, Runtime& runtime) {
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend_text(text.size()));
   return Value::string(std::move(text));
@@ -97,7 +97,7 @@ inline Result<Value> make_text_like(std::string text, const Value& like, Runtime
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend_text(text.size()));
   return Value::string_like(std::move(text), like);
 }
-// A list charged to the budget.
+// Returns a list charged to the budget.
 inline Result<Value> make_list(List items, Runtime& runtime, ListForm form = ListForm::kList) {
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1 + 4 * items.size()));
   return Value::list(std::move(items), form);
@@ -111,12 +111,12 @@ inline Result<Value> make_generator(List items, Runtime& runtime) {
 
 // a.name: a method of that name, else a member; undefined if there is neither.
 Result<Value> attribute(const Value& value, const std::string& name);
-// a[key]: a member or element, else as attribute.
+// a[key]: a member or element, else the same as attribute().
 Result<Value> item(const Value& value, const Value& key, Runtime& runtime);
-// a[from:to:step]; null bounds are left out.
+// a[from:to:step]; null bounds are omitted.
 Result<Value> slice(const Value& value, const Value* from, const Value* to, const Value* step,
                     Runtime& runtime);
-// The items of a loop over the value: elements, keys or characters; none for undefined.
+// Returns the items of a loop over the value: elements, keys or characters; none for undefined.
 Result<List> iterate(const Value& value, Runtime& runtime);
 
 // + - * / // % ** ~
@@ -124,9 +124,10 @@ Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runt
 // == != < <= > >= in, not in
 Result<bool> relation(const std::string& op, const Value& a, const Value& b);
 
-// Formats, functions, filters, tests and methods, each in the file called so.
+// Formats, functions, filters, tests and methods, each in the file of that name.
 
-// The string with & < > " ' as entities, marked as escaped; one that is marked stays as it is.
+// Returns the string with & < > " ' as entities, marked as escaped; a marked string stays
+// unchanged.
 Value escaped(const Value& value);
 
 // Python's `text % values`: a tuple's values, a mapping's members, or one value.
@@ -137,7 +138,7 @@ Result<Value> brace_format(const Value& text, const Arguments& args, Runtime& ru
 Names built_in_functions();
 Result<Value> call_function(Function which, const Arguments& args, Runtime& runtime);
 
-// kUnsupported for names that are not known.
+// Fails with kUnsupported for unknown names.
 Result<Value> apply_filter(const std::string& name, const Value& value, const Arguments& args,
                            Runtime& runtime);
 Result<bool> apply_test(const std::string& name, const Value& value, const Arguments& args,
@@ -148,12 +149,12 @@ bool has_method(const Value& value, std::string_view name);
 Result<Value> call_method(const Value& self, const std::string& name, const Arguments& args,
                           Runtime& runtime);
 
-// A filter's argument as an integer; kInvalidArgument for other kinds.
+// Returns a filter's argument as an integer; kInvalidArgument for other kinds.
 Result<int64_t> int_argument(const std::string& filter, const Value* given, int64_t fallback);
-// kInvalidArgument: `what` found a value of this kind.
+// Returns kInvalidArgument: `what` found a value of this kind.
 Status bad_value(const std::string& what, const Value& found, const std::string& accepted);
 
-// Filters over sequences; no value if the name is none of theirs.
+// Applies filters of sequences; returns no value if the name is not one of them.
 Result<std::optional<Value>> apply_sequence_filter(const std::string& name, const Value& value,
                                                    const Arguments& args, Runtime& runtime);
 

@@ -1,7 +1,7 @@
-// The names that a template's statements see: a stack of scopes, each within another one, and the
-// variables around all of them.
+// The names visible to a template's statements: a stack of nested scopes, and the variables around
+// all of them.
 //
-// Threads: one render is one thread's.
+// Thread rules: one render uses one thread.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,23 @@ namespace forerun::text::jinja {
 
 class Scopes {
  public:
-  // Opens the outermost scope. `variables` can be hidden by names of scopes, and not changed.
+  // Opens the outermost scope. Names of scopes can hide `variables`, but not change them.
   explicit Scopes(Names variables) : variables_(std::move(variables)), scopes_(1) {}
 
-  // Opens a scope within the one at index `parent`; without one, within the innermost.
+  // Opens a scope within the one at index `parent`; without it, within the innermost.
   void open(std::optional<size_t> parent = std::nullopt);
   // Closes the innermost scope, which open() has opened.
   void close() { scopes_.pop_back(); }
 
-  // The value of the nearest name, seen from the innermost scope; undefined if there is none.
+  // Returns the value of the nearest name, seen from the innermost scope; undefined if there is
+  // none.
   Value lookup(const std::string& name) const;
   // Sets a name of the innermost scope.
   void assign(const std::string& name, Value value);
 
-  // A macro that sees the innermost scope while that is open.
+  // Returns a macro that sees the innermost scope while that is open.
   Value macro_here(const Statement& definition) const;
-  // Whether the scope in which the macro was defined is still open.
+  // Returns whether the scope in which the macro was defined is still open.
   bool is_open(const Value::Macro& macro) const {
     return macro.scope_index < scopes_.size() && scopes_[macro.scope_index].id == macro.scope_id;
   }
@@ -41,8 +42,8 @@ class Scopes {
  private:
   struct Scope {
     Names names;
-    uint64_t id = 0;    // never used again
-    size_t parent = 0;  // index of the enclosing scope; its own: none
+    uint64_t id = 0;    // never reused
+    size_t parent = 0;  // index of the enclosing scope; its own index: none
   };
 
   const Names variables_;

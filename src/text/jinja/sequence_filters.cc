@@ -1,4 +1,4 @@
-// Filters over lists, mappings and what else can be looped over.
+// Filters of lists, mappings and other iterable values.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace forerun::text::jinja {
 namespace {
 
-// The path that attribute= names: an index, or names and indexes with dots between.
+// The path in attribute=: an index, or names and indexes separated by dots.
 struct Path {
   std::vector<Value> parts;
 };
@@ -29,7 +29,8 @@ Path path_of(const Value* attribute) {
   return path;
 }
 
-// The value itself where the path is empty. A part that is missing is `fallback`, if there is one.
+// Returns the value itself if the path is empty. A missing part is replaced by `fallback`, if
+// given.
 Result<Value> by_path(const Value& value, const Path& path, Runtime& runtime,
                       const Value* fallback = nullptr) {
   Value current = value;
@@ -40,7 +41,7 @@ Result<Value> by_path(const Value& value, const Path& path, Runtime& runtime,
   return current;
 }
 
-// The arguments behind the first `skip` positional ones.
+// Returns the arguments after the first `skip` positional ones.
 Arguments rest(const Arguments& args, size_t skip) {
   Arguments out;
   out.named = args.named;
@@ -50,7 +51,7 @@ Arguments rest(const Arguments& args, size_t skip) {
   return out;
 }
 
-// select, reject, selectattr, rejectattr.
+// Implements select, reject, selectattr and rejectattr.
 Result<Value> chosen(const std::string& name, const Value& value, const Arguments& args,
                      Runtime& runtime) {
   const bool by_attribute = name.ends_with("attr");
@@ -59,7 +60,7 @@ Result<Value> chosen(const std::string& name, const Value& value, const Argument
   if (by_attribute && args.positional.empty()) {
     return Status(StatusCode::kInvalidArgument, name + ": accepted: (attribute, test, ...)");
   }
-  // Python's generators of nothing.
+  // Python returns generators without items.
   if (!value.truth()) return make_generator({}, runtime);
   const bool has_test = args.positional.size() > skip;
   const std::string test = has_test ? to_text(args.positional[skip]) : "";
@@ -90,7 +91,7 @@ Result<Value> mapped(const Value& value, const Arguments& args, Runtime& runtime
   const Value* fallback = by_attribute ? args.get(1, "default") : nullptr;
   const std::string filter = by_attribute ? "" : to_text(args.positional[0]);
   const Arguments filter_args = rest(args, 1);
-  // A map of a map of a map would nest calls without end.
+  // A map of a map of a map would nest calls without limit.
   const bool nests = filter == "map" && !filter_args.positional.empty() &&
                      to_text(filter_args.positional[0]) == "map";
   if (nests) {
@@ -124,7 +125,7 @@ Result<Value> joined_elements(const Value& value, const Arguments& args, Runtime
   return make_text(std::move(out), runtime);
 }
 
-// How a filter compares: by a path, by several of them ("a,b"), letters' case folded or not.
+// The comparison of a filter: by a path, by several of them ("a,b"), with or without case folding.
 struct Order {
   std::vector<Path> paths;
   bool fold_case = true;
@@ -156,7 +157,7 @@ Result<List> sorted(List items, const Order& order, Runtime& runtime) {
     FORERUN_ASSIGN_OR_RETURN(Value key, key_of(items[i], order, runtime));
     keys.emplace_back(std::move(key), i);
   }
-  // Comparable pairs are checked first: a comparator that fails halfway has no order.
+  // Comparable pairs are checked first, since a comparator that fails halfway has no order.
   for (size_t i = 1; i < keys.size(); ++i) {
     FORERUN_RETURN_IF_ERROR(compare(keys[0].first, keys[i].first).status());
     FORERUN_RETURN_IF_ERROR(runtime.budget.spend(16));
@@ -230,7 +231,7 @@ Result<Value> total(const Value& value, const Arguments& args, Runtime& runtime)
   return out;
 }
 
-// A mapping's (key, value) pairs.
+// Returns a mapping's (key, value) pairs.
 Result<List> pairs_of(const std::string& name, const Value& value, Runtime& runtime) {
   if (!value.is_dict()) return bad_value(name, value, "a mapping");
   List out;
@@ -264,7 +265,7 @@ Result<Value> sorted_pairs(const Value& value, const Arguments& args, Runtime& r
   return make_list(std::move(pairs), runtime);
 }
 
-// [[e, e, ...], ...]: columns of nearly the same length.
+// Returns [[e, e, ...], ...]: columns of nearly equal length.
 Result<Value> sliced(const Value& value, const Arguments& args, Runtime& runtime) {
   FORERUN_ASSIGN_OR_RETURN(const int64_t count, int_argument("slice", args.get(0, "slices"), 1));
   const Value* fill = args.get(1, "fill_with");
@@ -315,7 +316,8 @@ Result<Value> batched(const Value& value, const Arguments& args, Runtime& runtim
   return make_generator(std::move(out), runtime);
 }
 
-// [(key, [elements]), ...] in order of the key, which is shown as the first of its elements has it.
+// Returns [(key, [elements]), ...] in order of the key; each key is spelled as in the first of its
+// elements.
 Result<Value> group_filter(const Value& value, const Arguments& args, Runtime& runtime) {
   Order order = order_of(args.get(0, "attribute"), args.get(2, "case_sensitive"));
   order.fallback = args.get(1, "default");

@@ -1,4 +1,4 @@
-// Python's string operations over UTF-8, and its numbers from texts.
+// Python's string operations over UTF-8, and its conversion of texts to numbers.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -81,7 +81,7 @@ std::string capitalized(std::string_view text) { return python_capitalize(text);
 std::string titled(std::string_view text) { return python_title(text); }
 
 std::string titled_words(std::string_view text) {
-  // Words, and what is between them, each changed by itself.
+  // Changes words, and the texts between them, one by one.
   const auto is_between = [](std::string_view character) {
     const char32_t value = first_code_point(character).value;
     return is_python_space(value) ||
@@ -164,7 +164,7 @@ std::vector<std::string> split(std::string_view text, const std::optional<std::s
 }
 
 std::optional<Value> integer_of_digits(std::string_view digits, unsigned base, bool negative) {
-  // Little-endian, base 1e9; digits past this many would take time in their square.
+  // Little-endian, base 1e9; the time is quadratic in the number of digits.
   constexpr size_t kMaxDigits = 4300;  // Python's own limit
   constexpr uint64_t kLimb = 1'000'000'000;
   if (digits.empty() || digits.size() > kMaxDigits) return std::nullopt;
@@ -208,7 +208,7 @@ std::optional<Value> parsed_integer(std::string_view text, int64_t base) {
     base = prefix_base;
     after_prefix = true;
   } else if (base == 0) {
-    // Without a base "012" is refused, "00" is not.
+    // Without a base "012" is refused, "00" is accepted.
     if (text.starts_with('0') && text.find_first_not_of("0_") != std::string_view::npos) {
       return std::nullopt;
     }
@@ -244,7 +244,7 @@ std::optional<double> parsed_real(std::string_view text) {
   const auto end = std::from_chars(digits.data(), last, number);
   if (end.ptr != last || digits.empty()) return std::nullopt;
   if (end.ec == std::errc()) return number;
-  // Past what a double holds: infinite or zero, which strtod tells apart.
+  // Beyond the range of a double: infinite or zero, which strtod distinguishes.
   return std::strtod(digits.c_str(), nullptr);
 }
 

@@ -1,8 +1,8 @@
 // A template's source, its tokens and its tree.
 //
-// The source is read as transformers sets Jinja up: trim_blocks and lstrip_blocks on, one newline
-// at the end dropped. The tree is immutable after parsing and may be rendered by several threads at
-// once.
+// The source is read with transformers' settings of Jinja: trim_blocks and lstrip_blocks on, one
+// newline at the end dropped. The tree is immutable after parsing and may be rendered by several
+// threads at once.
 #pragma once
 
 #include <cstdint>
@@ -37,15 +37,15 @@ struct Token {
   uint32_t line = 1;
 };
 
-// "line N" of a message is a line of `source`.
+// Splits `source` into tokens; "line N" in a message is a line of it.
 Result<std::vector<Token>> lex(std::string_view source);
 
-// A cursor over tokens, with the errors both parsers share.
+// A cursor over tokens, with the errors that both parsers share.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
-  // The last token is kEnd and is never passed.
+  // Returns a token ahead. The last token is kEnd and is never passed.
   const Token& peek(size_t ahead = 0) const {
     const size_t at = at_ + ahead;
     return tokens_[at < tokens_.size() ? at : tokens_.size() - 1];
@@ -81,7 +81,7 @@ class TokenStream {
   }
 
   size_t position() const { return at_; }
-  // Whether `name` stands among the tokens from `position` to here.
+  // Returns whether `name` is among the tokens from `position` to here.
   bool names_since(size_t position, std::string_view name) const {
     for (size_t i = position; i < at_; ++i) {
       if (tokens_[i].kind == TokenKind::kName && tokens_[i].text == name) return true;
@@ -106,7 +106,7 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-// Deepest nesting of expressions, and of statements.
+// Maximum nesting of expressions, and of statements.
 constexpr uint32_t kMaxExpressionDepth = 200;
 constexpr uint32_t kMaxStatementDepth = 64;
 
@@ -118,7 +118,7 @@ enum class ExprKind : uint8_t {
   kDict,       // args: key, value, key, value...
   kAttribute,  // args[0].name
   kItem,       // args[0][args[1]]
-  kSlice,      // args[0][args[1]:args[2]:args[3]], null where left out
+  kSlice,      // args[0][args[1]:args[2]:args[3]], null if omitted
   kCall,       // args[0](args[1]..., named)
   kFilter,     // args[0] | name(args[1]..., named); args[0] null in a filter block
   kTest,       // args[0] is name(args[1]...)
@@ -139,7 +139,7 @@ struct Expr {
   Value value;
   std::vector<ExprPtr> args;
   std::vector<std::pair<std::string, ExprPtr>> named;
-  ExprPtr rest, named_rest;  // of a call: *rest, **named_rest
+  ExprPtr rest, named_rest;  // *rest and **named_rest of a call
   std::vector<std::string> operators;
 };
 
@@ -177,8 +177,8 @@ struct Statement {
   ExprPtr expr;
   ExprPtr condition;
   std::vector<Target> targets;
-  std::vector<ExprPtr> defaults;  // defaults of the last parameters; null where there is none
-  // Whether a macro's body reads them: only then it takes arguments beyond its parameters.
+  std::vector<ExprPtr> defaults;  // defaults of the last parameters; null if there is none
+  // Whether a macro's body reads them: only then it accepts arguments beyond its parameters.
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
   std::vector<Branch> branches;
   Body body;
@@ -190,17 +190,18 @@ struct Branch {
   Body body;
 };
 
-// Expressions, by precedence climbing in Jinja's own order of precedence.
+// Parses expressions by precedence climbing, with Jinja's order of precedence.
 class ExpressionParser {
  public:
   // Keeps the reference.
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
-  // A whole expression; `with_condition` takes an inline if.
+  // Parses a whole expression; `with_condition` allows an inline if.
   Result<ExprPtr> expression(bool with_condition = true);
-  // The same, or several of them with commas between: a tuple.
+  // Does the same, or parses several expressions separated by commas: a tuple.
   Result<ExprPtr> tuple(bool with_condition = true);
-  // "name | name(...)" after a value that the caller has; null if there is no "|" and no name.
+  // Parses "name | name(...)" after a value that the caller has; returns null if there is no "|"
+  // and no name.
   Result<ExprPtr> filters(ExprPtr value, bool starts_with_name = false);
 
  private:
@@ -223,18 +224,18 @@ class ExpressionParser {
   Result<ExprPtr> dict_literal();
   Status arguments(Expr& call);
 
-  // The error of an expression that is nested too deep.
+  // Returns the error of an expression that is nested too deep.
   Status too_deep() const;
   ExprPtr node(ExprKind kind, std::string name = "") const;
-  // Sets depth; fails where the tree is too deep to be walked.
+  // Sets the depth; fails if the tree is too deep to be evaluated.
   Result<ExprPtr> done(ExprPtr expr) const;
 
   TokenStream& tokens_;
   uint32_t nesting_ = 0;  // nesting of this parser's calls
 };
 
-// kInvalidArgument with the line for a broken template, kUnsupported for Jinja that chat templates
-// do not use (extends, include, import, block, recursive loops).
+// Fails with kInvalidArgument and the line for an invalid template, kUnsupported for Jinja that
+// chat templates do not use (extends, include, import, block, recursive loops).
 Result<Body> parse_template(std::string_view source);
 
 }  // namespace forerun::text::jinja

@@ -6,7 +6,7 @@
 namespace forerun::text::jinja {
 namespace {
 
-// Tests that are another spelling of a relation.
+// Returns the relation for a test that is another spelling of it.
 std::string relation_of(const std::string& name) {
   if (name == "equalto" || name == "eq" || name == "==") return "==";
   if (name == "ne" || name == "!=") return "!=";

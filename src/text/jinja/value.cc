@@ -1,4 +1,4 @@
-// Values: making, reading, comparing them, and str() and repr() as Python writes them.
+// Making, reading and comparing values, and str() and repr() as in Python.
 #include "text/jinja/value.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ bool is_any_number(const Value& value) {
   return value.is_number() || value.kind() == Kind::kBigInt;
 }
 
-// Compares two numbers, one of which does not fit 64 bits. If one is a double, both are compared as
-// doubles.
+// Compares two numbers, one of which does not fit into 64 bits. If one is a double, both are
+// compared as doubles.
 int compare_big(const Value& a, const Value& b) {
   if (a.kind() == Kind::kFloat || b.kind() == Kind::kFloat) {
     return a.as_float() < b.as_float() ? -1 : a.as_float() > b.as_float() ? 1 : 0;

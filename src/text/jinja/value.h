@@ -1,10 +1,9 @@
-// Values of a chat template, which behave like the Python objects of Jinja as far as templates use
-// them.
+// Values of a chat template. They behave like Jinja's Python objects as far as templates use them.
 //
 // Strings, lists and dicts are immutable and shared; only a namespace changes, and a generator,
-// which is used up by reading it. Containers know how deep they nest, so that nothing a template
-// builds can exhaust the stack when it is printed or freed. Not thread-safe across one render; a
-// render shares nothing with another.
+// which reading uses up. Containers track their nesting, so that no value that a template builds
+// can exhaust the stack when it is printed or freed. Not thread-safe within one render; different
+// renders share nothing.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ using List = std::vector<Value>;
 using Dict = std::vector<std::pair<Value, Value>>;  // in order of insertion, keys unique
 using Names = std::vector<std::pair<std::string, Value>>;
 
-// Deepest nesting of lists and dicts.
+// Maximum nesting of lists and dicts.
 constexpr uint32_t kMaxValueDepth = 64;
 
 enum class Kind : uint8_t {
@@ -35,12 +34,12 @@ enum class Kind : uint8_t {
   kNone,
   kBool,
   kInt,
-  kBigInt,  // past 64 bits
+  kBigInt,  // beyond 64 bits
   kFloat,
   kString,
   kList,
   kDict,
-  kGenerator,  // what map, select and their like give: read once, without a length
+  kGenerator,  // result of map, select and similar: read once, without a length
   kNamespace,
   kLoop,
   kMacro,
@@ -56,7 +55,7 @@ enum class Function : uint8_t { kRange, kNamespace, kDict, kRaiseException, kStr
 enum class ListForm : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems };
 
 struct LoopState {
-  const List* items = nullptr;  // items of the loop that is running
+  const List* items = nullptr;  // items of the running loop
   size_t index0 = 0;
 };
 
@@ -69,8 +68,8 @@ class Value {
     std::shared_ptr<const Value> self;
     std::string name;
   };
-  // A macro, or the body of a call block, and the scope that its names are looked up in: the
-  // evaluator's scope at `scope_index`, as long as that is still the one numbered `scope_id`.
+  // A macro, or the body of a call block, and the scope for its names: the evaluator's scope at
+  // `scope_index`, as long as it is still the one numbered `scope_id`.
   struct Macro {
     const Statement* definition = nullptr;
     size_t scope_index = 0;
@@ -94,21 +93,22 @@ class Value {
   static Value boolean(bool flag);
   static Value integer(int64_t number);
   static Value real(double number);
-  // An integer past 64 bits, in decimal: digits without leading zeros, "-" before them if negative.
+  // Makes an integer beyond 64 bits from its decimal: digits without leading zeros, "-" before them
+  // if negative.
   static Value big_integer(std::string decimal);
   static Value string(std::string text);
-  // A string that is taken for escaped (Markup in Python): what is added to it gets escaped.
+  // Makes a string marked as escaped (Markup in Python): strings added to it are escaped.
   static Value markup(std::string text);
-  // A string that is marked as `like` is.
+  // Makes a string with the mark of `like`.
   static Value string_like(std::string text, const Value& like);
   static Value function(Function which);
   static Value macro(Macro macro);
   static Value loop(std::shared_ptr<const LoopState> state);
   static Value method(Value self, std::string name);
   static Value new_namespace();
-  // Fail with kResourceExhausted past kMaxValueDepth.
+  // Fail with kResourceExhausted above kMaxValueDepth.
   static Result<Value> list(List items, ListForm form = ListForm::kList);
-  // A range; `shown` is how Python prints it.
+  // Makes a range; `shown` is Python's spelling of it.
   static Result<Value> range(List numbers, std::string shown);
   static Result<Value> dict(Dict items);
   static Result<Value> dict(const Names& items);
@@ -121,23 +121,24 @@ class Value {
   bool is_list() const { return kind() == Kind::kList; }
   bool is_dict() const { return kind() == Kind::kDict; }
   bool is_generator() const { return kind() == Kind::kGenerator; }
-  // A number that arithmetic can be done with: integers past 64 bits are only shown and compared.
+  // Returns whether arithmetic accepts the number: integers beyond 64 bits are only shown and
+  // compared.
   bool is_number() const {
     return kind() == Kind::kInt || kind() == Kind::kFloat || kind() == Kind::kBool;
   }
 
-  // Each may only be called for its kind; as_int takes booleans, too, and as_float every number.
+  // Each may only be called for its kind; as_int also accepts booleans, and as_float every number.
   const std::string& as_string() const;
   bool is_markup() const;
-  const std::string& as_big() const;  // its decimal
+  const std::string& as_big() const;  // in decimal
   const List& as_list() const;
   const Dict& as_dict() const;
-  ListForm form() const;             // a list's
-  const std::string& shown() const;  // a range's
+  ListForm form() const;             // of a list
+  const std::string& shown() const;  // of a range
   bool is_tuple() const { return is_list() && form() == ListForm::kTuple; }
-  // Takes up to `count` of what a generator still has.
+  // Takes up to `count` of a generator's remaining items.
   List take(size_t count) const;
-  size_t remaining() const;  // items that a generator still has
+  size_t remaining() const;  // number of a generator's remaining items
   int64_t as_int() const;
   double as_float() const;
   Function as_function() const { return std::get<Function>(data_); }
@@ -146,23 +147,23 @@ class Value {
   const Method& as_method() const;
   const std::string& undefined_name() const;
 
-  // A member of a dict or namespace; null if there is none.
+  // Returns a member of a dict or namespace; null if there is none.
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key) const;
-  // False for what cannot be a key: lists, mappings, and what holds one of them.
+  // Returns false for values that cannot be a key: lists, mappings, and values that contain one of
+  // them.
   bool is_hashable() const;
-  // Sets a namespace's member. Fails where `member` holds a namespace: it could hold itself.
+  // Sets a namespace's member. Fails if `member` contains a namespace, which could contain itself.
   Status set_member(std::string_view key, Value member);
 
-  // Python's "is": for values that cannot change and are no containers, whether kind and value
-  // agree.
+  // Python's "is": for immutable values that are not containers, whether kind and value agree.
   bool is_same_object(const Value& other) const;
-  // Whether Python takes the value for true.
+  // Returns whether the value is true in Python.
   bool truth() const;
   bool holds_namespace() const;
   uint32_t depth() const;
 
-  // How messages call the kind, e.g. "a string".
+  // Returns the name of the kind in messages, e.g. "a string".
   const char* kind_name() const;
 
  private:
@@ -196,17 +197,18 @@ class Value {
 
 // Python's ==.
 bool equal(const Value& a, const Value& b);
-// -1, 0 or 1 as Python orders numbers, strings and lists; kInvalidArgument for other pairs.
+// Returns -1, 0 or 1 in Python's order of numbers, strings and lists; kInvalidArgument for other
+// pairs.
 Result<int> compare(const Value& a, const Value& b);
 
 // Python's str() and repr().
 std::string to_text(const Value& value);
 std::string to_repr(const Value& value);
 
-// Numbers from texts, as Python reads them (strings.cc).
+// Conversion of texts to numbers, as in Python (strings.cc).
 
-// The integer that `digits` spell to `base` (2 to 36), without a sign; nothing where one of them is
-// no digit of the base, and for more than 4,300 of them.
+// Returns the integer of `digits` in base `base` (2 to 36), without a sign; nothing if one of them
+// is not a digit of the base, or if there are more than 4,300.
 std::optional<Value> integer_of_digits(std::string_view digits, unsigned base, bool negative);
 
 // Python's int(text, base): white space around it, a sign, 0x, 0o, 0b, underscores between digits.
@@ -215,30 +217,31 @@ std::optional<Value> parsed_integer(std::string_view text, int64_t base);
 // Python's float(text).
 std::optional<double> parsed_real(std::string_view text);
 
-// Python's int(number); nothing for infinities and what is no number.
+// Python's int(number); nothing for infinities and NaN.
 std::optional<Value> integer_of(double number);
 
 // Python's string operations over UTF-8 (strings.cc).
 
-// The characters, each as its own view of `text`.
+// Returns the characters, each as a view of `text`.
 std::vector<std::string_view> characters(std::string_view text);
 
-// The text without white space, or without the characters of `chars`, at the chosen ends.
+// Returns the text without white space, or without the characters of `chars`, at the chosen ends.
 std::string_view stripped(std::string_view text, const std::optional<std::string>& chars, bool left,
                           bool right);
 
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalized(std::string_view text);
-// str.title: every run of letters; and the filter's: every word behind white space or -([{<.
+// titled() is str.title, for every run of letters; titled_words() is the filter, for every word
+// after white space or -([{<.
 std::string titled(std::string_view text);
 std::string titled_words(std::string_view text);
 
-// Pads the text with `fill`, one character, up to `width` characters, at most kMaxWidth.
+// The side of the padding with `fill`, one character, up to `width` characters, at most kMaxWidth.
 enum class Align : uint8_t { kLeft, kCenter, kRight };
 constexpr int64_t kMaxWidth = 65'536;
 std::string padded(std::string_view text, int64_t width, std::string_view fill, Align align);
-// str.center, which puts the odd one of what is missing to the left where the width is odd, too.
+// str.center, which puts an odd padding character to the left if the width is odd, too.
 std::string centered(std::string_view text, int64_t width, std::string_view fill);
 
 // Replaces `pattern` at most `count` times; -1: always. An empty pattern matches before every
@@ -250,20 +253,22 @@ std::string replaced(std::string_view text, std::string_view pattern, std::strin
 std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
                                int64_t count, bool from_right);
 
-// JSON text to values and back (json.cc).
+// Conversion of JSON text to values and back (json.cc).
 
-// `what` names the text in messages. Order of keys is kept; of a repeated key the last value holds.
+// `what` is the name of the text in messages. The order of keys is kept; of a repeated key, the
+// last value counts.
 Result<Value> parse_json(std::string_view json, const std::string& what);
 
 struct JsonStyle {
-  std::optional<int64_t> indent;      // spaces a level; none: one line
+  std::optional<int64_t> indent;      // spaces per level; unset: one line
   std::string item_separator = ", ";  // Python's defaults; "," with an indent
   std::string key_separator = ": ";
   bool ascii_only = false;
   bool sort_keys = false;
 };
 
-// The JSON text that Python's json.dumps writes; kInvalidArgument for values without a JSON form.
+// Returns the JSON text that Python's json.dumps writes; kInvalidArgument for values without a JSON
+// form.
 Result<std::string> to_json(const Value& value, const JsonStyle& style);
 
 }  // namespace forerun::text::jinja
