@@ -1,5 +1,5 @@
 // Candidate lists of drafts (sampler.h), and the dense weights and noise words from which rule
-// `rejection` draws candidates and its own tokens.
+// `rejection` samples candidates and its own tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// The `limit` best kept tokens of the row, best first; in scratch.
+// Finds the `limit` best kept tokens of the row, best first, in `scratch`.
 Status best_kept(int32_t limit, ProcessedRow* row, SamplerScratch& scratch,
                  std::span<const RankedToken>* best) {
   const LogitsRow& logits = row->scan.logits();
@@ -28,7 +28,7 @@ Status best_kept(int32_t limit, ProcessedRow* row, SamplerScratch& scratch,
   return {};
 }
 
-// Log-probabilities of the processed distribution, best first.
+// Computes log-probabilities of the processed distribution, best first.
 Status rank_by_logprob(int32_t count, ProcessedRow* row, SamplerScratch& scratch,
                        std::vector<Candidate>* out) {
   uint64_t part = 0;
@@ -49,7 +49,8 @@ Status rank_by_logprob(int32_t count, ProcessedRow* row, SamplerScratch& scratch
   return {};
 }
 
-// The `limit` largest sums of score and noise that were offered, each in its candidate's `logprob`.
+// The `limit` largest sums of score and noise among those offered, each in its candidate's
+// `logprob`.
 class LargestSums {
  public:
   LargestSums(int32_t limit, std::vector<Candidate>* sums)
@@ -66,7 +67,7 @@ class LargestSums {
     sums_->push_back(offered);
     std::push_heap(sums_->begin(), sums_->end(), precedes);
   }
-  // The bound that a sum must reach.
+  // Returns the bound that a sum must reach.
   float least() const {
     return sums_->size() < limit_ ? -std::numeric_limits<float>::infinity()
                                   : sums_->front().logprob;
@@ -127,8 +128,8 @@ Status rank_by_shared_noise(const RowContext& context, int32_t count, ProcessedR
     }
   }
   largest.sort();
-  // Log-softmax over them, in double; the order of the sum only moves the last bit of a weight that
-  // guides the draft.
+  // Computes the log-softmax over them in double; the order of the sum changes only the last bit of
+  // a weight that guides the draft.
   const auto top = static_cast<double>(out->front().logprob);
   double sum = 0.0;
   for (const Candidate& candidate : *out) {
@@ -199,7 +200,7 @@ Status draw_candidates(const LogitsRow& logits, const RowContext& context, int32
   const bool draws = !is_greedy(params) && count > 0;
   const bool is_first = logits.peers == nullptr || logits.peers->rank() == 0;
   if (is_first) {
-    // The others write their parts after they have met in process_logits.
+    // The other devices write their parts after they have met in process_logits.
     distribution->weights.clear();
     if (draws) distribution->weights.resize(static_cast<size_t>(logits.vocab));
     distribution->total = 0;
@@ -209,7 +210,7 @@ Status draw_candidates(const LogitsRow& logits, const RowContext& context, int32
   if (count <= 0) return {};
   if (!draws) return rank_by_logprob(count, &row, scratch, out);
   FORERUN_RETURN_IF_ERROR(row.scan.read());
-  // A part past the live vocabulary is empty and may begin beyond it.
+  // A part beyond the live vocabulary is empty and may begin beyond it.
   const size_t first =
       std::min(static_cast<size_t>(logits.first_token), distribution->weights.size());
   const std::span<float> weights =

@@ -48,7 +48,7 @@ void EditList::write_mask(int32_t mask, std::span<uint32_t> words) const {
   asked.constraint->allow(asked.state, words);
 }
 
-// End tokens that may not be drawn yet are biased by minus infinity.
+// Returns the biases of a row. End tokens that may not be sampled yet get a bias of minus infinity.
 std::span<const TokenBias> EditList::biases_of(const RowContext& context) {
   const SamplingParams& params = *context.params;
   const bool with_ends = holds_ends_back(context);
@@ -69,7 +69,7 @@ std::span<const TokenBias> EditList::biases_of(const RowContext& context) {
   return biases;
 }
 
-// Distinct tokens of the path with how often history and path have them as output.
+// Returns the distinct tokens of the path, with their counts in the output of history and path.
 std::span<const TokenCount> EditList::count_path(const RowContext& context) {
   if (context.path.empty()) return {};
   std::vector<TokenCount>& counts = paths_.next();

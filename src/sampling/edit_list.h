@@ -1,6 +1,5 @@
-// The edits that biases, penalties and constraints make to the logits of rows, derived from the
-// rows' contexts. A device applies them to logits in its memory; otherwise the sampler applies them
-// on the host.
+// The edits of logits by biases, penalties and constraints, derived from the rows' contexts. A
+// device applies them to logits in its memory; otherwise the sampler applies them on the host.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +16,15 @@ namespace forerun {
 
 struct RowContext;
 
-// Reusable: keeps its memory. One thread.
+// Reusable: keeps its memory. Thread rules: one thread.
 class EditList : public StepEdits {
  public:
   void clear();
-  // Adds the edits of a row and returns their index. What the context points to must live until the
-  // next clear(). The rows of one sequence must be added consecutively, parents before children:
-  // the constraint's state of a row is computed from that of its parent.
+  // Adds the edits of a row and returns their index. The data that the context points to must live
+  // until the next clear(). The rows of one sequence must be added consecutively, parents before
+  // children: the constraint's state of a row is computed from that of its parent.
   int32_t add(const RowContext& context);
-  // Whether devices can apply the edits.
+  // Returns whether devices can apply the edits.
   bool fits_devices(int32_t edits) const;
 
   const RowEdits& row(int32_t edits) const override { return rows_[static_cast<size_t>(edits)]; }
@@ -65,8 +64,8 @@ class EditList : public StepEdits {
   std::vector<Walk> walks_;
   Pool<TokenBias> biases_;
   Pool<TokenCount> paths_;
-  const SamplingParams* biased_by_ = nullptr;  // parameters whose biases are the pool's last
-  bool with_ends_ = false;                     // whether these biases hold end tokens back
+  const SamplingParams* biased_by_ = nullptr;  // parameters of the pool's last biases
+  bool with_ends_ = false;                     // whether these biases exclude end tokens
 };
 
 }  // namespace forerun

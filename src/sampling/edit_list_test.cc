@@ -24,7 +24,7 @@ TEST(RowEdits, EachEditInItsPlace) {
   std::vector<float> logits = {1.0f, 4.0f, 1.0f, 8.0f, -1.0f, 5.0f, -INFINITY};
   edit_logits(logits, 0, edits, {});
   EXPECT_EQ(logits[0], 2.5f);
-  EXPECT_EQ(logits[1], 2.0f);                  // a token of the prompt: repeated, not counted
+  EXPECT_EQ(logits[1], 2.0f);  // a prompt token: penalized for repetition, not counted
   EXPECT_EQ(logits[2], -4.0f - 1.0f - 0.25f);  // biased below zero, then multiplied
   EXPECT_EQ(logits[3], 4.0f - 1.0f - 0.25f);   // penalized once, by the path's count
   EXPECT_EQ(logits[4], -2.0f - 0.5f - 0.25f);
@@ -62,7 +62,7 @@ TEST(EditList, EndTokensAreHeldBackByTheirPlace) {
   };
   const std::vector<float> early = {1, 1, -INFINITY, 2, 1, -INFINITY, 1};
   const std::vector<float> late = {1, 1, 51, 2, 1, 1, 1};
-  // Rows of one sequence, some of which may draw the 12th token and some the one behind it.
+  // Rows of one sequence; some may sample the 12th token and some the next one.
   for (const int32_t position : {10, 21, 22, 21, 22, 30}) {
     EXPECT_EQ(edited(position), position < 22 ? early : late) << position;
   }
@@ -135,7 +135,7 @@ TEST(EditList, ARowGoesOnFromItsParent) {
       EXPECT_EQ(found, expected);
     }
   }
-  // One for each row but the root, two more for each of the two whose parents want nothing.
+  // One per row except the root, and two more for each of the two with parents that want nothing.
   EXPECT_EQ(constraint.steps, 2 * (11 + 2 + 1));
   EXPECT_EQ(list.num_masks(), 24);
 }
@@ -143,7 +143,7 @@ TEST(EditList, ARowGoesOnFromItsParent) {
 TEST(EditList, NothingIsMaskedWhereTheOutputCannotGoOn) {
   const SamplingParams params;
   const TokenCounts history;
-  const HashConstraint constraint(9, 1);  // every token leads astray
+  const HashConstraint constraint(9, 1);  // no token continues an output
   const TokenConstraint::State start = constraint.start();
   const std::vector<TokenId> path = {4, 5};
   RowContext context = context_of(params, history);

@@ -2,10 +2,10 @@
 // a group. Its logits are in host memory, or on a device and not copied; then a summary describes
 // them (kernels/logits_summary).
 //
-// All devices of a group call the same function on their parts of a row. Where a decision needs all
+// All devices of a group call the same function on their parts of a row. If a decision needs all
 // parts, the function exchanges a few candidates, sums of weights or a histogram with the other
 // devices, never logits. It returns the same on all devices. Sums are fixed-point and candidates
-// are ordered by (logit, id), so the result does not depend on how the row is cut.
+// are ordered by (logit, id), so the result does not depend on how the row is divided.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@
 namespace forerun {
 
 struct LogitsRow {
-  // A whole row.
+  // Makes a whole row.
   LogitsRow(std::span<const float> whole)
       : values(whole), vocab(static_cast<int32_t>(whole.size())) {}
   LogitsRow(const std::vector<float>& whole) : LogitsRow(std::span<const float>(whole)) {}
-  // A part of `vocab` tokens, from `first` on (a multiple of 16). The parts of a group's devices
-  // cover the vocabulary once, in rank order; some may be empty. `peers` is the calling
-  // participant's end.
+  // Makes a part of `vocab` tokens, from `first` on (a multiple of 16). The parts of a group's
+  // devices cover the vocabulary once, in rank order; some may be empty. `group` is the calling
+  // device's end.
   LogitsRow(std::span<const float> part, TokenId first, int32_t all, Collectives* group)
       : values(part), first_token(first), vocab(all), peers(group) {}
 
@@ -37,29 +37,29 @@ struct LogitsRow {
   TokenId first_token = 0;
   int32_t vocab = 0;
   Collectives* peers = nullptr;  // null: the row is whole
-  // Not null if the logits are on a device: they are row `device_row` of it. fetch() copies them to
+  // Not null if the logits are on a device: they are its row `device_row`. fetch() copies them to
   // `values`; until then only their summary can be read.
   DeviceLogits* on_device = nullptr;
   int32_t device_row = 0;
 
   bool is_sharded() const { return peers != nullptr; }
-  // The summary of the logits; null if `values` may be read.
+  // Returns the summary of the logits; null if `values` may be read.
   const LogitsSummary* summary() const {
     return on_device == nullptr ? nullptr : on_device->summary(device_row);
   }
-  // The query that the summary answers. Requires a summary.
+  // Returns the query that the summary answers. Requires a summary.
   const RowQuery& query() const { return on_device->query(device_row); }
-  // Copies the logits to `values`. Before that, `values` holds nothing if there is a summary.
+  // Copies the logits to `values`. Before that, `values` is invalid if there is a summary.
   Status fetch() const { return on_device == nullptr ? Status() : on_device->fetch(device_row); }
   bool holds(TokenId token) const {
     return token >= first_token && static_cast<size_t>(token - first_token) < values.size();
   }
-  // The logit of `token`, which the row must hold.
+  // Returns the logit of `token`, which the row must hold.
   float at(TokenId token) const { return values[static_cast<size_t>(token - first_token)]; }
 };
 
-// The lists of all parts, joined in rank order: `own` itself if the row is whole, else `all`, into
-// which they are gathered.
+// Returns the lists of all parts, joined in rank order: `own` itself if the row is whole, else
+// `all`, into which they are gathered.
 template <class T>
 std::vector<T>& of_all_parts(const LogitsRow& row, std::vector<T>& own, std::vector<T>& all) {
   if (!row.is_sharded()) return own;
@@ -67,7 +67,7 @@ std::vector<T>& of_all_parts(const LogitsRow& row, std::vector<T>& own, std::vec
   return all;
 }
 
-// Calls `take` with the record of every part, in rank order. `own` is that of this part.
+// Calls `take` with the record of every part, in rank order. `own` is this part's record.
 template <class T, class Take>
 void for_each_part(const LogitsRow& row, const T& own, const Take& take) {
   if (!row.is_sharded()) return take(own);
@@ -79,8 +79,8 @@ void for_each_part(const LogitsRow& row, const T& own, const Take& take) {
   }
 }
 
-// The place of a part's fixed-point weights among the weights of all parts, which are laid end to
-// end in rank order. A draw is a place in [0, total), the same on every device.
+// The position of a part's fixed-point weights among the weights of all parts, which are
+// concatenated in rank order. A sample is a position in [0, total), the same on every device.
 struct PartOfWeights {
   uint64_t before = 0;
   uint64_t own = 0;
@@ -94,8 +94,8 @@ struct PartOfWeights {
       total += part;
     });
   }
-  // The index of the weight that `place` (below `total`) falls into, or -1 if that is in another
-  // part. The values of `weight(index)` must add up to `own`.
+  // Returns the index of the weight that contains `place` (below `total`), or -1 if it is in
+  // another part. The values of `weight(index)` must add up to `own`.
   template <class Weight>
   int64_t find(uint64_t place, const Weight& weight) const {
     if (place < before || place - before >= own) return -1;

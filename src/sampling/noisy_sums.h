@@ -1,4 +1,4 @@
-// Sums of score and the target's noise, for the sampler's draws and the draft's candidates only.
+// Sums of score and the target's noise, only for the sampler and the draft's candidates.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace forerun {
 
-// Up to so many kept tokens have their noise computed one by one; more are searched.
+// The noise of up to this many kept tokens is computed one by one; more tokens are searched.
 inline constexpr size_t kMaxListed = 1024;
 
 inline uint32_t target_bits(const RowContext& context, TokenId token) {
@@ -28,10 +28,10 @@ inline double log_total(uint64_t fixed) {
   return std::log(static_cast<double>(fixed) / kFixedWeightScale);
 }
 
-// Calls `offer` with tokens and their sums of score and noise: with every token whose sum reaches
-// the present value of `least()`. Works on four blocks at a time: from random bits alone the kernel
-// finds the few tokens whose noise may be large enough, and logarithms are computed only for those
-// that can still reach the bound.
+// Calls `offer` with tokens and their sums of score and noise, including every token with a sum
+// that reaches the present value of `least()`. Works on four blocks at a time: from random bits
+// alone the kernel finds the few tokens with noise that may be large enough, and computes
+// logarithms only for those that can still reach the bound.
 template <class Least, class Offer>
 void offer_from_all(const ProcessedRow& row, const RowContext& context, SamplerScratch& scratch,
                     const Least& least, const Offer& offer) {
@@ -53,7 +53,7 @@ void offer_from_all(const ProcessedRow& row, const RowContext& context, SamplerS
         std::min(block + kBlocks, blocks), scratch.survivors.data());
     if (found == 0) continue;
     const std::span<Survivor> survivors(scratch.survivors.data(), static_cast<size_t>(found));
-    // The token with the largest bound comes first, since it rules out most of the others.
+    // The token with the largest bound comes first, since it excludes most of the others.
     std::swap(survivors[0], *std::max_element(survivors.begin(), survivors.end(),
                                               [](const Survivor& a, const Survivor& b) {
                                                 return a.bound < b.bound;

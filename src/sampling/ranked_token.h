@@ -12,12 +12,12 @@ namespace forerun {
 
 using RankedToken = TokenLogit;
 
-// Whether `a` comes before `b`.
+// Returns whether `a` comes before `b`.
 inline bool ranks_before(const RankedToken& a, const RankedToken& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// Leaves the `limit` best of `tokens`, best first if `sorted`.
+// Keeps the `limit` best of `tokens`, best first if `sorted`.
 inline void keep_best(std::vector<RankedToken>& tokens, int32_t limit, bool sorted) {
   if (static_cast<size_t>(limit) < tokens.size()) {
     std::nth_element(tokens.begin(), tokens.begin() + limit, tokens.end(), ranks_before);

@@ -9,15 +9,15 @@
 namespace forerun {
 namespace {
 
-// Probabilities in fixed point, for sums that depend on no order: 2^62 is one.
+// Probabilities in fixed point, for sums that do not depend on their order: 2^62 is one.
 constexpr double kFixedOne = 0x1p62;
 // A residual below 2^-40 is a rounding error of an empty residual.
 constexpr uint64_t kResidualEpsilon = uint64_t{1} << 22;
 
 uint64_t to_fixed_probability(double p) { return static_cast<uint64_t>(p * kFixedOne); }
 
-// Draws from weights p of a part, whose sum over all parts is `sum`; the same token on every
-// device.
+// Samples from the weights p of a part, with the sum `sum` over all parts; gives the same token on
+// every device.
 TokenId draw_from(const LogitsRow& logits, std::span<const double> p, double sum, uint64_t random) {
   const auto fixed = [&](size_t index) { return to_fixed_probability(p[index] / sum); };
   uint64_t own = 0;
@@ -42,13 +42,13 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
   const uint64_t seed = context.params->seed;
   scratch.weights.resize(logits.values.size());
   const uint64_t part = dense_weights(row, scratch.weights);
-  // The target's distribution, later its residual: weights of the part, and the sum of all.
+  // The target's distribution, later its residual: weights of the part, and the sum over all parts.
   std::vector<double>& p = scratch.target;
   p.assign(scratch.weights.begin(), scratch.weights.end());
   double sum = static_cast<double>(sum_of_parts(logits, part)) / kFixedWeightScale;
   const double draft_total = static_cast<double>(draft.total) / kFixedWeightScale;
   const auto draft_probability = [&](size_t token) {
-    // Uses the fixed-point values, from which the draws were made.
+    // Uses the fixed-point values, from which the samples were drawn.
     return static_cast<double>(to_fixed_weight(draft.weights[token])) / kFixedWeightScale /
            draft_total;
   };
@@ -70,7 +70,7 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
       left += to_fixed_probability(p[index]);
     }
     left = sum_of_parts(logits, left);
-    // p equals q up to rounding: nothing distinguishes a refusal from an acceptance.
+    // p equals q up to rounding, so a rejection and an acceptance are indistinguishable.
     if (left < kResidualEpsilon) return {static_cast<int32_t>(child), token};
     sum = static_cast<double>(left) / kFixedOne;
   }

@@ -26,7 +26,7 @@ std::vector<RejectionCase> cases() {
   const std::vector<float> target = {0.2f, 1.5f, -0.3f, 0.9f, -2.0f, 0.0f, 1.1f, -1.0f};
   const std::vector<std::vector<float>> drafts = {
       {0.1f, 1.2f, 0.3f, 0.5f, -1.0f, 0.2f, 1.4f, -1.5f},   // close
-      {2.0f, -1.0f, 1.0f, -2.0f, 2.0f, 0.0f, -1.0f, 1.0f},  // contrary
+      {2.0f, -1.0f, 1.0f, -2.0f, 2.0f, 0.0f, -1.0f, 1.0f},  // opposite
       target,                                               // the same
       {0, 0, 0, 0, 0, 0, 0, 0}};
   uint64_t seed = 1;
@@ -116,7 +116,7 @@ double p_value(const RejectionCase& test, const Rule& rule) {
   return cells < 2 ? 1.0 : upper_gamma((cells - 1) / 2.0, chi_square / 2);
 }
 
-// Holm's step-down test at 1% over the whole family: how many cases it refuses.
+// Holm's step-down test at 1% over the whole family: returns how many cases it rejects.
 int refused(std::vector<double> p_values) {
   std::sort(p_values.begin(), p_values.end());
   int count = 0;
@@ -140,7 +140,7 @@ TEST(Rejection, ChiSquareKnownAnswers) {
 
 TEST(Rejection, IsDistributedAsTheTarget) { EXPECT_EQ(refused(all_p_values(right_rule)), 0); }
 
-// Draws a refused position from p instead of from the residual.
+// Samples a rejected position from p instead of from the residual.
 TEST(Rejection, APlantedWrongRuleIsFound) {
   if (kSanitized) GTEST_SKIP() << "says what the statistics are worth";
   const Rule wrong = [](const RejectionCase& test, const RowContext& context,
@@ -155,7 +155,7 @@ TEST(Rejection, APlantedWrongRuleIsFound) {
   EXPECT_GT(refused(all_p_values(wrong)), 5);
 }
 
-// Tries repeated children once only: the subtle mistake that the header warns of.
+// Tries repeated children only once: the subtle mistake that the header warns of.
 TEST(Rejection, DroppingRepeatedChildrenIsFound) {
   if (kSanitized) GTEST_SKIP() << "says what the statistics are worth";
   const Rule wrong = [](const RejectionCase& test, const RowContext& context,
@@ -173,7 +173,7 @@ TEST(Rejection, DroppingRepeatedChildrenIsFound) {
 }
 
 TEST(Rejection, TheSameDistributionIsAlwaysAccepted) {
-  const RejectionCase test = cases()[2 * 12 + 3];  // the draft is the target, one child
+  const RejectionCase test = cases()[2 * 12 + 3];  // the draft equals the target, one child
   SamplerScratch scratch;
   std::vector<Candidate> drawn;
   DraftDistribution draft;

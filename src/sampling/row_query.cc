@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// The query of process_logits(), with the counter of the row's noise.
+// Returns the query of process_logits(), with the counter of the row's noise.
 RowQuery processing_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query;
@@ -26,13 +26,13 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
 
 void ask_for_best(int32_t count, RowQuery* query) { query->top = std::max(query->top, count); }
 
-// A query that no summary can answer asks for the logits instead.
+// Replaces a query that no summary can answer by one for the logits.
 RowQuery within_limits(RowQuery query) {
   if (query.top > RowQuery::kMaxTop) query.kinds = RowQuery::kLogits;
   return query;
 }
 
-// Adds what rank_by_logprob() needs for `count` tokens.
+// Adds the needs of rank_by_logprob() for `count` tokens.
 void ask_for_logprobs(const RowContext& context, int32_t count, int32_t vocab, RowQuery* query) {
   if (!is_greedy(*context.params) && filters(*context.params, vocab)) return;
   query->kinds |= RowQuery::kWeights;

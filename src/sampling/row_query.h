@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-// The queries of sample_token(), top_candidates() and draw_candidates() (sampling/sampler.h) for a
-// row of `vocab` tokens.
+// Return the queries of sample_token(), top_candidates() and draw_candidates() (sampling/sampler.h)
+// for a row of `vocab` tokens.
 RowQuery sample_query(const RowContext& context, int32_t vocab);
 RowQuery candidates_query(const RowContext& context, int32_t count, bool shared_noise,
                           int32_t vocab);

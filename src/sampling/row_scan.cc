@@ -14,10 +14,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// A logit that at least `limit` of the lane maxima reach; kLowest if all lanes would be needed.
+// Returns a logit that at least `limit` of the lane maxima reach; kLowest if all lanes would be
+// needed.
 float reach_of(std::span<const float> lane_max, float part_max, int32_t limit) {
   if (static_cast<size_t>(limit) >= lane_max.size()) return kLowest;
-  // Eighths below the maximum; the last bucket takes the rest.
+  // Buckets of one eighth below the maximum; the last bucket has the rest.
   constexpr size_t kBuckets = 256;
   std::array<int32_t, kBuckets> histogram{};
   const auto bucket_of = [part_max](float logit) {
@@ -36,14 +37,14 @@ float reach_of(std::span<const float> lane_max, float part_max, int32_t limit) {
   return reach;
 }
 
-// False if a logit is NaN or +inf.
+// Returns false if a logit is NaN or +inf.
 bool scan_lanes(std::span<const float> values, std::vector<float>& lane_max) {
   const auto count = static_cast<int64_t>(values.size());
   lane_max.resize(static_cast<size_t>((count + kScanBlock - 1) / kScanBlock * kScanLanes));
   return scan_kernels().lane_max(values.data(), count, lane_max.data());
 }
 
-// The best token of a part that has no NaN and no +inf.
+// Returns the best token of a part that has no NaN and no +inf.
 RankedToken best_of_lanes(const LogitsRow& logits, std::span<const float> lane_max) {
   const auto top = std::max_element(lane_max.begin(), lane_max.end());
   if (top == lane_max.end() || *top < kLowest) return {-kInfinity, -1};
@@ -83,7 +84,7 @@ Status RowScan::start(const LogitsRow& logits, int32_t position, std::vector<flo
   best_ = {-kInfinity, -1};
   for_each_part(logits, Part{part_best_, good ? 1 : 0}, [&](const Part& part) {
     all_good = all_good && part.good != 0;
-    // Parts come in the order of their ids, so an equal one is later.
+    // Parts are in the order of their ids, so an equal logit is later.
     if (part.best.token >= 0 && (best_.token < 0 || part.best.logit > best_.logit)) {
       best_ = part.best;
     }
@@ -200,7 +201,7 @@ Status RowScan::at_least(float reach, std::vector<int32_t>& ids, std::vector<Ran
 Status RowScan::best_tokens(int32_t limit, std::vector<int32_t>& ids,
                             std::vector<RankedToken>& out) {
   out.clear();
-  if (part_best_.token < 0) return {};  // all masked, or no token at all
+  if (part_best_.token < 0) return {};  // all tokens are masked, or there are none
   if (summary_ != nullptr) {
     const std::span<const RankedToken> known = listed();
     if (lists_all() || known.size() >= static_cast<size_t>(limit)) {

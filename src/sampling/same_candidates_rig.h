@@ -1,4 +1,4 @@
-// Compares lists of candidates bit for bit. For tests.
+// Compares lists of candidates bit for bit, for tests.
 #pragma once
 
 #include <gtest/gtest.h>

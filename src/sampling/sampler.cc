@@ -13,7 +13,7 @@ namespace {
 
 struct BestKey {
   float key = -std::numeric_limits<float>::infinity();
-  TokenId token = -1;  // nothing offered yet
+  TokenId token = -1;  // -1: no token has been offered yet
 
   void offer(float other_key, TokenId other_token) {
     if (token < 0 || other_key > key || (other_key == key && other_token < token)) {
@@ -23,8 +23,8 @@ struct BestKey {
   }
 };
 
-// Draws from a few kept tokens one by one, and skips tokens that even the largest noise cannot
-// lift.
+// Samples from a few kept tokens one by one, and skips tokens that cannot win even with the largest
+// noise.
 void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey* best) {
   for (const RankedToken& kept : row.kept) {
     if (kept.token == row.scan.part_best().token ||
@@ -60,7 +60,7 @@ Status draw_from_part(const RowContext& context, SamplerScratch& scratch, Proces
   return {};
 }
 
-// The token of an already processed row.
+// Samples the token of a processed row.
 Status draw_target_token(const RowContext& context, SamplerScratch& scratch, ProcessedRow* row,
                          TokenId* token) {
   *token = row->scan.best().token;
@@ -75,7 +75,7 @@ Status draw_target_token(const RowContext& context, SamplerScratch& scratch, Pro
   return {};
 }
 
-// `raw` has the logits as they came.
+// `raw` has the unedited logits.
 Status raw_logprobs(const LogitsRow& logits, int32_t count, RowScan& raw, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives) {
   const float raw_max = raw.best().logit;

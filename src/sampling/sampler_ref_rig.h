@@ -1,4 +1,4 @@
-// The reference sampler of the tests, in plain loops over all tokens: it sorts everything, computes
+// The reference sampler of the tests, in plain loops over all tokens: it sorts all tokens, computes
 // the noise of every token and prunes nothing.
 #pragma once
 
@@ -19,7 +19,7 @@ struct ReferenceRow {
   std::vector<int32_t> kept_ranked;  // best first
 };
 
-// `sequence` holds every token before the position to be drawn.
+// `sequence` has every token before the position to be sampled.
 inline ReferenceRow reference_process(std::vector<float> logits, const SamplingParams& params,
                                       const std::vector<int32_t>& sequence, int32_t prompt_tokens) {
   for (const auto& [token, bias] : params.logit_bias) logits[static_cast<size_t>(token)] += bias;

@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-// Half of the shapes round the logits, so that ties abound.
+// Half of the shapes round the logits, so that ties are frequent.
 std::vector<float> normal_logits(int32_t count, uint32_t seed, float spread, bool rounded) {
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal(0.0f, spread);
@@ -191,8 +191,7 @@ TEST(Sampler, BadLogitsAreReportedWithTheirPosition) {
 }
 
 // Uses parameters that would fail validation: biases and penalties that overflow, and temperatures
-// at the limits of floats. Finite logits must give a token all the same; others are the row's
-// fault.
+// at the limits of floats. Finite logits must still give a token; others are the row's error.
 TEST(Sampler, FiniteLogitsStayFiniteBehindEveryProcessor) {
   constexpr float kMax = std::numeric_limits<float>::max();
   SamplerScratch scratch;
@@ -290,7 +289,7 @@ TEST(TopCandidates, RankAndWeighTheProcessedDistribution) {
   }
 }
 
-// Tokens that only their noise lifts are among them, at every rank.
+// Tokens that rank high only by their noise are included, at every rank.
 TEST(TopCandidates, SharedNoiseRanksAllTokens) {
   SamplerScratch scratch;
   std::vector<Candidate> top;
@@ -328,8 +327,8 @@ TEST(TopCandidates, SharedNoiseRanksAllTokens) {
   EXPECT_GT(unlikely, 50);
 }
 
-// If the draft's logits are the target's own, the first candidate is the token that the target
-// draws.
+// If the draft's logits equal the target's, the first candidate is the token that the target
+// samples.
 TEST(TopCandidates, SharedNoiseFindsTheTargetsOwnDraw) {
   SamplerScratch scratch;
   std::vector<Candidate> top;
@@ -357,7 +356,7 @@ TEST(TopCandidates, SharedNoiseFindsTheTargetsOwnDraw) {
     }
     EXPECT_LE(sum, 1.0 + 1e-5);
   }
-  EXPECT_GT(agreed, 290);  // the draw may lie beyond the 128 most likely
+  EXPECT_GT(agreed, 290);  // the sampled token may be beyond the 128 most likely
 }
 
 TEST(DrawCandidates, FollowTheProcessedDistribution) {

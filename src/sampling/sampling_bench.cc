@@ -1,6 +1,6 @@
-// One row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates; and some
-// of these from a device's summary. The logits are normal with a few peaks, which prunes less than
-// a trained model's.
+// Measures one row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates;
+// and some of these from a device's summary. The logits are normal with a few peaks, which prunes
+// less than a trained model's.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -89,7 +89,7 @@ void draft_candidates(benchmark::State& state) {
   }
 }
 
-// Measures the host's part when a device has made the summary.
+// Measures the host's part if a device has made the summary.
 class SummarizedRow : public DeviceLogits {
  public:
   SummarizedRow(const std::vector<float>& logits, const RowQuery& query) : query_(query) {

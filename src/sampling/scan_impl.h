@@ -1,6 +1,6 @@
 // The passes of scan.h, written once over vectors of 16 lanes (kernels/simd/vector.h). Only the
-// per-instruction-set files include it, each with a copy of its own. Fused multiply-adds are not
-// used: every instruction set must give the same bits.
+// files per instruction set include it, each with its own copy. Fused multiply-adds are not used,
+// since every instruction set must give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace forerun {
 namespace {
 
-// Lane 4q + r of a vector of counters takes counter 4r + q: transposing every 4 lanes leaves the
-// words of 4 consecutive counters, which are 16 consecutive tokens, in each vector.
+// Lane 4q + r of a vector of counters has counter 4r + q: transposing every 4 lanes then puts the
+// words of 4 consecutive counters, which are 16 consecutive tokens, into each vector.
 alignas(64) constexpr int32_t kLaneCounters[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                    2, 6, 10, 14, 3, 7, 11, 15};
 
@@ -21,12 +21,12 @@ inline uint32_t at_least_mask(typename V::F a, typename V::F b) {
   return V::mask_bits(V::at_least(a, b));
 }
 
-// Philox 4x32-10 (base/noise.h) on 16 counters; leaves 64 words in token order.
+// Computes Philox 4x32-10 (base/noise.h) on 16 counters; returns 64 words in token order.
 template <simd::WordVector V>
 inline void philox64(NoiseKey key, uint32_t first_counter, typename V::I out[4]) {
   using I = typename V::I;
-  // Counters stand in the low halves of 64 bits, even lanes and odd lanes apart: a product's two
-  // halves then need no shuffling, since multiplication ignores whatever the high halves hold.
+  // Counters are in the low halves of 64 bits, even lanes and odd lanes separately: the two halves
+  // of a product then need no shuffling, since multiplication ignores the high halves.
   const I counters = V::add_int(V::set1_int(first_counter), V::load_int(kLaneCounters));
   I c0[2] = {counters, V::high_words(counters)};
   I c1[2] = {V::set1_int(key.position), V::set1_int(key.position)};
@@ -51,9 +51,9 @@ inline void philox64(NoiseKey key, uint32_t first_counter, typename V::I out[4])
                      out);
 }
 
-// At least -log(-log(u)) for the u that noise_uniform makes of these bits, and at most 0.07 more
-// where u is near 1. -log(u) >= 1 - u, and log2 lies above the line between powers of two, which
-// is what a float's bits read as an integer are.
+// Returns at least -log(-log(u)) for the u that noise_uniform() makes of these bits, and at most
+// 0.07 more for u near 1. It uses -log(u) >= 1 - u, and that log2 lies above the chords between
+// powers of two, which a float's bits read as an integer follow.
 template <simd::WordVector V>
 inline typename V::F gumbel_bound(typename V::I bits) {
   using F = typename V::F;
@@ -62,7 +62,7 @@ inline typename V::F gumbel_bound(typename V::I bits) {
       V::sub_int(V::set1_int((1u << 25) - 1u),
                  V::template shift_left<1>(V::template shift_right<8>(bits)));  // (1 - u) * 2^25
   const F as_integer = V::to_float(V::as_int(V::to_float(doubled)));
-  // 152 ln 2 - bits * ln 2 / 2^23, and a margin for the roundings here and in score + noise.
+  // 152 ln 2 - bits * ln 2 / 2^23, and a margin for the rounding here and in score + noise.
   return V::sub(V::set1(105.35837f + 1e-3f), V::mul(as_integer, V::set1(8.26295829e-8f)));
 }
 
@@ -97,7 +97,7 @@ bool find_lane_max(const float* logits, int64_t count, float* lane_max) {
   return bad == 0;
 }
 
-// One group of 64 tokens; `logits` has 64 readable floats.
+// Handles one group of 64 tokens; `logits` has 64 readable floats.
 template <simd::WordVector V>
 inline int32_t survivors_of_64(const float* logits, int32_t first_token, ScoreScale scale,
                                NoiseKey key, float bound, Survivor* out) {
@@ -186,7 +186,7 @@ int32_t collect(const float* logits, int64_t count, const float* lane_max, float
   return found;
 }
 
-// exp of x <= 0; scan_scalar.cc has the same operations one by one.
+// Returns exp of x <= 0; scan_scalar.cc has the same operations one by one.
 template <simd::WordVector V>
 inline typename V::F exp_nonpositive(typename V::F x) {
   using F = typename V::F;
@@ -203,7 +203,7 @@ inline typename V::F exp_nonpositive(typename V::F x) {
   y = V::add(V::mul(y, r), V::set1(0.5f));
   y = V::add(V::mul(y, r), V::set1(1.0f));
   y = V::add(V::mul(y, r), V::set1(1.0f));
-  // n stands in the low bits of `shifted`.
+  // n is in the low bits of `shifted`.
   const typename V::I exponent = V::template shift_left<23>(V::as_int(shifted));
   return V::zero_unless(V::at_least(x, V::set1(-87.0f)),
                         V::as_float(V::add_int(V::as_int(y), exponent)));
@@ -237,7 +237,7 @@ uint64_t exp_weights(const float* logits, int64_t count, ScoreScale scale, float
   return V::sum_lanes_int64(sum);
 }
 
-// The table of kernels. V has kScanLanes lanes.
+// Returns the table of kernels. V has kScanLanes lanes.
 template <simd::WordVector V>
 constexpr ScanKernels make_kernels() {
   static_assert(V::kLanes == kScanLanes);

@@ -27,7 +27,7 @@ std::vector<Variant> variants() {
   return all;
 }
 
-// Padded with NaN behind, and not aligned.
+// Padded with NaN at the end, and unaligned.
 struct Row {
   Row(int64_t count, uint32_t seed, float spread) : storage(static_cast<size_t>(count) + 40, NAN) {
     std::mt19937 rng(seed);
@@ -124,8 +124,8 @@ TEST(Scan, CollectFindsExactlyWhatReachesTheThreshold) {
   }
 }
 
-// No token that reaches the bound may be missing, all must carry the stream's own bits, and the
-// test must let few others through.
+// No token that reaches the bound may be missing, all must have the stream's own bits, and few
+// other tokens may pass.
 TEST(Scan, SurvivorsIncludeEveryTokenThatReachesTheBound) {
   const uint64_t seed = 0x123456789abcdef0ull;
   for (const Variant& variant : variants()) {

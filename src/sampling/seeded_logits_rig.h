@@ -1,4 +1,4 @@
-// Logits that are a function of a seed, with ties.
+// Makes logits that are a function of a seed, with ties.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@ inline uint32_t random_word(uint64_t seed, uint32_t index) {
   return noise_bits(seed, NoiseStream::kResidual, 1, index);
 }
 
-// Logits [vocab] in eighths from 0 to `spread`, so that there are ties. With every third seed, each
-// fifth token is -infinity.
+// Returns logits [vocab] in eighths from 0 to `spread`, so that there are ties. With every third
+// seed, each fifth token is -infinity.
 inline std::vector<float> random_logits(int32_t vocab, uint64_t seed, float spread) {
   std::vector<float> logits;
   for (int32_t token = 0; token < vocab; ++token) {

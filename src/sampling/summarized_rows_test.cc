@@ -1,6 +1,6 @@
-// A row whose logits lie on a device gives what it gives in host memory, bit for bit: every
-// sampling parameter, every function, whole or in parts that the host merges; and only rows whose
-// summary does not suffice are fetched.
+// A row with logits on a device gives the same results as in host memory, bit for bit: for every
+// sampling parameter and every function, whole or in parts that the host merges. Only rows with an
+// insufficient summary are fetched.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,11 +20,11 @@
 namespace forerun {
 namespace {
 
-// A device with one row, cut at multiples of 16 where there are several parts.
+// A device with one row, cut at multiples of 16 if there are several parts.
 class FakeDevice : public DeviceLogits {
  public:
-  // Edits the row as the context says. `origins_apart`: every part measures weights from its own
-  // best.
+  // Edits the row by the context. `origins_apart`: every part measures weights from its own best
+  // token.
   FakeDevice(const std::vector<float>& logits, const RowContext& context, const RowQuery& query,
              int32_t num_parts, bool origins_apart = false)
       : logits_(logits), query_(query), host_(logits.size(), NAN) {
@@ -35,7 +35,7 @@ class FakeDevice : public DeviceLogits {
     const auto vocab = static_cast<int32_t>(logits.size());
     std::vector<float> row = logits_;
     if (is_adjusted(context)) edit(context, num_parts, row);
-    float origin = -INFINITY;  // where weights of all parts are measured from
+    float origin = -INFINITY;  // reference of the weights of all parts
     for (const float logit : row) origin = logit > origin ? logit : origin;
     std::vector<LogitsSummary> parts(static_cast<size_t>(num_parts));
     std::vector<const LogitsSummary*> pointers;
@@ -75,7 +75,7 @@ class FakeDevice : public DeviceLogits {
   bool broken = false;
 
  private:
-  // Every part by itself.
+  // Edits every part by itself.
   void edit(const RowContext& context, int32_t num_parts, std::vector<float>& row) {
     EditList list;
     query_.edits = list.add(context);
@@ -126,7 +126,7 @@ SamplingParams random_params(uint64_t seed) {
 
 class SummarizedRows : public testing::TestWithParam<int32_t> {
  protected:
-  // Whether the row was fetched.
+  // Returns whether the row was fetched.
   bool check_sample(const Question& question, const std::string& what) {
     const auto vocab = static_cast<int32_t>(question.logits.size());
     FakeDevice device(question.logits, question.context, sample_query(question.context, vocab),
@@ -188,7 +188,7 @@ TEST_P(SummarizedRows, GiveWhatRowsInMemoryGive) {
     const int32_t vocabs[] = {100, 1000, 4099, 20001, 3};
     const int32_t vocab = vocabs[seed % 5];
     Question question;
-    // Flat rows overrun lists and what top-p looks at.
+    // Flat rows exceed the lists and the range of top-p.
     question.logits = random_logits(vocab, seed, seed % 4 == 1 ? 1.0f : 40.0f);
     question.params = random_params(seed);
     question.context.params = &question.params;
@@ -226,7 +226,7 @@ TEST_P(SummarizedRows, GiveWhatRowsInMemoryGive) {
 TEST_P(SummarizedRows, AreSeldomFetched) {
   for (uint64_t seed = 1; seed <= (kSanitized ? 7 : 20); ++seed) {
     Question question;
-    // Like a model's: each nat below the best holds more tokens than the one before.
+    // As in a model's row, each nat below the best has more tokens than the previous one.
     question.logits.clear();
     for (uint32_t token = 0; token < 20001; ++token) {
       question.logits.push_back(-2.0f * std::log(noise_uniform(random_word(seed, token))));
@@ -272,7 +272,7 @@ TEST_P(SummarizedRows, AreSeldomFetched) {
   }
 }
 
-// Parameters that would fail validation.
+// Uses parameters that would fail validation.
 TEST_P(SummarizedRows, EditsThatOverflowLeaveFiniteLogits) {
   Question question;
   question.logits = random_logits(300, 3, 9.0f);
@@ -344,7 +344,7 @@ TEST_P(SummarizedRows, SumsFromSeveralOriginsAreNotUsed) {
   EXPECT_TRUE(device.fetched());
 }
 
-// Nor are answers of edited logits taken for those of logits as they came, nor the other way round.
+// Answers for edited logits must not be used for unedited ones, nor vice versa.
 TEST_P(SummarizedRows, AnswersOfOtherLogitsAreNotUsed) {
   Question question;
   question.logits = random_logits(5000, 7, 9.0f);
@@ -367,7 +367,7 @@ TEST_P(SummarizedRows, AnswersOfOtherLogitsAreNotUsed) {
   }
 }
 
-// Another question's answers are not taken for this one's.
+// Answers to another query must not be used for this one.
 TEST_P(SummarizedRows, AnswersToOtherQuestionsAreNotUsed) {
   Question question;
   question.logits = random_logits(5000, 7, 9.0f);
@@ -382,7 +382,7 @@ TEST_P(SummarizedRows, AnswersToOtherQuestionsAreNotUsed) {
   EXPECT_TRUE(device.fetched());
   EXPECT_EQ(found.token, expected.token);
 
-  // Lists by noise. Those of several parts hold more than `top` tokens, and not the next best.
+  // Lists by noise. Those of several parts have more than `top` tokens, but not the next best.
   constexpr int32_t kCount = 20;
   std::vector<Candidate> wanted;
   ASSERT_TRUE(

@@ -1,5 +1,5 @@
-// The tokens that a sequence holds and how often, for the penalties. Adding a token is amortized
-// O(1) and allocates only when the number of distinct tokens doubles.
+// The tokens of a sequence and their counts, for the penalties. Adding a token is amortized O(1)
+// and allocates only when the number of distinct tokens doubles.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,10 @@ class TokenCounts {
   // Adds an entry of another TokenCounts; call it once for each distinct token, in the order of
   // entries().
   void restore(const Entry& entry);
-  // An entry for each distinct token, in the order of first occurrence. Valid until the next add().
+  // Returns an entry for each distinct token, in the order of first occurrence. Valid until the
+  // next add().
   std::span<const Entry> entries() const { return entries_; }
-  // Null if the token has not occurred.
+  // Returns null if the token has not occurred.
   const Entry* find(TokenId token) const;
 
  private:

@@ -9,21 +9,21 @@
 namespace forerun {
 namespace {
 
-// Top-p examines so many tokens before it sums the whole row by score: most rows need fewer.
+// Number of tokens that top-p examines before it sums the whole row by score: most rows need fewer.
 constexpr int32_t kTopPTokens = 256;
 
 uint64_t fixed_weight(const RankedToken& token, ScoreScale scale) {
   return to_fixed_weight(exp_score((token.logit - scale.max_logit) * scale.inv_temperature));
 }
 
-// Reorders `tokens` so that its shortest prefix by rank that weighs at least `needed` comes first,
-// and returns that prefix's length; 0 if all of them weigh less.
+// Reorders `tokens` so that its shortest prefix by rank with a weight of at least `needed` comes
+// first, and returns that prefix's length; 0 if all of them weigh less.
 size_t shortest_prefix(std::span<RankedToken> tokens, ScoreScale scale, uint64_t needed) {
   uint64_t total = 0;
   for (const RankedToken& token : tokens) total += fixed_weight(token, scale);
   if (total < needed) return 0;
-  // Invariant: the prefix ends in (begin, end], and what lies before begin weighs less by
-  // `needed` than was asked for.
+  // Invariant: the prefix ends in (begin, end], and the tokens before begin weigh `needed` less
+  // than the requested weight.
   size_t begin = 0;
   size_t end = tokens.size();
   while (end - begin > 1) {
@@ -43,12 +43,12 @@ size_t shortest_prefix(std::span<RankedToken> tokens, ScoreScale scale, uint64_t
   return end;
 }
 
-// The last of some tokens by rank; there is one.
+// Returns the last of some tokens by rank; there must be at least one.
 RankedToken last_of(std::span<const RankedToken> tokens) {
   return *std::max_element(tokens.begin(), tokens.end(), ranks_before);
 }
 
-// Leaves the part's share of the shortest prefix that weighs `needed` in scratch.kept, for rows
+// Stores the part's share of the shortest prefix that weighs `needed` in scratch.kept, for rows
 // where that takes many tokens: sums eighths of score first, so that only those of one eighth need
 // ordering.
 Status cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratch) {
@@ -83,8 +83,7 @@ Status cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratc
   }
   std::vector<RankedToken>& kept = scratch.kept;
   FORERUN_RETURN_IF_ERROR(row->scan.at_least(reach, scratch.ids, kept));
-  // All tokens above the last bucket are kept, and as many tokens of that bucket as are still
-  // needed.
+  // Keeps all tokens above the last bucket, and as many tokens of that bucket as are still needed.
   scratch.ranked.clear();
   for (const RankedToken& token : kept) {
     if (bucket_of(token.logit) == last) scratch.ranked.push_back(token);
@@ -100,7 +99,7 @@ uint64_t needed_weight(float top_p, uint64_t total) {
   return std::min(std::max<uint64_t>(1, static_cast<uint64_t>(needed)), total);
 }
 
-// `kept` are the part's tokens among `all`, the row's; leaves those among its first `length` by
+// `kept` are the part's tokens among `all`, the row's; keeps those among its first `length` by
 // rank, which come first.
 void keep_prefix(size_t length, std::vector<RankedToken>& all, std::vector<RankedToken>& kept) {
   all.resize(length);
@@ -109,7 +108,7 @@ void keep_prefix(size_t length, std::vector<RankedToken>& all, std::vector<Ranke
   std::erase_if(kept, [&](const RankedToken& token) { return ranks_before(end, token); });
 }
 
-// Top-k, and top-p over what it leaves.
+// Applies top-k, and top-p to the remaining tokens.
 Status apply_top_k(const SamplingParams& params, ProcessedRow* row, SamplerScratch& scratch) {
   std::vector<RankedToken>& kept = scratch.kept;
   FORERUN_RETURN_IF_ERROR(row->scan.best_tokens(params.top_k, scratch.ids, kept));

@@ -1,5 +1,5 @@
-// A row in parts gives what the whole row gives, bit for bit: every degree, every sampling
-// parameter, every function.
+// A row in parts gives the same results as the whole row, bit for bit: for every degree, sampling
+// parameter and function.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace forerun {
 namespace {
 
-// Cuts of `vocab` at multiples of 16, some parts empty.
+// Returns cuts of `vocab` at multiples of 16; some parts are empty.
 std::vector<int32_t> cuts_of(int32_t vocab, int32_t degree, uint64_t seed) {
   std::vector<int32_t> cuts = {0, vocab};
   for (int32_t cut = 1; cut < degree; ++cut) {
@@ -95,7 +95,7 @@ class VocabParts : public testing::TestWithParam<int32_t> {
       : group_(CpuDeviceGroup::create_unpinned(
                    std::vector<int32_t>(static_cast<size_t>(GetParam()), 1))
                    .value()) {}
-  // Everybody's answers on the parts between `cuts`.
+  // Returns the answers of all devices on the parts between `cuts`.
   std::vector<Answers> answers_of_parts(const Question& question, const std::vector<int32_t>& cuts,
                                         DraftDistribution* distribution) {
     std::vector<Answers> answers(static_cast<size_t>(GetParam()));
@@ -123,7 +123,7 @@ TEST_P(VocabParts, GiveWhatTheWholeRowGives) {
     const int32_t vocabs[] = {100, 1000, 4099, 3};
     const int32_t vocab = vocabs[seed % 7 == 0 ? 3 : seed % 3];
     Question question;
-    // Flat rows take the histograms of top-p.
+    // Flat rows use the histograms of top-p.
     question.logits = random_logits(vocab, seed, seed % 4 == 1 ? 1.0f : 14.0f);
     question.params = random_params(seed);
     filtered += question.params.top_p < 1.0f || question.params.top_k > 0 ? 1 : 0;
@@ -142,7 +142,7 @@ TEST_P(VocabParts, GiveWhatTheWholeRowGives) {
     }
     question.context.history = &counts;
     question.context.path = path;
-    // A draft that the children are drawn from.
+    // A draft from which the children are sampled.
     DraftDistribution draft;
     std::vector<Candidate> children;
     RowContext draft_context = question.context;
