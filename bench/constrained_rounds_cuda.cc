@@ -1,13 +1,13 @@
-// Rounds of plain decoding on a GPU whose requests are held to a JSON schema, biased or penalized,
-// beside rounds of requests that are not: a Step of one row a request (or of a chain of guesses)
-// with its sampling and what is counted afterwards.
+// Measures rounds of plain decoding on a GPU for requests that are constrained by a JSON schema,
+// biased or penalized, and for requests that are not: a Step of one row per request (or of a chain
+// of guesses) with its sampling and the counting afterwards.
 //
 //   constrained_rounds_cuda MODEL_DIR TOKENIZER_JSON [--requests 1] [--rows 1] [--threads 16]
 //   [--context 200]
 //                      [--json FILE]
 //
-// Requests follow one reply in JSON, each from another token on, so that masks are those of a real
-// reply; the tokens that are drawn are not looked at. "whole rows": as if devices did not edit.
+// Requests follow one reply in JSON, each from a different token on, so that masks are those of a
+// real reply; the sampled tokens are ignored. "whole rows": as if devices could not edit logits.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,10 +28,10 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kRoundsPerTurn = 24;  // of a case before the next one's turn
+constexpr int32_t kRoundsPerTurn = 24;  // rounds of a case before the next case's turn
 constexpr int32_t kTurns = 5;
 constexpr TokenId kEndToken = 128001;
-constexpr int32_t kCounted = 500;  // tokens of a prompt and an output that are penalized
+constexpr int32_t kCounted = 500;  // number of tokens of a prompt and an output that are penalized
 
 const char* const kSchema =
     R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer","minimum":0,
@@ -48,7 +48,7 @@ struct Arguments {
   std::string tokenizer;
   std::string json;
   int32_t requests = 1;
-  int32_t rows = 1;  // of a request: its next token and guesses behind it
+  int32_t rows = 1;  // rows per request: its next token and guesses after it
   int32_t threads = 16;
   int32_t context = 200;
 };
@@ -115,12 +115,12 @@ std::vector<Case> cases() {
   return all;
 }
 
-// One request: its place in the reply, what its sampler looks back at.
+// One request: its position in the reply, and the history that its sampler uses.
 struct Request {
   std::vector<int32_t> table;
   TokenCounts counts;
   TokenConstraint::State state;
-  size_t next = 0;  // token of the reply
+  size_t next = 0;  // index of its next token in the reply
 };
 
 class Rounds {
@@ -165,7 +165,7 @@ class Rounds {
     return {};
   }
 
-  // All cases from the same position on, so that none attends more than another.
+  // Runs all cases from the same position, so that none attends to more tokens than another.
   Status run(Case& asked) {
     position_ = arguments_.context;
     for (int32_t round = 0; round < kRoundsPerTurn; ++round) {

@@ -1,12 +1,11 @@
 // Measures the host's work between two Steps of a GPU, without a GPU: the engine's loop,
 // strategies, executor and samplers run over decoders that answer with summaries of synthetic
-// logits. The device's time does not count; it is long enough for all work that may overlap with
-// it.
+// logits. The device's time does not count; it is long enough for all work that may overlap it.
 //
 // Counters: microseconds from the end of one Step's device work to the next one's launch, the
 // median of all Steps (step_us), the same in CPU time of the loop's thread (step_cpu_us), which
-// others on the machine do not disturb, and its mean a result (result_cpu_us); results a Step;
-// tokens and guesses a target Step and request.
+// other processes do not disturb, and its mean per result (result_cpu_us); results per Step; tokens
+// and guesses per target Step and request.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -43,28 +42,30 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return hash ^ hash >> 29;
 }
 
-// The times at which the devices, of which one works at a time, began and ended Steps. Used by the
-// loop's thread alone until it ends.
+// The times at which the devices, of which one works at a time, began and ended Steps. Used only by
+// the loop's thread until it ends.
 struct Gaps {
   SteadyClock::time_point idle_since{};
-  int64_t cpu_ns = 0;  // of the loop's thread, then
-  // Before each Step with rows of most requests.
+  int64_t cpu_ns = 0;  // CPU time of the loop's thread at idle_since
+  // Values before each Step with rows of most requests.
   std::vector<double> us, cpu_us;
   double sum_cpu_us = 0.0;
   int64_t results = 0;
 };
 
-// How requests speculate, what they are told that a further row costs, and what texts are like.
+// The requests' strategy, the costs of a further row that they are told, and the kind of their
+// texts.
 struct Scenario {
   std::string strategy;
   double target_row_s = 0.0;
   double draft_row_s = 0.0;
-  // Six tokens of ten are what followed the same token before, and there are few: guesses are found
-  // in the text so far.
+  // Six of ten tokens repeat what followed the same token before, and there are few distinct
+  // tokens: sources find guesses in the text so far.
   bool repeats = false;
 };
 
-// Launches nothing. A token is followed by a hash of it and its position; the draft mostly knows.
+// Launches nothing. The token after a token is a hash of it and its position; the draft mostly
+// predicts it.
 class IdleGpu : public Decoder, public DeviceLogits {
  public:
   IdleGpu(Role role, int32_t requests, std::chrono::microseconds device_time, bool repeats,
@@ -162,7 +163,7 @@ class IdleGpu : public Decoder, public DeviceLogits {
   std::vector<LogitsSummary> summaries_;
 };
 
-// Seconds of a Step of so many rows of either model.
+// Returns the seconds of a Step by its number of rows, for both models.
 StepCosts costs_of(const Scenario& scenario) {
   StepCosts costs;
   for (const int32_t rows : {1, 16, 64, 256, 1024}) {
@@ -285,9 +286,9 @@ void between_steps(benchmark::State& state, const Scenario& scenario) {
 void plain(benchmark::State& state) { between_steps(state, {"autoregressive", 1e-5, 1e-6}); }
 // Rows are nearly free: every round drafts and verifies.
 void auto_speculates(benchmark::State& state) { between_steps(state, {"auto", 1e-7, 1e-8}); }
-// A row costs as much as a Step: nothing can be gained.
+// A row costs as much as a Step: speculation gains nothing.
 void auto_rests(benchmark::State& state) { between_steps(state, {"auto", 3e-3, 3e-4}); }
-// The draft costs too much, but some of what the text so far guesses is worth running.
+// The draft costs too much, but some guesses from the text so far are worth a row.
 void auto_repeats(benchmark::State& state) { between_steps(state, {"auto", 4e-5, 3e-3, true}); }
 // The text gives as many guesses, but none is worth a row.
 void auto_turned_down(benchmark::State& state) { between_steps(state, {"auto", 3e-4, 3e-3, true}); }

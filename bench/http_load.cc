@@ -1,14 +1,14 @@
 // Puts a load on a server of OpenAI's API: streams that arrive at given times or one after the
-// other, beside thousands of idle connections. Reports how the calls ended, the times to the first
-// token and between tokens as clients see them, and, for a server on this machine, its processor
-// time and memory.
+// other, together with thousands of idle connections. Reports how the calls ended, the times to the
+// first token and between tokens as clients see them, and, for a server on this machine, its
+// processor time and memory.
 //
 //   http_load --port 8080 --streams 256 --seconds 600 --idle 10000 --prompts prompts.jsonl
 //             --server-process PID --json load.json
 //
-// With a null engine (null_server) `--stamps` reads its times out of the texts, and the processor
-// time of its thread is told apart from the server's. docs/measuring-load.md says what each figure
-// is.
+// With a null engine (null_server) `--stamps` reads its times from the texts, and the processor
+// time of its thread is reported separately from the server's. docs/measuring-load.md explains each
+// figure.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -55,7 +55,7 @@ void print_times(const char* name, const TimeHistogram& times) {
               p50 > 0 ? p99 / p50 : 0.0);
 }
 
-// The least and the most memory after the warm-up.
+// Returns the smallest and the largest memory after the warm-up.
 std::pair<double, double> memory_range(const LoadReport& report, double warm_up_s) {
   std::pair<double, double> range{0.0, 0.0};
   for (const MemorySample& sample : report.memory) {

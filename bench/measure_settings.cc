@@ -1,7 +1,7 @@
 // Compares settings of speculation on one engine. The same prompts are read once; then settings
 // decode after them, interleaved: in every round each setting decodes the same requests, in an
-// order that rotates, and the next round has other seeds. So a machine whose speed drifts treats
-// settings alike, and each round compares them on equal text. `forerun bench` compares strategies
+// order that rotates, and the next round has other seeds. So a drift of the machine's speed affects
+// settings equally, and each round compares them on equal text. `forerun bench` compares strategies
 // with one set of options; here settings may differ in any option, such as a hierarchy and its
 // halves.
 //
@@ -9,8 +9,8 @@
 //     --setting strategy=autoregressive --setting strategy=sparse_self,draft_depth=4
 //     --setting strategy=sparse_self,source=suffix,draft_depth=8,draft_width=4
 //
-// The first setting is what the others are compared with. The median over the rounds counts; the
-// rates of all rounds are recorded in their order.
+// The first setting is the baseline. The median over the rounds counts; the rates of all rounds are
+// recorded in order.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -54,7 +54,7 @@ Status bad_setting(const std::string& text, const std::string& part) {
                     "draft_width, draft_depth and view_budget with a number, joined by ','");
 }
 
-// "strategy=sparse_self,source=suffix,draft_depth=8"; names are checked by the engine.
+// Parses "strategy=sparse_self,source=suffix,draft_depth=8"; the engine checks the names.
 Result<SpeculationOptions> parse_setting(const std::string& text) {
   SpeculationOptions options;
   const std::map<std::string, std::string*> names = {{"strategy", &options.strategy},
@@ -89,7 +89,7 @@ Result<SpeculationOptions> parse_setting(const std::string& text) {
 
 struct Measured {
   bench::LoadRow row;
-  std::vector<double> rates;  // by round: tokens a second while all decode
+  std::vector<double> rates;  // one per round: tokens per second while all decode
 
   double rate() const {
     std::vector<double> sorted = rates;
@@ -132,7 +132,7 @@ Status run(const Arguments& arguments) {
                              bench::run_load(*engine, load));
     return rows.front();
   };
-  // The prompts are read here.
+  // Reads the prompts.
   FORERUN_RETURN_IF_ERROR(measure({.strategy = "autoregressive"}, 0.0f, 2).status());
   nlohmann::json recorded = nlohmann::json::array();
   for (const float temperature : arguments.temperatures) {

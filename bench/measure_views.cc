@@ -3,14 +3,14 @@
 //
 //   measure_views --model DIR --tasks needle.jsonl,war-and-peace.jsonl --views streaming_llm,snapkv
 //
-// Tasks are those of workloads/long_context.py. Where a task says what should follow, it counts
-// only if the model continues it at least 80% of the way with all of its KV, and StreamingLLM's
-// guesses at γ = 1 are right at most 40% of the time: else it does not tell views apart, and the
-// table says so.
+// Tasks are those of workloads/long_context.py. A task with an expected continuation counts only if
+// the model continues it for at least 80% with all of its KV, and StreamingLLM's guesses at γ = 1
+// are accepted at most 40% of the time: otherwise it does not distinguish views, and the table says
+// so.
 //
-// Columns are those of MagicDec's tables: α, the share of guesses that were right; Ω, tokens a
-// round; milliseconds of the draft Steps of a round (γT_D, choices included), of a verification
-// (T_V), of a plain Step (T_AR); of a token with speculation (T_SD); x, T_AR over T_SD.
+// Columns are those of MagicDec's tables: α, the share of accepted guesses; Ω, tokens per round;
+// milliseconds of the draft Steps of a round (γT_D, selection included), of a verification (T_V),
+// of a plain Step (T_AR); of a token with speculation (T_SD); x, T_AR over T_SD.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -36,7 +36,7 @@ constexpr double kMaxGuessed = 0.4;
 struct Arguments {
   std::string model, json;
   std::vector<std::string> tasks;
-  std::vector<std::string> views;  // none: all
+  std::vector<std::string> views;  // empty: all
   std::vector<int32_t> budgets = {256, 512, 1024};
   std::vector<int32_t> depths = {1, 4};
   int32_t tokens = 64;
@@ -46,14 +46,14 @@ struct Arguments {
 
 struct Task {
   std::string prompt;
-  std::string expected;  // empty: nothing is
+  std::string expected;  // empty: no expectation
 };
 
 struct Measured {
   std::vector<int32_t> tokens;
   std::string text;
   RequestStats stats;
-  double draft_s = 0.0, verify_s = 0.0;  // of all Steps together
+  double draft_s = 0.0, verify_s = 0.0;  // sums over all Steps
   int64_t verifications = 0;
 };
 
@@ -76,7 +76,7 @@ Result<std::vector<Task>> read_tasks(const std::string& path, int32_t limit) {
   return tasks;
 }
 
-// The share of the expected words that the text begins with.
+// Returns the share of the expected words with which the text begins.
 double continued(const std::string& text, const std::string& expected) {
   std::istringstream found(text), wanted(expected);
   int32_t same = 0, all = 0;
@@ -100,7 +100,7 @@ class Bench {
     return {};
   }
 
-  // The prompt's KV is that of the last request with it.
+  // Shares the prompt's KV with the last request that had it.
   Result<Measured> run(const Task& task, const SpeculationOptions& speculation) {
     Request request;
     request.prompt = task.prompt;
@@ -129,8 +129,8 @@ class Bench {
   }
 
  private:
-  // A draft is a row, or a row behind the observers that choose for it; shorter verifications, at
-  // the end of the text, are left out.
+  // Adds the times of Steps. A draft is a row, or a row after the observers that select for it;
+  // shorter verifications, at the end of the text, are skipped.
   void add_times(int32_t depth, Measured& measured) {
     for (const TraceStep& step : engine_->take_trace().steps) {
       const double seconds = 1e-9 * static_cast<double>(step.end_ns - step.start_ns);

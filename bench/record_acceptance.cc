@@ -1,5 +1,5 @@
 // Records, for simulated machines, a draft's guesses along a target's own greedy text, and its
-// guesses beside the text that a wide tree would ask for.
+// guesses beside the text that a wide tree would request.
 //
 //   record_acceptance MODEL DRAFT PROMPTS.jsonl OUT.json [PROMPTS] [TOKENS]
 #include <algorithm>
@@ -33,8 +33,8 @@ OfflineOptions offline_options(const SpeculationOptions& strategy) {
                                size_t) { return plan->make_strategy({}); }};
 }
 
-// A tree as wide and deep as the simulated strategies' trees. If a strategy asks for other nodes,
-// the guesses of another place of the text are used.
+// Returns options of a tree as wide and deep as the simulated strategies' trees. If a strategy
+// requests other nodes, the guesses of another position of the text are used.
 SpeculationOptions wide_tree(const char* strategy) {
   SpeculationOptions options{.strategy = strategy};
   options.shape = "best";

@@ -5,13 +5,13 @@
 //
 //   replay_batches --model DIR [--draft DIR] [--devices cuda:0] --requests 24 --context 32000
 //
-// Lists of requests and contexts are a grid, of which cells that hold more tokens than
-// --most-tokens are left out.
+// Lists of requests and contexts form a grid; cells with more tokens than --most-tokens are
+// skipped.
 //
 // Columns are those of MagicDec's tables: γ; milliseconds of a draft Step (T_D), of a verification
-// of γ + 1 rows a sequence (T_V) and of a plain Step (T_AR); tokens a round (Ω); time a token of
-// every sequence (T_SD); and x, T_AR over T_SD, both measured from when all sequences decode until
-// the first has its tokens.
+// of γ + 1 rows per sequence (T_V) and of a plain Step (T_AR); tokens per round (Ω); time per token
+// of every sequence (T_SD); and x, T_AR over T_SD, both measured from the time when all sequences
+// decode until the first has all its tokens.
 //
 // In a hierarchy (sparse_self checks the draft model's tokens through a view) sequences drift
 // apart, so one Step carries checks of some sequences and verifications of others. T_D is then a
@@ -19,8 +19,8 @@
 // the view: the view agrees with a share of draft_acceptance + 1 - acceptance of its draft tokens.
 //
 // A trained head as --draft is measured in chains (--draft-depths) and in trees of a fixed size
-// (--trees ROWSxWIDTHxDEPTH). Its KV does not begin where the target's does, so tokens and guesses
-// are drawn by position instead of by history; requests begin at different positions.
+// (--trees ROWSxWIDTHxDEPTH). Its KV begins at another position than the target's, so tokens and
+// guesses are sampled by position instead of by history; requests begin at different positions.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -49,8 +49,7 @@
 namespace forerun {
 namespace {
 
-// Answers that depend on the position alone: every text is the same, as are a draft's guesses at
-// it.
+// Answers that depend only on the position: all texts are equal, and so are a draft's guesses.
 class PositionalAcceptance : public AcceptanceSource {
  public:
   explicit PositionalAcceptance(AcceptanceModel model) : model_(std::move(model)) {}
@@ -75,7 +74,7 @@ struct Arguments {
   std::string model, draft, devices, json, draft_weights;
   std::vector<int32_t> requests = {24};
   std::vector<int32_t> contexts = {32000};
-  int64_t max_tokens = 0;  // of a cell, all requests' contexts; 0: any
+  int64_t max_tokens = 0;  // of a cell, summed over all requests' contexts; 0: any
   int32_t tokens = 96;     // of each request
   double acceptance = 0.89;
   double draft_acceptance = 0.66;
@@ -140,7 +139,7 @@ AcceptanceModel acceptance_of(double chance, int32_t vocab) {
 
 class Bench {
  public:
-  // With memory for each of the cells, one at a time.
+  // Allocates memory for the largest of the cells, which run one at a time.
   static Result<std::unique_ptr<Bench>> load(const Arguments& arguments,
                                              const std::vector<Cell>& cells) {
     std::unique_ptr<Bench> bench(new Bench(arguments));
@@ -154,14 +153,14 @@ class Bench {
       const int32_t longest = cell.context + arguments.tokens + kKvBlockTokens;
       options.max_context_tokens = std::max(options.max_context_tokens, longest);
       options.max_active_requests = std::max(options.max_active_requests, cell.requests);
-      // Five more blocks for each request, for the tree and partly filled blocks.
+      // Five more blocks per request, for the tree and partly filled blocks.
       tokens = std::max(tokens, int64_t{cell.requests} * (longest + 5 * kKvBlockTokens));
     }
     FORERUN_ASSIGN_OR_RETURN(OpenedModels opened, open_models(options));
     bench->opened_ = std::make_unique<OpenedModels>(std::move(opened));
     for (const OpenedModel* model : std::array<const OpenedModel*, kNumRoles>{
              &bench->opened_->target, bench->opened_->draft_or_null()}) {
-      // A draft with a window: the engine divides the devices' memory between the two models.
+      // If the draft has a window, the engine divides the devices' memory between the two models.
       if (model == nullptr || arguments.draft_window > 0) continue;
       // Keys and values, bf16.
       const ModelConfig& config = model->checkpoint.config();
@@ -193,7 +192,7 @@ class Bench {
                                  .budget = {.rows = cell.requests * options_.max_context_tokens}});
     std::vector<OfflineRequest> requests(static_cast<size_t>(cell.requests));
     for (size_t index = 0; index < requests.size(); ++index) {
-      // Texts of their own: none shares another's KV.
+      // Each request has a text of its own, so none shares another's KV.
       const size_t offset = drafts_by_head() ? 13 * index : 0;
       requests[index].prompt.assign(static_cast<size_t>(cell.context) + offset, 1);
       requests[index].prompt[0] = static_cast<TokenId>(index + 2);
@@ -250,7 +249,7 @@ class Bench {
     row.tokens_per_s = static_cast<double>(within) / (end - begin);
     std::vector<double> drafts, verifications;
     for (const StepRecord& step : steps) {
-      // Steps that lack some of the sequences, or that read prompts, are left out.
+      // Skips Steps that lack some of the sequences, or that read prompts.
       if (step.sequences < cell.requests && !is_hierarchy) continue;
       if (step.rows > 64 * step.sequences) continue;
       if (is_hierarchy || drafts_by_head()) {
@@ -270,7 +269,8 @@ class Bench {
  private:
   explicit Bench(const Arguments& arguments) : arguments_(arguments) {}
 
-  // The answers of the target, whose own guesses come true with `acceptance`, and of the draft.
+  // Returns the answers of the target, whose own guesses are accepted with `acceptance`, and of the
+  // draft.
   std::array<std::unique_ptr<AcceptanceSource>, kNumRoles> answers_of(double acceptance,
                                                                       int32_t vocab) const {
     AcceptanceModel draft = acceptance_of(arguments_.draft_acceptance, vocab);
@@ -301,8 +301,8 @@ void print(const Row& row, const Row& plain) {
   std::fflush(stdout);
 }
 
-// A setting to be measured, and the name of its row. Views that cover a whole context are left out,
-// since they are no views.
+// A setting to be measured, and the name of its row. Views that cover a whole context are skipped,
+// since they save nothing.
 struct Setting {
   std::string name;
   SpeculationOptions strategy;
@@ -372,8 +372,8 @@ std::vector<Setting> settings_of(const Arguments& arguments, const Cell& cell) {
   return settings;
 }
 
-// Appends a row for plain decoding and each strategy asked for: the fastest of its repeats, which
-// all settings have in turn, since machines with neighbours run at several speeds.
+// Appends a row for plain decoding and for each requested strategy: the fastest of its repeats. All
+// settings take turns, since the speed of a shared machine varies.
 Status run_cell(const Arguments& arguments, Bench& bench, const Cell& cell,
                 std::vector<Row>& rows) {
   const std::vector<Setting> settings =

@@ -1,12 +1,12 @@
-// Simulates many requests in one pipeline of stages, in virtual time. Reports tokens a second and
+// Simulates many requests in one pipeline of stages, in virtual time. Reports tokens per second and
 // the time between tokens by the number of concurrent requests, for plain decoding (requests
 // distributed over the stages' Steps) and for strategies that speculate, whose rows share Steps;
 // and the time to read a prompt.
 //
 //   simulate_stage_batches --profile FILE#PROFILE [--requests N…] [--json FILE]
 //
-// Acceptance is drawn by chances like the demo pair's (simulation/simulated_text.h). As many
-// requests as are asked for run at any time, until four times as many, at least 16, have ended.
+// Acceptance is sampled with chances like the demo pair's (simulation/simulated_text.h). The given
+// number of requests runs at any time, until four times as many, at least 16, have ended.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -73,7 +73,7 @@ OfflineRequest request_of(size_t number, int32_t prompt_tokens, int32_t new_toke
   return request;
 }
 
-// A request's output tokens, and when each came.
+// A request's output tokens, and when each was emitted.
 struct Timed {
   std::vector<OfflineResult> requests;
   std::vector<std::vector<double>> seconds;
@@ -180,7 +180,7 @@ Status measure_batches(const StepProfile& profile, const Arguments& arguments,
   return {};
 }
 
-// The same pieces of a prompt, through the stages behind each other, and one at a time.
+// Measures the same pieces of a prompt, pipelined through the stages and one at a time.
 Status measure_prompt(const StepProfile& profile, const Arguments& arguments,
                       nlohmann::json& recorded) {
   StepProfile whole = profile;

@@ -1,4 +1,4 @@
-// Simulates strategies on a target cut into stages with links between them, in virtual time, with
+// Simulates strategies on a pipelined target with links between its stages, in virtual time, with
 // the answers of a real pair of models. Reports milliseconds between tokens, and the speed-up over
 // plain pipelining.
 //
@@ -40,18 +40,18 @@ struct Arguments {
   std::string model, draft, profile, json;
   std::vector<std::string> prompts;
   std::vector<float> temperatures = {0.0f, 0.6f};
-  std::vector<int32_t> stages;                 // of the same model; none: the profile's
-  std::vector<double> gbit_per_s, latency_ms;  // pairs; none: the profile's
+  std::vector<int32_t> stages;                 // of the same model; empty: the profile's
+  std::vector<double> gbit_per_s, latency_ms;  // pairs; empty: the profile's
   std::vector<int32_t> widths = {64};
-  std::vector<std::string> settings;  // names; none: all
+  std::vector<std::string> settings;  // names; empty: all
   int32_t tokens = 128;
-  int32_t limit = 8;  // prompts of a file
+  int32_t limit = 8;  // prompts per file
   double host_us = 150.0;
   bool replay_target = false;
   bool grid = false;
 };
 
-// Those that are asked for, plain decoding first.
+// Returns the requested settings, plain decoding first.
 std::vector<StageSetting> settings_of(const Arguments& arguments) {
   std::vector<StageSetting> settings =
       arguments.grid ? bench::grid_settings() : bench::all_settings(arguments.widths);
@@ -65,7 +65,7 @@ std::vector<StageSetting> settings_of(const Arguments& arguments) {
 
 struct Measured {
   double ms_per_token = 0.0;
-  double steps_per_token = 0.0;  // items of the target
+  double steps_per_token = 0.0;  // items of the target per token
   // This thread's time for the engine's own work per item: for the draft's Steps, and for the rest.
   double draft_host_us = 0.0, host_us = 0.0;
   bool identical = true;
@@ -181,7 +181,7 @@ class Bench {
   const bool replays_target_;
   PlainText text_;
   bench::RememberedGuesses guesses_;
-  std::vector<std::vector<TokenId>> plain_;  // of the first setting, plain decoding
+  std::vector<std::vector<TokenId>> plain_;  // texts of the first setting, plain decoding
 };
 
 Result<std::vector<OfflineRequest>> requests_of(const bench::ModelPair& pair,
@@ -213,7 +213,7 @@ std::vector<StageChain> grid_links(const StageChain& of_profile) {
   return links;
 }
 
-// Every number of stages with every link.
+// Returns every number of stages with every link.
 std::vector<StageChain> chains_of(const StageChain& of_profile, const Arguments& arguments) {
   std::vector<StageChain> links = {of_profile};
   if (arguments.grid && arguments.gbit_per_s.empty()) links = grid_links(of_profile);
@@ -265,7 +265,7 @@ Result<std::vector<nlohmann::json>> measure_cell(Bench& bench, const StepProfile
   return rows;
 }
 
-// The row of a cell of the grid: `pipelined` beside the best serial tree.
+// Returns the row of a cell of the grid: `pipelined` beside the best serial tree.
 nlohmann::json compare_with_serial(const std::vector<nlohmann::json>& rows) {
   const auto ms = [](const nlohmann::json& row) { return row["ms_per_token"].get<double>(); };
   nlohmann::json row = rows.at(1);

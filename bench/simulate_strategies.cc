@@ -1,9 +1,9 @@
-// Simulates strategies on a machine's profile. Reports tokens a second, and how much faster the
-// simulation runs than the time that it simulates.
+// Simulates strategies on a machine's profile. Reports tokens per second, and how much faster the
+// simulation runs than the simulated time.
 //
 //   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS] [HOST_US]
 //
-// ACCEPTANCE.json is what record_acceptance wrote; without it, or with "-", texts as in
+// ACCEPTANCE.json is a file of record_acceptance; without it, or with "-", the texts are those of
 // simulation/simulated_text.h. HOST_US microseconds are added to every Step.
 #include <algorithm>
 #include <chrono>
@@ -81,7 +81,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-// The median, by which `forerun bench` summarizes a file of prompts, too.
+// Returns the median, with which `forerun bench` also summarizes a file of prompts.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -9,10 +9,10 @@
 namespace forerun::bench {
 namespace {
 
-// Keeps these draws apart from every other use of the seed.
+// Keeps these random numbers independent of every other use of the seed.
 constexpr uint32_t kArrivalsTag = 0x41525256u;
 
-// A whole number or fraction, finite and above 0; 0 where the text is anything else.
+// Parses a whole number or fraction, finite and above 0; returns 0 for any other text.
 double positive_number(std::string_view text) {
   double value = 0.0;
   const char* const end = text.data() + text.size();

@@ -35,8 +35,8 @@ TEST(Arrivals, PoissonGapsAreExponential) {
     gaps.push_back(seconds[index] - seconds[index - 1]);
     ASSERT_GT(gaps.back(), 0.0);
   }
-  // The standard error of the mean is 0.25 / sqrt(20,000) = 0.0018. Half of exponential gaps lie
-  // below mean x ln 2, where of even ones none or all would.
+  // The standard error of the mean is 0.25 / sqrt(20,000) = 0.0018. Half of exponential gaps are
+  // below mean x ln 2; of even gaps, none or all would be.
   EXPECT_NEAR(seconds.back() / (kRequests - 1), 0.25, 4 * 0.0018);
   const auto below = std::count_if(gaps.begin(), gaps.end(),
                                    [](double gap) { return gap < 0.25 * std::log(2.0); });

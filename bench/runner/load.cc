@@ -21,7 +21,7 @@ struct Pass {
   int concurrency = 0;
   Arrivals arrivals;
   int32_t max_new_tokens = 0;
-  bool counts = true;  // toward the progress
+  bool counts = true;  // counts towards the progress
   int at_once() const { return concurrency > 0 ? std::min(concurrency, requests) : requests; }
 };
 
@@ -47,7 +47,7 @@ class LoadRun {
     std::vector<RequestRecord> records;
   };
 
-  // kCancelled where it was stopped; `rows` then has what had been measured.
+  // Fails with kCancelled if it was stopped; `rows` then has the rows measured so far.
   Status run_all(std::vector<LoadRow>* rows) {
     FORERUN_RETURN_IF_ERROR(warm_up());
     for (const float temperature : options_.temperatures) {
@@ -101,8 +101,8 @@ class LoadRun {
     return Status();
   }
 
-  // Appends a row a strategy; they run in turn, so that a machine whose speed drifts treats them
-  // alike.
+  // Appends a row per strategy; they take turns, so that a drift of the machine's speed affects
+  // them equally.
   Status run_strategies(float temperature, int concurrency, std::vector<LoadRow>* rows) {
     std::vector<Best> best;
     const Status measured = measure_strategies(temperature, concurrency, &best);
@@ -126,7 +126,7 @@ class LoadRun {
     return measured.ok() ? compared : measured;
   }
 
-  // Each strategy's best pass, fewer where it was stopped.
+  // Returns each strategy's best pass; fewer if it was stopped.
   Status measure_strategies(float temperature, int concurrency, std::vector<Best>* best) {
     for (int repeat = 0; repeat < options_.repeats; ++repeat) {
       for (size_t idx = 0; idx < options_.strategies.size(); ++idx) {
@@ -175,7 +175,7 @@ class LoadRun {
     return identical;
   }
 
-  // Returns what the reader of each request saw, in the order of the requests.
+  // Returns the readers' records of all requests, in the order of the requests.
   Result<std::vector<RequestRecord>> run_pass(const Pass& pass) {
     std::vector<RequestRecord> records(static_cast<size_t>(pass.requests));
     const std::vector<double> due =
@@ -232,8 +232,9 @@ class LoadRun {
 
   Engine& engine_;
   const LoadOptions& options_;
-  std::map<size_t, std::vector<int32_t>> plain_tokens_;  // by request, of one temperature
-  int total_ = 0;                                        // requests that count
+  // One entry per request, of one temperature.
+  std::map<size_t, std::vector<int32_t>> plain_tokens_;
+  int total_ = 0;  // requests that count
   int done_ = 0;
 };
 

@@ -18,23 +18,24 @@ namespace forerun::bench {
 struct LoadOptions {
   // Prompts as tokens. Request i takes prompt i modulo their number.
   std::vector<std::vector<int32_t>> prompts;
-  SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
+  // Without the strategy; each strategy takes the options that it uses.
+  SpeculationOptions speculation;
   std::vector<std::string> strategies;  // the first is the baseline
   std::vector<float> temperatures = {0.0f};
-  SamplingOptions sampling;  // temperature and seed aside
-  uint64_t first_seed = 0;   // request i uses first_seed + i; of the arrivals, too
+  SamplingOptions sampling;  // without temperature and seed
+  uint64_t first_seed = 0;   // request i uses first_seed + i; also the seed of the arrivals
   int32_t max_new_tokens = 128;
-  int warmups = 1;             // requests before anything is counted
-  int repeats = 1;             // of each row; the run with the highest throughput counts
+  int warmups = 1;             // number of uncounted requests at the start
+  int repeats = 1;             // runs of each row; the one with the highest throughput counts
   bool reuse_prompts = false;  // share KV among requests that begin alike
 
   int requests = 0;                      // 0: as many as may be in flight
-  std::vector<int> concurrencies = {0};  // the most in flight, a row each; 0: no limit
+  std::vector<int> concurrencies = {0};  // limits on requests in flight, one row each; 0: no limit
   Arrivals arrivals;
-  // Decodes every request plainly, too, unless the first strategy is autoregressive, and counts the
+  // Also decodes every request plainly, unless the first strategy is autoregressive, and counts the
   // requests with equal tokens. All must be equal, with any strategy, concurrency and arrival time.
   bool compare = false;
-  // Reads the engine's trace (EngineOptions::trace) for the host's time a result.
+  // Reads the engine's trace (EngineOptions::trace) for the host's time per result.
   bool host_time = false;
 
   // Called after each finished request with the number done so far and the total.

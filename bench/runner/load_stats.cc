@@ -11,7 +11,7 @@
 namespace forerun::bench {
 namespace {
 
-// Time before each Step but the first in which none runs.
+// Returns the time before each Step but the first in which no Step runs.
 std::vector<double> idle_us(const Trace& trace) {
   std::vector<std::pair<int64_t, int64_t>> steps;  // start, end
   for (const TraceStep& step : trace.steps) steps.emplace_back(step.start_ns, step.end_ns);
@@ -73,7 +73,7 @@ std::vector<double> seconds_between_tokens(std::span<const RequestRecord> record
 DecodingWindow window_of_decoding(std::span<const RequestRecord> records, int at_once) {
   struct Moment {
     double s;
-    int change;  // of the number that decode
+    int change;  // change in the number of decoding requests
     int32_t tokens;
   };
   std::vector<Moment> moments;
@@ -85,7 +85,7 @@ DecodingWindow window_of_decoding(std::span<const RequestRecord> records, int at
       moments.push_back({record.arrivals[idx].s, 0, record.arrivals[idx].tokens});
     }
   }
-  // Tokens count for the time before them, so at one moment they come before a change.
+  // Tokens count for the time before them, so at equal times they come before a change.
   std::sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
     return a.s != b.s ? a.s < b.s : (a.change == 0) > (b.change == 0);
   });

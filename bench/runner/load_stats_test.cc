@@ -11,7 +11,8 @@
 namespace forerun::bench {
 namespace {
 
-// Submitted at `submitted_s`; tokens as given, the last of them its end.
+// Makes a record of a request submitted at `submitted_s`; it ends with the last of the given
+// tokens.
 RequestRecord record_of(double submitted_s, std::vector<TokensAt> arrivals) {
   RequestRecord record;
   record.due_s = record.submitted_s = submitted_s;
@@ -63,7 +64,7 @@ TEST(Between, TheFirstEventsTokensCountToo) {
 }
 
 TEST(Decoding, CountsOnlyWhileAllDecode) {
-  // Both decode from 2 to 5; the first token of the second, at 2, belongs to what came before.
+  // Both decode from 2 to 5; the first token of the second, at 2, belongs to the time before.
   const std::vector<RequestRecord> records = {record_of(0, {{1, 1}, {2, 1}, {3, 4}, {5, 1}}),
                                               record_of(0, {{2, 1}, {4, 2}, {6, 1}, {9, 1}})};
   const DecodingWindow both = window_of_decoding(records, 2);
@@ -156,7 +157,8 @@ TEST(Gaps, ThatOverlapAnInterval) {
   const RequestRecord record = record_of(0, {{1, 1}, {2, 1}, {4, 3}, {5, 1}, {9, 1}});
   EXPECT_EQ(gaps_within(record, 3, 4.5, false), (std::vector<double>{2, 1}));
   EXPECT_EQ(gaps_within(record, 3, 4.5, true), (std::vector<double>{2, 0, 0, 1}));
-  EXPECT_EQ(gaps_within(record, 2, 4, false), (std::vector<double>{2}));  // others only touch it
+  // Others only touch the interval.
+  EXPECT_EQ(gaps_within(record, 2, 4, false), (std::vector<double>{2}));
   EXPECT_TRUE(gaps_within(record, 9, 12, false).empty());
 }
 

@@ -9,11 +9,12 @@
 namespace forerun::bench {
 namespace {
 
-// So many arrivals of the slowest request are awaited until the reading of prompts no longer
-// affects its times, and as many again in the quiet time.
+// Number of arrivals of the slowest request after which reading prompts no longer affects its
+// times, and number of arrivals in the quiet time.
 constexpr size_t kArrivalsToSettle = 3;
 constexpr size_t kArrivalsBefore = 32;
-// When the second long prompt is cancelled, of the time that the first one took.
+// The time at which the second long prompt is cancelled, as a share of the time that the first one
+// took.
 constexpr double kCancelAfter = 1.0 / 3;
 
 class LongPromptRun {
@@ -43,7 +44,7 @@ class LongPromptRun {
   }
 
  private:
-  // Until all decode.
+  // Runs until all requests decode.
   Status start(const std::string& strategy, float temperature) {
     strategy_ = strategy;
     temperature_ = temperature;
@@ -76,7 +77,7 @@ class LongPromptRun {
     FORERUN_RETURN_IF_ERROR(read_until([&] { return record.finished_s > 0; }));
     row.first_token_s = record.first_token_s() - record.submitted_s;
     const double read_s = record.first_token_s();
-    // The times that were running when the prompt ended end with every request's next tokens.
+    // The intervals that were open when the prompt ended end with every request's next tokens.
     FORERUN_RETURN_IF_ERROR(read_until([&] { return oldest_arrival_s() > read_s; }));
     row.tokens_during = collect(record.submitted_s, read_s, &row.during_s, &row.events_during_s);
 
@@ -150,7 +151,8 @@ class LongPromptRun {
     return oldest_s;
   }
 
-  // The times between tokens, and events, that overlap [from_s, to_s]; returns the tokens.
+  // Collects the times between tokens, and between events, that overlap [from_s, to_s]; returns the
+  // number of tokens.
   int64_t collect(double from_s, double to_s, Spread* tokens, Spread* events) const {
     std::vector<double> token_gaps, event_gaps;
     for (size_t index = 0; index < long_idx_; ++index) {
@@ -171,7 +173,7 @@ class LongPromptRun {
   TimedQueue& queue_;
   std::string strategy_;
   float temperature_ = 0.0f;
-  size_t long_idx_ = 0;  // of the long prompt in records_, after those that decode
+  size_t long_idx_ = 0;  // index of the long prompt in records_, after the decoding requests
   std::vector<RequestRecord> records_;
 };
 

@@ -6,10 +6,10 @@
 namespace forerun::bench {
 
 struct MachineFacts {
-  std::string processor;  // model name as the kernel tells it
-  int cores = 0;          // that this process may use
+  std::string processor;  // model name as reported by the OS kernel
+  int cores = 0;          // number that this process may use
   std::string date;       // UTC, ISO 8601
-  std::string commit;     // of the working directory, "unknown" outside a checkout
+  std::string commit;     // commit of the working directory, "unknown" outside a checkout
 };
 
 MachineFacts machine_facts();

@@ -1,5 +1,5 @@
-// A target and its draft on this machine's processors, in turn: real answers for benches that run
-// strategies without the engine.
+// A target and its draft on this machine's processors, which take turns: real answers for benches
+// that run strategies without the engine.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct ModelPair {
   // models have different tokenizers. `kv_blocks`: KV cache blocks of each role.
   static Result<ModelPair> load(const std::string& target, const std::string& draft,
                                 const std::array<int64_t, kNumRoles>& kv_blocks);
-  // The pair must outlive the runner. Each role may have one runner at a time.
+  // Makes a runner, which the pair must outlive. Each role may have one runner at a time.
   std::unique_ptr<StepRunner> make_runner(Role role) const;
 };
 

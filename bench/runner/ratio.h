@@ -3,7 +3,7 @@
 
 namespace forerun::bench {
 
-// a / b; 0 where b is not positive.
+// Returns a / b; 0 if b is not positive.
 inline double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 
 }  // namespace forerun::bench

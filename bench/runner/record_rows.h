@@ -1,4 +1,4 @@
-// Records the results of benches as JSON, besides what they print.
+// Records the results of benches as JSON, in addition to their printed output.
 #pragma once
 
 #include <fstream>
@@ -9,7 +9,7 @@
 
 namespace forerun::bench {
 
-// Writes `rows` to `path`, the value of --json; an empty path: nothing is recorded. Fails with
+// Writes `rows` to `path`, the value of --json; does nothing for an empty path. Fails with
 // kInternal if the file cannot be written.
 inline Status record_rows(const nlohmann::json& rows, const std::string& path) {
   if (path.empty()) return {};

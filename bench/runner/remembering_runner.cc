@@ -8,7 +8,7 @@
 namespace forerun::bench {
 namespace {
 
-constexpr size_t kMaxRows = 256;  // of the model's Steps
+constexpr size_t kMaxRows = 256;  // maximum rows of the model's Steps
 
 }  // namespace
 

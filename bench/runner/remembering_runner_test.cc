@@ -1,4 +1,4 @@
-// A draft that remembers says what a draft says that does not, and runs less.
+// Checks that a draft with memory answers like one without, and runs less.
 #include "runner/remembering_runner.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ struct Said {
   int64_t rows_run = 0;
 };
 
-// A prompt, two levels of a tree, and a level below one path of it, whose last token is `last`.
+// Runs a prompt, two levels of a tree, and a level below one path of it that ends with the token
+// `last`.
 Said say(RememberedGuesses* memory, TokenId last) {
   FakeDecoder decoder(kVocab, 16, 2);
   const auto device = CpuDeviceGroup::create_unpinned({1}).value();
@@ -78,7 +79,7 @@ TEST(RememberingRunner, SaysTheSameAndRunsWhatIsNewAlone) {
   const Said second = say(&memory, 19);
   expect_same(second, plain);
   EXPECT_EQ(second.rows_run, 0);
-  // The new row, and the path above it, whose KV it needs.
+  // The new row, and the path above it, since its KV is needed.
   const Said third = say(&memory, 20);
   expect_same(third, other);
   EXPECT_EQ(third.rows_run, 5);

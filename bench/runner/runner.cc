@@ -8,7 +8,7 @@
 namespace forerun::bench {
 namespace {
 
-// Nothing where `stop` ended it.
+// Returns nothing if `stop` ended it.
 Result<std::optional<RunnerSample>> run_once(Engine& engine, Request request,
                                              const std::function<bool()>& stop) {
   FORERUN_ASSIGN_OR_RETURN(const std::shared_ptr<RequestStream> stream,
@@ -79,7 +79,7 @@ Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options)
           if (!kept || sample->stats.decode_s < kept->stats.decode_s) kept = std::move(sample);
         }
       }
-      if (!best.back()) break;  // they run in turn, so the last one has been stopped first
+      if (!best.back()) break;  // they take turns, so the last one has been stopped first
       for (size_t strategy_idx = 0; strategy_idx < num_strategies; ++strategy_idx) {
         samples[strategy_idx].push_back(*std::move(best[strategy_idx]));
       }

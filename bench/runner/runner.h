@@ -1,5 +1,5 @@
 // Runs prompts × strategies × temperatures on one engine. The strategies run one after the other
-// for each prompt, so that a machine whose speed drifts treats them alike. Ratios are computed
+// for each prompt, so that a drift of the machine's speed affects them equally. Ratios are computed
 // prompt by prompt.
 #pragma once
 
@@ -14,16 +14,17 @@ namespace forerun::bench {
 
 struct RunnerOptions {
   std::vector<std::string> prompts;
-  SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
+  // Without the strategy; each strategy takes the options that it uses.
+  SpeculationOptions speculation;
   std::vector<std::string> strategies;  // the first is the baseline
   std::vector<float> temperatures = {0.0f};
-  SamplingOptions sampling;  // temperature and seed aside
+  SamplingOptions sampling;  // without temperature and seed
   uint64_t first_seed = 1;   // prompt i uses first_seed + i
   int32_t max_new_tokens = 128;
-  int warmups = 1;  // requests before anything is counted
-  int repeats = 3;  // for each prompt the fastest of so many runs counts
-  // Every prompt is sent once before it counts, and its KV is shared with those that do. Otherwise
-  // each request reads its prompt itself.
+  int warmups = 1;  // number of uncounted requests at the start
+  int repeats = 3;  // runs per prompt; the fastest counts
+  // Sends every prompt once before it counts, and shares its KV with the counted requests.
+  // Otherwise each request reads its prompt itself.
   bool reuse_prompts = false;
   // Called before each request with the number done so far and the total.
   std::function<void(int done, int total)> on_progress;

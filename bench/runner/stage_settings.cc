@@ -56,7 +56,7 @@ std::vector<StageSetting> all_settings(const std::vector<int32_t>& widths) {
     settings.push_back(pipelined("best " + std::to_string(width), "best", width, width));
   }
   settings.push_back({"adaptive", {.strategy = "pipelined"}});
-  for (const char* accept : {"relaxed", "nucleus:0.9", "nucleus:0.5"}) {  // other texts
+  for (const char* accept : {"relaxed", "nucleus:0.9", "nucleus:0.5"}) {  // these change the text
     settings.push_back({accept, {.strategy = "pipelined", .accept = accept}});
   }
   for (const bool hides_draft : {true, false}) {

@@ -1,4 +1,4 @@
-// What simulate_stages measures.
+// The settings that simulate_stages measures.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace forerun::bench {
 struct StageSetting {
   std::string name;
   SpeculationOptions options;
-  bool hides_draft = false;  // its Steps take no time
+  bool hides_draft = false;  // the draft's Steps take no time
 };
 
-// Plain decoding first, `pipelined` second, then serial trees: chains, expansions, best-first trees
-// of few and of many rows, and the tree that chooses its size.
+// Returns plain decoding first, `pipelined` second, then serial trees: chains, expansions,
+// best-first trees of few and of many rows, and the tree that chooses its size.
 std::vector<StageSetting> grid_settings();
-// Plain decoding first. `widths`: w of the shapes `levels` and `best`.
+// Returns all settings, plain decoding first. `widths`: w of the shapes `levels` and `best`.
 std::vector<StageSetting> all_settings(const std::vector<int32_t>& widths);
 
 }  // namespace forerun::bench

@@ -8,7 +8,7 @@
 namespace forerun::bench {
 namespace {
 
-// The median of an even number of values is the mean of the two in the middle.
+// Returns the median; that of an even number of values is the mean of the middle two.
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
@@ -31,7 +31,7 @@ RunnerRow summarize(const std::vector<RunnerSample>& samples,
     drafted += static_cast<double>(stats.drafted_tokens);
     accepted += static_cast<double>(stats.accepted_tokens);
     row.identical += samples[idx].tokens == baseline[idx].tokens ? 1 : 0;
-    if (stats.decode_s <= 0) continue;  // nothing after the first token
+    if (stats.decode_s <= 0) continue;  // no token after the first
     tokens += stats.output_tokens - 1;
     seconds += stats.decode_s;
     steps += static_cast<double>(stats.target_steps);

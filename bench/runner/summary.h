@@ -15,9 +15,8 @@ struct RunnerSample {
   RequestStats stats;
 };
 
-// One strategy at one temperature. Rates and times are of totals: all tokens over all seconds, so
-// that no prompt counts for more than its share; the time to the first token is the median
-// prompt's.
+// One strategy at one temperature. Rates and times are totals: all tokens over all seconds, so that
+// no prompt counts for more than its share; the time to the first token is the median prompt's.
 struct RunnerRow {
   std::string strategy;
   float temperature = 0.0f;
@@ -27,16 +26,16 @@ struct RunnerRow {
   double draft_steps_per_step = 0.0;
   double time_to_first_token_ms = 0.0;
   double step_ms = 0.0;    // decoding time per target step, drafting included
-  double target_ms = 0.0;  // of a target Step alone, and of a draft Step; 0: none
+  double target_ms = 0.0;  // time of a target Step alone, and of a draft Step; 0: none
   double draft_ms = 0.0;
-  double ratio_to_baseline = 0.0;  // of total decoding time for the same tokens
-  double ratio_worst = 0.0;        // the worst prompt's
-  int identical = 0;               // prompts whose tokens equal the baseline's
+  double ratio_to_baseline = 0.0;  // ratio of the total decoding times of the same tokens
+  double ratio_worst = 0.0;        // ratio of the worst prompt
+  int identical = 0;               // number of prompts with tokens equal to the baseline's
   int prompts = 0;
 };
 
 // `baseline` has the samples of the same prompts by the first strategy, as many as `samples`, at
-// least one. The caller fills `temperature`.
+// least one. The caller fills in `temperature`.
 RunnerRow summarize(const std::vector<RunnerSample>& samples,
                     const std::vector<RunnerSample>& baseline);
 

@@ -5,7 +5,8 @@
 namespace forerun::bench {
 namespace {
 
-// A request of `tokens` after its first one, in `seconds` and so many steps of both models.
+// Makes a request with `tokens` after its first one, in `seconds` and the given steps of both
+// models.
 RunnerSample sample(int tokens, double seconds, int steps, int draft_steps, double first_s) {
   RunnerSample made;
   made.tokens = {tokens};
@@ -23,7 +24,7 @@ RunnerSample sample(int tokens, double seconds, int steps, int draft_steps, doub
 }
 
 TEST(Summary, RatesAreOfTotals) {
-  // 1,000 tokens a second and 100: not 550, and no one prompt's.
+  // 1,000 and 100 tokens per second: the total is not 550, nor either prompt's rate.
   const std::vector<RunnerSample> fast_and_slow = {sample(100, 0.1, 20, 40, 0.010),
                                                    sample(100, 1.0, 80, 80, 0.030)};
   const std::vector<RunnerSample> plain = {sample(100, 1.0, 100, 0, 0.010),

@@ -34,10 +34,10 @@ class TimedRunner : public ForwardingRunner<StepRunner> {
   int64_t& ns_;
 };
 
-// A strategy that counts this thread's time in it, by whose result it handles.
+// A strategy that counts this thread's time in it, by the role of the result that it handles.
 class TimedStrategy : public Strategy {
  public:
-  // `ns`: by role.
+  // `ns`: one entry per role.
   TimedStrategy(std::unique_ptr<Strategy> strategy, int64_t* ns)
       : strategy_(std::move(strategy)), ns_(ns) {}
   void start(const RequestView& request, StrategyOutput& out) override {

@@ -1,4 +1,4 @@
-// The events of many requests, read on one thread, each with the time when it came.
+// The events of many requests, read on one thread, each with its time of arrival.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace forerun::bench {
 
-// The clock of everything that a load measures; seconds since some moment.
+// Returns the time of the clock of all load measurements, in seconds from an arbitrary start.
 double now_s();
 
 // The interval at which a wait for events calls `stop`.
@@ -22,11 +22,11 @@ inline constexpr std::chrono::milliseconds kStopPoll{50};
 
 struct TimedEvent {
   size_t request = 0;
-  double s = 0.0;  // when it was read; the reader sleeps until there is one
+  double s = 0.0;  // time when it was read; the reader sleeps until there is one
   Event event;
 };
 
-// One thread at a time.
+// Thread rules: one thread at a time.
 class TimedQueue {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -41,11 +41,11 @@ class TimedQueue {
   // that time (to the millisecond), and if no request is outstanding and `until_s` is kNever or the
   // queue was stopped.
   std::optional<TimedEvent> next(double until_s);
-  // Asks a request to end; nothing where it has ended.
+  // Asks a request to end; does nothing if it has ended.
   void cancel(size_t request);
   void cancel_all();
   bool stopped() const { return stopped_; }
-  // kCancelled once it has been stopped.
+  // Returns kCancelled once the queue has been stopped.
   Status stop_status() const;
 
  private:
@@ -55,7 +55,8 @@ class TimedQueue {
   std::unique_ptr<CompletionQueue> queue_;
   std::function<bool()> stop_;
   bool stopped_ = false;
-  std::unordered_map<size_t, std::shared_ptr<RequestHandle>> handles_;  // of those outstanding
+  // Handles of outstanding requests.
+  std::unordered_map<size_t, std::shared_ptr<RequestHandle>> handles_;
 };
 
 }  // namespace forerun::bench

@@ -27,7 +27,7 @@ Result<std::string> prompt_of(const std::string& line, const std::string& where)
                     "(a list of strings)");
 }
 
-// Tokens that each further time round leaves out; prime, so that beginnings differ for long
+// Number of tokens that each further pass skips; prime, so that beginnings stay different for long
 // although texts repeat.
 constexpr size_t kSkippedTokens = 19;
 

@@ -13,9 +13,9 @@ namespace forerun::bench {
 Result<std::vector<std::string>> read_prompts(const std::string& path, int limit);
 
 // Makes `count` different prompts of exactly `length` tokens. Prompt i begins with text i modulo
-// their number and continues with the texts after it, in a circle; from the second time round on it
-// leaves out some of its beginning. `texts` holds the tokens of each text, at least one of them not
-// empty. Both numbers must be at least 1.
+// their number and continues with the texts after it, in a circle; from the second pass on it skips
+// some of its beginning. `texts` has the tokens of each text; at least one must not be empty. Both
+// numbers must be at least 1.
 std::vector<std::vector<int32_t>> prompts_of_length(const std::vector<std::vector<int32_t>>& texts,
                                                     int count, int32_t length);
 

@@ -19,7 +19,7 @@ class IdleConnections {
   ~IdleConnections();
 
   int32_t count() const { return static_cast<int32_t>(sockets_.size()); }
-  // The number of connections that the server has closed or written to.
+  // Returns the number of connections that the server has closed or written to.
   int32_t count_lost() const;
 
  private:

@@ -28,8 +28,8 @@ Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// The calls of a load, one after the other: chats and completions of several lengths, greedy and
-// sampled.
+// Makes the calls of a load, one after the other: chats and completions of several lengths, greedy
+// and sampled.
 class CallMaker {
  public:
   explicit CallMaker(const LoadOptions& options) : options_(options), random_(options.seed) {}
@@ -118,7 +118,7 @@ class LoadRun {
     });
   }
 
-  // Never from within the connection's own call.
+  // Must not be called from within the connection's own call.
   void go_on(const ConnectionPtr& connection, std::chrono::seconds wait) {
     if (options_.arrivals.kind != Arrivals::Kind::kAll) {
       free_.push_back(connection);

@@ -1,5 +1,5 @@
 // Puts a load on a server: connections that call again and again, or calls that arrive at given
-// times, beside idle connections. One thread, which waits for sockets (epoll).
+// times, together with idle connections. One thread, which waits for sockets (epoll).
 #pragma once
 
 #include <sys/types.h>
@@ -19,22 +19,22 @@ namespace forerun::bench {
 struct LoadOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
-  int32_t streams = 256;  // most calls at a time
+  int32_t streams = 256;  // maximum calls at a time
   // kAll: when a call ends, the next one starts. kPoisson, kEvery: calls arrive at given times, and
   // wait while `streams` calls run.
   Arrivals arrivals;
   int32_t idle_connections = 0;
-  double seconds = 60.0;             // for which calls begin; those under way then are waited for
-  double silence_seconds = 60.0;     // a call of which so long nothing comes has failed
+  double seconds = 60.0;             // time in which calls begin; then running calls are waited for
+  double silence_seconds = 60.0;     // silence after which a call has failed
   std::vector<std::string> prompts;  // not empty
-  std::vector<std::string> strategies;  // that calls ask for in turn; empty: none
-  int32_t max_tokens = 128;             // calls ask for 1/8 of it up to it
-  double leave_share = 0.0;             // of calls, whose clients leave in the middle
+  std::vector<std::string> strategies;  // strategies that calls request in turn; empty: none
+  int32_t max_tokens = 128;             // calls request between 1/8 of it and all of it
+  double leave_share = 0.0;             // share of calls with clients that leave in the middle
   uint64_t seed = 1;
   bool reads_stamps = false;    // the server is a null engine's
-  pid_t server_process = 0;     // 0: not looked at
-  std::string engine_thread;    // of the server, whose CPU time is told apart
-  double sample_seconds = 1.0;  // between looks at the server's memory
+  pid_t server_process = 0;     // 0: not measured
+  std::string engine_thread;    // thread of the server with CPU time that is reported separately
+  double sample_seconds = 1.0;  // interval at which the server's memory is measured
 };
 
 struct MemorySample {
@@ -45,15 +45,15 @@ struct MemorySample {
 struct LoadReport {
   double seconds = 0.0;  // from the first call to the end of the last
   int64_t complete = 0, refused = 0, left = 0, failed = 0;
-  std::map<std::string, int64_t> failures;  // how often each
+  std::map<std::string, int64_t> failures;  // number of each
   int64_t output_tokens = 0;                // of complete calls
   int64_t events = 0;
   int32_t most_at_once = 0;
-  double longest_wait_s = 0.0;  // of a call that came while as many ran as may
+  double longest_wait_s = 0.0;  // of a call that came while the maximum number ran
   TimeHistogram first_token, between_events;
   TimeHistogram between_stamps, delivery;  // by the engine's stamps; from stamp to arrival
   int32_t idle_opened = 0, idle_lost = 0;
-  CpuTime server_cpu;  // used meanwhile
+  CpuTime server_cpu;  // used during the run
   std::vector<MemorySample> memory;
 };
 

@@ -1,10 +1,10 @@
-// An engine without a model, for measuring the costs of a server beside its engine.
+// An engine without a model, for measuring the costs of a server apart from its engine.
 //
-// In every step each running request gets its tokens, as from the Step of a batch, all from one
-// thread, named kThreadName. The text of an event is the time at which it was made, in nanoseconds
-// of std::chrono::steady_clock, and a blank, so that a client on the same machine can tell how long
-// it took to arrive. Prompts and sampling are ignored. Tokenizer and chat template are those of a
-// checkpoint, of which no weight is read.
+// In every step each running request gets its tokens, as in a batched Step, all from one thread,
+// named kThreadName. The text of an event is the time at which it was made, in nanoseconds of
+// std::chrono::steady_clock, and a blank, so that a client on the same machine can compute its
+// delay. Prompts and sampling are ignored. Tokenizer and chat template are those of a checkpoint;
+// its weights are not read.
 #pragma once
 
 #include <chrono>
@@ -30,15 +30,15 @@ class NullEngine : public Engine {
   static constexpr const char* kThreadName = "null-engine";
 
   struct Options {
-    std::string model;                       // whose tokenizer and template it has
-    std::chrono::microseconds step{10'000};  // from one token of a request to the next
-    int32_t tokens_per_step = 1;             // that a request gets at once, in one event
+    std::string model;                       // the model of its tokenizer and template
+    std::chrono::microseconds step{10'000};  // time from one token of a request to the next
+    int32_t tokens_per_step = 1;             // number of tokens in one event
     int32_t max_active = 64;
     int32_t max_waiting = 256;
   };
 
   static Result<std::unique_ptr<NullEngine>> create(const Options& options);
-  // Cancels everything.
+  // Cancels all requests.
   ~NullEngine() override;
 
   const EngineInfo& info() const override { return info_; }
@@ -84,11 +84,11 @@ class NullEngine : public Engine {
   Result<std::shared_ptr<RequestChannel>> enqueue(const Request& request,
                                                   std::shared_ptr<EventQueue> queue, uint64_t tag);
   void run();
-  // Whether requests run, those that wait having been taken in.
+  // Adds submitted requests to the running ones; returns whether any run.
   bool take_submissions();
-  // An event of each running request.
+  // Sends an event of each running request.
   void step();
-  // False where it was the last.
+  // Returns false if it was the last event.
   bool send_tokens(Running& running);
 
   const Options options_;
@@ -100,7 +100,7 @@ class NullEngine : public Engine {
   std::condition_variable changed_;
   std::vector<Running> submitted_;  // oldest first
   bool stopping_ = false;
-  std::vector<Running> running_;  // the thread's own
+  std::vector<Running> running_;  // used only by the thread
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// `forerun serve` without a model: its HTTP and API over a null engine, which emits tokens at a set
-// pace. http_load measures the server's own costs with it.
+// `forerun serve` without a model: its HTTP and API over a null engine, which emits tokens at a
+// fixed rate. http_load measures the server's own costs with it.
 //
 //   null_server --model models/demo-target --port 8081 --step-ms 10 --max-requests 256
 //

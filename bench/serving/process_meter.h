@@ -9,17 +9,17 @@ namespace forerun::bench {
 
 struct CpuTime {
   double all_s = 0.0;
-  double thread_s = 0.0;  // of the threads of the given name
+  double thread_s = 0.0;  // of the threads with the given name
 };
 
-// Processor time of all threads that exist now, and of those named `thread_name`. Zero if there is
-// no such process.
+// Returns the processor time of all threads that exist now, and of those named `thread_name`. Zero
+// if there is no such process.
 CpuTime cpu_time_of(pid_t process, const std::string& thread_name);
 
-// Resident memory, in MiB; 0 where there is no such process.
+// Returns the resident memory, in MiB; 0 if there is no such process.
 double resident_mib_of(pid_t process);
 
-// Processes that run or wait for a processor, on average over the last minute.
+// Returns the number of processes that run or wait for a processor, averaged over the last minute.
 double load_average();
 
 }  // namespace forerun::bench

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kReadBytes = 16 << 10;
 
-// The text after the first `name` in `data`; nothing if there is none.
+// Returns the text after the first `name` in `data`; nothing if there is none.
 std::optional<std::string_view> behind(std::string_view data, std::string_view name) {
   const size_t at = data.find(name);
   if (at == std::string_view::npos) return std::nullopt;
@@ -124,8 +124,8 @@ bool StreamConnection::take_events() {
   return false;
 }
 
-// The keys of a chunk are in alphabetical order or not: looked for, not parsed, since this thread
-// shares its processors with what it measures.
+// Takes an event's text and stamps. The keys of a chunk may be in any order. They are searched for,
+// not parsed, since this thread shares its processors with the measured server.
 void StreamConnection::take_event(std::string_view data) {
   if (data == "[DONE]") {
     is_whole_ = true;

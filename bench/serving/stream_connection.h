@@ -28,13 +28,13 @@ struct StreamOutcome {
   enum class Kind : uint8_t { kComplete, kRefused, kLeft, kFailed };
 
   Kind kind = Kind::kFailed;
-  std::string failure;  // kFailed: what was wrong
-  // kRefused: a status 429 that says, as it must, when to come again.
+  std::string failure;  // kFailed: the reason
+  // kRefused: the delay in a reply with status 429, which must have one.
   std::chrono::seconds retry_after{0};
   Clock::time_point sent;
-  std::vector<Clock::time_point> events;  // arrivals of those with text
-  std::vector<Clock::time_point> stamps;  // of as many, where a null engine made the text
-  int64_t output_tokens = 0;              // as the server's usage says
+  std::vector<Clock::time_point> events;  // arrivals of events with text
+  std::vector<Clock::time_point> stamps;  // one stamp per event, if a null engine made the text
+  int64_t output_tokens = 0;              // from the server's usage
 };
 
 class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
@@ -42,15 +42,15 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   using Clock = StreamOutcome::Clock;
   using OnDone = std::function<void(StreamOutcome)>;
 
-  // `reads_stamps`: texts are a null engine's.
+  // `reads_stamps`: texts come from a null engine.
   StreamConnection(boost::asio::io_context& context, boost::asio::ip::tcp::endpoint server,
                    bool reads_stamps)
       : socket_(context), server_(std::move(server)), reads_stamps_(reads_stamps) {}
 
-  // One call at a time; `on_done` is called at its end, never from within.
+  // Starts a call; one call at a time. `on_done` is called at its end, never from within start().
   void start(StreamCall call, OnDone on_done);
   bool is_busy() const { return on_done_ != nullptr; }
-  // Ends a call of which nothing has been heard since `before` as failed.
+  // Ends a call without any input since `before` as failed.
   void check_silence(Clock::time_point before);
 
  private:
@@ -74,8 +74,8 @@ class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
   std::string request_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  std::string unread_;     // of the stream, behind the last whole event
-  bool is_whole_ = false;  // the stream's end has come
+  std::string unread_;     // part of the stream after the last whole event
+  bool is_whole_ = false;  // the stream has ended
   StreamOutcome outcome_;
   Clock::time_point heard_;
 };

@@ -1,4 +1,4 @@
-// Times by the million in little memory: a count for each step of 1% from 100 ns on.
+// A histogram of millions of times in little memory: a count for each step of 1% from 100 ns on.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ class TimeHistogram {
   }
   int64_t count() const { return count_; }
   double max_s() const { return max_s_; }
-  // The smallest time such that at least `share` of all times do not exceed it (nearest rank), at
-  // most 1% too high; 0 without times.
+  // Returns the smallest time such that at least `share` of all times do not exceed it (nearest
+  // rank), at most 1% too high; 0 without times.
   double percentile(double share) const {
     const auto rank = static_cast<int64_t>(std::ceil(share * static_cast<double>(count_)));
     int64_t seen = 0;
