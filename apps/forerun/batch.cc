@@ -30,7 +30,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// Requests that have been submitted and not printed: more would only take memory.
+// Maximum requests that have been submitted and not printed: more would only take memory.
 constexpr size_t kMaxInFlight = 256;
 
 std::vector<std::string> accepted_fields() {
@@ -214,7 +214,7 @@ Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Requ
     ++line_number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string where = "--batch: " + path + ":" + std::to_string(line_number);
-    // Deeper JSON is no conversation, and writing it would recurse as deep.
+    // Deeper JSON is not a conversation, and writing it would recurse as deep.
     constexpr int kDeepest = 64;
     bool too_deep = false;
     const auto watch_depth = [&too_deep](int depth, json::parse_event_t, const json&) {

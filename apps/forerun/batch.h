@@ -1,4 +1,4 @@
-// generate --batch FILE: many requests from a file of JSON lines, run concurrently.
+// generate --batch FILE: runs many requests from a file of JSON lines concurrently.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace forerun::app {
 
 struct BatchRequest {
   Request request;
-  std::string id;             // the line's own; empty: the line has none
+  std::string id;             // the line's own id; empty: none
   std::string messages_json;  // a conversation in place of Request::prompt; empty: none
 };
 
 // Reads one request from each line of `path` (- is standard input). A line is an object with
 // "prompt" (a text) or "messages" (a conversation) and, optionally, "id", "max_tokens", "seed",
-// "stop" and the numbers of sampling (forerun/sampling_fields.h). Fields that a line leaves out
-// come from `defaults`; the seed is then the default seed plus the line's index. Empty lines are
-// skipped. Fails on the first invalid line, naming its number. What only a model can check (a
-// prompt's length) is not checked.
+// "stop" and the numeric sampling fields (forerun/sampling_fields.h). Fields that a line omits come
+// from `defaults`; the seed is then the default seed plus the line's index. Skips empty lines.
+// Fails on the first invalid line, naming its number. Does not check what only a model can check (a
+// prompt's length).
 Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Request& defaults);
 
 // Runs the requests, as many at once as the engine accepts, and prints each result as a line of

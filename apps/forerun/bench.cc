@@ -33,12 +33,12 @@ struct BenchFlags {
   std::vector<float> temperatures = {0.0f, 0.8f};
   int limit = 8;
   int warmups = 2;
-  std::optional<int> repeats;  // 3, with many requests at once 1
+  std::optional<int> repeats;  // default: 3, or 1 with concurrent requests
   int32_t max_tokens = 128;
   bool reuse_prompts = false;
   std::string json_path;
 
-  // Many requests at once.
+  // Options of concurrent requests.
   std::optional<int> requests;
   std::vector<int> concurrencies;
   std::optional<std::string> arrivals;
@@ -57,7 +57,7 @@ std::string stem_of(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
-// The upper bound of every count that this command takes: a run with more would never end.
+// The upper limit of every count of this command: a run with more would never end.
 constexpr int64_t kMaxCounted = 1'000'000;
 
 Status in_range(const char* flag, int64_t value, int64_t min_value) {
@@ -151,7 +151,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingO
                                         const Engine& engine) {
   bench::LoadOptions options;
   for (const std::string& prompt : prompts) {
-    // Prompts of a given length are cut out of the texts, so no begin token may stand in them.
+    // Prompts of a given length are cut out of the texts, so they must not contain a begin token.
     FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                              engine.tokenize(prompt, !flags.prompt_tokens));
     if (!tokens.empty()) options.prompts.push_back(std::move(tokens));
@@ -183,7 +183,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingO
   return options;
 }
 
-// Rows of one file of prompts.
+// Measures the rows of one file of prompts.
 Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
                nlohmann::ordered_json* json, Table* table) {
   FORERUN_ASSIGN_OR_RETURN(const SamplingOptions sampling, sampling_options(flags.sampling));
@@ -217,7 +217,7 @@ Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
   return Status();
 }
 
-// The scenario of --long-prompt, and what destroying the engine in the middle of it takes.
+// Measures the scenario of --long-prompt, and the time to destroy the engine in the middle of it.
 Status measure_long_prompt(const BenchFlags& flags, std::unique_ptr<Engine> engine,
                            nlohmann::ordered_json* json, Table* table) {
   FORERUN_ASSIGN_OR_RETURN(const SamplingOptions sampling, sampling_options(flags.sampling));
@@ -242,7 +242,7 @@ Status measure_long_prompt(const BenchFlags& flags, std::unique_ptr<Engine> engi
   return Status();
 }
 
-// Without the columns that hold nothing in any row.
+// Returns the table without columns that are empty in every row.
 Table without_empty_columns(const Table& table) {
   Table kept(table.size());
   for (size_t column = 0; column < table.front().size(); ++column) {
@@ -261,7 +261,7 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   return path.empty() ? Status() : write_output("--json", path, json_text(json));
 }
 
-// After the report of `rows` rows. `measured`: kCancelled where a signal ended it early.
+// Called after the report of `rows` rows. `measured`: kCancelled if a signal ended it early.
 Status finish(const BenchFlags& flags, const Status& measured, size_t rows,
               nlohmann::ordered_json* json) {
   std::cout << std::flush;
@@ -366,7 +366,7 @@ Command add_bench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   add_engine_flags(*command, flags->engine);
   add_sampling_flags(*command, flags->sampling);
-  command->remove_option(command->get_option("--temperature"));  // --temperatures takes its place
+  command->remove_option(command->get_option("--temperature"));  // --temperatures replaces it
   command
       ->add_option("--prompts", flags->prompt_files,
                    "JSON-lines files with \"prompt\" or \"turns\"")

@@ -11,7 +11,7 @@
 
 namespace forerun::app {
 
-// The titles of the cells, "workload" first.
+// Return the titles of the cells, "workload" first.
 std::vector<std::string> one_by_one_titles();
 std::vector<std::string> load_titles();
 std::vector<std::string> long_prompt_titles();

@@ -10,7 +10,7 @@
 namespace forerun::app {
 namespace {
 
-// The number of bytes of one `unit`, such as "GiB".
+// Returns the number of bytes of one `unit`, such as "GiB".
 std::optional<double> bytes_of(std::string_view unit) {
   constexpr std::string_view kPrefixes = "kmgt";
   if (unit.empty() || unit == "b") return 1.0;

@@ -52,7 +52,7 @@ class Chat {
 
   bool left() const { return left_; }
 
-  // A line as it was typed: a message, a command, or a message that begins with a slash.
+  // Handles a typed line: a message, a command, or a message that begins with a slash.
   Status take(const std::string& line) {
     FORERUN_RETURN_IF_ERROR(check_utf8("line", line));
     if (line.starts_with("//")) return ask(line.substr(1));
@@ -62,7 +62,7 @@ class Chat {
  private:
   struct ChatCommand {
     std::string name;
-    std::string argument;  // as help names it; empty: there is none
+    std::string argument;  // name of the argument in help; empty: none
     std::string help;
     std::function<Status(const std::string& argument)> run;
   };
@@ -201,7 +201,7 @@ Status Chat::command(const std::string& line) {
                       " (/help lists them, // sends a message that begins with a slash)");
   }
   if (found->argument.empty() != argument.empty()) {
-    // "/system" alone takes the system message away.
+    // "/system" alone removes the system message.
     if (!(found->name == "/system" && argument.empty())) {
       return refuse(found->name, argument,
                     found->argument.empty() ? "the command alone" : found->argument);

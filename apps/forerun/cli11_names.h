@@ -1,5 +1,5 @@
-// The names of CLI11's classes, for headers that only pass them on: its own header takes seconds to
-// compile.
+// Forward declarations of CLI11's classes, for headers that only pass them on: CLI11's own header
+// takes seconds to compile.
 #pragma once
 
 namespace CLI {

@@ -1,5 +1,5 @@
 // The subcommands. Each registers its flags on `app`; the returned function runs it after parsing
-// and gives the process's exit code.
+// and returns the process's exit code.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ Command add_serve(CLI::App& app);
 Command add_completion(CLI::App& app);
 Command add_man(CLI::App& app);
 
-// All of them, in the order of the help (commands.cc); in forerun-demo `generate` alone
+// Adds all commands, in the order of the help (commands.cc); in forerun-demo only `generate`
 // (demo/commands.cc).
 std::vector<Command> add_commands(CLI::App& app);
 

@@ -1,4 +1,5 @@
-// forerun completion: scripts that complete commands, flags and their values, from CLI11's tables.
+// forerun completion: prints scripts that complete commands, flags and their values, from CLI11's
+// tables.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iostream>
@@ -17,14 +18,14 @@ std::string joined(const std::vector<std::string>& words, const std::string& bet
   return text;
 }
 
-// Within single quotes of a shell.
+// Returns `text` within single quotes of a shell.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
 
-// The first sentence is enough beside a flag.
+// Returns the first sentence, which is enough beside a flag.
 std::string first_part(const std::string& help) {
   const size_t end = help.find_first_of(":;(");
   std::string part = help.substr(0, end);
@@ -102,7 +103,7 @@ std::string bash_script(const CLI::App& app) {
          "complete -o filenames -F _forerun forerun\n";
 }
 
-// '(-m --model)'{-m,--model}'[help]:TEXT:_files'
+// Returns '(-m --model)'{-m,--model}'[help]:TEXT:_files'.
 std::string zsh_flag(const FlagEntry& flag) {
   std::string help;
   for (const char c : first_part(flag.help)) {

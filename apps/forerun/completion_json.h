@@ -8,18 +8,19 @@
 
 namespace forerun::app {
 
-// Why the request ended, its seed and strategy, counts, speeds and times, without text and tokens.
+// Returns why the request ended, its seed and strategy, counts, speeds and times, without text and
+// tokens.
 nlohmann::ordered_json facts_json(FinishReason reason, const RequestStats& stats);
 
-// For each token a list of {"token", "text", "logprob"}, the chosen token first.
+// Returns a list for each token of {"token", "text", "logprob"}, the chosen token first.
 nlohmann::ordered_json logprobs_json(const Engine& engine,
                                      const std::vector<std::vector<TokenLogprob>>& logprobs);
 
-// "text", "tokens", the fields of facts_json(), and "logprobs" and "prompt_logprobs" if there are
-// any.
+// Returns "text", "tokens", the fields of facts_json(), and "logprobs" and "prompt_logprobs" if
+// there are any.
 nlohmann::ordered_json completion_json(const Engine& engine, const Completion& completion);
 
-// How well Steps kept to the emulated machine's profile; null without emulation.
+// Returns how well Steps kept to the emulated machine's profile; null without emulation.
 nlohmann::ordered_json emulation_json(const Engine& engine);
 
 }  // namespace forerun::app

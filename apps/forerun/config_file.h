@@ -1,4 +1,4 @@
-// --config FILE: flags from a TOML file with a section for each command.
+// --config FILE: reads flags from a TOML file with a section for each command.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,12 +8,12 @@
 
 namespace forerun::app {
 
-// Strict: throws CLI::ConfigError, whose message names file and line, for a file that is not TOML,
-// a section that is not a command, a key that is not a flag of the command and a value of the wrong
+// A strict reader: throws CLI::ConfigError with file and line in its message if the file is not
+// TOML, a section is not a command, a key is not a flag of the command, or a value has the wrong
 // kind.
 class TomlConfig : public CLI::Config {
  public:
-  // `app` must outlive it.
+  // `app` must outlive the object.
   explicit TomlConfig(const CLI::App& app) : app_(app) {}
   std::vector<CLI::ConfigItem> from_config(std::istream& in) const override;
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }

@@ -1,4 +1,4 @@
-// The messages of a chat, in the form that chat templates and the files of /save use.
+// The messages of a chat, in the form of chat templates and of the files of /save.
 #pragma once
 
 #include <memory>
@@ -14,20 +14,20 @@ class Conversation {
   explicit Conversation(const std::string& system);
   ~Conversation();
 
-  // Forgets all messages but the system message.
+  // Removes all messages but the system message.
   void clear();
-  void set_system(const std::string& system);  // forgets all other messages
+  void set_system(const std::string& system);  // removes all other messages
 
   void add(const std::string& role, const std::string& text);
   // Removes the last message if it has this role; returns whether it had.
   bool take_back(const std::string& role);
-  // Whether the last question has no answer yet.
+  // Returns whether the last question has no answer yet.
   bool waits_for_answer() const;
 
-  // [{"role": ..., "content": ...}, ...]
+  // Returns [{"role": ..., "content": ...}, ...].
   std::string messages_json() const;
 
-  // A file of {"messages": [...]}. A failed load changes nothing.
+  // Save to and load from a file of {"messages": [...]}. A failed load changes nothing.
   Status save(const std::string& path) const;
   Status load(const std::string& path);
 

@@ -9,11 +9,11 @@
 namespace forerun::app {
 
 struct FlagEntry {
-  std::vector<std::string> names;  // "-m", "--model": the short ones first
-  std::string value;               // "TEXT", as help shows it; empty: it takes none
+  std::vector<std::string> names;  // "-m", "--model": short names first
+  std::string value;               // "TEXT", as help shows it; empty: takes no value
   std::string help;
   std::string group;
-  std::vector<std::string> choices;  // what completion offers; empty: files
+  std::vector<std::string> choices;  // values that completion offers; empty: files
 };
 
 struct CommandEntry {
@@ -23,10 +23,10 @@ struct CommandEntry {
   std::vector<FlagEntry> flags;
 };
 
-// The flags of `command` itself, --help included, without those of its subcommands, in the order
-// in which help lists them.
+// Returns the flags of `command` itself, including --help, without those of its subcommands, in the
+// order of the help.
 std::vector<FlagEntry> flags_of(const CLI::App& command);
-// All commands of `app`.
+// Returns all commands of `app`.
 std::vector<CommandEntry> commands_of(const CLI::App& app);
 
 }  // namespace forerun::app

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kRandomSeed = "random";
 
-// All of `text` as a number, and a finite one.
+// Parses all of `text` as a finite number.
 template <class T>
 bool parse_number(std::string_view text, T& number) {
   const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -32,7 +32,7 @@ bool parse_number(std::string_view text, T& number) {
   return whole && std::isfinite(static_cast<double>(number));
 }
 
-// "auto (what fits), serial_tree (...)": names and help come from the engine's tables.
+// Returns "auto (what fits), serial_tree (...)": names and help come from the engine's tables.
 std::string listed(const std::vector<OptionChoice>& choices) {
   std::string text;
   for (const OptionChoice& choice : choices) {
@@ -59,7 +59,7 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
   }
 }
 
-// Accepts what the field does.
+// Returns a validator with the field's range.
 template <class T>
 CLI::Validator range_of(const SamplingField<T>& field) {
   return CLI::Validator(
@@ -190,8 +190,8 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
 
 CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
                        const std::string& help) {
-  // Takes the texts as CLI11 parsed them: its conversion to a list gives brackets, braces and "" a
-  // meaning.
+  // Takes the texts as CLI11 parsed them: in its conversion to a list, brackets, braces and "" have
+  // a meaning.
   const auto take = [&texts](const CLI::results_t& given) {
     texts = given;
     return true;
@@ -253,7 +253,7 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
 
 namespace {
 
-// "greedy", or the numbers: "temperature 0.60, top_k 20, top_p 0.95, ...".
+// Returns "greedy", or the numbers: "temperature 0.60, top_k 20, top_p 0.95, ...".
 std::string default_sampling_text(const SamplingParams& sampling) {
   if (sampling.temperature == 0.0f) return "greedy";
   std::string text;
@@ -270,9 +270,10 @@ std::string default_sampling_text(const SamplingParams& sampling) {
   return text;
 }
 
-// Logs, for --verbose, what was measured and chosen.
+// Logs measurements and choices, for --verbose.
 void log_choices(const EngineOptions& options, const EngineInfo& info) {
-  std::istringstream report(options.try_splits ? "" : info.planner_report);  // it is printed then
+  // It is printed in that case.
+  std::istringstream report(options.try_splits ? "" : info.planner_report);
   for (std::string line; std::getline(report, line);) log_line(LogLevel::kInfo, line);
   log_line(LogLevel::kInfo, "chosen: numerics " + info.numeric_fingerprint + "; context of " +
                                 std::to_string(info.max_context_tokens) + " tokens; weights " +

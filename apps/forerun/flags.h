@@ -15,26 +15,27 @@ struct SamplingFlags {
   SamplingOptions options;              // the numbers that were given
   std::vector<std::string> logit_bias;  // "TOKEN:BIAS"
   uint64_t seed = 0;
-  bool random_seed = false;  // `seed` was chosen here: tell it
+  bool random_seed = false;  // `seed` was chosen here and must be reported
 };
 
 void add_engine_flags(CLI::App& command, EngineOptions& options);
-// The flags that say where the costs of Steps come from.
+// Adds the flags that control the source of the costs of Steps.
 void add_cost_flags(CLI::App& command, EngineOptions& options);
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
-// A flag that takes any text and may be repeated; commas and brackets in the text mean nothing.
+// Adds a flag that takes any text and may be repeated; commas and brackets in the text have no
+// special meaning.
 CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
                        const std::string& help);
 void add_stop_flag(CLI::App& command, std::vector<std::string>& stop);
 
-// "--top-p" of the field "top_p".
+// Returns "--top-p" for the field "top_p".
 std::string flag_name(std::string_view field);
 
-// Reads a seed: 0 to 2^64 - 1, or "random" for a random one below 2^53, which every JSON reader
-// keeps.
+// Parses a seed: 0 to 2^64 - 1, or "random" for a random one below 2^53, which every JSON parser
+// keeps exactly.
 Result<uint64_t> parse_seed(const std::string& text);
 
-// The options that were given. The others stay unset, so that the checkpoint's defaults apply.
+// Returns the given options. The others stay unset, so that the checkpoint's defaults apply.
 Result<SamplingOptions> sampling_options(const SamplingFlags& flags);
 
 // Creates the engine with a progress bar on the terminal.

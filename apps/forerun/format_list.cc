@@ -14,7 +14,7 @@ namespace {
 
 struct FormatLine {
   std::string stored;
-  std::string bits;      // of a weight in the files, its share of the scales included
+  std::string bits;      // per weight in the files, including its share of the scales
   std::string found_in;  // kinds of files
   std::string on_processors;
   std::string on_gpus;
@@ -30,8 +30,8 @@ std::vector<FormatLine> float_lines() {
           {"BF16", "16", files, kAsStored, kAsStored}};
 }
 
-// Formats whose weights are several tensors of a safetensors file; bits with groups of 128, or
-// with a scale for each output (int8, FP8).
+// Returns formats that store a weight in several tensors of a safetensors file; bits with groups of
+// 128, or with a scale for each output (int8, FP8).
 std::vector<FormatLine> layout_lines() {
   const std::string file = "safetensors";
   return {{"AWQ int4, \"gemm\"", "4.16", file, kAsStored,
@@ -46,7 +46,7 @@ double stored_bits(const BlockFormatInfo& blocks) {
   return 8.0 * static_cast<double>(blocks.bytes) / static_cast<double>(blocks.weights);
 }
 
-// The size of a weight in a kernel's memory, its share of the scales included.
+// Returns the bits of a weight in a kernel's memory, including its share of the scales.
 double kernel_bits(WeightFormat format) {
   const GroupedFormat& grouped = grouped_format(format);
   return 8.0 * static_cast<double>(section_bytes(grouped)) /

@@ -39,7 +39,7 @@ struct GenerateFlags {
   int32_t prompt_logprobs = -1;
 };
 
-// Refuses flags that would do nothing, before any model is loaded.
+// Refuses flags without effect, before any model is loaded.
 Status check(const GenerateFlags& flags) {
   const bool as_json = flags.json || flags.json_lines;
   const std::string json_flag = flags.json ? "--json" : "--json-lines";
@@ -169,7 +169,7 @@ Status generate_json(const GenerateFlags& flags, Engine& engine, const Request& 
   return status;
 }
 
-// Prints a line for each event as it comes; the last line says how the request ended.
+// Prints a line for each event as it arrives; the last line has the finish reason.
 Status generate_json_lines(Engine& engine, const Request& request) {
   const auto on_event = [&](const Event& event) {
     const bool is_scored = !event.prompt_logprobs.empty();

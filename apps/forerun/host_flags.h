@@ -1,5 +1,5 @@
-// The flags by which the processes of a launch join; a command with --hosts passes them on to each
-// process.
+// The flags with which the processes of a launch join; a command with --hosts passes them on to
+// each process.
 #pragma once
 
 #include <chrono>
@@ -24,13 +24,13 @@ struct HostFlags {
 
   std::chrono::milliseconds silence() const;
   std::chrono::milliseconds start() const;
-  // The flags as arguments. They contain the name of the secret's file, not the secret.
+  // Returns the flags as arguments. They contain the path of the secret's file, not the secret.
   std::vector<std::string> arguments() const;
 };
 
 void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& group);
 
-// Checks, before anything is started, that the file of --secret-file may be used.
+// Checks, before any process is started, that the file of --secret-file may be used.
 Status check_secret(const HostFlags& flags);
 
 // Starts MPI and greets the other processes.

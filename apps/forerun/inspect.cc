@@ -38,7 +38,7 @@ struct InspectFlags {
   std::string weights = "as_stored";
 };
 
-// Linear layers and head as stored, then in every format that --weights names.
+// Returns linear layers and head as stored, then every format of --weights.
 std::vector<WeightOverride> precisions() {
   std::vector<WeightOverride> all = {WeightOverride::kAsStored};
   for (const WeightFormat format : requantizable_formats()) all.push_back(requantize_to(format));
@@ -89,7 +89,7 @@ void print_tables(const Checkpoint& checkpoint) {
   std::cout << '\n' << format_table(memory);
 }
 
-// The files besides the weights that generate reads.
+// The files besides the weights that `generate` reads.
 struct TextFiles {
   Result<Tokenizer> tokenizer;
   Status generation_defaults;
@@ -221,7 +221,7 @@ void print_errors(WeightOverride weights, const std::vector<ErrorRow>& errors) {
             << error_table(errors);
 }
 
-// Flags that ask about a model, for messages; empty where there are none.
+// Returns the flags that ask about a model, for messages; empty if there are none.
 std::string model_flag(const InspectFlags& flags) {
   if (flags.tensors) return "--tensors";
   if (flags.all) return "--all";

@@ -7,7 +7,7 @@ namespace {
 
 using Handler = void (*)(int);
 
-volatile std::sig_atomic_t last_signal = 0;  // 0: none has come
+volatile std::sig_atomic_t last_signal = 0;  // 0: no signal has arrived
 Handler sigint_before = SIG_DFL;
 Handler sigterm_before = SIG_DFL;
 

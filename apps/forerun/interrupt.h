@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM: the first one asks the running request to stop, so that statistics still
-// come; the second one ends the process.
+// Ctrl-C and SIGTERM: the first signal asks the running request to stop, so that statistics are
+// still printed; the second one ends the process.
 #pragma once
 
 #include "forerun/status.h"
@@ -14,11 +14,11 @@ class InterruptGuard {
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  // Whether a signal has come since the last construction.
+  // Returns whether a signal has arrived since the last construction.
   static bool interrupted();
-  // kCancelled if a signal has come, else ok. A command that was interrupted returns it.
+  // Returns kCancelled if a signal has arrived, else ok. An interrupted command returns it.
   static Status status();
-  // The process's exit code after kCancelled: 128 plus the signal's number, as in a shell.
+  // Returns the process's exit code after kCancelled: 128 plus the signal's number, as in a shell.
   static int exit_code();
 };
 

@@ -34,11 +34,12 @@ std::string shared_folder;
 std::function<Result<std::unique_ptr<Engine>>(const EngineOptions&)> make = Engine::create;
 
 Status run_rank(const HostFlags& flags, EngineOptions& engine, const std::function<Status()>& run) {
-  must_end_launch = true;  // whoever cannot join leaves others waiting for it
+  must_end_launch = true;  // others wait for a process that cannot join
   FORERUN_ASSIGN_OR_RETURN(engine.hosts, join_hosts(flags));
   const bool is_coordinator = engine.hosts->is_coordinator();
   Status status = is_coordinator ? run() : run_stage_host(engine);
-  // A coordinator that fails by itself has told the others, who leave as after a good end.
+  // A coordinator that fails by itself has told the other processes, which then leave as after a
+  // success.
   must_end_launch = engine.hosts->has_lost_anybody() || !engine.hosts->failure().ok() ||
                     (!is_coordinator && !status.ok());
   engine.hosts.reset();
@@ -89,7 +90,7 @@ Result<std::unique_ptr<Engine>> make_isolated(const std::string& program, int32_
   return create_supervised_engine(std::move(options));
 }
 
-// From now on make_engine() makes supervised engines over the hosts of --hosts.
+// Makes make_engine() return supervised engines over the hosts of --hosts from now on.
 Status supervise(const LaunchFlags& flags) {
   MpirunOptions mpirun;
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--hosts", flags.start.file));
@@ -184,7 +185,7 @@ Status isolate_engine(int32_t relaunches) {
 
 int leave_launch(int exit_code) {
   leave_mpi(must_end_launch, exit_code == 0 ? 1 : exit_code);
-  if (!shared_folder.empty()) rmdir(shared_folder.c_str());  // the last one here removes it
+  if (!shared_folder.empty()) rmdir(shared_folder.c_str());  // the last process here removes it
   return exit_code;
 }
 

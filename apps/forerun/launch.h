@@ -16,8 +16,8 @@ namespace forerun::app {
 // Adds the flags of several hosts to a command. Before `run` is called, EngineOptions::hosts is set
 // in `engine`; a rank that is a stage serves its stage instead of calling `run`. With --hosts,
 // `run` is called in this process, and make_engine() returns an engine over the hosts. If
-// `runs_there` returns true, since the command needs more than requests (traces, say), rank 0 of
-// the launch runs the whole command instead.
+// `runs_there` returns true, since the command needs more than requests (for example traces), rank
+// 0 of the launch runs the whole command instead.
 Command with_hosts(
     CLI::App* command, EngineOptions* engine, std::function<Status()> run,
     std::function<bool()> runs_there = [] { return false; });
@@ -25,18 +25,18 @@ Command with_hosts(
 // Calls Engine::create() or, with --hosts, makes a supervised engine.
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 
-// From now on make_engine() runs the engine in a process of its own, which is restarted when it
-// dies; for `relaunches` see SupervisorOptions. Fails with --hosts, which does so already.
+// Makes make_engine() run the engine in a process of its own from now on, which is restarted when
+// it dies; for `relaunches` see SupervisorOptions. Fails with --hosts, which already does so.
 Status isolate_engine(int32_t relaunches);
 
-// The hidden command that the ranks of a supervised launch run.
+// Adds the hidden command that the ranks of a supervised launch run.
 Command add_serve_launch(CLI::App& app);
 
 // Leaves the launch, if there is one, at the end of the process. Returns `exit_code`.
 int leave_launch(int exit_code);
-// Whether leave_launch() then ends all processes of the launch.
+// Sets whether leave_launch() ends all processes of the launch.
 void end_launch_when_leaving(bool ends);
-// leave_launch() also removes this folder if it is empty.
+// Makes leave_launch() also remove this folder if it is empty.
 void remove_when_leaving(const std::string& folder);
 
 }  // namespace forerun::app

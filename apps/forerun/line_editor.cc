@@ -23,7 +23,8 @@ namespace {
 
 constexpr int kHistoryLines = 1000;
 
-// libedit reads characters as the locale has them: without one, é would be two keys.
+// Sets a UTF-8 locale: libedit decodes characters by the locale, and without one é would be two
+// keys.
 void take_utf8() {
   for (const char* locale : {"", "C.UTF-8", "en_US.UTF-8"}) {
     if (std::setlocale(LC_CTYPE, locale) == nullptr) continue;
@@ -37,8 +38,8 @@ unsigned char begin_another_line(EditLine* editor, int) {
   return el_insertstr(editor, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-// Bracketed paste: a terminal that is asked for it puts pasted text between two marks, so that line
-// breaks in the text do not end the message, and tabs and escapes are not taken for keys.
+// Bracketed paste: on request, a terminal puts pasted text between two marks, so that line breaks
+// in the text do not end the message, and tabs and escapes are not handled as keys.
 constexpr std::string_view kAskForPasteMarks = "\x1b[?2004h";
 constexpr std::string_view kNoPasteMarks = "\x1b[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
@@ -55,7 +56,7 @@ unsigned char insert_paste(EditLine* editor, int) {
     const bool is_break = key == L'\r' || key == L'\n';
     if (key == L'\n' && at > 0 && text[at - 1] == L'\r') continue;
     if (is_break) kept += L'\n';
-    // Other control characters would be taken for keys that nobody has pressed.
+    // Other control characters would act as keys that were not pressed.
     if (!is_break && (key == L'\t' || (key >= 0x20 && key != 0x7f))) kept += key;
   }
   if (kept.empty()) return CC_NORM;
@@ -72,7 +73,7 @@ unsigned char clear_text(EditLine* editor, int) {
 
 unsigned char suspend(EditLine*, int) {
   std::cout << kNoPasteMarks << std::flush;
-  raise(SIGTSTP);  // libedit's handler gives the terminal back meanwhile
+  raise(SIGTSTP);  // libedit's handler restores the terminal meanwhile
   std::cout << kAskForPasteMarks << std::flush;
   return CC_REDISPLAY;
 }
@@ -91,7 +92,7 @@ struct LineEditor::Terminal {
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string path;
-  termios before{};  // the terminal as the shell has left it
+  termios before{};  // the terminal's state as the shell left it
   bool is_known = tcgetattr(STDIN_FILENO, &before) == 0;
 
   explicit Terminal(std::string history_path) : path(std::move(history_path)) {
@@ -109,9 +110,9 @@ struct LineEditor::Terminal {
     el_set(editor, EL_ADDFN, "another-line", "Begin another line", begin_another_line);
     el_set(editor, EL_ADDFN, "clear-text", "Clear the text", clear_text);
     el_set(editor, EL_ADDFN, "suspend", "Back to the shell", suspend);
-    // Inserting into a line that takes several rows would lose the characters behind the insertion:
-    // libedit tells the terminal to shift a row's characters, although they have moved to the next
-    // row. For a terminal without these abilities it writes the characters again.
+    // Inserting into a line of several rows would lose the characters after the insertion: libedit
+    // tells the terminal to shift a row's characters, although they have moved to the next row. For
+    // a terminal without these abilities it writes the characters again.
     for (const char* ability : {"ic", "IC", "im", "ei", "dc", "DC", "dm", "ed"}) {
       el_set(editor, EL_SETTC, ability, "", nullptr);
     }
@@ -119,7 +120,7 @@ struct LineEditor::Terminal {
     el_set(editor, EL_BIND, "^[^J", "another-line", nullptr);
     el_set(editor, EL_BIND, "^[^M", "another-line", nullptr);
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    // Ctrl-C is a key while a line is typed, and a signal again while an answer comes.
+    // Ctrl-C is a key while a line is typed, and a signal again while an answer is printed.
     el_set(editor, EL_SETTY, "-d", "-isig", nullptr);
     el_set(editor, EL_BIND, "^C", "clear-text", nullptr);
     el_set(editor, EL_BIND, "^Z", "suspend", nullptr);
@@ -137,8 +138,8 @@ struct LineEditor::Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // Until the next text is asked for, keys are neither shown nor acted upon, except Ctrl-C and
-  // other signals: the keys wait and become the beginning of that text.
+  // Holds keys back until the next text is read: they are neither shown nor handled, except Ctrl-C
+  // and other signals: the keys wait and become the beginning of that text.
   void hold_keys_back() const {
     if (!is_known) return;
     termios quiet = before;
@@ -170,8 +171,8 @@ std::optional<std::string> LineEditor::read() {
     return text;
   }
   std::cout << kAskForPasteMarks << std::flush;
-  // Before the prompt is seen: by itself libedit takes the keys after it, and Ctrl-C between the
-  // two would be a signal.
+  // Done before the prompt is shown: by default libedit takes only the keys after it, and Ctrl-C
+  // between the two would be a signal.
   el_set(terminal_->editor, EL_PREP_TERM, 1);
   int bytes = 0;
   const char* line = el_gets(terminal_->editor, &bytes);

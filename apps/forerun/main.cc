@@ -1,5 +1,5 @@
-// The command line. Exit codes: 0 success, 1 a failure named on stderr, 2 flags that make no sense,
-// 130 and 143 where Ctrl-C or SIGTERM cut a request short.
+// The command line. Exit codes: 0 success, 1 a failure named on stderr, 2 invalid flags, 130 and
+// 143 if Ctrl-C or SIGTERM ended a request early.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
@@ -23,7 +23,7 @@
 namespace forerun::app {
 namespace {
 
-// One line on stderr; gives the process's exit code.
+// Prints one line on stderr; returns the process's exit code.
 int fail(const std::string& message) {
   std::cerr << paint(stderr, Colour::kRed, "forerun: ") << terminal_text(message) << std::endl;
   return 1;
@@ -41,8 +41,8 @@ int run_parsed(const std::vector<Command>& commands) {
   return 2;
 }
 
-// `forerun help`, `forerun help generate` and `forerun version`, as other programs have them, in
-// flags; backwards, as CLI11 takes them.
+// Converts `forerun help`, `forerun help generate` and `forerun version`, which other programs also
+// have, to flags; in reverse order, as CLI11 takes them.
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!arguments.empty() && arguments.front() == "version") arguments.front() = "--version";
@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
       fail(describe_parse_error(app, error));
       return 2;
     }
-    app.exit(error);  // prints the help or version that was asked for
+    app.exit(error);  // prints the requested help or version
     const Status written = flush_stdout();
     return written.ok() ? 0 : fail(written.message());
   }

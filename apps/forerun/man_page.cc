@@ -1,4 +1,4 @@
-// forerun man: the manual page, from CLI11's tables.
+// forerun man: prints the manual page, from CLI11's tables.
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -8,8 +8,8 @@
 namespace forerun::app {
 namespace {
 
-// Text that roff takes as it is: backslashes, a hyphen that is a minus, and no request at a line's
-// beginning.
+// Returns text that roff does not interpret: escapes backslashes, makes a hyphen a minus, and
+// leaves no request at the beginning of a line.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -17,7 +17,7 @@ std::string whole_name(const ModuleRead& read) {
          (read.is_tied_head ? " (tied)" : "");
 }
 
-// "self_attn.q_proj" of "model.layers.3.self_attn.q_proj"
+// Returns "self_attn.q_proj" for "model.layers.3.self_attn.q_proj".
 std::string kind_name(const ModuleRead& read) {
   const std::string name = whole_name(read);
   if (read.module.id.layer < 0) return name;
@@ -35,7 +35,7 @@ bool alike(const ModuleRow& left, const ModuleRow& right) {
          left.processors.format == right.processors.format && left.gpus.format == right.gpus.format;
 }
 
-// "0-3, 5"
+// Returns "0-3, 5".
 std::string ranges_of(const std::vector<int32_t>& layers) {
   std::string text;
   for (size_t begin = 0; begin < layers.size();) {
@@ -50,7 +50,7 @@ std::string ranges_of(const std::vector<int32_t>& layers) {
 
 std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-// "bf16, rounded"; nothing is said of what stays as it is.
+// Returns "bf16, rounded"; omits that a format stays unchanged.
 std::string read_text(const ModuleRow::Read& read) {
   if (read.format.empty()) return "refused";
   return read.change == "as stored" ? read.format : read.format + ", " + read.change;

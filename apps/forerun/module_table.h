@@ -1,5 +1,5 @@
-// `forerun inspect`: what is stored, what processors and GPUs read in its place, and how far
-// rounded weights are from the stored ones.
+// `forerun inspect`: the stored formats, the formats that processors and GPUs use instead, and the
+// distance of rounded weights from the stored ones.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,12 +12,12 @@
 
 namespace forerun::app {
 
-// One module, or all of a kind that are stored and read alike.
+// One module, or all modules of a kind that are stored and read alike.
 struct ModuleRow {
-  std::string modules;          // "self_attn.q_proj"; of one module the whole name
-  std::vector<int32_t> layers;  // ascending; none for a module of no layer
+  std::string modules;          // "self_attn.q_proj"; the whole name of a single module
+  std::vector<int32_t> layers;  // ascending; empty for a module outside the layers
   std::string stored;
-  int64_t stored_bytes = 0;  // 0 for a tied head: the embedding's count already
+  int64_t stored_bytes = 0;  // 0 for a tied head, since the embedding's count
   struct Read {
     std::string format;  // empty: refused
     std::string change;  // weight_change_name()
@@ -26,10 +26,10 @@ struct ModuleRow {
   Read processors, gpus;
 };
 
-// With `each_module` a row a module.
+// Returns one row per module with `each_module`, otherwise one per kind.
 std::vector<ModuleRow> module_rows(const Checkpoint& checkpoint, WeightOverride weights,
                                    bool each_module);
-// The rows with their sums, for people.
+// Returns the rows with their sums, for people.
 std::string module_table(const std::vector<ModuleRow>& rows);
 nlohmann::ordered_json to_json(const std::vector<ModuleRow>& rows);
 
@@ -39,12 +39,13 @@ struct ErrorRow {
   std::string stored, rounded_to;
   double relative = 0;  // Frobenius norm of the error over that of the weights
   double largest = 0;   // the largest |rounded - stored|
-  std::string worst;    // the module of the largest relative error
+  std::string worst;    // the module with the largest relative error
   double worst_relative = 0;
 };
 
-// What processors round with `weights`; with WeightOverride::kAsStored what GPUs round to bf16.
-// Reads every rounded weight, with a progress bar.
+// Returns the errors of the weights that processors round with `weights`; with
+// WeightOverride::kAsStored of those that GPUs round to bf16. Reads every rounded weight, with a
+// progress bar.
 Result<std::vector<ErrorRow>> rounding_errors(const Checkpoint& checkpoint, WeightOverride weights);
 std::string error_table(const std::vector<ErrorRow>& rows);
 nlohmann::ordered_json to_json(const std::vector<ErrorRow>& rows);

@@ -6,7 +6,7 @@
 namespace forerun::app {
 namespace {
 
-// Damerau and Levenshtein's distance, of neighbours that are swapped at most once. Names are short.
+// Returns the Damerau-Levenshtein distance, with neighbours swapped at most once. Names are short.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t row = 0; row <= a.size(); ++row) {
@@ -28,7 +28,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 64;  // no flag is as long
+  constexpr size_t kLongest = 64;  // longer than any flag
   if (typed.size() > kLongest) return "";
   std::string nearest;
   size_t min_distance = std::max<size_t>(1, typed.size() / 3) + 1;

@@ -1,4 +1,4 @@
-// Suggests the name that a mistyped one probably means.
+// Suggests the most likely name for a mistyped one.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace forerun::app {
 
-// The name that takes the fewest insertions, deletions, replacements and swaps of neighbours; empty
-// if every name takes more of them than a third of the letters.
+// Returns the name that takes the fewest insertions, deletions, replacements and swaps of
+// neighbours; empty if every name takes more of them than a third of the letters.
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& names);
 
 }  // namespace forerun::app

@@ -8,8 +8,8 @@
 namespace forerun::app {
 
 // A process of a launch cannot go on without its parent: mpirun or, on another host, mpirun's
-// daemon. If the parent dies, the system kills this process. Should the system not do so, this
-// process notices by itself, even if it was stopped meanwhile, and ends with exit code 1.
+// daemon. If the parent dies, the system kills this process. If the system does not, this process
+// detects it by itself, even if it was stopped meanwhile, and ends with exit code 1.
 class ParentWatch {
  public:
   ParentWatch();

@@ -17,7 +17,7 @@ std::string meant(const std::string& nearest) {
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
 
-// CLI11's names of types, as they stand in help, in words.
+// Returns the words for a CLI11 type name, as help shows it.
 std::string in_words(const std::string& type) {
   if (type == "INT") return "a whole number";
   if (type == "UINT") return "a whole number, 0 or more";
@@ -25,7 +25,7 @@ std::string in_words(const std::string& type) {
   return type.empty() ? "no value" : type;
 }
 
-// The part of an argument that names a flag: --max-tokens of --max-tokens=3, -n of -n3.
+// Returns the part of an argument that names a flag: --max-tokens of --max-tokens=3, -n of -n3.
 std::string flag_of(const std::string& argument) {
   if (argument.starts_with("--")) return argument.substr(0, argument.find('='));
   return argument.substr(0, 2);
@@ -43,7 +43,7 @@ std::string describe_extra(const CLI::App& app, const CLI::App& command,
   return "there is no flag " + flag + meant(flag.size() > 2 ? nearest_name(flag, names) : "");
 }
 
-// "Could not convert: --max-tokens = abc" with the type that is accepted.
+// Describes "Could not convert: --max-tokens = abc" with the accepted type.
 std::string describe_conversion(const CLI::App& command, const std::string& what) {
   const size_t colon = what.find(": ");
   const size_t equals = what.find(" = ", colon);
@@ -54,7 +54,8 @@ std::string describe_conversion(const CLI::App& command, const std::string& what
          "'; accepted: " + in_words(option == nullptr ? "" : option->get_type_name());
 }
 
-// "--seed: At Most 1 required but received 2" and "--json: 1 required TEXT missing", in words.
+// Describes "--seed: At Most 1 required but received 2" and "--json: 1 required TEXT missing" in
+// words.
 std::string describe_count(const std::string& what) {
   const size_t colon = what.find(": ");
   if (colon == what.npos) return what;

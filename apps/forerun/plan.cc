@@ -33,7 +33,7 @@ struct PlanFlags {
   std::string model;
   std::string draft;
   std::string gpus;
-  EngineOptions engine;  // of devices that are measured
+  EngineOptions engine;  // options of measured devices
   std::vector<std::string> batches;
   std::vector<std::string> contexts;
   std::vector<std::string> views;
@@ -50,7 +50,7 @@ Status refuse(const std::string& flag, const std::string& found, const std::stri
   return {StatusCode::kInvalidArgument, flag + ": found " + found + "; accepted: " + accepted};
 }
 
-// Ascending and distinct.
+// Returns the numbers in ascending order, each once.
 Result<std::vector<int64_t>> numbers(const std::string& flag, const std::vector<std::string>& texts,
                                      int64_t max) {
   std::vector<int64_t> values;
@@ -76,14 +76,14 @@ struct NamedConfig {
   ModelConfig config;
 };
 
-// "8b" of 8b/config.json, 8b.config.json and 8b.json.
+// Returns "8b" for 8b/config.json, 8b.config.json and 8b.json.
 std::string name_of_config(const fs::path& file) {
   if (file.filename() == "config.json") return fs::absolute(file).parent_path().filename().string();
   const fs::path stem = file.stem();
   return stem.extension() == ".config" ? stem.stem().string() : stem.string();
 }
 
-// A checkpoint, or its config.json alone: a plan needs no weights.
+// Reads a checkpoint, or only its config.json: a plan needs no weights.
 Result<NamedConfig> read_config(const std::string& model) {
   std::error_code ignored;
   if (fs::is_regular_file(model, ignored) && !is_gguf_path(model)) {

@@ -1,4 +1,4 @@
-// A plan as a readable text and as JSON.
+// A plan as readable text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,23 @@ struct CriticalContexts {
 
 struct PlanReport {
   PlannedMachine machine;
-  std::string machine_note;  // where the costs come from
+  std::string machine_note;  // source of the costs
   std::string model;
   std::string draft;  // empty: none
   std::vector<PlanCandidate> candidates;
-  std::vector<BatchPlan> plans;  // by batch, then context
+  std::vector<BatchPlan> plans;  // sorted by batch, then context
   std::vector<CriticalContexts> critical;
-  // The inflection point between the first and the last number of sequences; absent if there is
-  // only one number.
+  // The inflection point between the first and the last number of sequences; unset if there is only
+  // one number.
   bool has_inflection = false;
   std::optional<int64_t> inflection;
-  int64_t longest_context = 0;  // the model's
+  int64_t longest_context = 0;  // of the model
 };
 
-// "snapkv 2049", "draft", "draft with streaming_llm 512"; "plain decoding" for kPlain.
+// Returns "snapkv 2049", "draft" or "draft with streaming_llm 512"; "plain decoding" for kPlain.
 std::string name_of(const std::vector<PlanCandidate>& candidates, int32_t candidate);
 
-// A table for each load: the best setting of each candidate or, with `all`, every setting.
+// Returns a table for each load: the best setting of each candidate or, with `all`, every setting.
 std::string plan_text(const PlanReport& report, bool all);
 std::string plan_json(const PlanReport& report);
 

@@ -18,20 +18,19 @@ constexpr double kLeft = 112.0;
 constexpr double kTop = 90.0;
 constexpr double kWidth = 640.0;
 constexpr double kHeight = 430.0;
-constexpr double kLegend = 216.0;  // right of the map
+constexpr double kLegend = 216.0;  // width to the right of the map
 constexpr double kBottom = 84.0;
-constexpr size_t kColumns = 60;  // of the map
+constexpr size_t kColumns = 60;  // columns of the map
 constexpr size_t kRows = 44;
 constexpr double kMarkHeight = 28.0;
 
-constexpr double kNothing =
-    std::numeric_limits<double>::quiet_NaN();  // nothing can be guessed with
-constexpr double kNoRoom = -1.0;               // does not fit the memory
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // no setting can speculate
+constexpr double kNoRoom = -1.0;  // does not fit into the memory
 
 struct Rgb {
   int red, green, blue;
 };
-// Colours go from red below a gain of 1 over white to green above it. Red is full at kWorst, green
+// Colours go from red for a gain below 1 over white to green above it. Red is full at kWorst, green
 // at the largest gain.
 constexpr double kWorst = 0.5;
 constexpr Rgb kWhite = {255, 255, 255};
@@ -68,7 +67,7 @@ void text(std::string& out, double x, double y, const char* anchor, int size, co
   out += escaped(words) + "</text>\n";
 }
 
-// A logarithmic axis from the first to the last of some values; one value lies in its middle.
+// A logarithmic axis from the first to the last of some values; a single value is in its middle.
 class Axis {
  public:
   Axis(double first, double last) : low_(std::log(first)), span_(std::log(last) - low_) {}
@@ -85,8 +84,8 @@ class Axis {
 struct Surface {
   Axis across;  // sequences
   Axis down;    // tokens, upwards
-  // By row from below and column: the best speed-up of a setting that speculates, kNothing,
-  // kNoRoom.
+  // Indexed by row from below, and column: the best speed-up of a setting that speculates, kNothing
+  // or kNoRoom.
   std::vector<std::vector<double>> gain;
   double max_gain = 1.0;
 
@@ -100,7 +99,7 @@ double gain_of(const BatchPlan& plan) {
   return best == nullptr ? kNothing : best->speedup;
 }
 
-// Between whole numbers of sequences by interpolation, so that lines have no steps at small ones.
+// Interpolates between whole numbers of sequences, so that lines have no steps at small numbers.
 double gain_at(const SurfacePicture& picture, double sequences, int64_t context) {
   const auto gain = [&](double whole) {
     return gain_of(
@@ -138,7 +137,7 @@ std::string colour_of(double gain, double max_gain) {
   const bool pays = gain >= 1.0;
   double share = pays ? std::log(gain) / std::log(std::max(max_gain, 1.05))
                       : std::log(gain) / std::log(kWorst);
-  // Few shades, so that neighbours join.
+  // Uses few shades, so that neighbouring cells join.
   share = std::round(16.0 * std::clamp(share, 0.0, 1.0)) / 16.0;
   const Rgb end = pays ? kGreen : kRed;
   const auto mixed = [&](int from, int to) {
@@ -153,7 +152,7 @@ std::string colour_of(double gain, double max_gain) {
 void draw_map(std::string& out, const Surface& surface) {
   constexpr double kCellWidth = kWidth / kColumns;
   constexpr double kCellHeight = kHeight / kRows;
-  std::map<std::string, std::string> paths;  // by colour: a box for each run of its cells
+  std::map<std::string, std::string> paths;  // keyed by colour: a box for each run of its cells
   for (size_t row = 0; row < kRows; ++row) {
     const double top = kTop + kHeight - static_cast<double>(row + 1) * kCellHeight;
     for (size_t column = 0; column < kColumns;) {
@@ -171,12 +170,12 @@ void draw_map(std::string& out, const Surface& surface) {
   }
 }
 
-// The line on which the gain is `level`, by marching squares between the cells' middles. Cells
-// without a gain end it.
+// Styles of the line where the gain is `level`, drawn by marching squares between the cells'
+// centres. Cells without a gain end it.
 constexpr const char* kThick = "stroke=\"#000000\" stroke-width=\"2.5\"";
 constexpr const char* kDashed = "stroke=\"#333333\" stroke-width=\"0.7\" stroke-dasharray=\"4 3\"";
 
-// Returns whether the map has such a line.
+// Draws the line; returns whether the map has one.
 bool draw_contour(std::string& out, const Surface& surface, double level, const char* style) {
   const auto point = [&](double column, double row) {
     return std::pair(kLeft + kWidth * (column + 0.5) / kColumns,
@@ -185,7 +184,7 @@ bool draw_contour(std::string& out, const Surface& surface, double level, const 
   std::string path;
   for (size_t row = 0; row + 1 < kRows; ++row) {
     for (size_t column = 0; column + 1 < kColumns; ++column) {
-      // Corners against the clock from below left.
+      // Corners counterclockwise from the lower left.
       constexpr std::array<std::pair<int, int>, 4> kCorners = {{{0, 0}, {1, 0}, {1, 1}, {0, 1}}};
       std::array<double, 4> above{};
       bool known = true;
@@ -242,7 +241,7 @@ void draw_axes(std::string& out, const SurfacePicture& picture, const Surface& s
 
 // The text beside a load's dot.
 struct Mark {
-  std::string gain;  // empty: the dot alone
+  std::string gain;  // empty: only the dot
   std::string with;
   std::string tip;
 };
@@ -266,7 +265,7 @@ Mark mark_of(const SurfacePicture& picture, const BatchLoad& load) {
   return mark;
 }
 
-// A mark that would cover another keeps its dot alone.
+// Draws the marks of all loads. A mark that would cover another is reduced to its dot.
 void draw_marks(std::string& out, const SurfacePicture& picture, const Surface& surface) {
   struct Box {
     double left, top, right, bottom;
@@ -278,7 +277,7 @@ void draw_marks(std::string& out, const SurfacePicture& picture, const Surface& 
       const double x = surface.x(batch);
       const double y = surface.y(static_cast<double>(context));
       add(out, R"(<g class="load"><circle cx="%.1f" cy="%.1f" r="2.5" fill="#222222"/>)", x, y);
-      // Inside the map, whichever edge the load lies on.
+      // Inside the map, for a load at any edge.
       const double width = 5.2 * static_cast<double>(std::max(mark.with.size(), size_t{6}));
       const bool to_left = x + width > kLeft + kWidth;
       const double top = y + kMarkHeight > kTop + kHeight ? y - kMarkHeight : y;
@@ -299,13 +298,13 @@ void draw_marks(std::string& out, const SurfacePicture& picture, const Surface& 
   }
 }
 
-// `thick`: whether there is the line of 1; `dashed`: the gains of the dashed lines.
+// `thick`: whether there is a line of gain 1; `dashed`: the gains of the dashed lines.
 void draw_legend(std::string& out, const Surface& surface, bool thick,
                  const std::vector<double>& dashed) {
   const double left = kLeft + kWidth + 28.0;
   constexpr double kBar = 200.0;
   text(out, left, kTop - 12.0, "start", 12, "#222222", "speed-up, best setting");
-  // The bar is even in logarithms, as the colours are.
+  // The bar is linear in logarithms, like the colours.
   const double low = std::log(kWorst);
   const double high = std::log(std::max(surface.max_gain, 1.05));
   constexpr int kSteps = 50;

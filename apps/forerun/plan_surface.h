@@ -1,5 +1,5 @@
 // A picture of the predicted gain of speculation over batch and context: a heat map, the line from
-// which on speculation pays, and the loads that were asked for.
+// which on speculation pays, and the requested loads.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct SurfacePicture {
   std::string title;
   std::vector<std::string> subtitles;  // at most two lines
   std::vector<int32_t> batches;        // ascending, distinct, not empty: marked, and the axis
-  std::vector<int64_t> contexts;       // the same, tokens
+  std::vector<int64_t> contexts;       // the same, in tokens
   // Returns the plan of any load in these ranges.
   std::function<BatchPlan(const BatchLoad&)> plan;
   // Returns a short name of a candidate, for the marks.
   std::function<std::string(int32_t candidate)> label_of;
 };
 
-// An SVG document.
+// Returns an SVG document.
 std::string surface_svg(const SurfacePicture& picture);
 
 }  // namespace forerun::app

@@ -27,7 +27,7 @@ Result<Completion> run_request(Engine& engine, Request request,
     if (!event) continue;
     on_event(*event);
     if (!std::cout && !cancelled) {
-      stream->cancel();  // nobody can read the rest
+      stream->cancel();  // the rest has no reader
       cancelled = true;
     }
     completion.text += event->text;
@@ -77,7 +77,7 @@ std::string describe_emulation(const Engine& engine) {
 Result<Comparison> compare_with_plain(Engine& engine, Request request, const Completion& shown) {
   constexpr double kShortSeconds = 2.0;
   request.record_rounds = false;
-  request.share_prefix = false;  // each reads its own prompt
+  request.share_prefix = false;  // each request reads its own prompt
   Request plainly = request;
   plainly.speculation = SpeculationOptions{.strategy = "autoregressive"};
   Comparison comparison{shown, {}, true};

@@ -1,4 +1,4 @@
-// forerun serve: the OpenAI-compatible server, until Ctrl-C or SIGTERM.
+// forerun serve: runs the OpenAI-compatible server until Ctrl-C or SIGTERM.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kKeyVariable = "FORERUN_API_KEY";
 constexpr int32_t kMaxWaitingRequests = 256;
 constexpr std::chrono::seconds kLastWords{2};
-constexpr int32_t kRelaunches = 10;  // failures within ten minutes, with no work done between
+constexpr int32_t kRelaunches = 10;  // failures within ten minutes without progress between them
 
 struct ServeFlags {
   EngineOptions engine;
@@ -61,7 +61,7 @@ Result<server::AccessOptions> access_options(const ServeFlags& flags) {
     if (!keys.ok()) return keys.status().with_context("--api-key-file");
     access.api_keys.insert(access.api_keys.end(), keys->begin(), keys->end());
   }
-  // Where it listens for others too, they know it by names that are not known here.
+  // If it also listens for other machines, their names for it are not known here.
   std::vector<std::string> names = server::hosts_of_address(flags.http.host);
   if (!names.empty() || !access.hosts.empty()) {
     access.hosts.insert(access.hosts.end(), names.begin(), names.end());
@@ -70,8 +70,8 @@ Result<server::AccessOptions> access_options(const ServeFlags& flags) {
 }
 
 // Ends the server at the first signal, once its requests are done or --drain-seconds are over. The
-// second signal cuts off the requests that are left; the third one does not wait until they have
-// been told.
+// second signal cuts off the remaining requests; the third one does not wait until they have been
+// told.
 class Shutdown {
  public:
   Shutdown(server::EventLoop& loop, server::ApiServer& api, server::HttpServer& http,
@@ -88,7 +88,7 @@ class Shutdown {
   }
 
  private:
-  // Requests that are left get an error, and their clients have kLastWords to read it.
+  // Sends an error to the remaining requests; their clients have kLastWords to read it.
   void cut_off() {
     if (std::exchange(cut_off_, true)) return end();
     api_.cut_off();

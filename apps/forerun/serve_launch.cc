@@ -1,6 +1,6 @@
-// forerun serve-launch: what every process of a supervised launch runs. Rank 0 has the engine and
-// speaks with the supervisor through mpirun's standard input and output; the others get the
-// engine's options from it and are its stages.
+// forerun serve-launch: the command that every process of a supervised launch runs. Rank 0 has the
+// engine and communicates with the supervisor through mpirun's standard input and output; the
+// others get the engine's options from it and are its stages.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +35,8 @@ struct ServeFlags {
   bool answer = false;
 };
 
-// The supervisor's descriptors, out of the way of whatever else reads or prints in this process.
+// The supervisor's descriptors, moved so that no other code in this process reads or prints to
+// them.
 struct Standard {
   int input = -1;
   int output = -1;
@@ -53,7 +54,8 @@ Result<Standard> take_standard() {
                 std::string("serve-launch: no descriptor: ") + std::strerror(errno));
 }
 
-// Memory that processes of this machine share is the launch's: its supervisor removes it.
+// Makes the memory that processes of this machine share belong to the launch: its supervisor
+// removes it.
 void share_memory_in(const std::string& name) {
   const std::string folder = LaunchFolder::memory_folder(name).string();
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return;  // MPI finds another place
@@ -61,7 +63,7 @@ void share_memory_in(const std::string& name) {
   setenv("OMPI_MCA_btl_vader_backing_directory", folder.c_str(), /*overwrite=*/1);
 }
 
-// `hosts` null: this process is all of the launch.
+// `hosts` null: this process is the whole launch.
 Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts) {
   ServedEngine served;
   served.input = standard.input;
@@ -90,10 +92,11 @@ Status serve_launch(const ServeFlags& flags) {
       return Status(StatusCode::kInvalidArgument, "--launch-folder: found '" + flags.folder +
                                                       "'; accepted: a name that a supervisor made");
     }
-    LaunchFolder::leave_sweeper(flags.folder);  // it forks, so while the process has one thread
+    // It forks, so the process must have only one thread.
+    LaunchFolder::leave_sweeper(flags.folder);
     if (!flags.answer) LaunchFolder::remove_abandoned();
   }
-  if (flags.answer) return Status();  // that the program runs is the answer
+  if (flags.answer) return Status();  // the answer is that the program runs
   const ParentWatch watch;            // watches mpirun, or mpirun's daemon on this host
   log_to_supervisor();
   std::signal(SIGPIPE, SIG_IGN);
@@ -116,7 +119,7 @@ Status serve_launch(const ServeFlags& flags) {
 
 Command add_serve_launch(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve-launch", "A process of a supervised launch");
-  command->group("");  // for supervisors alone
+  command->group("");  // only for supervisors
   auto flags = std::make_shared<ServeFlags>();
   add_host_flags(*command, flags->hosts, "");
   command->add_option("--launch-folder", flags->folder);

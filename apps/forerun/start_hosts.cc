@@ -31,7 +31,7 @@ namespace {
 
 constexpr int kNotFound = 127;
 
-// This process's arguments as they were given, its program by its path.
+// Returns this process's arguments unchanged, with its program as a path.
 Result<std::vector<std::string>> own_command() {
   FORERUN_ASSIGN_OR_RETURN(const std::string arguments, read_text("--hosts", "/proc/self/cmdline"));
   std::vector<std::string> command;
@@ -60,7 +60,7 @@ void print(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// Returns the child's exit code, or 128 plus the signal that ended it. Passes signals to this
+// Returns the child's exit code, or 128 plus the signal that ended it. Passes signals of this
 // process on to the child. Writes the lines that the child puts into `errors` to standard error,
 // without mpirun's boxes.
 int wait_for(pid_t child, LineReader& errors, MpirunNotices& notices) {
@@ -69,9 +69,9 @@ int wait_for(pid_t child, LineReader& errors, MpirunNotices& notices) {
   for (bool ended = false; !ended;) {
     ended = waitpid(child, &status, WNOHANG) != 0;
     std::vector<std::string> lines;
-    static_cast<void>(errors.read(lines));  // false at the end, when no more lines come
+    static_cast<void>(errors.read(lines));  // false at the end, when no more lines arrive
     for (std::string& line : lines) print(notices.push(std::move(line)));
-    // In this process system calls that wait are restarted after a signal, so this polls instead.
+    // In this process blocking system calls are restarted after a signal, so this polls instead.
     if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (InterruptGuard::interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);
   }

@@ -10,15 +10,15 @@ namespace forerun::app {
 
 struct HostStart {
   std::string file;     // hosts/host_file.h
-  std::string network;  // an interface, or a network as 10.0.0.0/24; empty: all
+  std::string network;  // an interface, or a network such as 10.0.0.0/24; empty: all
 };
 
-// The path of this program.
+// Returns the path of this program.
 Result<std::string> own_program();
 
 // Runs until the launch ends. Rank 0 has this process's input and output. No shell is run, and
-// mpirun ends with this process. Fails if the launch has failed, with what mpirun or a rank wrote
-// as the reason; with kCancelled if a signal came.
+// mpirun ends with this process. Fails if the launch has failed, with the output of mpirun or a
+// rank as the reason; with kCancelled if a signal arrived.
 Status start_on_hosts(const HostStart& start);
 
 }  // namespace forerun::app

@@ -29,7 +29,7 @@ const char* escape_of(Colour colour) {
   return "";
 }
 
-// The number of characters, not bytes; good enough for tables of numbers and names.
+// Returns the number of characters, not bytes; sufficient for tables of numbers and names.
 size_t display_width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
@@ -55,7 +55,7 @@ void ProgressBar::update(const std::string& what, double fraction) {
   if (permille == last_permille_ && what == last_what_) return;
   last_permille_ = permille;
   last_what_ = what;
-  constexpr int kWidth = 20;  // a line of 80 columns has room for what is being done
+  constexpr int kWidth = 20;  // a line of 80 columns has room for the name of the work
   const int filled = permille * kWidth / 1000;
   std::string bar;
   for (int cell = 0; cell < kWidth; ++cell) bar += cell < filled ? "█" : "░";

@@ -1,4 +1,4 @@
-// Output for people: colours, a progress bar, aligned tables. Nothing is coloured or drawn if the
+// Output for people: colours, a progress bar, aligned tables. Without colours and drawings if the
 // stream is not a terminal or NO_COLOR is set.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace forerun::app {
 enum class Colour { kNone, kGreen, kRed, kYellow, kCyan, kDim, kBold };
 
 bool is_terminal(std::FILE* stream);
-// `text` in `colour` if `stream` is a terminal, else `text`.
+// Returns `text` in `colour` if `stream` is a terminal, else `text`.
 std::string paint(std::FILE* stream, Colour colour, std::string_view text);
 
 // A bar on stderr that is redrawn in place and removed at the end. Draws nothing if stderr is not a
@@ -20,7 +20,7 @@ std::string paint(std::FILE* stream, Colour colour, std::string_view text);
 class ProgressBar {
  public:
   ~ProgressBar();
-  // `fraction` in [0, 1].
+  // `fraction` is in [0, 1].
   void update(const std::string& what, double fraction);
   void clear();
 
@@ -30,8 +30,8 @@ class ProgressBar {
   std::string last_what_;
 };
 
-// A table whose first column is aligned to the left, the others to the right. The first row is the
-// heading.
+// Returns a table with the first column aligned to the left, the others to the right. The first row
+// is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
 std::string format_bytes(double bytes);  // e.g. "23.8 MB"; powers of 1000

@@ -27,7 +27,7 @@ Result<std::string> read_text(const std::string& flag, const std::string& path) 
                                               "; accepted: a text file, or - for standard input");
   };
   std::error_code ignored;
-  // Opening a directory succeeds; only reading it fails.
+  // Opening a directory succeeds, but reading it fails.
   if (!is_stdin && std::filesystem::is_directory(path, ignored)) return unreadable(EISDIR);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> opened(
       is_stdin ? nullptr : std::fopen(path.c_str(), "rb"),

@@ -20,7 +20,7 @@
 namespace forerun::app {
 namespace {
 
-// A timeline of more requests would be unreadable, and it is kept in memory until the last has
+// A timeline of more requests would be unreadable, and it is kept in memory until the last one has
 // ended.
 constexpr int kMaxRequests = 4096;
 
@@ -87,7 +87,7 @@ Status run_trace(const TraceFlags& flags) {
                            run_requests(*engine, request, flags.requests));
   const Trace trace = engine->take_trace();
   TimelineOptions timeline;
-  // Its name alone; the machine and its source are printed.
+  // Only its name; the machine and its source are printed.
   const std::string emulated = engine->info().emulated.substr(0, engine->info().emulated.find(':'));
   timeline.title = engine->info().model_name + (emulated.empty() ? "" : " as " + emulated) + ": " +
                    stats.strategy + ", " + format_fixed(stats.tokens_per_s(), 1) + " tokens/s, " +

@@ -8,7 +8,7 @@
 namespace forerun::app {
 namespace {
 
-// A token on one line: control characters visible, spaces kept.
+// Returns a token on one line: control characters visible, spaces kept.
 std::string visible(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -28,7 +28,7 @@ std::string visible(const std::string& text) {
 }  // namespace
 
 std::string format_round(const SpeculationRound& round, const Engine& engine, std::FILE* stream) {
-  // Without colours (a pipe, NO_COLOR) marks say the same: +accepted -rejected =target's own.
+  // Without colours (a pipe, NO_COLOR) marks replace them: +accepted -rejected =target's own.
   const bool marks = paint(stream, Colour::kGreen, "x") == "x";
   const auto show = [&](int32_t token, Colour colour, std::string_view mark) {
     const std::string text = visible(engine.detokenize({token}));
@@ -42,7 +42,7 @@ std::string format_round(const SpeculationRound& round, const Engine& engine, st
   }
   path += (path.empty() ? "" : "│") + show(round.bonus, Colour::kBold, "=");
 
-  // The rejected draft tokens, grouped by their parent node.
+  // Lists the rejected draft tokens, grouped by their parent node.
   std::string rejected;
   for (size_t parent = 0; parent < round.nodes.size(); ++parent) {
     std::string siblings;

@@ -8,7 +8,7 @@
 
 namespace forerun::app {
 
-// One round as text with a line break. Coloured if `stream` is a terminal.
+// Returns one round as text with a line break. Coloured if `stream` is a terminal.
 std::string format_round(const SpeculationRound& round, const Engine& engine, std::FILE* stream);
 
 }  // namespace forerun::app

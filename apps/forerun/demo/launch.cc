@@ -1,4 +1,4 @@
-// launch.h for a program that runs the engine in its own process and nowhere else.
+// Implements launch.h for a program that runs the engine only in its own process.
 #include "launch.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
-// grammar/grammar.h for a program that is built without what compiles grammars: it refuses them.
+// Implements grammar/grammar.h for a program built without the compiler of grammars: it refuses
+// them.
 #include "grammar/grammar.h"
 
 namespace forerun::grammar {
