@@ -1,8 +1,8 @@
 // Serves any number of clients from one thread: line_server MODEL DRAFT SOCKET [MAX_TOKENS]
 //
 // Listens on the Unix socket SOCKET. A client sends one line, the prompt, and reads its
-// continuation as it is written; the connection closes at its end. A client that goes away cancels
-// its request.
+// continuation as it is generated; the connection closes at its end. A client that disconnects
+// cancels its request.
 //
 //   line_server models/demo-target models/demo-draft /tmp/lines &
 //   echo 'def fibonacci(n):' | nc -U /tmp/lines
@@ -28,18 +28,18 @@
 
 namespace {
 
-// The numbers of epoll's other descriptors; a client's number is its descriptor.
+// The ids of epoll's other descriptors; a client's id is its descriptor.
 constexpr uint64_t kListener = ~uint64_t{0};
 constexpr uint64_t kEvents = ~uint64_t{1};
 constexpr uint64_t kSignals = ~uint64_t{2};
 
 struct Client {
-  uint64_t tag = 0;     // of its request, 0 before it; descriptors are used again, tags are not
-  std::string prompt;   // up to the line's end
-  std::string unsent;   // what its socket has not taken
-  bool ended = false;   // nothing will be added to `unsent`
-  bool writes = false;  // epoll tells when it can be written to
-  std::shared_ptr<forerun::RequestHandle> request;  // dropping it cancels
+  uint64_t tag = 0;     // tag of its request, 0 before; descriptors are reused, tags are not
+  std::string prompt;   // text up to the end of the line
+  std::string unsent;   // output that its socket has not accepted
+  bool ended = false;   // no more text is added to `unsent`
+  bool writes = false;  // epoll reports when it is writable
+  std::shared_ptr<forerun::RequestHandle> request;  // dropping it cancels the request
 };
 
 class Server {
@@ -47,7 +47,7 @@ class Server {
   Server(forerun::Engine& engine, forerun::CompletionQueue& queue, int32_t max_tokens)
       : engine_(engine), queue_(queue), max_tokens_(max_tokens) {}
 
-  // False where the socket cannot be opened.
+  // Returns false if the socket cannot be opened.
   bool listen(const char* path);
   void run();
 
@@ -65,8 +65,8 @@ class Server {
   const int32_t max_tokens_;
   const int epoll_ = epoll_create1(EPOLL_CLOEXEC);
   int listener_ = -1;
-  std::unordered_map<int, Client> clients_;        // by descriptor
-  std::unordered_map<uint64_t, int> descriptors_;  // by tag
+  std::unordered_map<int, Client> clients_;        // keyed by descriptor
+  std::unordered_map<uint64_t, int> descriptors_;  // keyed by tag
   uint64_t next_tag_ = 1;
 };
 
@@ -104,8 +104,8 @@ void Server::read_prompt(int descriptor) {
   while (true) {
     const ssize_t count = ::recv(descriptor, bytes, sizeof(bytes), 0);
     if (count < 0 && errno == EAGAIN) return;
-    if (count <= 0) return drop(descriptor);  // it went away: its request is cancelled
-    if (client.request) continue;             // it has said its line
+    if (count <= 0) return drop(descriptor);  // it disconnected: its request is cancelled
+    if (client.request) continue;             // its line is complete
     client.prompt.append(bytes, static_cast<size_t>(count));
     const size_t end = client.prompt.find('\n');
     if (end == std::string::npos) continue;
@@ -134,7 +134,7 @@ void Server::submit(int descriptor, Client& client) {
 void Server::take_events() {
   while (auto completion = queue_.poll()) {
     const auto found = descriptors_.find(completion->tag);
-    if (found == descriptors_.end()) continue;  // its client has gone
+    if (found == descriptors_.end()) continue;  // its client has disconnected
     const int descriptor = found->second;
     Client& client = clients_.at(descriptor);
     client.unsent += completion->event.text;
@@ -211,7 +211,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: line_server MODEL DRAFT SOCKET [MAX_TOKENS]\n");
     return 2;
   }
-  // Before the engine starts threads, so that none of them takes these signals.
+  // Done before the engine starts threads, so that none of them receives these signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
