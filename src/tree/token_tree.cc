@@ -14,7 +14,7 @@ float usable_logprob(float logprob) {
   return std::min(logprob, 0.0f);
 }
 
-// The top of a heap is its lowest key.
+// Puts the lowest key at the top of a heap.
 constexpr std::greater<> kByKey;
 
 }  // namespace
@@ -32,9 +32,10 @@ TokenTree::TokenTree(int32_t capacity_nodes) {
   notes_.reserve(capacity);
   origins_.reserve(capacity);
   for (auto& states : expansions_) states.reserve(capacity);
-  // Nodes between the root and the last one may be gone; their ids remain.
+  // Reserves more than the capacity, because ids of dropped nodes keep their entries.
   rows_by_id_.reserve(4 * capacity);
-  // A row enters the heap when it is added, and may enter again when its parent is run.
+  // Reserves twice the capacity, because a row enters the heap when it is added and may enter again
+  // when its parent is run.
   leaves_.reserve(2 * capacity);
   keys_.reserve(capacity);
   reset(0, 0, 0);
@@ -77,7 +78,7 @@ void TokenTree::path_tokens(NodeId node, std::vector<TokenId>& out) const {
 }
 
 uint64_t TokenTree::heaviness_key(int32_t row) const {
-  // Weights are at most 0; bits of floats that are not negative are in the order of the floats.
+  // The bits of non-negative floats are in the order of the floats, and weights are at most 0.
   const auto lightness = std::bit_cast<uint32_t>(0.0f - weights_[at(row)]);
   return uint64_t{lightness} << 32 | static_cast<uint32_t>(row);
 }
@@ -138,7 +139,7 @@ NodeId TokenTree::add_children(NodeId parent, std::span<const Candidate> candida
   if (candidates.empty() || positions_[at(parent_row)] >= max_position_) return kNoNode;
   const auto first = static_cast<int32_t>(ids_.size());
   for (const Candidate& candidate : candidates) append(parent_row, candidate);
-  if (is_open_leaf(first)) {  // then its siblings are too
+  if (is_open_leaf(first)) {  // then its siblings are open leaves too
     for (int32_t row = first; row < size(); ++row) add_to_leaves(row);
   }
   return ids_[at(first)];
@@ -196,8 +197,8 @@ void TokenTree::best_unrun(Role role, int32_t count, std::vector<NodeId>& out) {
   take_heaviest(count, out);
 }
 
-// A parent never weighs less than its child and lies in an earlier row, so the first `count` by
-// (weight, row) are closed under those parents that are among them all.
+// A parent lies in an earlier row than its child and never weighs less. So the first `count` rows
+// by (weight, row) contain the parent of each of them, provided that keys_ contains it.
 void TokenTree::take_heaviest(int32_t count, std::vector<NodeId>& out) {
   const bool selects = count < static_cast<int32_t>(keys_.size());
   if (selects) {
@@ -230,7 +231,7 @@ void TokenTree::compact(int32_t root) {
     parents_[at(to)] = parent_row;
     positions_[at(to)] = positions_[at(row)];
     logprobs_[at(to)] = is_root ? 0.0f : logprobs_[at(row)];
-    // Summed anew from the root down, so that it equals the sum along the path.
+    // Sums anew from the root down, so that the weight equals the sum along the path bit for bit.
     weights_[at(to)] = is_root ? 0.0f : weights_[at(parent_row)] + logprobs_[at(to)];
     notes_[at(to)] = notes_[at(row)];
     origins_[at(to)] = origins_[at(row)];

@@ -1,4 +1,4 @@
-// Counts allocations of a round of tree operations in the steady state: there must be none.
+// Checks that a round of tree operations allocates nothing in the steady state.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,8 +13,7 @@ namespace {
 std::atomic<long> allocations{0};
 }  // namespace
 
-// Replaces the program's allocator: every form that memory may come from or go to, so that
-// sanitizers see matching pairs.
+// Replaces all forms of the global allocator, so that sanitizers see matching pairs.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
   return std::malloc(size);
@@ -48,7 +47,7 @@ struct Buffers {
   std::vector<TokenId> path;
   std::vector<Candidate> candidates = std::vector<Candidate>(16);
 
-  // Room for the deepest tree; how deep it gets is a matter of chance.
+  // Reserves room for the deepest possible tree, since the depth is random.
   Buffers() {
     for (auto* nodes : {&leaves, &chosen, &kept, &lists}) nodes->reserve(1 << 16);
     begins.reserve(1 << 10);
@@ -57,7 +56,8 @@ struct Buffers {
   }
 };
 
-// One round at about `size` nodes: grow, choose, mask, walk, reroot; restarts where a miss would.
+// Plays one round at about `size` nodes: grows, chooses, masks, walks and reroots the tree;
+// restarts it where a miss would.
 void play_round(TokenTree& tree, Buffers& b, std::mt19937& rng, int32_t size) {
   while (tree.size() < size) {
     tree.best_leaves(8, b.leaves);
@@ -76,7 +76,7 @@ void play_round(TokenTree& tree, Buffers& b, std::mt19937& rng, int32_t size) {
   tree.ancestors(b.chosen, b.begins, b.lists);
   const NodeId target = b.chosen[rng() % b.chosen.size()];
   tree.path_tokens(target, b.path);
-  // A twin of an ancestor may lead the walk astray.
+  // The walk may end elsewhere if an ancestor has a sibling with the same token.
   const NodeId reached = tree.walk(b.path);
   tree.reroot(reached == kNoNode ? target : reached, b.kept);
   tree.nodes_with_kv(Role::kDraft, b.kept);

@@ -1,4 +1,4 @@
-// Host cost of one round's tree operations at 512 nodes.
+// Measures the host time of one round's tree operations at 512 nodes.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// A tree of `size` nodes; the best leaves have been expanded, 16 children each.
+// Returns a tree of `size` nodes that grew by expanding the best leaves, 16 children each.
 TokenTree make_tree(int32_t size) {
   TokenTree tree(2048);
   std::mt19937 rng(1);
@@ -30,8 +30,8 @@ TokenTree make_tree(int32_t size) {
   return tree;
 }
 
-// best leaves, add, best subgraph, mask, ancestors, walk, reroot; copying the tree back to its
-// start is not counted.
+// Measures one round: best leaves, add, best subgraph, mask, ancestors, walk and reroot. Copying
+// the tree back to its start is not counted.
 void BM_Round(benchmark::State& state) {
   const auto size = static_cast<int32_t>(state.range(0));
   const auto verified = static_cast<int32_t>(state.range(1));

@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// A reference tree: a plain list of nodes that know their parent's id.
+// A node of the reference tree, which is a plain list of nodes that know their parent's id.
 struct NaiveNode {
   NodeId id = 0;
   NodeId parent = kNoNode;
@@ -164,7 +164,7 @@ TEST_P(RandomOperations, AgreeWithTheNaiveTree) {
           naive.get(leaf).drafted = true;
           std::vector<Candidate> candidates;
           for (int32_t i = below(4); i > 0; --i) {
-            // Coarse values make ties.
+            // Coarse weights produce ties.
             candidates.push_back({below(5), -0.5f * static_cast<float>(below(4))});
           }
           branched |= candidates.size() > 1;
@@ -179,7 +179,7 @@ TEST_P(RandomOperations, AgreeWithTheNaiveTree) {
         }
         break;
       }
-      case 3: {  // children of any node, run by the draft or not
+      case 3: {  // adds children to any node, whether the draft has run it or not
         const NodeId node = tree.node_at(below(tree.size()));
         if (naive.get(node).position >= naive.max_position) break;
         const Candidate candidate{below(5), -static_cast<float>(below(3))};
@@ -228,7 +228,7 @@ TEST_P(RandomOperations, AgreeWithTheNaiveTree) {
         }
         break;
       }
-      case 6: {  // follow a random path, perhaps one step out of the tree
+      case 6: {  // follows a random path, which may leave the tree by one step
         const NodeId node = tree.node_at(below(tree.size()));
         std::vector<TokenId> tokens;
         tree.path_tokens(node, tokens);
@@ -300,7 +300,7 @@ TEST(TokenTree, ANodeInFlightIsNoLeafUntilItReturns) {
   tree.set_expansion(Role::kDraft, root, Expansion::kUnexpanded);
   tree.best_leaves(4, leaves);
   EXPECT_EQ(leaves, (std::vector<NodeId>{root}));
-  // The target's expansions do not matter to the draft.
+  // The target's expansions do not affect best_leaves().
   tree.set_expansion(Role::kTarget, root, Expansion::kExpanded);
   tree.best_leaves(4, leaves);
   EXPECT_EQ(leaves, (std::vector<NodeId>{root}));
@@ -336,15 +336,15 @@ TEST(TokenTree, AppendLevelKeepsTheHeaviestInBreadthFirstOrder) {
     }
     level = next;
   }
-  // The sequence may not grow past max_position.
+  // The tree refuses children beyond max_position.
   std::vector<NodeId> beyond;
   const std::vector<Candidate> more(level.size(), Candidate{5, -1.0f});
   tree.append_level(4, 1, level, more, beyond);
   EXPECT_TRUE(beyond.empty());
 }
 
-// Figure 3 of the SwiftSpec paper in this tree's terms: t3 and t5 continue t1's tree so that the
-// best four are (1, 2, 3, 5); the walk (3, 6) reroots at 6 with its subtree kept.
+// Replays figure 3 of the SwiftSpec paper: t3 and t5 extend t1's tree, so that the best four nodes
+// are (1, 2, 3, 5); the walk (3, 6) reroots the tree at 6 and keeps its subtree.
 TEST(TokenTree, SwiftSpecFigure3FirstRound) {
   TokenTree tree;
   const NodeId t1 = tree.reset(1, 0, 100);
