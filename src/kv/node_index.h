@@ -1,4 +1,5 @@
-// Map from tree nodes to indices: open addressing, no allocation once it has grown to the tree.
+// A map from tree nodes to indices by open addressing. It allocates only while it grows to the
+// tree's size.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace forerun {
 
 class NodeIndex {
  public:
-  // -1 where the node is unknown.
+  // Returns the index, or -1 if the node is unknown.
   int32_t find(NodeId node) const { return size_ == 0 ? -1 : cells_[cell_of(node)].index; }
   // `node` must not be present.
   void insert(NodeId node, int32_t index) {

@@ -1,8 +1,8 @@
-// Which blocks of a role's storage hold which text, so that sequences with a common beginning share
-// its KV: full prefix blocks, found by their tokens and all tokens before them. KV has the same
-// bits whichever sequence wrote it, so sharing a block changes no token.
+// A cache of full prefix blocks, by which sequences with a common beginning share KV. A block is
+// found by its tokens and all tokens before them. Every sequence computes the same bits of KV for
+// the same prefix, so sharing a block changes no token.
 //
-// Used by the thread that uses the pool. Allocates when a block is remembered.
+// Only the thread that uses the pool may use the cache. remember() allocates memory.
 #pragma once
 
 #include <array>
@@ -19,23 +19,24 @@ namespace forerun {
 
 class PrefixCache {
  public:
-  // `pool` must outlive the object, which takes its on_forget().
+  // `pool` must outlive the cache, which sets the pool's on_forget().
   explicit PrefixCache(BlockPool* pool);
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // A block and the number of the text up to its end. Numbers are never reused: 0 is the empty
-  // text, and each number from kFirstPrefixSalt (step/work.h) on is an empty text of its own.
+  // A block and the number of the prefix up to the end of the block. Numbers are never reused: 0 is
+  // the empty prefix, and each number from kFirstPrefixSalt (step/work.h) on is an empty prefix of
+  // its own.
   struct Page {
     int32_t block = -1;
     uint64_t text = 0;
   };
-  // The page that holds these kKvBlockTokens tokens behind the text `before`; block -1: none does.
-  // The caller must share() its block before anything is allocated.
+  // Returns the page that holds these kKvBlockTokens tokens behind the prefix `before`; its block
+  // is -1 if there is none. The caller must share() the block before it allocates another one.
   Page find(uint64_t before, std::span<const TokenId> tokens) const;
-  // Makes `block`, which is held and full, the page of these tokens; it becomes idle rather than
-  // free when no sequence holds it. Where such a page exists already, returns that one. Block -1:
-  // this text cannot be remembered.
+  // Makes `block`, which is held and full, the page of these tokens, so that it becomes idle rather
+  // than free when no sequence holds it. Returns the older page if one exists already. The returned
+  // block is -1 if the cache cannot remember this prefix.
   Page remember(uint64_t before, std::span<const TokenId> tokens, int32_t block);
 
   int64_t pages() const { return static_cast<int64_t>(entries_.size()); }
@@ -51,7 +52,7 @@ class PrefixCache {
   static uint64_t hash_of(uint64_t before, std::span<const TokenId> tokens);
 
   BlockPool* pool_;
-  std::unordered_map<uint64_t, Entry> entries_;  // by hash; on a collision the first is kept
+  std::unordered_map<uint64_t, Entry> entries_;  // by hash; on a collision the first entry stays
   std::vector<uint64_t> hash_of_block_;
   uint64_t next_text_ = 1;
 };

@@ -15,7 +15,8 @@ namespace {
 constexpr auto kBlock = static_cast<size_t>(kKvBlockTokens);
 using Tokens = std::vector<TokenId>;
 
-// Storage whose cells hold what KV depends on: the hash of all tokens up to the cell's own.
+// A storage that keeps in each cell a hash of all tokens up to its own, since KV depends on all of
+// them.
 struct Storage {
   explicit Storage(int64_t blocks)
       : pool(blocks), cache(&pool), cells(static_cast<size_t>(blocks) * kBlock) {}
@@ -28,7 +29,7 @@ class Text {
  public:
   explicit Text(Storage* storage) : kv(&storage->pool, 4096, &storage->cache), storage_(storage) {}
 
-  // Adopts what it can of `tokens` and computes the rest. False where memory is short.
+  // Adopts as many of `tokens` as it can and computes the others. Returns false if blocks run out.
   bool append(const Tokens& tokens) {
     size_t done = 0;
     if (kv.can_adopt()) done = static_cast<size_t>(kv.adopt(tokens));
@@ -42,7 +43,7 @@ class Text {
     kv.publish();
     return true;
   }
-  // The same through the tree region: two branches, the second of which is committed.
+  // Appends the tokens through the tree region: as two branches, the second of which is committed.
   bool append_by_tree(const Tokens& tokens, NodeId& next_node) {
     const auto count = static_cast<int32_t>(tokens.size());
     if (!kv.reserve(2 * count).ok()) return false;
@@ -109,7 +110,7 @@ TEST(PrefixCache, FullBlocksOfACommonBeginningAreTaken) {
   ASSERT_TRUE(second.append(tokens));
   EXPECT_EQ(second.adopted, 128u);
   EXPECT_EQ(storage.pool.used_blocks(), 4);
-  // The same block behind another text is another page.
+  // The same tokens behind another prefix are another page.
   Text third(&storage);
   tokens = count_from(1, 64);
   const Tokens behind = count_from(64, 64);
@@ -129,10 +130,10 @@ TEST(PrefixCache, EndedTextsAreKeptUntilMemoryIsNeededTheOldestEndGoesFirst) {
   EXPECT_EQ(storage.pool.idle_blocks(), 4);
   {
     Text other(&storage);
-    ASSERT_TRUE(other.append(count_from(5000, 10)));  // takes the end of the first text
+    ASSERT_TRUE(other.append(count_from(5000, 10)));  // takes the first sequence's last block
     Text first(&storage);
     ASSERT_TRUE(first.append(count_from(0, 65)));
-    EXPECT_EQ(first.adopted, 64u);  // and this the end of the second one
+    EXPECT_EQ(first.adopted, 64u);  // its 65th token takes the second sequence's last block
     EXPECT_EQ(storage.pool.idle_blocks(), 1);
     Text second(&storage);
     ASSERT_TRUE(second.append(count_from(1000, 64)));
@@ -145,7 +146,7 @@ TEST(PrefixCache, EndedTextsAreKeptUntilMemoryIsNeededTheOldestEndGoesFirst) {
   EXPECT_EQ(storage.cache.pages(), storage.pool.idle_blocks());
 }
 
-// Two sequences that computed the same block at the same time end up sharing one.
+// Two sequences that compute the same block at the same time end up sharing one copy.
 TEST(PrefixCache, TwinsBecomeOne) {
   Storage storage(8);
   Text first(&storage);
@@ -162,7 +163,8 @@ TEST(PrefixCache, TwinsBecomeOne) {
   second.check();
 }
 
-// Texts with common beginnings come, grow and go over a small pool; each always sees its own KV.
+// Sequences with common beginnings come, grow and go over a small pool; each always sees its own
+// KV.
 TEST(PrefixCache, RandomTextsSeeTheirOwnTokens) {
   size_t adopted = 0;
   int64_t refused = 0;

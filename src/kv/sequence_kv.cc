@@ -7,7 +7,8 @@
 namespace forerun {
 namespace {
 
-// Numbers of texts (PrefixCache::Page) count up from 0 and from kFirstPrefixSalt, never this far.
+// Numbers of prefixes (PrefixCache::Page) count up from 0 and from kFirstPrefixSalt and stay below
+// 2^40 of either.
 constexpr int kFirstTokenShift = 40;
 
 int32_t blocks_for(int32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
@@ -22,8 +23,8 @@ SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache, 
 SequenceKv::~SequenceKv() { release_all(); }
 
 void SequenceKv::release_all() {
-  // Blocks are released from the end of the text, so that later blocks are forgotten before earlier
-  // ones.
+  // Releases blocks from the end of the sequence, so that the pool forgets later blocks before
+  // earlier ones.
   for (size_t block_idx = blocks_.size(); block_idx-- > 0;) {
     if (blocks_[block_idx] >= 0) pool_->release(blocks_[block_idx]);
   }

@@ -12,8 +12,8 @@
 namespace forerun {
 namespace {
 
-// Storage that holds one number a slot, and what every slot ought to hold: prefix numbers in order
-// and one number a node, kept as plain maps.
+// A storage that holds one number per slot, and the numbers that slots should hold: prefix numbers
+// in order and one number per node, kept as plain maps.
 class Model {
  public:
   Model(BlockPool* pool, std::vector<int64_t>* memory) : kv(pool, 4096), memory_(memory) {}
@@ -133,8 +133,8 @@ class Model {
   std::vector<int64_t>* memory_;
 };
 
-// Random growth, commits and keeps of several sequences over one pool, edits often combined before
-// their moves are carried out.
+// Applies random growth, commits and keeps to several sequences over one pool; often several edits
+// come before their moves are carried out.
 TEST(SequenceKv, RandomEditsNeverLoseASurvivingNode) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 rng(seed);
@@ -274,7 +274,8 @@ TEST(SequenceKv, BlocksLetGoReturnToThePoolAndTheOthersStay) {
   EXPECT_EQ(kv.let_go_end(), 4);
   EXPECT_EQ(std::vector<int32_t>(kv.block_table().begin(), kv.block_table().end()),
             (std::vector<int32_t>{before[0], -1, -1, -1, before[4]}));
-  // Others may have them: of eight blocks six are free, and the text goes on where it was.
+  // The freed blocks are available: six of eight blocks are free, and the sequence grows where it
+  // was.
   grow(3);
   EXPECT_EQ(kv.prefix_length(), 8 * kKvBlockTokens);
   EXPECT_EQ(pool.used_blocks(), 5);
