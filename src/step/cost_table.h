@@ -1,4 +1,4 @@
-// The durations of Steps as strategies know them.
+// A table of Step durations for strategies.
 #pragma once
 
 #include <array>
@@ -9,50 +9,49 @@
 
 namespace forerun {
 
-// A Step that lasts at most this many times as long as another counts as little longer: its
-// additional rows are taken even for guesses whose probability is not known.
+// A Step that lasts at most this many times as long as another counts as little longer. A policy
+// takes its additional rows even for guesses of unknown probability.
 inline constexpr float kNearlyFree = 1.15f;
 
-// Where a policy may take guesses from.
+// The sources that a policy may take guesses from.
 struct GuessSources {
-  bool text = true;    // the text so far
+  bool text = true;    // tokens of the sequence so far
   bool drafts = true;  // Steps of the draft
 
   bool any() const { return text || drafts; }
   bool operator==(const GuessSources&) const = default;
 };
 
-// Seconds of a Step, by role and by the number of rows that every sequence of the present batch
-// gives to it (with one sequence: rows of the Step). What a further row costs a request is the
-// difference between two entries, relative to the first: in a batch of 64 sequences the fourth row
-// of each makes 4 x 64 rows, and is no longer nearly free. Made by StepCosts::table().
+// Seconds per Step, by role and by the number of rows that each sequence of the present batch adds
+// to the Step. The difference between two entries, relative to the first, is the cost of a further
+// row for a request: in a batch of 64 sequences the fourth row of each makes 4 x 64 rows, and is no
+// longer nearly free. Made by StepCosts::table().
 struct CostTable {
   static constexpr int32_t kMaxRows = 128;
-  // seconds[role][rows a sequence], rows in [1, kMaxRows], the host's work for the Step included;
-  // index 0 stays zero. All zero: nothing has been measured.
+  // seconds[role][rows a sequence], rows in [1, kMaxRows], including the host's work for the Step.
+  // Index 0 stays zero. All entries are zero if nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
-  // Where the target is cut into stages, by rows: seconds after which its first stage takes the
-  // next Step, and after which the slowest stage or link does. All zero: it takes the next one
-  // after `seconds`.
+  // For a target that is cut into stages, by rows: `entry` holds the seconds until the first stage
+  // takes the next Step, `interval` those until the slowest stage or link does. All are zero if the
+  // target takes the next Step after `seconds`.
   std::array<float, kMaxRows + 1> entry{};
   std::array<float, kMaxRows + 1> interval{};
-  int32_t sequences = 1;  // sequences that decode, this request's included
-  // The least seconds that a further row of the target's Step costs, at whichever number of rows
-  // makes it cheapest; 0: as the entries say. Policies offer rows that are worth at least this
-  // (WorkRow::chance).
+  int32_t sequences = 1;  // sequences that decode, including this request's
+  // The lowest cost in seconds of a further row of the target's Step, over all numbers of rows; 0
+  // if the entries apply. Policies offer only rows that are worth at least this (WorkRow::chance).
   float min_row = 0.0f;
-  // The draft's Steps hold up the batch, and run only where all requests that would draft gain
-  // enough together (WorkItem::gain).
+  // True if the draft's Steps hold up the batch. They then run only if all requests that would
+  // draft gain enough together (WorkItem::gain).
   bool drafts_together = false;
-  // Draft Steps have not paid recently: policies offer none.
+  // True if draft Steps have not paid off recently; policies then offer none.
   bool drafts_rest = false;
-  // Policies that size their trees by costs take guesses from these sources only. The engine
-  // narrows them where wall time says that others do not pay (engine/loop/auto_strategy.h).
+  // The sources of guesses for policies that size their trees by costs. The engine removes sources
+  // that do not pay off in wall time (engine/loop/auto_strategy.h).
   GuessSources sources;
-  // Whether what a request expects of its rounds informs the engine's choice for all
-  // (SharedAcceptance): not that of a request by a plan of its own.
+  // True if the acceptance that this request expects informs the engine's choice for all requests
+  // (SharedAcceptance); false for a request with its own plan.
   bool informs = true;
-  // What a draft Step that no other request shares costs, as a multiple of the draft's entry for
+  // The cost of a draft Step that serves this request alone, as a multiple of the draft's entry for
   // one row.
   float draft_alone = 1.0f;
 

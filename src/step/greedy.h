@@ -1,4 +1,4 @@
-// Says which requests are greedy: their next token is always the most likely one.
+// The test for greedy requests, in which the next token is always the most likely one.
 #pragma once
 
 #include "forerun/sampling_params.h"

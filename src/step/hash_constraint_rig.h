@@ -1,4 +1,5 @@
-// A constraint without a grammar, for tests: a hash of the output so far decides what it allows.
+// A constraint without a grammar, for tests: a hash of the output so far decides which tokens it
+// allows.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace forerun {
 
 class HashConstraint : public TokenConstraint {
  public:
-  // After one token in this many no output continues; 0: after none.
+  // After one token in `astray_one_in`, no output continues; 0 turns this off.
   explicit HashConstraint(uint64_t seed, uint64_t astray_one_in = 64)
       : seed_(seed), astray_one_in_(astray_one_in) {}
 
@@ -24,7 +25,7 @@ class HashConstraint : public TokenConstraint {
     if (astray_one_in_ > 0 && next % astray_one_in_ == 0) return nullptr;
     return std::make_shared<const uint64_t>(next);
   }
-  // Allows many tokens or few in turn, and always token 1.
+  // Allows many tokens or few in turn, and token 1 always.
   void allow(const State& state, std::span<uint32_t> words) const override {
     std::fill(words.begin(), words.end(), 0u);
     const uint64_t of_state = of(state);

@@ -5,9 +5,9 @@
 
 namespace forerun {
 
-// What the host can do while devices work. Called on the thread that asked for the devices' work,
-// once the work has been launched, or before it where that thread computes itself; not called where
-// the work fails early. It must not throw. May be empty.
+// A function that the host runs while devices work. It runs on the thread that asked for the
+// devices' work, after the launch, or before the work if that thread computes itself; it does not
+// run if the work fails early. It must not throw. It may be empty.
 using Meanwhile = std::function<void()>;
 
 }  // namespace forerun

@@ -7,17 +7,15 @@
 namespace forerun {
 namespace {
 
-// A deviation from the expected time is clamped to kMaxSurprise, and corrections take over kRate of
-// it.
+// Clamps a deviation from the expected time to kMaxSurprise; corrections take over kRate of it.
 constexpr double kMaxSurprise = 0.5;
 constexpr double kRate = 0.05;
-// The part of a lasting change that is put down to the machine as a whole.
+// The share of a deviation that corrects `common`.
 constexpr double kCommonShare = 0.25;
-// The share of its deviation from the common correction that a knot forgets with every observation,
-// so that a knot that has not been observed for long follows the common correction.
+// The share of its deviation from the common correction that a knot loses with every observation,
+// so that a knot without recent observations follows the common correction.
 constexpr double kForgets = 1e-3;
-// Where all but this many of the last observations deviate by more than kLasting, the change is
-// lasting.
+// A change is lasting if all but this many of the last observations deviate by more than kLasting.
 constexpr size_t kExceptions = 2;
 constexpr double kLasting = 1.25;
 // The time of a further row, relative to the entry's time, where there is only one entry.
@@ -31,8 +29,8 @@ double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) 
   const auto last = std::prev(measured.end());
   if (above == measured.end()) {
     double slope = kAssumedRowShare * measured.begin()->second;
-    // The slope is taken over a doubling of rows: between neighbouring entries cost may jump, where
-    // a GPU needs another pass, and such a jump is not a slope.
+    // Takes the slope over a doubling of rows: the cost may jump between neighbouring entries,
+    // where a GPU needs another pass, and such a jump is not a slope.
     const auto half = measured.upper_bound(last->first / 2);
     const auto before = half == measured.begin() ? half : std::prev(half);
     if (before != last) {
@@ -51,7 +49,7 @@ bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; 
 
 StepLoad load_of(const Step& step) {
   StepLoad load{.rows = static_cast<int32_t>(step.rows.size()), .sequences = 0};
-  // The rows of a sequence follow each other.
+  // All rows of a sequence are adjacent.
   int32_t sequence_idx = -1;
   int32_t context_tokens = 0;
   for (const StepRow& row : step.rows) {
@@ -148,7 +146,7 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
   const double step = kRate * std::clamp(ratio - 1.0, -kMaxSurprise, kMaxSurprise);
   common_ *= 1.0 + kCommonShare * step;
   for (size_t knot = 0; knot < kKnots.size(); ++knot) {
-    // A knot learns a quarter of what is seen at twice as many rows, or half as many.
+    // A knot takes over a quarter of what is observed at twice or half as many rows.
     const double ratio_of_rows = static_cast<double>(load.rows) / kKnots[knot];
     const double nearness = std::min(ratio_of_rows, 1.0 / ratio_of_rows);
     const double learnt = (1.0 - kCommonShare) * nearness * nearness * step;
@@ -176,7 +174,7 @@ CostTable StepCosts::table(int32_t sequences, int64_t context) const {
     const double on_link = stages_.link_row_seconds * rows * std::max(1, sequences);
     table.entry[index] = pass[index] / static_cast<float>(stages_.count);
     table.interval[index] = std::max(table.entry[index], static_cast<float>(on_link));
-    // The last stage's answer also comes over a link.
+    // The last stage's answer also passes a link.
     pass[index] +=
         static_cast<float>((stages_.count - 1) * on_link + stages_.count * stages_.link_seconds);
   }

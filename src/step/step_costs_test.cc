@@ -54,15 +54,15 @@ TEST(StepCosts, KeepsJumpsBehindEightAndSixteenRows) {
   }
 }
 
-// The last two entries may be neighbours on both sides of a jump: behind them rows cost what they
-// cost on average, not a jump each.
+// The last two entries may lie on both sides of a jump: beyond them each row adds the average cost
+// of a row, not another jump.
 TEST(StepCosts, BeyondTheLargestEntryRowsCostWhatTheyDidOverTheLastDoubling) {
   StepCosts model;
   fill(model,
        {{kTarget, 64, 5e-3}, {kTarget, 65, 6e-3}, {kTarget, 128, 7e-3}, {kTarget, 129, 9e-3}});
   EXPECT_NEAR(model.seconds(kTarget, {194}), 9e-3 + 4e-3, 1e-8);
   EXPECT_NEAR(model.seconds(kTarget, {129}), 9e-3, 1e-8);
-  // Where all entries are within one doubling, the slope is taken over all of them.
+  // The slope is taken over all entries if they lie within one doubling.
   fill(model, {{kDraft, 100, 5e-3}, {kDraft, 128, 6e-3}, {kDraft, 129, 8e-3}});
   EXPECT_NEAR(model.seconds(kDraft, {158}), 11e-3, 1e-8);
 }
@@ -105,10 +105,10 @@ TEST(StepCosts, FollowsALastingChangeAndShrugsOffOutliers) {
   EXPECT_LT(model.table().at(kTarget, 1), 1.03e-3);
   model.observe(kTarget, {1}, std::numeric_limits<double>::infinity());
   EXPECT_LT(model.table().at(kTarget, 1), 1.03e-3);
-  // Every hundredth Step is preempted: no drift beyond 3%.
+  // If every hundredth Step is preempted, the correction drifts by at most 3%.
   for (int i = 0; i < 1000; ++i) model.observe(kTarget, {1}, i % 100 == 0 ? 0.05 : 1e-3);
   EXPECT_NEAR(model.table().at(kTarget, 1), 1e-3, 3e-5);
-  // The machine has become a fifth slower.
+  // The machine becomes a fifth slower.
   for (int i = 0; i < 200; ++i) {
     model.observe(kTarget, {1}, 1.2e-3);
     model.observe(kTarget, {8}, 1.68e-3);
@@ -121,14 +121,14 @@ TEST(StepCosts, FollowsALargeChangeWithinEightSteps) {
   const std::vector<Time> points = {{kTarget, 1, 1e-3}, {kTarget, 8, 2e-3}, {kDraft, 1, 1e-4}};
   StepCosts model;
   fill(model, points);
-  // Five times as slow, but for two exceptions.
+  // All observations but two are five times as slow.
   for (int i = 0; i < 8; ++i) model.observe(kTarget, {8}, i % 4 == 0 ? 2e-3 : 1e-2);
   EXPECT_GT(model.table().at(kTarget, 8), 8e-3);
   EXPECT_GT(model.table().at(kTarget, 1), 4e-3);
-  EXPECT_GT(model.table().at(kDraft, 1), 2e-4);  // it has the same neighbours
+  EXPECT_GT(model.table().at(kDraft, 1), 2e-4);  // its neighbours are the same
   for (int i = 0; i < 16; ++i) model.observe(kTarget, {8}, 2e-3);
   EXPECT_NEAR(model.table().at(kTarget, 8), 2e-3, 3e-4);
-  // Every other Step being late is this machine's normal state, not a change.
+  // If every other Step is late, that is the machine's normal state, not a change.
   StepCosts noisy;
   fill(noisy, points);
   for (int i = 0; i < 80; ++i) noisy.observe(kTarget, {1}, i % 2 == 0 ? 1e-3 : 5e-3);
@@ -179,7 +179,7 @@ TEST(StepLoadOf, SumsTheLongestContextOfEachSequence) {
   EXPECT_EQ(load.attended_tokens, 11 + 13 + 12 + 100);
 }
 
-// A Step of four sequences with two rows each is one of eight rows that reads four contexts.
+// A Step of four sequences with two rows each counts as eight rows that read four contexts.
 TEST(StepCosts, ATableIsOfTheWholeBatchsStep) {
   StepCosts costs;
   costs.add(kTarget, {1, 0}, 1e-3);
@@ -194,9 +194,9 @@ TEST(StepCosts, ATableIsOfTheWholeBatchsStep) {
   EXPECT_NEAR(costs.table().at(kTarget, 8), 1.7e-3, 1e-8);
 }
 
-// A server's day: plain decoding of a batch, then a while of speculation of one request at a time.
-// Some Steps take a little less than expected, some more, also the draft's: however long that
-// continues, the times of Steps that are not run stay.
+// A server decodes a batch plainly, then speculates for one request at a time. Some Steps of target
+// and draft take a little less than expected, some a little more. However long that continues, the
+// times of Steps that do not run must stay.
 TEST(StepCosts, RowsThatAreNotRunDoNotDrift) {
   const std::vector<int32_t> measured = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
   const auto target = [](int32_t rows) { return 1e-3 + 2e-5 * rows; };
@@ -221,7 +221,7 @@ TEST(StepCosts, RowsThatAreNotRunDoNotDrift) {
   }
 }
 
-// A correction learnt at one load applies to other loads of as many rows.
+// A correction learnt at one load applies to other loads with as many rows.
 TEST(StepCosts, AnObservationOfABatchCorrectsItsRows) {
   StepCosts costs;
   costs.add(kTarget, {1, 0}, 1e-3);
@@ -233,7 +233,7 @@ TEST(StepCosts, AnObservationOfABatchCorrectsItsRows) {
   EXPECT_NEAR(costs.seconds(kTarget, {32, 0}), 1.1 * 2e-3, 1e-4);
 }
 
-// Four stages of 2 ms, links of 1 ms and 0.5 ms a row.
+// The target has four stages of 2 ms and links of 1 ms plus 0.5 ms per row.
 TEST(StepCosts, StagesHaveLinksAndAnInterval) {
   StepCosts costs;
   costs.add(kTarget, {1, 0}, 8e-3);

@@ -1,11 +1,11 @@
-// A constraint on a request's output, as samplers use it: which tokens may come after others.
+// A constraint on a request's output for samplers: it says which tokens may follow others.
 //
-// A state stands for the output so far. It is immutable and cheap to copy, so each node of a
-// draft's tree can have one. Samplers of target and draft mask what a state does not allow, in the
-// same way, so that speculation stays exact and guesses are rarely in vain.
+// A state stands for the output so far. It is immutable and cheap to copy, so each node of a draft
+// tree can have one. The samplers of target and draft mask the same tokens for a state, so
+// speculation stays exact and few guesses are wasted.
 //
-// Making a state's mask may take long. So the executor asks for it beforehand (prepare()) and
-// leaves a request whose mask is late out of the Step; within a Step masks are only read.
+// A mask may take long to compute. So the executor asks for it in advance (prepare()) and leaves a
+// request with a late mask out of the Step; within a Step, samplers only read masks.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace forerun {
 
-// Whether a state's mask is there.
+// The progress of a state's mask.
 enum class MaskState : uint8_t {
   kReady,
-  kLate,    // it is being made elsewhere
-  kFailed,  // it will never be: TokenConstraint::error() says why
+  kLate,    // other threads are computing it
+  kFailed,  // it will never be ready: TokenConstraint::error() says why
 };
 
 // All methods may be called from any thread.
@@ -30,27 +30,26 @@ class TokenConstraint {
   using State = std::shared_ptr<const void>;
 
   virtual ~TokenConstraint() = default;
-  // The state before the first token of the output.
+  // Returns the state before the first token of the output.
   virtual State start() const = 0;
-  // The state after `token`; where no output continues with it, null or a state for which allow()
-  // masks nothing.
+  // Returns the state after `token`. If no output continues with it, returns null or a state for
+  // which allow() masks nothing.
   virtual State after(const State& state, TokenId token) const = 0;
-  // Sets bit i % 32 of word i / 32 for each token i that may come next, end tokens included where
-  // the output may end, and clears all others. Sets all for a state that no output leads to, and
-  // for one whose mask has failed. Where the mask is not there, the calling thread makes it.
+  // Sets bit i % 32 of word i / 32 for each token i that may come next, including end tokens where
+  // the output may end, and clears all others. Sets all bits for a state that no output leads to,
+  // and for one with a failed mask. Computes the mask on the calling thread if it is not ready.
   virtual void allow(const State& state, std::span<uint32_t> words) const = 0;
 
-  // Asks for the mask of a state, not null. Where it takes at most `steps` (counted work, some 10
-  // ns each), the calling thread makes it at once and subtracts what it took. Otherwise the mask is
-  // late, and the constraint's own threads make it. Whether it fails depends only on the tokens
-  // before it.
+  // Asks for the mask of a state that is not null. If the mask takes at most `steps` (counted work,
+  // some 10 ns each), the calling thread computes it at once and subtracts the work from `steps`.
+  // Otherwise the mask is late, and the constraint's own threads compute it. Failure depends only
+  // on the tokens before it.
   virtual MaskState prepare(const State& /*state*/, int64_t& /*steps*/) const {
     return MaskState::kReady;
   }
-  // Whether the mask of a state for which prepare() returned kLate is still late. Costs next to
-  // nothing.
+  // Returns whether a mask for which prepare() returned kLate is still late. This call is cheap.
   virtual bool is_late(const State& /*state*/) const { return false; }
-  // Why the mask has failed: the request's own fault.
+  // Returns why the mask failed, which is the request's own fault.
   virtual Status error(const State& /*state*/) const { return {}; }
 };
 

@@ -8,12 +8,12 @@ namespace forerun {
 using TokenId = int32_t;
 using SequenceId = uint64_t;  // one per request for its lifetime
 
-// A node of a request's token tree. Stable: never reused within a sequence, whatever slot its KV
-// lies in on the target or the draft.
+// A node of a request's token tree. Ids are never reused within a sequence, and do not depend on
+// the slots of the node's KV on the target or the draft.
 using NodeId = uint32_t;
 inline constexpr NodeId kNoNode = 0xffffffffu;
 
-// Which model a piece of work is for.
+// The model that a piece of work is for.
 enum class Role : uint8_t { kTarget, kDraft };
 inline constexpr int kNumRoles = 2;
 
