@@ -21,12 +21,12 @@ Status GatheredBudget::check(const char* view, int32_t budget_tokens, int32_t wi
 
 GatheredBudget::GatheredBudget(int32_t budget_tokens, int32_t window_tokens, int32_t growth_blocks)
     : window_tokens_(window_tokens),
-      // A window may reach into the block before the one that the next token falls into.
+      // A window may extend into the block before that of the next token.
       max_tail_blocks_((window_tokens > 0 ? 2 : 1) + growth_blocks),
       head_blocks_(budget_tokens / kKvBlockTokens - 1) {}
 
 int32_t GatheredBudget::tokens_between_choices() const {
-  // The tail of a choice at a block's begin has a block and the next token's.
+  // Right after a choice at a block boundary, the tail has one block and the next token's.
   return (max_tail_blocks_ - (window_tokens_ > 0 ? 1 : 0)) * kKvBlockTokens;
 }
 
@@ -36,7 +36,7 @@ KvViewLayout GatheredBudget::layout(int32_t prefix_tokens, const KvChosen& last)
     return {.head_blocks = head_blocks_, .tail_block = last.tail_block, .head_is_chosen = true};
   }
   const int32_t tail_block = std::max(prefix_tokens - window_tokens_, 0) / kKvBlockTokens;
-  if (tail_block <= head_blocks_) return {};  // everything
+  if (tail_block <= head_blocks_) return {};  // attends to everything
   return {.head_blocks = head_blocks_,
           .tail_block = tail_block,
           .head_is_chosen = true,

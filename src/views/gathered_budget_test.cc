@@ -1,4 +1,4 @@
-// How a budget is divided into head and tail, and how long a choice is kept.
+// Checks how a budget is divided into head and tail, and how long a choice lasts.
 #include "views/gathered_budget.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ TEST(GatheredBudget, TheHeadHasAllButABlock) {
 
 TEST(GatheredBudget, AChoiceIsKeptUntilTheTailIsTooLong) {
   const GatheredBudget budget(512, 32, 2);
-  // With 32 tokens of the ninth block the window needs no other.
+  // With 32 tokens in the ninth block, the window lies in that block alone.
   const int32_t end_of_all = 8 * 64 + 31;
   EXPECT_EQ(budget.layout(end_of_all, {}).tail_block, 0) << "everything";
   const KvViewLayout first = budget.layout(end_of_all + 1, {});

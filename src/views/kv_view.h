@@ -1,14 +1,14 @@
-// A view of a sequence's KV: which of its tokens rows see, where that is not all of them. Drafting
-// through a view reads only a part of the KV cache (MagicDec §4; StreamingLLM).
+// A view of a sequence's KV: the subset of tokens that rows attend to. Drafting through a view
+// reads only a part of the KV cache (MagicDec §4; StreamingLLM).
 //
-// A view is a block table: blocks of a head, then the sequence's own blocks from some block on, its
-// tail, up to the last one. The head is the sequence's own first blocks, in place, or blocks of the
-// view's own, in which tokens from before the tail are gathered: those that some rows, the
-// observers, pay the most attention to. The tail holds the end of the prefix and the tree region,
-// at the same offsets in the same blocks, so rows write their KV to the same place with and without
-// a view. Attention knows nothing of views (StepRow::visible).
+// A view is a block table: the head's blocks, then the tail, which is the sequence's own blocks
+// from some block to the last one. The head is either the sequence's first blocks in place, or
+// blocks that belong to the view and hold gathered tokens from before the tail: those to which some
+// rows, the observers, attend most. The tail holds the end of the prefix and the tree region, at
+// the same offsets in the same blocks, so rows write their KV to the same place with and without a
+// view. Attention kernels do not know views (StepRow::visible).
 //
-// Each role has its own view object for each sequence. One thread.
+// Each role has its own view object for each sequence. Only one thread may use an object.
 #pragma once
 
 #include <cstdint>
@@ -17,40 +17,41 @@ namespace forerun {
 
 struct KvViewLayout {
   int32_t head_blocks = 0;
-  int32_t tail_block = 0;       // the first block of its tail, at least head_blocks
-  bool head_is_chosen = false;  // else the head is the sequence's own first blocks
-  bool chooses = false;         // the head is chosen anew, from what lies before the tail
+  int32_t tail_block = 0;       // first block of the tail, at least head_blocks
+  bool head_is_chosen = false;  // false if the head is the sequence's own first blocks
+  bool chooses = false;         // the head is chosen anew, from the tokens before the tail
 };
 
-// Which rows choose the tokens of a head.
+// The rows that choose the tokens of a head.
 enum class KvObservers : uint8_t {
   kNobody,
-  kLastTokens,  // the last tokens of the prefix, which lie in the tail and are run once more
-  kOwnRows,     // the first of the rows that see it
+  kLastTokens,  // the prefix's last tokens, which lie in the tail and run again
+  kOwnRows,     // the first of the rows that attend to it
 };
 
 struct KvChoice {
   KvObservers by = KvObservers::kNobody;
-  int32_t observers = 0;  // how many rows choose; for kOwnRows, at most
-  int32_t pooling = 1;    // neighbours, an odd number, that a token's importance is averaged over
-  bool by_index = false;  // by quantized keys, which are kept in blocks beside the head
+  int32_t observers = 0;  // number of rows that choose; the maximum for kOwnRows
+  int32_t pooling = 1;    // neighbours, an odd number, over which scores are averaged
+  bool by_index = false;  // by quantized keys, in blocks beside the head
 };
 
-// The choice that a head holds.
+// The choice that filled a head.
 struct KvChosen {
-  int32_t tail_block = 0;     // tail_block of its layout; 0: there is none
-  int32_t prefix_tokens = 0;  // length of the prefix when it was made
+  int32_t tail_block = 0;     // tail_block of its layout; 0 if there is no choice
+  int32_t prefix_tokens = 0;  // length of the prefix at the time of the choice
 };
 
 class KvView {
  public:
   virtual ~KvView() = default;
-  // What rows behind a prefix of `prefix_tokens` tokens see of it. The tail begins at or before the
-  // prefix's end. Where tail_block equals head_blocks, rows see everything.
+  // Returns the layout for rows behind a prefix of `prefix_tokens` tokens. The tail begins at or
+  // before the prefix's end. If tail_block equals head_blocks, rows attend to everything.
   virtual KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const = 0;
   virtual KvChoice choice() const { return {}; }
-  // The layout for rows after a verification whose own rows, which see everything, choose the head.
-  // `chooses` is false where no choice is due, or where verifications never choose.
+  // Returns the layout for rows after a verification that attends to everything and chooses the
+  // head itself. `chooses` is false if no choice is due, or if verifications never choose for this
+  // view.
   virtual KvViewLayout layout_by_verification(int32_t /*prefix_tokens*/,
                                               const KvChosen& /*last*/) const {
     return {};

@@ -5,7 +5,7 @@
 namespace forerun {
 namespace {
 
-// Where a prompt or a wide tree has more rows than this, the first ones choose for all.
+// If a prompt or a wide tree has more rows than this, the first ones choose for all.
 constexpr int32_t kPqMaxObservers = 32;
 
 }  // namespace

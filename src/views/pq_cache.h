@@ -1,7 +1,6 @@
-// PQCache (Zhang et al., 2024): as TopK, but a row's attention score of a token is estimated from
-// the token's quantized key, 16 bytes in place of the key. The index of quantized keys is built in
-// the Step of the first row that sees the view, and tokens join it as they leave the tail
-// (kernels/pq_index).
+// PQCache (Zhang et al., 2024): as TopK, but estimates a row's attention score for a token from the
+// token's quantized key, 16 bytes in place of the key. The Step of the first row with the view
+// builds the index of quantized keys, and tokens join it as they leave the tail (kernels/pq_index).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ class PqCache : public KvView {
  public:
   // For the table of views.
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kQuantizedKeys;
-  // A code has 16 bytes, a token's key and value 512 in bf16 (heads of 128).
+  // A code has 16 bytes; a token's key and value have 512 in bf16 (heads of 128).
   static constexpr KvViewFacts kFacts = {
       .selection_share = 1.0 / 32, .acceptance = 0.96, .acceptance_source = kMeasuredOnDemo};
   static Status check(int32_t budget_tokens);

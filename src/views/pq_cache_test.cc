@@ -1,4 +1,4 @@
-// Which tokens the choice is among, and how many blocks the index takes.
+// Checks from which tokens the view chooses, and how many blocks the index takes.
 #include "views/pq_cache.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ constexpr int32_t kSnapObservers = 32;
 constexpr int32_t kSnapPooling = 5;
 static_assert(kSnapObservers < kKvBlockTokens);
 
-// The text grows by half of the budget between two choices.
+// Returns half of the budget, by which the sequence grows between two choices.
 int32_t growth_blocks(int32_t budget_tokens) {
   return std::max(budget_tokens / 2 / kKvBlockTokens - 1, 1);
 }

@@ -1,8 +1,8 @@
-// SnapKV (Li et al., 2024): a continuation attends to about the same tokens as the end of the text
-// before it. For each layer and KV head, the view gathers the tokens that the last 32 tokens pay
-// the most attention to, averaged over 5 neighbours: as many as the budget leaves beside these 32,
-// in whole blocks. Text that comes after the choice is seen too, on top of the budget. When it has
-// grown by half of the budget, the head is chosen anew, since the text has moved on.
+// SnapKV (Li et al., 2024): the next tokens attend to about the same tokens as the last ones before
+// them. For each layer and KV head, the view gathers the tokens to which the last 32 tokens attend
+// most, with scores averaged over 5 neighbours: as many as the budget leaves beside these 32, in
+// whole blocks. Rows also attend to all tokens that come after the choice, on top of the budget.
+// When these are half of the budget, the head is chosen anew, since attention has moved on.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// When a head is chosen, for how much text, and what is left to the tail.
+// Checks when the view chooses a head, how long it keeps it, and what remains for the tail.
 #include "views/snap_kv.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(SnapKv, ChoosesAHeadAndKeepsItUntilTheTextHasGrownByHalfTheBudget) {
       ASSERT_EQ(layout.head_blocks, head);
       ASSERT_EQ(layout.chooses, layout.tail_block != chosen.tail_block);
       if (!layout.chooses) continue;
-      // The observers, and less than a block beside them, follow the tokens that are chosen from.
+      // Between the candidates and the prefix's end lie the observers and less than a block more.
       ASSERT_GE(prefix - 64 * layout.tail_block, 32);
       ASSERT_LT(prefix - 64 * layout.tail_block, 96);
       ASSERT_GT(layout.tail_block, head) << "the choice leaves some out";

@@ -9,7 +9,7 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kSinkBlocks = 1;
-// Right behind a block's end the window is one block less a token.
+// Two blocks hold at least one block's tokens, less one, wherever the next token falls.
 constexpr int32_t kMinWindowBlocks = 2;
 constexpr int32_t kMinTokens = (kSinkBlocks + kMinWindowBlocks) * kKvBlockTokens;
 

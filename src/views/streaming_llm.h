@@ -1,6 +1,6 @@
 // StreamingLLM (Xiao et al., 2023): attention sinks and a window of the last tokens. The sinks are
 // the sequence's first block, the window its last blocks, all in place: the view takes no memory,
-// chooses nothing and copies nothing. The window moves on by a block at a time.
+// chooses nothing and copies nothing. The window advances by a block at a time.
 #pragma once
 
 #include <cstdint>

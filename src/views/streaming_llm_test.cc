@@ -1,4 +1,4 @@
-// StreamingLLM against a plain loop over tokens.
+// Compares StreamingLLM with a plain loop over tokens.
 #include "views/streaming_llm.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// Tokens of a prefix that a layout shows.
+// Returns the tokens of a prefix that a layout shows.
 std::set<int32_t> seen(const KvViewLayout& layout, int32_t prefix_tokens) {
   std::set<int32_t> tokens;
   for (int32_t token = 0; token < prefix_tokens; ++token) {
@@ -26,7 +26,8 @@ TEST(StreamingLlm, SeesTheFirstBlockAndAsManyOfTheLastTokensAsTheBudgetAllows) {
     const StreamingLlm view(budget);
     for (int32_t prefix = 0; prefix < 1500; ++prefix) {
       const std::set<int32_t> tokens = seen(view.layout(prefix, {}), prefix);
-      // A window of whole blocks: the budget is not passed, nor missed by more than two of them.
+      // The window has whole blocks: it never exceeds the budget and is at most two blocks below
+      // it.
       ASSERT_LE(static_cast<int32_t>(tokens.size()), budget);
       ASSERT_GE(static_cast<int32_t>(tokens.size()),
                 std::min(prefix, budget - 2 * kKvBlockTokens + 1));
@@ -34,7 +35,7 @@ TEST(StreamingLlm, SeesTheFirstBlockAndAsManyOfTheLastTokensAsTheBudgetAllows) {
       while (tokens.contains(last - 1)) --last;
       for (const int32_t token : tokens) ASSERT_TRUE(token < kKvBlockTokens || token >= last);
       ASSERT_EQ(tokens.contains(0), prefix > 0);
-      // At least a block but one token of the last ones.
+      // It shows at least the last tokens of one block, less one.
       ASSERT_LE(last, std::max(0, prefix - (kKvBlockTokens - 1)));
     }
   }

@@ -1,7 +1,7 @@
-// TopK: at every draft step, for each layer and KV head, exactly those tokens that the row pays the
-// most attention to, among all before the block that it writes to. Choosing reads all keys, so the
-// view saves next to nothing: it is the upper bound that other views are measured against (MagicDec
-// §5), and `auto` never chooses it.
+// TopK: at every draft step, for each layer and KV head, gathers exactly the tokens to which the
+// row attends most, among all before the block that it writes to. The choice reads all keys, so the
+// view saves next to nothing: it is the upper bound for other views (MagicDec §5), and `auto` never
+// chooses it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which tokens the choice is among, and how long the tail is.
+// Checks from which tokens the view chooses, and how long the tail is.
 #include "views/top_k.h"
 
 #include <gtest/gtest.h>

@@ -7,9 +7,10 @@ namespace {
 
 constexpr int32_t kVegasObservers = 32;
 constexpr int32_t kVegasPooling = 5;
-// A verification chooses once this many tokens have come since the last choice, every few rounds.
+// A verification chooses the head if this many tokens have come since the last choice, which takes
+// a few rounds.
 constexpr int32_t kTokensBetweenChoices = 16;
-// A tail grows until the next choice.
+// The tail may grow by one block until the next choice.
 constexpr int32_t kVegasGrowthBlocks = 1;
 static_assert(kVegasObservers < kKvBlockTokens);
 

@@ -1,11 +1,11 @@
-// Vegas (Yue et al., 2026; SparseSpec's PillarAttn is of the same kind): verification computes the
-// attention scores of all tokens anyway, so its rows choose what the next drafts see. No extra row
-// is run, the choice is at most a few rounds old, and all of the budget but a block's worth is the
-// chosen head; the tail is the sequence's last blocks, with the tokens since the choice and a few
-// before it.
+// Vegas (Yue et al., 2026; similar to SparseSpec's PillarAttn): verification computes the attention
+// scores of all tokens anyway, so its rows choose the tokens for the next drafts. No extra row
+// runs, and the choice is at most a few rounds old. All of the budget but one block is the chosen
+// head; the tail is the sequence's last blocks, with the tokens since the choice and a few before
+// it.
 //
-// The first head, which drafts need before anything has been verified, is chosen as SnapKV chooses:
-// by the last tokens, run once more. So are all heads of a model that verifies nothing.
+// Drafts need a first head before any verification. It is chosen as in SnapKV: by the last tokens,
+// which run again. This also holds for every head of a model that verifies nothing.
 #pragma once
 
 #include <cstdint>

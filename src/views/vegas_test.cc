@@ -1,4 +1,4 @@
-// When a verification chooses, when the last tokens do, and what is left to the tail.
+// Checks when a verification chooses, when the last tokens choose, and what remains for the tail.
 #include "views/vegas.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// A round of two tokens after the other: drafts, then their verification.
+// Plays rounds of drafts and their verification; each round adds two tokens.
 TEST(Vegas, VerificationsChooseEveryFewRounds) {
   for (const int32_t budget : {128, 256, 320, 2049}) {
     const Vegas view(budget);
@@ -43,7 +43,7 @@ TEST(Vegas, VerificationsChooseEveryFewRounds) {
   }
 }
 
-// A draft model's rows verify nothing.
+// The rows of a draft model verify nothing.
 TEST(Vegas, WithoutVerificationsTheLastTokensChooseAsTheTailGrows) {
   const Vegas view(320);
   KvChosen chosen;

@@ -1,4 +1,4 @@
-// What holds for every view of the table.
+// Checks properties that every view of the table must have.
 #include "views/view_table.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
         const KvViewLayout layout = view->layout(prefix, chosen);
         expect_choice(entry, budget, *view, layout, prefix);
         if (layout.chooses) chosen = {layout.tail_block, prefix};
-        // Rows right after a verification see what the verification has chosen.
+        // Rows right after a verification attend to the tokens that it has chosen.
         const KvViewLayout verified = view->layout_by_verification(prefix, chosen);
         if (verified.chooses) {
           expect_choice(entry, budget, *view, verified, prefix);
@@ -69,7 +69,7 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
         }
         ASSERT_GE(layout.head_blocks, 0);
         ASSERT_GE(layout.tail_block, layout.head_blocks);
-        if (layout.tail_block == layout.head_blocks) continue;  // everything
+        if (layout.tail_block == layout.head_blocks) continue;  // attends to everything
         ASSERT_LE(layout.tail_block * kKvBlockTokens, prefix);
         const int32_t grown = layout.head_is_chosen ? prefix - chosen.prefix_tokens : 0;
         const int32_t tail = prefix - layout.tail_block * kKvBlockTokens;
