@@ -25,20 +25,20 @@ class Collectives {
   Collectives(int32_t rank, int32_t degree) : rank_(rank), degree_(degree) {}
   virtual ~Collectives() = default;
 
-  int32_t rank() const { return rank_; }  // rank of the device, in [0, degree)
+  int32_t rank() const { return rank_; }  // in [0, degree)
   int32_t degree() const { return degree_; }
 
-  // x [rows][width] += (partial of rank 0 + rank 1 + ...) + bias, all in f32, and rounded to bf16
-  // afterwards where `round_to_bf16` is set. `bias` [width] or empty. x has the same content on
-  // every device before the call, and therefore after it. Collective over whole teams: each member
-  // writes its own columns, and the caller syncs its team before x is read.
+  // x [rows][width] += (partial of rank 0 + rank 1 + ...) + bias, all in f32, then rounded to bf16
+  // if `round_to_bf16` is set. `bias` is [width] or empty. x must have the same content on every
+  // device before the call, and then has the same content after it. All members of all teams call
+  // it; each writes its own columns, and the caller syncs its team before it reads x.
   //
   // The other devices read `partial` [rows][width], so it may be overwritten only after the next
   // collective call has returned (alternating between two buffers is enough).
   virtual void add_partials(MatrixView<const float> partial, std::span<const float> bias,
                             bool round_to_bf16, MatrixView<float> x) = 0;
 
-  // All-gather: returns what every device passed, indexed by rank; the parts may differ in size.
+  // All-gather: returns the bytes that each device passed, indexed by rank; their sizes may differ.
   // The result is valid until this participant's next gather. Meant for kilobytes, not for logits.
   // On a CPU, members with the same rank in their teams gather among themselves, independently of
   // members of other ranks; every device must have a member of that rank.

@@ -25,7 +25,7 @@ void Barrier::advance(uint32_t generation) {
   // the sleeper, or the sleeper sees the new generation.
   generation_.store(generation, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  // After the mutex has been taken once, a sleeper that read the old generation is asleep.
+  // Taking the mutex once ensures that a sleeper that read the old generation is asleep.
   { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
@@ -47,8 +47,8 @@ bool Barrier::wait(std::optional<std::chrono::milliseconds> timeout) {
         return generation_.load(std::memory_order_seq_cst) != generation;
       };
       if (timeout) {
-        // The timeout is waited for in slices: a process that was stopped for a long time then
-        // loses one slice, not the whole timeout.
+        // Waits in slices of the timeout: a process that was stopped for a long time then loses one
+        // slice, not the whole timeout.
         constexpr int kSlices = 8;
         in_time = false;
         for (int slice = 0; slice < kSlices && !in_time; ++slice) {
@@ -66,7 +66,7 @@ bool Barrier::wait(std::optional<std::chrono::milliseconds> timeout) {
 
 void Barrier::give_up() {
   given_up_.store(true, std::memory_order_seq_cst);
-  // This is the value that a last member arriving at this moment would set, or a later one.
+  // Sets the value that a last member arriving at this moment would set, or a later one.
   advance(generation_.load(std::memory_order_seq_cst) + 1);
 }
 

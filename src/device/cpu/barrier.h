@@ -1,4 +1,5 @@
-// A barrier for a fixed number of threads. Any thread may give it up, which ends every wait.
+// A barrier for a fixed number of threads. Any thread may give the barrier up, which ends every
+// wait.
 #pragma once
 
 #include <atomic>
@@ -10,9 +11,9 @@
 
 namespace forerun {
 
-// How often a waiting thread polls before it sleeps. 2,000 polls take 20-50 us: longer than the gap
-// between two kernels of a forward, too short to disturb other processes. Where threads share a
-// core, polling keeps the awaited thread from running, so they poll less.
+// The number of polls before a waiting thread sleeps. 2,000 polls take 20-50 us: longer than the
+// gap between two kernels of a forward pass, too short to disturb other processes. Threads that
+// share a core poll less, since polling keeps the awaited thread from running.
 inline constexpr int kPatientSpins = 2000;
 inline constexpr int kSharedCoreSpins = 20;
 
@@ -23,10 +24,10 @@ class Barrier {
  public:
   explicit Barrier(int32_t size, int spins = kPatientSpins) : size_(size), spins_(spins) {}
 
-  // Everything that any member wrote before the barrier is visible to every member after it.
-  // Returns false if the barrier was given up before or during the wait; the state of the other
-  // members is then unknown. Without `timeout` it waits for ever; after `timeout` this member gives
-  // the barrier up.
+  // Waits until all members have arrived. Everything that a member wrote before the barrier is
+  // visible to every member after it. Returns false if a member gave the barrier up before or
+  // during the wait; the state of the other members is then unknown. Waits for ever without
+  // `timeout`; after `timeout` this member gives the barrier up.
   bool wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
   // Wakes every member; all waits fail until reset(). May be called from any thread.

@@ -15,7 +15,7 @@ inline float rounded_to_bf16(float value) {
   return std::bit_cast<float>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : nearest);
 }
 
-// x += sum + bias for one row's share, in place; `sum` may be the first partial itself.
+// Adds sum + bias to one row's share of x, in place; `sum` may be the first partial itself.
 void add_row(const float* sum, const float* bias, int64_t count, bool round_to_bf16, float* x) {
   if (bias != nullptr) {
     for (int64_t at = 0; at < count; ++at) x[at] += sum[at] + bias[at];
@@ -71,8 +71,8 @@ void CpuCollectives::meet(Meeting meeting, Barrier& barrier) {
   const auto kind = static_cast<size_t>(meeting);
   meetings_[kind].fetch_add(1, std::memory_order_relaxed);
   if (barrier.wait(shared_->timeout)) return;
-  // The member that has come to the fewest of these meetings is late. If the run had been given up
-  // already, the earlier reason is kept.
+  // The late device is the one whose members have come to the fewest of these meetings. An earlier
+  // reason stays if the run had been given up already.
   int32_t late = 0;
   uint32_t min_meetings = UINT32_MAX;
   for (const auto& device : shared_->participants) {
@@ -97,7 +97,7 @@ void CpuCollectives::add_partials(MatrixView<const float> partial, std::span<con
   if (team_.rank() == 0) partials[static_cast<size_t>(rank())] = partial;
   meet(Meeting::kEverybody, *shared_->everybody);
   const WorkRange columns = team_.share(x.dim(1), 16);
-  // Rows are added piece by piece, so that the sum of a piece stays in the L1 cache.
+  // Adds rows piece by piece, so that the sum of a piece stays in the L1 cache.
   constexpr int64_t kPiece = 1024;
   float sum[kPiece];
   for (int64_t row = 0; row < x.dim(0); ++row) {

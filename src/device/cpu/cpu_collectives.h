@@ -1,5 +1,5 @@
-// The collectives of a CPU group. Members meet at barriers and read each other's memory. Used by
-// device_group.cc.
+// Collectives for a group of CPU devices. Members meet at barriers and read each other's memory.
+// Used by device_group.cc.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct CpuGroupShared {
 
   std::unique_ptr<Barrier> everybody;
   std::vector<std::unique_ptr<Barrier>> teams;    // by device
-  std::vector<std::unique_ptr<Barrier>> columns;  // by rank in a team: a member of each device
+  std::vector<std::unique_ptr<Barrier>> columns;  // by rank in a team: one member of each device
   std::vector<std::vector<CpuCollectives*>> participants;  // [device][rank in its team]
   // The partial sums of all devices; calls alternate between two sets.
   std::array<std::vector<MatrixView<const float>>, 2> partials;
@@ -46,7 +46,7 @@ struct CpuGroupShared {
   Status failure_;
 };
 
-// The collectives as one thread sees them.
+// The collectives of one thread.
 class CpuCollectives final : public Collectives {
  public:
   CpuCollectives(int32_t rank, int32_t degree, Team team, CpuGroupShared* shared);
@@ -59,18 +59,19 @@ class CpuCollectives final : public Collectives {
   void restart();  // called between runs, after a run was given up
 
  private:
-  // Who meets: all members of all devices, or the members with the same rank in their teams.
+  // The members that wait for each other: all members of all devices, or those with the same rank
+  // in their teams.
   enum class Meeting : uint8_t { kEverybody, kColumn };
   // Throws RunGivenUp if a member does not arrive in time.
   void meet(Meeting meeting, Barrier& barrier);
 
   const Team team_;
   CpuGroupShared* const shared_;
-  std::array<std::atomic<uint32_t>, 2> meetings_{};  // by Meeting; tells which device is late
+  std::array<std::atomic<uint32_t>, 2> meetings_{};  // by Meeting; shows which device is late
   uint32_t sums_ = 0;
   uint32_t gathers_ = 0;
-  // What this thread passed to gather(). Calls alternate between two buffers, since other members
-  // may still read the previous one.
+  // The bytes that this thread passed to gather(). Calls alternate between two buffers, since other
+  // members may still read the previous one.
   std::array<std::vector<std::byte>, 2> told_;
   std::vector<std::span<const std::byte>> parts_;
 };

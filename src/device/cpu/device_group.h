@@ -16,14 +16,14 @@
 
 namespace forerun {
 
-// The processors of one device. Each core runs one member of its team.
+// The CPU cores of one device. Each core runs one member of its team.
 struct CpuCores {
-  std::vector<int32_t> cores;  // to pin members to; devices may share a core
+  std::vector<int32_t> cores;  // cores to pin members to; devices may share a core
   int32_t num_threads = 1;     // if `cores` is empty: number of unpinned members
 };
 
 struct CpuGroupOptions {
-  std::vector<CpuCores> devices;  // by rank; either all are pinned or none
+  std::vector<CpuCores> devices;  // by rank; all devices have pinned members, or none has
   // The time that a device waits for the others at a collective before it gives the run up.
   std::chrono::milliseconds timeout{60000};
   // For tests: called before each device's collectives, on the thread of its first member. An error
@@ -37,18 +37,18 @@ struct GroupMember {
   Collectives& peers;  // collectives among the devices
 };
 
-// Owns the threads. run() is called from one thread at a time; the caller works as the first member
-// of device 0.
+// A group of CPU devices with its threads. Only one thread at a time may call run(); it works as
+// the first member of device 0.
 class CpuDeviceGroup {
  public:
-  // kInvalidArgument: there is no device, a device has no threads, or this process may not use one
-  // of the cores.
+  // Returns kInvalidArgument if there is no device, if a device has no threads, or if this process
+  // may not use one of the cores.
   static Result<std::unique_ptr<CpuDeviceGroup>> create(CpuGroupOptions options);
-  // Device r has team_sizes[r] unpinned threads.
+  // Creates a group in which device r has team_sizes[r] unpinned threads.
   static Result<std::unique_ptr<CpuDeviceGroup>> create_unpinned(
       const std::vector<int32_t>& team_sizes);
-  // One device of all threads of this group, for work that is not divided. The threads live as long
-  // as either group, and only one of the two may run at a time.
+  // Returns one device with all threads of this group, for work that is not divided. The threads
+  // live as long as either group, and only one of the two may run at a time.
   std::unique_ptr<CpuDeviceGroup> as_one_device() const;
   ~CpuDeviceGroup();
   CpuDeviceGroup(const CpuDeviceGroup&) = delete;
@@ -63,14 +63,14 @@ class CpuDeviceGroup {
   // failed, threw, or missed the timeout of a collective: the other members have then left `work`
   // at the collective where they waited, and what `work` wrote is undefined. The group can run
   // again.
-  //   kDeadlineExceeded: a device was late (the message has its number); kResourceExhausted: out of
-  //   memory.
+  //   Returns kDeadlineExceeded if a device was late (the message has its number),
+  //   kResourceExhausted if memory ran out.
   Status run(const std::function<void(const GroupMember&)>& work);
 
  private:
   struct Impl;
   explicit CpuDeviceGroup(std::unique_ptr<Impl> impl);
-  // Devices of so many threads each, which are all that `threads` has.
+  // Divides all of `threads` into devices of these sizes.
   static std::unique_ptr<Impl> divide(std::shared_ptr<CpuDevice> threads,
                                       std::vector<int32_t> team_sizes,
                                       std::chrono::milliseconds timeout);

@@ -16,7 +16,7 @@
 namespace forerun {
 namespace {
 
-// The partial sums of a device, some of them odd numbers.
+// Returns a partial sum of a device; some of them are not exact in bf16.
 float partial_of(int32_t rank, int64_t row, int64_t column) {
   if (column == 5 && rank == 1) return std::numeric_limits<float>::quiet_NaN();
   const float scale = column % 7 == 0 ? 1e8f : 1.0f;
@@ -46,18 +46,18 @@ TEST(CpuDeviceGroup, RunsAsOneDeviceOfAllItsThreads) {
   for (int round = 1; round <= 3; ++round) {
     ASSERT_TRUE(one->run(work).ok());
     EXPECT_EQ(ran, std::vector<int>(3, round));
-    std::atomic<int> seen = 0;  // as the group that it is, in between
+    std::atomic<int> seen = 0;  // counts the members of runs of the whole group in between
     const auto count = [&](const GroupMember& member) { seen += 1 + 10 * member.peers.rank(); };
     ASSERT_TRUE((*group)->run(count).ok());
     EXPECT_EQ(seen, 13);
   }
-  group->reset();  // the threads stay
+  group->reset();  // the threads live on
   ASSERT_TRUE(one->run(work).ok());
   EXPECT_EQ(ran, std::vector<int>(3, 4));
 }
 
 TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
-  constexpr int64_t kWidth = 1100;  // more than one piece, and not a multiple of a vector's width
+  constexpr int64_t kWidth = 1100;  // more than one piece, and no multiple of a vector's width
   for (const std::vector<int32_t>& sizes : std::vector<std::vector<int32_t>>{
            {1}, {1, 1}, {2, 1}, {1, 1, 1}, {2, 2, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     const auto degree = static_cast<int32_t>(sizes.size());
@@ -110,7 +110,7 @@ TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
   }
 }
 
-// Alternating between two buffers is enough, whichever device is ahead.
+// Two buffers in turn are enough, whichever device is ahead.
 TEST(CpuDeviceGroup, PartialsOfTwoBuffersAreNeverOverwrittenTooEarly) {
   auto group = CpuDeviceGroup::create_unpinned({1, 2, 1});
   ASSERT_TRUE(group.ok());
@@ -144,7 +144,7 @@ TEST(CpuDeviceGroup, GathersPartsOfAnySizeByRank) {
   const Status status = (*group)->run([&](const GroupMember& member) {
     const int32_t column = member.team.rank();
     if (column >= 2) return;
-    // The columns need not gather equally often.
+    // Different columns may gather a different number of times.
     for (int32_t round = 0; round < 50 + column; ++round) {
       const std::vector<int32_t> own_numbers(static_cast<size_t>(member.peers.rank() * 3),
                                              1000 * round + member.peers.rank());
@@ -169,7 +169,7 @@ CpuGroupOptions faulty(int32_t degree, std::function<Status(int32_t)> fault) {
   return options;
 }
 
-// Every device adds up a few times and syncs its team in between.
+// Makes every device add partial sums several times and sync its team in between.
 Status exercise(CpuDeviceGroup& group, float* outcome) {
   std::vector<std::vector<float>> x(static_cast<size_t>(group.degree()), std::vector<float>(32));
   const std::vector<float> ones(32, 1.0f);
@@ -218,7 +218,7 @@ TEST(CpuDeviceGroup, AnExceptionOfAMemberEndsTheRun) {
   EXPECT_TRUE(exercise(**group, &outcome).ok());
 }
 
-// Columns gather unequally often; a device must not be named as late for that.
+// Columns gather a different number of times; the group must not name a device as late for that.
 TEST(CpuDeviceGroup, ALateDeviceIsNamedWhateverOthersHaveGathered) {
   auto group = CpuDeviceGroup::create({.devices = {{{}, 2}, {{}, 2}},
                                        .timeout = std::chrono::milliseconds(300),

@@ -1,5 +1,5 @@
-// Work that is cut into portions and done by as many threads as there are cores, for loading and
-// converting. Forwards have teams (team.h), which do not start threads.
+// Portions of work for as many threads as there are cores, for loading and converting. Forward
+// passes use teams (team.h), which do not start threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace forerun {
 
-// Hands out 0 to count - 1 in ascending order, each once. Called by many threads.
+// Hands out each of 0 to count - 1 once, in ascending order. Many threads may call it.
 class Portions {
  public:
   explicit Portions(int64_t count) : count_(count) {}
@@ -27,8 +27,8 @@ class Portions {
   const int64_t count_;
 };
 
-// Calls work(portions) on the calling thread and on others: one thread for each core, at most
-// `max_threads` and one for each portion. Returns when all have returned.
+// Calls work(portions) on the calling thread and on new ones: one thread per core, at most
+// `max_threads` and one per portion. Returns when all calls have returned.
 template <class Work>
 void share_portions(int64_t count, int64_t max_threads, const Work& work) {
   Portions portions(count);

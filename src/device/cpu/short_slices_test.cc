@@ -10,8 +10,8 @@
 namespace forerun {
 namespace {
 
-// Whether this system lets a thread set its time slice. Asks in a new thread, since asking changes
-// the thread.
+// Returns whether this system lets a thread set its time slice. Asks in a new thread, since asking
+// changes the thread.
 bool system_has_short_slices() {
   bool has = false;
   std::thread([&] { has = ask_for_short_slices(); }).join();

@@ -56,7 +56,7 @@ struct CpuDevice::Impl {
   }
 
   const int32_t size;
-  const int32_t first_core;  // -1: unpinned
+  const int32_t first_core;  // -1 if unpinned
   const int spins;
   std::atomic<uint32_t> epoch{0};
   bool stopping = false;                                   // published by `epoch`

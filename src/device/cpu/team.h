@@ -26,7 +26,7 @@ struct WorkRange {
 // caught by CpuDeviceGroup::run().
 struct RunGivenUp {};
 
-// One member's view of its team; passed to every CPU kernel.
+// One member's view of its team; every CPU kernel takes it.
 class Team {
  public:
   Team(int32_t rank, int32_t size, Barrier* barrier)
@@ -37,8 +37,8 @@ class Team {
   void sync() const {
     if (size_ > 1 && !barrier_->wait()) throw RunGivenUp{};
   }
-  // This member's contiguous share of [0, count), in whole multiples of `grain` (the last share may
-  // be shorter). Shares differ by at most one grain.
+  // Returns this member's contiguous share of [0, count), in whole multiples of `grain` (the last
+  // share may be shorter). Shares differ by at most one grain.
   WorkRange share(int64_t count, int64_t grain = 1) const;
 
  private:
@@ -47,10 +47,10 @@ class Team {
   Barrier* barrier_;
 };
 
-// Owns the threads. run() is called from one thread at a time; the caller works as member 0.
+// A CPU device with its threads. Only one thread at a time may call run(); it works as member 0.
 class CpuDevice {
  public:
-  // `cores`: the processors to pin to, one entry per member; an empty list means `num_threads`
+  // `cores` has the cores to pin to, one entry per member; an empty list gives `num_threads`
   // unpinned members. Members may share a core. Fails if a core does not exist or this process may
   // not use it.
   static Result<std::unique_ptr<CpuDevice>> create(std::span<const int32_t> cores,
@@ -60,10 +60,11 @@ class CpuDevice {
   CpuDevice& operator=(const CpuDevice&) = delete;
 
   int32_t size() const;
-  // How often members should poll before they sleep: seldom if there are more members than cores.
+  // Returns how often members should poll before they sleep: seldom if there are more members than
+  // cores.
   int spins() const;
-  // Pins the calling thread to member 0's core if the device was created with cores. For a thread
-  // that does nothing but run() this device.
+  // Pins the calling thread to member 0's core if the device has cores. Meant for a thread that
+  // only calls run() of this device.
   void pin_caller() const;
   // Runs `work` on every member and returns when all are done. `work` must not throw. The members
   // wait for each other, so a thread that calls run() often should ask for short time slices
@@ -76,7 +77,7 @@ class CpuDevice {
   std::unique_ptr<Impl> impl_;
 };
 
-// The processors this process may run on, ascending.
+// Returns the cores on which this process may run, ascending.
 std::vector<int32_t> available_cores();
 
 }  // namespace forerun

@@ -15,8 +15,8 @@ namespace {
 constexpr int kReadThreads = 512;
 constexpr int kReadUnroll = 4;
 
-// Reads `count` vectors; stores only if their exclusive-or has one value in 2^64, so that the loads
-// stay and nothing is written.
+// Reads `count` vectors. It stores only if their exclusive-or has one value in 2^64, so that the
+// compiler keeps the loads and the kernel writes nothing.
 __global__ void read_kernel(const uint4* __restrict__ data, size_t count, uint2* sink) {
   const size_t stride = static_cast<size_t>(gridDim.x) * kReadThreads;
   size_t index = static_cast<size_t>(blockIdx.x) * kReadThreads + threadIdx.x;
@@ -88,7 +88,7 @@ Result<std::vector<DeviceInfo>> list_devices() {
 Status use_device(int index) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    (void)cudaGetLastError();  // no driver: no GPU
+    (void)cudaGetLastError();  // without a driver there is no GPU
     count = 0;
   }
   if (index < 0 || index >= count) {
@@ -109,7 +109,8 @@ Result<int64_t> free_memory() {
 
 namespace {
 
-// Seconds that `submit` takes on the stream: the median of several passes after one to warm up.
+// Returns the seconds that `submit` takes on the stream: the median of several passes after one to
+// warm up.
 Result<double> median_seconds(const Stream& stream, const std::function<Status()>& submit) {
   constexpr int kPasses = 7;
   FORERUN_ASSIGN_OR_RETURN(Event start, Event::create());
@@ -167,7 +168,7 @@ Result<double> measure_copy_bandwidth(int from, int to, size_t bytes) {
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(from), kDoing);
   FORERUN_ASSIGN_OR_RETURN(const DeviceBuffer source, DeviceBuffer::allocate(bytes, kDoing));
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
-  // Fails if peer access is already enabled, which is just as good.
+  // Enabling fails if peer access is enabled already, which is no error here.
   if (cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) cudaGetLastError();
   const auto seconds = median_seconds(stream, [&]() -> Status {
     FORERUN_CUDA_RETURN_IF_ERROR(

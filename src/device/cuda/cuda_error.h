@@ -1,5 +1,5 @@
-// CUDA errors as Status. In every build type the message names the call, the device and the purpose
-// of the call. Only files in folders named cuda include CUDA's headers.
+// Conversion of CUDA errors to Status. In every build type the message names the call, the device
+// and the purpose of the call. Only files in folders named cuda include CUDA's headers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,19 +11,20 @@
 
 namespace forerun::cuda {
 
-// ok for cudaSuccess; otherwise "cuda:1: cudaMalloc: out of memory (cudaErrorMemoryAllocation)
-// while allocating ...". Running out of memory is kResourceExhausted, every other error kInternal.
-// Clears the runtime's last error, so that an error that is not sticky is reported once.
+// Returns ok for cudaSuccess; otherwise an error such as "cuda:1: cudaMalloc: out of memory
+// (cudaErrorMemoryAllocation) while allocating ...". The code is kResourceExhausted if memory ran
+// out, else kInternal. Clears the runtime's last error, so that a non-sticky error is reported
+// once.
 Status cuda_status(cudaError_t error, std::string_view call, std::string_view doing);
 
-// True if `error` has broken this process's CUDA context (an illegal address, a failed assertion in
-// a kernel, a lost device, ...). Only a new process can then use the GPU.
+// Returns true if `error` has broken this process's CUDA context (an illegal address, a failed
+// assertion in a kernel, a lost device, ...). Only a new process can then use the GPU.
 bool is_sticky(cudaError_t error);
 
 }  // namespace forerun::cuda
 
-// Runs a CUDA runtime call and returns from the enclosing function if it fails. `doing` completes
-// the sentence "while ...".
+// Runs a CUDA runtime call, and returns from the enclosing function if the call fails. `doing`
+// completes the sentence "while ...".
 #define FORERUN_CUDA_RETURN_IF_ERROR(call, doing)                                           \
   do {                                                                                      \
     if (const cudaError_t forerun_cuda_error_ = (call); forerun_cuda_error_ != cudaSuccess) \

@@ -52,7 +52,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  // An error here repeats an error that an earlier call has reported.
+  // An error here repeats one that an earlier call has reported.
   if (data_ != nullptr) (void)cudaFree(data_);
 }
 

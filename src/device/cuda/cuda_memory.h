@@ -1,4 +1,4 @@
-// Owned memory of a GPU, and host memory that GPUs read and write in place.
+// Owned GPU memory, and host memory that GPUs read and write in place.
 //
 // Allocation and release synchronize with the device: allocate at load, never inside a forward, and
 // never while a kernel of this device may be waiting for a peer. Movable, not copyable; const
@@ -30,7 +30,7 @@ class DeviceBuffer {
     return reinterpret_cast<T*>(data_);
   }
 
-  // Blocking copies of the whole span; `offset_bytes` + its size must lie within the buffer.
+  // Copy the whole span and block until done; `offset_bytes` + its size must lie within the buffer.
   Status upload(std::span<const std::byte> source, size_t offset_bytes = 0) const;
   Status download(std::span<std::byte> target, size_t offset_bytes = 0) const;
 
@@ -50,7 +50,8 @@ class PinnedBuffer {
   ~PinnedBuffer();
 
   size_t bytes() const { return bytes_; }
-  std::byte* data() const { return data_; }  // a unified address: valid on the host and every GPU
+  // Returns a unified address: valid on the host and on every GPU.
+  std::byte* data() const { return data_; }
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data_);

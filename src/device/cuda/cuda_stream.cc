@@ -71,8 +71,7 @@ Status one_kernel_at_a_time(cudaGraph_t graph) {
 
 namespace {
 
-// A capture in progress. Its destructor ends the capture if an exception is thrown before there is
-// a graph.
+// A capture in progress. Its destructor ends the capture if an exception leaves no graph.
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {}

@@ -1,7 +1,7 @@
 // Owned streams, events and graphs.
 //
-// An object belongs to the device that was current when it was created and must be used while that
-// device is current. Movable, not copyable. One thread at a time may use an object.
+// An object belongs to the device that was current at its creation, and may be used only while that
+// device is current. It is movable, not copyable. Only one thread at a time may use it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,7 @@ class Stream {
   ~Stream();
 
   cudaStream_t get() const { return stream_; }
-  // Waits for everything submitted to the stream and reports the first failure.
+  // Waits for all work submitted to the stream and reports the first failure.
   Status synchronize() const;
 
  private:
@@ -46,7 +46,7 @@ class Event {
   cudaEvent_t get() const { return event_; }
   Status record(const Stream& stream) const;
   Status synchronize() const;
-  // Device time from `start` to this event, both recorded and completed.
+  // Returns the device time from `start` to this event, both recorded and completed.
   Result<float> elapsed_ms(const Event& start) const;
 
  private:
@@ -54,16 +54,17 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// An `edit` for Graph::capture() that removes the overlap of programmatic dependent launch: every
-// kernel starts after the previous kernel has ended.
+// Removes the overlap of programmatic dependent launch, as an `edit` for Graph::capture(): every
+// kernel then starts after the previous kernel has ended.
 Status one_kernel_at_a_time(cudaGraph_t graph);
 
-// An instantiated graph. Each launch of it takes one host call.
+// An instantiated graph. One host call launches it.
 class Graph {
  public:
-  // Records what `submit` puts on `stream` without running it. If `submit` fails, its error is
-  // returned and the stream is usable again. Programmatic dependent launches become programmatic
-  // edges of the graph. `edit`, where given, may change the graph before it is instantiated.
+  // Captures the work that `submit` puts on `stream`, without running it. If `submit` fails,
+  // returns its error; the stream is usable again. Programmatic dependent launches become
+  // programmatic edges of the graph. `edit`, if given, may change the graph before its
+  // instantiation.
   static Result<Graph> capture(const Stream& stream, const std::function<Status()>& submit,
                                const std::function<Status(cudaGraph_t)>& edit = nullptr);
   Graph(Graph&& other) noexcept : exec_(std::exchange(other.exec_, nullptr)) {}

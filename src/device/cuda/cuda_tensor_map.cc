@@ -15,7 +15,7 @@ struct Encoder {
   decltype(&cuTensorMapEncodeTiled) encode;
 };
 
-// The driver's function is looked up through the runtime, so that programs start without a driver.
+// Looks up the driver's function through the runtime, so that programs start without a driver.
 Result<Encoder> find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;

@@ -1,4 +1,4 @@
-// Shared by tests of GPU code: copies vectors to device memory and back. For GoogleTest programs.
+// Helpers for GoogleTest tests of GPU code, which copy vectors to device memory and back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@
 
 namespace forerun::cuda {
 
-// Number of sm_90 GPUs, counted from cuda:0 up to the first GPU of another kind. Kernels are built
-// for sm_90a and run on no other GPU.
+// Returns the number of sm_90 GPUs, counted from cuda:0 up to the first GPU of another kind.
+// Kernels are built for sm_90a and run on no other GPU.
 inline int gpus_of_sm90() {
   const Result<std::vector<DeviceInfo>> devices = list_devices();
   EXPECT_TRUE(devices.ok()) << devices.status().message();

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// Smallest all-reduce, in bytes, for which two shots are faster than one. In two shots each of n
-// ranks sends 2 (n - 1) / n times the bytes instead of n - 1 times, but waits for a second trip
-// over the links, during which the links could carry kTripBytes.
+// Returns the smallest all-reduce, in bytes, for which two shots are faster than one. With two
+// shots each of n ranks sends 2 (n - 1) / n times the bytes instead of n - 1 times, but waits for a
+// second trip over the links, during which the links could carry kTripBytes.
 int64_t min_two_shot_bytes(int64_t degree) {
   constexpr int64_t kTripBytes = 640'000;
   return degree == 2 ? kNever : degree * kTripBytes / ((degree - 1) * (degree - 2));
@@ -56,7 +56,7 @@ Status check_options(size_t degree, const PeerGroupOptions& options) {
   return {};
 }
 
-// Enables access from every other device of the group to the memory of devices[owner]. Returns
+// Enables access to the memory of devices[owner] from every other device of the group. Returns
 // whether all of them can access it.
 Result<bool> open_to_peers(std::span<const int> devices, size_t owner) {
   for (const int peer : devices) {
@@ -86,7 +86,7 @@ Result<bool> open_to_peers(std::span<const int> devices, size_t owner) {
 
 Status PeerGroup::allocate(size_t degree, const PeerGroupOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(fault_, PinnedBuffer::allocate(sizeof(uint32_t), "a group's fault"));
-  // A word holds 8 bf16. Sizes are rounded up to whole fragments of 8 rows x 32 columns.
+  // A word holds 8 bf16. Rows and columns are rounded up to fragments of 8 rows x 32 columns.
   const int64_t slot_words = (options.max_rows + 7) / 8 * ((options.width + 31) / 32) * 32;
   const size_t bytes = 2 * degree * static_cast<size_t>(slot_words) * sizeof(uint4);
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -10,8 +10,8 @@
 // and meanwhile no thread allocates or frees memory, loads a module or builds a graph. If a rank
 // never starts its exchange, the others stop waiting after wait_limit_ms.
 //
-// Movable. abort() and check() may be called from any thread, everything else from one thread at a
-// time.
+// A group is movable. Any thread may call abort() and check(); only one thread at a time may call
+// the other functions.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@
 namespace forerun::cuda {
 
 struct PeerGroupOptions {
-  int64_t max_rows = 0;  // rows of one exchange at most
-  int64_t width = 0;     // columns of one exchange at most
+  int64_t max_rows = 0;  // largest number of rows of one exchange
+  int64_t width = 0;     // largest number of columns of one exchange
   int wait_limit_ms = 10'000;
-  // All-reduces of at least so many bytes a rank take two shots (linear/cuda/reduce.h). If unset,
-  // the fastest value for the number of ranks.
+  // All-reduces of at least this many bytes per rank take two shots (linear/cuda/reduce.h). If
+  // unset, the group takes the fastest value for its number of ranks.
   std::optional<int64_t> two_shot_bytes = {};
   bool mailboxes_on_host = false;  // even with peer access; for tests
   // Several ranks may share a GPU, for tests of more ranks than there are GPUs. The caller ensures
@@ -45,19 +45,20 @@ class PeerGroup {
   // * width * devices.size() bytes of each (rows rounded up to 8, columns to 32). An error names
   // the missing GPU or the memory that ran out. The current device stays the same.
   static Result<PeerGroup> create(std::span<const int> devices, const PeerGroupOptions& options);
-  // One GPU that stands for `degree` GPUs: its only rank, 0, receives its own data as if every rank
-  // had sent it. For tests, and for measuring without links.
+  // Makes a group of one GPU that stands for `degree` GPUs: its only rank, 0, receives its own data
+  // as if every rank had sent it. For tests, and for measuring without links.
   static Result<PeerGroup> loopback(int device, int degree, const PeerGroupOptions& options);
 
   int degree() const { return ranks_[0].degree; }
-  // Mailbox 0 of a rank; PeerMailboxes::turn() gives mailbox 1. Valid as long as the group.
+  // Returns mailbox 0 of a rank; PeerMailboxes::turn() gives mailbox 1. Valid as long as the group.
   const PeerMailboxes& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
 
   // Ends every wait of every rank's kernels, including running kernels, until reset().
   void abort() const;
-  // To be called once a rank's kernels are done. kCancelled: abort() was called. kDeadlineExceeded:
-  // a wait timed out; the message names the rank that waited and the missing rank. On an error the
-  // group's results and the contents of its mailboxes are invalid.
+  // Reports whether the exchanges succeeded; call it once a rank's kernels are done. Returns
+  // kCancelled if abort() was called, kDeadlineExceeded if a wait timed out; the message names the
+  // rank that waited and the missing rank. On an error the group's results and the contents of its
+  // mailboxes are invalid.
   Status check() const;
   // Makes the group usable again after a failed check(). No rank may have kernels submitted.
   Status reset() const;

@@ -1,5 +1,5 @@
-// Arguments that a group refuses, with or without GPUs. linear/cuda/reduce_test.cc tests working
-// groups.
+// Checks arguments that a group refuses, with or without GPUs. linear/cuda/reduce_test.cc tests
+// working groups.
 #include "device/cuda/peer_group.h"
 
 #include <gtest/gtest.h>

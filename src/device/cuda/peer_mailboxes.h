@@ -1,4 +1,4 @@
-// One rank's view of the mailboxes of a PeerGroup: plain data that is passed to kernels by value.
+// One rank's view of the mailboxes of a PeerGroup: plain data that kernels take by value.
 //
 // A mailbox receives 16-byte words from every rank. A word that has not arrived holds kNotArrived
 // in each of its 32-bit parts; no sender ever sends this value, so the data is its own flag. The
@@ -21,7 +21,7 @@
 namespace forerun::cuda {
 
 inline constexpr int kMaxPeers = 8;
-// A pair of bf16 that rounding never produces (rounding turns every NaN into 0x7fff).
+// A pair of bf16 that no sender produces (rounding turns every NaN into 0x7fff).
 inline constexpr uint32_t kNotArrived = 0xffffffffu;
 
 // Values of the fault word.
@@ -38,14 +38,14 @@ struct PeerMailboxes {
   uint4* send[kMaxPeers] = {};  // this rank's [slot_words] in the mailbox of each rank
   uint4* received = nullptr;    // [degree][slot_words], by sender, in this rank's mailbox
   int64_t slot_words = 0;
-  int64_t two_shot_bytes = 0;     // all-reduces of at least so many take two shots
+  int64_t two_shot_bytes = 0;     // all-reduces of at least this many bytes take two shots
   bool received_on_host = false;  // this rank's mailbox is host memory
   // The group's fault word, in host memory. Any value but 0 tells waiting kernels to continue
   // without the missing data. A kernel that has waited for wait_limit_ns sets it.
   uint32_t* fault = nullptr;
   uint64_t wait_limit_ns = 0;
 
-  // The same view for mailbox 0 or 1. May be called only on the view of mailbox 0.
+  // Returns the same view for mailbox 0 or 1. May be called only on the view of mailbox 0.
   PeerMailboxes turn(int mailbox) const {
     PeerMailboxes view = *this;
     const int64_t words = mailbox * degree * slot_words;

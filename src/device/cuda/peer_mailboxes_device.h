@@ -7,8 +7,8 @@
 
 namespace forerun::cuda {
 
-// Hardware keeps each 32-bit part of a word whole, and each part tells by itself whether it has
-// arrived; the 16 bytes need not be atomic.
+// The hardware never splits a 32-bit part of a word, and each part shows by itself whether it has
+// arrived, so the 16 bytes need not be atomic.
 __device__ __forceinline__ void store_mailbox(uint4* word, uint4 v) {
   asm volatile("st.relaxed.sys.global.v4.u32 [%0],{%1,%2,%3,%4};" ::"l"(word), "r"(v.x), "r"(v.y),
                "r"(v.z), "r"(v.w)
@@ -26,17 +26,17 @@ __device__ __forceinline__ bool has_arrived(uint4 v) {
   return v.x != kNotArrived && v.y != kNotArrived && v.z != kNotArrived && v.w != kNotArrived;
 }
 
-// One thread's waits for mailbox words during a launch. It reads the clock once in 1,024 polls and
-// the fault word in host memory once a millisecond, since more frequent reads by a thousand threads
-// would slow the exchange.
+// One thread's waits for mailbox words during a launch. It reads the clock once in 1,024 polls, and
+// the fault word in host memory once per millisecond, since more frequent reads by a thousand
+// threads would slow the exchange.
 struct PeerWait {
   uint64_t since_ns = 0, look_ns = 0;
   int polls = 0;
   bool given_up = false;
 
-  // Called after a poll that found a word missing; returns whether to poll again. `limit_factor`
-  // multiplies the time limit. It is larger for a word whose sender may be waiting too, so that the
-  // fault names the rank that never came.
+  // Returns whether to poll again after a poll that found a word missing. `limit_factor` multiplies
+  // the time limit. It is larger for a word whose sender may be waiting too, so that the fault
+  // names the rank that never came.
   __device__ __forceinline__ bool more(const PeerMailboxes& peers, int missing,
                                        int limit_factor = 1) {
     if (given_up) return false;
@@ -57,8 +57,8 @@ struct PeerWait {
   }
 };
 
-// Called after a thread's last word. It makes the kNotArrived that this thread put back in host
-// memory visible before another GPU can know that this kernel has ended.
+// Ends a thread's waits, after its last word. Makes the kNotArrived that this thread put back in
+// host memory visible before another GPU can know that this kernel has ended.
 __device__ __forceinline__ void finish_collecting(const PeerMailboxes& peers) {
   if (peers.received_on_host) __threadfence_system();
 }
