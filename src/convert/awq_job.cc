@@ -1,4 +1,4 @@
-// Rounds weights to AWQ.
+// Quantizes weights to AWQ.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,14 +11,14 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kGroupFloats = int64_t{1} << 20;  // floats of a part
+constexpr int64_t kGroupFloats = int64_t{1} << 20;  // floats per part
 constexpr float kMaxAwqValue = 15.0f;
 constexpr float kLeastRange = 1e-5f;  // keeps the scale of a group of zeros above zero
 constexpr size_t kQWeight = 0, kQZeros = 1, kScales = 2;
 
 float to_nibble(float value) { return std::clamp(value, 0.0f, kMaxAwqValue); }
 
-// A part is some groups of inputs, for all outputs.
+// A job that quantizes a weight to AWQ. Each part has some groups of inputs, with all outputs.
 class AwqJob : public TensorJob {
  public:
   AwqJob(const std::string& module, WeightSource from, int32_t group_size)
@@ -64,7 +64,7 @@ class AwqJob : public TensorJob {
     for (int32_t i = 0; i < group_size_; ++i) {
       low = std::min(low, weights[i]);
       high = std::max(high, weights[i]);
-      sum += weights[i] * 0.0f;  // NaN where a weight is not finite
+      sum += weights[i] * 0.0f;  // NaN if a weight is not finite
     }
     const f16 scale = to_f16(std::max(high - low, kLeastRange) / kMaxAwqValue);
     const float step = to_float(scale);

@@ -34,7 +34,7 @@ FileFormat q8_0() {
   return {.kind = FileFormat::Kind::kBlocks, .blocks = &block_format(BlockFormat::kQ8_0)};
 }
 
-// Whether rounding to `dtype` changes none of the values.
+// Returns whether rounding to `dtype` changes no value.
 bool is_exact(const RawTensor& tensor, DType dtype) {
   std::vector<float> values(static_cast<size_t>(tensor.shape[0]));
   widen(tensor, 0, tensor.shape[0], values.data());
@@ -44,7 +44,7 @@ bool is_exact(const RawTensor& tensor, DType dtype) {
   });
 }
 
-// "f32, bf16, f16, q4_0": the names of floats and of a kind.
+// Returns the names of floats and of one kind, such as "f32, bf16, f16, q4_0".
 std::string floats_and(FileFormat::Kind kind) {
   std::string names;
   for (const FileFormat& format : output_formats()) {
@@ -82,12 +82,12 @@ class Planner {
   }
 
  private:
-  // A layer that gets another format.
+  // A note about layers that get another format than the requested one.
   struct Note {
     std::string first_name;
     std::string found;
     std::string written;   // the format
-    std::string accepted;  // what would hold the layer; empty: nothing else
+    std::string accepted;  // the formats that would hold the layer; empty if there are none
     int count;
 
     std::string names() const {
@@ -129,7 +129,7 @@ class Planner {
     return kDefaultAwqGroup;
   }
 
-  // What embedding, head and layers that AWQ cannot hold get where nothing was asked for.
+  // Returns the default format of embedding, head and layers that AWQ cannot hold.
   FileFormat wide_format(ModuleId module) const {
     const RawTensor* const weight = input_.weight(module);
     if (to_.kind != FileFormat::Kind::kAwq) {
@@ -235,7 +235,7 @@ class Planner {
     return {};
   }
 
-  // For a layer that AWQ in groups of this size cannot hold.
+  // Returns what the refusal of a layer accepts, if AWQ in groups of this size cannot hold it.
   static std::string accepted_by_awq(const WeightSource& source) {
     const int32_t group_size = largest_awq_group(source.columns());
     if (group_size != 0 && source.rows() % kOutputsOfAwqWord == 0) {
@@ -244,7 +244,7 @@ class Planner {
     return "inputs that are a multiple of 32, and outputs that are one of 8";
   }
 
-  // A directory without an AWQ layer would not be AWQ.
+  // Refuses a directory without an AWQ layer, which would not be AWQ.
   Status check_awq_layers() const {
     if (to_.kind != FileFormat::Kind::kAwq || num_awq_layers_ > 0 || notes_.empty()) return {};
     const Note& first = notes_.front();
@@ -253,7 +253,7 @@ class Planner {
                                                     "); accepted: " + first.accepted);
   }
 
-  // Layers of one shape share a line.
+  // Adds a note; layers of one shape share it.
   void note(const std::string& name, const WeightSource& source, const FileFormat& format,
             const std::string& reason, const std::string& accepted) {
     const std::string found =
@@ -284,7 +284,7 @@ class Planner {
   bool is_gguf_;
   const ConvertOptions& options_;
   FileFormat to_;
-  int64_t interleaved_head_ = 0;  // rows of a head that the output interleaves; 0: none
+  int64_t interleaved_head_ = 0;  // rows of a head that the output interleaves; 0 for none
   std::vector<Note> notes_;
   int num_awq_layers_ = 0;
   ConversionPlan plan_;

@@ -1,6 +1,6 @@
-// Which tensors an output gets, and in which formats.
+// The plan of a conversion: the tensors of the output and their formats.
 //
-// Thread rules: pure functions. The checkpoint must outlive the plan.
+// All functions are pure. The checkpoint must outlive the plan.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,17 @@
 namespace forerun {
 
 struct ConversionPlan {
-  std::vector<std::unique_ptr<TensorJob>> jobs;  // in the order of the output
-  DirectoryFormat directory;                     // where the output is a directory
+  std::vector<std::unique_ptr<TensorJob>> jobs;  // in output order
+  DirectoryFormat directory;                     // for an output directory
   std::vector<std::string> notes;
   int num_weights = 0;  // weights of embedding, linear layers and head
-  int num_kept = 0;     // those of them whose rows are copied bit for bit
+  int num_kept = 0;     // weights among them with rows copied bit for bit
 
   uint64_t bytes() const;  // bytes of all outputs
 };
 
-// kInvalidArgument where the kind of output does not hold a format that was asked for.
+// Plans a conversion. Returns kInvalidArgument if the kind of output cannot hold a requested
+// format.
 Result<ConversionPlan> plan_conversion(const Checkpoint& input, bool is_gguf,
                                        const ConvertOptions& options);
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMaxThreads = 16;
 
-// Where an output tensor lies.
+// The place of an output tensor.
 struct Place {
   size_t file_idx;
   uint64_t offset;
@@ -39,10 +39,10 @@ Status check_cancelled(const ConvertOptions& options) {
   return Status(StatusCode::kCancelled, "interrupted");
 }
 
-// Encodes the parts of all jobs on several threads and writes them.
+// A runner that encodes the parts of all jobs on several threads and writes them.
 class JobRunner {
  public:
-  // places: for each job, those of its outputs.
+  // `places` holds, for each job, those of its outputs.
   JobRunner(const Checkpoint& input, const ConversionPlan& plan, const OutputFiles& files,
             std::vector<std::vector<Place>> places)
       : input_(input), plan_(plan), files_(files), places_(std::move(places)) {
@@ -74,7 +74,7 @@ class JobRunner {
   }
 
  private:
-  // The caller holds the mutex.
+  // The caller must hold the mutex.
   void fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
     stops_ = true;
@@ -110,8 +110,8 @@ class JobRunner {
   const ConversionPlan& plan_;
   const OutputFiles& files_;
   const std::vector<std::vector<Place>> places_;
-  std::vector<std::pair<size_t, int64_t>> parts_;  // job and part
-  std::vector<std::atomic<int64_t>> left_;         // parts of each job
+  std::vector<std::pair<size_t, int64_t>> parts_;  // pairs of job and part
+  std::vector<std::atomic<int64_t>> left_;         // unfinished parts of each job
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> stops_ = false;
   std::atomic<uint64_t> written_ = 0;
@@ -119,7 +119,7 @@ class JobRunner {
   std::mutex mutex_;
   std::condition_variable ended_;
   Status status_;    // the first failure
-  int running_ = 0;  // threads
+  int running_ = 0;  // running threads
 };
 
 Result<OutputFiles> create_files(const Checkpoint& input, const std::filesystem::path& out,

@@ -1,5 +1,5 @@
-// What is left behind where a conversion ends early, formats of layers, and layouts of files.
-// tests/cli/convert_test.py and tests/gguf/gguf_test.py compare whole models.
+// Checks what a conversion that ends early leaves behind, the formats of layers, and layouts of
+// files. tests/cli/convert_test.py and tests/gguf/gguf_test.py compare whole models.
 #include "convert/convert.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ std::vector<float> weight_of(const Checkpoint& checkpoint, ModuleId id) {
 
 class Convert : public ::testing::Test {
  protected:
-  // A GGUF file of the Llama family whose rows of Q and K are interleaved.
+  // Writes a GGUF file of the Llama family with interleaved rows of Q and K.
   Checkpoint toy(std::vector<BlockFormat> formats = {BlockFormat::kQ5_0, BlockFormat::kQ8_0}) {
     ToySpec spec;
     spec.gguf_formats = std::move(formats);
@@ -88,7 +88,7 @@ TEST_F(Convert, EveryWeightIsTheEncodedOne) {
       std::vector<std::byte> encoded(static_cast<size_t>(count * blocks.bytes));
       std::vector<float> wanted(from.size());
       if (input.weight({kind, 1})->blocks == &blocks) {
-        wanted = from;  // copied
+        wanted = from;  // copied without conversion
       } else {
         block_encoder(blocks.format)(from.data(), count, encoded.data());
         blocks.decode(encoded.data(), count, wanted.data());
@@ -115,7 +115,7 @@ TEST_F(Convert, WhatIsStoredAsAskedForStaysBitForBit) {
   }
 }
 
-// More bits would keep no more of them.
+// A format with more bits would not restore what the input has lost.
 TEST_F(Convert, AnEmbeddingOfFewerBitsStaysUnlessItsFormatIsAskedFor) {
   const Checkpoint input = toy({BlockFormat::kQ5_0, BlockFormat::kQ8_0});
   ASSERT_EQ(format_name(*input.weight({ModuleKind::kEmbedding})), "Q5_0");

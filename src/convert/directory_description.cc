@@ -30,8 +30,8 @@ const char* torch_name(DType dtype) {
   return dtype == DType::kF16 ? "float16" : "bfloat16";
 }
 
-// The double that the shortest decimal text of `value` reads as: JSON then shows 1e-05, not
-// 9.99999974e-06.
+// Returns the double that the shortest decimal text of `value` stands for: JSON then shows 1e-05,
+// not 9.99999974e-06.
 double shortest(float value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text - 1, value).ptr;
@@ -60,7 +60,7 @@ void set_format(ordered_json& config, const DirectoryFormat& format) {
       {"version", "gemm"},     {"zero_point", true}, {"modules_to_not_convert", kept}};
 }
 
-// Files that a directory takes over from the input.
+// Returns the files that a directory copies from the input.
 Result<NamedTexts> copied_files(const Checkpoint& input, const DirectoryFormat& format) {
   NamedTexts files;
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_side_file(input.path() / "config.json"));
@@ -85,9 +85,9 @@ Result<NamedTexts> copied_files(const Checkpoint& input, const DirectoryFormat& 
   return files;
 }
 
-// The original context that Llama 3's scaling, with the bounds 1 and 4 of every published model,
-// must have had for one of the factors between 1 and the largest; that of the published models
-// where no factor lies between.
+// Returns the original context length of Llama 3's scaling, computed from a factor between 1 and
+// the largest, with the bounds 1 and 4 of every published model. Returns that of the published
+// models if no factor lies between.
 int32_t original_context(const std::vector<float>& factors, const ModelConfig& config) {
   const double largest = factors.back();
   for (size_t pair = 0; pair < factors.size(); ++pair) {
@@ -102,7 +102,7 @@ int32_t original_context(const std::vector<float>& factors, const ModelConfig& c
   return 8192;
 }
 
-// Llama 3's scaling of rope, found from the factors that llama.cpp's converter has computed.
+// Derives Llama 3's RoPE scaling from the factors that llama.cpp's converter has computed.
 std::optional<RopeScaling> llama3_scaling(const ModelConfig& config) {
   const std::vector<float>& factors = config.rope_scaling.pair_factors;
   ModelConfig guess = config;
@@ -151,7 +151,7 @@ Status write_rope(const Checkpoint& input, ordered_json& json) {
   return {};
 }
 
-// Mistral's files have llama's name in GGUF, and are known by their window.
+// In GGUF, Mistral's files have llama's architecture name; their window tells them apart.
 const char* model_type_of(const ModelConfig& config, int32_t window) {
   return config.model_type == "llama" && window > 0 ? "mistral" : config.model_type.c_str();
 }
@@ -242,7 +242,7 @@ Result<std::string> written_tokenizer_config(const Checkpoint& input,
   return pretty(json);
 }
 
-// The text files of a directory that is made of a GGUF file.
+// Returns the text files of a directory made from a GGUF file.
 Result<NamedTexts> written_files(const Checkpoint& input, const DirectoryFormat& format) {
   NamedTexts files;
   const auto add = [&](const char* name, Result<std::string> text) -> Status {

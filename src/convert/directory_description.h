@@ -1,6 +1,6 @@
-// The JSON files of a checkpoint directory that is made from a checkpoint.
+// The JSON files of a checkpoint directory that `forerun convert` writes.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace forerun {
 
-// How the weights of the directory are stored.
+// The formats of a directory's weights.
 struct DirectoryFormat {
-  DType dtype = DType::kBf16;  // type of what is not quantized
-  int32_t awq_group_size = 0;  // 0: nothing is quantized
-  // Besides the head: modules that AWQ leaves alone.
+  DType dtype = DType::kBf16;  // type of all weights that are not quantized
+  int32_t awq_group_size = 0;  // 0 if no weight is quantized
+  // Modules that AWQ does not quantize, besides the head.
   std::vector<std::string> kept_modules = {};
 };
 
-// Names and texts of config.json, generation_config.json, tokenizer.json and the like. Those of a
-// directory are its own, with another dtype and quantization; those of a GGUF file are written from
-// its metadata. kUnsupported where they could not describe the model.
+// Returns names and contents of config.json, generation_config.json, tokenizer.json and the like.
+// An input directory's files are copied, with the new dtype and quantization; a GGUF file's
+// metadata are translated. Returns kUnsupported if such files cannot describe the model.
 Result<std::vector<std::pair<std::string, std::string>>> describe_in_directory(
     const Checkpoint& input, const DirectoryFormat& format);
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kQuantizationVersion = 2;  // version of ggml's block formats
 
-// llama.cpp's number for a file most of whose weights have a format.
+// Returns llama.cpp's number for a file with most weights in this format.
 uint32_t file_type(const FileFormat& format) {
   if (format.is_float()) {
     if (format.dtype == DType::kF32) return 0;
@@ -34,17 +34,18 @@ uint32_t file_type(const FileFormat& format) {
     case BlockFormat::kQ8_0:
       return 7;
     default:
-      return 1024;  // "guessed"
+      return 1024;  // llama.cpp's "guessed"
   }
 }
 
-// Keys of a file that say how it is stored, not what the model is, and that the output lacks.
+// Returns whether a key says how the file is stored, not what the model is. The output lacks such
+// keys.
 bool describes_storage(std::string_view key) {
   return key == "general.alignment" || key.starts_with("split.") ||
          key.starts_with("quantize.imatrix.");
 }
 
-// Keeps the order, so that a file whose formats stay is copied byte for byte.
+// Copies metadata in their order, so that a file with unchanged formats is copied byte for byte.
 void copy_metadata(const GgufFile& file, const FileFormat& format, GgufWriter& writer) {
   constexpr const char* kFileType = "general.file_type";
   constexpr const char* kVersion = "general.quantization_version";
@@ -61,7 +62,7 @@ void copy_metadata(const GgufFile& file, const FileFormat& format, GgufWriter& w
   if (file.metadata().find(kVersion) == nullptr) writer.add(kVersion, kQuantizationVersion);
 }
 
-// Describes the model of a directory.
+// A describer of the model of a directory.
 class Describer {
  public:
   Describer(const Checkpoint& input, GgufWriter& writer, std::vector<std::string>& notes)
@@ -129,7 +130,7 @@ class Describer {
     }
     if (scaling.kind != RopeScaling::Kind::kYarn) return {};
     if (!scaling.truncate) return refuse("YaRN with \"truncate\": false", "true");
-    // Readers multiply by 1 + 0.1 ln(factor) of their own accord.
+    // llama.cpp and other readers multiply by 1 + 0.1 ln(factor) themselves.
     const double readers_factor =
         1.0 + 0.1 * std::log(std::max(1.0, static_cast<double>(scaling.factor)));
     const double magnitude = rope_frequencies(config_).magnitude;
@@ -143,7 +144,7 @@ class Describer {
   Status describe_defaults() {
     FORERUN_ASSIGN_OR_RETURN(defaults_, input_.generation_defaults());
     SamplingOptions sampling = defaults_.sampling;
-    // A file that sets no temperature is greedy.
+    // A file without a temperature means greedy decoding.
     if (!defaults_.do_sample.value_or(sampling.temperature.has_value())) return {};
     if (!sampling.temperature) sampling.temperature = 1.0f;
     bool penalizes = false;
@@ -201,7 +202,8 @@ class Describer {
     writer_.add(std::string("tokenizer.ggml.") + name, static_cast<uint32_t>(*id));
   }
 
-  // The ends of a text: the one that the tokenizer names, then up to two others.
+  // Adds the ids of the special tokens. The end tokens are the one that the tokenizer names, then
+  // up to two others.
   void describe_special_tokens(const Tokenizer& tokenizer, const GgufVocabulary& vocabulary) {
     const auto named = [&](const char* name) -> std::optional<int32_t> {
       for (const auto& [key, text] : special_tokens()) {

@@ -45,7 +45,7 @@ bool is_own_file(const std::string& name) {
          name == "additional_chat_templates";
 }
 
-// Fails where the directory holds what no conversion writes.
+// Fails if the directory holds a file that no conversion writes.
 Status check_contents(const fs::path& dir) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
@@ -79,7 +79,7 @@ bool is_same(const fs::path& one, const fs::path& other) {
   return fs::equivalent(one, other, error) && !error;
 }
 
-// Whether `file`, with symbolic links resolved, lies in the directory `dir`.
+// Returns whether `file`, with symbolic links resolved, lies in the directory `dir`.
 bool lies_in(const fs::path& file, const fs::path& dir) {
   std::error_code error;
   const fs::path real = fs::canonical(file, error);
@@ -105,7 +105,7 @@ Status refuse_input(const Checkpoint& input, const fs::path& path) {
                                                   "; accepted: another name for the output");
 }
 
-// Gives the name `out` to the directory `part`. What had it is removed.
+// Renames the directory `part` to `out`, and removes the previous `out`.
 int replace_directory(const fs::path& part, const fs::path& out) {
   std::error_code error;
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, out.c_str(), RENAME_EXCHANGE) == 0) {
@@ -113,7 +113,7 @@ int replace_directory(const fs::path& part, const fs::path& out) {
     return 0;
   }
   if (errno != EINVAL && errno != ENOSYS) return errno;
-  // A file system that cannot exchange names, such as NFS.
+  // Handles file systems that cannot exchange names, such as NFS.
   fs::path aside = out;
   aside += ".old";
   if (::rename(out.c_str(), aside.c_str()) != 0) return errno;
@@ -141,7 +141,7 @@ Result<std::string> read_side_file(const fs::path& path) {
 Result<OutputFiles> OutputFiles::create(const Checkpoint& input, const fs::path& out,
                                         bool is_directory, bool replace, uint64_t needed_bytes) {
   OutputFiles files;
-  files.out_ = out.has_filename() ? out : out.parent_path();  // without a slash at the end
+  files.out_ = out.has_filename() ? out : out.parent_path();  // without a trailing slash
   files.part_ = files.out_;
   files.part_ += ".part";
   files.is_directory_ = is_directory;
@@ -211,7 +211,7 @@ Status OutputFiles::create_part() {
     ::close(created);
   }
   is_open_ = true;
-  // File systems without locks do without.
+  // A file system without locks leaves the directory unlocked.
   lock_ = ::open(part_.c_str(), O_RDONLY | O_CLOEXEC);
   if (lock_ >= 0) static_cast<void>(::flock(lock_, LOCK_EX | LOCK_NB));
   return {};

@@ -1,8 +1,8 @@
-// The files of a conversion. They are written under the name OUT.part, a file or a directory, and
-// get their own name at the end, so that what has the name OUT is always whole.
+// The files of a conversion. They are written as OUT.part, a file or a directory, and renamed at
+// the end, so that OUT is always complete.
 //
-// Thread rules: write() may be called from many threads once every file has been added; the rest by
-// one thread.
+// Once every file has been added, many threads may call write(); only one thread may call the other
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,26 @@ namespace forerun {
 
 class OutputFiles {
  public:
-  // Refuses an `out` that is there, unless `replace`. Refuses always: an `out` that is the input or
-  // holds a file of it; a directory that holds anything but the files of a checkpoint; an OUT.part
-  // that another process is writing. Removes what an earlier, broken conversion has left.
-  // `needed_bytes` is compared with the room on the file system.
+  // Refuses an existing `out` unless `replace` is set. Always refuses an `out` that is the input or
+  // holds a file of it, a directory that holds other files than those of a checkpoint, and an
+  // OUT.part that another process is writing. Removes the remains of an earlier, broken conversion.
+  // Fails if the file system has less room than `needed_bytes`.
   static Result<OutputFiles> create(const Checkpoint& input, const std::filesystem::path& out,
                                     bool is_directory, bool replace, uint64_t needed_bytes);
-  // Removes everything unless commit() has succeeded.
+  // Removes all files unless commit() has succeeded.
   ~OutputFiles();
   OutputFiles(OutputFiles&& other) noexcept;
   OutputFiles& operator=(OutputFiles&&) = delete;
 
-  // Opens a file for writing; `name` is within the directory, or empty for the only file. Gives its
-  // index.
+  // Opens a file for writing and returns its index; `name` is relative to the directory, or empty
+  // for a single file.
   Result<size_t> add(std::string_view name);
   Status write(size_t file_idx, uint64_t offset, std::span<const std::byte> bytes) const;
   // Writes a whole small file.
   Status write_text(std::string_view name, std::string_view text);
-  // Makes sure that the files are on the disk and closes them.
+  // Flushes all files to the disk and closes them.
   Status sync();
-  // After sync(): gives the files their name. Where it fails, `out` is what it was.
+  // Renames the files to their final name; must follow sync(). On an error `out` is unchanged.
   Status commit();
 
  private:
@@ -52,8 +52,8 @@ class OutputFiles {
   std::filesystem::path out_, part_;
   bool is_directory_ = false;
   bool replace_ = false;
-  bool is_open_ = false;  // part_ is there and is ours
-  int lock_ = -1;         // a descriptor of part_, locked while it is ours
+  bool is_open_ = false;  // part_ exists and belongs to this object
+  int lock_ = -1;         // a descriptor of part_, locked while this object owns it
   uint64_t needed_bytes_ = 0;
   struct File {
     std::filesystem::path path;
@@ -64,7 +64,8 @@ class OutputFiles {
 
 // Reads a whole small file of the input.
 Result<std::string> read_side_file(const std::filesystem::path& path);
-// Whether a checkpoint's directory has such a file beside its weights: tokenizer.json and the like.
+// Returns whether `name` is a file that a checkpoint's directory has beside its weights:
+// tokenizer.json and the like.
 bool is_side_file(std::string_view name);
 
 }  // namespace forerun

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kPartFloats = int64_t{1} << 20;
 constexpr int64_t kPartBytes = int64_t{4} << 20;
-constexpr int64_t kQ4_1Weights = 32;  // weights of a block
+constexpr int64_t kQ4_1Weights = 32;  // weights per block
 constexpr float kMaxF16 = 65504.0f;
 
 Status refuse_value(const std::string& name, const std::string& found,
@@ -25,7 +25,7 @@ Status refuse_value(const std::string& name, const std::string& found,
                 "tensor " + in_quotes(name) + ": found " + found + "; accepted: " + accepted);
 }
 
-// A block has its scales and minima in f16.
+// Refuses weights for which a block's scale or minimum overflows f16.
 Status refuse_scale(const OutputTensor& tensor) {
   return refuse_value(
       tensor.name, "weights beyond the range of the scales of " + std::string(tensor.blocks->name),
@@ -36,7 +36,7 @@ int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
 void store_u16(uint16_t bits, std::byte* to) { std::memcpy(to, &bits, sizeof bits); }
 
-// Fails where rounding turns a number into infinity.
+// Fails if rounding turns a number into infinity.
 Status encode_floats(const OutputTensor& tensor, const float* from, int64_t count, std::byte* to) {
   if (tensor.dtype == DType::kF32) {
     std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
@@ -97,7 +97,7 @@ class CopyJob : public TensorJob {
   const RawTensor& from_;
 };
 
-// A small tensor, encoded at once.
+// A job for a small tensor, which it encodes at once.
 class VectorJob : public TensorJob {
  public:
   VectorJob(std::string name, const RawTensor* from, DType dtype, RowOrder order)
@@ -134,7 +134,7 @@ class VectorJob : public TensorJob {
   std::vector<float> values_;
 };
 
-// A part is some rows, whole heads where they are reordered.
+// A job for a weight. Each part has some rows, whole heads if they are reordered.
 class WeightJob : public TensorJob {
  public:
   WeightJob(std::string name, WeightSource from, const FileFormat& format, RowOrder order)
@@ -199,7 +199,7 @@ class WeightJob : public TensorJob {
     return {};
   }
 
-  // Keeps the quantized values of layers with 4 bits whose groups are whole blocks of Q4_1.
+  // Finds the quantized values of 4-bit layers with groups of whole Q4_1 blocks, to keep them.
   void find_nibbles() {
     nibbles_ = from_.integers();
     if (!nibbles_) return;
@@ -208,8 +208,8 @@ class WeightJob : public TensorJob {
     if (!fits) nibbles_.reset();
   }
 
-  // A block of Q4_1 is d * q + m: the scale, the quantized values as they are, and -zero * scale,
-  // of which only the last is rounded.
+  // A Q4_1 block is d * q + m. Here d is the scale, q the unchanged quantized value, and m, the
+  // only rounded number, is -zero * scale.
   Status encode_nibbles(int64_t first, int64_t count, std::byte* to) const {
     std::vector<uint8_t> quants(static_cast<size_t>(from_.columns()));
     std::vector<float> scales(static_cast<size_t>(nibbles_->groups()));

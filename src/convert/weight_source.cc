@@ -7,7 +7,7 @@ namespace forerun {
 
 Result<WeightSource> WeightSource::make(const Checkpoint& checkpoint, ModuleId module) {
   WeightSource source;
-  source.weight_ = checkpoint.weight(module);  // open() has checked that it is there
+  source.weight_ = checkpoint.weight(module);  // open() has checked that the weight exists
   FORERUN_RETURN_IF_ERROR(check_readable(*source.weight_));
   return source;
 }

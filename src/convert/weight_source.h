@@ -1,6 +1,6 @@
-// The weight of one module of the input as f32, however it is stored.
+// The weight of one input module as f32, in whichever format it is stored.
 //
-// Thread rules: const methods may be called from many threads. The checkpoint must outlive this.
+// Const methods may be called from many threads. The checkpoint must outlive this object.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace forerun {
 
 class WeightSource {
  public:
-  // A weight of two dimensions.
+  // Makes the source of a two-dimensional weight.
   static Result<WeightSource> make(const Checkpoint& checkpoint, ModuleId module);
 
   int64_t rows() const { return weight_->shape[0]; }
   int64_t columns() const { return weight_->shape[1]; }
-  // The tensor, or null where several store the weight.
+  // Returns the tensor, or null if several tensors store the weight.
   const RawTensor* dense() const { return weight_->parts == nullptr ? weight_ : nullptr; }
-  // The tensors of AutoAWQ's "gemm" version.
+  // Returns the tensors of AutoAWQ's "gemm" version.
   std::optional<AwqTensors> awq() const;
-  // All of the weight as integers of 4 or 8 bits in groups.
+  // Returns the whole weight as integers of 4 or 8 bits in groups.
   std::optional<StoredIntegers> integers() const;
-  // All tensors that hold the weight.
+  // Returns all tensors that hold the weight.
   std::vector<const RawTensor*> tensors() const;
 
-  // Writes [num_rows][num_columns].
+  // Writes f32 values [num_rows][num_columns].
   void read(int64_t first_row, int64_t num_rows, int64_t first_column, int64_t num_columns,
             float* to) const;
 
