@@ -1,8 +1,8 @@
-// Moves the quants of stored blocks straight into the lanes of a grouped weight
-// (kernels/linear/formats/grouped_formats.h), eight bytes at a time: what unpacking them to bytes
-// and packing these yields, several times as fast.
+// Copies the quants of stored blocks straight into the lanes of a grouped weight
+// (kernels/linear/formats/grouped_formats.h), eight bytes at a time. The result is the same as
+// unpacking the quants to bytes and packing those, but takes a fraction of the time.
 //
-// A struct for each stored format, with
+// There is a struct for each stored format, with
 //
 //   Codec                       reads the block's scales (checkpoint/blocks)
 //   kKernel                     the kernel format
@@ -11,7 +11,7 @@
 // `lane` is the first byte of the channel's lane of the block's first unit. Below, "four k" are
 // inputs 4k to 4k + 3 of a unit of 32, as in grouped_formats.h.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,12 @@ namespace forerun::block_lanes {
 
 using grouped_lanes::store_vector_lane;
 
-// Vectors of a unit of `bits` bits are that many; unit `unit` of a lane begins here.
+// Returns the begin of unit `unit` in a lane; a unit of `bits` bits has `bits` vectors.
 constexpr int64_t unit_at(int64_t bits, int64_t unit) { return unit * bits * kVectorBytes; }
 
-// kBytes bytes whose low nibbles are the low bits of inputs `first` to first + kBytes - 1 and whose
-// high nibbles are those of the kBytes inputs that follow. Eight bytes are fours 2k and 2k + 1 of
-// two units: each pair becomes one word.
+// Stores kBytes bytes of nibbles: their low nibbles are the low bits of inputs `first` to first +
+// kBytes - 1, their high nibbles those of the next kBytes inputs. Eight bytes are fours 2k and 2k +
+// 1 of two units: each pair becomes one word.
 template <int64_t kBits, int64_t kBytes>
 void store_nibbles(const uint8_t* from, int64_t first, std::byte* lane) {
   const auto store = [&](int64_t input, uint64_t nibbles) {
@@ -56,9 +56,9 @@ inline void exchange(uint32_t& low, uint32_t& high, int shift, uint32_t mask) {
   low ^= differ << shift;
 }
 
-// 64 bytes of K-quants that hold two bits of 256 inputs: bits 2p of bytes 32h + i are those of
+// Stores 64 bytes of K-quants that hold two bits of 256 inputs: bits 2p of bytes 32h + i belong to
 // input i of unit 4h + p. They go to two vectors of the unit, from kVector on: bits 2k of vector j
-// are those of four 4j + k. So four words of 16 bytes are transposed as 4 x 4 pairs of bits.
+// belong to four 4j + k. So the four words of 16 bytes are transposed as 4 x 4 pairs of bits.
 template <int64_t kBits, int64_t kVector>
 void store_bit_pairs(const uint8_t* from, std::byte* lane) {
   for (int64_t half = 0; half < 2; ++half) {
@@ -76,9 +76,9 @@ void store_bit_pairs(const uint8_t* from, std::byte* lane) {
   }
 }
 
-// 32 bytes of K-quants that hold one bit of 256 inputs: bit u of byte i is that of input i of unit
-// u. It goes to bit k of the unit's vector kVector, k being the input's four: the eight words are
-// transposed as 8 x 8 bits.
+// Stores 32 bytes of K-quants that hold one bit of 256 inputs: bit u of byte i belongs to input i
+// of unit u. It goes to bit k of the unit's vector kVector, where k is the input's four: the eight
+// words are transposed as 8 x 8 bits.
 template <int64_t kBits, int64_t kVector>
 void store_single_bits(const uint8_t* from, std::byte* lane) {
   uint32_t words[8];
@@ -91,7 +91,7 @@ void store_single_bits(const uint8_t* from, std::byte* lane) {
   }
 }
 
-// Four bytes whose bit i is the fifth bit of input i: every fourth bit goes to one byte.
+// Stores four bytes, in which bit i is the fifth bit of input i: every fourth bit goes to one byte.
 inline void store_fifth_bits(const uint8_t* from, std::byte* lane) {
   uint32_t stored;
   std::memcpy(&stored, from, sizeof(stored));
@@ -106,7 +106,8 @@ inline void store_fifth_bits(const uint8_t* from, std::byte* lane) {
   store_vector_lane(lane, 4, word);
 }
 
-// Formats of 32 inputs whose block ends with 16 bytes of nibbles, from byte kOffset on.
+// The lanes of formats with 32 inputs whose blocks end with 16 bytes of nibbles, from byte kOffset
+// on.
 template <class BlockCodec, WeightFormat kFormat, int64_t kOffset>
 struct FourBits {
   using Codec = BlockCodec;
@@ -120,7 +121,7 @@ using Q4_1 = FourBits<block_codecs::Q4_1, WeightFormat::kQ4_1, 4>;
 using Iq4Nl = FourBits<block_codecs::Iq4Nl, WeightFormat::kIq4Nl, 2>;
 using Mxfp4 = FourBits<block_codecs::Mxfp4, WeightFormat::kMxfp4, 1>;
 
-// The same with fifth bits before the nibbles.
+// The lanes of formats that also have fifth bits before the nibbles.
 template <class BlockCodec, WeightFormat kFormat, int64_t kOffset>
 struct FiveBits {
   using Codec = BlockCodec;

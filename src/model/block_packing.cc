@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// The stored blocks that become one block of 16 output channels.
+// The stored blocks of up to 16 output channels, which one packed block holds.
 struct StoredRows {
   const std::byte* rows[kBlockOuts];  // each channel's first stored block
   int64_t channels;                   // up to kBlockOuts
@@ -20,12 +20,12 @@ struct StoredRows {
   int64_t block_bytes;
 };
 
-// Channels lie a row apart in the file, and processors foresee fewer than 16 streams of reads:
-// without a prefetch by hand, packing takes up to twice as long. A prefetch beyond the end of the
-// file does nothing.
+// Channels lie a row apart in the file, and CPUs prefetch fewer than 16 streams of reads: without
+// explicit prefetches, packing takes up to twice as long. A prefetch beyond the end of the file
+// does nothing.
 constexpr int64_t kPrefetchBytes = 384;
 
-// Writes all sections of a block of channels, whose memory is zero.
+// Writes all sections of a block of channels. Its memory must be zero.
 template <class Lanes>
 void pack_rows(const StoredRows& from, std::byte* section) {
   constexpr int kLine = grouped_lanes::line_of(Lanes::kKernel);
@@ -35,7 +35,7 @@ void pack_rows(const StoredRows& from, std::byte* section) {
   for (int64_t begin = 0; begin < from.block_count; begin += kSectionBlocks) {
     const int64_t count = std::min(kSectionBlocks, from.block_count - begin);
     for (int64_t channel = 0; channel < from.channels; ++channel) {
-      BlockFields scales[kSectionBlocks];  // q is not used
+      BlockFields scales[kSectionBlocks];  // q is unused
       const auto* block =
           reinterpret_cast<const uint8_t*>(from.rows[channel]) + begin * from.block_bytes;
       std::byte* lane = section + header_bytes(kFormat) + 4 * channel;
@@ -87,8 +87,8 @@ const StoredFormat* find_format(BlockFormat stored) {
   return nullptr;
 }
 
-// Stored bytes that a thread takes at a time. All threads stay close together in the file, so that
-// it is read from the beginning to the end.
+// Stored bytes per portion of a thread. All threads stay close together in the file, so that it is
+// read from the beginning to the end.
 constexpr int64_t kPortionBytes = 512 << 10;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Weights of a checkpoint's block formats, repacked for the kernels that read them as they are
-// stored. No value changes.
+// Repacking of a checkpoint's block formats for the kernels that read them as they are stored. No
+// value changes.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace forerun {
 
-// The kernel format of a block format; nothing where kernels have none.
+// Returns the kernel format of a block format; unset if the kernels have none.
 std::optional<WeightFormat> kernel_format(BlockFormat format);
 
-// Whether pack_blocks() takes the part: there is a kernel format, and blocks are not cut.
+// Returns whether pack_blocks() takes the part: there is a kernel format, and no block is cut.
 bool packs_blocks(const RawTensor& tensor, const ModulePart& part);
 
-// The parts of a block as packers take them.
+// Copies the fields of a stored block to the form that packers take.
 void copy_fields(const BlockFormatInfo& format, const BlockFields& from, GroupedBlock& to);
-// The parts of consecutive blocks, from the first one's bytes on.
+// Unpacks consecutive stored blocks, which begin at `from`.
 void unpack_blocks(const BlockFormatInfo& format, const std::byte* from,
                    std::span<GroupedBlock> to);
 
-// Packs a part of a matrix of blocks for which packs_blocks() holds, by as many threads as there
-// are cores.
+// Packs a part of a matrix of blocks, on as many threads as there are cores. packs_blocks() must
+// hold for the part.
 LinearWeight pack_blocks(const RawTensor& tensor, const ModulePart& part);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// Stored blocks packed straight into lanes: the bytes are those of packing unpacked quants.
+// Compares blocks packed straight into lanes with packed bytes of unpacked quants.
 #include "model/block_packing.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Stored {
   RawTensor tensor;
 };
 
-// Blocks of random bytes, one byte off any alignment.
+// Random blocks at an address one byte off any alignment.
 Stored random_blocks(const BlockFormatInfo& format, int64_t rows, int64_t in,
                      int64_t interleaved_head) {
   std::mt19937 random(7);
@@ -40,7 +40,7 @@ Stored random_blocks(const BlockFormatInfo& format, int64_t rows, int64_t in,
   return stored;
 }
 
-// By way of a byte for each quant.
+// Packs by unpacking each quant to a byte.
 LinearWeight pack_unpacked(const RawTensor& tensor, const ModulePart& part) {
   const BlockFormatInfo& format = *tensor.blocks;
   const int64_t row_bytes = tensor.shape[1] / format.weights * format.bytes;
@@ -78,7 +78,7 @@ void expect_same_bytes(const RawTensor& tensor, const ModulePart& part) {
 
 TEST(BlockPacking, BytesAreThoseOfPackingUnpackedQuants) {
   for (const BlockFormatInfo& format : block_formats()) {
-    // Whole sections, and one stored block more than a section's.
+    // Tests whole sections, and one stored block more than a section's.
     for (const int64_t in : {768, 768 + static_cast<int>(format.weights)}) {
       for (const int64_t head : {int64_t{0}, kHead}) {
         const Stored stored = random_blocks(format, kBlockRows, in, head);

@@ -40,7 +40,7 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
-  // The rows of the LM head. Those of a reduced vocabulary are not in the order of the tokens.
+  // Number of rows of the LM head. The rows of a reduced vocabulary are not in token order.
   const bool is_reduced = !checkpoint.draft_tokens().empty();
   auto plan = make_shard_plan(config, group->degree(),
                               is_reduced ? config.eagle3->draft_vocab_size : live_vocab);
@@ -106,8 +106,8 @@ int64_t CpuDecoder::kv_block_bytes() const {
   return bytes;
 }
 
-// The end of the chunk of rows that begins with row `begin`. Rows that choose KV together stay in
-// one chunk.
+// Returns the end of the chunk of rows that begins with row `begin`. Rows that choose KV together
+// stay in one chunk.
 size_t CpuDecoder::chunk_end(const Step& step, size_t begin) {
   size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(kMaxChunkRows));
   for (const KvSelection& selection : step.selections) {
@@ -236,7 +236,8 @@ Status CpuDecoder::write_taps(std::span<const StepTap> taps, std::span<const std
 
 Status CpuDecoder::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
   FORERUN_RETURN_IF_ERROR(check_kv_moves(moves));
-  // In order, no move overwrites what a later one reads: targets lie at or below their sources.
+  // Moves in this order overwrite nothing that a later move reads, because targets lie at or below
+  // their sources.
   for (const KvMove& move : moves) {
     if (move.from_slot == move.to_slot) continue;
     for (const auto& shard : shards_) {

@@ -1,6 +1,5 @@
-// A decoder on several devices compared with the same decoder on one: every degree, families,
-// formats. A group must have the invariance of one device: a row's bits depend on nothing but the
-// row.
+// Compares a decoder on several devices with the same decoder on one, for every degree, family and
+// format. A group must be as invariant as one device: a row's bits depend only on the row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +48,7 @@ std::vector<GroupToy> group_toys() {
   all.push_back({"f32_qwen3_one_kv_head_window", spec});
   spec = base;
   spec.family = "qwen2";
-  spec.num_heads = 7;  // 7 query heads of one KV head
+  spec.num_heads = 7;  // 7 query heads share one KV head
   spec.num_kv_heads = 1;
   spec.head_dim = 24;
   all.push_back({"f32_qwen2_seven_heads", spec});
@@ -58,7 +57,7 @@ std::vector<GroupToy> group_toys() {
   all.push_back({"bf16", spec, Activation::kBf16, WeightOverride::kAsStored, 2e-2});
   spec.dtype = DType::kF16;
   all.push_back({"f16", spec, Activation::kBf16, WeightOverride::kAsStored, 2e-2});
-  // Scales of o and down are made from a device's own columns, so weights round differently.
+  // The scales of o and down come from a device's own columns, so weights round differently.
   all.push_back({"int8", base, Activation::kBf16, WeightOverride::kInt8, 5e-2});
   spec = base;
   spec.quantization = ToySpec::Quantization::kAwq;
@@ -131,7 +130,7 @@ TEST_P(Groups, BitsOfARowDependOnTheRowAlone) {
     for (const int64_t rows : {7, 64}) {
       EXPECT_TRUE(logits(group, rows) == expected) << rows << " rows, degree " << degree;
     }
-    // The bits do not depend on the devices' threads either.
+    // The bits must not depend on the devices' threads either.
     std::vector<int32_t> teams(static_cast<size_t>(degree), 2);
     teams.back() = 3;
     EXPECT_TRUE(logits(open(teams), 9) == expected) << "degree " << degree;
@@ -145,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Toys, Groups,
                          testing::Range(size_t{0}, group_toys().size(), size_t{kSanitized ? 3 : 1}),
                          group_toy_name);
 
-// Tree rows, unwanted rows and moves, on three devices of two threads and one.
+// Runs tree rows, rows without logits and moves on three devices with two threads and one.
 TEST(CpuDecoderGroups, TreesAndMoves) {
   const TempDir dir;
   ToySpec spec;
@@ -165,7 +164,7 @@ TEST(CpuDecoderGroups, TreesAndMoves) {
   step.sequences.push_back(sequence);
   SequenceDriver::add_prefix_rows(step, 0, std::span(tokens).first(60), 0, false);
   ASSERT_TRUE(decoder.forward(step).ok());
-  // Puts a wrong sibling in front of each right node.
+  // Each right node has a wrong sibling in front of it.
   step.rows.clear();
   std::vector<int32_t> path;
   for (int32_t position = 60; position < 70; ++position) {
@@ -215,7 +214,7 @@ TEST(CpuDecoderGroups, RefusesWhatTheShardPlanRefuses) {
   const auto many = LoadedDecoder::open(dir.path(), std::vector<int32_t>(9, 1), options);
   ASSERT_FALSE(many.ok());
   EXPECT_NE(many.status().message().find("found 9 devices"), std::string::npos);
-  // The message names the memory of each device.
+  // The error names the memory of each device.
   options.kv_blocks = int64_t{1} << 30;
   const auto large = LoadedDecoder::open(dir.path(), {1, 1}, options);
   ASSERT_FALSE(large.ok());
@@ -224,7 +223,7 @@ TEST(CpuDecoderGroups, RefusesWhatTheShardPlanRefuses) {
       << large.status().message();
 }
 
-// A device that fails or comes late in the middle of a forward fails that forward, and only that.
+// A device that fails or comes late in the middle of a forward pass makes only that pass fail.
 TEST(CpuDecoderGroups, AFaultEndsTheForwardAndTheNextOneRuns) {
   const TempDir dir;
   ToySpec spec;

@@ -1,5 +1,5 @@
-// Bits: what a row computes does not depend on how its Step is cut, on other rows, slots or
-// threads. Whole toy models, every weight format and activation.
+// Checks that a row's bits do not depend on how its Step is cut, on other rows, slots or threads.
+// Tests whole toy models with every weight format and activation.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// CpuDecoder compared with the reference forward on toy checkpoints of every family, and its
-// errors.
+// Compares CpuDecoder with the reference forward pass on toy checkpoints of every family, and
+// checks its errors.
 #include "model/cpu_decoder.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::vector<int32_t> random_tokens(int32_t count, int32_t vocab) {
   return tokens;
 }
 
-// Max |a - b| over the root mean square of b; infinite where a is not finite.
+// Returns max |a - b| over the root mean square of b; infinite if a is not finite.
 template <class T>
 double relative_difference(const std::vector<float>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return INFINITY;
@@ -122,7 +122,7 @@ TEST_P(Families, MatchTheReferenceForward) {
   EXPECT_LE(relative_difference(logits_of(loaded, kTokens, 1), expected), 2e-5);
 }
 
-// A row's place in the text is independent of what it sees.
+// A row's position does not depend on the tokens that it attends to.
 TEST(CpuDecoder, RowsThroughAViewMatchTheReference) {
   const TempDir dir;
   ToySpec spec;
@@ -219,7 +219,7 @@ TEST(CpuDecoder, AwqEqualsItsDequantizedTwin) {
     EXPECT_LE(
         relative_difference(expected, reference_logits(*twin.checkpoint, random_tokens(150, 256))),
         2e-5);
-    // The override that dequantizes on loading has the same reference.
+    // The override that dequantizes at loading has the same reference.
     CpuDecoderOptions options = f32_options();
     options.weights = WeightOverride::kF32;
     auto widened = LoadedDecoder::open(awq_dir.path(), 1, options);
@@ -235,7 +235,7 @@ TEST(CpuDecoder, OverriddenWeightsStayClose) {
   const LoadedDecoder stored = open_toy(dir, spec, f32_options());
   ASSERT_NE(stored.decoder, nullptr);
   const std::vector<float> expected = logits_of(stored, 100, 100);
-  // bf16 weights are off by up to 2^-9, int8 ones by up to 1/254 of their channel's largest.
+  // bf16 weights are off by up to 2^-9, int8 ones by up to 1/254 of their channel's maximum.
   for (const auto& [weights, tolerance] :
        {std::pair(WeightOverride::kBf16, 0.05), std::pair(WeightOverride::kInt8, 0.15),
         std::pair(WeightOverride::kInt8Head, 0.02)}) {
@@ -246,7 +246,7 @@ TEST(CpuDecoder, OverriddenWeightsStayClose) {
     const double difference = relative_difference(logits_of(*overridden, 100, 100), expected);
     EXPECT_LE(difference, tolerance) << weight_override_name(weights);
     EXPECT_GT(difference, 1e-4) << weight_override_name(
-        weights);  // the override did change the weights
+        weights);  // the override must change the weights
   }
 }
 
@@ -287,8 +287,7 @@ TEST(CpuDecoder, RefusesAKvCacheThatDoesNotFit) {
   const auto loaded = LoadedDecoder::open(dir.path(), 1, options);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.status().code(), StatusCode::kResourceExhausted);
-  // 2^30 blocks of 64 tokens, 2 layers * 2 * 2 heads * 16 * 4 bytes a token, heads
-  // padded to 32.
+  // 2^30 blocks of 64 tokens, 2 layers * 2 * 2 heads * 16 * 4 bytes per token, heads padded to 32.
   EXPECT_NE(loaded.status().message().find("KV cache of 68719476736 tokens 70 TB"),
             std::string::npos)
       << loaded.status().message();

@@ -1,5 +1,5 @@
-// The passes are collective functions that every member of the team runs. A comment at each barrier
-// says what it waits for.
+// The passes are collective functions, which every member of the team calls. A comment at each
+// barrier says what it waits for.
 #include "model/cpu_shard.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ WeightFormats formats_of(const Weights&... weights) {
   return (weight_formats(weights.format()) | ...);
 }
 
-// The member's share of `count` values that follow each other at `from` and at `to`.
+// Converts the member's share of `count` consecutive values from `from` to `to`.
 template <class From, class To, class Convert>
 void convert_share(const Team& team, int64_t count, const From* from, To* to, Convert convert) {
   const WorkRange share = team.share(count);
   std::transform(from + share.begin, from + share.end, to + share.begin, convert);
 }
 
-// What a place of a store holds, as f32.
+// Converts the contents of a store's place to f32.
 void widen_place(const TapStore& store, int32_t place, float* to) {
   const std::byte* const row = store.row(place);
   if (store.dtype() == DType::kBf16) {
@@ -106,7 +106,7 @@ void CpuShard::reserve_logits(int64_t rows) {
   const int64_t capacity = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
   logits_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(capacity * logits_width()));
   logits_capacity_ = capacity;  // only once the memory is allocated
-  // Tokens that a reduced vocabulary lacks keep this (spread_logits).
+  // Tokens outside the reduced vocabulary keep this value (spread_logits).
   if (!draft_tokens_.empty()) {
     std::fill_n(logits_.get(), capacity * logits_width(), -std::numeric_limits<float>::infinity());
   }
@@ -175,7 +175,7 @@ const LinearInput& CpuShard::repack_if_needed(const Team& team, int64_t num_rows
                                               std::span<const int32_t>& order) {
   if (same_input_order(weight.input_order(), order)) return packed;
   order = weight.input_order();
-  team.sync();  // nobody reads the packed input any more
+  team.sync();  // no member reads the packed input any more
   return pack_attention_input(team, num_rows, layer,
                               {formats_of(layer.q, layer.k, layer.v), order});
 }
@@ -202,7 +202,7 @@ void CpuShard::add_product(const Team& team, Collectives& peers, const LinearWei
 
 void CpuShard::keep_wanted_rows(const Team& team, const ForwardChunk& chunk) {
   const auto keep = [&](MatrixView<float> rows) {
-    // Members move columns of their own, so rows may slide over one another.
+    // Each member moves its own columns, so rows may slide over one another.
     const WorkRange columns = team.share(rows.dim(1), 16);
     for (size_t to = 0; to < chunk.wanted.size(); ++to) {
       const float* from = rows.row(chunk.wanted[to]);
@@ -258,7 +258,7 @@ void CpuShard::run_mlp(const Team& team, Collectives& peers, const LayerWeights&
     }
     gate_up_swiglu(team, gate, input, up, *up_input, layer.gate_bias, layer.up_bias, mlp);
   }
-  team.sync();  // all of mlp written; nobody reads x or the packed input any more
+  team.sync();  // all of mlp written; no member reads x or the packed input any more
   add_product(team, peers, layer.down, mlp, layer.down_bias, buffers_.mlp_partial(num_rows),
               hidden(num_rows));
 }
@@ -267,7 +267,7 @@ KvSelectionCall CpuShard::selection_call(const ForwardChunk& chunk, const KvSele
                                          bool narrows) const {
   int32_t first = selection.first_row - chunk.first_row;
   if (narrows) {
-    // Observers want logits, so they follow each other there as well.
+    // Observers want logits, so they are adjacent in `wanted` as well.
     const auto found = std::lower_bound(chunk.wanted.begin(), chunk.wanted.end(), first);
     first = static_cast<int32_t>(found - chunk.wanted.begin());
   }
@@ -285,8 +285,8 @@ KvSelectionCall CpuShard::selection_call(const ForwardChunk& chunk, const KvSele
           .index = {.blocks = selection.index_blocks, .tokens = selection.indexed}};
 }
 
-// Rows that want nothing leave their KV in the last layer and go no further: with `narrows`, the
-// rows of x after this layer are the wanted ones.
+// Runs the attention part of a layer. Rows without logits write their KV in the last layer and stop
+// there: with `narrows`, x holds only the rows with logits after this layer.
 void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx,
                              bool narrows) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
@@ -306,7 +306,7 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
     linear(team, layer.v, *input, buffers_.v(num_rows), {layer.v_bias});
   }
   if (narrows) {
-    team.sync();  // nobody reads x or the packed input any more
+    team.sync();  // no member reads x or the packed input any more
     keep_wanted_rows(team, chunk);
     team.sync();  // x holds the wanted rows
     if (num_q > 0 && has_heads) {
@@ -351,8 +351,8 @@ bool CpuShard::narrows_last_layer(const ForwardChunk& chunk) const {
   return layers_.heads && !chunk.keeps_all_rows && chunk.wanted.size() < chunk.rows.size();
 }
 
-// Every member reads what it may itself overwrite next (keep_wanted_rows), or what nobody
-// overwrites before the next barrier.
+// Every member reads only columns that it alone may overwrite next (keep_wanted_rows), or that no
+// member overwrites before the next barrier.
 void CpuShard::keep_taps(const Team& team, const ForwardChunk& chunk, int32_t after_layers) {
   TapStore& store = *chunk.tap_store;
   const WorkRange columns = team.share(config_.hidden_size, 16);
@@ -368,7 +368,7 @@ void CpuShard::keep_taps(const Team& team, const ForwardChunk& chunk, int32_t af
       const float* const x = hidden(row + 1).row(row);
       std::byte* const to = store.tap(tap.place, tap_idx);
       if (rounds()) {
-        // Rounding again changes nothing: every addition has left values of the type.
+        // Rounding again changes nothing, because every addition has rounded to the type.
         std::transform(x + columns.begin, x + columns.end,
                        reinterpret_cast<bf16*>(to) + columns.begin, to_bf16);
       } else {
@@ -481,7 +481,7 @@ void CpuShard::read_hidden(const Team& team, const ForwardChunk& chunk) {
   }
 }
 
-// Rounding again changes nothing: every addition has left values of the type.
+// Rounding again changes nothing, because every addition has rounded to the type.
 void CpuShard::write_hidden(const Team& team, const ForwardChunk& chunk) {
   const MatrixView<const float> x = hidden(static_cast<int64_t>(chunk.rows.size()));
   if (rounds()) {

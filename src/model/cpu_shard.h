@@ -1,9 +1,10 @@
-// One CPU device's part of a decoder or of a stage of it: its weights, its KV heads, its pass
-// through the layers. At degree 1 it is the whole stage.
+// One CPU device's part of a decoder or of a pipeline stage: its weights, its KV heads and its
+// forward pass through the layers. At degree 1 it is the whole stage.
 //
-// Between the layers every device of a group holds the same residual stream. Each adds the output
-// of its heads and of its MLP columns to it (Collectives::add_partials), and ends with the logits
-// of its part of the vocabulary; a stage without the head ends with the stream itself.
+// Between the layers every device of a group holds the same residual stream. Each device adds the
+// output of its heads and of its MLP columns to the stream (Collectives::add_partials) and computes
+// the logits of its part of the vocabulary at the end; a stage without the head ends with the
+// stream itself.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,9 @@
 
 namespace forerun {
 
-// The rows that one pass through the layers works on, up to kMaxChunkRows; the same for all
-// devices.
+// Up to kMaxChunkRows rows that pass through the layers together; the same on all devices.
 struct ForwardChunk {
-  // Rows that attend, and their places in the text, which give the angles of their rotation.
+  // The rows that attend, and their positions in the sequence, which give the RoPE angles.
   struct Rows {
     std::vector<AttentionRow> attend;
     std::vector<int32_t> positions;
@@ -45,18 +45,17 @@ struct ForwardChunk {
   std::vector<int32_t> wanted;  // rows that want logits, ascending
   Rows wanted_rows;
   int64_t first_logits_row = 0;
-  std::span<const KvSelection> selections;  // selections whose rows the chunk has
+  std::span<const KvSelection> selections;  // selections with observers in this chunk
   std::span<const StepSequence> sequences;  // sequences of the Step
   int32_t first_row = 0;                    // the chunk's first row in the Step
   std::span<const StepFeature> features;    // features of the chunk's rows; empty unless the model
                                             // is an EAGLE-3 head
-  std::span<const StepTap> taps;            // taps of the chunk's rows, which are numbered as in
-                                            // the Step
+  std::span<const StepTap> taps;  // taps of the chunk's rows, with row numbers of the Step
   TapStore* tap_store = nullptr;
-  // Rows that want no logits go through the whole last layer as well, because of taps behind it.
+  // True if rows without logits also go through the whole last layer, because of taps behind it.
   bool keeps_all_rows = false;
-  // Hidden rows of a stage, [rows][hidden] in the activation type. The chunk's rows come in
-  // `hidden_in`, unless the stage embeds, and are left in `hidden_out`, unless it has the head.
+  // Hidden rows of a stage, [rows][hidden] in the activation type. A stage without the embedding
+  // reads the chunk's rows from `hidden_in`; a stage without the head writes them to `hidden_out`.
   const std::byte* hidden_in = nullptr;
   std::byte* hidden_out = nullptr;
 
@@ -73,14 +72,14 @@ struct CpuShardOptions {
   WeightOverride weights = WeightOverride::kAsStored;
   int64_t kv_blocks = 0;
   int32_t live_vocab = 0;  // see CpuDecoderOptions
-  // Only for an EAGLE-3 head; both outlive the shard.
+  // Only for an EAGLE-3 head; both must outlive the shard.
   const Checkpoint* target = nullptr;
   const TapStore* target_taps = nullptr;
 };
 
 class CpuShard {
  public:
-  // `checkpoint` and `rope` must outlive the shard. `progress` as load_decoder_weights.
+  // `checkpoint` and `rope` must outlive the shard. `progress` is as in load_decoder_weights().
   static Result<std::unique_ptr<CpuShard>> load(const Checkpoint& checkpoint,
                                                 const CpuShardOptions& options,
                                                 const RopeTable* rope,
@@ -89,67 +88,69 @@ class CpuShard {
   KvStorage& kv() { return kv_; }
   const KvStorage& kv() const { return kv_; }
 
-  // Makes room for the logits of so many rows. Called before the passes of a Step, on one thread.
+  // Makes room for the logits of this many rows. One thread calls it before the passes of a Step.
   void reserve_logits(int64_t rows);
-  // Called before each pass, on one thread.
+  // Plans a pass. One thread calls it before each pass.
   void plan(const ForwardChunk& chunk);
-  // Runs the pass. Called by every member of the device's team, on all devices at once. `chunk` is
-  // the one planned last.
+  // Runs the pass. Every member of the device's team calls it, on all devices at once. `chunk` must
+  // be the one that was planned last.
   void run(const Team& team, Collectives& peers, const ForwardChunk& chunk);
-  // The logits of the first `rows` rows.
+  // Returns the logits of the first `rows` rows.
   LogitsPart logits(int64_t rows) const;
 
  private:
   CpuShard(const ModelConfig& config, const CpuShardOptions& options, const RopeTable* rope);
 
-  // Collective, in the order of a pass.
+  // The functions below are collective. A pass calls them in this order.
   void run_layer(const Team& team, Collectives& peers, const ForwardChunk& chunk,
                  int32_t layer_idx);
-  // Leaves the heads' outputs in buffers_.attended.
+  // Writes the heads' outputs to buffers_.attended.
   void run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx, bool narrows);
-  // The call by which the chunk's observers choose KV by their queries: those of all rows or, with
-  // `narrows`, of the wanted rows.
+  // Returns the call by which the chunk's observers choose KV by their queries: those of all rows
+  // or, with `narrows`, of the rows with logits.
   KvSelectionCall selection_call(const ForwardChunk& chunk, const KvSelection& selection,
                                  bool narrows) const;
   void keep_wanted_rows(const Team& team, const ForwardChunk& chunk);
   void rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
                          const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
   void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
-  // What an EAGLE-3 head does in place of looking up embeddings: leaves features in x, and the
-  // input of the first layer in buffers_.joined.
+  // Replaces the embedding look-up in an EAGLE-3 head: writes features to x and the input of the
+  // first layer to buffers_.joined.
   void begin_with_features(const Team& team, const ForwardChunk& chunk);
-  // Reads the features of the rows from `begin` to `end` - 1: own ones into x, taps of the target,
-  // normalized, into buffers_.taps, one behind the other.
+  // Reads the features of rows `begin` to `end` - 1: the head's own ones into x, the target's taps,
+  // normalized, into consecutive rows of buffers_.taps.
   void read_features(const ForwardChunk& chunk, int64_t begin, int64_t end);
   void run_head(const Team& team, const ForwardChunk& chunk);
-  // Puts the logits of a reduced vocabulary where the target's tokens are.
+  // Moves the logits of a reduced vocabulary to the columns of the target's tokens.
   void spread_logits(const Team& team, const ForwardChunk& chunk);
-  // Whether the last layer leaves the wanted rows alone in x.
+  // Returns whether x holds only the rows with logits after the last layer.
   bool narrows_last_layer(const ForwardChunk& chunk) const;
-  // Copies what x holds of the tapped rows after so many of the model's layers, if it is tapped.
+  // Copies the tapped rows of x after this many of the model's layers, if the decoder taps there.
   void keep_taps(const Team& team, const ForwardChunk& chunk, int32_t after_layers);
-  // These read x from, and write x to, the rows that go between stages. They sync where they must.
+  // Copy the hidden rows of a stage into x, and x into the hidden rows. They sync the team as
+  // needed.
   void read_hidden(const Team& team, const ForwardChunk& chunk);
   void write_hidden(const Team& team, const ForwardChunk& chunk);
-  // x += inputs · weightᵀ of all devices + bias. `partial`: where this device leaves its own part.
+  // Adds inputs · weightᵀ of all devices and the bias to x. `partial` receives this device's part.
   void add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
                    MatrixView<const float> inputs, std::span<const float> bias,
                    MatrixView<float> partial, MatrixView<float> x);
-  // What the weights of an input ask of it.
+  // The form in which weights need their input.
   struct InputNeeds {
     WeightFormats formats;
     std::span<const int32_t> order;
-    bool second = false;  // leave the first input as it is
+    bool second = false;  // keeps the first input
   };
-  // The packed input of the next linear layers: x, or its normalization. Synced where it must be.
+  // Packs the input of the next linear layers: x or, with a norm, its normalization. Syncs the team
+  // as needed.
   const LinearInput& pack(const Team& team, MatrixView<const float> x, const InputNeeds& needs);
   const LinearInput& pack_normalized(const Team& team, int64_t num_rows,
                                      std::span<const float> weight, const InputNeeds& needs);
-  // The packed input of the layer's q, k and v.
+  // Packs the input of the layer's q, k and v.
   const LinearInput& pack_attention_input(const Team& team, int64_t num_rows,
                                           const LayerWeights& layer, const InputNeeds& needs);
-  // `packed`, whose order of inputs is `order`, if the weight has the same; else packed again for
-  // it, and the order replaced.
+  // Returns `packed` if its order of inputs, `order`, is the weight's order; else packs the input
+  // again and replaces the order.
   const LinearInput& repack_if_needed(const Team& team, int64_t num_rows, const LayerWeights& layer,
                                       const LinearWeight& weight, const LinearInput& packed,
                                       std::span<const int32_t>& order);
@@ -159,7 +160,7 @@ class CpuShard {
     return draft_tokens_.empty() ? weights_.head.out_features() : live_vocab_;
   }
   bool rounds() const { return activation_ != Activation::kF32; }
-  // Query heads that the device's KV heads serve: its own and padding.
+  // Number of query heads that the device's KV heads serve: its own and padding.
   int32_t num_slots() const { return num_kv_heads_ * group_; }
 
   const ModelConfig& config_;  // the checkpoint's

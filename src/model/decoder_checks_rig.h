@@ -1,5 +1,4 @@
-// Checks of the bits that every backend's decoder must give, for the tests of the CPU's and the
-// GPU's.
+// Checks of decoders' bits for the tests of all backends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +13,8 @@
 
 namespace forerun {
 
-// Logits of `part`, which begins at position `begin`, run in Steps of `rows_per_step`.
+// Returns the logits of `part`, which begins at position `begin` and runs in Steps of
+// `rows_per_step`.
 inline std::vector<float> run_tokens(Decoder& decoder, std::span<const int32_t> part, int32_t begin,
                                      int64_t rows_per_step, std::vector<int32_t> blocks) {
   auto logits = SequenceDriver(&decoder, std::move(blocks)).run(part, begin, rows_per_step);
@@ -29,8 +29,8 @@ inline std::span<const int32_t> part_of(const std::vector<int32_t>& tokens, int3
 }
 
 // Checks a tree behind a prefix of 250 tokens: one path of `depth` nodes continues `tokens` (at
-// least 300), the siblings do not. The path must have the logits of plain decoding; it becomes
-// prefix, and the sequence goes on from it. Uses blocks 0 to 5 and six from `first_block` on.
+// least 300), its siblings do not. The path must have the logits of plain decoding; it then becomes
+// prefix, and the sequence continues. Uses blocks 0 to 5 and six from `first_block` on.
 inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t>& tokens,
                                      int32_t depth, int32_t first_block) {
   constexpr int32_t kPrefix = 250;
@@ -44,8 +44,8 @@ inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t
       run_tokens(decoder, part_of(tokens, 0, kEnd), 0, 1, SequenceDriver::blocks_for(kEnd));
   const std::vector<int32_t> table = SequenceDriver::blocks_for(kEnd, first_block);
   run_tokens(decoder, part_of(tokens, 0, kPrefix), 0, kPrefix, table);
-  // Two nodes a level, the wrong one first; slots in order of rows. The second half of the levels
-  // comes in Steps of its own, which find the first half in the cache.
+  // Each level has two nodes, the wrong one first; slots are in row order. The second half of the
+  // levels runs in Steps of its own, which find the first half in the cache.
   std::vector<int32_t> path;
   std::vector<float> tree;
   Step step;
@@ -93,9 +93,9 @@ inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t
               std::vector<float>(expected.begin() + (kPrefix + depth) * vocab, expected.end()));
 }
 
-// Logits of the three tokens at 250 of `tokens`, which see blocks 0 and 3 of the text before them
-// and each other: the same bits as prefix rows and as a chain of tree rows, in one Step or several,
-// with a row of another sequence or alone. Uses five blocks from
+// Returns the logits of the three tokens at 250 of `tokens`, which attend to blocks 0 and 3 of the
+// prefix and to each other. Checks that the bits are the same as prefix rows and as a chain of tree
+// rows, in one Step or several, with a row of another sequence or alone. Uses five blocks from
 // `first_block` on.
 inline std::vector<float> logits_through_a_view(Decoder& decoder,
                                                 const std::vector<int32_t>& tokens,
@@ -156,8 +156,8 @@ inline void poison_blocks(Decoder& decoder, const std::vector<int32_t>& blocks) 
   EXPECT_TRUE(decoder.forward(step).ok());
 }
 
-// 330 tokens, 300 of which are the prefix. The first 128 tokens are gathered, all of them, so that
-// rows behind the copies see the same KV and must have the bits of plain decoding.
+// The test has 330 tokens, and 300 of them are the prefix. It gathers all of the first 128 tokens,
+// so that rows behind the copies attend to the same KV and must have the bits of plain decoding.
 inline constexpr int32_t kGatheredPrefix = 300;
 inline constexpr int32_t kGatheredTokens = 2 * kKvBlockTokens;
 struct GatheredKv {
@@ -167,12 +167,12 @@ struct GatheredKv {
   std::vector<float> expected;  // logits of plain decoding, [330][vocab]
 };
 
-// The last 32 tokens of the prefix observe: they run once more, write nothing and gather. A chain
+// Lets the last 32 tokens of the prefix observe: they run again, write nothing and gather. A chain
 // of three tokens runs behind the copies.
 inline void expect_gathered_by_last_tokens(Decoder& decoder, const GatheredKv& of) {
   const int32_t vocab = decoder.config().vocab_size;
-  // The observers share a pass with the rows that see their choice, come behind so many others that
-  // they have a pass of their own, or end a pass.
+  // The observers share a pass with the rows that use their choice, come behind so many other rows
+  // that they have their own pass, or end a pass.
   for (const int32_t others : {0, 1, 200, 230, 255, 256}) {
     Step step;
     step.sequences = {{of.table.data()}, {of.table.data()}, {of.view.data()}};
@@ -208,8 +208,8 @@ inline void expect_gathered_by_last_tokens(Decoder& decoder, const GatheredKv& o
   }
 }
 
-// The rows that see the choice make it themselves; then rows that see everything, whose own bits
-// must not change, make it for others.
+// Lets rows choose for themselves; then rows that attend to everything choose for others, and their
+// own bits must not change.
 inline void expect_gathered_by_own_rows(Decoder& decoder, const GatheredKv& of) {
   const int32_t vocab = decoder.config().vocab_size;
   for (const bool for_others : {false, true}) {
@@ -243,7 +243,7 @@ inline void expect_gathered_by_own_rows(Decoder& decoder, const GatheredKv& of) 
   }
 }
 
-// Uses blocks 0 to 5 and eight from `first_block` on.
+// Checks that gathered KV gives the same bits. Uses blocks 0 to 5 and eight from `first_block` on.
 inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int32_t>& tokens,
                                          int32_t first_block) {
   GatheredKv of = {.tokens = tokens,
@@ -257,7 +257,7 @@ inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int
   expect_gathered_by_own_rows(decoder, of);
 }
 
-// Checks that rows that want nothing still leave their KV, and that another sequence in front only
+// Checks that rows without logits still write their KV, and that another sequence in front only
 // shifts rows. Needs 330 tokens; uses blocks 0 to 5 and six from `first_block` on.
 inline void expect_unwanted_rows_and_others(Decoder& decoder, const std::vector<int32_t>& tokens,
                                             int32_t first_block) {

@@ -13,7 +13,7 @@ namespace {
 
 int64_t bytes_of(const RawTensor* tensor) { return tensor == nullptr ? 0 : stored_bytes(*tensor); }
 
-// Bytes of a vector that is held as floats.
+// Returns the bytes of a vector stored as floats.
 int64_t vector_bytes(const ModulePart& part) {
   return part.out.size() * static_cast<int64_t>(sizeof(float));
 }
@@ -23,7 +23,8 @@ WeightFormat plain_format(DType dtype) {
   return dtype == DType::kF16 ? WeightFormat::kF16 : WeightFormat::kF32;
 }
 
-// Bytes of a part of a linear layer or of the head after the override: LinearWeight::bytes().
+// Returns the bytes of a part of a linear layer or of the head after the override:
+// LinearWeight::bytes().
 int64_t linear_bytes(const RawTensor* tensor, const ModulePart& part, WeightOverride weights,
                      Activation activation) {
   const int64_t outs = part.out.size(), ins = part.in.size();
@@ -50,7 +51,7 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
       head_override(weights) != WeightOverride::kAsStored ||
       (embedding != nullptr && !embedding->is_plain()) ||
       (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
-  // Such a head serves as the embedding, too.
+  // Such a head also serves as the embedding.
   const bool is_held_once = config.tied_embeddings && layers.embeds && layers.heads &&
                             shard.has_all_vocab && embedding != nullptr &&
                             packs_embedding(*embedding, head_override(weights), activation);

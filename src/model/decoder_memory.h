@@ -1,5 +1,5 @@
-// The host memory that a decoder will take: from the checkpoint's description, and where that
-// leaves a kernel format open (model/parts_packing.h), from zeros and scales.
+// Estimates of the host memory of a decoder from the checkpoint's description. If that leaves a
+// kernel format open (model/parts_packing.h), the estimates also read zeros and scales.
 #pragma once
 
 #include <vector>
@@ -13,12 +13,12 @@
 
 namespace forerun {
 
-// The need of the whole model on one device.
+// Returns the need of the whole model on one device.
 MemoryNeed estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                    Activation activation);
-// The needs of each device of a group that holds these layers, by rank, named "device 0" and so on.
-// All devices read the embedding where the checkpoint maps it; it counts for the one that holds
-// vocabulary row 0. `target`: the model whose LM head a trained head without one of its own copies.
+// Returns the needs of each device of a group that holds these layers, by rank, named "device 0"
+// and so on. All devices read the mapped embedding; it counts for the one that holds vocabulary row
+// 0. `target` is the model that lends its LM head to a trained head without one.
 std::vector<MemoryNeed> estimate_group_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                               Activation activation, const ShardPlan& plan,
                                               const LayerRange& layers,

@@ -1,6 +1,6 @@
-// A decoder cut into stages compared with the uncut one, bit for bit: every family and format, even
-// and uneven cuts, trees, batches, prompts of several chunks, moves of KV; and which parts of a
-// checkpoint a stage reads.
+// Compares a decoder cut into stages with the uncut one, bit for bit: every family and format, even
+// and uneven cuts, trees, batches, prompts of several chunks, and moves of KV. Also checks which
+// parts of a checkpoint a stage reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct StageToy {
   ToySpec spec;
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
-  std::vector<int32_t> team_sizes = {1};  // threads of each of a stage's devices
+  std::vector<int32_t> team_sizes = {1};  // threads of each device of a stage
 };
 
 std::vector<StageToy> stage_toys() {
@@ -70,15 +70,15 @@ std::vector<StageToy> stage_toys() {
   return all;
 }
 
-// Lists of stage sizes that add up to kStageLayers.
+// Returns lists of stage sizes that add up to kStageLayers.
 std::vector<std::vector<int32_t>> cuts() {
   return {{8},          {4, 4},       {1, 7},
           {7, 1},       {3, 3, 2},    {1, 6, 1},
           {2, 2, 2, 2}, {1, 4, 2, 1}, std::vector<int32_t>(8, 1)};
 }
 
-// The logits of several Steps: a prompt longer than a chunk beside a short one, two trees with a
-// branch at every level, a commit of one of them, rows behind it.
+// Returns the logits of several Steps: a long prompt (more than a chunk) beside a short one, two
+// trees with a branch at every level, a commit of one of them, and rows behind it.
 std::vector<float> run_batches(Decoder& decoder) {
   const int32_t vocab = decoder.config().vocab_size;
   const std::vector<int32_t> tables[] = {{3, 6, 1, 9, 4}, {2, 7, 5, 8, 10}};
@@ -131,7 +131,7 @@ std::vector<float> run_batches(Decoder& decoder) {
   SequenceDriver::add_prefix_rows(step, 0, toy_tokens(4, vocab, 3),
                                   static_cast<int32_t>(texts[0].size() + moves.size()), true);
   run(step);
-  // No row wants logits: the last stage only writes KV.
+  // No row wants logits, so the last stage only writes KV.
   step.rows.clear();
   SequenceDriver::add_prefix_rows(step, 1, toy_tokens(2, vocab, 8),
                                   static_cast<int32_t>(texts[1].size()), false);
@@ -270,7 +270,7 @@ TEST(DecoderStage, RefusesHiddenRowsThatAreNotTheSteps) {
       << beyond.status().message();
 }
 
-// Bytes of the file that are mapped into this process and have been touched.
+// Returns the mapped bytes of the file that are resident in this process.
 int64_t resident_bytes(const std::string& file) {
   std::ifstream maps("/proc/self/smaps");
   std::string line;
@@ -301,7 +301,7 @@ TEST(DecoderStage, TouchesItsOwnLayersOnly) {
   const auto plan = make_shard_plan(config, 1, config.vocab_size);
   ASSERT_TRUE(plan.ok());
   CpuDecoderOptions options;
-  options.activation = Activation::kF32;  // uses weights as they lie in the file
+  options.activation = Activation::kF32;  // uses weights in place in the file
   options.kv_blocks = 4;
   options.layers = LayerRange{3, 5, false, false};
   auto loaded = LoadedDecoder::open(dir.path(), 1, options);
@@ -322,8 +322,9 @@ TEST(DecoderStage, TouchesItsOwnLayersOnly) {
   const int64_t own = needs(*options.layers);
   ASSERT_LT(5 * own, 2 * all);
   const int64_t resident = resident_bytes(file);
-  EXPECT_GE(resident, own / 2);  // the measurement does see what was read
-  // The header, and what the kernel maps around a touched page: 64 KB at either end.
+  EXPECT_GE(resident, own / 2);  // the measurement does count what was read
+  // The header is resident too, and so is what the kernel maps around a touched page: 64 KB at
+  // either end.
   EXPECT_LE(resident, own + (int64_t{1} << 20));
 }
 

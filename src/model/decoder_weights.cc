@@ -23,11 +23,11 @@ namespace {
 
 using Part = ModulePart;
 
-// How far reading goes ahead of packing. Processors pack a gigabyte or more a second and disks read
-// as much: a tenth of a second of work.
+// The distance by which reading runs ahead of packing. CPUs pack a gigabyte or more per second and
+// disks read as fast, so this is a tenth of a second of work.
 constexpr int64_t kReadAheadBytes = 128 << 20;
 
-// Where a norm of a layer goes.
+// Returns the destination of a layer's norm.
 std::vector<float>* norm_of(LayerWeights& layer, ModuleKind kind) {
   switch (kind) {
     case ModuleKind::kInputNorm:
@@ -89,23 +89,23 @@ class Loader {
   Result<DecoderWeights> run(const DeviceShard& shard);
 
  private:
-  // What is read from the first byte to the last, in the order of loading.
+  // Returns the bytes that are read from beginning to end, in loading order.
   std::vector<ReadAhead::Bytes> copied_tensors() const;
   Status load_module(const Module& module, const DeviceShard& shard);
   Status load_vector(const RawTensor& tensor, ShardRange range, std::vector<float>& to);
   Status load_linear(ModuleId module, const Part& part, LinearWeight& to);
   Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
-  // A module outside of the layers.
+  // Loads a module outside of the layers.
   Status load_outer_module(const Module& module, const Part& part);
   Status load_embedding(const RawTensor& tensor);
-  // The tensors of the embedding and of the LM head, its own or the target's.
+  // Return the tensors of the embedding and of the LM head, the checkpoint's own or the target's.
   Result<const RawTensor*> embedding_tensor() const;
   Result<const RawTensor*> head_tensor() const;
-  // Remembers a weight that becomes f32 though its description has a kernel format.
+  // Remembers a weight that becomes f32 although its description has a kernel format.
   void note_widened(const RawTensor& tensor, const std::string& why);
   // Converts a weight to its overridden format.
   Status convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
-  // Whether kernels read the weight's elements in the format that they are stored in.
+  // Returns whether kernels read the weight's elements in their stored format.
   static bool keeps_elements(const RawTensor& tensor, WeightOverride how) {
     if (tensor.blocks != nullptr || tensor.parts != nullptr) return false;
     const std::optional<WeightFormat> format = override_format(how);
@@ -113,7 +113,7 @@ class Loader {
            (format == WeightFormat::kF16 && tensor.dtype == DType::kF16) ||
            (format == WeightFormat::kF32 && tensor.dtype == DType::kF32);
   }
-  // Whether they read them where they lie in the file.
+  // Returns whether kernels read the elements in place in the file.
   bool is_viewed(const RawTensor& tensor, WeightOverride how) const {
     return keeps_elements(tensor, how) && tensor.is_plain() &&
            !(tensor.dtype == DType::kBf16 && pairs_);
@@ -128,7 +128,7 @@ class Loader {
     done_bytes_ += static_cast<double>(stored_bytes(tensor));
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
   }
-  // Rows and columns of a tensor of two dimensions where they lie, or an aligned copy of them in
+  // Returns rows and columns of a two-dimensional tensor in place, or an aligned copy of them in
   // the order of the weight's rows.
   template <class T>
   MatrixView<const T> elements(const RawTensor& tensor, const Part& part) {
@@ -160,15 +160,14 @@ class Loader {
   const LayerRange layers_;
   const WeightOverride weights_;
   const Activation activation_;
-  WeightOverride override_ = WeightOverride::kAsStored;  // override of the tensor that is being
-                                                         // loaded
+  WeightOverride override_ = WeightOverride::kAsStored;  // override of the current tensor
   const bool pairs_;                                     // bf16 is repacked
   const std::function<void(double)>& progress_;
   double total_bytes_ = 0;
   double done_bytes_ = 0;
   DecoderWeights out_;
   std::optional<ReadAhead> ahead_;
-  std::string first_widened_;  // the tensor, and why it is not in the format that was planned
+  std::string first_widened_;  // the tensor, and why it is not in the planned format
   int64_t num_widened_ = 0;
 };
 
@@ -205,8 +204,8 @@ Status Loader::load_vector(const RawTensor& tensor, ShardRange range, std::vecto
 }
 
 Status Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to) {
-  // What no kernel reads as it is stored keeps its values as f32, and so does a row whose blocks
-  // devices divide.
+  // Weights that no kernel reads as they are stored keep their values as f32, and so does a row
+  // with blocks that devices divide.
   WeightFormat format = override_format(override_).value_or(WeightFormat::kF32);
   if (in % input_multiple(format) != 0) format = WeightFormat::kF32;
   const size_t owned_before = out_.owned.size();
@@ -247,7 +246,7 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
   if (tensor.dtype == DType::kBf16 && pairs_) {
     const size_t owned_before = out_.owned.size();
     to = LinearWeight::pair_bf16(elements<bf16>(tensor, part));
-    out_.owned.resize(owned_before);  // an aligned copy of the source, if any, is done with
+    out_.owned.resize(owned_before);  // drops an aligned copy of the source, if any
     checkpoint_.release_pages(tensor);
     return {};
   }
@@ -263,7 +262,7 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
 }
 
 Status Loader::load_linear(ModuleId module, const Part& part, LinearWeight& to) {
-  if (part.out.size() == 0 || part.in.size() == 0) return {};  // the part has none of it
+  if (part.out.size() == 0 || part.in.size() == 0) return {};  // the part has no share of it
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_weight(checkpoint_, module));
   FORERUN_RETURN_IF_ERROR(load_plain(*tensor, part, to));
   done(*tensor);
@@ -336,7 +335,7 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   const ModelConfig& config = checkpoint_.config();
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding, embedding_tensor());
   const Part head{shard.vocab, {0, config.hidden_size}};
-  // The head first: converting it takes the most memory of all tensors for a moment.
+  // Loads the head first, because converting it takes the most memory of all tensors for a moment.
   ahead_.emplace(copied_tensors(), kReadAheadBytes, read_mapped_pages);
   override_ = head_override(weights_);
   if (layers_.heads && shard.vocab.size() > 0) {

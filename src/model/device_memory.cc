@@ -5,7 +5,7 @@
 namespace forerun {
 namespace {
 
-// "weights 6 MB, buffers 3 MB, KV cache of 640 tokens 1 MB"
+// Returns a text such as "weights 6 MB, buffers 3 MB, KV cache of 640 tokens 1 MB".
 std::string describe(const MemoryNeed& need, int64_t kv_blocks) {
   std::string text = "weights " + describe_bytes(need.weight_bytes);
   if (need.buffer_bytes > 0) text += ", buffers " + describe_bytes(need.buffer_bytes);
@@ -88,7 +88,7 @@ std::string describe_bytes(int64_t bytes) {
     int64_t bytes;
     const char* name;
   };
-  // A figure keeps three digits and more: 1,500 MB, not 1 GB.
+  // A number keeps at least three digits: 1,500 MB, not 1 GB.
   constexpr Unit kUnits[] = {{1'000'000'000'000, " TB"}, {1'000'000, " MB"}, {1'000, " KB"}};
   for (const Unit& unit : kUnits) {
     if (bytes >= unit.bytes) {

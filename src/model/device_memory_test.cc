@@ -47,13 +47,13 @@ TEST(CheckMemory, CountsAllPartsInAMemory) {
       "(MemAvailable), room for 640 tokens");
 }
 
-// Memory that others have reserved may leave less than nothing.
+// Memory that others have reserved may make the rest negative.
 TEST(CheckMemory, NothingIsLeftBelowZero) {
   const DeviceMemory spent = memory("cuda:1", -5'000'000, {{.weight_bytes = 1}});
   EXPECT_EQ(check_memory({&spent, 1}, 0).message(), "cuda:1: weights 1 bytes, 0 bytes free");
 }
 
-// So many blocks that their bytes overflow a count are refused too.
+// Refuses so many blocks that their bytes overflow a count.
 TEST(CheckMemory, HugeCachesDoNotOverflow) {
   const DeviceMemory host =
       memory("this machine", int64_t{1} << 40, {{.kv_block_bytes = int64_t{1} << 20}});

@@ -1,5 +1,5 @@
-// An EAGLE-3 head on processors compared with plain loops in double, from the target's own hidden
-// states on: prefixes in one Step and in several, trees behind them, every flag and layout.
+// Compares an EAGLE-3 head on CPUs with plain loops in double, which start from the target's own
+// hidden states: prefixes in one Step and in several, trees behind them, every flag and layout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Vector slice(const Vector& x, size_t begin, size_t size) {
   return {from, from + static_cast<std::ptrdiff_t>(size)};
 }
 
-// The published module: one row at a time, each with the list of rows that it sees.
+// The published module, which runs one row at a time and takes the list of rows to attend to.
 class ReferenceHead {
  public:
   ReferenceHead(const Checkpoint& head, const Checkpoint& target) : head_(head), target_(target) {}
@@ -71,7 +71,7 @@ class ReferenceHead {
     Vector feature;  // feature that the next row starts from
     Vector logits;   // [kHeadVocab], -infinity for tokens that the head does not know
   };
-  // Appends a row that starts from a feature and sees the rows `seen` and itself.
+  // Appends a row with this feature that attends to the rows `seen` and to itself.
   Output run(int32_t token, const Vector& feature, int32_t position, std::vector<size_t> seen) {
     const ModelConfig& config = head_.config();
     const double eps = config.rms_norm_eps;
@@ -100,7 +100,7 @@ class ReferenceHead {
     return {config.eagle3->feeds_back_normalized ? last : x, logits_of(last)};
   }
 
-  // What the projection makes of taps, side by side.
+  // Returns the projection of taps, side by side.
   Vector feature_of(Vector taps) const {
     const ModelConfig& config = head_.config();
     const double eps = config.rms_norm_eps;
@@ -195,7 +195,8 @@ class ReferenceHead {
 
 std::vector<HeadCase> cases() { return head_cases(ToySpec()); }
 
-// Max |found - expected| over the root mean square of the expected; infinite values must agree.
+// Returns max |found - expected| over the root mean square of the expected values; infinite values
+// must agree.
 double difference(const float* found, const Vector& expected) {
   double worst = 0.0;
   double squares = 0.0;
@@ -316,7 +317,8 @@ TEST_P(Eagle3, PrefixAndTreeMatchTheModule) {
       }
       for (const StepTap& tap : step.taps) {
         const auto* const found = reinterpret_cast<const float*>(own.row(tap.place));
-        if (head_->config().eagle3->feeds_back_normalized) continue;  // kept as it was before
+        // The feature in the store is the one before the final norm.
+        if (head_->config().eagle3->feeds_back_normalized) continue;
         EXPECT_LE(
             difference(found,
                        expected[checked - step.rows.size() + static_cast<size_t>(tap.row)].feature),
@@ -328,7 +330,7 @@ TEST_P(Eagle3, PrefixAndTreeMatchTheModule) {
   }
 }
 
-// The head is as near to the case's as llama.cpp's layout can describe it.
+// The head is as similar to the case's as llama.cpp's layout can describe.
 TEST_P(Eagle3, AGgufFileGivesTheSameBits) {
   ToySpec spec = cases()[GetParam()].head;
   if (spec.num_layers > 1) GTEST_SKIP() << "a head of several layers, which has no GGUF files";

@@ -1,5 +1,5 @@
-// Whether an EAGLE-3 head fits its target: the checks that every backend makes when a decoder of
-// the head is opened.
+// Checks that an EAGLE-3 head fits its target. Every backend makes them when it opens a decoder of
+// the head.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@ namespace forerun {
 // The target, as its decoder was loaded.
 struct HeadTarget {
   const ModelConfig& config;
-  std::span<const int32_t> taps;  // its store's TapOptions::after_layers
+  std::span<const int32_t> taps;  // TapOptions::after_layers of its store
   int64_t tap_width = 0;          // elements of one tap
 };
 
-// What a plan of memory on GPUs must know of the target: an EAGLE-3 head on one of its GPUs, those
-// of its last stage, may read its LM head where it lies, if it is whole there, and its embedding.
+// The properties of the target for a memory plan on GPUs. An EAGLE-3 head on one of its last
+// stage's GPUs may read the target's embedding in place, and its LM head if that GPU has the whole
+// of it.
 struct TargetOfHead {
-  const Checkpoint* checkpoint = nullptr;  // null: the model is no head
+  const Checkpoint* checkpoint = nullptr;  // null if the model is no EAGLE-3 head
   int32_t gpus = 1;
-  bool embeds = true;  // whether the embedding is there: not in the last of several stages
+  bool embeds = true;  // whether the embedding is there; false for the last of several stages
 };
 
-// kInvalidArgument "EAGLE-3 head: found ...; accepted: ...".
+// Returns kInvalidArgument "EAGLE-3 head: found ...; accepted: ...".
 Status refuse_head(const std::string& found, const std::string& accepted);
 
 // Refuses layers other than all, taps of the target other than those that fit_eagle3() names, and
-// taps of the head's own that are not behind all of its layers. Fails as fit_eagle3().
+// taps of the head itself that are not behind all of its layers. Fails as fit_eagle3() does.
 Status check_head_ports(const ModelConfig& head, const LayerRange& layers, const TapOptions& own,
                         const HeadTarget& target);
 

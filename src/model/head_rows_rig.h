@@ -1,5 +1,5 @@
-// Heads of every layout for tests of decoders, and the Steps in which a head reads a text and a
-// tree behind it.
+// EAGLE-3 heads of every layout for tests of decoders, and the Steps in which a head reads a prompt
+// and a tree behind it.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace forerun {
 
 inline constexpr int32_t kHeadVocab = 256;
-inline constexpr int32_t kHeadTokens = 70;  // tokens of the text, more than a block of KV
+inline constexpr int32_t kHeadTokens = 70;  // tokens of the prompt, more than a KV block
 inline constexpr int32_t kHeadNodes = 4;
 inline constexpr int64_t kTargetPlaces = kHeadTokens + 3;  // the taps of token i go to place i + 3
 inline constexpr int64_t kOwnPlaces = 9;
-inline constexpr int32_t kLastTokenPlace = 8;  // place of the text's last token in the head's own
-                                               // store
+// Place of the prompt's last token in the head's own store.
+inline constexpr int32_t kLastTokenPlace = 8;
 // The tree: two children of the last token, then two of the second child.
 inline constexpr int32_t kNodeTokens[kHeadNodes] = {17, 99, 42, 3};
 
@@ -30,7 +30,7 @@ struct HeadCase {
   ToySpec head;
 };
 
-// Every layout, flag and kind of norm, for heads of `target`, which has 6 layers.
+// Returns every layout, flag and kind of norm, for heads of `target`, which has 6 layers.
 inline std::vector<HeadCase> head_cases(ToySpec target) {
   target.num_layers = 6;
   const ToySpec plain = head_of(target);
@@ -54,7 +54,7 @@ inline std::vector<HeadCase> head_cases(ToySpec target) {
   return all;
 }
 
-// A Step in which the target reads the text and keeps its taps.
+// Returns a Step in which the target reads the prompt and keeps its taps.
 inline Step text_step(std::span<const int32_t> tokens, const std::vector<int32_t>& table) {
   Step step;
   step.sequences.push_back({table.data()});
@@ -63,7 +63,7 @@ inline Step text_step(std::span<const int32_t> tokens, const std::vector<int32_t
   return step;
 }
 
-// The row of token q: at position q, in slot q - 1, from the feature of token q - 1.
+// Returns the row of token q: at position q, in slot q - 1, with the feature of token q - 1.
 inline StepRow head_row(int32_t token, int32_t position) {
   StepRow row;
   row.token = token;
@@ -74,9 +74,10 @@ inline StepRow head_row(int32_t token, int32_t position) {
   return row;
 }
 
-// Gives `run` Steps of so many rows of the text, `tokens` from the second on, then one of two nodes
-// and another of their two children (is_tree). The Steps have no sequence yet and are used once.
-// What the text's last token and the first two nodes leave goes to places kLastTokenPlace, 0 and 1.
+// Calls `run` with Steps of this many rows of the prompt, `tokens` from the second on, then with
+// one of two nodes and one of their two children (is_tree). The Steps have no sequence yet and run
+// once. The features of the prompt's last token and of the first two nodes go to places
+// kLastTokenPlace, 0 and 1.
 template <class Run>
 void run_text_and_tree(std::span<const int32_t> tokens, int32_t rows_per_step, const Run& run) {
   Step step;

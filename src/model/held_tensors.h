@@ -10,11 +10,11 @@
 
 namespace forerun {
 
-// The tensors of all modules that any of the stages holds, in the order of decoder_modules().
+// Returns the tensors of all modules in any of the stages, in the order of decoder_modules().
 std::vector<ModuleTensor> held_tensors(const Checkpoint& checkpoint,
                                        std::span<const LayerRange> stages);
 
-// The bytes of the stage's tensors in the files.
+// Returns the bytes of the stage's tensors in the files.
 int64_t held_bytes(const Checkpoint& checkpoint, const LayerRange& stage);
 
 }  // namespace forerun

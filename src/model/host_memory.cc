@@ -25,7 +25,7 @@ std::optional<int64_t> read_number(const std::filesystem::path& file) {
   return parse_number(word);
 }
 
-// The number after `key` in a file of "key number" lines.
+// Returns the number after `key` in a file of "key number" lines.
 std::optional<int64_t> read_field(const std::filesystem::path& file, const std::string& key) {
   std::ifstream in(file);
   std::string word;
@@ -63,7 +63,8 @@ DeviceMemory host_memory(const std::filesystem::path& root) {
   if (const auto kilobytes = read_field(root / "proc/meminfo", "MemAvailable:")) {
     lower(limit, *kilobytes * 1024, "MemAvailable");
   }
-  // Version 2: "0::/path"; version 1: "4:memory:/path". Every group up to the root may limit.
+  // Version 2 has lines "0::/path", version 1 "4:memory:/path". Every group up to the root may
+  // limit.
   std::ifstream groups(root / "proc/self/cgroup");
   std::string line;
   while (std::getline(groups, line)) {

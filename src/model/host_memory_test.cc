@@ -1,4 +1,4 @@
-// Memory limits, KV storage and estimates.
+// Checks memory limits, KV storage and estimates.
 #include "model/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,8 @@ TEST(KvStorage, TakesPagesOnlyWhenWritten) {
   config.num_layers = 4;
   config.num_kv_heads = 2;
   config.head_dim = 64;
-  // 64 GiB of address space; the thread sanitizer leaves a process no whole terabyte.
+  // Reserves 64 GiB of address space, because the thread sanitizer leaves a process less than a
+  // terabyte.
   const int64_t blocks = (int64_t{1} << 36) / kv_block_bytes(config, config.num_layers,
                                                              config.num_kv_heads, DType::kBf16);
   auto storage =
@@ -76,7 +77,7 @@ TEST(KvStorage, TakesPagesOnlyWhenWritten) {
   const auto last = static_cast<int32_t>(blocks - 1);
   const PagedKv top = storage->layer(3);
   EXPECT_EQ(*top.value(last, 63, 1), std::byte{0});
-  // Layers do not overlap, blocks neither.
+  // Neither layers nor blocks overlap.
   EXPECT_EQ(storage->layer(1).key(0, 0, 0) - storage->layer(0).key(0, 0, 0), top.layer_bytes());
   EXPECT_EQ(storage->layer(0).key(1, 0, 0) - top.key(0, 0, 0), top.layer_bytes());
   *top.key(7, 5, 1) = std::byte{42};
@@ -140,7 +141,7 @@ TEST(DecoderMemory, GroupedWeightsCountTheBytesThatKernelsRead) {
             bytes);
 }
 
-// Expects that every row of the embedding is looked up in the head and is that of the file.
+// Expects that every row of the embedding is looked up in the head and equals the file's row.
 void expect_rows_of_head(const DecoderWeights& weights, const RawTensor& embedding) {
   const auto* const packed = std::get_if<PackedTable>(&weights.embedding);
   ASSERT_NE(packed, nullptr) << format_name(embedding);
@@ -183,7 +184,7 @@ TEST(DecoderMemory, ATiedHeadThatIsPackedIsTheEmbeddingToo) {
               stored_bytes(embedding) +
                   weight_bytes(WeightFormat::kInt8, config.vocab_size, config.hidden_size) -
                   weight_bytes(*kernel_format(embedding), config.vocab_size, config.hidden_size));
-    // A rounded head, or a part of one, has not the values of the embedding.
+    // A rounded head, or a part of one, does not have the embedding's values.
     for (const DecoderWeights& other :
          {loaded(WeightOverride::kInt8Head, 1), loaded(WeightOverride::kAsStored, 2)}) {
       EXPECT_TRUE(std::holds_alternative<BlockTable>(other.embedding)) << info.name;
@@ -208,7 +209,7 @@ TEST(DecoderMemory, ATiedHeadInPairsOfBf16IsTheEmbeddingToo) {
   expect_rows_of_head(*weights, *checkpoint->weight({ModuleKind::kEmbedding}));
 }
 
-// The bytes that a device's weights take, and the formats of its linear layers.
+// Returns the bytes of a device's weights and adds the formats of its linear layers to `formats`.
 int64_t bytes_of(const DecoderWeights& weights, std::set<WeightFormat>& formats) {
   auto bytes = static_cast<int64_t>(weights.head.bytes());
   const auto add = [&](const std::vector<float>& values) {
@@ -243,7 +244,7 @@ ToySpec memory_spec(const ToyLayout* layout) {
   return spec;
 }
 
-// Each device of one and of two, which cut groups, blocks and orders of inputs.
+// Checks one device and each of two, which cut groups, blocks and orders of inputs.
 TEST(DecoderMemory, EveryLayoutTakesWhatIsPlanned) {
   ToyLayout of_96 = toy_layout("packed_zeros");
   of_96.name = "groups of 96";
@@ -291,7 +292,7 @@ TEST(DecoderMemory, EveryLayoutTakesWhatIsPlanned) {
     const bool grows = layout == &of_96;
     EXPECT_EQ(changes.find("is enlarged to int4") != changes.npos, grows) << changes;
   }
-  // All formats that safetensors files have kernels for, and what is widened.
+  // Covers all formats of safetensors files with kernels, and those that are widened.
   for (const WeightFormat format :
        {WeightFormat::kInt4, WeightFormat::kInt8, WeightFormat::kInt8Groups, WeightFormat::kQ4_0,
         WeightFormat::kQ4_0Bf16, WeightFormat::kQ8_0, WeightFormat::kFp8, WeightFormat::kF32}) {

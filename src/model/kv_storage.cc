@@ -57,7 +57,8 @@ Result<KvStorage> KvStorage::create(const ModelConfig& config, int32_t num_layer
                       std::to_string(storage.block_bytes_) + " bytes");
   }
   storage.data_ = static_cast<std::byte*>(memory);
-  // A head's tile takes 16 KiB: in 4 KiB pages a long context is a walk through the page tables.
+  // A head's tile takes 16 KiB, so with 4 KiB pages a long context would cost many page-table
+  // walks.
   madvise(memory, storage.reserved_bytes_, MADV_HUGEPAGE);
   storage.first_layer_.data = storage.data_;
   storage.first_layer_.block_stride_bytes = storage.block_bytes_;

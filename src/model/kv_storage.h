@@ -1,5 +1,5 @@
-// The memory of a paged KV cache on the host: address space for all blocks, whose pages are
-// allocated as they are first written.
+// The memory of a paged KV cache on the host: address space for all blocks. The system allocates
+// pages when they are first written.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,14 @@
 
 namespace forerun {
 
-// Bytes of one block, K and V of `num_layers` layers, for `num_kv_heads` heads with elements of
-// `dtype` (kBf16 or kF32).
+// Returns the bytes of one block, K and V of `num_layers` layers, for `num_kv_heads` heads with
+// elements of `dtype` (kBf16 or kF32).
 int64_t kv_block_bytes(const ModelConfig& config, int32_t num_layers, int64_t num_kv_heads,
                        DType dtype);
 
-// Blocks lie one after another, each with all its layers, so that a sequence touches memory in the
-// order in which its blocks were handed out. Movable; not thread-safe beyond what PagedKv is.
+// The storage of KV blocks. Blocks lie one after another, each with all its layers, so a sequence
+// touches memory in the order in which it got its blocks. Movable; not thread-safe beyond what
+// PagedKv is.
 class KvStorage {
  public:
   KvStorage() = default;
@@ -25,15 +26,15 @@ class KvStorage {
   KvStorage(KvStorage&& other) noexcept;
   KvStorage& operator=(KvStorage&& other) noexcept;
 
-  // For `num_layers` of the model's layers and `num_kv_heads` of its KV heads; either may be 0.
-  // Reserves address space only; fails if the system refuses even that.
+  // Creates storage for `num_layers` of the model's layers and `num_kv_heads` of its KV heads;
+  // either may be 0. Only reserves address space; fails if the system refuses even that.
   static Result<KvStorage> create(const ModelConfig& config, int32_t num_layers,
                                   int64_t num_kv_heads, DType dtype, int64_t num_blocks);
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_bytes() const { return block_bytes_; }
-  PagedKv layer(int32_t layer_idx) const;  // layer_idx: among its own layers, from 0
-  // Copies the KV of one slot to another, all layers.
+  PagedKv layer(int32_t layer_idx) const;  // layer_idx counts its own layers, from 0
+  // Copies the KV of one slot to another, in all layers.
   void copy_slot(int32_t from_block, int32_t from_offset, int32_t to_block, int32_t to_offset);
 
  private:

@@ -81,11 +81,11 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
     return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] +
            (begin == 0 ? embedding_bytes : 0) + (end == layers ? head_bytes : 0);
   };
-  // fullest[end]: bytes of the fullest stage in the best cut of layers 0 to end - 1 into the stages
-  // so far.
+  // fullest[end] holds the bytes of the fullest stage in the best cut of layers 0 to end - 1 into
+  // the stages so far.
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> fullest(layer_bytes.size() + 1, kNone);
-  std::vector<std::vector<int32_t>> begins;  // [stage][end]: where the last stage begins
+  std::vector<std::vector<int32_t>> begins;  // [stage][end]: begin of the last stage
   fullest[0] = 0;
   for (int32_t stage = 0; stage < stages; ++stage) {
     std::vector<int64_t> next(fullest.size(), kNone);
@@ -95,7 +95,7 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
         const int64_t before = fullest[static_cast<size_t>(begin)];
         if (before == kNone) continue;
         const int64_t max_bytes = std::max(before, bytes_of(begin, end));
-        // The latest of equal cuts is taken.
+        // Takes the last of equal cuts.
         if (max_bytes > next[static_cast<size_t>(end)]) continue;
         next[static_cast<size_t>(end)] = max_bytes;
         begin_of[static_cast<size_t>(end)] = begin;

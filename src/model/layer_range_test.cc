@@ -90,11 +90,11 @@ TEST(LayerRange, TheHeadCountsAsLayers) {
   EXPECT_EQ(cut(8, 0, 100), std::vector<int32_t>(8, 1));
   EXPECT_EQ(cut(2, 0, 20), (std::vector<int32_t>{5, 3}));
   EXPECT_EQ(cut(2, 20, 0), (std::vector<int32_t>{3, 5}));
-  // A remainder goes to the front.
+  // The first stages take the remainder.
   EXPECT_EQ(cut(3, 0, 0), (std::vector<int32_t>{3, 3, 2}));
 }
 
-// Compares with every possible cut.
+// Compares the cut with every possible one.
 TEST(LayerRange, NoCutHasASmallerFullestStage) {
   const ModelConfig config = config_of(7);
   uint32_t random = 12345;
@@ -120,7 +120,7 @@ TEST(LayerRange, NoCutHasASmallerFullestStage) {
       const auto found = balance_layers(stages, layers, embedding, head, config);
       ASSERT_TRUE(found.ok());
       int64_t best = INT64_MAX;
-      // A bit for each boundary between two layers.
+      // Each boundary between two layers has a bit.
       for (uint32_t cuts = 0; cuts < 64; ++cuts) {
         std::vector<int32_t> sizes = {1};
         for (int boundary = 0; boundary < 6; ++boundary) {

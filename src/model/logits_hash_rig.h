@@ -1,6 +1,6 @@
 // Hashes of the logits of a few forward passes of toy models, and the goldens to compare them with
-// (tests/goldens/logits-hashes.txt). A change that moves bits on purpose replaces that file's
-// lines, which a failure prints, and says so in its commit.
+// (tests/goldens/logits-hashes.txt). A commit that changes bits on purpose replaces the lines of
+// that file, which a failure prints, and says so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ inline std::vector<HashedModel> hashed_models() {
           {"int8", f32, WeightOverride::kInt8}};
 }
 
-// FNV-1a of the bits, in order.
+// Returns the FNV-1a hash of the bits, in order.
 inline uint64_t hash_of(const std::vector<float>& values, uint64_t hash) {
   for (const float value : values) {
     uint32_t bits = 0;
@@ -57,8 +57,8 @@ inline uint64_t hash_of(const std::vector<float>& values, uint64_t hash) {
   return hash;
 }
 
-// The hash of the logits of a prompt of 100 rows, then of Steps of 1, 8 and 33 rows; 0 after a
-// failure, which is a failure of the test. The decoder has 8 KV blocks or more.
+// Returns the hash of the logits of a prompt of 100 rows, then of Steps of 1, 8 and 33 rows. On an
+// error it fails the test and returns 0. The decoder must have at least 8 KV blocks.
 inline uint64_t hash_of_passes(Decoder& decoder) {
   SequenceDriver sequence(&decoder, SequenceDriver::blocks_for(256));
   const std::vector<int32_t> tokens = toy_tokens(142, decoder.config().vocab_size);
@@ -76,10 +76,10 @@ inline uint64_t hash_of_passes(Decoder& decoder) {
   return hash;
 }
 
-// Compares hashes with the goldens of one instruction set or GPU architecture.
+// A comparison of hashes with the goldens of one instruction set or GPU architecture.
 class LogitsHashes {
  public:
-  // `target`: "avx2", "sm90".
+  // `target` is a name such as "avx2" or "sm90".
   explicit LogitsHashes(std::string target) : target_(std::move(target)) {
     std::ifstream file(FORERUN_SOURCE_DIR "/tests/goldens/logits-hashes.txt");
     std::string isa, name, hash;
@@ -99,9 +99,9 @@ class LogitsHashes {
     is_known_ = true;
     EXPECT_EQ(text.str(), golden->second) << key;
   }
-  // Whether the goldens know the target.
+  // Returns whether the goldens have the target.
   bool is_known() const { return is_known_; }
-  // This build's lines for the goldens.
+  // Returns this build's lines for the goldens.
   const std::string& lines() const { return lines_; }
 
  private:

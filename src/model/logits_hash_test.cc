@@ -1,4 +1,5 @@
-// The bits of logits do not move on processors: by instruction set, weights and activations.
+// Checks that the bits of logits do not change on CPUs, for several instruction sets, weights and
+// activations.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
-// Time of one forward pass of the demo pair by rows, context and threads, beside the time of its
-// linear layers alone (packed inputs, no barriers between them): the difference is what attention,
-// norms, rotary embedding and barriers cost.
+// Measures one forward pass of the demo pair by rows, context and threads, and its linear layers
+// alone (packed inputs, no barriers between them). The difference is the cost of attention, norms,
+// RoPE and barriers.
 //
 //   model_bench --benchmark_filter='demo-target/.*/rows:1/'
 #include <benchmark/benchmark.h>
@@ -23,13 +23,13 @@ constexpr int32_t kBatchContext = 320;  // tokens of each sequence of a batch
 
 struct Model {
   LoadedDecoder loaded;
-  DecoderWeights weights;  // the same again, for the linear layers alone
+  DecoderWeights weights;  // a second copy, for the linear layers alone
 };
 
 // Threads of each device.
 using Teams = std::vector<int32_t>;
 
-// Null (with a message) if the model cannot be loaded.
+// Returns null (with a message) if the model cannot be loaded.
 Model* model(const std::string& name, const Teams& teams) {
   static std::map<std::pair<std::string, Teams>, std::unique_ptr<Model>> models;
   std::unique_ptr<Model>& entry = models[{name, teams}];
@@ -81,7 +81,7 @@ void forward(benchmark::State& state, const std::string& name, const Teams& team
       benchmark::Counter(rows, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// One row of each of many sequences: a decoding Step of a batch. Logits of every row.
+// Measures a decoding Step of a batch: one row of each of many sequences, with logits of every row.
 void batch(benchmark::State& state, const std::string& name, const Teams& teams,
            int32_t sequences) {
   Model* bench_model = model(name, teams);
@@ -154,7 +154,7 @@ void linears(benchmark::State& state, const std::string& name, const Teams& team
 
 void register_all() {
   for (const std::string name : {"demo-target", "demo-draft"}) {
-    // One device of one thread, of two, and two devices of one.
+    // Runs one device with one thread and with two, and two devices with one.
     for (const auto& [teams_name, teams] : std::initializer_list<std::pair<std::string, Teams>>{
              {"1", {1}}, {"2", {2}}, {"1+1", {1, 1}}}) {
       const std::string prefix = name + "/threads:" + teams_name;

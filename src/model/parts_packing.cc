@@ -18,15 +18,15 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kOutsOfWord = 8;
-constexpr int64_t kInt4Inputs = 32;  // int4 kernels take groups of multiples of it
+constexpr int64_t kInt4Inputs = 32;  // int4 kernels take groups of multiples of this
 
-// The inputs of a part that share a scale. Where the part begins or ends within a group, the scale
-// is repeated for smaller groups.
+// Returns the number of a part's inputs that share a scale. If the part begins or ends within a
+// group, the scale is repeated for smaller groups.
 int64_t group_of_part(const AwqTensors& awq, const ModulePart& part) {
   return std::gcd(awq.group_size, std::gcd(part.in.begin, part.in.size()));
 }
 
-// Rows and columns of a matrix of words, where they lie or, if the file has not aligned them, in
+// Returns rows and columns of a matrix of words, in place or, if the file has not aligned them, in
 // `copy`.
 MatrixView<const int32_t> words_of(const RawTensor& tensor, const ShardRange& rows,
                                    const ShardRange& columns, std::vector<int32_t>& copy) {
@@ -71,7 +71,7 @@ LinearWeight pack_awq(const AwqTensors& awq, const ModulePart& part) {
                                 {scales.data(), {groups, outs}}, group);
 }
 
-// Channels that a thread takes at a time.
+// Channels per portion of a thread.
 constexpr int64_t kPortionOuts = 4 * kBlockOuts;
 
 GroupedIntegers source_of(StoredIntegers range) {
@@ -110,7 +110,8 @@ Result<LinearWeight> pack_integers(StoredIntegers range) {
   return packer.finish();
 }
 
-// Inputs that share a scale in a part, which may begin within a block of the layer.
+// Returns the number of a part's inputs that share a scale; the part may begin within a block of
+// the layer.
 int64_t block_of_part(const ScaledFloats& floats, const ModulePart& part) {
   const bool is_in_one_block =
       part.in.begin / floats.block_in == (part.in.end - 1) / floats.block_in;
@@ -122,7 +123,7 @@ bool packs_floats(const ScaledFloats& floats, const ModulePart& part) {
   return block == part.in.size() || block % kInputPad == 0;
 }
 
-// The blocks of a part: their extents, and how many it has each way.
+// The blocks of a part: their extents, and their number in each dimension.
 struct FloatBlocks {
   int64_t out, in, rows, columns;
   int64_t count() const { return rows * columns; }

@@ -89,7 +89,7 @@ Layer read_layer(const Checkpoint& checkpoint, size_t layer_idx) {
   return layer;
 }
 
-// Attention of the newest of `keys` positions.
+// Returns the attention output of the newest of `keys` positions.
 Vector attend(const Vector& q, const std::vector<Vector>& keys, const std::vector<Vector>& values,
               const ModelConfig& config, int32_t window) {
   const auto dim = static_cast<size_t>(config.head_dim);
@@ -134,7 +134,7 @@ void add(Vector& to, const Vector& from) {
   for (size_t index = 0; index < to.size(); ++index) to[index] += from[index];
 }
 
-// The hidden rows of `tokens` after the first `num_layers` layers.
+// Returns the hidden rows of `tokens` after the first `num_layers` layers.
 std::vector<Vector> run_layers(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
                                UnseenPositions unseen, int32_t num_layers) {
   const ModelConfig& config = checkpoint.config();

@@ -19,13 +19,13 @@
 namespace forerun {
 namespace {
 
-// Rows that a thread holds as f32: the channels of a block of kernels.
+// Rows that a thread holds as f32: the channels of a kernel's block.
 constexpr int64_t kPortion = kBlockOuts;
-// Threads for fewer rows than this cost more than they save.
+// For fewer rows than this, threads cost more than they save.
 constexpr int64_t kMinRows = 64;
 constexpr float kLargestF16 = 65504.0f;
 
-// The block format of which a grouped format is a repacking; null where there is none.
+// Returns the block format that a grouped format repacks, or null if there is none.
 const BlockFormatInfo* blocks_of(WeightFormat format) {
   for (const BlockFormatInfo& blocks : block_formats()) {
     if (kernel_format(blocks.format) == format) return &blocks;
@@ -99,7 +99,8 @@ Result<LinearWeight> make_f16(int64_t out, int64_t in, const FillRows& fill, Own
 Result<LinearWeight> make_grouped(WeightFormat format, int64_t out, int64_t in,
                                   const FillRows& fill) {
   const BlockFormatInfo& blocks = *blocks_of(format);
-  const EncodeBlocks encode = block_encoder(blocks.format);  // null: round_block()
+  // Round_block() replaces a null encoder.
+  const EncodeBlocks encode = block_encoder(blocks.format);
   const int64_t row_blocks = in / blocks.weights;
   GroupedPacker packer(format, out, in);
   std::atomic<bool> fits = true;

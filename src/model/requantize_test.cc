@@ -21,7 +21,7 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kRows = 133;  // several threads' portions, the last of them cut short
+constexpr int64_t kRows = 133;  // several threads' portions, and the last one is short
 constexpr int64_t kInputs = 96;
 
 float value_at(int64_t row, int64_t column) {
@@ -60,7 +60,7 @@ void round_to_parts(const BlockFormatInfo& blocks, const float* from, float* to)
   }
 }
 
-// What the format makes of a row, by code that requantize() does not share.
+// Returns a row rounded to the format, by code that requantize() does not share.
 std::vector<float> rounded_row(WeightFormat format, const std::vector<float>& row) {
   std::vector<float> rounded = row;
   for (const BlockFormatInfo& blocks : block_formats()) {
@@ -123,7 +123,7 @@ TEST(Requantize, ValuesAreThoseOfTheFormat) {
       for (int64_t column = 0; column < in; ++column) {
         const float found = values[static_cast<size_t>(index * in + column)];
         const float wanted = expected[static_cast<size_t>(column)];
-        // int8 may round halves another way, and its scale by one bit.
+        // int8 may round halves differently, and its scale by one bit.
         const float tolerance = format == WeightFormat::kInt8 ? 0.6f * 0.1f * 7 / 127 : 0.0f;
         ASSERT_LE(std::abs(found - wanted), tolerance) << index << ", " << column;
       }
@@ -166,7 +166,7 @@ TEST(Requantize, WhatF16HasNoRoomForIsRefused) {
   }
 }
 
-// Weights of a checkpoint on one device.
+// Returns the weights of a checkpoint on one device.
 DecoderWeights loaded(const Checkpoint& checkpoint, WeightOverride weights) {
   const ModelConfig& config = checkpoint.config();
   const ShardPlan plan = make_shard_plan(config, 1, config.vocab_size).value();
@@ -246,7 +246,7 @@ TEST(Requantize, WhatDevicesCutWithinABlockKeepsItsValues) {
   }
 }
 
-// The read of a kind of module in layer 0, or of a module of no layer.
+// Returns the read of a kind of module in layer 0, or of a module outside the layers.
 ModuleRead read_of(const Checkpoint& checkpoint, ModuleKind kind, WeightOverride weights,
                    bool on_gpus = false) {
   for (const ModuleRead& read :
@@ -323,8 +323,7 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
         widened_formats(*checkpoint, LayerRange::all(checkpoint->config()), on_gpus, weights));
   };
   EXPECT_EQ(formats(false, WeightOverride::kAsStored), "");
-  // Inputs of 64 are half of a unit of q4_0 on GPUs, so Q8_0 beside it in Q, K and V is rounded,
-  // too.
+  // On GPUs, 64 inputs are half of a q4_0 unit, so Q8_0 beside it in Q, K and V is rounded too.
   EXPECT_NE(formats(true, WeightOverride::kAsStored).find("Q4_0 (0 MB) is rounded to bf16"),
             std::string::npos);
   EXPECT_NE(formats(true, WeightOverride::kAsStored).find("Q8_0 (0 MB) is rounded to bf16"),
@@ -342,7 +341,7 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
       read_of(*checkpoint, ModuleKind::kEmbedding, WeightOverride::kAsStored);
   EXPECT_EQ(in_head.read_as, "q4_0");
   EXPECT_EQ(in_head.read_bytes, 0);
-  // Inputs of 64 are no whole number of blocks of 256.
+  // 64 inputs are no whole number of blocks of 256.
   const ModuleRead narrow =
       read_of(*checkpoint, ModuleKind::kQ, requantize_to(WeightFormat::kQ4_K));
   EXPECT_EQ(narrow.read_as, "f32");
@@ -351,7 +350,7 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
   EXPECT_TRUE(head.is_tied_head);
   EXPECT_EQ(head.read_as, "int8");
   EXPECT_EQ(head.rounded_to, WeightFormat::kInt8);
-  // What the loader makes is what is said.
+  // The loader must make the weights that module_reads() describes.
   const DecoderWeights made = loaded(*checkpoint, q8_0);
   for (const auto& [kind, weight] : {std::pair(ModuleKind::kQ, &made.layers[0].q),
                                      std::pair(ModuleKind::kDown, &made.layers[0].down),
@@ -362,14 +361,14 @@ TEST(ModuleReads, SayWhatIsWidenedAndRounded) {
   }
 }
 
-// On GPUs Q, K and V are a launch for each format; gate and up must have the same.
+// On GPUs, Q, K and V take a launch per format; gate and up must have the same.
 TEST(ModuleReads, KeepMixedFormatsOnGpus) {
   using enum BlockFormat;
   ToySpec spec;
   spec.num_layers = 1;
   spec.hidden_size = spec.intermediate_size = 256;
   spec.tied = true;
-  // Embedding, Q, V, gate, up, head.
+  // In order: embedding, Q, V, gate, up, head.
   const auto read_as = [&](BlockFormat embedding, BlockFormat v, BlockFormat up) {
     const TempDir dir;
     spec.gguf_formats = {embedding, kQ4_K, kQ4_K, v, kQ4_K, kQ4_K, up, kQ4_K};

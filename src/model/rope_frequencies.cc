@@ -7,8 +7,8 @@
 namespace forerun {
 namespace {
 
-// llama3: wavelengths past the low-frequency bound are stretched by the factor, those below the
-// high-frequency bound stay, the ones between are blended.
+// Scales a frequency as in llama3: wavelengths beyond the low-frequency bound are stretched by the
+// factor, those below the high-frequency bound stay, and those between are blended.
 double llama3_frequency(double frequency, const RopeScaling& scaling) {
   const double original = scaling.original_max_position;
   const double wavelength = 2.0 * std::numbers::pi / frequency;
@@ -25,7 +25,7 @@ double yarn_mscale(double factor, double mscale) {
 
 double yarn_magnitude(const RopeScaling& scaling) {
   if (scaling.attention_factor) return *scaling.attention_factor;
-  // Zero counts as absent.
+  // A zero counts as absent.
   if (scaling.mscale.value_or(0.0f) != 0.0f && scaling.mscale_all_dim.value_or(0.0f) != 0.0f) {
     return yarn_mscale(scaling.factor, *scaling.mscale) /
            yarn_mscale(scaling.factor, *scaling.mscale_all_dim);
@@ -33,8 +33,9 @@ double yarn_magnitude(const RopeScaling& scaling) {
   return yarn_mscale(scaling.factor, 1.0);
 }
 
-// YaRN: pairs that turn more than beta_fast times over the original context stay, those that turn
-// less than beta_slow times are stretched by the factor, a linear ramp over the pairs between.
+// Applies YaRN: pairs that turn more than beta_fast times over the original context stay, those
+// that turn less than beta_slow times are stretched by the factor, with a linear ramp for the pairs
+// between.
 void apply_yarn(const ModelConfig& config, RopeFrequencies& rope) {
   const RopeScaling& scaling = config.rope_scaling;
   const double dim = config.head_dim;

@@ -1,5 +1,5 @@
-// From a model's rope parameters to rotation frequencies: plain, linear, llama3 and YaRN scaling,
-// as Hugging Face's rotary embeddings define them.
+// Rotation frequencies from a model's RoPE parameters: plain, linear, llama3 and YaRN scaling, as
+// defined by Hugging Face's rotary embeddings.
 #pragma once
 
 #include "checkpoint/model_config.h"

@@ -14,12 +14,12 @@
 namespace forerun {
 namespace {
 
-// Rows of one thread: too few for requantize() to start threads of its own.
+// Rows per portion: too few for requantize() to start its own threads.
 constexpr int64_t kErrorRows = 64;
 
-// The stored weight of a module, whatever stores it.
+// Returns the stored weight of a module in any format.
 Result<FillRows> stored_rows(const Checkpoint& checkpoint, ModuleId module) {
-  const RawTensor* const tensor = checkpoint.weight(module);  // open() has checked that it is there
+  const RawTensor* const tensor = checkpoint.weight(module);  // open() has checked that it exists
   FORERUN_RETURN_IF_ERROR(check_readable(*tensor));
   return FillRows([tensor](int64_t first, MatrixView<float> rows) {
     for (int64_t row = 0; row < rows.dim(0); ++row) {
@@ -66,7 +66,7 @@ Result<RoundingError> rounding_error(const Checkpoint& checkpoint, const ModuleR
   FORERUN_ASSIGN_OR_RETURN(const FillRows fill, stored_rows(checkpoint, source));
   const int64_t out = read.module.out, in = read.module.in;
   const int64_t portions = (out + kErrorRows - 1) / kErrorRows;
-  // Summed in the order of the rows, so that the figures do not depend on the threads.
+  // Sums in row order, so that the result does not depend on the threads.
   std::vector<RoundingError> errors(static_cast<size_t>(portions));
   std::vector<Status> failures(static_cast<size_t>(portions));
   const std::thread::id caller = std::this_thread::get_id();

@@ -9,13 +9,13 @@ namespace {
 
 int64_t ceil_div(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
-// The part of the fullest device if `count` things are dealt in whole units.
+// Returns the share of the fullest device if `count` items are dealt in whole units.
 int64_t largest_part(int64_t count, int64_t unit, int64_t degree) {
   return ceil_div(ceil_div(count, unit), degree) * unit;
 }
 
-// A rank's range: contiguous, in whole units (the last one may be cut short). Sizes differ by one
-// unit at most.
+// Returns a rank's range: contiguous, in whole units (the last one may be shorter). Sizes differ by
+// one unit at most.
 ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
   const int64_t units = ceil_div(count, unit);
   const int64_t base = units / degree;
@@ -25,13 +25,13 @@ ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
   return {std::min(first * unit, count), std::min(last * unit, count)};
 }
 
-// A weight may be cut at multiples of this many inputs; 1 for floats. Blocks may be cut
-// anywhere: a part that begins or ends within one is widened.
+// Returns a number of inputs at multiples of which a weight may be cut; 1 for floats. Blocks may be
+// cut anywhere: a part that begins or ends within one is widened.
 int64_t input_unit(const ModelConfig& config) {
   int64_t unit = 1;
   for (const LayerScheme& scheme : config.quantization.schemes) {
     if (scheme.group_size == 0) continue;  // floats
-    // One scale for all inputs can be repeated; kernels take them 32 at a time.
+    // A single scale for all inputs can be repeated; kernels take 32 inputs at a time.
     const int64_t cut =
         scheme.group_size < 0 ? 32 : std::gcd(int64_t{scheme.group_size}, int64_t{128});
     unit = std::lcm(unit, cut);
@@ -39,7 +39,7 @@ int64_t input_unit(const ModelConfig& config) {
   return unit;
 }
 
-// A weight is best cut at multiples of this many inputs, which are whole blocks.
+// Returns the number of inputs at multiples of which a weight is cut into whole blocks.
 int64_t best_input_unit(const ModelConfig& config) {
   int64_t unit = std::max<int64_t>(input_unit(config), config.quantization.block_inputs);
   for (const LayerScheme& scheme : config.quantization.schemes) {
@@ -48,7 +48,7 @@ int64_t best_input_unit(const ModelConfig& config) {
   return unit;
 }
 
-// The coarsest unit that pads little.
+// Returns the coarsest unit that pads little.
 int64_t mlp_unit(const ModelConfig& config, int64_t degree) {
   const int64_t finest = std::max<int64_t>(16, input_unit(config));
   const int64_t count = config.intermediate_size;
@@ -68,7 +68,7 @@ int64_t head_unit(const ModelConfig& config, int64_t degree) {
   const auto costs_little = [&](int64_t unit) {
     return 8 * largest_part(config.num_heads, unit, degree) <= 9 * even;
   };
-  // Whole KV heads, if the weights of their inputs can be cut there; best in whole blocks.
+  // Whole KV heads, if the weights with their inputs can be cut there; preferably whole blocks.
   const int64_t best = std::lcm(group, heads_of(best_input_unit(config)));
   if (costs_little(best)) return best;
   const int64_t aligned = std::lcm(group, finest);

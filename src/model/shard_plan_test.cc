@@ -71,13 +71,13 @@ TEST(ShardPlan, EveryPartIsHeldOnceAtEveryDegree) {
         EXPECT_LE(device.mlp.size(), plan->padded_mlp) << what;
         EXPECT_LE(device.vocab.size(), plan->padded_vocab) << what;
         if (device.heads.size() == 0) continue;
-        // Each query head finds its KV head on the device, at its slot.
+        // Each query head must find its KV head on the device, at its slot.
         for (int64_t head = device.heads.begin; head < device.heads.end; ++head) {
           const int64_t slot = device.first_slot + head - device.heads.begin;
           EXPECT_EQ(device.kv_heads.begin + slot / group, head / group) << what;
           EXPECT_LT(slot, device.kv_heads.size() * group) << what;
         }
-        // No KV head without a query head.
+        // No KV head may lack a query head.
         EXPECT_EQ(device.kv_heads.begin, device.heads.begin / group) << what;
         EXPECT_EQ(device.kv_heads.end, (device.heads.end - 1) / group + 1) << what;
       }
@@ -104,7 +104,7 @@ TEST(ShardPlan, IntegerGroupsAreNeverCut) {
   }
 }
 
-// A cut block costs time, a device without work costs more.
+// A cut block costs time, but a device without work costs more.
 TEST(ShardPlan, BlocksAreCutOnlyWhereWholeOnesWouldPadMuch) {
   ModelConfig config = config_of({"large", 32, 8, 128, 14336, 128256});
   config.quantization.kind = QuantizationConfig::Kind::kBlocks;
@@ -135,7 +135,7 @@ TEST(ShardPlan, ColumnsAreDealtInFinerUnitsWhereThatPadsLess) {
 
 TEST(ShardPlan, TheFullestDeviceHoldsLittleMoreThanAnEvenShare) {
   for (const Shape& shape : shapes()) {
-    if (shape.mlp < 4096) continue;  // toys have too few columns for even shares
+    if (shape.mlp < 4096) continue;  // toy models have too few columns for even shares
     for (int32_t degree = 1; degree <= kMaxDegree; ++degree) {
       const auto plan = make_shard_plan(config_of(shape), degree, shape.vocab);
       ASSERT_TRUE(plan.ok());
@@ -156,12 +156,12 @@ TEST(ShardPlan, KvHeadsStayWholeWhereThatCostsLittle) {
     EXPECT_EQ(on(degree).padded_kv_heads, 8 / degree);
     EXPECT_EQ(on(degree).padded_heads, 64 / degree);
   }
-  // 3 + 3 + 2 KV heads: 24 query heads where an even deal has 22.
+  // 3 + 3 + 2 KV heads make 24 query heads; an even deal has 22.
   EXPECT_EQ(on(3).padded_kv_heads, 3);
-  // Two whole KV heads of one device would be 16 query heads against 10.
+  // Two whole KV heads on one device would make 16 query heads instead of 10.
   EXPECT_EQ(on(7).padded_heads, 10);
   EXPECT_EQ(on(7).padded_mlp, 28672 / 7);
-  // One KV head serves everybody.
+  // All devices share one KV head.
   const auto shared = make_shard_plan(config_of({"mqa", 8, 1, 64, 1536, 1000}), 4, 1000);
   for (const DeviceShard& device : shared->devices) {
     EXPECT_EQ(device.kv_heads, (ShardRange{0, 1}));

@@ -1,4 +1,4 @@
-// A forward pass that has run once allocates nothing when it runs again.
+// Checks that a forward pass that has run once allocates nothing when it runs again.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,7 +32,7 @@ TEST_P(SteadyState, ForwardAllocatesNothing) {
     const TempDir dir;
     ToySpec spec;
     spec.quantization = ToySpec::Quantization::kAwq;
-    spec.num_kv_heads = 1;  // with three members: spans are split
+    spec.num_kv_heads = 1;  // with three members, spans are split
     ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
     CpuDecoderOptions options;
     options.activation = activation;

@@ -14,7 +14,7 @@ Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t fir
                     "; accepted: " + std::to_string(first) + " to " + std::to_string(last));
 }
 
-// Checks [count] blocks that a row's selection names.
+// Checks `count` blocks that a row's selection names.
 Status check_blocks(size_t row_idx, const int32_t* blocks, int32_t count, int64_t kv_blocks) {
   for (int32_t idx = 0; idx < count; ++idx) {
     if (blocks[idx] < 0 || blocks[idx] >= kv_blocks) {

@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// Whether the tap is taken by a stage of these layers, or by one in front of it.
+// Returns whether a stage of these layers, or one before it, takes the tap.
 bool is_behind_layers(int32_t after, const LayerRange& layers) {
   return after > layers.begin ? after <= layers.end : after == 0 && layers.embeds;
 }

@@ -1,13 +1,13 @@
 // Hidden rows that stay on the device group that computed them: of chosen rows, behind chosen
-// layers, in numbered places. A forward writes them (Step::taps); a draft head reads them as
+// layers, in numbered places. A forward() writes them (Step::taps); a draft head reads them as
 // features of its own rows.
 //
-// In a model that is cut into stages each stage keeps the taps behind its own layers. The store of
-// the last one has room for all of them: those in front of its layers are handed in
-// (Decoder::write_taps), in the order of the layers.
+// Each pipeline stage keeps the taps behind its own layers. The store of the last stage has room
+// for all of them: earlier stages hand in those in front of its layers (Decoder::write_taps), in
+// layer order.
 //
-// The store does not know which places hold a row: whoever composes Steps gives places away and
-// takes them back. Used by the thread that runs the group and, during a forward, by its teams.
+// The store does not know which places hold a row: the composer of Steps allocates and frees
+// places. Only the thread that runs the group and, during a forward(), its teams may use the store.
 #pragma once
 
 #include <cstddef>
@@ -24,46 +24,46 @@
 namespace forerun {
 
 struct TapOptions {
-  // After how many of the model's layers each tap is taken: 0 is the embedding, num_layers is what
-  // the final norm reads. In the order in which a row of the store holds them. Empty: no taps.
+  // The number of the model's layers before each tap: 0 is the embedding, num_layers is the input
+  // of the final norm. In the order of a row of the store. Empty for no taps.
   std::vector<int32_t> after_layers;
-  int64_t places = 0;  // rows that the store holds
+  int64_t places = 0;  // rows in the store
 };
 
-// kInvalidArgument unless the taps are taken where these layers end: after the embedding, if the
-// range has it, or after one of its layers; of a last stage also in front of them.
+// Returns kInvalidArgument unless each tap follows the embedding, if the range has it, or one of
+// the range's layers; a last stage may also have taps in front of its layers.
 Status check_taps(const TapOptions& taps, const LayerRange& layers, const ModelConfig& config);
 
-// What the stage of these layers keeps where the whole model keeps `taps`: the last one all of
-// them, as they are, others those behind their layers, ascending, or nothing.
+// Returns the taps that the stage of these layers keeps if the whole model keeps `taps`: all of
+// them, unchanged, in the last stage; those behind its layers, ascending, in others.
 TapOptions taps_of_stage(const TapOptions& taps, const LayerRange& layers);
-// Which of `after_layers` are taken in front of the layers: indices, by ascending layers. Stages
-// one after another hand them on in this order.
+// Returns the indices of those `after_layers` that lie in front of the layers, in layer order.
+// Stages hand taps on in this order.
 std::vector<size_t> taps_in_front(std::span<const int32_t> after_layers, const LayerRange& layers);
 
 class TapStore {
  public:
-  TapStore() = default;  // no places
-  // In host memory, whose pages are allocated as places are first written. `dtype`: kF32 or kBf16,
-  // the type to which hidden rows are rounded.
+  TapStore() = default;  // has no places
+  // Allocates the store in host memory; the system allocates pages when places are first written.
+  // `dtype` is kF32 or kBf16, the type to which hidden rows are rounded.
   TapStore(TapOptions options, int64_t hidden_size, DType dtype);
 
   int64_t places() const { return options_.places; }
   std::span<const int32_t> after_layers() const { return options_.after_layers; }
   DType dtype() const { return dtype_; }
   int64_t hidden_size() const { return hidden_size_; }
-  // The values of a place: a hidden row for each tap, one behind the other.
+  // Returns the values per place: the hidden rows of all taps, one after the other.
   int64_t width() const {
     return static_cast<int64_t>(options_.after_layers.size()) * hidden_size_;
   }
-  // All places.
+  // Returns the bytes of all places.
   int64_t bytes() const { return places() * width() * dtype_bytes(dtype_); }
 
-  // A tap of a place: [hidden_size] elements of `dtype`.
+  // Returns a tap of a place: [hidden_size] elements of `dtype`.
   std::byte* tap(int32_t place, size_t tap_idx) {
     return bytes_.get() + offset(place, static_cast<int64_t>(tap_idx) * hidden_size_);
   }
-  // All taps of a place: [width] elements.
+  // Returns all taps of a place: [width] elements.
   const std::byte* row(int32_t place) const { return bytes_.get() + offset(place, 0); }
 
  private:

@@ -1,6 +1,6 @@
-// Taps: hidden rows that a forward leaves in the decoder's store. They equal the reference's, and
-// bit for bit what a stage that ends at the same layer hands on, for any rows, threads and devices;
-// the logits beside them are those of a forward without taps.
+// Tests taps, hidden rows that a forward pass keeps in the decoder's store. They must equal the
+// reference's and have the bits that a stage which ends at the same layer hands on, for any rows,
+// threads and devices. The logits must be those of a forward pass without taps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ const TapStore& taps_of(const LoadedDecoder& loaded) {
   return dynamic_cast<const CpuDecoder&>(*loaded.decoder).taps();
 }
 
-// Not the row's own number, so that a store that is indexed by rows fails.
+// Differs from the row's number, so that a store indexed by rows fails.
 int32_t place_of(int32_t token_idx) { return kTapTokens + 6 - token_idx; }
 
 enum class Which : uint8_t { kAll, kEveryThird, kWanted, kNone };
@@ -62,7 +62,7 @@ bool is_kept(int32_t token_idx, Which which) {
   return false;
 }
 
-// Runs toy tokens in Steps of `rows_per_step`, every fifth of which wants logits, and keeps the
+// Runs toy tokens in Steps of `rows_per_step`, in which every fifth row wants logits, and keeps the
 // taps of the rows that `which` names. Returns the logits.
 std::vector<float> run_tapped(const LoadedDecoder& loaded, int32_t rows_per_step, Which which) {
   const std::vector<int32_t> tokens = toy_tokens(kTapTokens, loaded.decoder->config().vocab_size);
@@ -135,7 +135,7 @@ TEST(Taps, MatchTheReference) {
   }
 }
 
-// The hidden rows of all tokens after `after_layers` layers, as a stage hands them on.
+// Returns the hidden rows of all tokens after `after_layers` layers, as a stage hands them on.
 std::vector<std::byte> rows_of_stage(const TempDir& dir, const std::vector<int32_t>& team_sizes,
                                      Activation activation, int32_t after_layers) {
   CpuDecoderOptions options = toy_options(activation, {});
@@ -179,7 +179,7 @@ TEST(Taps, AreTheHiddenRowsOfAStage) {
   }
 }
 
-// Rows that want no logits leave the last layer early, unless something is tapped behind it.
+// Rows without logits leave the last layer early, unless there is a tap behind it.
 TEST(Taps, ChangeNoLogitsAndNoOtherPlaceBehindAnyLayer) {
   const TempDir dir;
   ASSERT_TRUE(write_toy_checkpoint(dir.path(), toy_spec()).ok());
@@ -217,8 +217,8 @@ TEST(Taps, ChangeNoLogitsAndNoOtherPlaceBehindAnyLayer) {
   }
 }
 
-// Every device of a group has the whole stream. The embedding is a copy; further taps differ from
-// one device's as the sums of a group do.
+// Every device of a group has the whole stream. The embedding is a copy; later taps differ from one
+// device's by the rounding of a group's sums.
 TEST(Taps, OfGroupsAreNearThoseOfOneDevice) {
   const TempDir dir;
   ASSERT_TRUE(write_toy_checkpoint(dir.path(), toy_spec()).ok());
@@ -284,7 +284,7 @@ TEST(Taps, RefuseWhatIsNotThere) {
   EXPECT_TRUE(has(refusal({-1}, 4, {}), "taps: found one after -1 layers"));
   EXPECT_TRUE(has(refusal({1}, 4, middle), "accepted: after 2 to 3 layers, in layers 1 to 2 of 4"));
   EXPECT_EQ(refusal({2, 3}, 4, middle), "");
-  // The last stage has room for those in front of it.
+  // The last stage has room for the taps in front of its layers.
   const LayerRange last{2, kLayers, false, true};
   EXPECT_EQ(refusal({4, 0, 2}, 4, last), "");
   EXPECT_TRUE(has(refusal({5}, 4, last), "accepted: after 0 to 4 layers, in layers 2 to 3 of 4"));

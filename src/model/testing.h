@@ -1,4 +1,4 @@
-// Drives a decoder directly, without executor or KV manager: for tests and benches.
+// A driver of a decoder without executor or KV manager, for tests and benches.
 // (forerun_model_testing)
 #pragma once
 
@@ -23,16 +23,17 @@ struct LoadedDecoder {
 
   static Result<LoadedDecoder> open(const std::filesystem::path& dir, int32_t num_threads,
                                     CpuDecoderOptions options);
-  // One device per entry, with so many threads.
+  // Opens one device per entry, with that many threads.
   static Result<LoadedDecoder> open(const std::filesystem::path& dir,
                                     const std::vector<int32_t>& team_sizes,
                                     CpuDecoderOptions options);
 };
 
-// The stages of a model one after another, as one decoder: the reference for a pipeline.
+// The stages of a model, one after another, as one decoder: the reference for a pipeline.
 class ChainedStages : public Decoder {
  public:
-  // In order, from the stage that embeds to the one with the head; not empty. They must outlive it.
+  // `stages` are in order, from the one that embeds to the one with the head, and not empty. They
+  // must outlive the object.
   explicit ChainedStages(std::vector<Decoder*> stages) : stages_(std::move(stages)) {}
   const ModelConfig& config() const override { return stages_.front()->config(); }
   int64_t kv_blocks() const override { return stages_.front()->kv_blocks(); }
@@ -49,22 +50,23 @@ class ChainedStages : public Decoder {
   Step step_;
 };
 
-// One sequence of a decoder: tokens in order of position, a block table, rows as they are built.
+// One sequence of a decoder: its tokens in position order, its block table, and the rows under
+// construction.
 class SequenceDriver {
  public:
-  // `blocks`: physical blocks in the order of the sequence; must cover every slot used.
+  // `blocks` are physical blocks in the order of the sequence; they must cover every used slot.
   SequenceDriver(Decoder* decoder, std::vector<int32_t> blocks)
       : decoder_(decoder), blocks_(std::move(blocks)) {}
-  // Blocks first_block, first_block + 1, ... for `num_tokens` tokens.
+  // Returns blocks first_block, first_block + 1, ... for `num_tokens` tokens.
   static std::vector<int32_t> blocks_for(int64_t num_tokens, int32_t first_block = 0);
 
   StepSequence sequence() const { return {blocks_.data()}; }
-  // Appends rows for tokens at positions begin, begin + 1, ... as prefix rows to `step`; its
-  // sequence must have been added at `sequence_idx`.
+  // Appends prefix rows for tokens at positions begin, begin + 1, ... to `step`, which must have
+  // the sequence at `sequence_idx`.
   static void add_prefix_rows(Step& step, int32_t sequence_idx, std::span<const int32_t> tokens,
                               int32_t begin, bool want_logits);
-  // Runs `tokens` from position `begin` on as prefix rows in Steps of `rows_per_step`, and returns
-  // the logits of all of them, [tokens][vocab_size].
+  // Runs `tokens` from position `begin` on as prefix rows in Steps of `rows_per_step`. Returns all
+  // logits, [tokens][vocab_size].
   Result<std::vector<float>> run(std::span<const int32_t> tokens, int32_t begin,
                                  int64_t rows_per_step);
 
@@ -73,11 +75,11 @@ class SequenceDriver {
   std::vector<int32_t> blocks_;
 };
 
-// Always the same `count` tokens below `vocab`; others for another `salt`.
+// Returns `count` tokens below `vocab`, always the same for one `salt`.
 std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab, int32_t salt = 5);
 
-// Copies the logits of the last forward, [rows that want][vocab_size]; -infinity where no device
-// has any.
+// Copies the logits of the last forward(), [rows with logits][vocab_size]; tokens that no device
+// has are -infinity.
 std::vector<float> copy_logits(const Decoder& decoder);
 
 }  // namespace forerun

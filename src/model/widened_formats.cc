@@ -19,7 +19,7 @@ std::string megabytes(int64_t bytes) {
   return std::to_string((bytes + 500'000) / 1'000'000) + " MB";
 }
 
-// The kernel format that holds the stored values as they are; unset where there is none.
+// Returns the kernel format that holds the stored values unchanged; unset if there is none.
 std::optional<WeightFormat> format_as_stored(const RawTensor& tensor) {
   if (tensor.blocks != nullptr || tensor.parts != nullptr) return kernel_format(tensor);
   switch (tensor.dtype) {
@@ -37,13 +37,13 @@ class Reads {
   Reads(const Checkpoint& checkpoint, WeightOverride weights)
       : checkpoint_(checkpoint), weights_(weights) {}
 
-  // `source`: the module that stores the weight.
+  // `source` is the module that stores the weight.
   ModuleRead read(const Module& module, ModuleId source, bool on_gpus) const {
     ModuleRead made;
     made.module = module;
     made.is_tied_head = source != module.id;
     const RawTensor* const tensor = checkpoint_.weight(source);
-    if (tensor == nullptr) return made;  // open() has checked that it is there
+    if (tensor == nullptr) return made;  // open() has checked that it exists
     made.stored = format_name(*tensor);
     made.stored_bytes = stored_bytes(*tensor);
     if (module.type == ModuleType::kNorm) {
@@ -119,8 +119,8 @@ class Reads {
                       cuda::unit_bytes(unit.format);
   }
 
-  // Whether all modules that GPUs read beside this one stay as they are stored, too: Q, K and V in
-  // any formats, gate and up in the same.
+  // Returns whether all modules that GPUs read in the same launch also stay as they are stored: Q,
+  // K and V in any formats, gate and up in the same.
   bool stays_beside_others(ModuleId id) const {
     const std::span<const ModuleKind> kinds = read_together(id.kind);
     std::vector<std::optional<cuda::LinearFormat>> formats;
@@ -143,7 +143,7 @@ class Reads {
     return {};
   }
 
-  // An f16 scale a group.
+  // Each group has an f16 scale.
   void round_groups(const char* name, int64_t bits, int64_t group, ModuleRead& made) const {
     made.read_as = name;
     made.read_bytes = made.module.out * made.module.in * (group * bits + 16) / (8 * group);
@@ -190,7 +190,7 @@ std::vector<ModuleRead> module_reads(const Checkpoint& checkpoint, const LayerRa
 std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const LayerRange& stage,
                                            bool on_gpus, WeightOverride weights) {
   std::vector<WidenedFormat> formats;
-  std::string embedding;  // what it is read as
+  std::string embedding;  // the format in which it is read
   for (const ModuleRead& read : module_reads(checkpoint, stage, weights, on_gpus)) {
     if (read.change == WeightChange::kNone || read.module.type == ModuleType::kNorm) continue;
     if (read.module.type == ModuleType::kEmbedding) embedding = read.read_as;
@@ -200,7 +200,8 @@ std::vector<WidenedFormat> widened_formats(const Checkpoint& checkpoint, const L
     if (found == formats.end()) {
       found = formats.insert(found, {read.stored, read.read_as, read.change, 0, 0});
     }
-    // The stored bytes of a tied head count already where the embedding is read alike.
+    // The stored bytes of a tied head are counted already if the embedding is read in the same
+    // format.
     if (!read.is_tied_head || embedding != read.read_as) found->stored_bytes += read.stored_bytes;
     found->read_bytes += read.read_bytes;
   }

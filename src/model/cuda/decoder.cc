@@ -27,16 +27,16 @@ namespace {
 
 static_assert(kTilePositions == kKvBlockTokens);
 
-// Rows of a pass if two parts share a GPU: as many as linear blocks of half an SM take
+// Rows per pass if two parts share a GPU: the most that linear blocks of half an SM take
 // (plan_launch), which leave the other half to the other part.
 constexpr int32_t kSharedPassRows = 8;
 
-// From so many masks on, writing them takes longer than launching the head by itself.
+// With this many masks or more, writing them takes longer than a separate launch of the head.
 constexpr int32_t kFewestLateMasks = 16;
 
-// Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
-// decoders may have passes under way on a GPU. This cannot see other processes on it (use one
-// process per GPU, unless they share it in time slices).
+// A lock on GPUs for passes. Blocks of one launch wait for one another, and kernels of one GPU for
+// those of others, so no two decoders may have passes in flight on a GPU. It does not see other
+// processes (use one process per GPU, unless they share it in time slices).
 class GpusInUse {
  public:
   explicit GpusInUse(std::vector<int32_t> devices) {
@@ -46,9 +46,9 @@ class GpusInUse {
       locks_.emplace_back(gpus()[static_cast<size_t>(device) % gpus().size()]);
     }
   }
-  // All GPUs, for allocating and freeing memory and building graphs (peer_group.h): the driver may
-  // wait until every GPU is idle. A group whose kernels wait for one another never is while the
-  // driver keeps one of its threads from launching.
+  // Locks all GPUs, for allocating and freeing memory and building graphs (peer_group.h), because
+  // the driver may then wait until every GPU is idle. A group with kernels that wait for one
+  // another never becomes idle while the driver keeps one of its threads from launching.
   static GpusInUse everywhere() {
     std::vector<int32_t> devices(gpus().size());
     std::iota(devices.begin(), devices.end(), 0);
@@ -63,7 +63,7 @@ class GpusInUse {
   std::vector<std::unique_lock<std::mutex>> locks_;
 };
 
-// Threads of a team may not throw: an exception becomes a Status.
+// Runs `work` and turns an exception into a Status, since threads of a team may not throw.
 Status guarded(const std::function<Status()>& work) {
   try {
     return work();
@@ -74,7 +74,7 @@ Status guarded(const std::function<Status()>& work) {
   }
 }
 
-// Refuses what the kernels do not take, before anything is loaded.
+// Refuses shapes that the kernels do not support, before anything is loaded.
 Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   if (config.mlp_bias) {
     return {StatusCode::kUnsupported,
@@ -99,7 +99,7 @@ Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   return {};
 }
 
-// The edits of Steps whose logits are not edited.
+// The edits of Steps without edits of logits.
 class NoEdits : public StepEdits {
  public:
   const RowEdits& row(int32_t /*edits*/) const override { return none_; }
@@ -110,7 +110,7 @@ class NoEdits : public StepEdits {
   RowEdits none_;
 };
 
-// Where the decoder `has` something that not every pass does: adds each pass with it.
+// If the decoder `has` an optional part of a pass, adds each pass with it.
 void add_variants(bool has, bool PassKeyCuda::*does, std::vector<PassKeyCuda>& passes) {
   const size_t count = has ? passes.size() : 0;
   for (size_t i = 0; i < count; ++i) {
@@ -160,13 +160,15 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
-  const GpusInUse all = GpusInUse::everywhere();  // ends before a decoder that failed to load does
+  // Released before a decoder that failed to load is destroyed.
+  const GpusInUse all = GpusInUse::everywhere();
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
   const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
   decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
-  FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1, 1));  // page-locked memory takes its time
+  // Allocating page-locked memory takes long.
+  FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1, 1));
   const Result<int> prepared = decoder->prepare_graph_passes();
   if (!prepared.ok()) return prepared.status().with_context(where);
   return decoder;
@@ -242,7 +244,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                                                   .width = config_.hidden_size,
                                                                   .shared_gpus = shares_gpus}));
   }
-  // Parts that share a GPU and wait for each other in one kernel may find no room.
+  // Parts that share a GPU and wait for each other in one kernel may not both fit on it.
   if (degree > 1 && !shares_gpus && layers_.heads) {
     FORERUN_ASSIGN_OR_RETURN(maxima_,
                              PeerGroup::create(devices_, row_maxima_group(max_pass_rows_)));
@@ -254,7 +256,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
   shards_.resize(degree);
-  // Every GPU reads its part at the same time; the caller's thread reports the sum.
+  // All GPUs load their parts at the same time; the caller's thread reports the sum.
   std::vector<std::atomic<double>> fractions(degree);
   std::vector<Status> statuses(degree);
   threads_->run([&](const Team& team) {
@@ -328,7 +330,7 @@ Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work,
 
 Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
                             const Meanwhile& meanwhile) {
-  // A shard that has not begun keeps the others waiting.
+  // A shard that does not start keeps the others waiting.
   const auto end_waiting = [&] {
     if (peers_) peers_->abort();
   };
@@ -336,17 +338,17 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
       [&](ShardCuda& shard) -> Status {
         Status submitted = guarded([&] { return submit(shard); });
         if (!submitted.ok()) end_waiting();
-        // The first shard's thread is the caller's.
+        // The first shard runs on the caller's thread.
         if (meanwhile && submitted.ok() && &shard == shards_[0].get()) meanwhile();
         const Status finished =
-            shard.finish();  // even after a failure: the step's data may still be read
+            shard.finish();  // even after a failure, since kernels may still read the Step's data
         return submitted.ok() ? finished : submitted;
       },
       end_waiting);
   if (!peers_) return ran;
   const Status met = peers_->check();
   if (ran.ok() && met.ok()) return {};
-  Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  Status usable = peers_->reset();  // fails only on a CUDA error, which `ran` then reports
   if (usable.ok() && maxima_) usable = maxima_->reset();
   if (!ran.ok()) return ran;
   return met.ok() ? usable : met;
@@ -402,7 +404,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     if (meanwhile) meanwhile();
     if (is_whole) predicted_.predict(step, max_pass_rows_, shape_, rope_);
   };
-  // Many masks are written while the GPU works on the layers, if there is only one GPU.
+  // With one GPU, many masks are written while it works on the layers.
   std::function<void()> write_masks = [&] { logits_->write_masks(logits.queries, edits); };
   const int32_t masks = StepLogitsCuda::count_masks(logits.queries, edits);
   if (shards_.size() > 1 || masks < kFewestLateMasks) {
@@ -412,7 +414,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   const GpusInUse in_use(devices_);
   FORERUN_RETURN_IF_ERROR(run_all(
       [&](ShardCuda& shard) {
-        // All shards have the same rows of the residual stream, so the first one's are copied.
+        // All shards have the same rows of the residual stream, so only the first one's are copied.
         const bool leaves = !layers_.heads && &shard == shards_[0].get();
         const HostHidden hidden{.rows = leaves ? hidden_out_.data() : nullptr,
                                 .count = static_cast<int64_t>(end - begin)};

@@ -1,5 +1,5 @@
-// Time of a whole forward on one or several GPUs, by rows, at a given context: the median of graph
-// replays, and that of whole calls, which also make the plan, hand over and bring the logits back.
+// Measures whole forward passes on one or several GPUs, by rows, at a given context: the median of
+// graph replays, and the median of whole calls, which also plan, upload and download the logits.
 //
 //   decoder_cuda_bench MODEL_DIR [--devices cuda:0,cuda:1] [--context 1000,32000]
 //                      [--rows 1,8,16,32] [--trees] [--json FILE] [--budget] [--int8-head]
@@ -39,8 +39,8 @@ struct Arguments {
   WeightOverride weights = WeightOverride::kAsStored;
 };
 
-// Milliseconds of one replay of the last pass: the median over `samples` of the mean of a few;
-// fewer samples of a long one.
+// Returns the milliseconds of one replay of the last pass: the median over `samples` of the mean of
+// a few replays; long passes take fewer samples.
 Result<double> time_replays(DecoderCuda& decoder, int samples) {
   constexpr int kReplays = 5;
   std::vector<double> times;
@@ -54,7 +54,7 @@ Result<double> time_replays(DecoderCuda& decoder, int samples) {
   return times[times.size() / 2];
 }
 
-// Milliseconds of a whole call for `step`: the median over `samples`.
+// Returns the milliseconds of a whole call for `step`: the median over `samples`.
 Result<double> time_forwards(DecoderCuda& decoder, const Step& step, int samples) {
   std::vector<double> times;
   for (int i = 0; i < samples; ++i) {
@@ -68,7 +68,7 @@ Result<double> time_forwards(DecoderCuda& decoder, const Step& step, int samples
   return times[times.size() / 2];
 }
 
-// A tree behind the context, breadth first.
+// Returns a Step with a tree behind the context, breadth first.
 Step tree_at(int32_t context, int32_t rows, const std::vector<int32_t>& table) {
   constexpr int32_t kChildren = 2;
   Step step;
@@ -105,7 +105,7 @@ Step rows_at(int32_t context, int32_t rows, const std::vector<int32_t>& table, b
   return step;
 }
 
-// Appends a line to the file named by --json: what was measured, and `figures`, its last fields.
+// Appends a line to the file of --json: the configuration, and `figures` as its last fields.
 void append_json(const Arguments& arguments, const Step& step, const std::string& figures) {
   if (arguments.json.empty()) return;
   if (std::FILE* file = std::fopen(arguments.json.c_str(), "a")) {
@@ -116,7 +116,7 @@ void append_json(const Arguments& arguments, const Step& step, const std::string
   }
 }
 
-// Runs `step` with graphs that `edit` has changed; `one_sum_a_layer`: see edit_graphs().
+// Runs `step` with graphs that `edit` has changed; `one_sum_a_layer` is as in edit_graphs().
 Status forward_edited(DecoderCuda& decoder, const Step& step,
                       const std::function<Status(cudaGraph_t)>& edit,
                       bool one_sum_a_layer = false) {
@@ -126,8 +126,9 @@ Status forward_edited(DecoderCuda& decoder, const Step& step,
   return decoder.forward(step);
 }
 
-// The cost of each part in a layer, us: the pass's time with it less the time without it, over the
-// number of layers. Parts overlap, so the costs need not add up to the layer's.
+// Prints the cost of each part of a layer in us: the pass's time with the part less the time
+// without it, over the number of layers. Parts overlap, so the costs need not add up to the
+// layer's.
 Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Step& step,
                      double all_ms) {
   const int32_t layers = decoder.config().num_layers;
@@ -157,10 +158,10 @@ Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Ste
                 "\"part\": \"" + parts[part] + "\", \"us_a_layer\": " + std::to_string(us));
   }
   FORERUN_RETURN_IF_ERROR(forward_edited(decoder, step, nullptr));
-  return decoder.prepare_graph_passes().status();  // what follows is measured by graphs again
+  return decoder.prepare_graph_passes().status();  // later measurements use graphs again
 }
 
-// Prints the kernels of the pass that `step` takes.
+// Prints the kernels of the pass that runs `step`.
 Status report_kernels(DecoderCuda& decoder, const Step& step) {
   std::mutex mutex;  // every shard's graph is read on its own thread
   std::string kernels;
@@ -198,7 +199,7 @@ Status run(const Arguments& arguments) {
   options.weights = arguments.weights;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<DecoderCuda> decoder,
                            DecoderCuda::load(checkpoint, options));
-  decoder->shard(0).edit_graphs(nullptr);  // to see how long they take
+  decoder->shard(0).edit_graphs(nullptr);  // drops the graphs, to time their capture
   const auto start = std::chrono::steady_clock::now();
   FORERUN_ASSIGN_OR_RETURN(const int graphs, decoder->prepare_graph_passes());
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
@@ -222,7 +223,7 @@ Status run(const Arguments& arguments) {
 
 namespace {
 
-// "1,8,16"; with a prefix before each number "cuda:0,cuda:1".
+// Parses a list such as "1,8,16", or "cuda:0,cuda:1" with a prefix before each number.
 std::vector<int32_t> parse_list(const char* text, const std::string& prefix = "") {
   std::vector<int32_t> numbers;
   std::stringstream list(text);

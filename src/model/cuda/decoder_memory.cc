@@ -24,7 +24,7 @@ namespace {
 
 struct WeightBytes {
   int64_t packed = 0;
-  std::array<int64_t, SliceUploader::kPlaces> staged{};  // the most that a place has held
+  std::array<int64_t, SliceUploader::kPlaces> staged{};  // the maximum that each place has held
 };
 
 Status add_parts(const FusedLinear& linear, std::span<const LinearSource> sources,
@@ -74,7 +74,7 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
     FORERUN_ASSIGN_OR_RETURN(is_copied, tied_head_is_copied(checkpoint));
     FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
                              require_weight(checkpoint, {ModuleKind::kEmbedding}));
-    // In a last stage it is there while the tied head is packed from it.
+    // A last stage has it while the tied head is packed from it.
     if (layers.embeds || is_copied) {
       bytes.packed = static_cast<int64_t>(embedding_rows(*embedding).bytes());
     }
@@ -111,7 +111,7 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
                                                              const LayerRange& layers,
                                                              WeightOverride weights,
                                                              const TargetOfHead& target) {
-  // The context of the process, kernels, graphs, and the rounding of allocations.
+  // Covers the process's context, kernels, graphs, and the rounding of allocations.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
   std::vector<MemoryNeed> memories;
@@ -130,7 +130,7 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
     const int64_t spread = layout.spreads_logits() ? layout.head_stride() : 0;
     const int64_t logits = layers.heads ? kMaxPassRows * (layout.logits_stride() + spread) * 4 : 0;
     const int64_t of_features = config.eagle3 ? HeadInputCuda::buffer_bytes(config) : 0;
-    // bf16 from every rank, to two mailboxes.
+    // Each of the two mailboxes receives bf16 from every rank.
     const int64_t mailboxes =
         plan.degree() == 1 ? 0 : int64_t{4} * kMaxPassRows * config.hidden_size * plan.degree();
     const int64_t of_passes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +

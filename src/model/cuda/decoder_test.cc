@@ -1,6 +1,6 @@
-// A whole decoder on one GPU and in two to four parts (two per GPU where GPUs are too few): logits
-// compared with the CPU's, and bits that do not depend on how a Step is cut, on slots, other rows
-// or trees. Toy models of every family and format.
+// Tests a whole decoder on one GPU and in two to four parts (two per GPU if there are too few
+// GPUs). Logits must be near the CPU's, and bits must not depend on how a Step is cut, on slots,
+// other rows or trees. Toy models of every family and format.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,8 +43,8 @@ struct Case {
   int32_t group;
   DType dtype;
   bool tied;
-  std::vector<BlockFormat> gguf = {};  // a GGUF file in these formats in turn
-  const char* layout = nullptr;        // in place of `quantization`
+  std::vector<BlockFormat> gguf = {};  // formats of a GGUF file's weights in turn
+  const char* layout = nullptr;        // replaces `quantization`
 };
 
 using enum BlockFormat;
@@ -62,19 +62,19 @@ const Case kCases[] = {
     {"llama_head256", "llama", 256, 256, 2, 1, 256, 0, kPlain, 0, DType::kBf16, false},
     {"llama_group16", "llama", 256, 256, 16, 1, 64, 0, kPlain, 0, DType::kBf16, false},
     {"llama_f32", "llama", 96, 160, 3, 1, 32, 0, kPlain, 0, DType::kF32, false},
-    // On two GPUs: both have the KV head, and the second one's query heads begin off a vector; one
-    // GPU has no heads; one GPU has no MLP.
+    // On two GPUs, both have the KV head, and the second one's query heads begin within a vector.
+    // In other cases one GPU has no heads, or no MLP.
     {"qwen2_five_heads_of_20", "qwen2", 128, 320, 5, 1, 20, 0, kPlain, 0, DType::kBf16, false},
     {"llama_int4_two_heads", "llama", 128, 256, 2, 1, 64, 0, kAwq, 128, DType::kF16, false},
     {"llama_int4_narrow_mlp", "llama", 128, 128, 4, 2, 64, 0, kAwq, 128, DType::kF16, true},
-    // Read as they are stored; on several GPUs some parts are half a block wide.
+    // Kernels read these as they are stored; on several GPUs some parts are half a block wide.
     {"llama_q8_0", "llama", 256, 512, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ8_0}},
     {"qwen2_q4_0", "qwen2", 256, 512, 8, 2, 64, 0, kPlain, 0, DType::kF32, true, {kQ4_0}},
     {"qwen3_q4_1", "qwen3", 256, 512, 4, 2, 128, 0, kPlain, 0, DType::kF32, false, {kQ4_1}},
     {"llama_q4_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ4_K}},
     {"llama_q5_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ5_K}},
     {"llama_q6_k", "llama", 256, 512, 8, 2, 64, 0, kPlain, 0, DType::kF32, false, {kQ6_K}},
-    // Q, K and V in two and three runs; gate and up become bf16 in the second.
+    // Q, K and V have two and three runs; gate and up become bf16 in the second.
     {"qwen2_q4_k_m",
      "qwen2",
      512,
@@ -119,8 +119,8 @@ const Case kCases[] = {
      "fp8_block"},
 };
 
-// Root mean square of the difference, over that of what was expected; infinite where a number is
-// not finite or missing.
+// Returns the root mean square of the difference over that of the expected values; infinite if a
+// number is not finite or missing.
 double relative_difference(const std::vector<float>& found, const std::vector<float>& expected) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   if (found.size() != expected.size()) return kInfinite;
@@ -231,7 +231,7 @@ TEST_P(DecoderCuda, RowsPerStepAndBlocks) {
 }
 
 TEST_P(DecoderCuda, TreesAndCommits) {
-  // The tree reaches into the next tile of 64 positions.
+  // The tree extends into the next tile of 64 positions.
   expect_trees_and_commits(*decoder_, tokens_, /*depth=*/25, /*first_block=*/20);
 }
 
@@ -239,21 +239,21 @@ TEST_P(DecoderCuda, UnwantedRowsAndOthers) {
   expect_unwanted_rows_and_others(*decoder_, tokens_, /*first_block=*/20);
 }
 
-// A rounded head is near the stored one, and rows keep their bits beside any others.
+// A rounded head must be near the stored one, and rows must keep their bits beside any others.
 TEST_P(DecoderCuda, ARoundedHeadIsNearAndKeepsBits) {
   const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 64, blocks());
   struct Rounded {
     WeightOverride weights;
     int32_t group;
-    // With normal weights, fifteen steps from the least to the largest of 128 give an error of a
-    // tenth, 254 steps of 64 weights an error of half a hundredth.
+    // For normal weights, 15 steps between the extremes of 128 weights give an error of 0.1, 254
+    // steps for 64 weights an error of 0.005.
     double least, most;
   };
   for (const Rounded& rounding : {Rounded{WeightOverride::kInt8Head, 64, 1e-4, 0.015},
                                   {WeightOverride::kInt4Head, 128, 1e-3, 0.2}}) {
     const char* const name = weight_override_name(rounding.weights);
     if (checkpoint_->config().hidden_size % rounding.group != 0)
-      continue;  // the head stays as it is
+      continue;  // the head stays as it is stored
     cuda::DecoderCudaOptions options;
     options.devices = devices_;
     options.kv_blocks = kKvBlocks;
@@ -350,7 +350,7 @@ TEST_P(DecoderCuda, SummariesStandForTheLogits) {
   }
 }
 
-// One stage per layer: hidden rows come and go through the host, and no bit changes.
+// Each layer is a stage: hidden rows pass through the host, and no bit may change.
 TEST_P(DecoderCuda, StagesAreTheWhole) {
   const auto ranges = cut_layers(std::vector<int32_t>{1, 1}, checkpoint_->config());
   ASSERT_TRUE(ranges.ok()) << ranges.status().message();

@@ -57,14 +57,14 @@ class Loader {
     return load_linear(checkpoint_, linear, to);
   }
   Status load_qkv(const FusedLinear& linear, QkvWeightsCuda& to);
-  // The parts of a layer, or a run of them, which become one weight.
+  // Loads the parts of a layer, or a run of them, which become one weight.
   Status load_parts(const FusedLinear& linear, std::span<const LinearSource> sources,
                     LinearWeightCuda& to);
   Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
               LinearWeightCuda& to);
   Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
   Status load_embedding(const Checkpoint& checkpoint, DecoderWeightsCuda& to);
-  // What an EAGLE-3 head makes features with.
+  // Loads the weights by which an EAGLE-3 head makes features.
   Status load_tap_projection(DecoderWeightsCuda& to);
   Status load_head(DecoderWeightsCuda& to);
   Status load_norm(ModuleId module, DeviceBuffer& to) { return load_norms({module}, to); }
@@ -84,7 +84,7 @@ class Loader {
   const std::function<void(double)>& progress_;
   const Stream* stream_;
   SliceUploader uploader_;
-  bool reads_tied_head_ = false;  // tied, but not a copy of the embedding on the GPU
+  bool reads_tied_head_ = false;  // the head is tied, but not a copy of the embedding on the GPU
   double total_bytes_ = 0;
   double done_bytes_ = 0;
 };

@@ -1,5 +1,6 @@
-// EAGLE-3 heads on a GPU: logits and own features near those of the CPU's decoder, of which another
-// test compares every layout with the module; bits that do not depend on the rows beside a row.
+// Tests EAGLE-3 heads on a GPU. Logits and own features must be near those of the CPU's decoder,
+// which another test compares with the published module in every layout. A row's bits must not
+// depend on other rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,14 +35,15 @@ std::vector<HeadCase> cases() {
   return all;
 }
 
-// What a head puts out for the text and a tree behind it.
+// The outputs of a head for the prompt and a tree behind it.
 struct Outputs {
   std::vector<float> logits;    // [rows][kHeadVocab]
   std::vector<float> features;  // the head's own features of the last token and the tree's first
                                 // two nodes
 };
 
-// Root mean square of the difference over that of what was expected; infinite logits must agree.
+// Returns the root mean square of the difference over that of the expected values; infinite logits
+// must agree.
 double relative_difference(const std::vector<float>& found, const std::vector<float>& expected) {
   if (found.size() != expected.size()) return INFINITY;
   double square = 0.0;
@@ -105,7 +107,7 @@ class Eagle3Cuda : public testing::TestWithParam<size_t> {
     ASSERT_TRUE(ran.ok()) << ran.message();
   }
 
-  // run_text_and_tree(); `read`: the feature at a place of the head's own store.
+  // Calls run_text_and_tree(); `read` returns the feature at a place of the head's own store.
   template <class Read>
   Outputs run(Decoder& head, int32_t rows_per_step, const Read& read) const {
     const std::vector<int32_t> table = {0, 1};

@@ -19,7 +19,8 @@ std::optional<LinearFormat> layer_rounding(WeightOverride weights, const Slice& 
   return kInt4;
 }
 
-// The formats in which kernels take the parts as they are stored, as far as they do.
+// Returns for each part the format in which kernels read it as it is stored, unset if they cannot.
+// An all-zero weight has no entries.
 std::vector<std::optional<LinearFormat>> stored_formats(const FusedLinear& linear,
                                                         std::span<const LinearSource> sources) {
   std::vector<std::optional<LinearFormat>> formats;

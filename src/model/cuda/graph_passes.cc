@@ -12,9 +12,9 @@ namespace {
 
 constexpr int32_t kContexts[] = {100, 500, 1000, 2000, 4000, 8000, 16000, 32000};
 
-// Rows of `sequences` sequences of `each` rows that follow `context` tokens; in a tree every two
-// rows are siblings. `numbers`: 0, 1, 2, ...: used as block tables, each beginning one entry after
-// the one before, and as ancestors' slots.
+// Returns the rows of `sequences` sequences with `each` rows behind `context` tokens; in a tree
+// every two rows are siblings. `numbers` is 0, 1, 2, ...: it serves as block tables, each of which
+// begins one entry after the previous one, and as slots of ancestors.
 std::vector<AttentionRow> rows_of(int32_t sequences, int32_t each, int32_t context, bool tree,
                                   const std::vector<int32_t>& numbers) {
   std::vector<AttentionRow> rows;

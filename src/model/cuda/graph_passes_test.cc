@@ -10,7 +10,7 @@
 namespace forerun::cuda {
 namespace {
 
-// 8 key/value heads of 4 query heads.
+// 8 KV heads with 4 query heads each.
 constexpr AttentionShapeCuda kShape = {
     .kv_parts = 8, .row_columns = 4, .max_partials = 1 << 16, .may_fuse = true};
 
@@ -29,7 +29,7 @@ TEST(GraphPasses, EveryBucketHasGraphsWithItsHeadAndWithout) {
   std::set<int32_t> all;
   for (int32_t rows = 1; rows <= kMaxGraphRows; ++rows) all.insert(pass_bucket(rows));
   EXPECT_EQ(buckets, all);
-  // Start-up takes some milliseconds per graph.
+  // Each graph adds some milliseconds to start-up.
   EXPECT_LT(passes.size(), 200);
 }
 

@@ -1,5 +1,5 @@
-// A failure of one GPU of a decoder on several: the Step fails with that GPU's error, the others
-// stop waiting, and the next Step has the usual bits.
+// Tests the failure of one GPU of a group: the Step fails with that GPU's error, the others stop
+// waiting, and the next Step has the usual bits.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -24,7 +24,7 @@ constexpr int32_t kTokens = 40;
 class GroupFailures : public testing::TestWithParam<int32_t> {
  protected:
   void SetUp() override {
-    // Two parts per GPU where GPUs are too few.
+    // Each GPU has two parts if there are too few GPUs.
     SKIP_WITHOUT_GPUS((GetParam() + 1) / 2);
     ToySpec spec;
     spec.hidden_size = 256;
@@ -49,7 +49,7 @@ class GroupFailures : public testing::TestWithParam<int32_t> {
     decoder_ = std::move(*decoder);
     for (int32_t index = 0; index < kTokens; ++index) tokens_.push_back(index * 7 % 96);
   }
-  // The rank makes its graphs anew, changed by `edit`.
+  // Captures the rank's graphs anew, changed by `edit`.
   void remake_graphs(int32_t rank, const std::function<Status(cudaGraph_t)>& edit) {
     ASSERT_OK(decoder_->shard(rank).use());
     decoder_->shard(rank).edit_graphs([edit, shares = shares_gpus_](cudaGraph_t graph) -> Status {
@@ -74,14 +74,14 @@ class GroupFailures : public testing::TestWithParam<int32_t> {
   std::vector<int32_t> tokens_;
 };
 
-// The rank has dropped the pass that the others run again.
+// One rank has dropped the pass that the others replay.
 TEST_P(GroupFailures, ARankThatDoesNotComeEndsTheOthersWaiting) {
   const std::vector<float> expected = logits();
   for (const int32_t rank : {0, GetParam() - 1}) {
     remake_graphs(rank, nullptr);
     const auto start = std::chrono::steady_clock::now();
     const auto failed = decoder_->time_replays(2);
-    // That is long before the limit of waiting.
+    // This is long before the time limit of the wait.
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
     ASSERT_FALSE(failed.ok()) << "rank " << rank;
     EXPECT_EQ(failed.status().code(), StatusCode::kInvalidArgument) << failed.status().message();

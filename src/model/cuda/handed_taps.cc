@@ -11,17 +11,17 @@
 namespace forerun::cuda {
 namespace {
 
-// Rows of a launch: enough of them to keep the bus busy.
+// Rows per launch: enough of them to keep the bus busy.
 constexpr size_t kLaunchRows = 128;
 
-// What a launch copies, as keep_taps_cuda() reads it from a Step's data.
+// The copies of a launch, in the form in which keep_taps_cuda() reads them from a Step's data.
 struct ListCuda {
   int32_t count = 0;
   int32_t copies_offset = 0;
   TapPlaceCuda copies[kLaunchRows];
 };
 
-// The copies of a list in mapped memory, without its ends.
+// Returns a call for the copies of a list in mapped memory, without their number.
 KeepTapsCallCuda call_of(const PinnedBuffer& list) {
   return {.step = list.data(),
           .count_offset = static_cast<int32_t>(offsetof(ListCuda, count)),

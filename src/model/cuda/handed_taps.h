@@ -1,7 +1,7 @@
-// Taps that a stage of a model on GPUs hands to the next one (Decoder::read_taps, write_taps): a
-// kernel copies those of many rows between places of the store and page-locked memory.
+// Taps that a pipeline stage on GPUs hands to the next one (Decoder::read_taps, write_taps): a
+// kernel copies those of many rows between the store's places and page-locked memory.
 //
-// Belongs to the GPU that was current when it was allocated, and must be used while that GPU is
+// An object belongs to the GPU that was current at its allocation. Use it only while that GPU is
 // current and runs no pass.
 #pragma once
 
@@ -21,24 +21,24 @@ namespace forerun::cuda {
 
 class HandedTapsCuda {
  public:
-  HandedTapsCuda() = default;  // no taps, or a model that is not cut
-  // `store`: that of the stage with these layers. It must outlive the object.
+  HandedTapsCuda() = default;  // for decoders without taps or stages
+  // `store` is the store of the stage with these layers. It must outlive the object.
   static Result<HandedTapsCuda> allocate(const TapStoreCuda& store, const LayerRange& layers);
 
-  // Appends to `rows` what these places hold, bf16 [taps][width]. kUnsupported where the model is
-  // not cut.
+  // Appends the contents of these places to `rows`, bf16 [taps][width]. Returns kUnsupported if the
+  // model has no stages.
   Status read(std::span<const StepTap> taps, std::vector<std::byte>& rows,
               const Stream& stream) const;
-  // Writes into these places their taps in front of the layers, bf16 [taps][in front][hidden]. Both
-  // wait for their copies. kInvalidArgument as check_written_taps().
+  // Writes the taps in front of the layers, bf16 [taps][in front][hidden], to these places. Both
+  // functions wait for their copies. Returns kInvalidArgument as check_written_taps() does.
   Status write(std::span<const StepTap> taps, std::span<const std::byte> rows,
                const Stream& stream) const;
 
  private:
-  const TapStoreCuda* store_ = nullptr;  // null: no taps are handed on
-  std::vector<size_t> in_front_;         // taps of the store that are handed in, in this order
-  PinnedBuffer list_;                    // what a launch copies
-  PinnedBuffer rows_;                    // rows of a launch, as they come or go: whole places fit
+  const TapStoreCuda* store_ = nullptr;  // null if no taps are handed on
+  std::vector<size_t> in_front_;  // taps of the store that earlier stages hand in, in this order
+  PinnedBuffer list_;             // the copies of a launch
+  PinnedBuffer rows_;             // input or output rows of a launch: whole places fit
 };
 
 }  // namespace forerun::cuda

@@ -1,4 +1,4 @@
-// Time of an EAGLE-3 head's passes on one GPU, and what taps cost its target: medians of graph
+// Measures an EAGLE-3 head's passes on one GPU, and what taps cost its target: medians of graph
 // replays and of whole calls.
 //
 //   head_cuda_bench TARGET_DIR HEAD_DIR [--rows 1,8,16,32] [--context 1000] [--json FILE]
@@ -39,7 +39,7 @@ double median(std::vector<double> times) {
   return times[times.size() / 2];
 }
 
-// Times of all `steps`, by turns, so that a clock that drifts hits all alike.
+// Measures all `steps` in turn, so that a drifting clock affects all alike.
 Result<std::vector<Times>> time_steps(DecoderCuda& decoder, const std::vector<Step>& steps) {
   constexpr int kSamples = 21;
   constexpr int kReplays = 5;
@@ -63,7 +63,8 @@ Result<std::vector<Times>> time_steps(DecoderCuda& decoder, const std::vector<St
   return times;
 }
 
-// Rows behind the context: of a tree of two children a node, breadth first, or of the prefix.
+// Returns a Step with rows behind the context: a tree with two children per node, breadth first, or
+// a prefix.
 Step rows_at(int32_t context, int32_t rows, bool tree, const std::vector<int32_t>& table) {
   Step step;
   step.sequences.push_back({table.data()});
@@ -85,7 +86,7 @@ Step rows_at(int32_t context, int32_t rows, bool tree, const std::vector<int32_t
   return step;
 }
 
-// `step` with every row's taps kept, from place `first` on.
+// Returns `step` with the taps of every row kept, from place `first` on.
 Step keeping(Step step, int32_t first) {
   for (size_t row = 0; row < step.rows.size(); ++row) {
     const auto idx = static_cast<int32_t>(row);
@@ -132,7 +133,7 @@ Status run(const Arguments& arguments) {
   options.target_decoder = target_decoder.get();
   options.taps = {.after_layers = {head.config().num_layers}, .places = 2 * int64_t{most}};
   FORERUN_ASSIGN_OR_RETURN(const auto head_decoder, DecoderCuda::load(head, options));
-  // Real values in the caches and stores.
+  // Fills the caches and stores with real values.
   const Step context = rows_at(0, std::min(arguments.context, kMaxPassRows), false, table);
   FORERUN_RETURN_IF_ERROR(target_decoder->forward(keeping(context, 0)));
   FORERUN_RETURN_IF_ERROR(head_decoder->forward(starting_from(context, /*own=*/false)));

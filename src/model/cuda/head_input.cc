@@ -12,7 +12,7 @@ namespace {
 constexpr auto kFeaturesOffsetOffset =
     static_cast<int32_t>(offsetof(StepHeaderCuda, features_offset));
 
-// Bytes of rows of `width` 16-bit values, as many as a pass may have.
+// Returns the bytes of the largest pass's rows of `width` 16-bit values.
 size_t rows_of(int64_t width) {
   return static_cast<size_t>(kMaxPassRows * linear_input_stride(width, 1)) * sizeof(uint16_t);
 }
@@ -24,7 +24,7 @@ Result<DeviceBuffer> cleared(size_t bytes) {
   return buffer;
 }
 
-// How many values of the taps each norm spans.
+// Returns the number of tap values that each norm spans.
 int64_t norm_width(const Eagle3Config& head) {
   return head.norm_of_taps == Eagle3Config::NormOfTaps::kEach ? head.target_hidden_size
                                                               : head.taps_width();

@@ -20,7 +20,7 @@ struct Chain {
   std::vector<cudaGraphEdgeData> edges;  // [i] joins nodes i and i + 1
   std::vector<std::string> names;        // names of the kernels
   std::vector<std::string> signatures;   // names and launch sizes
-  std::vector<std::string> launches;     // the same, for people
+  std::vector<std::string> launches;     // the same, in readable form
 };
 
 Status no_chain(const std::string& why) {
@@ -34,7 +34,8 @@ std::string demangled(const char* mangled) {
   return failed == 0 ? text.get() : mangled;
 }
 
-// "linear_kernel" of a mangled "forerun::cuda::(anonymous namespace)::linear_kernel<8, true>(...)".
+// Returns "linear_kernel" for a mangled "forerun::cuda::(anonymous namespace)::linear_kernel<8,
+// true>(...)".
 std::string plain_name(const char* mangled) {
   std::string name = demangled(mangled);
   if (name.starts_with("void ")) name.erase(0, 5);

@@ -29,9 +29,9 @@ void expect_repetition(const std::string& letters, size_t times, size_t first, s
 TEST(LayerChain, FindsLayersBetweenEmbeddingAndHead) {
   expect_repetition("eqaogdqaogdqaogdnh", 3, 1, 5);
   expect_repetition("qaogd", 1, 0, 5);
-  // The last norm is like a layer's first kernel: the layers still begin with theirs.
+  // The last norm equals a layer's first kernel, yet the layers begin with theirs.
   expect_repetition("enqaoggnqaoggnh", 2, 1, 6);
-  // A layer may hold the same kernel several times.
+  // A layer may contain the same kernel several times.
   expect_repetition("elallllallllallll", 3, 1, 5);
 }
 
@@ -42,7 +42,7 @@ TEST(LayerChain, FindsNothingWhereNothingRepeatsOftenEnough) {
   EXPECT_FALSE(find_repetition(kernels("ab"), 0));
 }
 
-// A chain of eight writes, of which three layers of two parts are found at its start.
+// Captures a chain of eight writes, which begins with three layers of two parts.
 TEST(LayerChain, AGraphWithoutAPartRunsAllTheOthers) {
   const auto devices = list_devices();
   ASSERT_TRUE(devices.ok()) << devices.status().message();

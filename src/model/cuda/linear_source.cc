@@ -15,10 +15,10 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr int64_t kWord = 8;  // values in a packed word
+constexpr int64_t kWord = 8;  // values per packed word
 constexpr int64_t kFp8Inputs = unit_inputs(LinearFormat::kFp8);
 
-// The slice in units of several elements.
+// Returns the slice in units of several elements.
 Slice in_units(const Slice& slice, int64_t unit) {
   return {.from = {slice.from.begin / unit, slice.from.end / unit},
           .lead = slice.lead / unit,
@@ -97,7 +97,7 @@ int64_t LinearSource::fp8_scale_count(const Slice& out, const Slice& in) {
 }
 
 Result<std::vector<float>> LinearSource::fp8_scales(const Slice& out, const Slice& in) const {
-  // The processors' weight is a view: making it checks the numbers.
+  // The CPU's packed weight is a view: making it checks the numbers.
   FORERUN_RETURN_IF_ERROR(pack_parts(*weight_->parts, {out.from, in.from}).status());
   std::vector<float> scales;
   scales.reserve(static_cast<size_t>(fp8_scale_count(out, in)));

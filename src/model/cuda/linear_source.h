@@ -1,5 +1,5 @@
-// A linear layer of a checkpoint and a GPU's part of it, in the form that the kernels' packing
-// takes. Host memory only.
+// A checkpoint's linear layer and a GPU's part of it, in the form that the packing kernels take.
+// Host memory only.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace forerun::cuda {
 
-// The rows of an embedding as GPUs look them up: whole blocks, or bf16 (gpu_embedding_format()).
+// Returns the rows of an embedding in the format of the GPU's look-up: whole blocks, or bf16
+// (gpu_embedding_format()).
 MatrixSlice embedding_rows(const RawTensor& embedding);
 
 class LinearSource {
@@ -23,45 +24,45 @@ class LinearSource {
   // The checkpoint must outlive the source.
   static Result<LinearSource> find(const Checkpoint& checkpoint, ModuleId module);
 
-  // Whether it is AutoAWQ's "gemm" version, whose words the int4 kernels unpack.
+  // Returns whether the layer is AutoAWQ's "gemm" version; the int4 kernels unpack its words.
   bool is_awq() const { return awq_.has_value(); }
-  // Whether the int4 kernels take the part as it is stored. `step`: the number of its outputs must
-  // be a multiple of it.
+  // Returns whether the int4 kernels take the part as it is stored. The number of its outputs must
+  // be a multiple of `step`.
   bool packs_as_int4(const Slice& out, const Slice& in, int64_t step) const;
 
-  // Only where packs_as_int4(): AutoAWQ's tensors, [in][out / 8], [in / 128][out / 8] and
-  // [in / 128][out].
+  // Only if packs_as_int4(): AutoAWQ's tensors, [in][out / 8], [in / 128][out / 8] and [in /
+  // 128][out].
   struct Int4 {
     MatrixSlice qweight, qzeros, scales;
   };
   Int4 int4(const Slice& out, const Slice& in) const;
 
-  // The grouped format in which kernels take these inputs as they are stored, in blocks of a GGUF
-  // file or in e4m3. Nothing for other formats, and where edges or scales cut units.
+  // Returns the grouped format in which kernels read these inputs as they are stored, in blocks of
+  // a GGUF file or in e4m3. Unset for other formats, and if edges or scales cut units.
   std::optional<LinearFormat> grouped_format(const Slice& in) const;
-  // Only for a part in a grouped format of blocks: its rows of whole blocks, and where in its first
-  // block a row begins.
+  // Only for a part in a grouped format of blocks: its rows of whole blocks, and the offset of a
+  // row's begin in its first block.
   struct Blocks {
     MatrixSlice rows;
     int64_t first_input;
   };
   Blocks blocks(const Slice& out, const Slice& in) const;
-  // Only for a part in e4m3: its codes, and how many scales go with them. fp8_scales() computes
-  // these, [out.total][in.total / 64]; it fails if a code or a scale is no number.
+  // Only for a part in e4m3: its codes, and the number of their scales. fp8_scales() computes the
+  // scales, [out.total][in.total / 64]; it fails if a code or a scale is no number.
   MatrixSlice fp8_codes(const Slice& out, const Slice& in) const;
   static int64_t fp8_scale_count(const Slice& out, const Slice& in);
   Result<std::vector<float>> fp8_scales(const Slice& out, const Slice& in) const;
 
-  // bf16 [out][in], whatever the format.
+  // Returns the part as bf16 [out][in], whatever the format.
   MatrixSlice bf16_part(const Slice& out, const Slice& in) const;
 
-  // What it is stored in, perhaps of DType::kParts.
+  // The stored tensor, perhaps of DType::kParts.
   const RawTensor& tensor() const { return *weight_; }
 
  private:
   const RawTensor* weight_ = nullptr;
-  std::optional<AwqTensors> awq_;            // where it is AutoAWQ's "gemm" version
-  std::shared_ptr<const ScaledFloats> fp8_;  // where it is e4m3, else null
+  std::optional<AwqTensors> awq_;            // set for AutoAWQ's "gemm" version
+  std::shared_ptr<const ScaledFloats> fp8_;  // null unless stored as e4m3
 };
 
 }  // namespace forerun::cuda

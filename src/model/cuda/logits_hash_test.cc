@@ -1,4 +1,5 @@
-// The bits of logits do not move on GPUs: by weights, on one GPU and on two shards.
+// Checks that the bits of logits do not change on GPUs, for several weights, on one GPU and on two
+// shards.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// A part of a checkpoint's matrix as a GPU's weight needs it: some rows and columns, padded with
-// zeros on all sides. Host memory only.
+// A part of a checkpoint's matrix in the shape of a GPU's weight: some rows and columns, padded
+// with zeros on all sides. Host memory only.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 namespace forerun::cuda {
 
 struct MatrixSlice {
-  // Two-dimensional. With `as_bf16` floats of any format become bf16; everything else is taken as
-  // it is. A tensor of blocks has blocks in place of columns then. Must outlive the slice.
+  // A two-dimensional tensor. With `as_bf16`, floats of any format become bf16; other elements are
+  // copied. The columns of a tensor of blocks are whole blocks. It must outlive the slice.
   const RawTensor* tensor = nullptr;
-  Slice rows, columns;  // `from` within the tensor's shape
+  Slice rows, columns;  // `from` lies within the tensor's shape
   bool as_bf16 = false;
 
   size_t element_bytes() const;
   size_t row_bytes() const { return static_cast<size_t>(columns.total) * element_bytes(); }
   size_t bytes() const { return static_cast<size_t>(rows.total) * row_bytes(); }
-  // Copies rows [first, first + count) of the slice, dense, to `to`.
+  // Copies rows [first, first + count) of the slice to `to`, without gaps.
   void copy_rows(int64_t first, int64_t count, std::byte* to) const;
 };
 

@@ -6,17 +6,17 @@
 namespace forerun::cuda {
 namespace {
 
-// A block of fewer rows is built within some microseconds.
+// Building a block of fewer rows takes only some microseconds.
 constexpr size_t kFewestRows = 4;
 
-// Whether the row is the only one of its sequence in the Step, as a decoding row is.
+// Returns whether the row is the only one of its sequence in the Step, as a decoding row is.
 bool decodes(const Step& step, size_t row_idx) {
   const StepRow& row = step.rows[row_idx];
   const bool alone = row_idx == 0 || step.rows[row_idx - 1].sequence_idx != row.sequence_idx;
   return alone && row.wants_logits && row.boundary == row.visible && row.slot == row.visible - 1;
 }
 
-// Whether the Step has rows alone, of which nothing else must be predicted.
+// Returns whether the Step has no selections, taps or features, which would need a prediction too.
 bool is_plain(const Step& step) {
   return step.selections.empty() && step.taps.empty() && step.features.empty();
 }
@@ -40,7 +40,7 @@ void PredictedBlockCuda::predict(const Step& step, int32_t max_rows, const StepS
       in_tables += static_cast<size_t>(blocks_up_to(row.slot + 1));
     }
   }
-  // Rows point to the tables, so these must not move.
+  // Rows point to the tables, so the tables must not move.
   tables_.assign(in_tables, 0);
   int32_t* next_table = tables_.data();
   ahead_.rows.assign(step.rows.begin(), step.rows.end());

@@ -1,4 +1,4 @@
-// Needs no GPU: a block is made on the host.
+// Needs no GPU, because the host builds blocks.
 #include "model/cuda/predicted_block.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kHeadDim = 64;
 constexpr int32_t kMaxPosition = 40000;
 
-// Sequences that decode, each with blocks of its own, taken as its text grows.
+// Sequences that decode. Each has its own blocks and takes more as it grows.
 class Batch {
  public:
   Batch(int32_t sequences, int32_t longest, uint32_t seed) : rng_(seed) {
@@ -26,7 +26,7 @@ class Batch {
     }
   }
 
-  // Every sequence goes a token further.
+  // Adds a token to every sequence.
   void decode() {
     for (size_t idx = 0; idx < lengths_.size(); ++idx) {
       ++lengths_[idx];
@@ -64,7 +64,7 @@ class Batch {
   void grow(size_t idx) {
     while (static_cast<int32_t>(tables_[idx].size()) * kTilePositions < lengths_[idx]) {
       tables_[idx].push_back(static_cast<int32_t>(rng_() % 100000));
-      // Copies a table, as a table is moved when it grows.
+      // Copies a table to another address, as growing does.
       tables_[idx] = std::vector<int32_t>(tables_[idx]);
     }
   }
@@ -127,7 +127,7 @@ class ListedEdits : public StepEdits {
   std::vector<RowEdits> rows;
 };
 
-// Edits are appended behind all else: a list that rows share is there once, and rows that come
+// Edits come behind all other data: rows share one copy of a common list, and rows that are copied
 // whole have none.
 TEST(PredictedBlock, EditsAreAppended) {
   const std::vector<TokenBias> biases = {{5, 1.5f}};
@@ -180,7 +180,7 @@ TEST(PredictedBlock, EditsAreAppended) {
     EXPECT_EQ(list(rows[row].history_offset, rows[row].num_history), history);
     EXPECT_EQ(list(rows[row].path_offset, rows[row].num_path), paths[row]);
   }
-  // The same for a predicted block.
+  // The same must hold for a predicted block.
   PredictedBlockCuda predicted;
   predicted.predict(before, kMaxPassRows, shape_of(), rope);
   StepBlockCuda taken;
@@ -189,7 +189,7 @@ TEST(PredictedBlock, EditsAreAppended) {
   EXPECT_TRUE(same(taken, built));
 }
 
-// No other Step is taken for the predicted one, and none is taken twice.
+// A prediction fits only its own Step, and only once.
 TEST(PredictedBlock, OtherStepsAreNotTaken) {
   RopeTable rope = angles();
   const StepShapeCuda shape = shape_of();

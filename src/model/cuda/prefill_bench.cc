@@ -1,5 +1,6 @@
-// Time from a prompt to its first logits on one GPU, by the prompt's length: wall time of whole
-// forward() calls, plans and copies on the host included; the median of a few after one to warm up.
+// Measures the time from a prompt to its first logits on one GPU, by the prompt's length: wall time
+// of whole forward() calls, including plans and copies on the host; the median of a few after one
+// to warm up.
 //
 //   prefill_cuda_bench MODEL_DIR [--tokens 512,2048,8192] [--matrix-tflops N] [--json FILE]
 //
@@ -39,8 +40,8 @@ Step prompt(int32_t tokens, const std::vector<int32_t>& table) {
   return step;
 }
 
-// Multiplications and additions that a prompt needs: each weight once a token (the head's once),
-// and attention over what a token may see.
+// Returns the multiplications and additions that a prompt needs: each weight once per token (the
+// head's once), and attention over the tokens that each token may attend to.
 double flops(const ModelConfig& config, double tokens) {
   const double hidden = config.hidden_size;
   const double q_width = static_cast<double>(config.num_heads) * config.head_dim;

@@ -52,12 +52,12 @@ Status ShardCuda::load_weights(const Checkpoint& checkpoint, const ShardCudaOpti
   LmHeadSource source = find_lm_head(checkpoint, options.target);
   const Checkpoint* target_embedding = nullptr;
   if (config_.eagle3) {
-    // The last of several stages has none.
+    // The last of several stages has no embedding.
     const bool has_none = !has_own_embedding(config_) && !options.target_shard->layers_.embeds;
     if (has_none) target_embedding = options.target;
     const FusedLinear head = head_linear(config_, layout_, options.weights);
     const LinearWeightCuda& shared = options.target_shard->lm_head();
-    // A part of a group's LM head is not enough.
+    // Only a whole LM head can be shared, not a part of a group's.
     if (may_share_lm_head(config_, head, layout_) && shared.plan().out_features == head.outputs) {
       shared_lm_head_ = &shared;
       source = {};
@@ -98,7 +98,7 @@ Status ShardCuda::allocate(const ShardCudaOptions& options) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
       "asking for the number of multiprocessors");
-  // A part without heads has the sizes of one key/value head, so that no buffer is empty.
+  // A part without heads has the sizes of one KV head, so that no buffer is empty.
   const int32_t kv_heads = std::max(layout_.num_kv_heads, 1);
   const int32_t heads = kv_heads * (config_.num_heads / config_.num_kv_heads);
   const int64_t partial_bytes =
@@ -108,7 +108,7 @@ Status ShardCuda::allocate(const ShardCudaOptions& options) {
                           .multiprocessors = multiprocessors,
                           .max_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
                           .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
-                          // Those kernels need an SM each to themselves.
+                          // The tiled kernels need an SM each.
                           .may_tile = config_.head_dim <= 128 && !shares_gpu_,
                           .max_prefill_cluster_blocks = largest_prefill_cluster(config_.head_dim)},
             .head_dim = config_.head_dim,
@@ -220,7 +220,7 @@ Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits, const
   const auto begin = logits.queries.begin();
   const auto end = logits.queries.end();
   for (auto next = begin; next != end;) {
-    // Copies neighbouring rows at once.
+    // Copies adjacent rows at once.
     const auto first = std::find_if(next, end, whole);
     next = std::find_if_not(first, end, whole);
     if (first == next) continue;

@@ -7,15 +7,14 @@
 namespace forerun::cuda {
 namespace {
 
-// The inputs of every linear layer are a multiple of this. AWQ parts of group 128 are so by
-// themselves.
+// The inputs of every linear layer are a multiple of this. AWQ parts of group 128 always are.
 constexpr int64_t kInputs = unit_inputs(LinearFormat::kBf16);
-// Elements of a 16-byte vector: where a row of activations may begin.
+// Elements of a 16-byte vector; a row of activations must begin at a multiple of it.
 constexpr int64_t kVector = 8;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Never 0: a GPU that has nothing of a layer adds zeros to the others' sums.
+// Never returns 0: a GPU without a share of a layer adds zeros to the others' sums.
 int64_t inputs(int64_t count) { return std::max(round_up(count, kInputs), kInputs); }
 
 ShardRange times(ShardRange range, int64_t factor) {

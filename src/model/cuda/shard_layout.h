@@ -1,9 +1,9 @@
-// How one GPU's part of a decoder lies in its buffers and weights: host arithmetic only, so that it
-// is tested where there is no GPU.
+// The layout of one GPU's part of a decoder in its buffers and weights. This is host arithmetic
+// only, so tests need no GPU.
 //
-// Parts differ in size from GPU to GPU. They are padded with zeros only as far as the kernels need:
-// outputs of a fused part start at a whole tile, inputs are a multiple of 32, and a GPU that has
-// nothing of o or down has 32 zero inputs.
+// The parts of different GPUs differ in size. They are padded with zeros only as far as the kernels
+// need: outputs of a fused part start at a whole tile, inputs are a multiple of 32, and a GPU
+// without a share of o or down has 32 zero inputs.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 
 namespace forerun::cuda {
 
-// A range of a weight's outputs or inputs as it lies on the GPU: the checkpoint's range `from`,
-// with zeros around it.
+// A range of a weight's outputs or inputs on the GPU: the checkpoint's range `from`, with zeros
+// around it.
 struct Slice {
   ShardRange from;
   int64_t lead = 0;   // zeros in front of it
-  int64_t total = 0;  // with the zeros around it
+  int64_t total = 0;  // including the zeros around it
 
-  // The range without zeros around it.
+  // Returns the range without zeros around it.
   static Slice of(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }
   static Slice of_all(int64_t count) { return of({0, count}); }
 };
 
 struct ShardLayoutCuda {
   DeviceShard part;
-  // Query heads that the part's KV heads serve. part.heads.size() of them, from part.first_slot on,
-  // are its own.
+  // Query heads that the part's KV heads serve; part.heads.size() of them, from part.first_slot on,
+  // are the part's own.
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
-  // Q, K and V are one linear layer: where K and V begin among its outputs, and how many outputs it
-  // has.
+  // Q, K and V are one linear layer. These are the first outputs of K and V, and the number of
+  // outputs.
   int32_t k_offset = 0;
   int32_t v_offset = 0;
   int32_t qkv_width = 0;
@@ -42,9 +42,9 @@ struct ShardLayoutCuda {
   Slice o_in;
   int64_t attended_offset = 0;
   int64_t attended_width = 0;
-  Slice mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
-  // Tokens that the part has logits of, and rows of the LM head. Only in an EAGLE-3 head with a
-  // reduced vocabulary are these fewer; their logits are then spread over the tokens.
+  Slice mlp_out, mlp_in;  // rows of gate and up; inputs of down, with the width in the buffer
+  // Tokens with logits in this part, and rows of the LM head. Only an EAGLE-3 head with a reduced
+  // vocabulary has fewer rows than tokens; a kernel then spreads their logits over the tokens.
   int64_t num_tokens = 0;
   Slice head_out;
 
@@ -52,13 +52,13 @@ struct ShardLayoutCuda {
   bool has_mlp() const { return mlp_out.total > 0; }
   bool has_head() const { return num_tokens > 0; }
   bool spreads_logits() const { return head_out.total != num_tokens; }
-  // Floats between two rows of its logits, and of what its LM head puts out.
+  // Row strides, in floats, of the logits and of the LM head's output.
   int64_t logits_stride() const;
   int64_t head_stride() const;
 };
 
-// `draft_rows`: rows of an LM head whose rows are not in the order of the tokens
-// (Checkpoint::draft_tokens()), all of them on one GPU; 0: the rows are the part's tokens.
+// `draft_rows` is the number of rows of an LM head with its own order of tokens
+// (Checkpoint::draft_tokens()), all of them on one GPU; 0 if the rows are the part's tokens.
 ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& part,
                                   int64_t draft_rows = 0);
 

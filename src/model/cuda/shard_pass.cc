@@ -1,4 +1,4 @@
-// A pass as a GPU's stream sees it: its kernels in their order. Captured once per PassKeyCuda.
+// The kernels of a pass on a GPU's stream, in their order. They are captured once per PassKeyCuda.
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/cuda/embedding.h"
@@ -48,7 +48,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                        weights_.layers[layer_idx + 1].qkv.input_format())
       : layers_.heads ? norm_of_hidden(weights_.final_norm, input_format(lm_head()))
                       : NormOutputCuda();
-  // x += W * input, of all GPUs
+  // Adds W * input, summed over all GPUs, to x.
   const auto add_linear = [&](const LinearWeightCuda& weight, const uint16_t* input,
                               int64_t input_stride, const __nv_bfloat16* bias,
                               const NormOutputCuda& next_norm, int mailbox) {
@@ -70,7 +70,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   };
 
   if (layout_.has_heads()) {
-    // A trained head's first layer reads what its input has normalized.
+    // A trained head's first layer reads the input that HeadInputCuda has normalized.
     const bool is_joined = config_.eagle3 && layer_idx == 0;
     for (const QkvWeightsCuda::Run& run : layer.qkv.runs) {
       const auto* const bias = bf16(layer.qkv_bias);
@@ -160,7 +160,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
       stream_.get());
 }
 
-// Uses the memory of attention's partial results, which is not in use yet.
+// Uses the memory of attention's partial results before attention does.
 Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
   const auto list = [this](int32_t offset) {
     return reinterpret_cast<const int32_t*>(step_.data() + offset);
@@ -212,7 +212,7 @@ Status ShardCuda::submit_taps(int32_t after_layers, const PassKeyCuda& key) {
   return {};
 }
 
-// A trained head has no norm of the embedding alone, but the look-up writes one wherever it runs.
+// A trained head does not need the norm of the embedding alone, but the look-up always writes one.
 Status ShardCuda::submit_input(const PassKeyCuda& key) {
   const int32_t rows = key.rows;
   const bool is_head = config_.eagle3.has_value();
@@ -250,8 +250,8 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
   return key.wanted == 0 || !layout_.has_head() ? Status() : submit_head(key);
 }
 
-// If more rows want logits than the kernel for few rows takes at once, they are gathered, so that
-// the head's weights are read once.
+// If more rows want logits than the kernel for few rows takes at once, gathers them so that the
+// head's weights are read once.
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
   const auto* const wanted =
       reinterpret_cast<const int32_t*>(step_.data() + StepHeaderCuda::wanted_offset(key.rows));

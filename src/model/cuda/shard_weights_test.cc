@@ -1,5 +1,5 @@
 // Compares the weights of each GPU of a group, and their layout, with those of the CPU's devices:
-// every format, degrees 1 to 8. Needs no GPU: packing starts where this ends.
+// every format, degrees 1 to 8. Needs no GPU, because it stops before packing.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,15 +25,15 @@ namespace {
 struct Toy {
   std::string name;
   ToySpec spec;
-  bool int4 = false;  // everything but the head is packed as it is stored
-  // Everything is packed as it is stored in this format, where parts are whole units.
+  bool int4 = false;  // everything but the head is packed as int4
+  // If set, everything is packed in this format as it is stored, where parts are whole units.
   std::optional<LinearFormat> grouped = std::nullopt;
-  // Formats differ, kMixed.
+  // If set, the formats differ as in kMixed.
   bool mixed = false;
 };
 
 using enum BlockFormat;
-// Embedding, Q, K, V, O, gate, up, down, head.
+// In order: embedding, Q, K, V, O, gate, up, down, head.
 const std::vector<BlockFormat> kMixed = {kQ4_K, kQ4_K, kQ4_K, kQ6_K, kQ4_K,
                                          kQ4_K, kQ4_K, kQ6_K, kQ6_K};
 
@@ -50,7 +50,7 @@ std::vector<Toy> toys() {
   std::vector<Toy> all = {{"bf16", base}};
   ToySpec spec = base;
   spec.dtype = DType::kF16;
-  spec.num_heads = 7;  // heads of one KV head, which every GPU has a copy of
+  spec.num_heads = 7;  // all share one KV head, of which every GPU has a copy
   spec.num_kv_heads = 1;
   spec.head_dim = 20;
   all.push_back({"f16_seven_heads_of_20", spec});
@@ -81,7 +81,7 @@ std::vector<Toy> toys() {
   spec.intermediate_size = 768;
   spec.gguf_formats = {BlockFormat::kQ4_0};
   all.push_back({"q4_0", spec, false, LinearFormat::kQ4_0});
-  // A fourth of the MLP ends in the middle of a block.
+  // A quarter of the MLP ends in the middle of a block.
   spec.intermediate_size = 1536;
   spec.gguf_formats = {BlockFormat::kQ6_K};
   all.push_back({"q6_k", spec, false, LinearFormat::kQ6_K});
@@ -114,7 +114,7 @@ Matrix dequantized(const LinearWeight& weight) {
 template <class T>
 std::vector<T> copied(const MatrixSlice& slice) {
   std::vector<T> values(slice.bytes() / sizeof(T));
-  // In two portions.
+  // Copies the slice in two portions.
   const int64_t first = slice.rows.total / 3;
   auto* const to = reinterpret_cast<std::byte*>(values.data());
   slice.copy_rows(0, first, to);
@@ -137,7 +137,7 @@ Matrix dequantized(const LinearSource::Blocks& blocks, int64_t inputs) {
   return rows;
 }
 
-// The module as the packing kernels see it, [out.total][in.total].
+// Returns the module in the form that the packing kernels read, [out.total][in.total].
 Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, LinearFormat format) {
   if (format == LinearFormat::kFp8) {
     const auto codes = copied<uint8_t>(source.fp8_codes(out, in));
@@ -176,7 +176,7 @@ Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, Lin
   return rows;
 }
 
-// The CPU's part of a weight inside the zeros that the slices describe.
+// Returns the CPU's part of a weight inside the zeros that the slices describe.
 Matrix framed(const LinearWeight& part, const Slice& out, const Slice& in, bool rounds) {
   Matrix rows(static_cast<size_t>(out.total), std::vector<float>(static_cast<size_t>(in.total)));
   if (out.from.size() == 0 || in.from.size() == 0) return rows;
@@ -275,7 +275,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
         const LmHeadSource head = find_lm_head(*checkpoint_, nullptr);
         expect_same(head_linear(config, layout, WeightOverride::kAsStored, head.module),
                     {&cpu->head}, false,
-                    toy_.spec.layout == nullptr);  // which quantizes no head
+                    toy_.spec.layout == nullptr);  // such layouts quantize no head
       }
       EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
       EXPECT_EQ(layout.num_tokens, part.vocab.size());
@@ -283,7 +283,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
   }
 }
 
-// The formats of a layer's weights, each with the number of its parts and its first output.
+// Returns the formats of a layer's weights, each with the number of its parts and its first output.
 std::string runs_of(const std::vector<BlockFormat>& formats, bool gate_up = false,
                     WeightOverride weights = WeightOverride::kAsStored) {
   ToySpec spec;
@@ -311,13 +311,14 @@ std::string runs_of(const std::vector<BlockFormat>& formats, bool gate_up = fals
   return text;
 }
 
-// Q has 256 outputs, K and V 128 each.
+// Q has 256 outputs, K and V have 128 each.
 TEST(MixedFormats, AreAWeightForEachRun) {
   EXPECT_EQ(runs_of(kMixed), "2 q4_k from 0, 1 q6_k from 384");
   EXPECT_EQ(runs_of({kQ4_K, kQ6_K}), "1 q6_k from 0, 1 q4_k from 256, 1 q6_k from 384");
   EXPECT_EQ(runs_of({kQ8_0, kQ4_0, kQ4_1, kQ4_1}), "1 q4_0 from 0, 2 q4_1 from 256");
   EXPECT_EQ(runs_of({kQ5_K}), "3 q5_k from 0");
-  // One row of activations for all, so no bf16 beside; and gate and up are one weight.
+  // All parts read one row of activations, so bf16 cannot stand beside other formats; gate and up
+  // are one weight.
   EXPECT_EQ(runs_of({kQ4_K, kQ4_K, kQ4_K, kQ5_0}), "3 bf16 from 0");
   EXPECT_EQ(runs_of(kMixed, /*gate_up=*/true), "2 q4_k from 0");
   EXPECT_EQ(runs_of({kQ4_K, kQ6_K}, /*gate_up=*/true), "2 bf16 from 0");
@@ -331,7 +332,7 @@ TEST_P(ShardWeights, LieWhereKernelsTakeThem) {
     const auto plan = make_shard_plan(config, degree, config.vocab_size);
     for (const DeviceShard& part : plan->devices) {
       const ShardLayoutCuda layout = shard_layout_cuda(config, part);
-      // Rows of activations begin at 16-byte vectors and hold all that o and down read.
+      // Rows of activations begin at 16-byte vectors and hold all inputs of o and down.
       EXPECT_EQ(layout.attended_offset % 8, 0);
       EXPECT_EQ(layout.attended_width % 8, 0);
       EXPECT_LE(layout.attended_offset + layout.o_in.total, layout.attended_width);
@@ -342,7 +343,7 @@ TEST_P(ShardWeights, LieWhereKernelsTakeThem) {
         EXPECT_LE(in.lead + in.from.size(), in.total);
       }
       EXPECT_GE(layout.mlp_in.total, layout.mlp_out.total);
-      // The heads that it owns are where attention puts their outputs.
+      // The part's own heads lie where attention puts their outputs.
       EXPECT_EQ(layout.attended_offset + layout.o_in.lead, part.first_slot * config.head_dim);
       EXPECT_EQ(layout.q_out.lead, part.first_slot * config.head_dim);
       EXPECT_EQ(layout.has_heads(), part.heads.size() > 0);
@@ -375,12 +376,13 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
       sum += part.weight_bytes - embedding;
       kv += part.kv_block_bytes;
     }
-    EXPECT_GE(sum, whole.weight_bytes - embedding);  // copies of KV heads, padding
+    EXPECT_GE(sum, whole.weight_bytes - embedding);  // KV heads are copied, and parts padded
     EXPECT_GE(kv, whole.kv_block_bytes);
   }
 }
 
-// Bytes of the embedding's 4,000 rows of a block of 256, and of the head's 125 tiles of two units.
+// Bytes of the embedding's 4,000 rows with a block of 256 each, and of the head's 125 tiles with
+// two units each.
 TEST(TiedHead, IsPackedFromTheFileBesideTheEmbedding) {
   constexpr int64_t kEmbedding = 4000 * 210, kHead = int64_t{125} * 2 * (3072 + 320);
   ToySpec spec;
@@ -426,7 +428,7 @@ TEST(RoundedHead, IsCountedWhereItIsWholeGroups) {
       const TempDir dir;
       ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
       const auto checkpoint = Checkpoint::open(dir.path());
-      // The tokenizer's words need not be a multiple of anything.
+      // The tokenizer's size need not be a multiple of anything.
       for (const int32_t words : {spec.vocab_size, 3973}) {
         const auto plan = make_shard_plan(checkpoint->config(), 1, words);
         const auto bytes_of = [&](WeightOverride weights) {
@@ -500,7 +502,7 @@ TEST(HeadOfATarget, SpreadsAReducedVocabulary) {
   EXPECT_FALSE(shard_layout_cuda(head->config(), plan->devices[0]).spreads_logits());
 }
 
-// A place of the uploader holds the largest tensor that goes through it.
+// A place of the uploader holds the largest tensor that passes through it.
 TEST(StagedWeights, AreTheLargestOfEveryPlace) {
   ToySpec spec;
   spec.num_layers = 1;

@@ -54,7 +54,7 @@ Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
 Status SliceUploader::reserve(size_t bytes, size_t place) {
   DeviceBuffer& buffer = places_[place];
   if (buffer.bytes() >= bytes) return {};
-  FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the previous contents have been used
+  FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the place's previous contents have been used
   buffer = DeviceBuffer();
   FORERUN_ASSIGN_OR_RETURN(buffer, DeviceBuffer::allocate(bytes, "a tensor to be converted"));
   return {};

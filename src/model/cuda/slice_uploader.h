@@ -1,7 +1,7 @@
-// Uploads parts of a checkpoint's matrices to a GPU, through page-locked memory and in portions:
-// the file is read while the bus carries the previous portion.
+// An uploader for parts of a checkpoint's matrices. It copies through page-locked memory in
+// portions, and reads the file while the bus carries the previous portion.
 //
-// Use it from one thread at a time, with the GPU current that it was created for.
+// Only one thread at a time may use it, while the GPU that was current at its creation is current.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ namespace forerun::cuda {
 
 class SliceUploader {
  public:
-  // `stream` must outlive it.
+  // `stream` must outlive the uploader.
   static Result<SliceUploader> create(const Stream* stream);
 
-  // Uploads the slice, dense, in the order of the stream. When it returns, the slice's tensor has
-  // been read; work submitted next to the stream finds the bytes.
+  // Uploads the slice without gaps, in stream order. The slice's tensor has been read on return;
+  // later work of the stream sees the bytes.
   Status upload(const MatrixSlice& slice, std::byte* to);
-  // Uploads to memory of its own, one of kPlaces; valid until something is uploaded to the same
+  // Uploads to memory of the uploader, one of kPlaces; valid until the next upload to the same
   // place.
   static constexpr size_t kPlaces = 3;
   Result<const std::byte*> bring(const MatrixSlice& slice, size_t place);
-  // The same for bytes, which have been read when it returns.
+  // Uploads bytes in the same way; they have been read on return.
   Result<const std::byte*> bring(std::span<const std::byte> bytes, size_t place);
 
  private:

@@ -9,7 +9,7 @@
 namespace forerun::cuda {
 namespace {
 
-// Appends what the kernels read at 16-byte boundaries.
+// A writer that appends the kernels' data at 16-byte boundaries.
 class Writer {
  public:
   explicit Writer(std::vector<std::byte>* bytes) : bytes_(bytes) {}
@@ -20,7 +20,7 @@ class Writer {
     if (!values.empty()) std::memcpy(bytes_->data() + offset, values.data(), values.size_bytes());
     return static_cast<int32_t>(offset);
   }
-  // Room for `count` values, to be written by place().
+  // Reserves room for `count` values, which place() writes.
   template <class T>
   int32_t reserve(size_t count) {
     const size_t offset = bytes_->size();
@@ -119,8 +119,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     rows_.push_back(
         {.last_visible = from.visible - 1,
          .boundary = from.boundary,
-         // A row without a slot gets the slot that it would have: it writes nothing, so nothing
-         // becomes less stable.
+         // A row without a slot gets the slot that it would have. It writes nothing, so the block
+         // stays reusable.
          .slot = from.slot == kNoSlot ? from.visible - 1 : from.slot,
          .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
          .ancestors = from.boundary == from.visible ? nullptr
@@ -141,7 +141,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
                            .pooling = selection.pooling});
   }
   AttentionShapeCuda attention_shape = shape.attention;
-  // Observers' queries must lie in memory, rotated, and keys in the cache before attention begins.
+  // The observers' rotated queries must be in memory, and their keys in the cache, before attention
+  // begins.
   if (!selections_.empty()) attention_shape.may_fuse = false;
   plan_.build(rows_, attention_shape);
   const size_t header_bytes =

@@ -1,5 +1,5 @@
-// The data of one pass over a Step's rows as a GPU's kernels read it: one block of bytes, written
-// by the host into mapped memory and copied to the device by the pass's first kernel.
+// The data of one pass over a Step's rows for a GPU's kernels. It is one block of bytes, which the
+// host writes to mapped memory and the pass's first kernel copies to the device.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,17 @@
 
 namespace forerun::cuda {
 
-// A Step's rows pass through the layers in chunks of at most this many. A pass reads the weights
+// A Step's rows pass through the layers in chunks of at most this size. A pass reads the weights
 // once, which takes a sixth of the time of multiplying them by 1,024 rows (8B), and its activations
 // stay in the L2.
 inline constexpr int32_t kMaxPassRows = 1024;
-// Passes of up to this many rows have graphs: of more rows launches take less time than kernels.
+// Passes of up to this many rows have graphs; with more rows, launches take less time than kernels.
 inline constexpr int32_t kMaxGraphRows = 128;
-// The rows that a pass of `rows` is made for: one of few sizes where passes have graphs, so that
-// all are soon made; otherwise `rows`. 0 for 0.
+// Returns the rows for which a pass of `rows` is captured: one of a few sizes if passes have
+// graphs, so that a few captures suffice; otherwise `rows`. Returns 0 for 0.
 int32_t pass_bucket(int32_t rows);
 
-// The header, with what lies at fixed places; `attention` has the offsets of the rest.
+// The block's header, with all data at fixed places; `attention` has the offsets of the other data.
 struct alignas(16) StepHeaderCuda {
   AttentionStepCuda attention;
   int32_t bytes = 0;  // bytes of the whole block, a multiple of 16
@@ -40,11 +40,11 @@ struct alignas(16) StepHeaderCuda {
   int32_t taps_offset = 0;      // [num_taps] TapPlaceCuda
   int32_t features_offset = 0;  // RowFeatureCuda, pass_bucket() of them, in a trained head
   int32_t unused = 0;
-  // The rows' tokens, pass_bucket() of them; then, from wanted_offset() on, the rows that want
+  // The tokens of the rows, pass_bucket() of them; then, from wanted_offset() on, the rows with
   // logits, ascending, as many as their bucket. The block ends there.
   int32_t tokens[2 * kMaxPassRows] = {};
 
-  // Bytes from the block's beginning, for a pass of `rows` rows.
+  // Returns bytes from the block's begin, for a pass of `rows` rows.
   static int32_t wanted_offset(int32_t rows) {
     return static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)) +
            (pass_bucket(rows) + 3) / 4 * 16;
@@ -53,12 +53,12 @@ struct alignas(16) StepHeaderCuda {
 
 static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);
 
-// Shapes for the plan and the rotation, and which ends of the model the pass has.
+// Shapes for the plan and for RoPE, and the ends of the model that the pass has.
 struct StepShapeCuda {
   AttentionShapeCuda attention;
   int32_t head_dim = 0;
-  bool embeds = true;  // otherwise "tokens" are rows of the hidden rows: n for the n-th of the pass
-  bool heads = true;   // otherwise no row wants logits
+  bool embeds = true;  // if false, "tokens" are indices of the pass's hidden rows
+  bool heads = true;   // if false, no row wants logits
 };
 
 // A KvSelection of a pass; fields without a comment are as in KvSelection.
@@ -71,31 +71,31 @@ struct PassSelectionCuda {
   int32_t tokens = 0;
   int32_t chosen = 0;
   int32_t pooling = 1;
-  // Offsets of int32 lists, in bytes from the block's beginning: the sequence's blocks as far as
-  // they are weighed, and the blocks to gather into.
+  // Offsets of int32 lists, in bytes from the block's begin: the sequence's blocks that observers
+  // weigh, and the blocks to gather into.
   int32_t table_offset = 0, blocks_offset = 0;
 };
 
-// Reusable: keeps its memory.
+// A builder of step blocks, which reuses its memory.
 class StepBlockCuda {
  public:
-  // The end of the pass of at most `max_rows` rows that begins with row `begin` of `step`.
+  // Returns the end of the pass of at most `max_rows` rows that begins with row `begin` of `step`.
   // Observers of one selection stay in one pass if they fit into one.
   static size_t pass_end(const Step& step, size_t begin, int32_t max_rows);
-  // Builds the block of rows [begin, pass_end) of `step`. `queries`: one for each of these rows
-  // that wants logits; more are ignored. Prepares `rope` for their positions.
+  // Builds the block of rows [begin, pass_end) of `step`. `queries` has one entry for each of these
+  // rows with logits; further entries are ignored. Prepares `rope` for the rows' positions.
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
              const StepShapeCuda& shape, RopeTable& rope);
 
-  // Replaces tokens, queries and the contents of block tables by those of `step`. Each of its rows
-  // must have the position and slot, see the KV, and want logits or none as the row had for which
-  // the block was built. No row has ancestors, taps or a feature, each has a sequence of its own,
-  // and no KV is selected.
+  // Replaces tokens, queries and the contents of block tables by those of `step`. Each row must
+  // have the same position, slot, visible KV and wish for logits as the row for which the block was
+  // built. No row may have ancestors, taps or a feature, each must have its own sequence, and no
+  // row may choose KV.
   void refill(const Step& step, std::span<const RowQuery> queries);
 
-  // Appends the edits that the pass's `queries` for summaries refer to; once, after build() or
-  // refill(). `masks`: words of all masks, for the device to read; mask m of the Step begins at
-  // word m * mask_words.
+  // Appends the edits that the pass's `queries` for summaries refer to; call it once after build()
+  // or refill(). `masks` holds the words of all masks, for the device to read; mask m of the Step
+  // begins at word m * mask_words.
   void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
                     const uint32_t* masks, int64_t mask_words);
 
@@ -105,7 +105,7 @@ class StepBlockCuda {
   SharedPrefix shared_prefix() const { return plan_.shared_prefix; }
   std::span<const PassSelectionCuda> selections() const { return selections_; }
   bool keeps_taps() const { return !taps_.empty(); }
-  // Whether a row starts from taps of the target.
+  // Returns whether a row starts from taps of the target.
   bool projects_taps() const { return projects_taps_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 

@@ -9,7 +9,8 @@
 namespace forerun::cuda {
 namespace {
 
-// The most bytes of a pass's lists of biases and counts, which are copied with the step's data.
+// Limit for the bytes of a pass's lists of biases and counts, which are copied with the Step's
+// data.
 constexpr size_t kMaxEditBytesCuda = size_t{1} << 20;
 static_assert(kMaxEditBytesCuda < kStepBytesCuda / 2);
 

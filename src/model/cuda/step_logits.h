@@ -1,13 +1,13 @@
-// The host's side of a Step's logits. Rows that are asked for whole are copied to its page-locked
-// memory with the pass; of other rows it gets a summary, and the row itself only if somebody needs
-// it later.
+// The host's side of a Step's logits. The pass copies rows that are asked for whole to page-locked
+// memory. For each other row it writes a summary, and the row itself is copied only if somebody
+// needs it later.
 //
-// A Step's passes overwrite one another's logits on the GPUs, so rows of all but the last pass that
-// wants any come whole. So do rows over several GPUs of which sums are asked, if the GPUs do not
-// tell one another the rows' largest logits, and rows whose edits have longer lists than a pass has
-// room for.
+// A Step's passes overwrite one another's logits on the GPUs, so rows of all passes but the last
+// one with logits are copied whole. This also holds for rows over several GPUs with queries for
+// sums, if the GPUs do not exchange the rows' largest logits, and for rows with longer lists of
+// edits than a pass has room for.
 //
-// Masks of rows lie in its page-locked memory too, where the GPUs read them: a bit per token.
+// Masks of rows lie in page-locked memory too, where the GPUs read them: one bit per token.
 #pragma once
 
 #include <cstdint>
@@ -24,34 +24,35 @@ namespace forerun::cuda {
 
 class StepLogitsCuda : public DeviceLogits {
  public:
-  // `num_tokens`: tokens of the vocabulary. `sums_known`: sums of the summaries can be added up.
+  // `num_tokens` is the size of the vocabulary. `sums_known` says that the sums of the summaries
+  // can be added up.
   StepLogitsCuda(int32_t num_tokens, bool sums_known)
       : num_tokens_(num_tokens), sums_known_(sums_known) {}
 
-  // Whether there is page-locked memory for so many rows and so many masks; make_room() allocates
+  // Returns whether there is page-locked memory for this many rows and masks; make_room() allocates
   // it and frees the old.
   bool has_room(int64_t rows, int64_t masks) const {
     return rows <= capacity_ && masks <= mask_capacity_;
   }
   Status make_room(int64_t rows, int64_t masks);
-  // Starts a Step of so many rows that want logits, for which there must be room. `queries`: one
-  // for each row; empty: all rows come whole.
+  // Starts a Step with this many rows with logits, for which there must be room. `queries` has one
+  // entry per row; if it is empty, all rows are copied whole.
   void start(int64_t rows, std::span<const RowQuery> queries);
-  // The place for the logits of the pass that computes rows [first, first + count). Valid until the
-  // next start().
+  // Returns the destination of the logits of the pass that computes rows [first, first + count).
+  // Valid until the next start().
   HostLogits of_pass(int64_t first, int64_t count, const StepEdits& edits);
-  // For the pass with these `queries` of HostLogits: append_edits() appends the edits that they
+  // Edits of the pass with these `queries` of HostLogits: append_edits() appends those that they
   // refer to to the pass's block, count_masks() counts the masks among them, and write_masks()
-  // writes these before the head's kernels are launched.
+  // writes these before the launch of the head's kernels.
   void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
                     StepBlockCuda& block) const;
   static int32_t count_masks(std::span<const RowQuery> queries, const StepEdits& edits);
   void write_masks(std::span<const RowQuery> queries, const StepEdits& edits);
-  // Ends the Step after its last pass. `shards`: in the order of their tokens; they must stay as
-  // they are until the next start().
+  // Ends the Step after its last pass. `shards` are in the order of their tokens; they must not
+  // change until the next start().
   void finish(std::vector<ShardCuda*> shards);
 
-  // f32 [rows][tokens]
+  // Returns f32 [rows][tokens].
   MatrixView<const float> rows() const {
     return {rows_.as<float>(), {static_cast<int64_t>(queries_.size()), num_tokens_}, stride()};
   }
@@ -63,7 +64,7 @@ class StepLogitsCuda : public DeviceLogits {
 
  private:
   int64_t stride() const;
-  // Asks for whole rows where the lists of edits would become too long.
+  // Asks for whole rows if the lists of edits would become too long.
   void limit_lists(std::span<RowQuery> queries, const StepEdits& edits) const;
 
   int32_t num_tokens_;
@@ -73,7 +74,7 @@ class StepLogitsCuda : public DeviceLogits {
   PinnedBuffer masks_;  // uint32 [mask_capacity_][mask_words_cuda(num_tokens_)]
   int64_t mask_capacity_ = 0;
   std::vector<RowQuery> queries_;
-  int64_t first_of_pass_ = 0;  // first logits row of the last pass that wants any
+  int64_t first_of_pass_ = 0;  // first logits row of the last pass with logits
   std::vector<ShardCuda*> shards_;
   std::vector<LogitsSummary> merged_;  // summaries of the last pass, if several shards have tokens
   std::mutex fetching_;

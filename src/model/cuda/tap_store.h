@@ -19,10 +19,10 @@ namespace forerun::cuda {
 
 class TapStoreCuda {
  public:
-  TapStoreCuda() = default;  // no places
+  TapStoreCuda() = default;  // has no places
   // Allocates a store on the current device.
   static Result<TapStoreCuda> allocate(const TapOptions& options, int64_t hidden_size);
-  // Bytes of all places.
+  // Returns the bytes of all places.
   static int64_t bytes_of(const TapOptions& options, int64_t hidden_size) {
     return options.places * static_cast<int64_t>(options.after_layers.size()) * hidden_size *
            static_cast<int64_t>(sizeof(bf16));
@@ -31,17 +31,17 @@ class TapStoreCuda {
   int64_t places() const { return options_.places; }
   std::span<const int32_t> after_layers() const { return options_.after_layers; }
   int64_t hidden_size() const { return hidden_size_; }
-  // The values of a place: a hidden row for each tap, one behind the other.
+  // Returns the values per place: the hidden rows of all taps, one after the other.
   int64_t width() const {
     return static_cast<int64_t>(options_.after_layers.size()) * hidden_size_;
   }
-  // [places][width]
+  // Returns [places][width].
   const __nv_bfloat16* data() const { return rows_.as<__nv_bfloat16>(); }
-  // Where place 0 has this tap.
+  // Returns this tap of place 0.
   __nv_bfloat16* tap(size_t tap_idx) const {
     return rows_.as<__nv_bfloat16>() + static_cast<int64_t>(tap_idx) * hidden_size_;
   }
-  // Copies a place to the host: bf16 [width]. Its GPU must be current, and no pass may run.
+  // Copies a place to the host, bf16 [width]. The store's GPU must be current, and no pass may run.
   Status download(int32_t place, std::span<bf16> row) const;
 
  private:

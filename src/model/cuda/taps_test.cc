@@ -1,6 +1,6 @@
-// Taps on GPUs: near the CPU's, bit for bit what a stage that ends at the same layer hands on,
-// whatever rows run beside them; the same where stages hand them on; and a forward without taps is
-// the forward of a decoder that has no store.
+// Tests taps on GPUs. They must be near the CPU's and have the bits that a stage which ends at the
+// same layer hands on, whatever rows run beside them; the same holds if stages hand them on. A
+// forward pass without taps must equal that of a decoder without a store.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr int32_t kTokens = 150;
 constexpr int32_t kHidden = 128;
 constexpr int32_t kPlaces = kTokens + 7;
 
-// Not the row's own number, so that a store that is indexed by rows fails.
+// Differs from the row's number, so that a store indexed by rows fails.
 int32_t place_of(int32_t token_idx) { return kTokens + 6 - token_idx; }
 
 class TapsCuda : public testing::TestWithParam<int32_t> {
@@ -58,7 +58,8 @@ class TapsCuda : public testing::TestWithParam<int32_t> {
     return decoder.ok() ? std::move(*decoder) : nullptr;
   }
 
-  // Rows [begin, begin + count) of the text; every fifth wants logits, every `stride`-th is kept.
+  // Returns rows [begin, begin + count) of the prompt; every fifth wants logits, every `stride`-th
+  // keeps its taps.
   Step step_of(int32_t begin, int32_t count, int32_t stride) const {
     Step step;
     step.sequences.push_back({table_});
@@ -73,7 +74,7 @@ class TapsCuda : public testing::TestWithParam<int32_t> {
     return step;
   }
 
-  // Runs the text in Steps of so many rows. Returns the logits.
+  // Runs the prompt in Steps of this many rows. Returns the logits.
   std::vector<float> run(Decoder& decoder, int32_t rows_per_step, int32_t stride) const {
     std::vector<float> logits;
     for (int32_t begin = 0; begin < kTokens; begin += rows_per_step) {
@@ -95,7 +96,7 @@ class TapsCuda : public testing::TestWithParam<int32_t> {
     return bits;
   }
 
-  // The kernels of a pass of eight rows, in order.
+  // Returns the kernels of a pass of eight rows, in order.
   std::string kernels(DecoderCuda& decoder, int32_t stride) const {
     std::mutex mutex;
     std::string first;
@@ -141,7 +142,7 @@ TEST_P(TapsCuda, AreNearTheCpus) {
       const auto wanted = static_cast<double>(to_float(row[i]));
       const double difference = static_cast<double>(to_float(bf16{found[i]})) - wanted;
       ASSERT_TRUE(std::isfinite(difference));
-      // The embedding, the second tap, is a copy.
+      // The second tap is the embedding, which is a copy.
       if (i / kHidden == 1) {
         ASSERT_EQ(difference, 0.0);
       }
@@ -192,7 +193,7 @@ TEST_P(TapsCuda, OfEarlierStagesAreHandedOn) {
     const LayerRange last{cut, kLayers, false, true};
     const TapOptions of_first =
         taps_of_stage({.after_layers = after_layers, .places = kPlaces}, first);
-    // kTokens are more than a launch copies.
+    // kTokens are more than one launch copies.
     for (const int32_t rows_per_step : {9, kTokens}) {
       SCOPED_TRACE("cut " + std::to_string(cut) + ", rows " + std::to_string(rows_per_step));
       const auto earlier = load(of_first.after_layers, first);
